@@ -1,0 +1,182 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createAnnouncing } from './announcing.ts';
+import { type HandedOver, readEntry } from './hand-over-entries.ts';
+import { handOverKey, TTL } from './keys.ts';
+import { createLease } from './lease.ts';
+import { createPlaces, type Link } from './places.ts';
+import { BLOCK_MS, connectRedis, type Redis } from './redis.ts';
+import { createRedisTime } from './redis-time.ts';
+import { type Answer, createReplyBook } from './replies.ts';
+
+export type { HandedOver } from './hand-over-entries.ts';
+export type { Link } from './places.ts';
+export type { Answer } from './replies.ts';
+
+const REPLY_EVERY_MS = 10;
+const REPLIES_KEPT_MS = 60_000;
+const ENTRIES_PER_READ = 16;
+const RETRY_MS = 200;
+
+/** For whom an answer is. */
+export interface Addressee {
+  reply: string;
+  work: string;
+  claim: string;
+  position: number;
+}
+
+/** What a gateway does with what comes from Redis. */
+export interface GatewayEvents {
+  /** Nothing more is read until it resolves: that is how a gateway that can't keep up holds back. */
+  deliver(delivery: HandedOver): Promise<void>;
+  /** A row was written for this device. */
+  drain(token: string): void;
+  /** The device has connected somewhere else. */
+  kick(link: Link): void;
+  /** Announced late or again; meanwhile the device looked offline, so its inbox must be read. */
+  announced(link: Link): void;
+  links(): Iterable<Link>;
+  isHere(link: Link): boolean;
+  /** Recipients that may be handed over now. */
+  credit(): number;
+}
+
+/** The gateway's side of presence and hand-over. */
+export interface GatewayLink {
+  /** Whether workers can see this gateway. */
+  isHeld(): boolean;
+  /** Milliseconds, Redis's time. */
+  now(): number;
+  /** Never throws; while Redis is away it is done later. */
+  announce(link: Link): Promise<void>;
+  /** Never throws; while Redis is away it is done later. */
+  withdraw(link: Link): Promise<void>;
+  /** Answers for one recipient; answers of 10 ms travel together. */
+  answer(to: Addressee, answer: Answer): void;
+  /** Writes the lease at once: the credit has changed much. */
+  tellCredit(): void;
+  /** Sends what was answered, then gives the identity up. */
+  close(): Promise<void>;
+}
+
+/** Connects a gateway; while Redis is away devices are served all the same, from MongoDB. */
+export async function createGatewayLink(url: string, on: GatewayEvents): Promise<GatewayLink> {
+  const [redis, reader] = await Promise.all([connectRedis(url), connectRedis(url, 'blocking')]);
+  const time = createRedisTime(redis);
+  await time.sample().catch(() => undefined);
+
+  const places = createPlaces(redis, { gateway: () => lease.id(), isHere: on.isHere });
+  const announcing = createAnnouncing(places, { ...on, elsewhere: on.kick });
+  const lease = createLease(redis, {
+    credit: on.credit,
+    beat: () => void time.sample().catch(() => undefined),
+    identity: announcing.announceAll,
+  });
+  const stopReading = followHandOvers({ redis, reader, identity: lease.id, on });
+  const answers = createAnswering(redis, time.now);
+
+  return {
+    isHeld: () => lease.id() !== undefined,
+    now: time.now,
+    announce: announcing.announce,
+    withdraw: announcing.withdraw,
+    answer: answers.add,
+    tellCredit: () => void lease.renew().catch(() => undefined),
+    async close() {
+      stopReading();
+      announcing.stop();
+      await answers.flush();
+      await lease.end();
+      reader.disconnect();
+      redis.disconnect();
+    },
+  };
+}
+
+/** Reads the stream of the present identity and trims what is done. */
+function followHandOvers(deps: {
+  redis: Redis;
+  reader: Redis;
+  identity(): string | undefined;
+  on: GatewayEvents;
+}): () => void {
+  const { redis, reader, identity, on } = deps;
+  let stopped = false;
+  let id: string | undefined;
+  let last = '0-0';
+
+  async function readOnce(): Promise<void> {
+    const present = identity();
+    if (present === undefined) return void (await sleep(RETRY_MS));
+    if (present !== id) last = '0-0';
+    id = present;
+    const key = handOverKey(present);
+    const streams = await reader.xread(
+      'COUNT',
+      ENTRIES_PER_READ,
+      'BLOCK',
+      BLOCK_MS,
+      'STREAMS',
+      key,
+      last,
+    );
+    const entries = streams?.[0]?.[1] ?? [];
+    for (const [entryId, fields] of entries) {
+      last = entryId;
+      await take(fields, on);
+    }
+    if (entries.length > 0) void redis.xtrim(key, 'MINID', after(last)).catch(() => 0);
+  }
+
+  async function follow(): Promise<void> {
+    while (!stopped) {
+      await readOnce().catch(() => (stopped ? undefined : sleep(RETRY_MS)));
+    }
+  }
+
+  void follow();
+  return () => {
+    stopped = true;
+  };
+}
+
+async function take(fields: readonly string[], on: GatewayEvents): Promise<void> {
+  const entry = readEntry(fields);
+  if (entry?.kind === 'deliver') await on.deliver(entry.delivery);
+  else if (entry?.kind === 'drain') for (const token of entry.tokens) on.drain(token);
+  else if (entry?.kind === 'kick') on.kick({ token: entry.token, connection: entry.connection });
+}
+
+/** The id right behind a stream entry's. */
+function after(entryId: string): string {
+  const [ms, sequence] = entryId.split('-');
+  return `${ms}-${Number(sequence) + 1}`;
+}
+
+/** Gathers answers and sends them every 10 ms, one entry for each worker. */
+function createAnswering(redis: Redis, now: () => number) {
+  const book = createReplyBook();
+  let timer: NodeJS.Timeout | undefined;
+
+  async function flush(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    const pipeline = redis.pipeline();
+    const oldest = Math.max(0, Math.floor(now() - REPLIES_KEPT_MS)) || 0;
+    for (const [stream, fields] of book.take()) {
+      pipeline.xadd(stream, 'MINID', '~', oldest, '*', ...fields);
+      // The worker renews it while it lives; this is for the stream of one that died.
+      pipeline.expire(stream, TTL.replies);
+    }
+    // An answer that is lost counts as none: the worker hands over again, and the gateway remembers.
+    if (pipeline.length > 0) await pipeline.exec().catch(() => undefined);
+  }
+
+  return {
+    flush,
+    add(to: Addressee, answer: Answer): void {
+      book.add(to, answer);
+      timer ??= setTimeout(() => void flush(), REPLY_EVERY_MS);
+    },
+  };
+}

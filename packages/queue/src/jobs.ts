@@ -1,0 +1,50 @@
+import { CHANNELS, type Channel } from '@carillon/core/platforms';
+import { z } from 'zod';
+
+/** Jobs carry ids and small numbers, never payloads: the processor reads the present truth. */
+export const jobSchemas = {
+  /** Release batches of a push, or deliver it at once when it holds its only batch. */
+  send: z.object({ push: z.string(), batches: z.boolean() }),
+  /** Deliver one batch. */
+  deliver: z.object({ work: z.string() }),
+  /** See whether a push has come to its end. */
+  finish: z.object({ push: z.string() }),
+  /** Connects and disconnects of devices: token, milliseconds since 1970. */
+  presence: z.object({ events: z.array(z.tuple([z.string(), z.number()])) }),
+  /** A tick of the job schedulers. */
+  maintenance: z.object({}),
+};
+export type PresenceJob = z.infer<typeof jobSchemas.presence>;
+
+/** The queue of a channel's batches; each scales alone. */
+export function deliverQueue(channel: Channel): `deliver-${Channel}` {
+  return `deliver-${channel}`;
+}
+
+/** All queues. */
+export const QUEUE_NAMES = [
+  'send',
+  ...CHANNELS.map(deliverQueue),
+  'finish',
+  'presence',
+  'maintenance',
+] as const;
+export type QueueName = (typeof QUEUE_NAMES)[number];
+
+/**
+ * One job per push and step of its fan-out: API, reconciler and the step before may all add it. A step has
+ * an id of its own because an id added from inside its own job is silently ignored.
+ */
+export function sendJobId(push: string, step: number): string {
+  return `send-${push}-${step}`;
+}
+
+/** One job per batch: released by the fan-out, found again by the reconciler while it waits in the queue. */
+export function deliverJobId(work: string): string {
+  return `deliver-${work}`;
+}
+
+/** One look at a push's end, however many of its batches close meanwhile. */
+export function finishJobId(push: string): string {
+  return `finish-${push}`;
+}

@@ -1,0 +1,102 @@
+import { createGroup } from '@carillon/core/group';
+import type { Channel } from '@carillon/core/platforms';
+import { type JobsOptions, Queue } from 'bullmq';
+import { connectProducer, type OnRedisError } from './connection.ts';
+import {
+  deliverJobId,
+  deliverQueue,
+  finishJobId,
+  type PresenceJob,
+  type QueueName,
+  sendJobId,
+} from './jobs.ts';
+
+/** Adds jobs. Nothing here throws or waits long: a job that Redis didn't take is found again in MongoDB. */
+export interface Producers {
+  /** `batches`: the push has batches to release, else it holds its only one. */
+  send(push: string, step: { batches: boolean; seq?: number; delayMs?: number }): Promise<void>;
+  deliver(work: string, channel: Channel): Promise<void>;
+  finish(pushes: readonly string[]): Promise<void>;
+  presence(events: PresenceJob['events']): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Late enough for a device's receipts to have gone into one look. */
+const FINISH_AFTER_MS = 2_000;
+const ADD_DEADLINE_MS = 600;
+
+type Job = { name: string; data: object; opts: JobsOptions };
+
+/** Kept for nobody: an id that is kept would silently swallow the next job of that id. */
+const EPHEMERAL = { removeOnComplete: true, removeOnFail: true, attempts: 1 } as const;
+
+/** Makes the producers of a process; jobs added at the same time share round trips. */
+export function createProducers(redisUrl: string, onError: OnRedisError): Producers {
+  const connection = connectProducer(redisUrl, onError);
+  const queues = new Map<QueueName, { queue: Queue; add: (job: Job) => Promise<void> }>();
+
+  function open(name: QueueName) {
+    const queue = new Queue(name, { connection, streams: { events: { maxLen: 1_000 } } });
+    queue.on('error', onError);
+    const add = createGroup<Job, void>(
+      async (jobs) => {
+        await withDeadline(queue.addBulk(jobs));
+        return jobs.map(() => undefined);
+      },
+      { maxItems: 200, inFlight: 2 },
+    );
+    const opened = { queue, add };
+    queues.set(name, opened);
+    return opened;
+  }
+
+  async function add(name: QueueName, job: Job): Promise<void> {
+    try {
+      await (queues.get(name) ?? open(name)).add(job);
+    } catch (error) {
+      onError(error as Error);
+    }
+  }
+
+  return {
+    send: (push, { batches, seq = 0, delayMs = 0 }) =>
+      add('send', {
+        name: 'send',
+        data: { push, batches },
+        opts: { ...EPHEMERAL, jobId: sendJobId(push, seq), delay: delayMs },
+      }),
+    deliver: (work, channel) =>
+      add(deliverQueue(channel), {
+        name: 'deliver',
+        data: { work },
+        opts: { ...EPHEMERAL, jobId: deliverJobId(work) },
+      }),
+    async finish(pushes) {
+      await Promise.all(
+        pushes.map((push) =>
+          add('finish', {
+            name: 'finish',
+            data: { push },
+            opts: { ...EPHEMERAL, jobId: finishJobId(push), delay: FINISH_AFTER_MS },
+          }),
+        ),
+      );
+    },
+    presence: (events) =>
+      add('presence', { name: 'presence', data: { events }, opts: { ...EPHEMERAL } }),
+    async close() {
+      await Promise.allSettled([...queues.values()].map(({ queue }) => queue.close()));
+      connection.disconnect();
+    },
+  };
+}
+
+/** The command's own timeout doesn't cover a client that waits to be ready. */
+async function withDeadline(added: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('Redis took no job in time')), ADD_DEADLINE_MS);
+  });
+  added.catch(() => undefined);
+  await Promise.race([added, late]).finally(() => clearTimeout(timer));
+}

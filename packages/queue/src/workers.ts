@@ -1,0 +1,70 @@
+import { Queue, Worker } from 'bullmq';
+import type { z } from 'zod';
+import { connectProducer, connectWorker, type OnRedisError } from './connection.ts';
+import type { QueueName } from './jobs.ts';
+
+/** Settings shared by the workers of a process. */
+export interface WorkerDeps {
+  redisUrl: string;
+  onError: OnRedisError;
+}
+
+/**
+ * Runs the jobs of a queue. A job that throws is gone from the queue: what it should have done is still owed in
+ * MongoDB, from where the reconciler adds it again.
+ *
+ * @returns a function that takes no more jobs, waits for those under way, and closes the links
+ */
+export function createWorker<S extends z.ZodType>(
+  { redisUrl, onError }: WorkerDeps,
+  queue: QueueName,
+  schema: S,
+  process: (data: z.infer<S>) => Promise<void>,
+  concurrency: number,
+): () => Promise<void> {
+  const connection = connectWorker(redisUrl, onError);
+  const worker = new Worker(queue, (job) => process(schema.parse(job.data)), {
+    connection,
+    concurrency,
+    // A killed worker's jobs run again soon; a job run twice is harmless (claims are fenced).
+    lockDuration: 5_000,
+    stalledInterval: 2_500,
+    maxStalledCount: 1_000,
+    removeOnComplete: { count: 0 },
+    removeOnFail: { count: 0 },
+  });
+  worker.on('error', onError);
+  worker.on('failed', (_, error) => onError(error));
+  return async () => {
+    await worker.close();
+    connection.disconnect();
+  };
+}
+
+const UPSERT_EVERY_MS = 5_000;
+
+/**
+ * Keeps a job scheduler ticking: upserted again every 5 s, so that it ticks again after Redis was emptied.
+ * Several processes may keep the same one; each tick is one job.
+ */
+export function keepTicking(
+  { redisUrl, onError }: WorkerDeps,
+  queue: QueueName,
+  name: string,
+  everyMs: number,
+): () => Promise<void> {
+  const connection = connectProducer(redisUrl, onError);
+  const ticks = new Queue(queue, { connection });
+  ticks.on('error', onError);
+  const template = { name, data: {}, opts: { removeOnComplete: true, removeOnFail: true } };
+  const upsert = (): void => {
+    ticks.upsertJobScheduler(name, { every: everyMs }, template).catch(onError);
+  };
+  connection.once('ready', upsert);
+  const timer = setInterval(upsert, UPSERT_EVERY_MS);
+  return async () => {
+    clearInterval(timer);
+    await ticks.close();
+    connection.disconnect();
+  };
+}

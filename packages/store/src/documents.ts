@@ -1,0 +1,154 @@
+import type { Failure, OutcomeCounts } from '@carillon/core/outcomes';
+import type { Channel, Platform } from '@carillon/core/platforms';
+import type { PushState, WorkState } from '@carillon/core/work';
+import type { Binary } from 'mongodb';
+
+/** An account: a customer with a plan and a limit of requests per minute. */
+export interface AccountDocument {
+  _id: string;
+  name: string;
+  plan: 'trial' | 'pro';
+  /** Requests per minute instead of the plan's; null: unlimited. */
+  limit?: number | null;
+  suspendedAt?: Date;
+  createdAt: Date;
+}
+
+/** An app: the tenant that owns devices, topics and pushes. */
+export interface AppDocument {
+  _id: string;
+  account: string;
+  name: string;
+  /** Characters of `data` instead of the specification's 4,096. */
+  payloadLimit?: number;
+  createdAt: Date;
+}
+
+/** A Secret API Key; the key itself is nowhere. */
+export interface KeyDocument {
+  _id: string;
+  app: string;
+  /** HMAC-SHA-256 of the key under the pepper, hex. */
+  digest: string;
+  /** Its last four characters, to tell keys apart. */
+  lastFour: string;
+  createdAt: Date;
+  revokedAt?: Date;
+}
+
+export interface DeviceDocument {
+  /** The device token. */
+  _id: string;
+  app: string;
+  platform: Platform;
+  /** Only imported devices keep one: SHA-256 of their auth, hex. */
+  authDigest?: string;
+  uninstalled?: boolean;
+  unsubscribed?: boolean;
+  registeredAt: Date;
+  lastActiveAt: Date;
+  deletedAt?: Date;
+}
+
+/** A unit of durable work: the recipients of one push on one channel. Lies in a batch, or in a push of only one. */
+export interface Work {
+  state: WorkState;
+  channel: Channel;
+  /** When it may be claimed; while claimed, when the lease ends. MongoDB's time. */
+  at: Date;
+  /** Random identity of the present claim; every write of a claim is conditional on it. */
+  claim?: string;
+  /** The reply stream of the claim's worker. */
+  reply?: string;
+  /** The claim before, whose worker neither settled nor gave back. */
+  before?: { claim: string; reply: string };
+  /** Claims so far. */
+  tries: number;
+  n: number;
+  /** Recipients, sorted, joined by core/work. */
+  tokens: string;
+  /** A byte for each recipient (core/outcomes); present once closed. */
+  outcomes?: Binary;
+  /** Receipts that came by other ways than the claim's replies: word → int32 of bits, sparse. */
+  got?: Record<string, number>;
+  counts?: OutcomeCounts;
+  /** How all recipients without an outcome of their own ended, when the push's end closed the work. */
+  ended?: number;
+  /** Milliseconds from acceptance (or due time) to receipt: 4 bytes little endian for each recipient, 0 unknown. */
+  ms?: Binary;
+  closedAt?: Date;
+}
+
+/** What the push asks of the channels besides its payload. */
+export interface PushOptions {
+  collapseKey?: string;
+  contentAvailable?: boolean;
+  mutableContent?: boolean;
+  notification?: Record<string, unknown>;
+}
+
+/** Progress of a push's fan-out. */
+export interface FanOut {
+  at?: Date;
+  claim?: string;
+  from?: string;
+  to?: string;
+  seq: number;
+  done: boolean;
+}
+
+export interface PushDocument {
+  _id: string;
+  app: string;
+  state: PushState;
+  acceptedAt: Date;
+  dueAt?: Date;
+  expiresAt: Date;
+  /** End of all sending: expiresAt, or shortly after acceptance for a time to live of 0. */
+  sendUntil: Date;
+  finishedAt?: Date;
+  /** An end that was begun and isn't completed. */
+  ending?: 'expired' | 'deleted';
+  /** When the document may go. */
+  purgeAt?: Date;
+  /** The payload as the JSON text that came in: every number, key and order comes out exactly as it went in. */
+  data: string;
+  options?: PushOptions;
+  /** Hash of the collapse key (core/work). */
+  collapse?: string;
+  audience?: { topics: string[]; tokens?: string };
+  devices: number;
+  fan: FanOut;
+  work?: Work;
+  counts?: OutcomeCounts;
+  idempotency?: { key: string; bodyHash: string };
+}
+
+export interface BatchDocument {
+  /** The push's id, `-`, the batch's number. */
+  _id: string;
+  push: string;
+  app: string;
+  from?: string;
+  to?: string;
+  work: Work;
+}
+
+/** A push still owed to a device. */
+export interface InboxDocument {
+  /** `token:push`, or `token:~hash` of a collapse key, where the newest push wins. */
+  _id: string;
+  push: string;
+  /** The batch, or the push that holds its only batch. */
+  work: string;
+  position: number;
+  /** Already written to the device's socket once without a receipt. */
+  sent?: boolean;
+}
+
+/** How one recipient of a push stands. */
+export interface RecipientFate {
+  outcome: string;
+  reason?: Failure;
+  milliseconds?: number;
+}

@@ -1,0 +1,145 @@
+import {
+  addCounts,
+  describeOutcome,
+  OUTCOMES,
+  type OutcomeCounts,
+  type OutcomeName,
+} from '@carillon/core/outcomes';
+import { channelOf, isTracked } from '@carillon/core/platforms';
+import { hasBit, splitTokens } from '@carillon/core/work';
+import type { Db } from 'mongodb';
+import { bytesOf, numberAt } from './bytes.ts';
+import type {
+  BatchDocument,
+  InboxDocument,
+  PushDocument,
+  RecipientFate,
+  Work,
+} from './documents.ts';
+
+/** How one recipient stands, as far as its work tells: `inbox` only while a row can still owe it. */
+export function codeAt(work: Work, position: number): number {
+  if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
+  const code = bytesOf(work.outcomes)[position];
+  if (work.state !== 'closed') return OUTCOMES.owed;
+  return code ?? work.ended ?? OUTCOMES.owed;
+}
+
+/** Counts a unit of work by outcome. */
+export function countWork(work: Work): OutcomeCounts {
+  const counts: OutcomeCounts = {};
+  for (let position = 0; position < work.n; position += 1) {
+    const { outcome } = describeOutcome(codeAt(work, position));
+    counts[outcome] = (counts[outcome] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** How recipients of pushes stand or ended. */
+export function createFates(db: Db) {
+  const pushes = db.collection<PushDocument>('pushes');
+  const batches = db.collection<BatchDocument>('batches');
+  const inbox = db.collection<InboxDocument>('inbox');
+
+  /** All of a push's work, one unit at a time. */
+  async function* workOf(
+    push: Pick<PushDocument, '_id' | 'work'>,
+  ): AsyncGenerator<{ id: string; work: Work }> {
+    if (push.work !== undefined) yield { id: push._id, work: push.work };
+    else
+      for await (const { _id, work } of batches.find({ push: push._id })) yield { id: _id, work };
+  }
+
+  async function rowOwes(push: string, work: string, position: number): Promise<boolean> {
+    return (await inbox.findOne({ push, work, position }, { projection: { _id: 1 } })) !== null;
+  }
+
+  return {
+    /**
+     * Counts per outcome. While a push is open, `inbox` counts the devices that are still owed it and `owed`
+     * those that nobody has tried yet; a row that gave way to a newer push of its collapse key is superseded.
+     */
+    async ofPush(
+      id: string,
+    ): Promise<
+      | { id: string; state: PushDocument['state']; devices: number; outcomes: OutcomeCounts }
+      | undefined
+    > {
+      const push = await pushes.findOne({ _id: id });
+      if (push === null) return undefined;
+      const facts = { id, state: push.state, devices: push.devices };
+      if (push.counts !== undefined) return { ...facts, outcomes: push.counts };
+      let outcomes: OutcomeCounts = {};
+      for await (const { work } of workOf(push)) outcomes = addCounts(outcomes, countWork(work));
+      return { ...facts, outcomes: await withRows(id, outcomes) };
+    },
+
+    /** How one recipient stands; undefined if the push doesn't exist or wasn't for it. */
+    async ofRecipient(id: string, token: string): Promise<RecipientFate | undefined> {
+      const push = await pushes.findOne({ _id: id });
+      if (push === null) return undefined;
+      for await (const { id: workId, work } of workOf(push)) {
+        const position = splitTokens(work.tokens).indexOf(token);
+        if (position < 0) continue;
+        const described = describeOutcome(codeAt(work, position));
+        const milliseconds = numberAt(work.ms, position);
+        const isOwed = described.outcome === 'inbox' && (await rowOwes(id, workId, position));
+        return {
+          ...described,
+          ...(described.outcome === 'inbox' && !isOwed && { outcome: endWithoutRow(push) }),
+          ...(milliseconds > 0 && { milliseconds }),
+        };
+      }
+      return undefined;
+    },
+
+    /** Devices of tracked platforms that a push is still owed to, in its inbox or its unclosed work. */
+    async pendingDevices(push: PushDocument, limit: number): Promise<string[]> {
+      const rows = await inbox
+        .find({ push: push._id }, { projection: { _id: 1 } })
+        .limit(limit)
+        .map((row) => row._id.slice(0, row._id.indexOf(':')))
+        .toArray();
+      const pending = new Set(rows);
+      for await (const work of unclosedWork(push)) {
+        if (pending.size >= limit) break;
+        if (!TRACKED_CHANNELS.has(work.channel)) continue;
+        for (const [position, token] of splitTokens(work.tokens).entries()) {
+          if (pending.size >= limit) break;
+          if (!hasBit(work.got ?? {}, position)) pending.add(token);
+        }
+      }
+      return [...pending];
+    },
+  };
+
+  async function* unclosedWork(push: PushDocument): AsyncGenerator<Work> {
+    if (push.work !== undefined) {
+      if (push.work.state !== 'closed') yield push.work;
+      return;
+    }
+    const open = batches.find({ push: push._id, 'work.state': { $in: ['waiting', 'ready'] } });
+    for await (const { work } of open) yield work;
+  }
+
+  /** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */
+  async function withRows(push: string, counts: OutcomeCounts): Promise<OutcomeCounts> {
+    const { inbox: handed = 0, ...others } = counts;
+    if (handed === 0) return counts;
+    const rows = await inbox.countDocuments({ push });
+    const owed = Math.min(rows, handed);
+    return {
+      ...addCounts(others, owed < handed ? { superseded: handed - owed } : {}),
+      ...(owed > 0 && { inbox: owed }),
+    };
+  }
+}
+
+const TRACKED_CHANNELS = new Set(
+  (['android', 'electron', 'python', 'ios', 'web'] as const).filter(isTracked).map(channelOf),
+);
+
+function endWithoutRow(push: PushDocument): OutcomeName {
+  if (push.state === 'open') return 'superseded';
+  return push.state === 'deleted' ? 'deleted' : 'expired';
+}

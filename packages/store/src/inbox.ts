@@ -1,0 +1,115 @@
+import type { Db } from 'mongodb';
+import type { InboxDocument } from './documents.ts';
+import { bulkErrors } from './inserting.ts';
+
+/** A row to write: a push that a device is owed. */
+export interface OwedPush {
+  token: string;
+  push: string;
+  work: string;
+  position: number;
+  /** Hash of the collapse key. */
+  collapse?: string;
+  sent: boolean;
+}
+
+/** The id of the row that owes a push to a device. */
+export function rowId({
+  token,
+  push,
+  collapse,
+}: Pick<OwedPush, 'token' | 'push' | 'collapse'>): string {
+  return collapse === undefined ? `${token}:${push}` : `${token}:~${collapse}`;
+}
+
+/** What devices are owed until they prove that they have it. */
+export function createInbox(db: Db) {
+  const inbox = db.collection<InboxDocument>('inbox');
+
+  /** Rows without a collapse key: written once, however often a batch is worked. */
+  async function insertPlain(rows: OwedPush[]): Promise<void> {
+    const errors = await bulkErrors(
+      inbox,
+      rows.map((row) => ({ insertOne: { document: toDocument(row) } })),
+    );
+    for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+  }
+
+  /** Rows with a collapse key: the newest push wins (guarantee G9). Returns the tokens that have a newer one. */
+  async function insertCollapsing(rows: OwedPush[]): Promise<Set<string>> {
+    const errors = await bulkErrors(
+      inbox,
+      rows.map((row) => {
+        const { _id, ...document } = toDocument(row);
+        return {
+          updateOne: {
+            filter: { _id, push: { $lt: row.push } },
+            update: { $set: document, ...(row.sent ? {} : { $unset: { sent: true } }) },
+            upsert: true,
+          },
+        };
+      }),
+    );
+    const lost = new Set<string>();
+    const refused: OwedPush[] = [];
+    for (const [index, { duplicate, error }] of errors) {
+      if (!duplicate) throw error;
+      refused.push(rows[index] as OwedPush);
+    }
+    if (refused.length === 0) return lost;
+    // The row in place is ours already (work done twice), or a newer push's.
+    const there = await inbox
+      .find(
+        { _id: { $in: refused.map(rowId) } },
+        { projection: { push: 1 }, batchSize: refused.length + 1 },
+      )
+      .toArray();
+    const pushOf = new Map(there.map((row) => [row._id, row.push]));
+    for (const row of refused) if ((pushOf.get(rowId(row)) ?? '') > row.push) lost.add(row.token);
+    return lost;
+  }
+
+  return {
+    /** Writes rows of one push; returns the tokens for which a newer push of the collapse key is there. */
+    async owe(rows: OwedPush[]): Promise<Set<string>> {
+      if (rows.length === 0) return new Set();
+      if (rows[0]?.collapse !== undefined) return insertCollapsing(rows);
+      await insertPlain(rows);
+      return new Set();
+    },
+
+    /** A device's rows, oldest push first. */
+    async listRows(token: string): Promise<InboxDocument[]> {
+      const rows = await inbox.find({ _id: { $gte: `${token}:`, $lt: `${token};` } }).toArray();
+      return rows.sort((a, b) => (a.push < b.push ? -1 : 1));
+    },
+
+    /** Removes rows of one push, for instance of recipients whose receipt came meanwhile. */
+    async remove(push: string, rowIds: readonly string[]): Promise<void> {
+      if (rowIds.length > 0) await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
+    },
+
+    /** Tokens that a push is still owed to, in order. */
+    owedTo: (push: string, limit: number): Promise<string[]> =>
+      inbox
+        .find({ push }, { projection: { _id: 1 } })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .map((row) => row._id.slice(0, row._id.indexOf(':')))
+        .toArray(),
+
+    /** Whether anybody is still owed this push. */
+    isOwed: async (push: string): Promise<boolean> =>
+      (await inbox.findOne({ push }, { projection: { _id: 1 } })) !== null,
+  };
+}
+
+function toDocument(row: OwedPush): InboxDocument {
+  return {
+    _id: rowId(row),
+    push: row.push,
+    work: row.work,
+    position: row.position,
+    ...(row.sent && { sent: true }),
+  };
+}

@@ -1,0 +1,47 @@
+import type { Db, IndexDescription } from 'mongodb';
+
+/**
+ * The indexes beside `_id`, each with what reads it. Partial indexes hold only documents that still owe
+ * something, so they stay small however many pushes are kept.
+ */
+const INDEXES: Record<string, IndexDescription[]> = {
+  apps: [{ key: { account: 1 } }],
+  keys: [
+    // The look-up of every request.
+    { key: { digest: 1 }, unique: true },
+    { key: { app: 1 } },
+  ],
+  devices: [{ key: { app: 1, _id: 1 } }],
+  pushes: [
+    { key: { app: 1, _id: 1 } },
+    { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
+    { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
+    { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
+    { key: { expiresAt: 1 }, partialFilterExpression: { state: 'open' } },
+    { key: { acceptedAt: 1 }, partialFilterExpression: { state: 'accepting' } },
+    { key: { ending: 1 }, partialFilterExpression: { ending: { $exists: true } } },
+    // Newer pushes of the same collapse key.
+    {
+      key: { app: 1, collapse: 1, _id: 1 },
+      partialFilterExpression: { collapse: { $exists: true } },
+    },
+    {
+      key: { app: 1, 'idempotency.key': 1 },
+      unique: true,
+      partialFilterExpression: { 'idempotency.key': { $exists: true } },
+    },
+    { key: { purgeAt: 1 }, partialFilterExpression: { purgeAt: { $exists: true } } },
+  ],
+  batches: [
+    { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
+    { key: { push: 1, 'work.state': 1 } },
+  ],
+  inbox: [{ key: { push: 1, _id: 1 } }],
+};
+
+/** Creates what indexes are missing. */
+export async function ensureIndexes(db: Db): Promise<void> {
+  for (const [collection, indexes] of Object.entries(INDEXES)) {
+    await db.collection(collection).createIndexes(indexes);
+  }
+}

@@ -1,0 +1,71 @@
+import { MongoClient } from 'mongodb';
+import { createAccounts } from './accounts.ts';
+import { createApps } from './apps.ts';
+import { createBatches } from './batches.ts';
+import { createClock } from './clock.ts';
+import { createDevices } from './devices.ts';
+import { createEndings } from './endings.ts';
+import { createFanOuts } from './fan-outs.ts';
+import { createFates } from './fates.ts';
+import { createInbox } from './inbox.ts';
+import { createKeys } from './keys.ts';
+import { ensureIndexes } from './migrate.ts';
+import { createPushes } from './pushes.ts';
+import { createReceipts } from './receipts.ts';
+import { createWorkTable } from './work-table.ts';
+
+/** All collections, over one connection pool. */
+export type Store = Awaited<ReturnType<typeof connectStore>>;
+
+/**
+ * Connects to MongoDB. Everything that carries a debt is written with majority and journal, which is the
+ * default here; only claims and lease renewals ask for less.
+ *
+ * @param uri with the database's name
+ * @param timeoutMs total time of one operation, after which it fails (guarantee G15: no false success, no long wait)
+ */
+export async function connectStore({
+  uri,
+  appName,
+  timeoutMs = 5_000,
+}: {
+  uri: string;
+  appName: string;
+  timeoutMs?: number;
+}) {
+  const client = new MongoClient(uri, {
+    appName,
+    timeoutMS: timeoutMs,
+    serverSelectionTimeoutMS: Math.min(2_000, timeoutMs),
+    maxPoolSize: 32,
+    writeConcern: { w: 'majority', journal: true },
+  });
+  await client.connect();
+  const db = client.db();
+  const clock = await createClock(db);
+  return {
+    accounts: createAccounts(db, clock),
+    apps: createApps(db, clock),
+    keys: createKeys(db, clock),
+    devices: createDevices(db, clock),
+    pushes: createPushes(db, clock),
+    batches: createBatches(db),
+    fanOuts: createFanOuts(db),
+    work: createWorkTable(db),
+    fates: createFates(db),
+    endings: createEndings(db, clock),
+    inbox: createInbox(db),
+    receipts: createReceipts(db),
+    clock,
+    /** Creates what indexes are missing; harmless when repeated and from several processes. */
+    migrate: () => ensureIndexes(db),
+    /** Resolves when the server answers. */
+    ping: async (): Promise<void> => {
+      await db.command({ ping: 1 });
+    },
+    close: async (): Promise<void> => {
+      clock.stop();
+      await client.close();
+    },
+  };
+}

@@ -1,0 +1,249 @@
+import { createGroup } from '@carillon/core/group';
+import { isBatchId, newClaimId, pushOfWork } from '@carillon/core/ids';
+import { countOutcomes } from '@carillon/core/outcomes';
+import { bitWords } from '@carillon/core/work';
+import { type AnyBulkWriteOperation, Binary, type Collection, type Db, Long } from 'mongodb';
+import { packNumbers } from './bytes.ts';
+import type { BatchDocument, PushDocument, Work } from './documents.ts';
+import { bulkErrors } from './inserting.ts';
+
+/** Work that a worker holds until its lease ends. */
+export interface ClaimedWork {
+  id: string;
+  push: string;
+  claim: string;
+  work: Work;
+}
+
+/** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
+export interface Settlement {
+  id: string;
+  claim: string;
+  outcomes: Uint8Array;
+  /** Milliseconds to each receipt, 0 unknown. */
+  ms: Uint32Array;
+  /** The push has no other work and nothing in an inbox: the same write finishes it. */
+  finish?: { purgeAt: Date };
+}
+
+type Wanted = { id: string; reply: string; leaseMs: number };
+type Holder = { _id: string; state?: string; work?: Work };
+type Update = AnyBulkWriteOperation<Holder>;
+
+/** A claim or lease that is lost costs a second try, not a push, so it doesn't wait for the journal. */
+const QUICK = { writeConcern: { w: 1, journal: false } } as const;
+
+/** The claims on batches and on pushes that hold their only batch: one code for both. */
+export function createWorkTable(db: Db) {
+  const pushes = db.collection<PushDocument>('pushes') as unknown as Collection<Holder>;
+  const batches = db.collection<BatchDocument>('batches') as unknown as Collection<Holder>;
+  const holderOf = (id: string): Collection<Holder> => (isBatchId(id) ? batches : pushes);
+
+  const grouped = <T extends { id: string }, R>(
+    run: (holder: Collection<Holder>, some: T[]) => Promise<R[]>,
+    inFlight: number,
+  ) =>
+    createGroup<T, R>((items) => byHolder(items, (id, some) => run(holderOf(id), some)), {
+      maxItems: 200,
+      inFlight,
+    });
+  const claimGrouped = grouped(claimSome, 2);
+  const settleGrouped = grouped(settleSome, 1);
+
+  return {
+    /**
+     * Takes work for `leaseMs` if it is due and nobody holds it. Undefined: somebody does, it is closed, or its
+     * push isn't open. Lone claims share round trips.
+     *
+     * @param reply the worker's reply stream, for whoever takes over
+     */
+    claim: (id: string, reply: string, leaseMs: number): Promise<ClaimedWork | undefined> =>
+      claimGrouped({ id, reply, leaseMs }),
+
+    /** Renews the leases of a worker's claims, with one update for each collection. */
+    async renew(held: readonly { id: string; claim: string }[], leaseMs: number): Promise<void> {
+      await byHolder([...held], async (id, some) => {
+        const filter = {
+          _id: { $in: some.map((one) => one.id) },
+          'work.claim': { $in: some.map((one) => one.claim) },
+          'work.state': 'ready' as const,
+        };
+        await holderOf(id).updateMany(filter, [{ $set: { 'work.at': fromNow(leaseMs) } }], QUICK);
+        return some;
+      });
+    },
+
+    /**
+     * Gives work back unfinished, due again after `delayMs`, with the receipts it has. Nothing happens if the
+     * claim was lost.
+     */
+    async giveBack(
+      { id, claim }: Pick<ClaimedWork, 'id' | 'claim'>,
+      delayMs: number,
+      received: readonly number[],
+    ): Promise<void> {
+      const mine = { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
+      if (received.length > 0) {
+        const words = [...bitWords(received)].map(([word, bits]) => [
+          `work.got.${word}`,
+          { or: bits },
+        ]);
+        await holderOf(id).updateOne(mine, { $bit: Object.fromEntries(words) });
+      }
+      await holderOf(id).updateOne(mine, [
+        { $set: { 'work.at': fromNow(delayMs) } },
+        { $unset: ['work.claim', 'work.reply', 'work.before'] },
+      ]);
+    },
+
+    /**
+     * Closes work with an outcome for each recipient. Undefined: the claim was lost and nothing was written.
+     * Else the receipts that came by other ways meanwhile. Lone settlements share syncs.
+     */
+    settle: (settlement: Settlement): Promise<{ got: Record<string, number> } | undefined> =>
+      settleGrouped(settlement),
+
+    /** Work of open pushes that is due although nobody works on it: lost jobs, ended leases, delayed retries. */
+    async due(limit: number): Promise<{ id: string; channel: Work['channel'] }[]> {
+      const filter = { 'work.state': 'ready' as const, $expr: { $lte: ['$work.at', '$$NOW'] } };
+      const lists = await Promise.all(
+        [
+          { holder: pushes, filter: { ...filter, state: 'open' } },
+          { holder: batches, filter },
+        ].map(({ holder, filter: due }) =>
+          holder
+            .find(due, { projection: { 'work.channel': 1 } })
+            .sort({ 'work.at': 1 })
+            .limit(limit)
+            .toArray(),
+        ),
+      );
+      return lists
+        .flat()
+        .flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
+    },
+  };
+}
+
+/** Runs a group by the kind of its works' holders, and puts the answers in order again. */
+async function byHolder<T extends { id: string }, R>(
+  items: T[],
+  run: (firstId: string, some: T[]) => Promise<R[]>,
+): Promise<R[]> {
+  const answers = new Array<R>(items.length);
+  await Promise.all(
+    [true, false].map(async (kind) => {
+      const places = [...items.keys()].filter(
+        (place) => isBatchId(items[place]?.id ?? '') === kind,
+      );
+      const some = places.map((place) => items[place] as T);
+      if (some[0] === undefined) return;
+      const results = await run(some[0].id, some);
+      for (const [index, place] of places.entries()) answers[place] = results[index] as R;
+    }),
+  );
+  return answers;
+}
+
+async function claimSome(
+  holder: Collection<Holder>,
+  wanted: Wanted[],
+): Promise<(ClaimedWork | undefined)[]> {
+  const claims = wanted.map(() => newClaimId());
+  const updates = wanted.map(({ id, reply, leaseMs }, index) => ({
+    updateOne: { filter: claimable(id), update: claimed(claims[index] ?? '', reply, leaseMs) },
+  }));
+  await holder.bulkWrite(updates as Update[], { ordered: false, ...QUICK });
+  const works = await byClaim(holder, wanted, { work: 1 });
+  return wanted.map(({ id }, index) => {
+    const claim = claims[index] ?? '';
+    const work = works.get(claim);
+    return work && { id, push: pushOfWork(id), claim, work };
+  });
+}
+
+async function settleSome(
+  holder: Collection<Holder>,
+  settlements: Settlement[],
+): Promise<({ got: Record<string, number> } | undefined)[]> {
+  const updates = settlements.map((settlement) => ({ updateOne: settled(settlement) }));
+  for (const { error } of (await bulkErrors(holder, updates as unknown as Update[])).values()) {
+    throw error;
+  }
+  const works = await byClaim(holder, settlements, {
+    'work.claim': 1,
+    'work.got': 1,
+    'work.state': 1,
+  });
+  return settlements.map(({ claim }) => {
+    const work = works.get(claim);
+    return work?.state === 'closed' ? { got: work.got ?? {} } : undefined;
+  });
+}
+
+async function byClaim(
+  holder: Collection<Holder>,
+  items: readonly { id: string }[],
+  projection: Record<string, 1>,
+): Promise<Map<string, Work>> {
+  const found = await holder
+    .find({ _id: { $in: items.map((one) => one.id) } }, { projection, batchSize: items.length + 1 })
+    .toArray();
+  return new Map(
+    found.flatMap(({ work }) => (work?.claim === undefined ? [] : [[work.claim, work]])),
+  );
+}
+
+/** A time by MongoDB's clock. */
+function fromNow(ms: number): Record<string, unknown> {
+  return { $add: ['$$NOW', Long.fromNumber(ms)] };
+}
+
+/** Due and free by MongoDB's clock; a push's own work only while the push is open. */
+function claimable(id: string): Record<string, unknown> {
+  return {
+    _id: id,
+    'work.state': 'ready',
+    ...(!isBatchId(id) && { state: 'open' }),
+    $expr: { $lte: ['$work.at', '$$NOW'] },
+  };
+}
+
+function claimed(claim: string, reply: string, leaseMs: number): Record<string, unknown>[] {
+  const unheld = { $eq: [{ $type: '$work.claim' }, 'missing'] };
+  const before = { claim: '$work.claim', reply: '$work.reply' };
+  return [
+    {
+      $set: {
+        'work.before': { $cond: [unheld, '$$REMOVE', before] },
+        'work.claim': { $literal: claim },
+        'work.reply': { $literal: reply },
+        'work.at': fromNow(leaseMs),
+        'work.tries': { $add: ['$work.tries', 1] },
+      },
+    },
+  ];
+}
+
+function settled({ id, claim, outcomes, ms, finish }: Settlement): Record<string, unknown> {
+  const counts = countOutcomes(outcomes);
+  return {
+    filter: {
+      _id: id,
+      'work.claim': claim,
+      'work.state': 'ready',
+      ...(finish && { state: 'open' }),
+    },
+    update: {
+      $set: {
+        'work.state': 'closed',
+        'work.outcomes': new Binary(outcomes),
+        'work.counts': counts,
+        'work.ms': new Binary(packNumbers(ms)),
+        ...(finish && { state: 'finished', purgeAt: finish.purgeAt, counts }),
+      },
+      $unset: { 'work.before': true },
+      $currentDate: { 'work.closedAt': true, ...(finish && { finishedAt: true }) },
+    },
+  };
+}

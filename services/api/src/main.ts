@@ -1,0 +1,94 @@
+import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
+import { LIMITS } from '@carillon/core/limits';
+import { connectRedis } from '@carillon/presence/redis';
+import { createWhoIsOnline } from '@carillon/presence/who-is-online';
+import { createProducers } from '@carillon/queue/producers';
+import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import { runService } from '@carillon/runtime/service';
+import { connectStore } from '@carillon/store/store';
+import { z } from 'zod';
+import { deviceRoutes } from './devices/routes.ts';
+import { createAuthenticate } from './http/authenticate.ts';
+import { createBodyReader } from './http/read-body.ts';
+import { createRouting } from './http/route.ts';
+import { serve } from './http/server.ts';
+import { pushRoutes } from './push/routes.ts';
+import { createOutageWatch } from './registration/outage-watch.ts';
+import { registrationRoutes } from './registration/routes.ts';
+
+const environment = z.object({
+  ...commonEnv,
+  ...mongodbEnv,
+  ...redisEnv,
+  ...presenceEnv,
+  /** Where the API is served. */
+  API_LISTEN: listenAt.default({ host: '127.0.0.1', port: 4000 }),
+  /** Pepper of the API keys' digests; keys become worthless when it changes. */
+  API_KEY_PEPPER: z.string().min(32),
+  /** Keys of the devices' credentials, newest first: `2:<hex>,1:<hex>`. */
+  DEVICE_AUTH_KEYS: z.string().transform(parseDeviceAuthKeys),
+  /** How long a push delivered to all can be asked for. */
+  RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
+});
+
+/** With the look-up of the key before it and the answer after it, a database that is away costs under 3 s (G15). */
+const DATABASE_TIMEOUT_MS = 2_500;
+
+await runService('api', environment, async ({ log, metrics, release, readyWhen }, env) => {
+  const onRedisError = (err: Error): void =>
+    log.warn({ err }, 'Redis failed; jobs are found again');
+  const store = await connectStore({
+    uri: env.MONGODB_URI,
+    appName: 'carillon-api',
+    timeoutMs: DATABASE_TIMEOUT_MS,
+  });
+  release('mongodb', store.close);
+  readyWhen({ name: 'mongodb', check: store.ping });
+  const producers = createProducers(env.REDIS_URL, onRedisError);
+  release('producers', producers.close);
+  const presence = await connectRedis(env.PRESENCE_REDIS_URL ?? env.REDIS_URL);
+  release('presence', () => presence.disconnect());
+  const whoIsOnline = createWhoIsOnline(presence);
+
+  const outages = createOutageWatch();
+  const routing = createRouting({
+    log,
+    metrics,
+    authenticate: createAuthenticate({ pepper: env.API_KEY_PEPPER, keys: store.keys }),
+    readBody: createBodyReader(),
+    onSurprise: outages.noteFailure,
+  });
+  const now = store.clock.now;
+  const retentionMs = env.RETENTION_SECONDS * 1_000;
+  const features = [
+    pushRoutes(routing, {
+      findRecipient: store.devices.findRecipient,
+      findRecipients: store.devices.findRecipients,
+      insertPush: store.pushes.insert,
+      insertBatches: store.batches.insert,
+      commit: store.pushes.commit,
+      addSendJob: (push, batches) => producers.send(push, { batches }),
+      findPush: store.pushes.find,
+      pendingDevices: (push) => store.fates.pendingDevices(push, LIMITS.pendingDevices),
+      now,
+      retentionMs,
+    }),
+    deviceRoutes(routing, {
+      findDevice: store.devices.find,
+      isOnline: async (token) => (await whoIsOnline.look([token]))[0] !== undefined,
+      inboxRows: store.inbox.listRows,
+      payloads: store.pushes.payloads,
+      now,
+      retentionMs,
+    }),
+    registrationRoutes(routing, {
+      authKeys: env.DEVICE_AUTH_KEYS,
+      appExists: async (id) => (await store.apps.find(id)) !== undefined,
+      register: store.devices.register,
+      findDevice: store.devices.findForConnect,
+      isQuiet: outages.isQuiet,
+      noteFailure: outages.noteFailure,
+    }),
+  ];
+  release('http', await serve(env.API_LISTEN, routing, features));
+});

@@ -1,0 +1,63 @@
+import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
+import { createProducers } from '@carillon/queue/producers';
+import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import { runService } from '@carillon/runtime/service';
+import { connectStore } from '@carillon/store/store';
+import { z } from 'zod';
+import { startGateway } from './gateway.ts';
+
+const schema = z.object({
+  ...commonEnv,
+  ...mongodbEnv,
+  ...redisEnv,
+  ...presenceEnv,
+  /** MQTT 3.1.1 over TCP. */
+  MQTT_LISTEN: listenAt.default({ host: '127.0.0.1', port: 1883 }),
+  /** Keys that sign device credentials, `id:hex` separated by commas, the newest first. */
+  DEVICE_AUTH_KEYS: z.string().transform((text, context) => {
+    try {
+      return parseDeviceAuthKeys(text);
+    } catch (error) {
+      context.addIssue({ code: 'custom', message: (error as Error).message });
+      return z.NEVER;
+    }
+  }),
+  /** `off`: no limits per client address, for load from one machine. */
+  ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
+  /** Over how many seconds links are closed at the end, so that devices don't come back all at once. */
+  GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(20),
+});
+
+/** CONNECT is answered within 5 s even if MongoDB is away. */
+const MONGODB_TIMEOUT_MS = 2_500;
+
+await runService('device-gateway', schema, async ({ log, metrics, release, readyWhen }, env) => {
+  const store = await connectStore({
+    uri: env.MONGODB_URI,
+    appName: 'device-gateway',
+    timeoutMs: MONGODB_TIMEOUT_MS,
+  });
+  release('store', store.close);
+  const producers = createProducers(env.REDIS_URL, (error) =>
+    log.warn({ err: error }, 'the queues were not reached'),
+  );
+  release('producers', producers.close);
+  const gateway = await startGateway({
+    store,
+    producers,
+    metrics,
+    presenceUrl: env.PRESENCE_REDIS_URL ?? env.REDIS_URL,
+    listen: env.MQTT_LISTEN,
+    authKeys: env.DEVICE_AUTH_KEYS,
+    hasAddressLimits: env.ADDRESS_LIMITS === 'on',
+    goodbyeSeconds: env.GATEWAY_DRAIN_SECONDS,
+  });
+  release('gateway', gateway.stop);
+  readyWhen({
+    name: 'presence',
+    check: async () => {
+      if (!gateway.isAnnounced()) throw new Error('Redis was not reached yet');
+    },
+  });
+  log.info({ port: gateway.port }, 'listening for devices');
+});

@@ -1,0 +1,54 @@
+import type { Connection } from './connection.ts';
+import type { Connections } from './connections.ts';
+import type { Stranger } from './serve-link.ts';
+
+const EVERY_MS = 1_000;
+/** Time for a new link to say who it is. */
+const CONNECT_WITHIN_MS = 5_000;
+/** Time for a push to be acknowledged, and for a full socket to take bytes, before the link counts as dead. */
+const PROGRESS_WITHIN_MS = 30_000;
+
+export interface SweepDeps {
+  connections: Connections;
+  strangers: Set<Stranger>;
+  look(connection: Connection): Promise<void>;
+}
+
+/** Sees to all that is due by time, with one timer for all links instead of one each. */
+export function startSweep({ connections, strangers, look }: SweepDeps): () => void {
+  function sweep(): void {
+    const now = performance.now();
+    for (const { stream, openedAt } of strangers) {
+      if (now - openedAt > CONNECT_WITHIN_MS) stream.destroy();
+    }
+    for (const connection of connections.all()) {
+      const reason = endOf(connection, now);
+      if (reason !== undefined) connections.close(connection, reason);
+      else lookIfDue(connection, now);
+    }
+  }
+
+  function lookIfDue(connection: Connection, now: number): void {
+    connection.idlePackets = 0;
+    if (connection.lookAt === 0 || now < connection.lookAt || connection.inFlight.length > 0)
+      return;
+    connection.lookAt = 0;
+    void look(connection).catch(() => {
+      connection.lookAt = now + EVERY_MS;
+    });
+  }
+
+  const timer = setInterval(sweep, EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+/** Why a link ends now; undefined: it doesn't. */
+function endOf(connection: Connection, now: number): string | undefined {
+  if (now - connection.heardAt > connection.silenceMs) return 'silent';
+  const [oldest] = connection.inFlight;
+  if (oldest !== undefined && now - oldest.sentAt > PROGRESS_WITHIN_MS) return 'unacknowledged';
+  if (connection.stream.writableLength === 0) connection.stuckSince = 0;
+  else if (connection.stuckSince === 0) connection.stuckSince = now;
+  else if (now - connection.stuckSince > PROGRESS_WITHIN_MS) return 'stuck';
+  return undefined;
+}

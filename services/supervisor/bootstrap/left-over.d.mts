@@ -1,0 +1,1 @@
+export function removeTraces(home: string): void;

@@ -1,0 +1,52 @@
+import { randomBytes } from 'node:crypto';
+import { chmodSync, existsSync, readFileSync } from 'node:fs';
+import { z } from 'zod';
+import type { Home } from './home.ts';
+import { Refusal } from './refusal.ts';
+
+const FILE = 'secrets.json';
+const KEY_BYTES = 32;
+const hex = (digits: number) => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
+
+const secretsShape = z.object({
+  /** HMAC key of the digests under which API keys are stored. */
+  apiKeyPepper: hex(64),
+  /** `keyId:key`: the HMAC key that device credentials are derived from. */
+  deviceAuthKeys: z.string().regex(/^\w+:[0-9a-f]{64}$/),
+  /** The demonstration's tenant, once it is made. */
+  account: z.string().optional(),
+  app: z.string().optional(),
+  apiKey: z.string().optional(),
+});
+
+/** What a stack keeps to itself; lost with the folder, and then its devices must register anew. */
+export type Secrets = z.infer<typeof secretsShape>;
+
+/**
+ * Reads the stack's secrets; the first time it makes them.
+ * @throws {Refusal} when the file is there and can't be used: new secrets would lock everybody out
+ */
+export function openSecrets(home: Home): Secrets {
+  if (!existsSync(home.at(FILE))) {
+    const made = {
+      apiKeyPepper: randomBytes(KEY_BYTES).toString('hex'),
+      deviceAuthKeys: `1:${randomBytes(KEY_BYTES).toString('hex')}`,
+    };
+    saveSecrets(home, made);
+    return made;
+  }
+  try {
+    chmodSync(home.at(FILE), 0o600);
+    return secretsShape.parse(JSON.parse(readFileSync(home.at(FILE), 'utf8')));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new Refusal(
+      `${home.at(FILE)} can't be used (${why}). Put it back as it was; or remove it, and the present API keys and devices are no longer known.`,
+    );
+  }
+}
+
+/** Keeps the secrets for the next start. */
+export function saveSecrets(home: Home, secrets: Secrets): void {
+  home.write(FILE, secrets);
+}

@@ -1,0 +1,72 @@
+import { join } from 'node:path';
+import { CHILD_SOCKET, type ChildPlan } from './child.ts';
+import { type DataServers, pick } from './data-servers.ts';
+import { type Handover, urlAt } from './handover.ts';
+import type { Home } from './home.ts';
+import { answersOk } from './probes.ts';
+import type { Secrets } from './secrets.ts';
+
+const TRIES_AT_START = 3;
+
+/** The services that listen on a socket which the supervisor holds, and where they look for it. */
+const LISTENERS: Record<string, { socket: keyof Handover['sockets']; variable: string }> = {
+  api: { socket: 'api', variable: 'API_LISTEN' },
+  'device-gateway': { socket: 'mqtt', variable: 'MQTT_LISTEN' },
+};
+
+/** What every service and every run of the command line gets; nothing else of our environment. */
+export function commonEnv(
+  handover: Handover,
+  servers: DataServers,
+  secrets: Secrets,
+): NodeJS.ProcessEnv {
+  return {
+    ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS']),
+    NODE_ENV: 'development',
+    LOG_LEVEL: 'info',
+    REDIS_URL: servers.redisUrl,
+    MONGODB_URI: servers.mongodbUri,
+    API_KEY_PEPPER: secrets.apiKeyPepper,
+    DEVICE_AUTH_KEYS: secrets.deviceAuthKeys,
+    ADDRESS_LIMITS: handover.addressLimits,
+    RETENTION_SECONDS: String(handover.retentionSeconds),
+  };
+}
+
+/** The plans of all services, in the order of the handover. */
+export function planServices(handover: Handover, home: Home, env: NodeJS.ProcessEnv): ChildPlan[] {
+  return handover.services.flatMap(({ service, count, firstOpsPort }) =>
+    Array.from({ length: count }, (_, index) =>
+      planService(handover, home, env, { service, index, opsPort: firstOpsPort + index }),
+    ),
+  );
+}
+
+function planService(
+  handover: Handover,
+  home: Home,
+  env: NodeJS.ProcessEnv,
+  { service, index, opsPort }: { service: string; index: number; opsPort: number },
+): ChildPlan {
+  const ops = urlAt('http', handover.privateHost, opsPort);
+  const listener = LISTENERS[service];
+  return {
+    service,
+    index,
+    command: process.execPath,
+    args: [join(handover.root, 'services', service, 'src/main.ts')],
+    cwd: handover.root,
+    env: {
+      ...env,
+      INSTANCE: String(index),
+      OPS_LISTEN: new URL(ops).host,
+      ...(listener === undefined ? {} : { [listener.variable]: `fd:${CHILD_SOCKET}` }),
+    },
+    log: home.log(`${service}-${index}`),
+    leashed: true,
+    ...(listener === undefined ? {} : { socket: handover.sockets[listener.socket] }),
+    ops,
+    patience: TRIES_AT_START,
+    isReady: () => answersOk(`${ops}/readyz`),
+  };
+}

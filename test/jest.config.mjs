@@ -1,0 +1,27 @@
+import { fileURLToPath } from 'node:url';
+
+const swc = {
+  swcrc: false,
+  jsc: { target: 'es2024', parser: { syntax: 'typescript' } },
+  module: { type: 'es6' },
+};
+
+export default {
+  rootDir: fileURLToPath(new URL('..', import.meta.url)),
+  testMatch: [
+    '<rootDir>/test/**/*.test.ts',
+    '<rootDir>/packages/*/test/**/*.test.ts',
+    '<rootDir>/services/*/test/**/*.test.ts',
+  ],
+  modulePathIgnorePatterns: ['<rootDir>/\\.carillon/'],
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: { '\\.ts$': ['@swc/jest', swc] },
+  testEnvironment: '<rootDir>/test/support/jest/strict-environment.mjs',
+  reporters: ['default', '<rootDir>/test/support/jest/closing-reporter.mjs'],
+  injectGlobals: false,
+  fakeTimers: { enableGlobally: false },
+  // A whole stack is started in a beforeAll, which counts against this too.
+  testTimeout: 60_000,
+  maxWorkers: 2,
+  watchman: false,
+};

@@ -1,0 +1,2 @@
+/** Tests and hooks that failed so far in this test file; absent outside Jest. */
+declare var failures: number | undefined;

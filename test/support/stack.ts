@@ -1,0 +1,184 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type ApiAnswer, callApi } from './stack/call-api.ts';
+import { type Dev, findProcess, readDev } from './stack/dev-file.ts';
+import { type StackOptions, stackEnv } from './stack/env.ts';
+import { childrenOf, identify, isAlive } from './stack/processes.ts';
+import { until } from './until.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const START_MS = 50_000;
+const STOP_MS = 40_000;
+const RESTART_MS = 20_000;
+
+/** A whole stack, started as a user starts it, with a home folder and ports of its own. */
+export interface Stack {
+  /** What the stack said when it was ready. */
+  readonly dev: Dev;
+  /** The folder of its data, secrets and logs. */
+  readonly home: string;
+  /** Calls the API with the stack's key; an object as body is sent as JSON. */
+  api<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+  ): Promise<ApiAnswer<T>>;
+  /** The process that runs now, after a restart the new one. */
+  pidOf(service: string, index?: number): number;
+  /** Sends a signal and gives the pid it went to. */
+  kill(service: string, signal: NodeJS.Signals, index?: number): number;
+  /** Waits until another process than `oldPid` runs in its place and is ready; gives its pid. */
+  waitForRestart(service: string, oldPid: number, index?: number): Promise<number>;
+  readLog(service: string, index?: number): string;
+  /** What `npm start` has printed. */
+  output(): string;
+  /**
+   * Stops the stack and removes its folder, unless a test of this file failed. Twice is harmless.
+   *
+   * @throws when the stack did not end well or left a process behind.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts a stack and waits until it is ready.
+ *
+ * @throws with the end of its output when it is not ready within 50 s.
+ */
+export async function startStack(options: StackOptions = {}): Promise<Stack> {
+  const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
+  const home = join(folder, 'home');
+  const child = spawnSupervisor(await stackEnv(home, options), join(folder, 'output.log'));
+  const output = () => readFileSync(join(folder, 'output.log'), 'utf8');
+  const seen = new Map<number, string | undefined>();
+  const look = () => {
+    const dev = readDev(home);
+    for (const { pid } of dev?.processes ?? []) remember(seen, pid);
+    return dev;
+  };
+  const end = async () => {
+    look();
+    try {
+      await endWell(child, seen);
+    } catch (error) {
+      countFailure();
+      throw new Error(`the stack did not end well:\n${tail(output())}`, { cause: error });
+    } finally {
+      await cleanUp(folder);
+    }
+  };
+  const dev = await untilReady(child, look).catch(async (error: unknown) => {
+    countFailure();
+    await end().catch(() => undefined);
+    throw new Error(`the stack did not start:\n${tail(output())}`, { cause: error });
+  });
+  let stopped: Promise<void> | undefined;
+  return {
+    dev,
+    home,
+    output,
+    ...processesOf(look),
+    api: (method, path, body) => callApi(dev, method, path, body),
+    readLog: (service, index = 0) => readFileSync(`${home}/logs/${service}-${index}.log`, 'utf8'),
+    stop() {
+      stopped ??= end();
+      return stopped;
+    },
+  };
+}
+
+function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
+  const file = openSync(log, 'a');
+  const child = spawn(process.execPath, ['services/supervisor/bootstrap.mjs', 'start'], {
+    cwd: ROOT,
+    env,
+    stdio: ['ignore', file, file],
+  });
+  closeSync(file);
+  return child;
+}
+
+async function untilReady(child: ChildProcess, look: () => Dev | undefined): Promise<Dev> {
+  const ready = () => {
+    if (hasEnded(child)) return 'ended';
+    const dev = look();
+    return dev?.ready === true && dev;
+  };
+  const dev = await until(ready, { timeoutMs: START_MS, everyMs: 50, what: 'a ready dev.json' });
+  if (dev === 'ended') throw new Error(`npm start ended with ${child.exitCode}`);
+  return dev;
+}
+
+function processesOf(look: () => Dev | undefined) {
+  const pidOf = (service: string, index = 0) => findProcess(look(), service, index).pid;
+  return {
+    pidOf,
+    kill(service: string, signal: NodeJS.Signals, index = 0) {
+      const pid = pidOf(service, index);
+      process.kill(pid, signal);
+      return pid;
+    },
+    waitForRestart(service: string, oldPid: number, index = 0) {
+      const restarted = async () => {
+        const { pid, ops } = findProcess(look(), service, index);
+        if (pid === oldPid || !isAlive(pid)) return false;
+        return (ops === undefined || (await fetch(`${ops}/readyz`)).ok) && pid;
+      };
+      const what = `${service}-${index} restarted`;
+      return until(restarted, { timeoutMs: RESTART_MS, everyMs: 50, what });
+    },
+  };
+}
+
+type Seen = Map<number, string | undefined>;
+
+function remember(seen: Seen, pid: number): void {
+  if (!seen.has(pid)) seen.set(pid, identify(pid));
+}
+
+async function endWell(child: ChildProcess, seen: Seen): Promise<void> {
+  if (!hasEnded(child)) {
+    for (const pid of childrenOf(child.pid ?? 0)) remember(seen, pid);
+    const ended = once(child, 'exit', { signal: AbortSignal.timeout(STOP_MS) });
+    child.kill('SIGTERM');
+    await ended.catch(() => child.kill('SIGKILL'));
+  }
+  const left = await leftBehind(seen);
+  for (const pid of left) process.kill(pid, 'SIGKILL');
+  if (left.length > 0) throw new Error(`processes left behind: ${left.join(', ')}`);
+  if (child.exitCode !== 0) {
+    throw new Error(`npm start ended with ${child.exitCode ?? child.signalCode}`);
+  }
+}
+
+/** Who is still there after a moment, for the last to go may have just been told. */
+async function leftBehind(seen: Seen): Promise<number[]> {
+  const left = () => {
+    const same = [...seen].filter(([pid, is]) => is !== undefined && identify(pid) === is);
+    return same.map(([pid]) => pid);
+  };
+  await until(() => left().length === 0, { timeoutMs: 3_000 }).catch(() => undefined);
+  return left();
+}
+
+function countFailure(): void {
+  globalThis.failures = (globalThis.failures ?? 0) + 1;
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+async function cleanUp(folder: string): Promise<void> {
+  if ((globalThis.failures ?? 0) === 0) await rm(folder, { recursive: true, force: true });
+  else process.stderr.write(`kept for a look: ${folder}\n`);
+}
+
+function tail(text: string): string {
+  return text.split('\n').slice(-40).join('\n');
+}

@@ -1,0 +1,37 @@
+import { freePortBase } from './port-block.ts';
+
+/** How many of each process, and what else a stack should be told. */
+export interface StackOptions {
+  apis?: number;
+  deliveryWorkers?: number;
+  schedulers?: number;
+  deviceGateways?: number;
+  /** Starts the simulated device too. */
+  demo?: boolean;
+  /** Address to listen on; 127.0.0.1 if absent. */
+  host?: string;
+  /** More variables, which win over all others. */
+  env?: Record<string, string>;
+}
+
+/** The caller's variables that reach a stack; a REDIS_URL, say, must not. */
+const INHERITED =
+  /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD)$/;
+
+/** The environment of `npm start` for a stack of its own in `home`. */
+export async function stackEnv(home: string, options: StackOptions): Promise<NodeJS.ProcessEnv> {
+  const { host = '127.0.0.1', demo = false, env = {} } = options;
+  const inherited = Object.entries(process.env).filter(([name]) => INHERITED.test(name));
+  return {
+    ...Object.fromEntries(inherited),
+    CARILLON_HOME: home,
+    CARILLON_HOST: host,
+    CARILLON_PORT_BASE: String(await freePortBase(host)),
+    CARILLON_DEMO: demo ? '1' : '0',
+    CARILLON_APIS: String(options.apis ?? 1),
+    CARILLON_DELIVERY_WORKERS: String(options.deliveryWorkers ?? 1),
+    CARILLON_SCHEDULERS: String(options.schedulers ?? 1),
+    CARILLON_DEVICE_GATEWAYS: String(options.deviceGateways ?? 1),
+    ...env,
+  };
+}

@@ -1,0 +1,45 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+
+const FIRST = 20_000;
+const BLOCK = 200;
+const BLOCKS_PER_WORKER = 30;
+const WORKERS = 2;
+
+/** Ports of a stack that stand for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
+const PROBED = [0, 1, 2, 3, 4, 5, 6, 10, 20, 40, 60, 80];
+
+/**
+ * Finds a value for CARILLON_PORT_BASE whose ports are free on `host` now. Below 32,768, where
+ * the system's own choices begin; each Jest worker looks in a range of its own.
+ *
+ * @throws when every block is taken.
+ */
+export async function freePortBase(host: string): Promise<number> {
+  const worker = (Number(process.env.JEST_WORKER_ID ?? 1) - 1) % WORKERS;
+  // Two runs on one machine seldom begin at the same block.
+  const start = process.pid % BLOCKS_PER_WORKER;
+  for (let i = 0; i < BLOCKS_PER_WORKER; i++) {
+    const block = worker * BLOCKS_PER_WORKER + ((start + i) % BLOCKS_PER_WORKER);
+    const base = FIRST + block * BLOCK;
+    if (await areFree(host, base)) return base;
+  }
+  throw new Error('no free block of ports');
+}
+
+async function areFree(host: string, base: number): Promise<boolean> {
+  const free = await Promise.all(PROBED.map((offset) => isFree(host, base + offset)));
+  return free.every(Boolean);
+}
+
+async function isFree(host: string, port: number): Promise<boolean> {
+  const server = createServer();
+  try {
+    await once(server.listen(port, host), 'listening');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    server.close();
+  }
+}
