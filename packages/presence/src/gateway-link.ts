@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createAnnouncing } from './announcing.ts';
 import { type HandedOver, readEntry } from './hand-over-entries.ts';
 import { handOverKey, TTL } from './keys.ts';
-import { createLease } from './lease.ts';
+import { createLease, type Lease } from './lease.ts';
 import { createPlaces, type Link } from './places.ts';
 import { BLOCK_MS, connectRedis, type Redis } from './redis.ts';
 import { createRedisTime } from './redis-time.ts';
@@ -16,6 +16,8 @@ const REPLY_EVERY_MS = 10;
 const REPLIES_KEPT_MS = 60_000;
 const ENTRIES_PER_READ = 16;
 const RETRY_MS = 200;
+/** Hand-overs that waited so long are close to their deadline: workers are asked to hold back. */
+const LAGGING_MS = 400;
 
 /** For whom an answer is. */
 export interface Addressee {
@@ -53,8 +55,6 @@ export interface GatewayLink {
   withdraw(link: Link): Promise<void>;
   /** Answers for one recipient; answers of 10 ms travel together. */
   answer(to: Addressee, answer: Answer): void;
-  /** Writes the lease at once: the credit has changed much. */
-  tellCredit(): void;
   /** Sends what was answered, then gives the identity up. */
   close(): Promise<void>;
 }
@@ -65,14 +65,15 @@ export async function createGatewayLink(url: string, on: GatewayEvents): Promise
   const time = createRedisTime(redis);
   await time.sample().catch(() => undefined);
 
+  const lag = createLag(time.now);
   const places = createPlaces(redis, { gateway: () => lease.id(), isHere: on.isHere });
   const announcing = createAnnouncing(places, { ...on, elsewhere: on.kick });
   const lease = createLease(redis, {
-    credit: on.credit,
+    credit: () => (lag.isTooLong() ? 0 : on.credit()),
     beat: () => void time.sample().catch(() => undefined),
     identity: announcing.announceAll,
   });
-  const stopReading = followHandOvers({ redis, reader, identity: lease.id, on });
+  const stopReading = followHandOvers({ redis, reader, lease, lag, on });
   const answers = createAnswering(redis, time.now);
 
   return {
@@ -81,7 +82,6 @@ export async function createGatewayLink(url: string, on: GatewayEvents): Promise
     announce: announcing.announce,
     withdraw: announcing.withdraw,
     answer: answers.add,
-    tellCredit: () => void lease.renew().catch(() => undefined),
     async close() {
       stopReading();
       announcing.stop();
@@ -93,20 +93,40 @@ export async function createGatewayLink(url: string, on: GatewayEvents): Promise
   };
 }
 
+interface Lag {
+  isTooLong(): boolean;
+  /** Takes the id of the first entry of a read; true when the answer has changed. */
+  note(entryId?: string): boolean;
+}
+
+/** How far behind the reader of a stream is: an entry's id begins with Redis's time when it was added. */
+function createLag(now: () => number): Lag {
+  let isTooLong = false;
+  return {
+    isTooLong: () => isTooLong,
+    note(entryId = '') {
+      const before = isTooLong;
+      isTooLong = now() - Number.parseInt(entryId, 10) > LAGGING_MS;
+      return isTooLong !== before;
+    },
+  };
+}
+
 /** Reads the stream of the present identity and trims what is done. */
 function followHandOvers(deps: {
   redis: Redis;
   reader: Redis;
-  identity(): string | undefined;
+  lease: Lease;
+  lag: Lag;
   on: GatewayEvents;
 }): () => void {
-  const { redis, reader, identity, on } = deps;
+  const { redis, reader, lease, lag, on } = deps;
   let stopped = false;
   let id: string | undefined;
   let last = '0-0';
 
   async function readOnce(): Promise<void> {
-    const present = identity();
+    const present = lease.id();
     if (present === undefined) return void (await sleep(RETRY_MS));
     if (present !== id) last = '0-0';
     id = present;
@@ -121,6 +141,8 @@ function followHandOvers(deps: {
       last,
     );
     const entries = streams?.[0]?.[1] ?? [];
+    // Workers learn at once that they should hold back, or need not any more.
+    if (lag.note(entries[0]?.[0])) void lease.renew().catch(() => undefined);
     for (const [entryId, fields] of entries) {
       last = entryId;
       await take(fields, on);

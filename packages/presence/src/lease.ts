@@ -28,6 +28,7 @@ export function createLease(
 ): Lease {
   let id: string | undefined;
   let ended = false;
+  let underway: Promise<void> | undefined;
 
   async function renewPresent(present: string): Promise<boolean> {
     const answers = await redis
@@ -54,13 +55,18 @@ export function createLease(
     on.identity();
   }
 
+  async function renewOrTake(): Promise<void> {
+    if (id === undefined || !(await renewPresent(id))) await take();
+    on.beat();
+  }
+
+  /** One at a time: two that both find the lease gone would take two identities. */
   async function renew(): Promise<void> {
     if (ended) return;
-    const present = id;
-    if (present === undefined || !(await renewPresent(present))) {
-      if (present === id) await take();
-    }
-    on.beat();
+    underway ??= renewOrTake().finally(() => {
+      underway = undefined;
+    });
+    await underway;
   }
 
   // While Redis is away nobody else can see a lease either; the next beat tells what became of it.

@@ -1,6 +1,7 @@
 import type { Channel } from '@carillon/core/platforms';
 import type { Db } from 'mongodb';
 import type { BatchDocument } from './documents.ts';
+import { bulkErrors } from './inserting.ts';
 
 const BATCHES_PER_INSERT = 20;
 const INSERTS_IN_FLIGHT = 4;
@@ -23,14 +24,23 @@ export function createBatches(db: Db) {
       await Promise.all(Array.from({ length: INSERTS_IN_FLIGHT }, insertSome));
     },
 
+    /** Keeps batches of a page for good; those that are there already stay as they are. */
+    async insertPage(documents: readonly BatchDocument[]): Promise<void> {
+      const errors = await bulkErrors(
+        batches,
+        documents.map((document) => ({ insertOne: { document } })),
+      );
+      for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+    },
+
     /**
      * Releases waiting batches of a push in order of their number, so that at most `open` are released and not
-     * closed. Returns those released now, and whether any still waits.
+     * closed. Returns those released now, whether any still waits, and how many more may be open.
      */
     async release(
       push: string,
       open: number,
-    ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean }> {
+    ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }> {
       const ready = await batches.countDocuments({ push, 'work.state': 'ready' }, { limit: open });
       const free = Math.max(0, open - ready);
       const next = await batches
@@ -48,17 +58,8 @@ export function createBatches(db: Db) {
       return {
         released: released.map(({ _id, work }) => ({ id: _id, channel: work.channel })),
         waiting: next.length > released.length,
+        free: free - released.length,
       };
     },
-
-    /** Batches of a push that aren't closed, oldest first. */
-    unclosed: (push: string, limit: number) =>
-      batches
-        .find(
-          { push, 'work.state': { $in: ['waiting', 'ready'] } },
-          { projection: { work: 1 }, batchSize: limit + 1 },
-        )
-        .limit(limit)
-        .toArray(),
   };
 }

@@ -7,7 +7,8 @@ import type { Clock } from './clock.ts';
 import type { DeviceDocument } from './documents.ts';
 
 /** What a send needs to know of a device. */
-export type Recipient = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
+export type Recipient = { token: string; platform: Platform };
+type Found = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
 /** What a connect needs to know of a device. */
 export type Connecting = Pick<DeviceDocument, 'app' | 'platform' | 'deletedAt' | 'authDigest'>;
 /** A sign of life. */
@@ -23,7 +24,7 @@ const QUERIES_IN_FLIGHT = 8;
 export function createDevices(db: Db, clock: Clock) {
   const devices = db.collection<DeviceDocument>('devices');
 
-  const findSome = async (tokens: string[], apps: string[]): Promise<Recipient[]> =>
+  const findSome = async (tokens: string[], apps: string[]): Promise<Found[]> =>
     devices
       .find(
         { _id: { $in: tokens }, app: { $in: apps } },
@@ -32,7 +33,7 @@ export function createDevices(db: Db, clock: Clock) {
       )
       .toArray();
 
-  const findGrouped = createGroup<{ app: string; token: string }, Recipient | undefined>(
+  const findGrouped = createGroup<{ app: string; token: string }, Found | undefined>(
     async (wanted) => {
       const apps = [...new Set(wanted.map((one) => one.app))];
       const found = await findSome(
@@ -48,8 +49,8 @@ export function createDevices(db: Db, clock: Clock) {
     { inFlight: 4 },
   );
 
-  async function findMany(app: string, tokens: readonly string[]): Promise<Recipient[]> {
-    const found: Recipient[] = [];
+  async function findMany(app: string, tokens: readonly string[]): Promise<Found[]> {
+    const found: Found[] = [];
     let next = 0;
     async function work(): Promise<void> {
       while (next < tokens.length) {
@@ -90,14 +91,26 @@ export function createDevices(db: Db, clock: Clock) {
     /** One device of an app; undefined when it is absent, deleted or another app's. Lone look-ups share round trips. */
     async findRecipient(app: string, token: string): Promise<Recipient | undefined> {
       const device = await findGrouped({ app, token });
-      return device?.deletedAt === undefined ? device : undefined;
+      if (device === undefined || device.deletedAt !== undefined) return undefined;
+      return { token, platform: device.platform };
     },
     /** The devices of an app among these tokens, in no order; absent, deleted and foreign ones are left out. */
     async findRecipients(app: string, tokens: readonly string[]): Promise<Recipient[]> {
-      return (await findMany(app, tokens)).filter((device) => device.deletedAt === undefined);
+      const found = await findMany(app, tokens);
+      return found.flatMap(({ _id, platform, deletedAt }) =>
+        deletedAt === undefined ? [{ token: _id, platform }] : [],
+      );
     },
     /** A device with all its fields, of whatever app: the caller compares. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
+    /** The devices of an app among these tokens with all their fields, in no order. */
+    findAll: (app: string, tokens: readonly string[]) =>
+      devices
+        .find(
+          { _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
+          { batchSize: tokens.length + 1 },
+        )
+        .toArray(),
     /** What a connect needs; undefined when unknown. Lone look-ups share round trips. */
     findForConnect,
     /** Notes signs of life, later ones only; devices of the same time share an update. */

@@ -50,6 +50,37 @@ export interface DeviceDocument {
   deletedAt?: Date;
 }
 
+/** A device's subscription to a topic. */
+export interface SubscriptionDocument {
+  /** app:topic:token */
+  _id: string;
+  token: string;
+  platform: Platform;
+  /** A change under way (store/subscriptions). */
+  pending?: number;
+  /** Identity of the call that made the mark. */
+  by?: string;
+  since: Date;
+}
+
+/** A topic's counters. */
+export interface TopicDocument {
+  /** app:topic */
+  _id: string;
+  /** Subscribers per platform. */
+  n: Partial<Record<Platform, number>>;
+  /** Grows with each change, so that a recount knows whether one came between. */
+  v: number;
+}
+
+/** Where a page of a topic's subscribers begins. */
+export interface AnchorDocument {
+  /** app:topic:page */
+  _id: string;
+  after: string;
+  at: Date;
+}
+
 /** A unit of durable work: the recipients of one push on one channel. Lies in a batch, or in a push of only one. */
 export interface Work {
   state: WorkState;
@@ -91,9 +122,13 @@ export interface PushOptions {
 export interface FanOut {
   at?: Date;
   claim?: string;
+  /** The topics' pages: the page being made is of the tokens after `from` up to `to`. */
   from?: string;
   to?: string;
+  /** Steps so far, for the jobs' ids. */
   seq: number;
+  /** The number of the next page's first batch. */
+  next: number;
   done: boolean;
 }
 
@@ -116,12 +151,13 @@ export interface PushDocument {
   options?: PushOptions;
   /** Hash of the collapse key (core/work). */
   collapse?: string;
-  audience?: { topics: string[]; tokens?: string };
+  /** What the fan-out resolves when it runs; `tokens` have batches of their own. */
+  audience?: { topics: string[]; tokens: string };
   devices: number;
   fan: FanOut;
   work?: Work;
   counts?: OutcomeCounts;
-  idempotency?: { key: string; bodyHash: string };
+  idempotency?: { key: string; bodyHash: string; failed: string };
 }
 
 export interface BatchDocument {
@@ -129,8 +165,9 @@ export interface BatchDocument {
   _id: string;
   push: string;
   app: string;
-  from?: string;
-  to?: string;
+  /** First and last of its tokens. */
+  from: string;
+  to: string;
   work: Work;
 }
 

@@ -101,6 +101,15 @@ export function createEndings(db: Db, clock: Clock) {
       );
     },
 
+    /** Marks an app's push deleted, from which moment nothing of it is sent; `finish` does the rest. */
+    async markDeleted(app: string, id: string): Promise<boolean> {
+      const marked = await pushes.updateOne(
+        { _id: id, app, state: { $in: ['scheduled', 'open', 'finished'] } },
+        { $set: { state: 'deleted', ending: 'deleted' } },
+      );
+      return marked.modifiedCount === 1;
+    },
+
     /** When the document of a push that is delivered to all now may go. */
     purgeTime,
 

@@ -8,6 +8,12 @@ export interface ClaimedFanOut {
   claim: string;
 }
 
+/** How a step of a fan-out ends. */
+export type StepEnd = { cursor?: { from: string; next: number } } & (
+  | { done: true }
+  | { done: false; delayMs: number }
+);
+
 /** Claims on the fan-out of pushes with many batches. */
 export function createFanOuts(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
@@ -39,15 +45,39 @@ export function createFanOuts(db: Db) {
       return push === null ? undefined : { push, claim };
     },
 
-    /** Ends a step: the fan-out is due again after `delayMs`, or done. False: the claim was lost. */
-    async endStep(
+    /**
+     * Begins a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are numbered from
+     * `next`. Kept before the batches are, so that a page done twice covers the same range with the same batches.
+     * False: the claim was lost.
+     */
+    async beginPage(
       { push, claim }: ClaimedFanOut,
-      end: { done: true } | { done: false; delayMs: number },
+      page: { from: string; to: string; next: number },
     ): Promise<boolean> {
-      const at = end.done ? {} : { 'fan.at': { $add: ['$$NOW', Long.fromNumber(end.delayMs)] } };
+      const { matchedCount } = await pushes.updateOne(
+        { _id: push._id, 'fan.claim': claim },
+        { $set: { 'fan.from': page.from, 'fan.to': page.to, 'fan.next': page.next } },
+      );
+      return matchedCount === 1;
+    },
+
+    /**
+     * Ends a step: the fan-out is due again after `delayMs`, or done. `cursor` is the end of the last page whose
+     * batches are kept. False: the claim was lost.
+     */
+    async endStep({ push, claim }: ClaimedFanOut, end: StepEnd): Promise<boolean> {
+      const set = {
+        'fan.done': end.done,
+        'fan.seq': { $add: ['$fan.seq', 1] },
+        ...(!end.done && { 'fan.at': { $add: ['$$NOW', Long.fromNumber(end.delayMs)] } }),
+        ...(end.cursor && {
+          'fan.from': { $literal: end.cursor.from },
+          'fan.next': end.cursor.next,
+        }),
+      };
       const { matchedCount } = await pushes.updateOne({ _id: push._id, 'fan.claim': claim }, [
-        { $set: { 'fan.done': end.done, 'fan.seq': { $add: ['$fan.seq', 1] }, ...at } },
-        { $unset: 'fan.claim' },
+        { $set: set },
+        { $unset: ['fan.claim', ...(end.cursor ? ['fan.to'] : [])] },
       ]);
       return matchedCount === 1;
     },

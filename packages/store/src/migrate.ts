@@ -1,4 +1,4 @@
-import type { Db, IndexDescription } from 'mongodb';
+import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
 
 /**
  * The indexes beside `_id`, each with what reads it. Partial indexes hold only documents that still owe
@@ -36,6 +36,11 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
     { key: { push: 1, 'work.state': 1 } },
   ],
+  subscriptions: [
+    { key: { token: 1 } },
+    { key: { since: 1 }, partialFilterExpression: { pending: { $exists: true } } },
+  ],
+  anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
   inbox: [{ key: { push: 1, _id: 1 } }],
 };
 
@@ -43,5 +48,29 @@ const INDEXES: Record<string, IndexDescription[]> = {
 export async function ensureIndexes(db: Db): Promise<void> {
   for (const [collection, indexes] of Object.entries(INDEXES)) {
     await db.collection(collection).createIndexes(indexes);
+  }
+}
+
+/** The indexes that aren't there, each as `collection(fields)`. */
+export async function missingIndexes(db: Db): Promise<string[]> {
+  const missing: string[] = [];
+  for (const [collection, indexes] of Object.entries(INDEXES)) {
+    const present = new Set(await presentKeys(db, collection));
+    for (const { key } of indexes) {
+      if (!present.has(JSON.stringify(key))) {
+        missing.push(`${collection}(${Object.keys(key).join(', ')})`);
+      }
+    }
+  }
+  return missing;
+}
+
+async function presentKeys(db: Db, collection: string): Promise<string[]> {
+  try {
+    const indexes = await db.collection(collection).listIndexes().toArray();
+    return indexes.map((index) => JSON.stringify(index.key));
+  } catch (error) {
+    if (error instanceof MongoServerError && error.codeName === 'NamespaceNotFound') return [];
+    throw error;
   }
 }

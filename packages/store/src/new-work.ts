@@ -17,26 +17,36 @@ export function workOf(
   return { state, channel, at, tries: 0, n: tokens.length, tokens: joinTokens([...tokens].sort()) };
 }
 
-/** Splits recipients into waiting batches, each of one channel, numbered from `firstSequence`. */
+/** A batch of a push; `tokens` are sorted. It is due as soon as it is ready. */
+export function batchOf(
+  push: Pick<PushDocument, '_id' | 'app'>,
+  channel: Channel,
+  tokens: readonly string[],
+  sequence: number,
+  state: 'waiting' | 'ready',
+): BatchDocument {
+  return {
+    _id: batchId(push._id, sequence),
+    push: push._id,
+    app: push.app,
+    from: tokens[0] ?? '',
+    to: tokens.at(-1) ?? '',
+    work: workOf(channel, tokens, state, new Date(0)),
+  };
+}
+
+/** Splits recipients into waiting batches, each of one channel, numbered from 0. */
 export function batchesOf(
-  push: Pick<PushDocument, '_id' | 'app' | 'acceptedAt'>,
+  push: Pick<PushDocument, '_id' | 'app'>,
   byChannel: ReadonlyMap<Channel, readonly string[]>,
-  firstSequence = 0,
 ): BatchDocument[] {
   const batches: BatchDocument[] = [];
-  for (const [channel, tokens] of byChannel) {
+  for (const [channel, recipients] of byChannel) {
+    // Sorted over all batches, so that one recipient is in the range of one batch only.
+    const tokens = [...recipients].sort();
     for (let from = 0; from < tokens.length; from += LIMITS.batchRecipients) {
-      batches.push({
-        _id: batchId(push._id, firstSequence + batches.length),
-        push: push._id,
-        app: push.app,
-        work: workOf(
-          channel,
-          tokens.slice(from, from + LIMITS.batchRecipients),
-          'waiting',
-          push.acceptedAt,
-        ),
-      });
+      const some = tokens.slice(from, from + LIMITS.batchRecipients);
+      batches.push(batchOf(push, channel, some, batches.length, 'waiting'));
     }
   }
   return batches;

@@ -21,17 +21,24 @@ const SENDING_VIEW = {
   collapse: 1,
 } as const;
 
+/** How long an idempotency key is remembered (guarantee G2). */
+const IDEMPOTENCY_MS = 86_400_000;
+
 /** Accepted pushes. */
 export function createPushes(db: Db, clock: Clock) {
   const pushes = db.collection<PushDocument>('pushes');
 
-  const insertGrouped = createGroup<PushDocument, void>(
+  /** Undefined: kept. True: the idempotency key is taken. */
+  const insertGrouped = createGroup<PushDocument, true | undefined>(
     async (documents) => {
       const errors = await bulkErrors(
         pushes,
         documents.map((document) => ({ insertOne: { document } })),
       );
-      return documents.map((_, index) => errors.get(index)?.error as undefined | Error);
+      return documents.map(({ idempotency }, index) => {
+        const one = errors.get(index);
+        return one?.duplicate && idempotency !== undefined ? true : one?.error;
+      });
     },
     { maxItems: 500 },
   );
@@ -50,9 +57,27 @@ export function createPushes(db: Db, clock: Clock) {
     { maxItems: 500, inFlight: 4 },
   );
 
+  /** A key binds for a day, and only to a push that came to be. */
+  function isBinding({ state, acceptedAt }: PushDocument): boolean {
+    return state !== 'abandoned' && acceptedAt.getTime() > clock.now() - IDEMPOTENCY_MS;
+  }
+
   return {
-    /** Keeps a push for good: majority and journal. Lone inserts share the sync (guarantee G1). */
-    insert: (push: PushDocument): Promise<void> => insertGrouped(push),
+    /**
+     * Keeps a push for good: majority and journal. Lone inserts share the sync (guarantee G1). If an earlier push
+     * holds the same idempotency key, that one is returned and nothing is kept.
+     */
+    async insert(push: PushDocument): Promise<PushDocument | undefined> {
+      while (await insertGrouped(push)) {
+        const holder = { app: push.app, 'idempotency.key': push.idempotency?.key };
+        const earlier = await pushes.findOne(holder);
+        if (earlier !== null && isBinding(earlier)) return earlier;
+        if (earlier !== null) {
+          await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });
+        }
+      }
+      return undefined;
+    },
 
     /** The commit of a push of many batches; false if it was given up meanwhile. */
     async commit(id: string, state: 'open' | 'scheduled'): Promise<boolean> {

@@ -9,9 +9,11 @@ import { createFanOuts } from './fan-outs.ts';
 import { createFates } from './fates.ts';
 import { createInbox } from './inbox.ts';
 import { createKeys } from './keys.ts';
-import { ensureIndexes } from './migrate.ts';
+import { ensureIndexes, missingIndexes } from './migrate.ts';
 import { createPushes } from './pushes.ts';
 import { createReceipts } from './receipts.ts';
+import { createSubscriptions } from './subscriptions.ts';
+import { createTopics } from './topics.ts';
 import { createWorkTable } from './work-table.ts';
 
 /** All collections, over one connection pool. */
@@ -22,7 +24,7 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * default here; only claims and lease renewals ask for less.
  *
  * @param uri with the database's name
- * @param timeoutMs total time of one operation, after which it fails (guarantee G15: no false success, no long wait)
+ * @param timeoutMs longest wait for an answer, a connection or a server (guarantee G15: no false success, no long wait)
  */
 export async function connectStore({
   uri,
@@ -35,8 +37,10 @@ export async function connectStore({
 }) {
   const client = new MongoClient(uri, {
     appName,
-    timeoutMS: timeoutMs,
-    serverSelectionTimeoutMS: Math.min(2_000, timeoutMs),
+    socketTimeoutMS: timeoutMs,
+    waitQueueTimeoutMS: timeoutMs,
+    connectTimeoutMS: 2_000,
+    serverSelectionTimeoutMS: 2_000,
     maxPoolSize: 32,
     writeConcern: { w: 'majority', journal: true },
   });
@@ -48,6 +52,8 @@ export async function connectStore({
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     devices: createDevices(db, clock),
+    subscriptions: createSubscriptions(db),
+    topics: createTopics(db),
     pushes: createPushes(db, clock),
     batches: createBatches(db),
     fanOuts: createFanOuts(db),
@@ -59,6 +65,10 @@ export async function connectStore({
     clock,
     /** Creates what indexes are missing; harmless when repeated and from several processes. */
     migrate: () => ensureIndexes(db),
+    /** The indexes that `migrate` would create, each as `collection(fields)`. */
+    missingIndexes: () => missingIndexes(db),
+    /** The server's version. */
+    version: async (): Promise<string> => String((await db.command({ buildInfo: 1 })).version),
     /** Resolves when the server answers. */
     ping: async (): Promise<void> => {
       await db.command({ ping: 1 });

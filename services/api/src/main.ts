@@ -15,6 +15,7 @@ import { serve } from './http/server.ts';
 import { pushRoutes } from './push/routes.ts';
 import { createOutageWatch } from './registration/outage-watch.ts';
 import { registrationRoutes } from './registration/routes.ts';
+import { topicRoutes } from './topics/routes.ts';
 
 const environment = z.object({
   ...commonEnv,
@@ -49,6 +50,14 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
   const presence = await connectRedis(env.PRESENCE_REDIS_URL ?? env.REDIS_URL);
   release('presence', () => presence.disconnect());
   const whoIsOnline = createWhoIsOnline(presence);
+  /** While Redis is away nobody is known to be connected. */
+  async function areOnline(tokens: readonly string[]): Promise<boolean[]> {
+    const places = await whoIsOnline.look(tokens).catch((error: Error) => {
+      onRedisError(error);
+      return [];
+    });
+    return tokens.map((_, index) => places[index] !== undefined);
+  }
 
   const outages = createOutageWatch();
   const routing = createRouting({
@@ -64,18 +73,34 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
     pushRoutes(routing, {
       findRecipient: store.devices.findRecipient,
       findRecipients: store.devices.findRecipients,
+      topicCounters: store.topics.counters,
+      subscribers: (app, topic) => store.subscriptions.stream(app, topic, ''),
       insertPush: store.pushes.insert,
       insertBatches: store.batches.insert,
       commit: store.pushes.commit,
       addSendJob: (push, batches) => producers.send(push, { batches }),
       findPush: store.pushes.find,
       pendingDevices: (push) => store.fates.pendingDevices(push, LIMITS.pendingDevices),
+      markDeleted: store.endings.markDeleted,
+      addFinishJob: (push) => producers.finish([push]),
       now,
       retentionMs,
     }),
+    topicRoutes(routing, {
+      findRecipient: store.devices.findRecipient,
+      subscribe: store.subscriptions.subscribe,
+      unsubscribe: store.subscriptions.unsubscribe,
+      topicsOf: store.subscriptions.topicsOf,
+      page: store.subscriptions.page,
+      anchor: store.topics.anchor,
+      setAnchor: store.topics.setAnchor,
+      listTopics: store.topics.list,
+    }),
     deviceRoutes(routing, {
       findDevice: store.devices.find,
-      isOnline: async (token) => (await whoIsOnline.look([token]))[0] !== undefined,
+      findDevices: store.devices.findAll,
+      areOnline,
+      topicsOf: store.subscriptions.topicsOf,
       inboxRows: store.inbox.listRows,
       payloads: store.pushes.payloads,
       now,

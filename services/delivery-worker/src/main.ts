@@ -13,7 +13,8 @@ import { createDeliverMqtt } from './channels/mqtt/deliver-mqtt.ts';
 import { type DeliverDeps, deliverWork } from './deliver/deliver-work.ts';
 import { createLeases } from './deliver/leases.ts';
 import { settleWork } from './deliver/settle.ts';
-import { fanOutStep } from './fan-out/fan-out.ts';
+import { type FanOutDeps, fanOutStep } from './fan-out/fan-out.ts';
+import { pageTopics } from './fan-out/page-topics.ts';
 
 const environment = z.object({
   ...commonEnv,
@@ -71,13 +72,20 @@ await runService('delivery-worker', environment, async (context, env) => {
     settle: (push, settlement, work) => settleWork(settleDeps, push, settlement, work),
     now: store.clock.now,
   };
-  const fanOutDeps = {
+  const pageDeps = {
+    beginPage: store.fanOuts.beginPage,
+    insertPage: store.batches.insertPage,
+    subscribers: store.subscriptions.stream,
+    addDeliverJob: producers.deliver,
+  };
+  const fanOutDeps: FanOutDeps = {
     claim: store.fanOuts.claim,
     endStep: store.fanOuts.endStep,
     release: store.batches.release,
+    pageTopics: (fanOut, free, isSafe) => pageTopics(pageDeps, fanOut, free, isSafe),
     addDeliverJob: producers.deliver,
-    addNextStep: (push: string, seq: number, delayMs: number) =>
-      producers.send(push, { batches: true, seq, delayMs }),
+    addNextStep: (push, seq, delayMs) => producers.send(push, { batches: true, seq, delayMs }),
+    addFinishJob: (push) => producers.finish([push]),
   };
 
   const works = metrics.counter('carillon_works_total', 'Units of work by their end', ['end']);

@@ -2,6 +2,8 @@
 const WRONG_PER_HOUR = 100;
 /** Links of one address a minute: a carrier's NAT stands for thousands of phones. */
 const LINKS_PER_MINUTE = 3_000;
+/** Times a minute that a device may take over from its own open link; two that share a token do nothing else. */
+const TAKEOVERS_PER_MINUTE = 60;
 /** Links of one address that have not said who they are. */
 const STRANGERS = 500;
 const MAX_ADDRESSES = 50_000;
@@ -13,6 +15,8 @@ export interface AddressLimits {
   /** The link has said who it is, or closed before it did. */
   known(address: string): void;
   wrong(address: string): void;
+  /** A device connects although a link of it is open; false: not so often. */
+  takeOver(token: string): boolean;
   stop(): void;
 }
 
@@ -20,6 +24,7 @@ export function createAddressLimits(): AddressLimits {
   const strangers = new Map<string, number>();
   const links = new Map<string, number>();
   const wrongs = new Map<string, number>();
+  const takeovers = new Map<string, number>();
 
   function count(map: Map<string, number>, address: string, by = 1): void {
     // Whoever has so many addresses can't be held off by address; memory is what is left to guard.
@@ -29,7 +34,10 @@ export function createAddressLimits(): AddressLimits {
     else map.delete(address);
   }
 
-  const minutely = setInterval(() => links.clear(), 60_000);
+  const minutely = setInterval(() => {
+    links.clear();
+    takeovers.clear();
+  }, 60_000);
   const hourly = setInterval(() => wrongs.clear(), 3_600_000);
 
   return {
@@ -44,6 +52,10 @@ export function createAddressLimits(): AddressLimits {
     },
     known: (address) => count(strangers, address, -1),
     wrong: (address) => count(wrongs, address),
+    takeOver(token) {
+      count(takeovers, token);
+      return (takeovers.get(token) ?? 0) <= TAKEOVERS_PER_MINUTE;
+    },
     stop() {
       clearInterval(minutely);
       clearInterval(hourly);
@@ -56,5 +68,6 @@ export const NO_ADDRESS_LIMITS: AddressLimits = {
   open: () => true,
   known: () => undefined,
   wrong: () => undefined,
+  takeOver: () => true,
   stop: () => undefined,
 };

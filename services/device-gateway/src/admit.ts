@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import { type IConnectPacket, parser } from 'mqtt-packet';
-import { bodyOf, CONNACK, ProtocolError, TYPE } from './frames.ts';
+import { bodyOf, CONNACK, ProtocolError } from './frames.ts';
 
 /** What a CONNECT says. */
 export interface Greeting {
@@ -24,15 +24,16 @@ export interface AdmitDeps {
 /** Longer intervals would hide a dead link for too long; 0 (never) is one of them. */
 const KEEPALIVE_MAX_SECONDS = 1_200;
 const KEEPALIVE_MIN_SECONDS = 5;
+/** Devices wait for their CONNACK; without MongoDB's word our signature decides. */
+const LOOK_UP_MS = 2_000;
 
 /**
- * Decides about a first packet: is it a CONNECT of our protocol, well-formed, and by whom it says?
+ * Decides about a CONNECT: is it of our protocol, well-formed, and by whom it says?
  * An outage never looks like a refusal (guarantee G15): official SDKs register anew when refused.
  *
  * @throws ProtocolError when the link is to be closed without an answer
  */
 export async function admit(frame: Buffer, deps: AdmitDeps): Promise<Admission> {
-  if (frame[0] !== TYPE.connect << 4) throw new ProtocolError('the first packet is no CONNECT');
   if (!isOurProtocol(frame)) return refuse(CONNACK.wrongProtocol);
   const greeting = readGreeting(parseConnect(frame));
   if (greeting === undefined) return refuse(CONNACK.badCredentials);
@@ -81,7 +82,7 @@ async function checkDevice(greeting: Greeting, deps: AdmitDeps): Promise<Admissi
   const { token, auth } = greeting;
   const isOurs = deps.isDeviceAuth(token, auth);
   try {
-    const device = await deps.findDevice(token);
+    const device = await inTime(deps.findDevice(token));
     if (!isOurs && !isImportedAuth(device?.authDigest, auth)) return refuse(CONNACK.badCredentials);
     if (device === undefined || device.deletedAt !== undefined)
       return refuse(CONNACK.notAuthorized);
@@ -90,6 +91,15 @@ async function checkDevice(greeting: Greeting, deps: AdmitDeps): Promise<Admissi
     // Our own signature needs no database; an imported device's auth can't be told from a wrong one now.
     return isOurs ? { isAdmitted: true, greeting, isVerified: false } : refuse(CONNACK.unavailable);
   }
+}
+
+/** The driver's own timeout may take twice its time when a server is frozen. */
+async function inTime<T>(asked: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('MongoDB did not answer in time')), LOOK_UP_MS);
+  });
+  return Promise.race([asked, late]).finally(() => clearTimeout(timer));
 }
 
 function isImportedAuth(digest: string | undefined, auth: string): boolean {

@@ -9,7 +9,7 @@ export interface ConnectionsDeps {
   record(connection: Connection, owed: Owed): void;
   /** A sign of life for MongoDB. */
   sawDevice(token: string): void;
-  acknowledged(kind: 'in-time' | 'late'): void;
+  acknowledged(kind: 'in-time' | 'recorded'): void;
   closed(reason: string): void;
 }
 
@@ -76,7 +76,7 @@ export function createConnections(deps: ConnectionsDeps): Connections {
         deps.answer(waiter, 'acknowledged');
       }
       if (sent.toRecord) deps.record(connection, sent);
-      deps.acknowledged(sent.toRecord ? 'late' : 'in-time');
+      deps.acknowledged(sent.toRecord ? 'recorded' : 'in-time');
       connection.wake?.();
       return true;
     },

@@ -16,7 +16,7 @@ export function createCounts(metrics: Metrics) {
   );
   const acknowledged = metrics.counter(
     'carillon_gateway_acknowledged_total',
-    'PUBACKs: in time for the hand-over, or late and recorded by the gateway',
+    'PUBACKs: in time for the hand-over, or recorded by the gateway itself',
     ['when'],
   );
   const answers = metrics.counter(
@@ -28,7 +28,7 @@ export function createCounts(metrics: Metrics) {
     connected: (result: string) => connects.add(1, { result }),
     closed: (reason: string) => closes.add(1, { reason }),
     published: (from: 'live' | 'inbox') => published.add(1, { from }),
-    acknowledged: (when: 'in-time' | 'late') => acknowledged.add(1, { when }),
+    acknowledged: (when: 'in-time' | 'recorded') => acknowledged.add(1, { when }),
     answered: (answer: string) => answers.add(1, { answer }),
     watch(connections: Connections) {
       metrics.gauge('carillon_gateway_connections', 'Connected devices', connections.size);

@@ -54,6 +54,10 @@ export function serveLink(
   function read(chunk: Buffer): void {
     const bytes = rest === undefined ? chunk : Buffer.concat([rest, chunk]);
     try {
+      // Whoever speaks another protocol (a browser, a scanner) isn't waited for.
+      if (connection === undefined && bytes[0] !== TYPE.connect << 4) {
+        throw new ProtocolError('the first packet is no CONNECT');
+      }
       const left = takeFrames(bytes, onFrame);
       // A copy: a few bytes would keep the whole read buffer alive.
       rest = left.length > 0 ? Buffer.from(left) : undefined;
@@ -79,11 +83,14 @@ export function serveLink(
     forget();
     if (!admission.isAdmitted) {
       if (admission.code === CONNACK.badCredentials) deps.limits.wrong(address);
-      deps.connected(`refused-${admission.code}`);
-      stream.end(connack(admission.code));
+      refuse(admission.code);
       return;
     }
     const { token, keepaliveSeconds } = admission.greeting;
+    if (deps.connections.find(token) !== undefined && !deps.limits.takeOver(token)) {
+      refuse(CONNACK.unavailable);
+      return;
+    }
     connection = new Connection({
       token,
       stream,
@@ -97,6 +104,11 @@ export function serveLink(
     rest = undefined;
     read(waiting);
     stream.resume();
+  }
+
+  function refuse(code: number): void {
+    deps.connected(`refused-${code}`);
+    stream.end(connack(code));
   }
 
   function end(error: unknown): void {

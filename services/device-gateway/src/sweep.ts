@@ -8,24 +8,39 @@ const CONNECT_WITHIN_MS = 5_000;
 /** Time for a push to be acknowledged, and for a full socket to take bytes, before the link counts as dead. */
 const PROGRESS_WITHIN_MS = 30_000;
 
+/** What the sweep found, and its end. */
+export interface Sweep {
+  /** Whether too much waits in sockets. */
+  isStrained(): boolean;
+  stop(): void;
+}
+
 export interface SweepDeps {
   connections: Connections;
   strangers: Set<Stranger>;
   look(connection: Connection): Promise<void>;
 }
 
+/** Bytes waiting in all sockets together above which nothing more is taken. */
+const STRAINED_AT_BYTES = 64 * 1_024 * 1_024;
+
 /** Sees to all that is due by time, with one timer for all links instead of one each. */
-export function startSweep({ connections, strangers, look }: SweepDeps): () => void {
+export function startSweep({ connections, strangers, look }: SweepDeps): Sweep {
+  let isStrained = false;
+
   function sweep(): void {
     const now = performance.now();
     for (const { stream, openedAt } of strangers) {
       if (now - openedAt > CONNECT_WITHIN_MS) stream.destroy();
     }
+    let waitingBytes = 0;
     for (const connection of connections.all()) {
+      waitingBytes += connection.stream.writableLength;
       const reason = endOf(connection, now);
       if (reason !== undefined) connections.close(connection, reason);
       else lookIfDue(connection, now);
     }
+    isStrained = waitingBytes > STRAINED_AT_BYTES;
   }
 
   function lookIfDue(connection: Connection, now: number): void {
@@ -39,7 +54,7 @@ export function startSweep({ connections, strangers, look }: SweepDeps): () => v
   }
 
   const timer = setInterval(sweep, EVERY_MS);
-  return () => clearInterval(timer);
+  return { isStrained: () => isStrained, stop: () => clearInterval(timer) };
 }
 
 /** Why a link ends now; undefined: it doesn't. */

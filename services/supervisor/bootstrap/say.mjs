@@ -2,6 +2,7 @@
 // `carillon --json` owns standard output.
 
 const STILL_AT_IT_MS = 15_000;
+const CLEAR_LINE = '\r\x1b[K';
 
 /** An end that the reader can mend: one sentence with the way out, and no stack trace. */
 export class Refusal extends Error {
@@ -30,14 +31,14 @@ export async function step(title, work) {
   else say(`${title} …`);
   const timer = setInterval(
     () => {
-      if (moving) process.stderr.write(`\r${title} … ${seconds()} s`);
+      if (moving) process.stderr.write(`${CLEAR_LINE}${title} … ${seconds()} s`);
       else say(`${title}: still at it after ${seconds()} s`);
     },
     moving ? 1000 : STILL_AT_IT_MS,
   );
   try {
     const answer = await work();
-    if (moving) say(`\r${title}: ${seconds()} s`);
+    if (moving) say(`${CLEAR_LINE}${title}: ${seconds()} s`);
     return answer;
   } catch (error) {
     if (moving) say('');

@@ -1,7 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logTail } from './home.ts';
+import { type ChildPlan, signalChild, spawnPlanned } from './child-plan.ts';
+import { lastWords } from './last-words.ts';
 import { Refusal } from './refusal.ts';
 
 const FIRST_BACKOFF_MS = 200;
@@ -10,149 +10,105 @@ const STEADY_MS = 30_000;
 const LOOK_MS = 100;
 const READY_DEADLINE_MS = 60_000;
 
-/** One process that is to run as long as the stack does. */
-export interface ChildPlan {
-  service: string;
-  index: number;
-  command: string;
-  args: readonly string[];
-  env: NodeJS.ProcessEnv;
-  cwd: string;
-  /** Path of the file that takes its output. */
-  log: string;
-  /** It follows the supervisor when its IPC channel closes. */
-  leashed: boolean;
-  /** A listening socket of ours, which it finds as file descriptor 4. */
-  socket?: number;
-  /** Base URL of its ops port. */
-  ops?: string;
-  /** How often it may die before it has been ready once. */
-  patience: number;
-  /** Gets its standard output in place of the log. */
-  onOutput?(text: Buffer): void;
-  isReady(): Promise<boolean>;
-}
-
-/** What the supervisor does when a process has come or gone. */
+/** What the supervisor does when a process has come, and what it tells. */
 export interface ChildWatch {
   changed(): void;
   say(line: string): void;
 }
 
-/** A supervised process. */
-export interface Child {
-  plan: ChildPlan;
+/** A supervised process: a dead one is started again with growing pauses. */
+export class Child {
+  readonly plan: ChildPlan;
+  readonly #watch: ChildWatch;
+  readonly #stopping = new AbortController();
+  #live: ChildProcess | undefined;
+  #ended: Promise<void> = Promise.resolve();
+  #wasReady = false;
+  #deaths = 0;
+  #backoffMs = FIRST_BACKOFF_MS;
+
+  constructor(plan: ChildPlan, watch: ChildWatch) {
+    this.plan = plan;
+    this.#watch = watch;
+  }
+
   /** Of the process that runs now; undefined between two lives. */
-  pid(): number | undefined;
-  /** Starts it; resolves once it is ready. */
-  start(): Promise<void>;
-  /** Ends it for good: SIGTERM, then SIGKILL after `patienceMs`. May be called again with less. */
-  stop(patienceMs: number): Promise<void>;
-}
+  get pid(): number | undefined {
+    return this.#live?.pid;
+  }
 
-/** The descriptor under which a child finds the listening socket in its plan. */
-export const CHILD_SOCKET = 4;
-
-/** Makes a supervised process; a dead one is started again with growing pauses. */
-export function createChild(plan: ChildPlan, watch: ChildWatch): Child {
-  const name = plan.index === 0 ? plan.service : `${plan.service} ${plan.index}`;
-  const state = { stopping: false, wasReady: false, deaths: 0, backoffMs: FIRST_BACKOFF_MS };
-  let child: ChildProcess | undefined;
-  let ended: Promise<void> = Promise.resolve();
-  const stopped = new AbortController();
-
-  function launch(): void {
+  /**
+   * Starts it; resolves once it is ready.
+   * @throws {Refusal} when it dies too often or takes longer than a minute
+   */
+  async start(): Promise<void> {
+    this.#launch();
     const begun = performance.now();
-    const live = spawnLogged(plan);
-    child = live;
-    ended = new Promise((resolve) => {
-      const end = (how: string) => {
-        child = undefined;
-        resolve();
-        if (!state.stopping) died(how, performance.now() - begun);
-      };
-      live.once('error', (error) => end(error.message));
-      live.once('exit', (code, signal) => end(signal ?? `exit code ${code}`));
-    });
-    watch.changed();
-  }
-
-  function died(how: string, livedMs: number): void {
-    state.deaths += 1;
-    if (livedMs > STEADY_MS) state.backoffMs = FIRST_BACKOFF_MS;
-    if (!state.wasReady && state.deaths >= plan.patience) return;
-    const pauseMs = state.backoffMs;
-    state.backoffMs = Math.min(LAST_BACKOFF_MS, pauseMs * 2);
-    watch.say(`${name} ended (${how}); starting it again in ${pauseMs / 1000} s. See ${plan.log}`);
-    void again(pauseMs);
-  }
-
-  async function again(pauseMs: number): Promise<void> {
-    await sleep(pauseMs, undefined, { signal: stopped.signal }).catch(() => undefined);
-    if (!state.stopping) launch();
-  }
-
-  async function start(): Promise<void> {
-    launch();
-    const begun = performance.now();
-    while (!state.stopping) {
-      if (child !== undefined && (await plan.isReady()) && child !== undefined) {
-        state.wasReady = true;
+    while (!this.#stopping.signal.aborted) {
+      if (await this.#isReady()) {
+        this.#wasReady = true;
         return;
       }
-      if (state.deaths >= plan.patience) throw startRefusal('ended before it was ready');
-      if (performance.now() - begun > READY_DEADLINE_MS) throw startRefusal('did not get ready');
-      await sleep(LOOK_MS, undefined, { signal: stopped.signal }).catch(() => undefined);
+      if (this.#deaths >= this.plan.patience) throw this.#refusal('ended before it was ready');
+      if (performance.now() - begun > READY_DEADLINE_MS) throw this.#refusal('did not get ready');
+      await this.#pause(LOOK_MS);
     }
     throw new Refusal('Stopped.');
   }
 
-  function startRefusal(what: string): Refusal {
-    return new Refusal(`${name} ${what}. Its log, ${plan.log}, ends with:\n${logTail(plan.log)}`);
-  }
-
-  async function stop(patienceMs: number): Promise<void> {
-    state.stopping = true;
-    stopped.abort();
-    signalGroup(child, 'SIGTERM');
-    const deadline = setTimeout(() => signalGroup(child, 'SIGKILL'), patienceMs);
-    await ended;
+  /** Ends it for good: SIGTERM, then SIGKILL after `patienceMs`. May be called again with less. */
+  async stop(patienceMs: number): Promise<void> {
+    this.#stopping.abort();
+    signalChild(this.#live, 'SIGTERM');
+    const deadline = setTimeout(() => signalChild(this.#live, 'SIGKILL'), patienceMs);
+    await this.#ended;
     clearTimeout(deadline);
   }
 
-  return { plan, pid: () => child?.pid, start, stop };
-}
-
-// Each leads a process group of its own, so that a Ctrl-C in the terminal does not end it behind
-// the supervisor's back.
-function spawnLogged(plan: ChildPlan): ChildProcess {
-  const log = openSync(plan.log, 'a', 0o600);
-  try {
-    const child = spawn(plan.command, plan.args, {
-      cwd: plan.cwd,
-      env: plan.env,
-      detached: true,
-      stdio: [
-        'ignore',
-        plan.onOutput === undefined ? log : 'pipe',
-        log,
-        plan.leashed ? 'ipc' : 'ignore',
-        ...(plan.socket === undefined ? [] : [plan.socket]),
-      ],
-    });
-    if (plan.onOutput !== undefined) child.stdout?.on('data', plan.onOutput);
-    return child;
-  } finally {
-    closeSync(log);
+  // Dead or alive, another program may answer on its port: only a living one can be ready.
+  async #isReady(): Promise<boolean> {
+    return this.#live !== undefined && (await this.plan.isReady()) && this.#live !== undefined;
   }
-}
 
-function signalGroup(child: ChildProcess | undefined, signal: NodeJS.Signals): void {
-  if (child?.pid === undefined) return;
-  try {
-    // Only the last blow goes to the group: a clean stop is the process's own affair.
-    process.kill(signal === 'SIGKILL' ? -child.pid : child.pid, signal);
-  } catch {
-    // It has ended between the look and the signal.
+  #launch(): void {
+    const begun = performance.now();
+    const live = spawnPlanned(this.plan);
+    this.#live = live;
+    this.#ended = new Promise((resolve) => {
+      const end = (how: string) => {
+        this.#live = undefined;
+        resolve();
+        if (!this.#stopping.signal.aborted) void this.#startAgain(how, performance.now() - begun);
+      };
+      live.once('error', (error) => end(error.message));
+      live.once('exit', (code, signal) => end(signal ?? `exit code ${code}`));
+    });
+    this.#watch.changed();
+  }
+
+  async #startAgain(how: string, livedMs: number): Promise<void> {
+    this.#deaths += 1;
+    if (!this.#wasReady && this.#deaths >= this.plan.patience) return;
+    if (livedMs > STEADY_MS) this.#backoffMs = FIRST_BACKOFF_MS;
+    const pauseMs = this.#backoffMs;
+    this.#backoffMs = Math.min(LAST_BACKOFF_MS, pauseMs * 2);
+    const again = `starting it again in ${pauseMs / 1000} s`;
+    this.#watch.say(`${this.#name()} ended (${how}); ${again}. Its log is ${this.plan.log}`);
+    await this.#pause(pauseMs);
+    if (!this.#stopping.signal.aborted) this.#launch();
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
+  }
+
+  #name(): string {
+    return this.plan.index === 0 ? this.plan.service : `${this.plan.service} ${this.plan.index}`;
+  }
+
+  #refusal(what: string): Refusal {
+    const { log, wayOut = '' } = this.plan;
+    const words = `Its log, ${log}, ends with:\n${lastWords(log)}`;
+    return new Refusal(`${this.#name()} ${what}. ${words}\n${wayOut}`.trimEnd());
   }
 }

@@ -1,4 +1,4 @@
-import type { ChildPlan } from './child.ts';
+import type { ChildPlan } from './child-plan.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
 import { acceptsConnections, answersPing } from './probes.ts';
@@ -33,6 +33,7 @@ export function planDataServers(handover: Handover, home: Home): DataServers {
       args: redisArgs(host, ports.redis, home.at('redis')),
       cwd: home.at('redis'),
       log: home.log('redis-0'),
+      wayOut: wayOut(home.at('redis'), 'REDIS_URL'),
       isReady: () => answersPing(host, ports.redis),
     });
   }
@@ -44,6 +45,7 @@ export function planDataServers(handover: Handover, home: Home): DataServers {
       args: mongodArgs(host, ports.mongodb, home.at('mongodb')),
       cwd: home.at('mongodb'),
       log: home.log('mongodb-0'),
+      wayOut: wayOut(home.at('mongodb'), 'MONGODB_URI'),
       isReady: () => acceptsConnections(host, ports.mongodb),
     });
   }
@@ -52,6 +54,10 @@ export function planDataServers(handover: Handover, home: Home): DataServers {
     redisUrl: handover.redisUrl ?? urlAt('redis', host, ports.redis),
     mongodbUri: handover.mongodbUri ?? `${urlAt('mongodb', host, ports.mongodb)}/${DATABASE}`,
   };
+}
+
+function wayOut(folder: string, variable: string): string {
+  return `If its data in ${folder} are beyond repair, move that folder away to begin anew; or name another server with ${variable}.`;
 }
 
 function redisArgs(host: string, port: number, dir: string): string[] {

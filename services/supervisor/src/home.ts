@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { takeLock } from '../bootstrap/lock.mjs';
 import { Refusal } from './refusal.ts';
@@ -48,15 +48,4 @@ function rotate(path: string): string {
   if (existsSync(path)) renameSync(path, `${path}.1`);
   writeFileSync(path, '', { mode: 0o600 });
   return path;
-}
-
-/** The end of a log, indented, for a message about the process that wrote it. */
-export function logTail(path: string, lines = 5): string {
-  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
-  return text
-    .trimEnd()
-    .split('\n')
-    .slice(-lines)
-    .map((line) => `  ${line.slice(0, 400)}`)
-    .join('\n');
 }

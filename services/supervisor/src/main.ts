@@ -23,6 +23,7 @@ async function main(): Promise<number> {
       void stack.stop();
     }
   };
+  // The channel closes when the bootstrap has died: then nobody would pass on a Ctrl-C.
   for (const event of ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect']) process.on(event, ask);
   try {
     const running = await Promise.race([stack.start(), stopAsked.promise]);
@@ -36,6 +37,7 @@ async function main(): Promise<number> {
     return 1;
   } finally {
     await stack.stop();
+    process.off('disconnect', ask);
   }
 }
 

@@ -23,7 +23,7 @@ interface Addresses {
  * The two files that tell others about the stack: processes.json from the first process on, for
  * the clean-up after a kill -9; dev.json while the stack is ready, for scripts.
  */
-interface Register {
+export interface Register {
   /** A process has come. */
   changed(): void;
   ready(addresses: Addresses): void;
@@ -68,9 +68,8 @@ interface Living {
 
 function listLiving(children: readonly Child[]): Living[] {
   return children.flatMap(({ plan: { service, index, ops }, pid }) => {
-    const now = pid();
-    if (now === undefined) return [];
-    return [{ service, index, pid: now, ...(ops === undefined ? {} : { ops }) }];
+    if (pid === undefined) return [];
+    return [{ service, index, pid, ...(ops === undefined ? {} : { ops }) }];
   });
 }
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { CHILD_SOCKET, type ChildPlan } from './child.ts';
+import { CHILD_SOCKET, type ChildPlan } from './child-plan.ts';
 import { type DataServers, pick } from './data-servers.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';

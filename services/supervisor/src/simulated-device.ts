@@ -2,7 +2,7 @@ import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import type { ChildPlan } from './child.ts';
+import type { ChildPlan } from './child-plan.ts';
 import type { Home } from './home.ts';
 
 const CONNECT_MS = 10_000;

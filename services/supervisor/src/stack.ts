@@ -1,30 +1,13 @@
-import { type Child, type ChildPlan, createChild } from './child.ts';
 import { createCarillon } from './command-line.ts';
+import { createCrew } from './crew.ts';
 import { checkGivenRedis, planDataServers } from './data-servers.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
 import { startLeash } from './leash.ts';
-import { createRegister } from './register.ts';
 import { openSecrets } from './secrets.ts';
 import { commonEnv, planServices } from './services.ts';
 import { planSimulatedDevice } from './simulated-device.ts';
 import { ensureTenant, migrate, type Tenant } from './tenant.ts';
-
-const SERVICE_PATIENCE_MS = 15_000;
-const SERVER_PATIENCE_MS = 60_000;
-const HURRIED_SERVER_PATIENCE_MS = 3000;
-
-/** The order of a stop: who brings work in first, who carries it out last. */
-const STOP_ORDER = [
-  ['simulated device'],
-  ['api'],
-  ['scheduler'],
-  ['delivery-worker'],
-  ['device-gateway'],
-  ['redis'],
-  ['mongodb'],
-];
-const SERVERS = ['redis', 'mongodb'];
 
 /** A stack that is ready. */
 export interface Running extends Tenant {
@@ -42,41 +25,31 @@ export interface Stack {
 
 /** Makes the stack of a handover; `say` prints a line for the person at the terminal. */
 export function createStack(handover: Handover, home: Home, say: (line: string) => void): Stack {
-  const children: Child[] = [];
-  const register = createRegister(home, () => children);
+  const crew = createCrew(home, say);
   const cut = new AbortController();
   const leash = startLeash(home.path);
+  const addresses = {
+    api: urlAt('http', handover.host, handover.ports.api),
+    mqtt: urlAt('mqtt', handover.host, handover.ports.mqtt),
+  };
   let stopping: Promise<void> | undefined;
-
-  function add(plan: ChildPlan): Child {
-    const child = createChild(plan, { changed: register.changed, say });
-    children.push(child);
-    return child;
-  }
-
-  function startAll(plans: ChildPlan[]): Promise<unknown> {
-    cut.signal.throwIfAborted();
-    return Promise.all(plans.map(add).map((child) => child.start()));
-  }
 
   async function start(): Promise<Running> {
     const secrets = openSecrets(home);
     const servers = planDataServers(handover, home);
-    await Promise.all([checkGivenRedis(handover), startAll(servers.plans)]);
+    await Promise.all([checkGivenRedis(handover), crew.start(servers.plans)]);
     const env = commonEnv(handover, servers, secrets);
     const carillon = createCarillon(handover.root, env, cut.signal);
     await migrate(carillon);
+    cut.signal.throwIfAborted();
     const [tenant] = await Promise.all([
       ensureTenant(carillon, home, secrets),
-      startAll(planServices(handover, home, env)),
+      crew.start(planServices(handover, home, env)),
     ]);
-    const addresses = {
-      api: urlAt('http', handover.host, handover.ports.api),
-      mqtt: urlAt('mqtt', handover.host, handover.ports.mqtt),
-    };
-    const device = handover.demo ? await startDevice(tenant.app, env, addresses) : undefined;
     cut.signal.throwIfAborted();
-    register.ready({
+    const device = handover.demo ? await startDevice(tenant.app, env) : undefined;
+    cut.signal.throwIfAborted();
+    crew.register.ready({
       version: handover.version,
       ...addresses,
       ...tenant,
@@ -87,49 +60,28 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
     return { ...tenant, api: addresses.api, ...(device === undefined ? {} : { device }) };
   }
 
-  async function startDevice(
-    app: string,
-    env: NodeJS.ProcessEnv,
-    addresses: { api: string; mqtt: string },
-  ): Promise<{ token: string | undefined; log: string }> {
+  async function startDevice(app: string, env: NodeJS.ProcessEnv): Promise<Running['device']> {
     const { plan, log, token } = planSimulatedDevice(handover.root, home, app, {
       ...env,
       CARILLON_API: addresses.api,
       CARILLON_MQTT: addresses.mqtt,
     });
-    await startAll([plan]);
+    await crew.start([plan]);
     return { token: await token(), log };
   }
 
-  async function stopInOrder(): Promise<void> {
+  async function stop(): Promise<void> {
     cut.abort();
-    register.stopped();
-    for (const services of STOP_ORDER) {
-      const isServer = services.some((service) => SERVERS.includes(service));
-      await stopEach(services, isServer ? SERVER_PATIENCE_MS : SERVICE_PATIENCE_MS);
-    }
-    register.close();
+    await crew.stop();
     leash.end();
     home.unlock();
-  }
-
-  async function stopEach(services: readonly string[], patienceMs: number): Promise<void> {
-    const chosen = children.filter(({ plan }) => services.includes(plan.service));
-    await Promise.all(chosen.map((child) => child.stop(patienceMs)));
-  }
-
-  function hurry(): void {
-    for (const child of children) {
-      const isServer = SERVERS.includes(child.plan.service);
-      void child.stop(isServer ? HURRIED_SERVER_PATIENCE_MS : 0);
-    }
   }
 
   return {
     start,
     stop: () => {
-      if (stopping === undefined) stopping = stopInOrder();
-      else hurry();
+      if (stopping === undefined) stopping = stop();
+      else crew.hurry();
       return stopping;
     },
   };

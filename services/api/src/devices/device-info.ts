@@ -8,7 +8,8 @@ type Payload = Pick<PushDocument, '_id' | 'state' | 'acceptedAt' | 'expiresAt' |
 /** What the device info needs of the store and of presence. */
 export interface DeviceInfoDeps {
   findDevice(token: string): Promise<DeviceDocument | undefined>;
-  isOnline(token: string): Promise<boolean>;
+  areOnline(tokens: readonly string[]): Promise<boolean[]>;
+  topicsOf(token: string): Promise<string[]>;
   inboxRows(token: string): Promise<InboxDocument[]>;
   payloads(app: string, pushes: readonly string[]): Promise<Payload[]>;
   now(): number;
@@ -30,10 +31,14 @@ export async function deviceInfo(
     throw new ApiError('INVALID_DEVICE_TOKEN');
   }
   if (device.app !== app) throw new ApiError('APP_MISMATCH');
-  const [online, pending] = await Promise.all([deps.isOnline(token), pendingOf(deps, app, token)]);
+  const [[online = false], subscriptions, pending] = await Promise.all([
+    deps.areOnline([token]),
+    deps.topicsOf(token),
+    pendingOf(deps, app, token),
+  ]);
   const head = JSON.stringify({
     device: { date: unixSeconds(device.registeredAt), platform: device.platform },
-    subscriptions: [],
+    subscriptions,
     presence: presenceOf(device, online, deps.now()),
   });
   return `${head.slice(0, -1)},"pending_notifications":[${pending.join(',')}]}`;

@@ -5,7 +5,10 @@ import type { KeyOwner } from '@carillon/store/keys';
 import { LRUCache } from 'lru-cache';
 
 /** The caller of a backend request. */
-export type Caller = Pick<KeyOwner, 'app' | 'account'>;
+export interface Caller extends Pick<KeyOwner, 'app' | 'account'> {
+  /** Only for the links that repeat it (specification 4.9): never kept, never logged. */
+  apiKey: string;
+}
 
 /** How long a revoked key may still work, and a wrong one costs no look-up. */
 const CACHE_MS = 10_000;
@@ -29,7 +32,8 @@ export function createAuthenticate(deps: {
     const found = await cache.fetch(apiKeyDigest(deps.pepper, key));
     if (found?.owner === undefined) throw new ApiError('INVALID_API_KEY');
     if (found.owner.account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
-    return found.owner;
+    const { app, account } = found.owner;
+    return { app, account, apiKey: key };
   };
 }
 

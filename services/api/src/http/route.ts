@@ -18,6 +18,9 @@ export interface Body {
 export interface Incoming {
   params: Record<string, string>;
   body: Body;
+  header(name: string): string | undefined;
+  /** A query parameter that was given exactly once. */
+  query(name: string): string | undefined;
 }
 
 /** Wraps handlers into Express's form: who asks, the body, one answer, one log line. */
@@ -99,16 +102,28 @@ export function createRouting(deps: {
         const caller = await deps.authenticate(request);
         facts.app = caller.app._id;
         const body = await read(request, bodyBytes);
-        return handle({ params: request.params as Record<string, string>, body }, caller);
+        return handle(incoming(request, body), caller);
       }),
     device: (handle) =>
       run(
-        async (request) => handle({ params: {}, body: await read(request, DEVICE_BODY_BYTES) }),
+        async (request) => handle(incoming(request, await read(request, DEVICE_BODY_BYTES))),
         (thrown) => (thrown instanceof ApiError ? thrown : new ApiError('SERVICE_UNAVAILABLE')),
       ),
     refuse: (error) =>
       run(async () => {
         throw error();
       }),
+  };
+}
+
+function incoming(request: Request, body: Body): Incoming {
+  return {
+    params: request.params as Record<string, string>,
+    body,
+    header: (name) => request.get(name),
+    query: (name) => {
+      const value = request.query[name];
+      return typeof value === 'string' ? value : undefined;
+    },
   };
 }

@@ -1,24 +1,23 @@
 import { ApiError } from '@carillon/core/api-error';
 import { newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import { type Channel, channelOf, type Platform } from '@carillon/core/platforms';
-import { collapseHash } from '@carillon/core/work';
+import { type Channel, channelOf } from '@carillon/core/platforms';
+import { collapseHash, joinTokens, splitTokens } from '@carillon/core/work';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { batchesOf, workOf } from '@carillon/store/new-work';
+import type { Idempotency } from './idempotency.ts';
 import type { PushRequest } from './parse-push.ts';
-
-/** A registered device as a recipient. */
-interface Recipient {
-  _id: string;
-  platform: Platform;
-}
+import {
+  type Audience,
+  type AudienceDeps,
+  type Recipient,
+  resolveAudience,
+} from './resolve-audience.ts';
 
 /** What accepting needs of the store and the queue. */
-export interface AcceptDeps {
-  findRecipient(app: string, token: string): Promise<Recipient | undefined>;
-  findRecipients(app: string, tokens: readonly string[]): Promise<Recipient[]>;
-  /** Keeps a push for good, alone or as the frame of batches that follow. */
-  insertPush(push: PushDocument): Promise<void>;
+export interface AcceptDeps extends AudienceDeps {
+  /** Keeps a push for good. The earlier push of its idempotency key, if there is one: then nothing was kept. */
+  insertPush(push: PushDocument): Promise<PushDocument | undefined>;
   insertBatches(batches: readonly BatchDocument[]): Promise<void>;
   /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
   commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
@@ -37,49 +36,43 @@ export interface Accepted {
  * Accepts a push for good: once this returns, the push and its recipients are in MongoDB with majority and
  * journal (guarantee G1). The job is only a hint to hurry; without it the reconciler finds the push.
  *
- * @throws ApiError NO_RECIPIENTS, INTERNAL_SERVER_ERROR when accepting took so long that it was given up
+ * @throws ApiError NO_RECIPIENTS, INVALID_PARAM (the idempotency key came with another body),
+ *   INTERNAL_SERVER_ERROR when accepting took so long that it was given up
  */
 export async function acceptPush(
   deps: AcceptDeps,
   app: string,
   request: PushRequest,
+  idempotency?: Idempotency,
 ): Promise<Accepted> {
-  const recipients = await resolve(deps, app, request.tokens);
-  if (recipients.length === 0) throw new ApiError('NO_RECIPIENTS');
-  const push = frame(app, request, recipients.length, deps.now());
-  const byChannel = groupByChannel(recipients);
-  const [only] = byChannel;
-  const fitsOne = byChannel.size === 1 && recipients.length <= LIMITS.batchRecipients;
-  if (fitsOne && only !== undefined) {
-    await deps.insertPush({ ...push, work: workOf(...only, 'ready', startOf(push)) });
-  } else {
-    await acceptInBatches(deps, push, byChannel);
-  }
-  if (request.dueAtMs === undefined) void deps.addSendJob(push._id, !fitsOne);
-  const known = new Set(recipients.map((device) => device._id));
+  const audience = await resolveAudience(deps, app, request);
+  if (audience.devices === 0) throw new ApiError('NO_RECIPIENTS');
+  const known = new Set(audience.recipients.map(({ token }) => token));
   const failed = request.tokens.filter((token) => !known.has(token));
-  return { success: true, id: push._id, info: { devices: recipients.length, failed } };
-}
+  const push = frame(app, request, audience.devices, deps.now());
+  if (idempotency !== undefined) push.idempotency = { ...idempotency, failed: joinTokens(failed) };
 
-async function resolve(
-  deps: AcceptDeps,
-  app: string,
-  tokens: readonly string[],
-): Promise<Recipient[]> {
-  const [only] = tokens;
-  if (only === undefined) return [];
-  if (tokens.length > 1) return deps.findRecipients(app, tokens);
-  const device = await deps.findRecipient(app, only);
-  return device === undefined ? [] : [device];
+  const byChannel = groupByChannel(audience.recipients);
+  const [only] = byChannel;
+  const fitsOne = byChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
+  const isOne = fitsOne && audience.topics.length === 0;
+  if (isOne && only !== undefined) push.work = workOf(...only, 'ready', startOf(push));
+  else push.fan = { at: startOf(push), seq: 0, next: 0, done: false };
+  const earlier = isOne
+    ? await deps.insertPush(push)
+    : await acceptInBatches(deps, push, byChannel, audience);
+  if (earlier !== undefined) return sameAnswer(earlier, idempotency);
+  if (request.dueAtMs === undefined) void deps.addSendJob(push._id, !isOne);
+  return { success: true, id: push._id, info: { devices: push.devices, failed } };
 }
 
 function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {
   const groups = new Map<Channel, string[]>();
-  for (const { _id, platform } of recipients) {
+  for (const { token, platform } of recipients) {
     const channel = channelOf(platform);
     const group = groups.get(channel);
-    if (group === undefined) groups.set(channel, [_id]);
-    else group.push(_id);
+    if (group === undefined) groups.set(channel, [token]);
+    else group.push(token);
   }
   return groups;
 }
@@ -107,7 +100,7 @@ function frame(app: string, request: PushRequest, devices: number, nowMs: number
     ...(Object.keys(request.options).length > 0 && { options: request.options }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
     devices,
-    fan: { seq: 0, done: true },
+    fan: { seq: 0, next: 0, done: true },
   };
 }
 
@@ -119,10 +112,31 @@ async function acceptInBatches(
   deps: AcceptDeps,
   push: PushDocument,
   byChannel: ReadonlyMap<Channel, string[]>,
-): Promise<void> {
-  const state = push.dueAt === undefined ? 'open' : 'scheduled';
-  const fan = { at: startOf(push), seq: 0, done: false };
-  await deps.insertPush({ ...push, state: 'accepting', fan });
-  await deps.insertBatches(batchesOf(push, byChannel));
+  audience: Audience,
+): Promise<PushDocument | undefined> {
+  const { state } = push;
+  if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
+  const batches = batchesOf(push, byChannel);
+  push.fan.next = batches.length;
+  if (audience.topics.length > 0) {
+    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
+    push.audience = { topics: audience.topics, tokens };
+  }
+  if (batches.length === 0) return deps.insertPush(push);
+  const earlier = await deps.insertPush({ ...push, state: 'accepting' });
+  if (earlier !== undefined) return earlier;
+  await deps.insertBatches(batches);
   if (!(await deps.commit(push._id, state))) throw new ApiError('INTERNAL_SERVER_ERROR');
+  return undefined;
+}
+
+/** A repeated request gets the answer of the first one (guarantee G2). */
+function sameAnswer(earlier: PushDocument, idempotency: Idempotency | undefined): Accepted {
+  if (earlier.idempotency?.bodyHash !== idempotency?.bodyHash) {
+    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key was used with another request body.');
+  }
+  // Still being accepted by another request: that one's end isn't known yet.
+  if (earlier.state === 'accepting') throw new ApiError('SERVICE_UNAVAILABLE');
+  const failed = splitTokens(earlier.idempotency?.failed ?? '');
+  return { success: true, id: earlier._id, info: { devices: earlier.devices, failed } };
 }

@@ -4,8 +4,11 @@ import type { WhoIsOnline } from '@carillon/presence/who-is-online';
 import type { OwedPush } from '@carillon/store/inbox';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 
-/** How long a gateway has until a delivery is written to the device's socket. */
-const WRITE_DEADLINE_MS = 2_000;
+/**
+ * How long a gateway has until a delivery is written to the device's socket. With the age that the push's state
+ * may have before, nothing is written a second after a deletion (guarantee G8).
+ */
+const WRITE_DEADLINE_MS = 450;
 /** Waits before what was not written is handed over again. */
 const BACK_OFF_MS = [100, 300, 1_000, 2_000];
 const REDIS_RETRY_MS = 1_000;

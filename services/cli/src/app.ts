@@ -1,0 +1,79 @@
+import { LIMITS } from '@carillon/core/limits';
+import type { AppDocument } from '@carillon/store/documents';
+import type { Command } from 'commander';
+import { wholeNumber } from './arguments.ts';
+import { withStore } from './database.ts';
+import { misused, refused } from './failure.ts';
+import { makeKey } from './key.ts';
+import type { Output } from './output.ts';
+import { need, type Stack } from './stack.ts';
+
+const MOST_CHARACTERS = 1_000_000;
+
+/** `carillon app …`: the tenants that own devices, topics and pushes. */
+export function addAppCommands(
+  program: Command,
+  { stack, output }: { stack: () => Stack; output: Output },
+): void {
+  const app = program.command('app').description('apps: tenants and their settings');
+
+  function showApp(id: string, found: AppDocument | undefined): void {
+    if (found === undefined) throw refused(`There is no app ${id}.`);
+    const view = appView(found);
+    output.show(view, [
+      `App ${id} (${view.name}) of account ${view.account}, made ${view.createdAt}.`,
+      `Payload limit: ${view.payloadLimit} characters.`,
+    ]);
+  }
+
+  app
+    .command('create')
+    .description('make an app with a first key, which is shown this once')
+    .argument('<name>')
+    .requiredOption('--account <id>', 'its account')
+    .action(async (name: string, { account }: { account: string }) => {
+      const where = stack();
+      // Looked up before anything is made: an app without a key would be left behind.
+      const pepper = need(where, 'pepper');
+      const made = await withStore(where, async (store) => {
+        if ((await store.accounts.find(account)) === undefined) {
+          throw refused(`There is no account ${account}.`);
+        }
+        const id = await store.apps.create(name, account);
+        return { id, apiKey: (await makeKey(store, pepper, id)).apiKey };
+      });
+      output.show(made, [`App ${made.id} made.`, `API key, shown this once: ${made.apiKey}`]);
+    });
+  app
+    .command('show')
+    .description('show an app and its settings')
+    .argument('<id>')
+    .action(async (id: string) =>
+      showApp(id, await withStore(stack(), (store) => store.apps.find(id))),
+    );
+  app
+    .command('set')
+    .description('change settings of an app')
+    .argument('<id>')
+    .option(
+      '--payload-limit <characters>',
+      `most characters of a push's data (${LIMITS.payloadCharacters} unless set)`,
+      wholeNumber(1, MOST_CHARACTERS),
+    )
+    .action(async (id: string, settings: { payloadLimit?: number }) => {
+      if (Object.keys(settings).length === 0) {
+        throw misused('Say what to set, for instance --payload-limit 8192.');
+      }
+      showApp(id, await withStore(stack(), (store) => store.apps.change(id, settings)));
+    });
+}
+
+function appView({ _id, account, name, payloadLimit, createdAt }: AppDocument) {
+  return {
+    id: _id,
+    account,
+    name,
+    payloadLimit: payloadLimit ?? LIMITS.payloadCharacters,
+    createdAt: createdAt.toISOString(),
+  };
+}

@@ -1,0 +1,50 @@
+import { constants } from 'node:fs';
+import { access, readlink } from 'node:fs/promises';
+import { placeOf } from '../database.ts';
+import type { Stack } from '../stack.ts';
+import { type Finding, look } from './report.ts';
+
+const OLDEST_NODE = 24;
+const READY_MS = 2_000;
+const DATA_SERVERS = ['redis', 'mongodb'];
+
+/** The Node that runs this command, which is the one that runs the services. */
+export function lookAtNode(version: string): Promise<Finding> {
+  return look('node', async () => {
+    if (Number.parseInt(version, 10) >= OLDEST_NODE) return version;
+    throw new Error(`${version}; it must be ${OLDEST_NODE} or newer`);
+  });
+}
+
+/** The folder of a stack that `npm start` runs; a deployment has none. */
+export async function lookAtFolder({ home, processes }: Stack): Promise<Finding[]> {
+  if (processes.length === 0) return [];
+  const folder = await look('data folder', async () => {
+    await access(home, constants.R_OK | constants.W_OK | constants.X_OK);
+    return `${home} can be written`;
+  });
+  return [folder];
+}
+
+/** What `npm start` says that it runs. */
+export function lookAtProcesses({ processes }: Stack): Promise<Finding[]> {
+  return Promise.all(
+    processes.map(({ service, index, pid, ops }) =>
+      look(index === 0 ? service : `${service} ${index}`, async () => {
+        if (DATA_SERVERS.includes(service)) return `${await programOf(pid)} runs (process ${pid})`;
+        return ops === undefined ? `process ${pid}` : `${await readiness(ops)} (process ${pid})`;
+      }),
+    ),
+  );
+}
+
+/** The program of a process, where the system tells (Linux). */
+async function programOf(pid: number): Promise<string> {
+  return readlink(`/proc/${pid}/exe`).catch(() => 'it');
+}
+
+async function readiness(ops: string): Promise<string> {
+  const response = await fetch(`${ops}/readyz`, { signal: AbortSignal.timeout(READY_MS) });
+  if (response.ok) return 'ready';
+  throw new Error(`not ready: ${placeOf(ops)} says HTTP ${response.status}`);
+}

@@ -1,0 +1,25 @@
+import { readFileSync } from 'node:fs';
+import { run } from './program.ts';
+
+const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect'];
+const manifest: { version: string } = JSON.parse(
+  readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
+);
+
+const stop = new AbortController();
+// Whoever read the output has gone (`carillon simulate | head`).
+process.stdout.on('error', () => stop.abort());
+
+process.exitCode = await run(process.argv.slice(2), {
+  env: process.env,
+  nodeVersion: process.versions.node,
+  version: manifest.version,
+  out: (text) => process.stdout.write(text),
+  err: (text) => process.stderr.write(text),
+  stopSignal: () => {
+    for (const event of STOPS) process.once(event, () => stop.abort());
+    return stop.signal;
+  },
+});
+// The channel to a parent would keep the process alive.
+if (process.connected) process.disconnect();
