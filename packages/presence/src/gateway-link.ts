@@ -53,7 +53,7 @@ export interface GatewayLink {
   announce(link: Link): Promise<void>;
   /** Never throws; while Redis is away it is done later. */
   withdraw(link: Link): Promise<void>;
-  /** Answers for one recipient; answers of 10 ms travel together. */
+  /** Answers for one recipient; answers close in time travel together. */
   answer(to: Addressee, answer: Answer): void;
   /** Sends what was answered, then gives the identity up. */
   close(): Promise<void>;
@@ -175,14 +175,16 @@ function after(entryId: string): string {
   return `${ms}-${Number(sequence) + 1}`;
 }
 
-/** Gathers answers and sends them every 10 ms, one entry for each worker. */
+/** Gathers answers and sends them every 10 ms at most, one entry for each worker; a lone answer goes at once. */
 function createAnswering(redis: Redis, now: () => number) {
   const book = createReplyBook();
   let timer: NodeJS.Timeout | undefined;
+  let flushedAt = 0;
 
   async function flush(): Promise<void> {
     clearTimeout(timer);
     timer = undefined;
+    flushedAt = performance.now();
     const pipeline = redis.pipeline();
     const oldest = Math.max(0, Math.floor(now() - REPLIES_KEPT_MS)) || 0;
     for (const [stream, fields] of book.take()) {
@@ -198,7 +200,8 @@ function createAnswering(redis: Redis, now: () => number) {
     flush,
     add(to: Addressee, answer: Answer): void {
       book.add(to, answer);
-      timer ??= setTimeout(() => void flush(), REPLY_EVERY_MS);
+      const restMs = flushedAt + REPLY_EVERY_MS - performance.now();
+      timer ??= setTimeout(() => void flush(), Math.max(0, restMs));
     },
   };
 }

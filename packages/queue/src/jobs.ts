@@ -11,9 +11,10 @@ export const jobSchemas = {
   finish: z.object({ push: z.string() }),
   /** Connects and disconnects of devices: token, milliseconds since 1970. */
   presence: z.object({ events: z.array(z.tuple([z.string(), z.number()])) }),
-  /** A tick of the job schedulers. */
-  maintenance: z.object({}),
+  /** A tick of a job scheduler. */
+  maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
 };
+export type MaintenanceJob = z.infer<typeof jobSchemas.maintenance>;
 export type PresenceJob = z.infer<typeof jobSchemas.presence>;
 
 /** The queue of a channel's batches; each scales alone. */

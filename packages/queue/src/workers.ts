@@ -1,7 +1,7 @@
 import { Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
 import { connectProducer, connectWorker, type OnRedisError } from './connection.ts';
-import type { QueueName } from './jobs.ts';
+import type { MaintenanceJob, QueueName } from './jobs.ts';
 
 /** Settings shared by the workers of a process. */
 export interface WorkerDeps {
@@ -44,21 +44,24 @@ export function createWorker<S extends z.ZodType>(
 const UPSERT_EVERY_MS = 5_000;
 
 /**
- * Keeps a job scheduler ticking: upserted again every 5 s, so that it ticks again after Redis was emptied.
- * Several processes may keep the same one; each tick is one job.
+ * Keeps job schedulers ticking: upserted again every 5 s, so that they tick again after Redis was emptied.
+ * Several processes may keep the same ones; each tick is one job.
+ *
+ * @param everyMs how often each task's turn comes
  */
 export function keepTicking(
   { redisUrl, onError }: WorkerDeps,
-  queue: QueueName,
-  name: string,
-  everyMs: number,
+  everyMs: Record<MaintenanceJob['task'], number>,
 ): () => Promise<void> {
   const connection = connectProducer(redisUrl, onError);
-  const ticks = new Queue(queue, { connection });
+  const ticks = new Queue<MaintenanceJob>('maintenance', { connection });
   ticks.on('error', onError);
-  const template = { name, data: {}, opts: { removeOnComplete: true, removeOnFail: true } };
+  const opts = { removeOnComplete: true, removeOnFail: true };
   const upsert = (): void => {
-    ticks.upsertJobScheduler(name, { every: everyMs }, template).catch(onError);
+    for (const [task, every] of Object.entries(everyMs)) {
+      const data = { task: task as MaintenanceJob['task'] };
+      ticks.upsertJobScheduler(task, { every }, { name: task, data, opts }).catch(onError);
+    }
   };
   connection.once('ready', upsert);
   const timer = setInterval(upsert, UPSERT_EVERY_MS);

@@ -17,7 +17,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
     { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
-    { key: { expiresAt: 1 }, partialFilterExpression: { state: 'open' } },
+    { key: { expiresAt: 1, _id: 1 }, partialFilterExpression: { state: 'open' } },
     { key: { acceptedAt: 1 }, partialFilterExpression: { state: 'accepting' } },
     { key: { ending: 1 }, partialFilterExpression: { ending: { $exists: true } } },
     // Newer pushes of the same collapse key.

@@ -2,11 +2,14 @@ import { MongoClient } from 'mongodb';
 import { createAccounts } from './accounts.ts';
 import { createApps } from './apps.ts';
 import { createBatches } from './batches.ts';
+import { createCleaning } from './cleaning.ts';
 import { createClock } from './clock.ts';
+import { createCollapse } from './collapse.ts';
 import { createDevices } from './devices.ts';
 import { createEndings } from './endings.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createFates } from './fates.ts';
+import { createFullInboxes } from './full-inboxes.ts';
 import { createInbox } from './inbox.ts';
 import { createKeys } from './keys.ts';
 import { ensureIndexes, missingIndexes } from './migrate.ts';
@@ -61,6 +64,9 @@ export async function connectStore({
     fates: createFates(db),
     endings: createEndings(db, clock),
     inbox: createInbox(db),
+    fullInboxes: createFullInboxes(db),
+    collapse: createCollapse(db),
+    cleaning: createCleaning(db),
     receipts: createReceipts(db),
     clock,
     /** Creates what indexes are missing; harmless when repeated and from several processes. */

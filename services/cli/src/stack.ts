@@ -19,7 +19,7 @@ const envSchema = z.object({
     .regex(/^rediss?:\/\//, 'write redis://host:port')
     .optional(),
   /** HMAC key of the digests under which API keys are stored. */
-  API_KEY_PEPPER: z.string().optional(),
+  API_KEY_PEPPER: z.string().min(32).optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** The Secret API Key for the commands that ask the HTTP API. */

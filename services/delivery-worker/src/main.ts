@@ -57,7 +57,12 @@ await runService('delivery-worker', environment, async (context, env) => {
       mqtt: createDeliverMqtt({
         whoIsOnline: createWhoIsOnline(presence),
         handOver,
-        owe: store.inbox.owe,
+        async owe(rows) {
+          const superseded = await store.inbox.owe(rows);
+          await store.fullInboxes.lookAtSome(rows.map(({ token }) => token));
+          return superseded;
+        },
+        fullInboxes: store.fullInboxes.among,
         pause: (ms) => pause(ms),
       }),
     },
@@ -68,6 +73,8 @@ await runService('delivery-worker', environment, async (context, env) => {
       const answers = await handOver.readReplies(before.reply, before.claim);
       return [...answers].flatMap(([at, answer]) => (answer === 'acknowledged' ? [at] : []));
     },
+    newerRecipients: ({ _id, app, collapse = '' }, tokens) =>
+      store.collapse.newerRecipients({ _id, app, collapse }, tokens[0] ?? '', tokens.at(-1) ?? ''),
     giveBack: store.work.giveBack,
     settle: (push, settlement, work) => settleWork(settleDeps, push, settlement, work),
     now: store.clock.now,

@@ -72,18 +72,24 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
     serveLink(linkDeps, parts.strangers, stream, address),
   );
 
+  async function stop(): Promise<void> {
+    server.stop();
+    for (const { stream } of parts.strangers) stream.destroy();
+    await sayGoodbye(connections, settings.goodbyeSeconds);
+    clearInterval(silence);
+    parts.sweep.stop();
+    limits.stop();
+    await Promise.all([parts.receipts.flush(), parts.life.stop()]);
+    await link.close();
+  }
+
+  let stopped: Promise<void> | undefined;
   return {
     port: server.port,
     isAnnounced: link.isHeld,
-    async stop() {
-      server.stop();
-      for (const { stream } of parts.strangers) stream.destroy();
-      await sayGoodbye(connections, settings.goodbyeSeconds);
-      clearInterval(silence);
-      parts.sweep.stop();
-      limits.stop();
-      await Promise.all([parts.receipts.flush(), parts.life.stop()]);
-      await link.close();
+    stop() {
+      stopped ??= stop();
+      return stopped;
     },
   };
 }

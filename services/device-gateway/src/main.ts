@@ -24,8 +24,8 @@ const schema = z.object({
   }),
   /** `off`: no limits per client address, for load from one machine. */
   ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
-  /** Over how many seconds links are closed at the end, so that devices don't come back all at once. */
-  GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(20),
+  /** Over how many seconds links are closed at the end; receipts are flushed after it, within the process's own 20 s. */
+  GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(12),
 });
 
 /** CONNECT is answered within 5 s even if MongoDB is away. */

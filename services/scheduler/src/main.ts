@@ -1,15 +1,17 @@
-import { jobSchemas } from '@carillon/queue/jobs';
+import { jobSchemas, type MaintenanceJob } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { createWorker, keepTicking } from '@carillon/queue/workers';
 import { commonEnv, mongodbEnv, redisEnv } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
 import { z } from 'zod';
+import { createClean } from './clean.ts';
 import { reconcile } from './reconcile.ts';
 
 const environment = z.object({ ...commonEnv, ...mongodbEnv, ...redisEnv });
 
-const TICK_MS = 1_000;
+/** How often each kind of work's turn comes. */
+const EVERY_MS = { reconcile: 1_000, clean: 5_000 };
 
 await runService('scheduler', environment, async ({ log, metrics, release, readyWhen }, env) => {
   const onError = (err: unknown): void =>
@@ -30,17 +32,22 @@ await runService('scheduler', environment, async ({ log, metrics, release, ready
     addDeliverJob: producers.deliver,
     addFinishJobs: producers.finish,
   };
-  async function tick(): Promise<void> {
-    const result = await reconcile(deps);
-    const total = Object.values(result).reduce((sum, n) => sum + n, 0);
-    for (const [what, n] of Object.entries(result)) if (n > 0) found.add(n, { what });
-    if (total > 0) log.info(result, 'reconciled');
+  const clean = createClean({
+    abandon: store.cleaning.abandon,
+    purge: store.cleaning.purge,
+    recountTopics: store.topics.recountBroken,
+    forgetEmptied: store.fullInboxes.forgetEmptied,
+    openAfter: store.cleaning.openAfter,
+    addFinishJobs: producers.finish,
+  });
+  async function work({ task }: MaintenanceJob): Promise<void> {
+    const result = task === 'reconcile' ? await reconcile(deps) : await clean();
+    const facts = Object.entries(result).filter(([, n]) => n > 0);
+    for (const [what, n] of facts) found.add(n, { what });
+    if (facts.length > 0) log.info(Object.fromEntries(facts), task);
   }
 
   const worker = { redisUrl: env.REDIS_URL, onError };
-  release(
-    'worker',
-    createWorker(worker, 'maintenance', jobSchemas.maintenance, () => tick(), 1),
-  );
-  release('ticks', keepTicking(worker, 'maintenance', 'reconcile', TICK_MS));
+  release('worker', createWorker(worker, 'maintenance', jobSchemas.maintenance, work, 1));
+  release('ticks', keepTicking(worker, EVERY_MS));
 });

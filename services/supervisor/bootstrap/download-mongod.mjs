@@ -8,6 +8,5 @@ const VERSION = '8.0.15';
 const path = await MongoBinary.getPath({
   version: VERSION,
   downloadDir: process.argv[2],
-  checkMD5: false,
 });
 process.stdout.write(`${path}\n`);

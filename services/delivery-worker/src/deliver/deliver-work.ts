@@ -20,6 +20,8 @@ export interface DeliverDeps {
   isSendable(push: SendingView): boolean;
   /** Positions that the worker before is known to have reached. */
   receivedBefore(work: HeldWork): Promise<readonly number[]>;
+  /** Tokens of the work that a newer push of its collapse key is for. */
+  newerRecipients(push: SendingView, tokens: readonly string[]): Promise<ReadonlySet<string>>;
   giveBack(work: HeldWork, delayMs: number, received: readonly number[]): Promise<void>;
   settle(push: SendingView, settlement: Settlement, work: HeldWork): Promise<void>;
   now(): number;
@@ -48,6 +50,12 @@ async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered
   if (push === undefined) return { work: work.id, end: 'not taken' };
   const tally = createTally(deps, push, work);
   for (const position of await deps.receivedBefore(work)) tally.end(position, OUTCOMES.delivered);
+  if (push.collapse !== undefined) {
+    const newer = await deps.newerRecipients(push, tally.tokens);
+    for (const [position, token] of tally.tokens.entries()) {
+      if (newer.has(token)) tally.end(position, OUTCOMES.superseded);
+    }
+  }
   const rest = await tryChannel(deps, push, work, tally);
   if (rest !== undefined) {
     await deps.giveBack(work, rest, tally.received());

@@ -1,4 +1,4 @@
-import { OUTCOMES } from '@carillon/core/outcomes';
+import { failed, OUTCOMES } from '@carillon/core/outcomes';
 import type { Answer, HandOver, HandOverRecipient } from '@carillon/presence/hand-over';
 import type { WhoIsOnline } from '@carillon/presence/who-is-online';
 import type { OwedPush } from '@carillon/store/inbox';
@@ -19,6 +19,8 @@ export interface MqttDeps {
   handOver: Pick<HandOver, 'handOver' | 'drain'>;
   /** Writes inbox rows; returns the tokens for which a newer push of the collapse key is there. */
   owe(rows: OwedPush[]): Promise<Set<string>>;
+  /** Those of the tokens whose inbox takes nothing more. */
+  fullInboxes(tokens: readonly string[]): Promise<Set<string>>;
   pause(ms: number): Promise<void>;
 }
 
@@ -116,15 +118,20 @@ async function owe(
     ...(push.collapse !== undefined && { collapse: push.collapse }),
     sent,
   }));
-  const superseded = await deps.owe(rows);
+  const full = await deps.fullInboxes(rows.map(({ token }) => token));
+  const kept = rows.filter(({ token }) => !full.has(token));
+  const superseded = await deps.owe(kept);
   const places = await lookUp(deps, delivery, positions);
   const connected = rows.flatMap(({ token }, index) => {
     const place = places[index];
-    return place === undefined || superseded.has(token) ? [] : [{ token, place }];
+    return place === undefined || superseded.has(token) || full.has(token)
+      ? []
+      : [{ token, place }];
   });
   if (connected.length > 0) await redis(deps.handOver.drain(connected));
   for (const { token, position } of rows) {
-    delivery.end(position, superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox);
+    if (full.has(token)) delivery.end(position, failed('inbox-full'));
+    else delivery.end(position, superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox);
   }
 }
 
