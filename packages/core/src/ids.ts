@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 /** A push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
 export function newPushId(nowMs: number): string {
-  return nowMs.toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
+  return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
 }
 
 /** The millisecond in which a push was accepted, read from its id. */

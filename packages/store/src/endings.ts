@@ -1,6 +1,6 @@
 import { newClaimId } from '@carillon/core/ids';
 import { addCounts, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import type { Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { countWork } from './fates.ts';
@@ -10,73 +10,24 @@ const KEEP_FATES_MS = 2 * 86_400_000;
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 
+type Ending = 'expired' | 'deleted';
+
+interface Tables {
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+  inbox: Collection<InboxDocument>;
+  clock: Clock;
+}
+
 /** The end of pushes: delivered to all, expired, deleted. */
 export function createEndings(db: Db, clock: Clock) {
-  const pushes = db.collection<PushDocument>('pushes');
-  const batches = db.collection<BatchDocument>('batches');
-  const inbox = db.collection<InboxDocument>('inbox');
-
-  async function sumOf(push: PushDocument): Promise<OutcomeCounts> {
-    if (push.work !== undefined) return countWork(push.work);
-    let sum: OutcomeCounts = {};
-    for await (const { work } of batches.find({ push: push._id }))
-      sum = addCounts(sum, countWork(work));
-    return sum;
-  }
-
-  /** Counts at the end: who was last in an inbox and has no row any more gave way; who has one ends as `ending`. */
-  async function finalCounts(
-    push: PushDocument,
-    ending: 'expired' | 'deleted',
-  ): Promise<OutcomeCounts> {
-    const { inbox: handed = 0, owed = 0, ...others } = await sumOf(push);
-    const rows =
-      handed === 0 ? 0 : Math.min(handed, await inbox.countDocuments({ push: push._id }));
-    const ended = rows + owed;
-    return addCounts(others, {
-      ...(ended > 0 && { [ending]: ended }),
-      ...(handed > rows && { superseded: handed - rows }),
-    });
-  }
-
-  /** Nothing of the push is worked any more: whoever held a claim loses it. */
-  async function closeAll(push: string, ended: number): Promise<void> {
-    const close = {
-      $set: { 'work.state': 'closed', 'work.claim': newClaimId(), 'work.ended': ended },
-      $currentDate: { 'work.closedAt': true },
-    } as const;
-    await pushes.updateOne({ _id: push, 'work.state': UNCLOSED }, close);
-    await batches.updateMany({ push, 'work.state': UNCLOSED }, close);
-  }
-
-  /**
-   * In this order whatever dies in between: state (with `ending`), work, counts, rows, and `ending` goes last, so
-   * that an end begun is found and completed. Repeating it is harmless.
-   */
-  async function endAll(id: string, ending: 'expired' | 'deleted'): Promise<void> {
-    await closeAll(id, OUTCOMES[ending]);
-    const closed = await pushes.findOne({ _id: id });
-    if (closed === null) return;
-    const counts = closed.counts ?? (await finalCounts(closed, ending));
-    const purgeAt = new Date(clock.now() + KEEP_FATES_MS);
-    await pushes.updateOne({ _id: id }, { $set: { counts, 'fan.done': true, purgeAt } });
-    await inbox.deleteMany({ push: id });
-    await pushes.updateOne({ _id: id }, { $unset: { ending: true } });
-  }
-
-  async function isAllDelivered(push: PushDocument): Promise<boolean> {
-    if (!push.fan.done) return false;
-    if (push.work !== undefined && push.work.state !== 'closed') return false;
-    if (push.work === undefined) {
-      const open = await batches.findOne(
-        { push: push._id, 'work.state': UNCLOSED },
-        { projection: { _id: 1 } },
-      );
-      if (open !== null) return false;
-    }
-    return (await inbox.findOne({ push: push._id }, { projection: { _id: 1 } })) === null;
-  }
-
+  const tables: Tables = {
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    inbox: db.collection('inbox'),
+    clock,
+  };
+  const { pushes } = tables;
   return {
     /**
      * Looks whether a push has come to its end, and ends it: delivered to all (asked for in the order that no
@@ -87,15 +38,15 @@ export function createEndings(db: Db, clock: Clock) {
     async finish(id: string, retentionMs: number): Promise<void> {
       const push = await pushes.findOne({ _id: id });
       if (push === null) return;
-      if (push.ending !== undefined) return endAll(id, push.ending);
+      if (push.ending !== undefined) return endAll(tables, id, push.ending);
       if (push.state !== 'open') return;
-      if (clock.now() >= push.sendUntil.getTime()) return begin(id, 'finished', 'expired');
-      if (!(await isAllDelivered(push))) return;
-      const counts = await finalCounts(push, 'expired');
+      if (clock.now() >= push.sendUntil.getTime()) return expire(tables, id);
+      if (!(await isAllDelivered(tables, push))) return;
+      const counts = await finalCounts(tables, push, 'expired');
       await pushes.updateOne(
         { _id: id, state: 'open' },
         {
-          $set: { state: 'finished', counts, purgeAt: purgeTime(retentionMs) },
+          $set: { state: 'finished', counts, purgeAt: purgeTime(clock, retentionMs) },
           $currentDate: { finishedAt: true },
         },
       );
@@ -111,7 +62,7 @@ export function createEndings(db: Db, clock: Clock) {
     },
 
     /** When the document of a push that is delivered to all now may go. */
-    purgeTime,
+    purgeTime: (retentionMs: number): Date => purgeTime(clock, retentionMs),
 
     /** Pushes whose time is up, and those whose end was begun and not completed. */
     async due(limit: number): Promise<string[]> {
@@ -128,17 +79,80 @@ export function createEndings(db: Db, clock: Clock) {
       return lists.flat().map((push) => push._id);
     },
   };
+}
 
-  function purgeTime(retentionMs: number): Date {
-    return new Date(clock.now() + retentionMs + KEEP_FATES_MS);
-  }
+function purgeTime(clock: Clock, retentionMs: number): Date {
+  return new Date(clock.now() + retentionMs + KEEP_FATES_MS);
+}
 
-  async function begin(
-    id: string,
-    state: 'finished' | 'deleted',
-    ending: 'expired' | 'deleted',
-  ): Promise<void> {
-    const begun = await pushes.updateOne({ _id: id, state: 'open' }, { $set: { state, ending } });
-    if (begun.modifiedCount === 1) await endAll(id, ending);
+async function expire(tables: Tables, id: string): Promise<void> {
+  const begun = await tables.pushes.updateOne(
+    { _id: id, state: 'open' },
+    { $set: { state: 'finished', ending: 'expired' } },
+  );
+  if (begun.modifiedCount === 1) await endAll(tables, id, 'expired');
+}
+
+/**
+ * In this order whatever dies in between: state (with `ending`), work, counts, rows, and `ending` goes last, so
+ * that an end begun is found and completed. Repeating it is harmless.
+ */
+async function endAll(tables: Tables, id: string, ending: Ending): Promise<void> {
+  const { pushes, inbox, clock } = tables;
+  await closeAll(tables, id, OUTCOMES[ending]);
+  const closed = await pushes.findOne({ _id: id });
+  if (closed === null) return;
+  const counts = closed.counts ?? (await finalCounts(tables, closed, ending));
+  const purgeAt = purgeTime(clock, 0);
+  await pushes.updateOne({ _id: id }, { $set: { counts, 'fan.done': true, purgeAt } });
+  await inbox.deleteMany({ push: id });
+  await pushes.updateOne({ _id: id }, { $unset: { ending: true } });
+}
+
+/** Nothing of the push is worked any more: whoever held a claim loses it. */
+async function closeAll({ pushes, batches }: Tables, push: string, ended: number): Promise<void> {
+  const close = {
+    $set: { 'work.state': 'closed', 'work.claim': newClaimId(), 'work.ended': ended },
+    $currentDate: { 'work.closedAt': true },
+  } as const;
+  await pushes.updateOne({ _id: push, 'work.state': UNCLOSED }, close);
+  await batches.updateMany({ push, 'work.state': UNCLOSED }, close);
+}
+
+/** Counts at the end: who was last in an inbox and has no row any more gave way; who has one ends as `ending`. */
+async function finalCounts(
+  tables: Tables,
+  push: PushDocument,
+  ending: Ending,
+): Promise<OutcomeCounts> {
+  const { inbox: handed = 0, owed = 0, ...others } = await sumOf(tables, push);
+  const owing = handed === 0 ? 0 : await tables.inbox.countDocuments({ push: push._id });
+  const rows = Math.min(handed, owing);
+  const ended = rows + owed;
+  return addCounts(others, {
+    ...(ended > 0 && { [ending]: ended }),
+    ...(handed > rows && { superseded: handed - rows }),
+  });
+}
+
+async function sumOf({ batches }: Tables, push: PushDocument): Promise<OutcomeCounts> {
+  if (push.work !== undefined) return countWork(push.work);
+  let sum: OutcomeCounts = {};
+  for await (const { work } of batches.find({ push: push._id })) {
+    sum = addCounts(sum, countWork(work));
   }
+  return sum;
+}
+
+/** Each hand-on writes the next debt before it closes its own, so looking in this order misses none. */
+async function isAllDelivered({ batches, inbox }: Tables, push: PushDocument): Promise<boolean> {
+  if (!push.fan.done) return false;
+  if (push.work !== undefined && push.work.state !== 'closed') return false;
+  const only = { projection: { _id: 1 } } as const;
+  if (push.work === undefined) {
+    if ((await batches.findOne({ push: push._id, 'work.state': UNCLOSED }, only)) !== null) {
+      return false;
+    }
+  }
+  return (await inbox.findOne({ push: push._id }, only)) === null;
 }

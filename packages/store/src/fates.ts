@@ -5,7 +5,6 @@ import {
   type OutcomeCounts,
   type OutcomeName,
 } from '@carillon/core/outcomes';
-import { channelOf, isTracked } from '@carillon/core/platforms';
 import { hasBit, splitTokens } from '@carillon/core/work';
 import type { Db } from 'mongodb';
 import { bytesOf, numberAt } from './bytes.ts';
@@ -92,35 +91,7 @@ export function createFates(db: Db) {
       }
       return undefined;
     },
-
-    /** Devices of tracked platforms that a push is still owed to, in its inbox or its unclosed work. */
-    async pendingDevices(push: PushDocument, limit: number): Promise<string[]> {
-      const rows = await inbox
-        .find({ push: push._id }, { projection: { _id: 1 } })
-        .limit(limit)
-        .map((row) => row._id.slice(0, row._id.indexOf(':')))
-        .toArray();
-      const pending = new Set(rows);
-      for await (const work of unclosedWork(push)) {
-        if (pending.size >= limit) break;
-        if (!TRACKED_CHANNELS.has(work.channel)) continue;
-        for (const [position, token] of splitTokens(work.tokens).entries()) {
-          if (pending.size >= limit) break;
-          if (!hasBit(work.got ?? {}, position)) pending.add(token);
-        }
-      }
-      return [...pending];
-    },
   };
-
-  async function* unclosedWork(push: PushDocument): AsyncGenerator<Work> {
-    if (push.work !== undefined) {
-      if (push.work.state !== 'closed') yield push.work;
-      return;
-    }
-    const open = batches.find({ push: push._id, 'work.state': { $in: ['waiting', 'ready'] } });
-    for await (const { work } of open) yield work;
-  }
 
   /** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */
   async function withRows(push: string, counts: OutcomeCounts): Promise<OutcomeCounts> {
@@ -135,11 +106,7 @@ export function createFates(db: Db) {
   }
 }
 
-const TRACKED_CHANNELS = new Set(
-  (['android', 'electron', 'python', 'ios', 'web'] as const).filter(isTracked).map(channelOf),
-);
-
 function endWithoutRow(push: PushDocument): OutcomeName {
-  if (push.state === 'open') return 'superseded';
+  if (push.state === 'open' || push.finishedAt !== undefined) return 'superseded';
   return push.state === 'deleted' ? 'deleted' : 'expired';
 }

@@ -13,6 +13,7 @@ import { createFullInboxes } from './full-inboxes.ts';
 import { createInbox } from './inbox.ts';
 import { createKeys } from './keys.ts';
 import { ensureIndexes, missingIndexes } from './migrate.ts';
+import { createPending } from './pending.ts';
 import { createPushes } from './pushes.ts';
 import { createReceipts } from './receipts.ts';
 import { createSubscriptions } from './subscriptions.ts';
@@ -62,6 +63,7 @@ export async function connectStore({
     fanOuts: createFanOuts(db),
     work: createWorkTable(db),
     fates: createFates(db),
+    pending: createPending(db),
     endings: createEndings(db, clock),
     inbox: createInbox(db),
     fullInboxes: createFullInboxes(db),

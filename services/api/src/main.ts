@@ -1,17 +1,17 @@
 import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
 import { LIMITS } from '@carillon/core/limits';
 import { connectRedis } from '@carillon/presence/redis';
-import { createWhoIsOnline } from '@carillon/presence/who-is-online';
-import { createProducers } from '@carillon/queue/producers';
+import { createWhoIsOnline, type WhoIsOnline } from '@carillon/presence/who-is-online';
+import { createProducers, type Producers } from '@carillon/queue/producers';
 import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
-import { connectStore } from '@carillon/store/store';
+import { connectStore, type Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { deviceRoutes } from './devices/routes.ts';
 import { createAuthenticate } from './http/authenticate.ts';
 import { createBodyReader } from './http/read-body.ts';
-import { createRouting } from './http/route.ts';
-import { serve } from './http/server.ts';
+import { createRouting, type Routing } from './http/route.ts';
+import { type Routes, serve } from './http/server.ts';
 import { pushRoutes } from './push/routes.ts';
 import { createOutageWatch } from './registration/outage-watch.ts';
 import { registrationRoutes } from './registration/routes.ts';
@@ -35,6 +35,8 @@ const environment = z.object({
 /** With the look-up of the key before it and the answer after it, a database that is away costs under 3 s (G15). */
 const DATABASE_TIMEOUT_MS = 2_500;
 
+type Opened = { store: Store; producers: Producers; whoIsOnline: WhoIsOnline; retentionMs: number };
+
 await runService('api', environment, async ({ log, metrics, release, readyWhen }, env) => {
   const onRedisError = (err: Error): void =>
     log.warn({ err }, 'Redis failed; jobs are found again');
@@ -49,16 +51,6 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
   release('producers', producers.close);
   const presence = await connectRedis(env.PRESENCE_REDIS_URL ?? env.REDIS_URL);
   release('presence', () => presence.disconnect());
-  const whoIsOnline = createWhoIsOnline(presence);
-  /** While Redis is away nobody is known to be connected. */
-  async function areOnline(tokens: readonly string[]): Promise<boolean[]> {
-    const places = await whoIsOnline.look(tokens).catch((error: Error) => {
-      onRedisError(error);
-      return [];
-    });
-    return tokens.map((_, index) => places[index] !== undefined);
-  }
-
   const outages = createOutageWatch();
   const routing = createRouting({
     log,
@@ -67,45 +59,16 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
     readBody: createBodyReader(),
     onSurprise: outages.noteFailure,
   });
-  const now = store.clock.now;
-  const retentionMs = env.RETENTION_SECONDS * 1_000;
+  const opened: Opened = {
+    store,
+    producers,
+    whoIsOnline: createWhoIsOnline(presence),
+    retentionMs: env.RETENTION_SECONDS * 1_000,
+  };
   const features = [
-    pushRoutes(routing, {
-      findRecipient: store.devices.findRecipient,
-      findRecipients: store.devices.findRecipients,
-      topicCounters: store.topics.counters,
-      subscribers: (app, topic) => store.subscriptions.stream(app, topic, ''),
-      insertPush: store.pushes.insert,
-      insertBatches: store.batches.insert,
-      commit: store.pushes.commit,
-      addSendJob: (push, batches) => producers.send(push, { batches }),
-      findPush: store.pushes.find,
-      pendingDevices: (push) => store.fates.pendingDevices(push, LIMITS.pendingDevices),
-      markDeleted: store.endings.markDeleted,
-      addFinishJob: (push) => producers.finish([push]),
-      now,
-      retentionMs,
-    }),
-    topicRoutes(routing, {
-      findRecipient: store.devices.findRecipient,
-      subscribe: store.subscriptions.subscribe,
-      unsubscribe: store.subscriptions.unsubscribe,
-      topicsOf: store.subscriptions.topicsOf,
-      page: store.subscriptions.page,
-      anchor: store.topics.anchor,
-      setAnchor: store.topics.setAnchor,
-      listTopics: store.topics.list,
-    }),
-    deviceRoutes(routing, {
-      findDevice: store.devices.find,
-      findDevices: store.devices.findAll,
-      areOnline,
-      topicsOf: store.subscriptions.topicsOf,
-      inboxRows: store.inbox.listRows,
-      payloads: store.pushes.payloads,
-      now,
-      retentionMs,
-    }),
+    pushFeature(routing, opened),
+    topicFeature(routing, opened),
+    deviceFeature(routing, opened, onRedisError),
     registrationRoutes(routing, {
       authKeys: env.DEVICE_AUTH_KEYS,
       appExists: async (id) => (await store.apps.find(id)) !== undefined,
@@ -117,3 +80,60 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
   ];
   release('http', await serve(env.API_LISTEN, routing, features));
 });
+
+function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened): Routes {
+  return pushRoutes(routing, {
+    findRecipient: store.devices.findRecipient,
+    findRecipients: store.devices.findRecipients,
+    topicCounters: store.topics.counters,
+    subscribers: (app, topic) => store.subscriptions.stream(app, topic, ''),
+    insertPush: store.pushes.insert,
+    insertBatches: store.batches.insert,
+    commit: store.pushes.commit,
+    addSendJob: (push, batches) => producers.send(push, { batches }),
+    findPush: store.pushes.find,
+    pendingDevices: (push) => store.pending.devices(push, LIMITS.pendingDevices),
+    markDeleted: store.endings.markDeleted,
+    addFinishJob: (push) => producers.finish([push]),
+    now: store.clock.now,
+    retentionMs,
+  });
+}
+
+function topicFeature(routing: Routing, { store }: Opened): Routes {
+  return topicRoutes(routing, {
+    findRecipient: store.devices.findRecipient,
+    subscribe: store.subscriptions.subscribe,
+    unsubscribe: store.subscriptions.unsubscribe,
+    topicsOf: store.subscriptions.topicsOf,
+    page: store.subscriptions.page,
+    anchor: store.topics.anchor,
+    setAnchor: store.topics.setAnchor,
+    listTopics: store.topics.list,
+  });
+}
+
+function deviceFeature(
+  routing: Routing,
+  { store, whoIsOnline, retentionMs }: Opened,
+  onRedisError: (error: Error) => void,
+): Routes {
+  /** While Redis is away nobody is known to be connected. */
+  async function areOnline(tokens: readonly string[]): Promise<boolean[]> {
+    const places = await whoIsOnline.look(tokens).catch((error: Error) => {
+      onRedisError(error);
+      return [];
+    });
+    return tokens.map((_, index) => places[index] !== undefined);
+  }
+  return deviceRoutes(routing, {
+    findDevice: store.devices.find,
+    findDevices: store.devices.findAll,
+    areOnline,
+    topicsOf: store.subscriptions.topicsOf,
+    inboxRows: store.inbox.listRows,
+    payloads: store.pushes.payloads,
+    now: store.clock.now,
+    retentionMs,
+  });
+}

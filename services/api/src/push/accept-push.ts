@@ -89,7 +89,7 @@ function frame(app: string, request: PushRequest, devices: number, nowMs: number
   const sendNow = request.timeToLiveSeconds === 0;
   const { collapseKey } = request.options;
   return {
-    _id: newPushId(Math.floor(nowMs)),
+    _id: newPushId(nowMs),
     app,
     state: request.dueAtMs === undefined ? 'open' : 'scheduled',
     acceptedAt: new Date(nowMs),
