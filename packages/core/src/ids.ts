@@ -5,11 +5,6 @@ export function newPushId(nowMs: number): string {
   return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
 }
 
-/** The millisecond in which a push was accepted, read from its id. */
-export function pushIdTime(pushId: string): number {
-  return Number.parseInt(pushId.slice(0, 12), 16);
-}
-
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 /** Whether a string has the form of a push id. */

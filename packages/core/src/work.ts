@@ -24,9 +24,6 @@ export function splitTokens(joined: string): string[] {
   return joined === '' ? [] : joined.split(' ');
 }
 
-/** Bits of int32 words, most often receipts: bit `position` of 1,024. */
-export const BIT_WORDS = 32;
-
 /** Whether the bit of a position is set. */
 export function hasBit(words: Readonly<Record<number, number>>, position: number): boolean {
   return (((words[position >> 5] ?? 0) >>> (position & 31)) & 1) === 1;

@@ -17,7 +17,7 @@ import type {
 } from './documents.ts';
 
 /** How one recipient stands, as far as its work tells: `inbox` only while a row can still owe it. */
-export function codeAt(work: Work, position: number): number {
+function codeAt(work: Work, position: number): number {
   if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
   const code = bytesOf(work.outcomes)[position];
   if (work.state !== 'closed') return OUTCOMES.owed;

@@ -20,7 +20,7 @@ const LEAVING_RECOUNT = -2;
 export const IS_LEAVING = { $in: [LEAVING, LEAVING_RECOUNT] };
 export const IS_JOINING = { $in: [JOINING, JOINING_RECOUNT] };
 
-export function subscriptionId(app: string, topic: string, token: string): string {
+function subscriptionId(app: string, topic: string, token: string): string {
   return `${app}:${topic}:${token}`;
 }
 

@@ -78,7 +78,8 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
       noteFailure: outages.noteFailure,
     }),
   ];
-  release('http', await serve(env.API_LISTEN, routing, features));
+  const server = await serve(env.API_LISTEN, routing, features);
+  release('http', server.stop);
 });
 
 function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened): Routes {

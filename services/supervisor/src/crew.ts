@@ -3,7 +3,8 @@ import type { ChildPlan } from './child-plan.ts';
 import type { Home } from './home.ts';
 import { createRegister, type Register } from './register.ts';
 
-const SERVICE_PATIENCE_MS = 15_000;
+/** Longer than a service gives itself (runtime's stop deadline), so that none is cut off in the middle. */
+const SERVICE_PATIENCE_MS = 25_000;
 const SERVER_PATIENCE_MS = 60_000;
 const HURRIED_SERVER_PATIENCE_MS = 3000;
 const SERVERS = ['redis', 'mongodb'];

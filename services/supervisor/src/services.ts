@@ -30,6 +30,8 @@ export function commonEnv(
     DEVICE_AUTH_KEYS: secrets.deviceAuthKeys,
     ADDRESS_LIMITS: handover.addressLimits,
     RETENTION_SECONDS: String(handover.retentionSeconds),
+    // Nobody waits for a herd of two million on one machine.
+    GATEWAY_DRAIN_SECONDS: '2',
   };
 }
 

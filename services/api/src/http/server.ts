@@ -8,16 +8,19 @@ import type { Routing } from './route.ts';
 /** Adds a feature's paths and methods; every other method of such a path gets 405. */
 export type Routes = (router: Router) => void;
 
+/** Connections that wait while the process restarts or is busy. */
+const BACKLOG = 4_096;
+
 /**
  * Serves the API. Express is kept lean: no etag, no powered-by header, no query parser of depth.
  *
- * @returns a function that takes no more requests and waits for those under way
+ * @returns the port, and a stop that takes no more requests and waits for those under way
  */
 export async function serve(
   listen: Listen,
   routing: Routing,
   features: readonly Routes[],
-): Promise<() => Promise<void>> {
+): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = express();
   app.disable('x-powered-by').disable('etag').set('query parser', 'simple');
   const router = express.Router();
@@ -40,12 +43,16 @@ export async function serve(
   server.keepAliveTimeout = 65_000;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(listen, resolve);
+    server.listen({ ...listen, backlog: BACKLOG }, resolve);
   });
-  return () =>
-    new Promise((resolve) => {
-      server.close(() => resolve());
-    });
+  const bound = server.address();
+  return {
+    port: typeof bound === 'object' && bound !== null ? bound.port : 0,
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+      }),
+  };
 }
 
 /** What Express itself can't read, for instance a path with a broken percent escape. */

@@ -24,7 +24,7 @@ export function createEvents(output: Output): Events {
 }
 
 /** The line of a push, its payload as it came: parsed and written again, big numbers would change. */
-export function pushEvent(token: string, id: string, payload: string, receivedAt: Date): string {
+function pushEvent(token: string, id: string, payload: string, receivedAt: Date): string {
   const head = JSON.stringify({ event: 'push', token, id });
   const at = JSON.stringify(receivedAt);
   return `${head.slice(0, -1)},"payload":${oneLine(payload)},"receivedAt":${at}}`;

@@ -1,7 +1,7 @@
 import type { ClaimedWork } from '@carillon/store/work-table';
 
 /** A claim gives this long to work; renewed three times within it. */
-export const LEASE_MS = 6_000;
+const LEASE_MS = 6_000;
 const RENEW_EVERY_MS = 2_000;
 /** Nothing is sent when the lease has less than this left: the other side must not act in the same moment. */
 const MARGIN_MS = 1_000;

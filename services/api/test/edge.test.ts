@@ -1,0 +1,95 @@
+import { createLogger } from '@carillon/runtime/logger';
+import { createMetrics } from '@carillon/runtime/metrics';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import supertest from 'supertest';
+import { createBodyReader } from '../src/http/read-body.ts';
+import { createRouting } from '../src/http/route.ts';
+import { serve } from '../src/http/server.ts';
+
+const BODY_BYTES = 1_000;
+
+let address: string;
+let stop: () => Promise<void>;
+
+beforeAll(async () => {
+  const routing = createRouting({
+    log: createLogger('edge', 'fatal'),
+    metrics: createMetrics(),
+    authenticate: async () => ({
+      app: { _id: 'a', account: 'b', name: 'n', createdAt: new Date() },
+      account: { _id: 'b', name: 'n', plan: 'pro', createdAt: new Date() },
+      apiKey: 'k',
+    }),
+    readBody: createBodyReader(1_500),
+    onSurprise: () => undefined,
+  });
+  const echo = routing.backend({ bodyBytes: BODY_BYTES }, async ({ body }) => body.value);
+  const fail = routing.backend({}, async () => {
+    throw new Error('a secret of the inside');
+  });
+  const server = await serve({ host: '127.0.0.1', port: 0 }, routing, [
+    (router) => router.post('/echo', echo).get('/fail', fail).get('/item/:id', echo),
+  ]);
+  address = `http://127.0.0.1:${server.port}`;
+  stop = server.stop;
+});
+afterAll(() => stop());
+
+async function post(body: string, type = 'application/json') {
+  return supertest(address).post('/echo').set('content-type', type).send(body);
+}
+
+describe('the edge', () => {
+  test('answers a JSON object, with and without a trailing slash', async () => {
+    expect((await post('{"a":[1]}')).body).toEqual({ a: [1] });
+    const slashed = await supertest(address).post('/echo/').send({ a: 1 });
+    expect(slashed.status).toBe(200);
+  });
+
+  test.each([
+    [
+      'a body of a kilobyte and one',
+      `{"a":"${'x'.repeat(BODY_BYTES)}"}`,
+      undefined,
+      413,
+      'BODY_TOO_LARGE',
+    ],
+    ['a form', 'a=1', 'application/x-www-form-urlencoded', 415, 'UNSUPPORTED_MEDIA_TYPE'],
+    ['broken JSON', '{"a":', undefined, 400, 'INVALID_PARAM'],
+    ['a byte order mark', '\ufeff{}', undefined, 400, 'INVALID_PARAM'],
+  ])('refuses %s', async (_, body, type, status, code) => {
+    const response = await post(body, type);
+    expect([response.status, response.body.code]).toEqual([status, code]);
+    expect(typeof response.body.error).toBe('string');
+  });
+
+  test('refuses bytes that are no UTF-8', async () => {
+    const response = await fetch(`${address}/echo`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: Uint8Array.of(0x7b, 0xff, 0x7d),
+    });
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { code: 'INVALID_PARAM' },
+    ]);
+  });
+
+  test('tells an unknown path from an unknown method', async () => {
+    const path = await supertest(address).get('/nothing?api_key=k');
+    expect([path.status, path.body.code]).toEqual([404, 'NOT_FOUND']);
+    const method = await supertest(address).put('/echo').send({});
+    expect([method.status, method.body.code]).toEqual([405, 'METHOD_NOT_ALLOWED']);
+  });
+
+  test('refuses a path with a broken escape', async () => {
+    const response = await supertest(address).get('/item/%zz');
+    expect([response.status, response.body.code]).toEqual([400, 'INVALID_PARAM']);
+  });
+
+  test('tells nothing of the inside when something breaks', async () => {
+    const response = await supertest(address).get('/fail');
+    expect([response.status, response.body.code]).toEqual([500, 'INTERNAL_SERVER_ERROR']);
+    expect(response.text).not.toContain('secret');
+  });
+});
