@@ -40,7 +40,8 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
     queue.on('error', onError);
     const add = createGroup<Job, void>(
       async (jobs) => {
-        await withDeadline(queue.addBulk(jobs));
+        // Told once for all that were added together, not once for each.
+        await withDeadline(queue.addBulk(jobs)).catch(onError);
         return jobs.map(() => undefined);
       },
       { maxItems: 200, inFlight: 2 },
@@ -50,13 +51,8 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
     return opened;
   }
 
-  async function add(name: QueueName, job: Job): Promise<void> {
-    try {
-      await (queues.get(name) ?? open(name)).add(job);
-    } catch (error) {
-      onError(error as Error);
-    }
-  }
+  const add = (name: QueueName, job: Job): Promise<void> =>
+    (queues.get(name) ?? open(name)).add(job);
 
   return {
     send: (push, { batches, seq = 0, delayMs = 0 }) =>

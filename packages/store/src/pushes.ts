@@ -79,6 +79,12 @@ export function createPushes(db: Db, clock: Clock) {
       return undefined;
     },
 
+    /** The push that an app's idempotency key stands for; undefined when the key is free. */
+    async findByKey(app: string, key: string): Promise<PushDocument | undefined> {
+      const found = await pushes.findOne({ app, 'idempotency.key': key });
+      return found !== null && isBinding(found) ? found : undefined;
+    },
+
     /** The commit of a push of many batches; false if it was given up meanwhile. */
     async commit(id: string, state: 'open' | 'scheduled'): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(

@@ -20,6 +20,9 @@ import { createSubscriptions } from './subscriptions.ts';
 import { createTopics } from './topics.ts';
 import { createWorkTable } from './work-table.ts';
 
+/** The longest that a caller of the API may wait for the word that MongoDB is away (guarantee G15). */
+const ANSWER_WITHIN_MS = 3_000;
+
 /** All collections, over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
 
@@ -45,6 +48,8 @@ export async function connectStore({
     waitQueueTimeoutMS: timeoutMs,
     connectTimeoutMS: 2_000,
     serverSelectionTimeoutMS: 2_000,
+    // Whoever has somebody waiting answers with the first failure; a second try would double the wait.
+    retryReads: timeoutMs > ANSWER_WITHIN_MS,
     maxPoolSize: 32,
     writeConcern: { w: 'majority', journal: true },
   });

@@ -89,6 +89,7 @@ function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened
     topicCounters: store.topics.counters,
     subscribers: (app, topic) => store.subscriptions.stream(app, topic, ''),
     insertPush: store.pushes.insert,
+    findByKey: store.pushes.findByKey,
     insertBatches: store.batches.insert,
     commit: store.pushes.commit,
     addSendJob: (push, batches) => producers.send(push, { batches }),

@@ -1,3 +1,4 @@
+import { isNativeError } from 'node:util/types';
 import { connectStore, type Store } from '@carillon/store/store';
 import { Failure, misused, reasonOf, refused, unreachable } from './failure.ts';
 import { need, type Stack } from './stack.ts';
@@ -31,7 +32,7 @@ export async function withStore<T>(
 }
 
 function asFailure(error: unknown, uri: string): unknown {
-  if (error instanceof Failure || !(error instanceof Error)) return error;
+  if (error instanceof Failure || !isNativeError(error)) return error;
   const where = placeOf(uri);
   if (UNREACHABLE.test(error.name) || 'syscall' in error) {
     return unreachable(`MongoDB at ${where} can't be reached: ${reasonOf(error)}.`);

@@ -1,3 +1,5 @@
+import { isNativeError } from 'node:util/types';
+
 /** How every command tells a script how it went. */
 export const EXIT = { done: 0, refused: 1, misused: 2, unreachable: 3 } as const;
 
@@ -31,8 +33,13 @@ export function unreachable(sentence: string): Failure {
 
 /** The innermost words of an error, without a full stop: Node puts "fetch failed" around what really happened. */
 export function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error.cause instanceof Error) return reasonOf(error.cause);
+  if (!isNativeError(error)) return String(error);
+  if (isNativeError(error.cause)) return reasonOf(error.cause);
   if (error instanceof AggregateError && error.message === '') return reasonOf(error.errors[0]);
   return error.message.replace(/\.?(\n.*)?$/s, '');
+}
+
+/** Whether the system says that there is no such file. */
+export function isAbsent(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { readEnv } from '@carillon/runtime/env';
 import { z } from 'zod';
-import { refused, unreachable } from './failure.ts';
+import { isAbsent, reasonOf, refused, unreachable } from './failure.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 
@@ -115,8 +115,9 @@ function readJson<S extends z.ZodType>(path: string, schema: S): z.infer<S> | un
   try {
     return schema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    const why = error instanceof z.ZodError ? 'it lacks what a stack writes there' : String(error);
+    if (isAbsent(error)) return undefined;
+    const why =
+      error instanceof z.ZodError ? 'it lacks what a stack writes there' : reasonOf(error);
     throw refused(`${path} can't be used: ${why}.`);
   }
 }

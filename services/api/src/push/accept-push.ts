@@ -18,6 +18,8 @@ import {
 export interface AcceptDeps extends AudienceDeps {
   /** Keeps a push for good. The earlier push of its idempotency key, if there is one: then nothing was kept. */
   insertPush(push: PushDocument): Promise<PushDocument | undefined>;
+  /** The push that an idempotency key stands for. */
+  findByKey(app: string, key: string): Promise<PushDocument | undefined>;
   insertBatches(batches: readonly BatchDocument[]): Promise<void>;
   /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
   commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
@@ -128,6 +130,22 @@ async function acceptInBatches(
   await deps.insertBatches(batches);
   if (!(await deps.commit(push._id, state))) throw new ApiError('INTERNAL_SERVER_ERROR');
   return undefined;
+}
+
+/**
+ * The answer to a request that was made before; undefined for a new one. Asked before the request is looked into:
+ * a schedule that was ahead then may be past now, and an audience gone (guarantee G2).
+ *
+ * @throws ApiError INVALID_PARAM, SERVICE_UNAVAILABLE
+ */
+export async function answerAgain(
+  deps: Pick<AcceptDeps, 'findByKey'>,
+  app: string,
+  idempotency: Idempotency | undefined,
+): Promise<Accepted | undefined> {
+  if (idempotency === undefined) return undefined;
+  const earlier = await deps.findByKey(app, idempotency.key);
+  return earlier && sameAnswer(earlier, idempotency);
 }
 
 /** A repeated request gets the answer of the first one (guarantee G2). */

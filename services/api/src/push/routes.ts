@@ -1,6 +1,6 @@
 import type { Routing } from '../http/route.ts';
 import type { Routes } from '../http/server.ts';
-import { type AcceptDeps, acceptPush } from './accept-push.ts';
+import { type AcceptDeps, acceptPush, answerAgain } from './accept-push.ts';
 import { type DeleteDeps, deletePush } from './delete-push.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { parsePush } from './parse-push.ts';
@@ -14,14 +14,11 @@ export function pushRoutes(routing: Routing, deps: AcceptDeps & StatusDeps & Del
   return (router) => {
     router.post(
       '/push',
-      routing.backend({ bodyBytes: PUSH_BODY_BYTES }, ({ body, header }, { app }) =>
-        acceptPush(
-          deps,
-          app._id,
-          parsePush(body, app, deps.now()),
-          idempotencyOf(header('idempotency-key'), body.text),
-        ),
-      ),
+      routing.backend({ bodyBytes: PUSH_BODY_BYTES }, async ({ body, header }, { app }) => {
+        const idempotency = idempotencyOf(header('idempotency-key'), body.text);
+        const again = await answerAgain(deps, app._id, idempotency);
+        return again ?? acceptPush(deps, app._id, parsePush(body, app, deps.now()), idempotency);
+      }),
     );
     router.get(
       '/pushes/:id',

@@ -6,7 +6,7 @@ import { lookAtFolder, lookAtNode, lookAtProcesses } from './machine.ts';
 import { lookAtMqtt } from './mqtt.ts';
 import { lookAtApi, lookAtMongodb, lookAtRedis } from './servers.ts';
 
-const NAME_WIDTH = 24;
+const NAME_WIDTH = 28;
 
 /** `carillon doctor`: what of a stack is well and what isn't, and the way out. */
 export function addDoctorCommand(

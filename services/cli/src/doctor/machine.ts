@@ -1,12 +1,11 @@
 import { constants } from 'node:fs';
-import { access, readlink } from 'node:fs/promises';
+import { access, readFile } from 'node:fs/promises';
 import { placeOf } from '../database.ts';
 import type { Stack } from '../stack.ts';
 import { type Finding, look } from './report.ts';
 
 const OLDEST_NODE = 24;
 const READY_MS = 2_000;
-const DATA_SERVERS = ['redis', 'mongodb'];
 
 /** The Node that runs this command, which is the one that runs the services. */
 export function lookAtNode(version: string): Promise<Finding> {
@@ -26,13 +25,13 @@ export async function lookAtFolder({ home, processes }: Stack): Promise<Finding[
   return [folder];
 }
 
-/** What `npm start` says that it runs. */
+/** What `npm start` says that it runs: the services are asked, of Redis and MongoDB the program is told. */
 export function lookAtProcesses({ processes }: Stack): Promise<Finding[]> {
   return Promise.all(
     processes.map(({ service, index, pid, ops }) =>
-      look(index === 0 ? service : `${service} ${index}`, async () => {
-        if (DATA_SERVERS.includes(service)) return `${await programOf(pid)} runs (process ${pid})`;
-        return ops === undefined ? `process ${pid}` : `${await readiness(ops)} (process ${pid})`;
+      look(`process ${service}-${index}`, async () => {
+        const what = ops === undefined ? await programOf(pid) : await readiness(ops);
+        return `${what} (pid ${pid})`;
       }),
     ),
   );
@@ -40,7 +39,9 @@ export function lookAtProcesses({ processes }: Stack): Promise<Finding[]> {
 
 /** The program of a process, where the system tells (Linux). */
 async function programOf(pid: number): Promise<string> {
-  return readlink(`/proc/${pid}/exe`).catch(() => 'it');
+  const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'runs');
+  // Redis writes its address behind its name.
+  return words.replace(/\0.*/s, '').replace(/ \S+:\d+$/, '');
 }
 
 async function readiness(ops: string): Promise<string> {

@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { z } from 'zod';
-import { reasonOf, refused } from '../failure.ts';
+import { isAbsent, reasonOf, refused } from '../failure.ts';
 import { credentials } from './credentials.ts';
 
 const stateSchema = z.object({
@@ -16,7 +16,7 @@ export function readState(path: string): State | undefined {
   try {
     return stateSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (isAbsent(error)) return undefined;
     const why = error instanceof z.ZodError ? 'it is no state of a simulation' : reasonOf(error);
     throw refused(`${path} can't be used: ${why}.`);
   }
