@@ -18,6 +18,8 @@ const ENTRIES_PER_READ = 16;
 const RETRY_MS = 200;
 /** Hand-overs that waited so long are close to their deadline: workers are asked to hold back. */
 const LAGGING_MS = 400;
+/** Workers that were asked to hold back fill no stream: an empty one is seen soon, not after a whole wait. */
+const CATCHING_UP_MS = 50;
 
 /** For whom an answer is. */
 export interface Addressee {
@@ -135,14 +137,14 @@ function followHandOvers(deps: {
       'COUNT',
       ENTRIES_PER_READ,
       'BLOCK',
-      BLOCK_MS,
+      lag.isTooLong() ? CATCHING_UP_MS : BLOCK_MS,
       'STREAMS',
       key,
       last,
     );
     const entries = streams?.[0]?.[1] ?? [];
     // Workers learn at once that they should hold back, or need not any more.
-    if (lag.note(entries[0]?.[0])) void lease.renew().catch(() => undefined);
+    if (lag.note(oldestWaiting(entries))) void lease.renew().catch(() => undefined);
     for (const [entryId, fields] of entries) {
       last = entryId;
       await take(fields, on);
@@ -160,6 +162,11 @@ function followHandOvers(deps: {
   return () => {
     stopped = true;
   };
+}
+
+/** The id of the first entry that somebody waits for; the mark at a stream's beginning is as old as the lease. */
+function oldestWaiting(entries: readonly [id: string, fields: string[]][]): string | undefined {
+  return entries.find(([, fields]) => fields[0] !== 'begin')?.[0];
 }
 
 async function take(fields: readonly string[], on: GatewayEvents): Promise<void> {

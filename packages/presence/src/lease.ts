@@ -62,6 +62,8 @@ export function createLease(
 
   /** One at a time: two that both find the lease gone would take two identities. */
   async function renew(): Promise<void> {
+    // One that is under way may tell a credit that has changed since.
+    await underway?.catch(() => undefined);
     if (ended) return;
     underway ??= renewOrTake().finally(() => {
       underway = undefined;

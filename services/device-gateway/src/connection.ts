@@ -1,7 +1,7 @@
-import type { Duplex } from 'node:stream';
 import { newClaimId } from '@carillon/core/ids';
 import type { Addressee } from '@carillon/presence/gateway-link';
 import { addressPublish, type PublishPacket } from './publish-packet.ts';
+import type { Wire } from './wire.ts';
 
 /** Pushes without a receipt that one device may have at a time. */
 export const WINDOW = 16;
@@ -42,7 +42,7 @@ export interface Sent extends Owed {
 export class Connection {
   readonly id = newClaimId();
   readonly token: string;
-  readonly stream: Duplex;
+  readonly wire: Wire;
   /** The device is gone when it said nothing for so long (MQTT 3.1.1, 3.1.2.10). */
   readonly silenceMs: number;
   state: 'draining' | 'live' | 'leaving' | 'closed' = 'draining';
@@ -61,6 +61,8 @@ export class Connection {
   readAfter = 0;
   /** A row was written since the last read. */
   isUnread = false;
+  /** Pushes answered `draining`, whose rows must not be overtaken, and when these are there at the latest. */
+  rowsDue: Map<string, number> | undefined;
   isReading = false;
   /** Receipts on their way to MongoDB. */
   recording = 0;
@@ -73,12 +75,12 @@ export class Connection {
 
   constructor(device: {
     token: string;
-    stream: Duplex;
+    wire: Wire;
     keepaliveSeconds: number;
     isVerified: boolean;
   }) {
     this.token = device.token;
-    this.stream = device.stream;
+    this.wire = device.wire;
     this.silenceMs = device.keepaliveSeconds * 1_500;
     this.isVerified = device.isVerified;
   }
@@ -88,7 +90,7 @@ export class Connection {
   }
 
   isFull(): boolean {
-    return this.inFlight.length >= WINDOW || this.stream.writableLength > FULL_AT_BYTES;
+    return this.inFlight.length >= WINDOW || this.wire.writableLength > FULL_AT_BYTES;
   }
 
   /** Writes a push to the socket. */
@@ -108,7 +110,7 @@ export class Connection {
     };
     this.inFlight.push(sent);
     if (collapse !== undefined) this.#noteNewest(collapse, push);
-    this.stream.write(addressPublish(packet, sent.packetId, dup));
+    this.wire.write(addressPublish(packet, sent.packetId, dup));
     return sent;
   }
 

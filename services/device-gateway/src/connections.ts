@@ -38,7 +38,7 @@ export function createConnections(deps: ConnectionsDeps): Connections {
     if (connection.state === 'closed') return;
     const hadLeft = connection.state === 'leaving';
     connection.state = 'closed';
-    connection.stream.destroy();
+    connection.wire.destroy();
     for (const { waiters } of connection.inFlight) {
       for (const waiter of waiters) if (!waiter.answered) deps.answer(waiter, 'silent');
       for (const waiter of waiters) waiter.answered = true;

@@ -34,7 +34,7 @@ export function createCounts(metrics: Metrics) {
       metrics.gauge('carillon_gateway_connections', 'Connected devices', connections.size);
       metrics.gauge('carillon_gateway_waiting_bytes', 'Bytes that wait in sockets', () => {
         let bytes = 0;
-        for (const { stream } of connections.all()) bytes += stream.writableLength;
+        for (const { wire } of connections.all()) bytes += wire.writableLength;
         return bytes;
       });
     },

@@ -89,7 +89,11 @@ function findObstacle(
   const { push, collapse, deadline, expiresAt } = delivery;
   if (connection.hasAcknowledged(push)) return 'acknowledged';
   if (connection.hasNewer(collapse, push)) return 'superseded';
-  if (connection.state === 'draining') return 'draining';
+  if (connection.state === 'draining') {
+    connection.rowsDue ??= new Map();
+    connection.rowsDue.set(push, rowsWrittenAt(deps, delivery));
+    return 'draining';
+  }
   // Without Redis's time (NaN) nothing is known to be in time.
   const isInTime = deps.redisNow() < deadline && deps.mongoNow() < expiresAt;
   if (!isInTime || deps.isStrained()) {

@@ -3,11 +3,14 @@ import { createGroup } from '@carillon/core/group';
 import type { Connection } from './connection.ts';
 import { type InboxDeps, isNew, type Row, readInbox } from './read-inbox.ts';
 
-const INBOXES_PER_GROUP = 32;
+const INBOXES_PER_GROUP = 64;
 const RETRY_FIRST_MS = 500;
 const RETRY_CAP_MS = 10_000;
+const ROW_LOOK_MS = 5;
 
-export interface DrainDeps extends InboxDeps {
+export interface DrainDeps extends Omit<InboxDeps, 'listRows'> {
+  /** The rows of several devices, each device's oldest push first. */
+  listRowsOf(tokens: readonly string[]): Promise<ReadonlyMap<string, Row[]>>;
   /** Whether MongoDB knows the device. */
   exists(token: string): Promise<boolean>;
   close(connection: Connection, reason: string): void;
@@ -22,9 +25,12 @@ export interface Draining {
 }
 
 export function createDraining(deps: DrainDeps): Draining {
-  // A herd that reconnects reads a few dozen inboxes at a time, not ten thousand.
+  // A herd that reconnects reads a few dozen inboxes in a query, not ten thousand in as many.
   const listRows = createGroup<string, Row[]>(
-    (tokens) => Promise.all(tokens.map((token) => deps.listRows(token))),
+    async (tokens) => {
+      const rows = await deps.listRowsOf(tokens);
+      return tokens.map((token) => rows.get(token) ?? []);
+    },
     { maxItems: INBOXES_PER_GROUP, inFlight: 2 },
   );
   const inbox: InboxDeps = { ...deps, listRows };
@@ -49,6 +55,7 @@ export function createDraining(deps: DrainDeps): Draining {
         await verify(connection);
         const foundSome = await readInbox(inbox, connection, seen);
         retryMs = RETRY_FIRST_MS;
+        if (!foundSome) await untilRowsCame(connection, seen);
         // What was written between the reading and now is announced, or found by reading once more.
         if (!foundSome && !connection.isUnread && connection.isOpen()) connection.state = 'live';
       } catch {
@@ -57,6 +64,20 @@ export function createDraining(deps: DrainDeps): Draining {
       }
     }
     connection.isReading = false;
+  }
+
+  /** What comes live now would overtake the rows that workers are writing on our word (guarantee G5). */
+  async function untilRowsCame(connection: Connection, seen: ReadonlySet<string>): Promise<void> {
+    for (const push of seen) connection.rowsDue?.delete(push);
+    while (connection.isOpen() && !connection.isUnread && connection.rowsDue?.size) {
+      await sleep(ROW_LOOK_MS);
+      for (const [push, dueBy] of connection.rowsDue) {
+        if (performance.now() < dueBy) continue;
+        // There by now, unless it gave way to a newer push of its collapse key.
+        connection.rowsDue.delete(push);
+        connection.isUnread = true;
+      }
+    }
   }
 
   /** A device that was let in while MongoDB was away is checked as soon as it answers. */

@@ -4,22 +4,28 @@ export class ProtocolError extends Error {}
 /** No packet that a device may send is longer; checked before anything is gathered. */
 export const MAX_PACKET_BYTES = 8_192;
 
-/** Packet types (MQTT 3.1.1, 2.2.1). */
-export const TYPE = {
-  connect: 1,
-  puback: 4,
-  subscribe: 8,
-  unsubscribe: 10,
-  pingreq: 12,
-  disconnect: 14,
+/** A packet with its fixed header: the type, and at most four bytes of length (MQTT 3.1.1, 2.2). */
+export const LONGEST_FRAME_BYTES = MAX_PACKET_BYTES + 5;
+
+/** First bytes of the packets that devices send: type, and prescribed low bits (MQTT 3.1.1, 2.2.1 and 2.2.2). */
+export const FIRST = {
+  connect: 0x10,
+  puback: 0x40,
+  subscribe: 0x82,
+  unsubscribe: 0xa2,
+  pingreq: 0xc0,
+  disconnect: 0xe0,
 } as const;
+
+const KNOWN = new Set<number | undefined>(Object.values(FIRST));
 
 /**
  * Cuts bytes into whole packets.
  *
  * @param onFrame gets each packet with its fixed header; false stops the cutting behind it
  * @returns what is left: the beginning of a packet, or all behind the stop
- * @throws ProtocolError as soon as a length says more than {@link MAX_PACKET_BYTES}
+ * @throws ProtocolError as soon as a packet begins that devices don't send, or a length says more than
+ *   {@link MAX_PACKET_BYTES}
  */
 export function takeFrames(bytes: Buffer, onFrame: (frame: Buffer) => boolean): Buffer {
   let at = 0;
@@ -35,6 +41,7 @@ export function takeFrames(bytes: Buffer, onFrame: (frame: Buffer) => boolean): 
 
 /** Size of the packet that begins at `at`; 0 while its length isn't there yet. */
 function frameSize(bytes: Buffer, at: number): number {
+  if (!KNOWN.has(bytes[at])) throw new ProtocolError('a packet that devices do not send');
   let remaining = 0;
   // MQTT 3.1.1, 2.2.3: at most four bytes of seven bits, lowest first. Two say all that we take.
   for (let i = 0; i < 4; i += 1) {
@@ -70,26 +77,47 @@ export function connack(code: number): Buffer {
 
 export const PINGRESP = Buffer.from([0xd0, 0]);
 
-/** Refuses every filter: devices get what is theirs without asking (MQTT 3.1.1, 3.9.3: 0x80). */
-export function suback(subscribe: Buffer): Buffer {
-  const body = bodyOf(subscribe);
-  let filters = 0;
-  for (let at = 2; at < body.length; filters += 1) {
-    if (at + 2 > body.length) throw new ProtocolError('malformed SUBSCRIBE');
-    at += 2 + body.readUInt16BE(at) + 1;
-    if (at > body.length) throw new ProtocolError('malformed SUBSCRIBE');
-  }
-  // MQTT-3.8.3-3: at least one filter. Above 125 the answer's length would need a second byte.
-  if (filters === 0 || filters > 125) throw new ProtocolError('malformed SUBSCRIBE');
-  const answer = Buffer.alloc(4 + filters, 0x80);
-  answer[0] = 0x90;
-  answer[1] = 2 + filters;
-  body.copy(answer, 2, 0, 2);
-  return answer;
+/**
+ * Refuses every filter (MQTT 3.1.1, 3.9.3: 0x80), for devices get what is theirs without asking; but grants the
+ * device's own token, which changes nothing: some clients (mosquitto_sub) leave when all is refused.
+ */
+export function suback(subscribe: Buffer, token: string): Buffer {
+  const filters = filtersIn(subscribe, 1);
+  // Above 125 the answer's length would need a second byte.
+  if (filters.length > 125) throw new ProtocolError('too many filters');
+  const codes = filters.map(({ name, option = 0 }) => {
+    // MQTT-3.8.3-4: the QoS is 0, 1 or 2, and nothing else is in the byte.
+    if (option > 2) throw new ProtocolError('malformed SUBSCRIBE');
+    return name === token ? Math.min(option, 1) : 0x80;
+  });
+  return Buffer.from([0x90, 2 + codes.length, ...packetIdOf(subscribe), ...codes]);
 }
 
 export function unsuback(unsubscribe: Buffer): Buffer {
-  const body = bodyOf(unsubscribe);
-  if (body.length < 2) throw new ProtocolError('malformed UNSUBSCRIBE');
-  return Buffer.from([0xb0, 2, body[0] ?? 0, body[1] ?? 0]);
+  filtersIn(unsubscribe, 0);
+  return Buffer.from([0xb0, 2, ...packetIdOf(unsubscribe)]);
+}
+
+/** Reads the filters of a SUBSCRIBE or UNSUBSCRIBE, each with the byte of options that may follow it. */
+function filtersIn(frame: Buffer, optionBytes: 0 | 1): { name: string; option?: number }[] {
+  const body = bodyOf(frame);
+  const filters: { name: string; option?: number }[] = [];
+  for (let at = 2; at < body.length; ) {
+    if (at + 2 > body.length) throw new ProtocolError('malformed filters');
+    const end = at + 2 + body.readUInt16BE(at);
+    if (end + optionBytes > body.length) throw new ProtocolError('malformed filters');
+    const option = optionBytes === 1 ? { option: body[end] ?? 0 } : {};
+    filters.push({ name: body.toString('utf8', at + 2, end), ...option });
+    at = end + optionBytes;
+  }
+  // MQTT-3.8.3-3, MQTT-3.10.3-2: at least one.
+  if (filters.length === 0) throw new ProtocolError('no filter');
+  return filters;
+}
+
+/** MQTT-2.3.1-1: never 0. */
+function packetIdOf(frame: Buffer): [number, number] {
+  const [high = 0, low = 0] = bodyOf(frame);
+  if (high === 0 && low === 0) throw new ProtocolError('no packet id');
+  return [high, low];
 }

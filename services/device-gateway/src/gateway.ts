@@ -5,7 +5,7 @@ import {
   type GatewayLink,
 } from '@carillon/presence/gateway-link';
 import type { Producers } from '@carillon/queue/producers';
-import type { Listen } from '@carillon/runtime/env';
+import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
 import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
@@ -15,12 +15,13 @@ import { createConnections } from './connections.ts';
 import { createCounts } from './counts.ts';
 import { createDelivering } from './deliver.ts';
 import { createDraining } from './drain.ts';
+import { type Addresses, type Listening, listen } from './listen.ts';
 import { createPatience } from './patience.ts';
 import { createReceipts } from './receipts.ts';
 import { sayGoodbye } from './say-goodbye.ts';
-import { type LinkDeps, type Stranger, serveLink } from './serve-link.ts';
-import { listenTcp } from './server.ts';
+import { type LinkDeps, serveLink } from './serve-link.ts';
 import { createSignsOfLife } from './signs-of-life.ts';
+import { createStrangers } from './strangers.ts';
 import { startSweep } from './sweep.ts';
 
 /** Recipients that may wait here to be written; above it workers are told to hold back. */
@@ -31,8 +32,13 @@ export interface GatewaySettings {
   store: Pick<Store, 'inbox' | 'pushes' | 'devices' | 'receipts' | 'clock'>;
   producers: Pick<Producers, 'presence' | 'finish'>;
   metrics: Metrics;
+  log: Pick<Logger, 'info' | 'warn'>;
   presenceUrl: string;
-  listen: Listen;
+  listen: Addresses;
+  /** Each link begins with a header of the PROXY protocol, version 2. */
+  hasProxyHeader: boolean;
+  /** Links that this process holds at most. */
+  maxConnections: number;
   authKeys: DeviceAuthKeys;
   hasAddressLimits: boolean;
   /** Over how many seconds links are closed at the end. */
@@ -41,7 +47,8 @@ export interface GatewaySettings {
 
 /** A running gateway. */
 export interface Gateway {
-  port: number;
+  /** Where it listens; 0 for what isn't offered. */
+  ports: Listening['ports'];
   /** Whether workers can see it; devices are served from MongoDB all the same. */
   isAnnounced(): boolean;
   /** Closes all links, spread over time; receipts are written, places removed. */
@@ -53,29 +60,30 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
   // The parts call the link and the link calls the parts; nothing is called before both are there.
   const parts = createParts(settings, () => link);
   const link = await createGatewayLink(settings.presenceUrl, eventsFor(parts));
-  const { connections, draining, counts } = parts;
-
   const limits = settings.hasAddressLimits ? createAddressLimits() : NO_ADDRESS_LIMITS;
+  const strangers = createStrangers(limits);
   const silence = setInterval(parts.patience.answerSilent, SILENCE_EVERY_MS);
-  const linkDeps: LinkDeps = {
-    connections,
+  const linkDeps = linkDepsFor(settings, parts, { limits, strangers });
+  const listening: Listening = await listen(settings.listen, {
     limits,
-    admit: (frame) =>
-      admit(frame, {
-        isDeviceAuth: (token, auth) => isDeviceAuth(settings.authKeys, token, auth),
-        findDevice: settings.store.devices.findForConnect,
-      }),
-    look: draining.look,
-    connected: counts.connected,
-  };
-  const server = await listenTcp(settings.listen, limits, (stream, address) =>
-    serveLink(linkDeps, parts.strangers, stream, address),
-  );
+    strangers,
+    isFull: () => {
+      const links = parts.connections.size() + strangers.count() + listening.waiting();
+      return links >= settings.maxConnections;
+    },
+    hasProxyHeader: settings.hasProxyHeader,
+    turnedAway: parts.counts.connected,
+    serve: (stranger) => serveLink(linkDeps, stranger),
+    certificate(failure) {
+      if (failure === undefined) settings.log.info('a new TLS certificate is in force');
+      else settings.log.warn({ err: failure }, 'the TLS files can not be used');
+    },
+  });
 
   async function stop(): Promise<void> {
-    server.stop();
-    for (const { stream } of parts.strangers) stream.destroy();
-    await sayGoodbye(connections, settings.goodbyeSeconds);
+    listening.stop();
+    strangers.stop();
+    await sayGoodbye(parts.connections, settings.goodbyeSeconds);
     clearInterval(silence);
     parts.sweep.stop();
     limits.stop();
@@ -85,12 +93,30 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
 
   let stopped: Promise<void> | undefined;
   return {
-    port: server.port,
+    ports: listening.ports,
     isAnnounced: link.isHeld,
     stop() {
       stopped ??= stop();
       return stopped;
     },
+  };
+}
+
+function linkDepsFor(
+  { store, authKeys }: GatewaySettings,
+  { connections, draining, counts }: Parts,
+  guards: Pick<LinkDeps, 'limits' | 'strangers'>,
+): LinkDeps {
+  return {
+    ...guards,
+    connections,
+    admit: (frame) =>
+      admit(frame, {
+        isDeviceAuth: (token, auth) => isDeviceAuth(authKeys, token, auth),
+        findDevice: store.devices.findForConnect,
+      }),
+    look: draining.look,
+    connected: counts.connected,
   };
 }
 
@@ -106,7 +132,7 @@ function createParts(settings: GatewaySettings, link: () => GatewayLink) {
     link().answer(to, what);
   };
   const draining = createDraining({
-    listRows: store.inbox.listRows,
+    listRowsOf: store.inbox.listRowsOf,
     removeRow: (push, row) => store.inbox.remove(push, [row]),
     readForSending: store.pushes.readForSending,
     isSendable: store.pushes.isSendable,
@@ -129,8 +155,7 @@ function createParts(settings: GatewaySettings, link: () => GatewayLink) {
     closed: counts.closed,
   });
   counts.watch(connections);
-  const strangers = new Set<Stranger>();
-  const sweep = startSweep({ connections, strangers, look: draining.look });
+  const sweep = startSweep({ connections, look: draining.look });
   const patience = createPatience(answer);
   const delivering = createDelivering({
     find: connections.find,
@@ -143,7 +168,7 @@ function createParts(settings: GatewaySettings, link: () => GatewayLink) {
     drain: draining.drain,
     published: () => counts.published('live'),
   });
-  return { counts, life, receipts, draining, connections, strangers, sweep, patience, delivering };
+  return { counts, life, receipts, draining, connections, sweep, patience, delivering };
 }
 
 /** What comes from Redis, and whom it concerns. */

@@ -6,13 +6,27 @@ import { connectStore } from '@carillon/store/store';
 import { z } from 'zod';
 import { startGateway } from './gateway.ts';
 
+/** An address to listen on, or `off`. */
+const offered = z.union([z.literal('off'), listenAt]);
+
 const schema = z.object({
   ...commonEnv,
   ...mongodbEnv,
   ...redisEnv,
   ...presenceEnv,
   /** MQTT 3.1.1 over TCP. */
-  MQTT_LISTEN: listenAt.default({ host: '127.0.0.1', port: 1883 }),
+  MQTT_LISTEN: offered.default({ host: '127.0.0.1', port: 1883 }),
+  /** MQTT 3.1.1 over TLS. */
+  MQTTS_LISTEN: offered.default('off'),
+  /** Certificate (with its chain) and private key for it, PEM; new ones are noticed. */
+  TLS_CERT_FILE: z.string().optional(),
+  TLS_KEY_FILE: z.string().optional(),
+  /** MQTT 3.1.1 over WebSocket. */
+  MQTT_WS_LISTEN: offered.default('off'),
+  /** `on`: a load balancer begins each link with a header of the PROXY protocol, version 2. */
+  PROXY_PROTOCOL: z.enum(['on', 'off']).default('off'),
+  /** Links that one process holds at most; it must be allowed to open a few more files. */
+  MAX_CONNECTIONS: z.coerce.number().int().min(1).default(18_000),
   /** Keys that sign device credentials, `id:hex` separated by commas, the newest first. */
   DEVICE_AUTH_KEYS: z.string().transform((text, context) => {
     try {
@@ -46,8 +60,16 @@ await runService('device-gateway', schema, async ({ log, metrics, release, ready
     store,
     producers,
     metrics,
+    log,
     presenceUrl: env.PRESENCE_REDIS_URL ?? env.REDIS_URL,
-    listen: env.MQTT_LISTEN,
+    listen: {
+      mqtt: onUnlessOff(env.MQTT_LISTEN),
+      mqtts: onUnlessOff(env.MQTTS_LISTEN),
+      ws: onUnlessOff(env.MQTT_WS_LISTEN),
+      tls: tlsFiles(env.TLS_CERT_FILE, env.TLS_KEY_FILE),
+    },
+    hasProxyHeader: env.PROXY_PROTOCOL === 'on',
+    maxConnections: env.MAX_CONNECTIONS,
     authKeys: env.DEVICE_AUTH_KEYS,
     hasAddressLimits: env.ADDRESS_LIMITS === 'on',
     goodbyeSeconds: env.GATEWAY_DRAIN_SECONDS,
@@ -59,5 +81,13 @@ await runService('device-gateway', schema, async ({ log, metrics, release, ready
       if (!gateway.isAnnounced()) throw new Error('Redis was not reached yet');
     },
   });
-  log.info({ port: gateway.port }, 'listening for devices');
+  log.info({ ports: gateway.ports }, 'listening for devices');
 });
+
+function onUnlessOff(at: z.infer<typeof offered>) {
+  return at === 'off' ? undefined : at;
+}
+
+function tlsFiles(certFile?: string, keyFile?: string) {
+  return certFile === undefined || keyFile === undefined ? undefined : { certFile, keyFile };
+}

@@ -1,27 +1,21 @@
-import type { Duplex } from 'node:stream';
 import type { AddressLimits } from './address-limits.ts';
 import type { Admission } from './admit.ts';
 import { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
 import {
-  bodyOf,
   CONNACK,
   connack,
-  PINGRESP,
+  FIRST,
+  LONGEST_FRAME_BYTES,
   ProtocolError,
-  suback,
-  TYPE,
   takeFrames,
-  unsuback,
 } from './frames.ts';
-
-/** Bytes waiting in a socket above which its device is given up. */
-const STUCK_AT_BYTES = 256 * 1_024;
-/** Packets a second that prove nothing (pings, subscriptions, unknown PUBACKs); a device needs hardly one. */
-const IDLE_PACKETS_PER_SECOND = 50;
+import { receive } from './receive.ts';
+import type { Stranger, Strangers } from './strangers.ts';
 
 export interface LinkDeps {
   connections: Connections;
+  strangers: Pick<Strangers, 'forget'>;
   limits: AddressLimits;
   admit(frame: Buffer): Promise<Admission>;
   /** The device pings: time to see whether a row was missed. */
@@ -29,152 +23,111 @@ export interface LinkDeps {
   connected(result: string): void;
 }
 
-/** A link whose CONNECT hasn't come. */
-export interface Stranger {
-  stream: Duplex;
-  openedAt: number;
+/** Serves one link over whatever transport, from its first byte to its end. */
+export function serveLink(deps: LinkDeps, stranger: Stranger): void {
+  const { wire } = stranger;
+  const link = new Link(deps, stranger);
+  wire.on('data', (bytes) => link.read(bytes));
+  // The reason of a broken link is of no use; its close is what counts.
+  wire.on('error', () => undefined);
+  wire.on('close', () => link.closed());
+  wire.resume();
 }
 
-/** Serves one link over whatever transport, from its first byte to its end. */
-export function serveLink(
-  deps: LinkDeps,
-  strangers: Set<Stranger>,
-  stream: Duplex,
-  address: string,
-): void {
-  const stranger: Stranger = { stream, openedAt: performance.now() };
-  let connection: Connection | undefined;
-  let rest: Buffer | undefined;
-  strangers.add(stranger);
+class Link {
+  readonly #deps: LinkDeps;
+  readonly #stranger: Stranger;
+  #stage: 'silent' | 'greeting' | 'connected' | 'refused' = 'silent';
+  #connection: Connection | undefined;
+  /** The beginning of a packet; while the CONNECT is looked at, all that came behind it. */
+  #rest: Buffer | undefined;
 
-  function forget(): void {
-    if (strangers.delete(stranger)) deps.limits.known(address);
+  constructor(deps: LinkDeps, stranger: Stranger) {
+    this.#deps = deps;
+    this.#stranger = stranger;
   }
 
-  function read(chunk: Buffer): void {
-    const bytes = rest === undefined ? chunk : Buffer.concat([rest, chunk]);
+  read(chunk: Buffer): void {
+    if (this.#stage === 'refused') return;
+    const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#rest = undefined;
     try {
-      // Whoever speaks another protocol (a browser, a scanner) isn't waited for.
-      if (connection === undefined && bytes[0] !== TYPE.connect << 4) {
-        throw new ProtocolError('the first packet is no CONNECT');
-      }
-      const left = takeFrames(bytes, onFrame);
-      // A copy: a few bytes would keep the whole read buffer alive.
-      rest = left.length > 0 ? Buffer.from(left) : undefined;
+      this.#keep(this.#stage === 'greeting' ? bytes : this.#take(bytes));
     } catch (error) {
-      end(error);
+      this.#end(error);
     }
   }
 
-  function onFrame(frame: Buffer): boolean {
-    if (connection !== undefined) {
-      receive(deps, connection, frame);
-      return !stream.destroyed;
+  closed(): void {
+    this.#deps.strangers.forget(this.#stranger);
+    if (this.#connection !== undefined) this.#deps.connections.close(this.#connection, 'lost');
+  }
+
+  #take(bytes: Buffer): Buffer {
+    // Whoever speaks another protocol (a browser, a scanner) isn't waited for.
+    if (this.#stage === 'silent' && bytes[0] !== FIRST.connect) {
+      throw new ProtocolError('the first packet is no CONNECT');
     }
+    return takeFrames(bytes, (frame) => this.#onFrame(frame));
+  }
+
+  /** Nobody needs to send more than one packet ahead of the CONNACK. */
+  #keep(rest: Buffer): void {
+    if (rest.length > LONGEST_FRAME_BYTES) throw new ProtocolError('too much at once');
+    if (rest.length === 0) return;
+    // A copy of its own: a few bytes would keep the whole read buffer, or a pool, alive.
+    this.#rest = Buffer.allocUnsafeSlow(rest.length);
+    rest.copy(this.#rest);
+  }
+
+  #onFrame(frame: Buffer): boolean {
+    if (this.#connection !== undefined) {
+      receive(this.#deps, this.#connection, frame);
+      return !this.#stranger.wire.destroyed;
+    }
+    this.#stage = 'greeting';
+    this.#stranger.isHeard = true;
+    this.#greet(Buffer.from(frame)).catch((error: unknown) => this.#end(error));
     // Nothing more is read until it is clear who this is.
-    stream.pause();
-    greet(Buffer.from(frame)).catch(end);
     return false;
   }
 
-  async function greet(frame: Buffer): Promise<void> {
+  async #greet(frame: Buffer): Promise<void> {
+    const deps = this.#deps;
+    const stranger = this.#stranger;
     const admission = await deps.admit(frame);
-    if (stream.destroyed) return;
-    forget();
+    if (stranger.wire.destroyed) return;
     if (!admission.isAdmitted) {
-      if (admission.code === CONNACK.badCredentials) deps.limits.wrong(address);
-      refuse(admission.code);
-      return;
+      if (admission.code === CONNACK.badCredentials) deps.limits.wrong(stranger.address);
+      return this.#refuse(admission.code);
     }
     const { token, keepaliveSeconds } = admission.greeting;
-    if (deps.connections.find(token) !== undefined && !deps.limits.takeOver(token)) {
-      refuse(CONNACK.unavailable);
-      return;
-    }
-    connection = new Connection({
-      token,
-      stream,
-      keepaliveSeconds,
-      isVerified: admission.isVerified,
-    });
-    stream.write(connack(CONNACK.accepted));
+    const isTakeover = deps.connections.find(token) !== undefined;
+    if (!deps.limits.connect(token, isTakeover)) return this.#refuse(CONNACK.unavailable);
+    deps.strangers.forget(stranger);
+    const { isVerified } = admission;
+    const connection = new Connection({ token, wire: stranger.wire, keepaliveSeconds, isVerified });
+    this.#connection = connection;
+    this.#stage = 'connected';
+    stranger.wire.write(connack(CONNACK.accepted));
     deps.connected('accepted');
     void deps.connections.open(connection);
-    const waiting = rest ?? Buffer.alloc(0);
-    rest = undefined;
-    read(waiting);
-    stream.resume();
+    this.read(Buffer.alloc(0));
   }
 
-  function refuse(code: number): void {
-    deps.connected(`refused-${code}`);
-    stream.end(connack(code));
+  /** It stays a stranger, and is closed by force when it doesn't go. */
+  #refuse(code: number): void {
+    this.#stage = 'refused';
+    this.#rest = undefined;
+    this.#stranger.isHeard = false;
+    this.#deps.connected(`refused-${code}`);
+    this.#stranger.wire.end(connack(code));
   }
 
-  function end(error: unknown): void {
+  #end(error: unknown): void {
     const reason = error instanceof ProtocolError ? 'protocol-error' : 'failed';
-    if (connection === undefined) deps.connected(reason);
-    else deps.connections.close(connection, reason);
-    stream.destroy();
+    if (this.#connection === undefined) this.#deps.connected(reason);
+    else this.#deps.connections.close(this.#connection, reason);
+    this.#stranger.wire.destroy();
   }
-
-  stream.on('data', read);
-  // The reason of a broken link is of no use; its close is what counts.
-  stream.on('error', () => undefined);
-  stream.on('close', () => {
-    forget();
-    if (connection !== undefined) deps.connections.close(connection, 'lost');
-  });
-}
-
-/** What a connected device says. */
-function receive(deps: LinkDeps, connection: Connection, frame: Buffer): void {
-  connection.heardAt = performance.now();
-  // The fixed header's low bits are prescribed (MQTT-2.2.2-2).
-  switch (frame[0]) {
-    case TYPE.puback << 4:
-      onPuback(deps, connection, frame);
-      break;
-    case TYPE.pingreq << 4:
-      onPingreq(deps, connection);
-      break;
-    case (TYPE.subscribe << 4) | 2:
-      answerIdle(deps, connection, suback(frame));
-      break;
-    case (TYPE.unsubscribe << 4) | 2:
-      answerIdle(deps, connection, unsuback(frame));
-      break;
-    case TYPE.disconnect << 4:
-      deps.connections.close(connection, 'disconnected');
-      break;
-    default:
-      throw new ProtocolError('a packet that devices do not send');
-  }
-}
-
-function onPuback(deps: LinkDeps, connection: Connection, frame: Buffer): void {
-  const body = bodyOf(frame);
-  if (body.length !== 2) throw new ProtocolError('malformed PUBACK');
-  if (!deps.connections.acknowledge(connection, body.readUInt16BE(0))) countIdle(connection);
-}
-
-function onPingreq(deps: LinkDeps, connection: Connection): void {
-  answerIdle(deps, connection, PINGRESP);
-  const now = performance.now();
-  // silenceMs is one and a half keepalives.
-  if (now - connection.lookedAt < connection.silenceMs * 0.6) return;
-  connection.lookedAt = now;
-  void deps.look(connection).catch(() => undefined);
-}
-
-function answerIdle(deps: LinkDeps, connection: Connection, answer: Buffer): void {
-  countIdle(connection);
-  connection.stream.write(answer);
-  if (connection.stream.writableLength > STUCK_AT_BYTES)
-    deps.connections.close(connection, 'stuck');
-}
-
-function countIdle(connection: Connection): void {
-  connection.idlePackets += 1;
-  if (connection.idlePackets > IDLE_PACKETS_PER_SECOND) throw new ProtocolError('a flood');
 }

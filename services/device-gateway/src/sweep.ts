@@ -1,10 +1,7 @@
 import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
-import type { Stranger } from './serve-link.ts';
 
 const EVERY_MS = 1_000;
-/** Time for a new link to say who it is. */
-const CONNECT_WITHIN_MS = 5_000;
 /** Time for a push to be acknowledged, and for a full socket to take bytes, before the link counts as dead. */
 const PROGRESS_WITHIN_MS = 30_000;
 
@@ -17,7 +14,6 @@ export interface Sweep {
 
 export interface SweepDeps {
   connections: Connections;
-  strangers: Set<Stranger>;
   look(connection: Connection): Promise<void>;
 }
 
@@ -25,17 +21,14 @@ export interface SweepDeps {
 const STRAINED_AT_BYTES = 64 * 1_024 * 1_024;
 
 /** Sees to all that is due by time, with one timer for all links instead of one each. */
-export function startSweep({ connections, strangers, look }: SweepDeps): Sweep {
+export function startSweep({ connections, look }: SweepDeps): Sweep {
   let isStrained = false;
 
   function sweep(): void {
     const now = performance.now();
-    for (const { stream, openedAt } of strangers) {
-      if (now - openedAt > CONNECT_WITHIN_MS) stream.destroy();
-    }
     let waitingBytes = 0;
     for (const connection of connections.all()) {
-      waitingBytes += connection.stream.writableLength;
+      waitingBytes += connection.wire.writableLength;
       const reason = endOf(connection, now);
       if (reason !== undefined) connections.close(connection, reason);
       else lookIfDue(connection, now);
@@ -62,7 +55,7 @@ function endOf(connection: Connection, now: number): string | undefined {
   if (now - connection.heardAt > connection.silenceMs) return 'silent';
   const [oldest] = connection.inFlight;
   if (oldest !== undefined && now - oldest.sentAt > PROGRESS_WITHIN_MS) return 'unacknowledged';
-  if (connection.stream.writableLength === 0) connection.stuckSince = 0;
+  if (connection.wire.writableLength === 0) connection.stuckSince = 0;
   else if (connection.stuckSince === 0) connection.stuckSince = now;
   else if (now - connection.stuckSince > PROGRESS_WITHIN_MS) return 'stuck';
   return undefined;

@@ -1,12 +1,11 @@
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
-import { deviceAuth } from '@carillon/core/device-auth';
 import { newDeviceToken } from '@carillon/core/ids';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { generate, type IConnectPacket } from 'mqtt-packet';
+import { generate } from 'mqtt-packet';
 import { createMqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
-import { AUTH_KEYS, type Bench, owe, startBench } from './gateway-under-test.ts';
+import { type Bench, owe, startBench } from './gateway-under-test.ts';
+import { connectPacket, openSocket, talk as talkTo } from './raw-link.ts';
 
 let bench: Bench;
 
@@ -16,33 +15,9 @@ beforeAll(async () => {
 
 afterAll(() => bench.stop());
 
-/** A CONNECT of a device whose credentials are ours, with what a test wants to be different. */
-function connectPacket(token: string, different: Partial<IConnectPacket> = {}): Buffer {
-  return generate({
-    cmd: 'connect',
-    protocolId: 'MQTT',
-    protocolVersion: 4,
-    clean: true,
-    clientId: token,
-    username: token,
-    password: Buffer.from(deviceAuth(AUTH_KEYS, token)),
-    keepalive: 300,
-    ...different,
-  });
-}
-
-function openSocket(): Socket {
-  return connect(bench.gateway.port, '127.0.0.1').on('error', () => undefined);
-}
-
 /** Sends bytes and gives all that comes back until the gateway closes. */
-async function talk(...pieces: Buffer[]): Promise<number[]> {
-  const socket = openSocket();
-  const answers: Buffer[] = [];
-  socket.on('data', (bytes) => answers.push(bytes));
-  for (const piece of pieces) socket.write(piece);
-  await once(socket, 'close');
-  return [...Buffer.concat(answers)];
+function talk(...pieces: Buffer[]): Promise<number[]> {
+  return talkTo(bench.gateway.ports.mqtt, ...pieces);
 }
 
 describe('CONNECT', () => {
@@ -101,7 +76,10 @@ describe('CONNECT', () => {
   test('of the same device again closes the older link', async () => {
     const device = await bench.device();
     await device.connect();
-    const second = createMqttDevice({ url: `mqtt://127.0.0.1:${bench.gateway.port}`, ...device });
+    const second = createMqttDevice({
+      url: `mqtt://127.0.0.1:${bench.gateway.ports.mqtt}`,
+      ...device,
+    });
     await second.connect();
     await until(() => !device.connected);
     expect(second.connected).toBe(true);
@@ -114,7 +92,7 @@ describe('CONNECT', () => {
     const device = await bench.device();
     await device.connect();
     await until(() => bench.isOnline(device.token));
-    const second = createMqttDevice({ url: `mqtt://127.0.0.1:${other.port}`, ...device });
+    const second = createMqttDevice({ url: `mqtt://127.0.0.1:${other.ports.mqtt}`, ...device });
     await second.connect();
     await until(() => !device.connected);
     const probe = await bench.push(device.token);
@@ -156,7 +134,7 @@ describe('without MongoDB', () => {
       await device.connect();
       const imported = connectPacket(device.token, { password: Buffer.from('imported') });
       expect(await talk(imported)).toEqual([0x20, 2, 0, 3]);
-      const socket = openSocket();
+      const socket = openSocket(bench.gateway.ports.mqtt);
       socket.write(connectPacket(unknown));
       expect([...(await once(socket, 'data'))[0]]).toEqual([0x20, 2, 0, 0]);
       process.kill(bench.mongod.pid, 'SIGCONT');

@@ -89,7 +89,7 @@ describe('the packet reader', () => {
 
 describe('answers to subscriptions', () => {
   test('refuse each filter', () => {
-    expect([...suback(PACKETS[3] ?? Buffer.alloc(0))]).toEqual([0x90, 4, 0, 7, 0x80, 0x80]);
+    expect([...suback(PACKETS[3] ?? Buffer.alloc(0), 'mine')]).toEqual([0x90, 4, 0, 7, 0x80, 0x80]);
     const unsubscribe = generate({ cmd: 'unsubscribe', messageId: 258, unsubscriptions: ['x'] });
     expect([...unsuback(unsubscribe)]).toEqual([0xb0, 2, 1, 2]);
   });
@@ -98,7 +98,7 @@ describe('answers to subscriptions', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 60 }), (body) => {
         try {
-          suback(Buffer.from([0x82, body.length, ...body]));
+          suback(Buffer.from([0x82, body.length, ...body]), 'mine');
         } catch (error) {
           expect(error).toBeInstanceOf(ProtocolError);
         }

@@ -19,6 +19,7 @@ import { type Gateway, type GatewaySettings, startGateway } from '../src/gateway
 
 export const AUTH_KEYS = parseDeviceAuthKeys(`1:${'ab'.repeat(32)}`);
 const APP = newObjectId();
+export const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
 /** Real Redis and MongoDB, a gateway between them, and a worker's side of the hand-over. */
 export interface Bench {
@@ -30,7 +31,10 @@ export interface Bench {
   finished: string[];
   startGateway(settings?: Partial<GatewaySettings>): Promise<Gateway>;
   /** Registers a device and gives it, not yet connected. */
-  device(gateway?: Gateway): Promise<MqttDevice>;
+  device(
+    gateway?: Gateway,
+    via?: { scheme: 'mqtt' | 'mqtts' | 'ws'; ca?: string },
+  ): Promise<MqttDevice>;
   /** Accepts a push of one recipient, to be handed over or owed. */
   push(token: string, options?: { collapse?: string; data?: string }): Promise<TestPush>;
   /** Hands a push over to where the device is. */
@@ -76,7 +80,10 @@ export async function startBench(): Promise<Bench> {
       },
       metrics: createMetrics(),
       presenceUrl: redisServer.url,
-      listen: { host: '127.0.0.1', port: 0 },
+      log: { info: () => undefined, warn: () => undefined },
+      listen: { mqtt: ANY_PORT, ws: ANY_PORT },
+      hasProxyHeader: false,
+      maxConnections: 1_000,
       authKeys: AUTH_KEYS,
       hasAddressLimits: true,
       goodbyeSeconds: 0.1,
@@ -97,8 +104,8 @@ export async function startBench(): Promise<Bench> {
     finished,
     startGateway: start,
     async device(gateway = first) {
-      const token = await store.devices.register(APP, 'electron');
-      const url = `mqtt://127.0.0.1:${gateway.port}`;
+      const { token } = await store.devices.register(APP, 'electron');
+      const url = `mqtt://127.0.0.1:${gateway.ports.mqtt}`;
       return createMqttDevice({ url, token, auth: deviceAuth(AUTH_KEYS, token) });
     },
     push: (token, options) => acceptPush(store, token, options),
