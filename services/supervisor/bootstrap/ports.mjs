@@ -12,6 +12,8 @@ const BACKLOG = 4096;
 const SHARED = [
   { name: 'api', what: 'the API' },
   { name: 'mqtt', what: 'MQTT' },
+  { name: 'mqtts', what: 'MQTT over TLS' },
+  { name: 'ws', what: 'MQTT over WebSocket' },
 ];
 
 /** Throws a Refusal that names the first port of the stack which is taken. */

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { ensureDependencies } from './dependencies.mjs';
-import { endProcesses, findLeftOver } from './left-over.mjs';
+import { endProcesses, findLeftOver, removeTraces } from './left-over.mjs';
 import { lockHolder } from './lock.mjs';
 import { findMongod } from './mongod.mjs';
 import { NODE_24, ROOT } from './places.mjs';
@@ -55,6 +55,8 @@ async function endEarlierRun(home) {
   if (left.length > 0) {
     await step('Ending what the last run left behind', () => endProcesses(left));
   }
+  // Scripts wait for dev.json: one of a run that was killed would tell them of a stack that is gone.
+  removeTraces(home);
 }
 
 /**

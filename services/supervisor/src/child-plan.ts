@@ -13,8 +13,8 @@ export interface ChildPlan {
   log: string;
   /** It follows the supervisor when its IPC channel closes. */
   leashed: boolean;
-  /** A listening socket of ours, which it finds as file descriptor CHILD_SOCKET. */
-  socket?: number;
+  /** Listening sockets of ours, which it finds as file descriptors from FIRST_CHILD_SOCKET on. */
+  sockets: readonly number[];
   /** Base URL of its ops port. */
   ops?: string;
   /** How often it may die before it has been ready once. */
@@ -26,8 +26,8 @@ export interface ChildPlan {
   isReady(): Promise<boolean>;
 }
 
-/** The descriptor under which a child finds the listening socket in its plan. */
-export const CHILD_SOCKET = 4;
+/** The descriptor under which a child finds the first listening socket of its plan. */
+export const FIRST_CHILD_SOCKET = 4;
 
 /**
  * Starts the process of a plan. It leads a process group of its own, so that a Ctrl-C in the
@@ -45,7 +45,7 @@ export function spawnPlanned(plan: ChildPlan): ChildProcess {
         plan.onOutput === undefined ? log : 'pipe',
         log,
         plan.leashed ? 'ipc' : 'ignore',
-        ...(plan.socket === undefined ? [] : [plan.socket]),
+        ...plan.sockets,
       ],
     });
     if (plan.onOutput !== undefined) child.stdout?.on('data', plan.onOutput);

@@ -54,7 +54,8 @@ export function jsonOf(what: string, { code, stdout, stderr }: Answer): unknown 
 
 /** The sentence for a command that failed. */
 export function commandRefusal(what: string, { code, stdout, stderr }: Answer): Refusal {
-  const words = `${stderr}${stdout}`.trim().split('\n').slice(-5).join('\n  ');
+  const lines = `${stderr}${stdout}`.trim().split('\n').slice(-5);
+  const words = lines.length === 1 ? ` ${lines[0]}` : `\n  ${lines.join('\n  ')}`;
   const why = code === UNREACHABLE ? 'a server can’t be reached' : `exit code ${code}`;
-  return new Refusal(`${what} failed (${why}):\n  ${words}`);
+  return new Refusal(`${what} failed (${why}):${words}`);
 }

@@ -1,7 +1,7 @@
 import type { ChildPlan } from './child-plan.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
-import { acceptsConnections, answersPing } from './probes.ts';
+import { acceptsConnections, answersPing, speaksRedis } from './probes.ts';
 import { Refusal } from './refusal.ts';
 
 const DATABASE = 'carillon';
@@ -22,6 +22,7 @@ export function planDataServers(handover: Handover, home: Home): DataServers {
     index: 0,
     env: pick(process.env, ['PATH', 'HOME', 'TZ', 'LANG']),
     leashed: false,
+    sockets: [],
     patience: 1,
   };
   const plans: ChildPlan[] = [];
@@ -82,15 +83,16 @@ function mongodArgs(host: string, port: number, dbpath: string): string[] {
 
 /**
  * Looks whether the Redis that the user named is there. (MongoDB is asked by the migration.)
- * @throws {Refusal} when nothing accepts connections there
+ * @throws {Refusal} when no Redis answers there; of one behind TLS only that something listens is known
  */
 export async function checkGivenRedis(handover: Handover): Promise<void> {
   if (handover.redisUrl === undefined) return;
-  const { hostname, port } = new URL(handover.redisUrl);
+  const { protocol, hostname, port } = new URL(handover.redisUrl);
   const host = hostname.replace(/^\[|\]$/g, '');
-  if (await acceptsConnections(host, Number(port) || REDIS_PORT)) return;
+  const isThere = protocol === 'rediss:' ? acceptsConnections : speaksRedis;
+  if (await isThere(host, Number(port) || REDIS_PORT)) return;
   throw new Refusal(
-    `REDIS_URL names a Redis at ${hostname}:${port || REDIS_PORT}, and nothing answers there. Start it, or leave REDIS_URL out.`,
+    `REDIS_URL names a Redis at ${hostname}:${port || REDIS_PORT}, and no Redis answers there. Start it, or leave REDIS_URL out.`,
   );
 }
 

@@ -15,10 +15,17 @@ const handoverShape = z.object({
   host: z.string(),
   /** Loopback address of Redis, MongoDB and the ops ports. */
   privateHost: z.string(),
-  ports: z.object({ api: port, mqtt: port, redis: port, mongodb: port }),
+  ports: z.object({
+    api: port,
+    mqtt: port,
+    mqtts: port,
+    ws: port,
+    redis: port,
+    mongodb: port,
+  }),
   services: z.array(z.object({ service: z.string(), count: z.int().min(0), firstOpsPort: port })),
   /** File descriptors of the listening sockets held for the services. */
-  sockets: z.object({ api: z.int(), mqtt: z.int() }),
+  sockets: z.object({ api: z.int(), mqtt: z.int(), mqtts: z.int(), ws: z.int() }),
   /** Whether a simulated device runs. */
   demo: z.boolean(),
   addressLimits: z.enum(['on', 'off']),

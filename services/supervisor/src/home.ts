@@ -10,6 +10,8 @@ export interface Home {
   at(...names: string[]): string;
   /** Writes a file that is seen whole or not at all, readable by its owner only. */
   write(name: string, content: unknown): void;
+  /** The same for text. */
+  writeText(name: string, text: string): void;
   /** The log of a process, emptied at each start of the stack; the one before is kept as `.1`. */
   log(name: string): string;
   /** Gives the folder free for another supervisor. */
@@ -18,12 +20,12 @@ export interface Home {
 
 /**
  * Makes the folder ready and takes it for this supervisor.
- * @throws {Refusal} when another supervisor has it
+ * @throws {Refusal} when another supervisor has it, or something else is in the place of a folder
  */
 export function openHome(path: string): Home {
   const at = (...names: string[]) => join(path, ...names);
-  for (const folder of ['', 'logs', 'redis', 'mongodb']) {
-    mkdirSync(at(folder), { recursive: true, mode: 0o700 });
+  for (const folder of ['', 'logs', 'redis', 'mongodb', 'tls']) {
+    openFolder(at(folder));
   }
   const unlock = takeLock(at('lock'));
   if (unlock === undefined) {
@@ -33,9 +35,21 @@ export function openHome(path: string): Home {
     path,
     at,
     unlock,
+    writeText: (name, text) => writeWhole(at(name), text),
     write: (name, content) => writeWhole(at(name), `${JSON.stringify(content, null, 2)}\n`),
     log: (name) => rotate(at('logs', `${name}.log`)),
   };
+}
+
+function openFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Refusal(
+      `The folder ${path} can't be made (${code}). Move away what is in its place, or choose another CARILLON_HOME.`,
+    );
+  }
 }
 
 function writeWhole(path: string, text: string): void {

@@ -23,6 +23,11 @@ export function answersPing(host: string, port: number): Promise<boolean> {
   return converse(host, port, 'PING\r\n', (answer) => answer.startsWith('+PONG'));
 }
 
+/** Does a Redis there answer at all? One that asks for a password or loads its data refuses a PING. */
+export function speaksRedis(host: string, port: number): Promise<boolean> {
+  return converse(host, port, 'PING\r\n', (answer) => /^[+-]/.test(answer));
+}
+
 function converse(
   host: string,
   port: number,

@@ -13,6 +13,10 @@ interface Addresses {
   app: string;
   apiKey: string;
   mqtt: string;
+  mqtts: string;
+  ws: string;
+  /** Path of the certificate authority's certificate, PEM. */
+  ca: string;
   mongodb: string;
   redis: string;
   /** Token of the simulated device. */

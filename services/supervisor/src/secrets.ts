@@ -39,11 +39,17 @@ export function openSecrets(home: Home): Secrets {
     chmodSync(home.at(FILE), 0o600);
     return secretsShape.parse(JSON.parse(readFileSync(home.at(FILE), 'utf8')));
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
     throw new Refusal(
-      `${home.at(FILE)} can't be used (${why}). Put it back as it was; or remove it, and the present API keys and devices are no longer known.`,
+      `${home.at(FILE)} can't be used (${reasonOf(error)}). Put it back as it was; or remove it, and the present API keys and devices are no longer known.`,
     );
   }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof SyntaxError) return 'it is not JSON';
+  if (!(error instanceof z.ZodError)) return error instanceof Error ? error.message : String(error);
+  const wrong = error.issues.map(({ path }) => path.join('.') || 'all of it');
+  return `missing or wrong: ${wrong.join(', ')}`;
 }
 
 /** Keeps the secrets for the next start. */

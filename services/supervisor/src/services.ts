@@ -1,17 +1,22 @@
 import { join } from 'node:path';
-import { CHILD_SOCKET, type ChildPlan } from './child-plan.ts';
+import { type ChildPlan, FIRST_CHILD_SOCKET } from './child-plan.ts';
 import { type DataServers, pick } from './data-servers.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
 import { answersOk } from './probes.ts';
 import type { Secrets } from './secrets.ts';
+import type { TlsFiles } from './tls-files.ts';
 
 const TRIES_AT_START = 3;
 
-/** The services that listen on a socket which the supervisor holds, and where they look for it. */
-const LISTENERS: Record<string, { socket: keyof Handover['sockets']; variable: string }> = {
-  api: { socket: 'api', variable: 'API_LISTEN' },
-  'device-gateway': { socket: 'mqtt', variable: 'MQTT_LISTEN' },
+/** The services that listen on sockets which the supervisor holds, and where they look for each. */
+const LISTENERS: Record<string, { socket: keyof Handover['sockets']; variable: string }[]> = {
+  api: [{ socket: 'api', variable: 'API_LISTEN' }],
+  'device-gateway': [
+    { socket: 'mqtt', variable: 'MQTT_LISTEN' },
+    { socket: 'mqtts', variable: 'MQTTS_LISTEN' },
+    { socket: 'ws', variable: 'MQTT_WS_LISTEN' },
+  ],
 };
 
 /** What every service and every run of the command line gets; nothing else of our environment. */
@@ -19,6 +24,7 @@ export function commonEnv(
   handover: Handover,
   servers: DataServers,
   secrets: Secrets,
+  tls: TlsFiles,
 ): NodeJS.ProcessEnv {
   return {
     ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS']),
@@ -28,6 +34,8 @@ export function commonEnv(
     MONGODB_URI: servers.mongodbUri,
     API_KEY_PEPPER: secrets.apiKeyPepper,
     DEVICE_AUTH_KEYS: secrets.deviceAuthKeys,
+    TLS_CERT_FILE: tls.certificate,
+    TLS_KEY_FILE: tls.key,
     ADDRESS_LIMITS: handover.addressLimits,
     RETENTION_SECONDS: String(handover.retentionSeconds),
     // Nobody waits for a herd of two million on one machine.
@@ -51,7 +59,7 @@ function planService(
   { service, index, opsPort }: { service: string; index: number; opsPort: number },
 ): ChildPlan {
   const ops = urlAt('http', handover.privateHost, opsPort);
-  const listener = LISTENERS[service];
+  const listeners = LISTENERS[service] ?? [];
   return {
     service,
     index,
@@ -62,13 +70,19 @@ function planService(
       ...env,
       INSTANCE: String(index),
       OPS_LISTEN: new URL(ops).host,
-      ...(listener === undefined ? {} : { [listener.variable]: `fd:${CHILD_SOCKET}` }),
+      ...listenOn(listeners),
     },
     log: home.log(`${service}-${index}`),
     leashed: true,
-    ...(listener === undefined ? {} : { socket: handover.sockets[listener.socket] }),
+    sockets: listeners.map(({ socket }) => handover.sockets[socket]),
     ops,
     patience: TRIES_AT_START,
     isReady: () => answersOk(`${ops}/readyz`),
   };
+}
+
+function listenOn(listeners: readonly { variable: string }[]): NodeJS.ProcessEnv {
+  return Object.fromEntries(
+    listeners.map(({ variable }, index) => [variable, `fd:${FIRST_CHILD_SOCKET + index}`]),
+  );
 }

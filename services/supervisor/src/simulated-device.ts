@@ -57,6 +57,7 @@ export function planSimulatedDevice(
       env,
       log,
       leashed: true,
+      sockets: [],
       // It is a guest: whatever becomes of it, the stack runs.
       patience: Number.POSITIVE_INFINITY,
       onOutput,

@@ -8,6 +8,7 @@ import { openSecrets } from './secrets.ts';
 import { commonEnv, planServices } from './services.ts';
 import { planSimulatedDevice } from './simulated-device.ts';
 import { ensureTenant, migrate, type Tenant } from './tenant.ts';
+import { ensureTlsFiles, keepTlsFiles } from './tls-files.ts';
 
 /** A stack that is ready. */
 export interface Running extends Tenant {
@@ -31,14 +32,21 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
   const addresses = {
     api: urlAt('http', handover.host, handover.ports.api),
     mqtt: urlAt('mqtt', handover.host, handover.ports.mqtt),
+    mqtts: urlAt('mqtts', handover.host, handover.ports.mqtts),
+    ws: urlAt('ws', handover.host, handover.ports.ws),
   };
   let stopping: Promise<void> | undefined;
+  let stopKeepingTls: (() => void) | undefined;
 
   async function start(): Promise<Running> {
     const secrets = openSecrets(home);
     const servers = planDataServers(handover, home);
     await Promise.all([checkGivenRedis(handover), crew.start(servers.plans)]);
-    const env = commonEnv(handover, servers, secrets);
+    const tls = await ensureTlsFiles(home, handover.host);
+    // Begun behind a stop, the renewal's timer would keep the process alive for ever.
+    cut.signal.throwIfAborted();
+    stopKeepingTls = keepTlsFiles(home, handover.host, say);
+    const env = commonEnv(handover, servers, secrets, tls);
     const carillon = createCarillon(handover.root, env, cut.signal);
     await migrate(carillon);
     cut.signal.throwIfAborted();
@@ -52,6 +60,7 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
     crew.register.ready({
       version: handover.version,
       ...addresses,
+      ca: tls.ca,
       ...tenant,
       mongodb: servers.mongodbUri,
       redis: servers.redisUrl,
@@ -72,6 +81,7 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
 
   async function stop(): Promise<void> {
     cut.abort();
+    stopKeepingTls?.();
     await crew.stop();
     leash.end();
     home.unlock();
