@@ -1,6 +1,6 @@
 /**
  * Every error the API answers: code → HTTP status and text (specification, section 7).
- * The five without a code in the specification follow its manner, for clients that parse every answer.
+ * Those that the specification doesn't name follow its manner, for clients that parse every answer.
  */
 export const API_ERRORS = {
   INVALID_PARAM: [400, 'An API parameter is missing or invalid.'],
@@ -32,10 +32,12 @@ export const API_ERRORS = {
     'Too many attempts with an invalid Secret API Key within the past hour.',
   ],
   ACCOUNT_SUSPENDED: [403, 'The account is suspended.'],
+  REGISTRATION_CLOSED: [403, 'The app takes no new devices at the moment.'],
   NOT_FOUND: [404, 'There is no such endpoint.'],
   METHOD_NOT_ALLOWED: [405, 'This endpoint does not answer that method.'],
   BODY_TOO_LARGE: [413, 'The request body is too large.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'The request body must be application/json.'],
+  HEADERS_TOO_LARGE: [431, 'The request line and headers are too large.'],
   RATE_LIMIT_EXCEEDED: [429, 'The limit of requests per minute is exceeded.'],
   INTERNAL_SERVER_ERROR: [
     500,
@@ -50,10 +52,13 @@ export type ApiErrorCode = keyof typeof API_ERRORS;
 export class ApiError extends Error {
   readonly code: ApiErrorCode;
   readonly status: number;
+  /** When to try again; undefined: unknown, or never. */
+  readonly retryAfterSeconds: number | undefined;
 
-  constructor(code: ApiErrorCode, message?: string) {
+  constructor(code: ApiErrorCode, message?: string, retryAfterSeconds?: number) {
     super(message ?? API_ERRORS[code][1]);
     this.code = code;
     this.status = API_ERRORS[code][0];
+    this.retryAfterSeconds = retryAfterSeconds;
   }
 }

@@ -6,7 +6,6 @@ export const LIMITS = {
   payloadDepth: 2_048,
   timeToLiveDefault: 30 * 86_400,
   timeToLiveMax: 365 * 86_400,
-  scheduleAheadMax: 366 * 86_400,
   collapseKeyCharacters: 32,
   tokensPerPresence: 1_000,
   topicsPerSubscribe: 100,
@@ -19,6 +18,14 @@ export const LIMITS = {
   batchRecipients: 1_000,
   /** How long a push with time to live 0 is worked. */
   sendNowSeconds: 5,
+  /** Requests of an account, by its plan; an account may have a number of its own. */
+  requestsPerMinute: { trial: 60, pro: 800 },
+  /** Wrong API keys of a client address, after which they are told apart from a slip. */
+  wrongKeysPerHour: 100,
+  /** New devices from one client address: a carrier's NAT stands for thousands of phones. */
+  registrationsPerAddressHour: 3_000,
+  /** New devices of one app; an app may have a number of its own. */
+  registrationsPerAppHour: 600_000,
 } as const;
 
 /** A token that we can keep: it is part of keys, where `:` and white space separate. */

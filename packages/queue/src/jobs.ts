@@ -45,6 +45,11 @@ export function deliverJobId(work: string): string {
   return `deliver-${work}`;
 }
 
+/** One look for what is due in a second, however many pushes are scheduled for it. */
+export function dueJobId(second: number): string {
+  return `due-${second}`;
+}
+
 /** One look at a push's end, however many of its batches close meanwhile. */
 export function finishJobId(push: string): string {
   return `finish-${push}`;

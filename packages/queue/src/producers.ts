@@ -5,6 +5,7 @@ import { connectProducer, type OnRedisError } from './connection.ts';
 import {
   deliverJobId,
   deliverQueue,
+  dueJobId,
   finishJobId,
   type PresenceJob,
   type QueueName,
@@ -17,6 +18,8 @@ export interface Producers {
   send(push: string, step: { batches: boolean; seq?: number; delayMs?: number }): Promise<void>;
   deliver(work: string, channel: Channel): Promise<void>;
   finish(pushes: readonly string[]): Promise<void>;
+  /** Has what is due looked for after a time, right behind a unix second. */
+  lookForDue(second: number, afterMs: number): Promise<void>;
   presence(events: PresenceJob['events']): Promise<void>;
   close(): Promise<void>;
 }
@@ -78,6 +81,12 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
         ),
       );
     },
+    lookForDue: (second, afterMs) =>
+      add('maintenance', {
+        name: 'reconcile',
+        data: { task: 'reconcile' },
+        opts: { ...EPHEMERAL, jobId: dueJobId(second), delay: afterMs },
+      }),
     presence: (events) =>
       add('presence', { name: 'presence', data: { events }, opts: { ...EPHEMERAL } }),
     async close() {

@@ -1,10 +1,20 @@
 import { newObjectId } from '@carillon/core/ids';
-import type { Db } from 'mongodb';
+import { type Db, MongoServerError } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AppDocument } from './documents.ts';
 
 /** Settings of an app that an operator may change. */
-export type AppSettings = Pick<AppDocument, 'payloadLimit'>;
+export type AppSettings = Pick<
+  AppDocument,
+  | 'payloadLimit'
+  | 'dataString'
+  | 'registrationClosed'
+  | 'registrationsPerHour'
+  | 'bundleIds'
+  | 'webHosts'
+>;
+
+const DUPLICATE_KEY = 11_000;
 
 /** Apps: the tenants. */
 export function createApps(db: Db, clock: Clock) {
@@ -17,9 +27,25 @@ export function createApps(db: Db, clock: Clock) {
       return _id;
     },
     find: async (id: string) => (await apps.findOne({ _id: id })) ?? undefined,
-    /** Changes settings; undefined if there is no such app. */
-    change: async (id: string, settings: AppSettings) =>
-      (await apps.findOneAndUpdate({ _id: id }, { $set: settings }, { returnDocument: 'after' })) ??
-      undefined,
+    /** The app that an iOS app's bundle id or a site's host name belongs to. */
+    findNamed: async (name: string) =>
+      (await apps.findOne({ $or: [{ bundleIds: name }, { webHosts: name }] })) ?? undefined,
+    /**
+     * Changes settings; undefined if there is no such app.
+     *
+     * @throws when a bundle id or host name is another app's
+     */
+    async change(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
+      try {
+        const update = { $set: settings };
+        const changed = await apps.findOneAndUpdate({ _id: id }, update, {
+          returnDocument: 'after',
+        });
+        return changed ?? undefined;
+      } catch (error) {
+        if (!(error instanceof MongoServerError) || error.code !== DUPLICATE_KEY) throw error;
+        throw new Error('another app has this bundle id or host name already');
+      }
+    },
   };
 }

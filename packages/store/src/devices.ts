@@ -1,9 +1,8 @@
-import { newDeviceToken } from '@carillon/core/ids';
-import type { Platform } from '@carillon/core/platforms';
 import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import { createDeviceLookups } from './device-lookups.ts';
 import type { DeviceDocument } from './documents.ts';
+import { createRegistering } from './registering.ts';
 
 /** A sign of life. */
 export interface Activity {
@@ -18,13 +17,7 @@ export function createDevices(db: Db, clock: Clock) {
 
   return {
     ...createDeviceLookups(devices),
-    /** Registers a device and returns its token. */
-    async register(app: string, platform: Platform): Promise<string> {
-      const _id = newDeviceToken();
-      const now = new Date(clock.now());
-      await devices.insertOne({ _id, app, platform, registeredAt: now, lastActiveAt: now });
-      return _id;
-    },
+    ...createRegistering(devices, clock),
     /** A device with all its fields, of whatever app: the caller compares. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
     /** The devices of an app among these tokens with all their fields, in no order. */

@@ -21,7 +21,48 @@ export interface AppDocument {
   name: string;
   /** Characters of `data` instead of the specification's 4,096. */
   payloadLimit?: number;
+  /** Whether `data` may come as a JSON string, as some senders write it. */
+  dataString?: boolean;
+  /** No new devices. */
+  registrationClosed?: boolean;
+  /** New devices an hour instead of the usual limit; null: unlimited. */
+  registrationsPerHour?: number | null;
+  /** Bundle ids of iOS apps that name themselves by it when they register. */
+  bundleIds?: string[];
+  /** Host names of sites that name themselves by it. */
+  webHosts?: string[];
   createdAt: Date;
+}
+
+/** How a provider reaches a device. */
+export type ProviderAddress =
+  | {
+      channel: 'apns';
+      /** APNs device token, hex, lower case. */
+      address: string;
+      environment: 'development' | 'production';
+      /** The app's topic at APNs. */
+      bundle: string;
+    }
+  | {
+      channel: 'fcm';
+      /** FCM registration token. */
+      address: string;
+    }
+  | {
+      channel: 'web-push';
+      /** The subscription's endpoint. */
+      address: string;
+      /** The browser's public key and secret (RFC 8291), base64url. */
+      p256dh: string;
+      auth: string;
+    };
+
+/** What an app needs to send through a provider. */
+export interface CredentialDocument {
+  _id: string;
+  app: string;
+  channel: Channel;
 }
 
 /** A Secret API Key; the key itself is nowhere. */
@@ -43,6 +84,8 @@ export interface DeviceDocument {
   platform: Platform;
   /** Only imported devices keep one: SHA-256 of their auth, hex. */
   authDigest?: string;
+  /** Unique within the app; `since` is when the device gave it, for providers tell of tokens that are long replaced. */
+  provider?: ProviderAddress & { since: Date };
   uninstalled?: boolean;
   unsubscribed?: boolean;
   registeredAt: Date;
@@ -157,6 +200,7 @@ export interface PushDocument {
   fan: FanOut;
   work?: Work;
   counts?: OutcomeCounts;
+  /** `failed`: the tokens answered as such, a JSON list, for they may hold anything. */
   idempotency?: { key: string; bodyHash: string; failed: string };
 }
 

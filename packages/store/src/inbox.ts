@@ -22,6 +22,9 @@ export function rowId({
   return collapse === undefined ? `${token}:${push}` : `${token}:~${collapse}`;
 }
 
+/** Enough for most crowds of inboxes in one round trip; the driver's default is 101. */
+const ROWS_PER_READ = 2_000;
+
 /** What devices are owed until they prove that they have it. */
 export function createInbox(db: Db) {
   const inbox = db.collection<InboxDocument>('inbox');
@@ -69,6 +72,14 @@ export function createInbox(db: Db) {
     return lost;
   }
 
+  async function listRowsOf(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {
+    const ranges = tokens.map((token) => ({ _id: { $gte: `${token}:`, $lt: `${token};` } }));
+    const rows = await inbox.find({ $or: ranges }, { batchSize: ROWS_PER_READ }).toArray();
+    const byToken = Map.groupBy(rows, tokenOf);
+    for (const some of byToken.values()) some.sort((a, b) => (a.push < b.push ? -1 : 1));
+    return byToken;
+  }
+
   return {
     /** Writes rows of one push; returns the tokens for which a newer push of the collapse key is there. */
     async owe(rows: OwedPush[]): Promise<Set<string>> {
@@ -79,10 +90,11 @@ export function createInbox(db: Db) {
     },
 
     /** A device's rows, oldest push first. */
-    async listRows(token: string): Promise<InboxDocument[]> {
-      const rows = await inbox.find({ _id: { $gte: `${token}:`, $lt: `${token};` } }).toArray();
-      return rows.sort((a, b) => (a.push < b.push ? -1 : 1));
-    },
+    listRows: async (token: string): Promise<InboxDocument[]> =>
+      (await listRowsOf([token])).get(token) ?? [],
+
+    /** The rows of some dozens of devices in one query, each device's oldest push first; none for an empty inbox. */
+    listRowsOf,
 
     /** Removes rows of one push, for instance of recipients whose receipt came meanwhile. */
     async remove(push: string, rowIds: readonly string[]): Promise<void> {
@@ -95,13 +107,17 @@ export function createInbox(db: Db) {
         .find({ push }, { projection: { _id: 1 } })
         .sort({ _id: 1 })
         .limit(limit)
-        .map((row) => row._id.slice(0, row._id.indexOf(':')))
+        .map(tokenOf)
         .toArray(),
 
     /** Whether anybody is still owed this push. */
     isOwed: async (push: string): Promise<boolean> =>
       (await inbox.findOne({ push }, { projection: { _id: 1 } })) !== null,
   };
+}
+
+function tokenOf({ _id }: Pick<InboxDocument, '_id'>): string {
+  return _id.slice(0, _id.indexOf(':'));
 }
 
 function toDocument(row: OwedPush): InboxDocument {

@@ -5,13 +5,33 @@ import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
  * something, so they stay small however many pushes are kept.
  */
 const INDEXES: Record<string, IndexDescription[]> = {
-  apps: [{ key: { account: 1 } }],
+  apps: [
+    { key: { account: 1 } },
+    {
+      key: { bundleIds: 1 },
+      unique: true,
+      partialFilterExpression: { bundleIds: { $exists: true } },
+    },
+    {
+      key: { webHosts: 1 },
+      unique: true,
+      partialFilterExpression: { webHosts: { $exists: true } },
+    },
+  ],
+  credentials: [{ key: { app: 1, channel: 1 } }],
   keys: [
     // The look-up of every request.
     { key: { digest: 1 }, unique: true },
     { key: { app: 1 } },
   ],
-  devices: [{ key: { app: 1, _id: 1 } }],
+  devices: [
+    { key: { app: 1, _id: 1 } },
+    {
+      key: { app: 1, 'provider.address': 1 },
+      unique: true,
+      partialFilterExpression: { 'provider.address': { $exists: true } },
+    },
+  ],
   pushes: [
     { key: { app: 1, _id: 1 } },
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },

@@ -1,10 +1,12 @@
 import { MongoClient } from 'mongodb';
 import { createAccounts } from './accounts.ts';
+import { createAnchors } from './anchors.ts';
 import { createApps } from './apps.ts';
 import { createBatches } from './batches.ts';
 import { createCleaning } from './cleaning.ts';
 import { createClock } from './clock.ts';
 import { createCollapse } from './collapse.ts';
+import { createCredentials } from './credentials.ts';
 import { createDevices } from './devices.ts';
 import { createEndings } from './endings.ts';
 import { createFanOuts } from './fan-outs.ts';
@@ -60,9 +62,11 @@ export async function connectStore({
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
+    credentials: createCredentials(db),
     devices: createDevices(db, clock),
     subscriptions: createSubscriptions(db),
     topics: createTopics(db),
+    anchors: createAnchors(db),
     pushes: createPushes(db, clock),
     batches: createBatches(db),
     fanOuts: createFanOuts(db),

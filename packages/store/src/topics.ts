@@ -1,16 +1,22 @@
 import type { Db } from 'mongodb';
-import type { AnchorDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
+import type { SubscriptionDocument, TopicDocument } from './documents.ts';
 import { IS_JOINING, IS_LEAVING, partsOf, topicRange } from './subscriptions.ts';
 import { totalOf } from './topic-counters.ts';
 
 /** A mark younger than this may belong to a change that is still running. */
 const MARK_MAX_AGE_MS = 30_000;
 
+/** What a topic's counters tell. */
+export interface TopicCounter {
+  subscribers: number;
+  /** Whether iOS devices are among them. */
+  hasIos: boolean;
+}
+
 /** Topics and their counters. */
 export function createTopics(db: Db) {
   const topics = db.collection<TopicDocument>('topics');
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
-  const anchors = db.collection<AnchorDocument>('anchors');
 
   /** Counts one topic anew, unless it changes meanwhile; then the next sweep does. */
   async function recount(id: string): Promise<void> {
@@ -60,11 +66,16 @@ export function createTopics(db: Db) {
 
   return {
     /** Counters of these topics; those never subscribed to are left out. */
-    async counters(app: string, names: readonly string[]): Promise<Map<string, number>> {
+    async counters(app: string, names: readonly string[]): Promise<Map<string, TopicCounter>> {
       const found = await topics
         .find({ _id: { $in: names.map((name) => `${app}:${name}`) } })
         .toArray();
-      return new Map(found.map((topic) => [topic._id.slice(app.length + 1), totalOf(topic)]));
+      return new Map(
+        found.map(({ _id, n }) => [
+          _id.slice(app.length + 1),
+          { subscribers: totalOf({ n }), hasIos: (n.ios ?? 0) > 0 },
+        ]),
+      );
     },
 
     /** An app's topics that have subscribers, in order of name. */
@@ -88,23 +99,6 @@ export function createTopics(db: Db) {
       const ids = new Set(marked.map(({ _id }) => `${_id.split(':', 1)[0]}:${partsOf(_id).topic}`));
       for (const id of ids) await recount(id);
       return ids.size;
-    },
-
-    /** After which token a page begins; undefined when no page before it was read in the last 10 minutes. */
-    anchor: async (app: string, topic: string, page: number): Promise<string | undefined> =>
-      (await anchors.findOne({ _id: `${app}:${topic}:${page}` }))?.after,
-
-    /**
-     * Sets where a page begins for the next 10 minutes. It only moves towards the front, so that whoever goes
-     * through the pages meanwhile misses nobody. Returns what holds.
-     */
-    async setAnchor(app: string, topic: string, page: number, after: string): Promise<string> {
-      const held = await anchors.findOneAndUpdate(
-        { _id: `${app}:${topic}:${page}` },
-        { $min: { after }, $setOnInsert: { at: new Date() } },
-        { upsert: true, returnDocument: 'after' },
-      );
-      return held?.after ?? after;
     },
   };
 }

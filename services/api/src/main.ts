@@ -2,17 +2,21 @@ import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
 import { LIMITS } from '@carillon/core/limits';
 import { connectRedis } from '@carillon/presence/redis';
 import { createWhoIsOnline, type WhoIsOnline } from '@carillon/presence/who-is-online';
+import { createWindowCounts } from '@carillon/presence/window-counts';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore, type Store } from '@carillon/store/store';
 import { z } from 'zod';
+import packageJson from '../package.json' with { type: 'json' };
 import { deviceRoutes } from './devices/routes.ts';
 import { createAuthenticate } from './http/authenticate.ts';
+import { createRateLimits } from './http/rate-limits.ts';
 import { createBodyReader } from './http/read-body.ts';
 import { createRouting, type Routing } from './http/route.ts';
 import { type Routes, serve } from './http/server.ts';
 import { pushRoutes } from './push/routes.ts';
+import { referenceRoutes } from './reference/routes.ts';
 import { createOutageWatch } from './registration/outage-watch.ts';
 import { registrationRoutes } from './registration/routes.ts';
 import { topicRoutes } from './topics/routes.ts';
@@ -30,16 +34,32 @@ const environment = z.object({
   DEVICE_AUTH_KEYS: z.string().transform(parseDeviceAuthKeys),
   /** How long a push delivered to all can be asked for. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
+  /** `off`: no limits per client address, for load from one machine. */
+  ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
+  /** How many proxies of yours stand in front; as many entries of X-Forwarded-For are believed. */
+  TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
+  /** Hosts (with their port, unless 443) of Web Push services besides the browsers' own, separated by commas. */
+  WEB_PUSH_HOSTS: z
+    .string()
+    .default('')
+    .transform((text) => text.split(',').filter(Boolean)),
 });
+
+const VERSION = packageJson.version;
 
 /** With the look-up of the key before it and the answer after it, a database that is away costs under 3 s (G15). */
 const DATABASE_TIMEOUT_MS = 2_500;
+
+/** A job a little too early would find nothing due, and the push would wait for the next tick. */
+const DUE_MARGIN_MS = 30;
+/** What is due later than this is left to the reconciler's ticks: Redis holds no year of jobs. */
+const DUE_JOB_MOST_MS = 86_400_000;
 
 type Opened = { store: Store; producers: Producers; whoIsOnline: WhoIsOnline; retentionMs: number };
 
 await runService('api', environment, async ({ log, metrics, release, readyWhen }, env) => {
   const onRedisError = (err: Error): void =>
-    log.warn({ err }, 'Redis failed; jobs are found again');
+    log.warn({ err }, 'Redis failed; jobs are found again, limits are per process');
   const store = await connectStore({
     uri: env.MONGODB_URI,
     appName: 'carillon-api',
@@ -52,10 +72,19 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
   const presence = await connectRedis(env.PRESENCE_REDIS_URL ?? env.REDIS_URL);
   release('presence', () => presence.disconnect());
   const outages = createOutageWatch();
+  const limits = createRateLimits(
+    createWindowCounts(presence, onRedisError),
+    env.ADDRESS_LIMITS === 'on',
+  );
   const routing = createRouting({
     log,
     metrics,
-    authenticate: createAuthenticate({ pepper: env.API_KEY_PEPPER, keys: store.keys }),
+    authenticate: createAuthenticate({
+      pepper: env.API_KEY_PEPPER,
+      keys: store.keys,
+      countWrongKey: limits.countWrongKey,
+    }),
+    countRequest: limits.countRequest,
     readBody: createBodyReader(),
     onSurprise: outages.noteFailure,
   });
@@ -66,19 +95,30 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
     retentionMs: env.RETENTION_SECONDS * 1_000,
   };
   const features = [
+    referenceRoutes(VERSION),
     pushFeature(routing, opened),
     topicFeature(routing, opened),
     deviceFeature(routing, opened, onRedisError),
     registrationRoutes(routing, {
       authKeys: env.DEVICE_AUTH_KEYS,
-      appExists: async (id) => (await store.apps.find(id)) !== undefined,
+      findApp: store.apps.find,
+      findNamedApp: store.apps.findNamed,
       register: store.devices.register,
+      setAddress: store.devices.setAddress,
+      dropSubscriptions: async (app, token) =>
+        store.subscriptions.unsubscribe(app, token, await store.subscriptions.topicsOf(token)),
+      countRegistration: limits.countRegistration,
+      webPushHosts: env.WEB_PUSH_HOSTS,
       findDevice: store.devices.findForConnect,
+      findRecipient: store.devices.findRecipient,
+      subscribe: store.subscriptions.subscribe,
+      unsubscribe: store.subscriptions.unsubscribe,
+      topicsOf: store.subscriptions.topicsOf,
       isQuiet: outages.isQuiet,
       noteFailure: outages.noteFailure,
     }),
   ];
-  const server = await serve(env.API_LISTEN, routing, features);
+  const server = await serve(env.API_LISTEN, routing, features, env.TRUST_PROXY);
   release('http', server.stop);
 });
 
@@ -90,9 +130,14 @@ function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened
     subscribers: (app, topic) => store.subscriptions.stream(app, topic, ''),
     insertPush: store.pushes.insert,
     findByKey: store.pushes.findByKey,
+    hasApnsCredential: (app) => store.credentials.has(app, 'apns'),
     insertBatches: store.batches.insert,
     commit: store.pushes.commit,
     addSendJob: (push, batches) => producers.send(push, { batches }),
+    addDueJob: async (dueAtMs) => {
+      const afterMs = dueAtMs - store.clock.now() + DUE_MARGIN_MS;
+      if (afterMs < DUE_JOB_MOST_MS) await producers.lookForDue(dueAtMs / 1_000, afterMs);
+    },
     findPush: store.pushes.find,
     pendingDevices: (push) => store.pending.devices(push, LIMITS.pendingDevices),
     markDeleted: store.endings.markDeleted,
@@ -109,8 +154,8 @@ function topicFeature(routing: Routing, { store }: Opened): Routes {
     unsubscribe: store.subscriptions.unsubscribe,
     topicsOf: store.subscriptions.topicsOf,
     page: store.subscriptions.page,
-    anchor: store.topics.anchor,
-    setAnchor: store.topics.setAnchor,
+    anchor: store.anchors.find,
+    setAnchor: store.anchors.set,
     listTopics: store.topics.list,
   });
 }

@@ -20,6 +20,7 @@ beforeAll(async () => {
       account: { _id: 'b', name: 'n', plan: 'pro', createdAt: new Date() },
       apiKey: 'k',
     }),
+    countRequest: async () => undefined,
     readBody: createBodyReader(1_500),
     onSurprise: () => undefined,
   });

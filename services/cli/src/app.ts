@@ -1,14 +1,18 @@
-import { LIMITS } from '@carillon/core/limits';
 import type { AppDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
 import type { Command } from 'commander';
-import { wholeNumber } from './arguments.ts';
+import {
+  addSettingOptions,
+  appLines,
+  appView,
+  type SettingOptions,
+  settingsOf,
+} from './app-settings.ts';
 import { withStore } from './database.ts';
 import { misused, refused } from './failure.ts';
 import { makeKey } from './key.ts';
 import type { Output } from './output.ts';
 import { need, type Stack } from './stack.ts';
-
-const MOST_CHARACTERS = 1_000_000;
 
 /** `carillon app …`: the tenants that own devices, topics and pushes. */
 export function addAppCommands(
@@ -20,10 +24,7 @@ export function addAppCommands(
   function showApp(id: string, found: AppDocument | undefined): void {
     if (found === undefined) throw refused(`There is no app ${id}.`);
     const view = appView(found);
-    output.show(view, [
-      `App ${id} (${view.name}) of account ${view.account}, made ${view.createdAt}.`,
-      `Payload limit: ${view.payloadLimit} characters.`,
-    ]);
+    output.show(view, appLines(view));
   }
 
   app
@@ -51,29 +52,13 @@ export function addAppCommands(
     .action(async (id: string) =>
       showApp(id, await withStore(stack(), (store) => store.apps.find(id))),
     );
-  app
-    .command('set')
-    .description('change settings of an app')
-    .argument('<id>')
-    .option(
-      '--payload-limit <characters>',
-      `most characters of a push's data (${LIMITS.payloadCharacters} unless set)`,
-      wholeNumber(1, MOST_CHARACTERS),
-    )
-    .action(async (id: string, settings: { payloadLimit?: number }) => {
-      if (Object.keys(settings).length === 0) {
-        throw misused('Say what to set, for instance --payload-limit 8192.');
-      }
-      showApp(id, await withStore(stack(), (store) => store.apps.change(id, settings)));
-    });
-}
-
-function appView({ _id, account, name, payloadLimit, createdAt }: AppDocument) {
-  return {
-    id: _id,
-    account,
-    name,
-    payloadLimit: payloadLimit ?? LIMITS.payloadCharacters,
-    createdAt: createdAt.toISOString(),
-  };
+  addSettingOptions(
+    app.command('set').description('change settings of an app').argument('<id>'),
+  ).action(async (id: string, options: SettingOptions) => {
+    if (Object.keys(options).length === 0) {
+      throw misused('Say what to set, for instance --payload-limit 8192.');
+    }
+    const change = (store: Store) => store.apps.change(id, settingsOf(options));
+    showApp(id, await withStore(stack(), change));
+  });
 }

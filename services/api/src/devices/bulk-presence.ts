@@ -1,7 +1,8 @@
 import { ApiError } from '@carillon/core/api-error';
-import { LIMITS } from '@carillon/core/limits';
 import type { DeviceDocument } from '@carillon/store/documents';
+import { check } from '../http/check.ts';
 import { unixSeconds } from '../push/push-status.ts';
+import { presenceRequest } from './schema.ts';
 
 /** What bulk presence needs. */
 export interface BulkPresenceDeps {
@@ -17,9 +18,9 @@ export interface BulkPresenceDeps {
 export async function bulkPresence(
   deps: BulkPresenceDeps,
   app: string,
-  value: Record<string, unknown>,
+  value: unknown,
 ): Promise<{ presence: object[] }> {
-  const tokens = tokenList(value.tokens);
+  const tokens = [...new Set(check(presenceRequest, value).tokens)];
   const found = await deps.findDevices(app, tokens);
   if (found.length === 0) throw new ApiError('NO_RESULTS');
   const byToken = new Map(found.map((device) => [device._id, device]));
@@ -34,16 +35,4 @@ export async function bulkPresence(
       ...(device.unsubscribed && { unsubscribed: true }),
     })),
   };
-}
-
-/** Without doubles, in the order given. */
-function tokenList(value: unknown): string[] {
-  const isList =
-    Array.isArray(value) && value.length > 0 && value.length <= LIMITS.tokensPerPresence;
-  if (isList && value.every((token) => typeof token === 'string'))
-    return [...new Set(value as string[])];
-  throw new ApiError(
-    'INVALID_PARAM',
-    `The parameter "tokens" must be an array of 1 to ${LIMITS.tokensPerPresence} strings.`,
-  );
 }

@@ -80,8 +80,8 @@ export function fieldText(text: string, field: string): string | undefined {
   return found && compact(text.slice(...found));
 }
 
-/** Drops white space between tokens and needless escapes within strings. */
-function compact(text: string): string {
+/** A JSON text without white space between tokens and needless escapes within strings. */
+export function compact(text: string): string {
   let out = '';
   let plainFrom = 0;
   for (let i = 0; i < text.length; i += 1) {

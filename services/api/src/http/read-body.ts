@@ -24,7 +24,9 @@ export function createBodyReader(budgetBytes = 64 * 1024 * 1024) {
     const chunks: Buffer[] = [];
     let length = 0;
     try {
-      for await (const chunk of request as AsyncIterable<Buffer>) {
+      // A request that is given up isn't destroyed: its connection has to carry the answer yet.
+      const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
+      for await (const chunk of body) {
         length += chunk.length;
         held += chunk.length;
         if (length > limit) throw new ApiError('BODY_TOO_LARGE');

@@ -2,7 +2,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { type Channel, channelOf } from '@carillon/core/platforms';
-import { collapseHash, joinTokens, splitTokens } from '@carillon/core/work';
+import { collapseHash, joinTokens } from '@carillon/core/work';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { batchesOf, workOf } from '@carillon/store/new-work';
 import type { Idempotency } from './idempotency.ts';
@@ -20,10 +20,14 @@ export interface AcceptDeps extends AudienceDeps {
   insertPush(push: PushDocument): Promise<PushDocument | undefined>;
   /** The push that an idempotency key stands for. */
   findByKey(app: string, key: string): Promise<PushDocument | undefined>;
+  /** Whether an app can send over APNs. */
+  hasApnsCredential(app: string): Promise<boolean>;
   insertBatches(batches: readonly BatchDocument[]): Promise<void>;
   /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
   commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
   addSendJob(push: string, batches: boolean): Promise<void>;
+  /** Has the push opened when it is due, without waiting for the reconciler's tick. */
+  addDueJob(dueAtMs: number): Promise<void>;
   now(): number;
 }
 
@@ -38,7 +42,7 @@ export interface Accepted {
  * Accepts a push for good: once this returns, the push and its recipients are in MongoDB with majority and
  * journal (guarantee G1). The job is only a hint to hurry; without it the reconciler finds the push.
  *
- * @throws ApiError NO_RECIPIENTS, INVALID_PARAM (the idempotency key came with another body),
+ * @throws ApiError NO_RECIPIENTS, NO_APNS_AUTH, INVALID_PARAM (the idempotency key came with another body),
  *   INTERNAL_SERVER_ERROR when accepting took so long that it was given up
  */
 export async function acceptPush(
@@ -49,10 +53,12 @@ export async function acceptPush(
 ): Promise<Accepted> {
   const audience = await resolveAudience(deps, app, request);
   if (audience.devices === 0) throw new ApiError('NO_RECIPIENTS');
+  if (audience.hasIos && !(await deps.hasApnsCredential(app))) throw new ApiError('NO_APNS_AUTH');
   const known = new Set(audience.recipients.map(({ token }) => token));
   const failed = request.tokens.filter((token) => !known.has(token));
   const push = frame(app, request, audience.devices, deps.now());
-  if (idempotency !== undefined) push.idempotency = { ...idempotency, failed: joinTokens(failed) };
+  if (idempotency !== undefined)
+    push.idempotency = { ...idempotency, failed: JSON.stringify(failed) };
 
   const byChannel = groupByChannel(audience.recipients);
   const [only] = byChannel;
@@ -65,6 +71,7 @@ export async function acceptPush(
     : await acceptInBatches(deps, push, byChannel, audience);
   if (earlier !== undefined) return sameAnswer(earlier, idempotency);
   if (request.dueAtMs === undefined) void deps.addSendJob(push._id, !isOne);
+  else void deps.addDueJob(request.dueAtMs);
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
 }
 
@@ -91,7 +98,8 @@ function frame(app: string, request: PushRequest, devices: number, nowMs: number
   const sendNow = request.timeToLiveSeconds === 0;
   const { collapseKey } = request.options;
   return {
-    _id: newPushId(nowMs),
+    // A scheduled push is as new as the moment it is due: for its collapse key, and in an inbox.
+    _id: newPushId(start),
     app,
     state: request.dueAtMs === undefined ? 'open' : 'scheduled',
     acceptedAt: new Date(nowMs),
@@ -155,6 +163,6 @@ function sameAnswer(earlier: PushDocument, idempotency: Idempotency | undefined)
   }
   // Still being accepted by another request: that one's end isn't known yet.
   if (earlier.state === 'accepting') throw new ApiError('SERVICE_UNAVAILABLE');
-  const failed = splitTokens(earlier.idempotency?.failed ?? '');
+  const failed = JSON.parse(earlier.idempotency?.failed ?? '[]') as string[];
   return { success: true, id: earlier._id, info: { devices: earlier.devices, failed } };
 }

@@ -1,9 +1,10 @@
 import { ApiError } from '@carillon/core/api-error';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
-import type { PushOptions } from '@carillon/store/documents';
-import { z } from 'zod';
-import { fieldText } from '../http/json-text.ts';
+import type { AppDocument, PushOptions } from '@carillon/store/documents';
+import { check } from '../http/check.ts';
+import { compact, fieldText, parseJsonObject } from '../http/json-text.ts';
 import type { Body } from '../http/route.ts';
+import { type PushBody, pushBody } from './schema.ts';
 
 /** A request to send, as checked as it can be without looking anything up. */
 export interface PushRequest {
@@ -20,55 +21,8 @@ export interface PushRequest {
 
 const TOPIC_PREFIX = '/topics/';
 
-const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
-const text = z.string().max(LIMITS.payloadCharacters);
-
-/** Apple's sound dictionary for critical alerts; the specification leaves its fields open. */
-const sound = z.union([
-  text,
-  z.object({
-    critical: z.union([z.literal(0), z.literal(1), z.boolean()]).optional(),
-    name: text.optional(),
-    volume: z.number().min(0).max(1).optional(),
-  }),
-]);
-
-/** Specification 4.1, `notification`. */
-const notification = z.object({
-  title: text.optional(),
-  body: text.optional(),
-  badge: z.int().min(0).optional(),
-  sound: sound.optional(),
-  category: text.optional(),
-  // Symfony's bridge sends a number.
-  thread_id: z.union([text, z.number().transform(String)]).optional(),
-  interruption_level: z.enum(INTERRUPTION_LEVELS).optional(),
-  loc_key: text.optional(),
-  loc_args: z.array(text).optional(),
-  title_loc_key: text.optional(),
-  title_loc_args: z.array(text).optional(),
-});
-
-const strings = z.custom<string[]>(
-  // A bare loop: checking 100,000 items one schema each takes 20 times as long.
-  (value) => Array.isArray(value) && value.every((item) => typeof item === 'string'),
-  'must be an array of strings',
-);
-
-/** Specification 4.1; unknown fields are ignored. */
-const pushBody = z.object({
-  to: z.union([z.string(), strings], 'must be a string or an array of strings').optional(),
-  tokens: strings.optional(),
-  registration_ids: strings.optional(),
-  data: z.record(z.string(), z.unknown(), 'must be an object'),
-  time_to_live: z.int().min(0).max(LIMITS.timeToLiveMax).default(LIMITS.timeToLiveDefault),
-  content_available: z.boolean().optional(),
-  mutable_content: z.boolean().optional(),
-  notification: notification.optional(),
-  schedule: z.int().min(0).optional(),
-  collapse_key: z.string().min(1).max(LIMITS.collapseKeyCharacters).optional(),
-});
-type PushBody = z.infer<typeof pushBody>;
+/** What an app allows in its pushes. */
+export type PushSettings = Pick<AppDocument, 'payloadLimit' | 'dataString'>;
 
 /**
  * Reads the body of `POST /push`.
@@ -76,30 +30,34 @@ type PushBody = z.infer<typeof pushBody>;
  * @param nowMs MongoDB's time
  * @throws ApiError INVALID_PARAM, PAYLOAD_LIMIT_EXCEEDED
  */
-export function parsePush(body: Body, app: { payloadLimit?: number }, nowMs: number): PushRequest {
+export function parsePush(body: Body, app: PushSettings, nowMs: number): PushRequest {
+  const payload = payloadText(body, app.dataString === true);
   // `data` isn't walked: it is kept as text, and its keys may be anything.
-  const { data, ...fields } = body.value;
-  const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
-  const parsed = pushBody.safeParse({ ...fields, data: isObject ? {} : data });
-  if (!parsed.success) throw new ApiError('INVALID_PARAM', firstFault(parsed.error));
-  const payload = fieldText(body.text, 'data') ?? '';
+  const value = { ...body.value, data: payload === undefined ? body.value.data : {} };
+  const fields = check(pushBody, value);
+  if (payload === undefined) throw new ApiError('INVALID_PARAM');
   if (payload.length > (app.payloadLimit ?? LIMITS.payloadCharacters)) {
     throw new ApiError('PAYLOAD_LIMIT_EXCEEDED');
   }
-  const dueAtMs = scheduled(parsed.data.schedule, nowMs);
+  const dueAtMs = scheduled(fields.schedule, nowMs);
   return {
-    ...audience(parsed.data),
+    ...audience(fields),
     data: payload,
-    timeToLiveSeconds: parsed.data.time_to_live,
+    timeToLiveSeconds: fields.time_to_live,
     ...(dueAtMs !== undefined && { dueAtMs }),
-    options: options(parsed.data),
+    options: options(fields),
   };
 }
 
-function firstFault(error: z.ZodError): string {
-  const [issue] = error.issues;
-  const name = issue?.path.join('.') ?? '';
-  return `The parameter "${name}" is missing or invalid: ${issue?.message ?? 'unknown'}.`;
+/** The payload's JSON text; undefined if it is no object. */
+function payloadText({ text, value }: Body, takesString: boolean): string | undefined {
+  const { data } = value;
+  if (typeof data === 'string' && takesString) {
+    parseJsonObject(data, LIMITS.payloadDepth);
+    return compact(data);
+  }
+  const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
+  return isObject ? fieldText(text, 'data') : undefined;
 }
 
 /** Tokens and topics from `to`, `tokens` and `registration_ids` together, without doubles. */
@@ -133,12 +91,18 @@ function topicName(recipient: string): string {
 
 function scheduled(schedule: number | undefined, nowMs: number): number | undefined {
   if (schedule === undefined) return undefined;
-  const ahead = schedule - nowMs / 1_000;
-  if (ahead > 0 && ahead <= LIMITS.scheduleAheadMax) return schedule * 1_000;
+  const dueAtMs = schedule * 1_000;
+  if (dueAtMs > nowMs && dueAtMs <= aYearAfter(nowMs)) return dueAtMs;
   throw new ApiError(
     'INVALID_PARAM',
     'The parameter "schedule" must be a future unix timestamp in seconds, at most one year ahead.',
   );
+}
+
+/** The same moment a calendar year later, in UTC. */
+function aYearAfter(ms: number): number {
+  const date = new Date(ms);
+  return date.setUTCFullYear(date.getUTCFullYear() + 1);
 }
 
 function options(body: PushBody): PushOptions {

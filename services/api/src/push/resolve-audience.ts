@@ -1,5 +1,6 @@
 import { LIMITS } from '@carillon/core/limits';
 import type { Platform } from '@carillon/core/platforms';
+import type { TopicCounter } from '@carillon/store/topics';
 import type { PushRequest } from './parse-push.ts';
 
 /** A device as a recipient. */
@@ -12,8 +13,8 @@ export interface Recipient {
 export interface AudienceDeps {
   findRecipient(app: string, token: string): Promise<Recipient | undefined>;
   findRecipients(app: string, tokens: readonly string[]): Promise<Recipient[]>;
-  /** Subscribers per topic by the counters; topics without any may be left out. */
-  topicCounters(app: string, topics: readonly string[]): Promise<Map<string, number>>;
+  /** The topics' counters; topics without subscribers may be left out. */
+  topicCounters(app: string, topics: readonly string[]): Promise<Map<string, TopicCounter>>;
   subscribers(app: string, topic: string): AsyncIterable<Recipient>;
 }
 
@@ -25,6 +26,8 @@ export interface Audience {
   topics: string[];
   /** `info.devices`. */
   devices: number;
+  /** Whether iOS devices are among them. */
+  hasIos: boolean;
 }
 
 /** Topics of up to this many subscribers together are resolved when the push is accepted, like tokens. */
@@ -39,18 +42,37 @@ export async function resolveAudience(
   request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
 ): Promise<Audience> {
   const named = await lookUp(deps, app, request.tokens);
-  if (request.topics.length === 0) return { recipients: named, topics: [], devices: named.length };
+  if (request.topics.length === 0) return resolved(named);
   const counters = await deps.topicCounters(app, request.topics);
-  const topics = request.topics.filter((topic) => (counters.get(topic) ?? 0) > 0);
-  const subscribed = topics.reduce((sum, topic) => sum + (counters.get(topic) ?? 0), 0);
-  if (subscribed <= RESOLVED_AT_ONCE && request.dueAtMs === undefined) {
-    const recipients = await union(deps, app, named, topics);
-    return { recipients, topics: [], devices: recipients.length };
+  const subscribersOf = (topic: string) => counters.get(topic)?.subscribers ?? 0;
+  const topics = request.topics.filter((topic) => subscribersOf(topic) > 0);
+  const subscribed = topics.reduce((sum, topic) => sum + subscribersOf(topic), 0);
+  const isScheduled = request.dueAtMs !== undefined;
+  if (subscribed <= RESOLVED_AT_ONCE && !isScheduled) {
+    return resolved(await union(deps, app, named, topics));
   }
   const total = named.length + subscribed;
   const isSum = total > COUNTED_EXACTLY || (named.length === 0 && topics.length === 1);
-  const devices = isSum ? total : (await union(deps, app, named, topics)).length;
-  return { recipients: named, topics, devices };
+  return {
+    recipients: named,
+    // A topic that is empty now may have subscribers when a scheduled push is due.
+    topics: isScheduled ? request.topics : topics,
+    devices: isSum ? total : (await union(deps, app, named, topics)).length,
+    hasIos: named.some(isIos) || topics.some((topic) => counters.get(topic)?.hasIos),
+  };
+}
+
+function resolved(recipients: Recipient[]): Audience {
+  return {
+    recipients,
+    topics: [],
+    devices: recipients.length,
+    hasIos: recipients.some(isIos),
+  };
+}
+
+function isIos({ platform }: Recipient): boolean {
+  return platform === 'ios';
 }
 
 async function lookUp(

@@ -2,18 +2,16 @@ import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import { type DeviceAuthKeys, isDeviceAuth } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { Connecting } from '@carillon/store/device-lookups';
+import { check } from '../http/check.ts';
+import { deviceAuthRequest } from './schema.ts';
 
 /** What checking a device's credentials needs. */
 export interface CheckDeviceDeps {
   authKeys: DeviceAuthKeys;
-  findDevice(token: string): Promise<{ deletedAt?: Date; authDigest?: string } | undefined>;
+  findDevice(token: string): Promise<Connecting | undefined>;
   noteFailure(): void;
 }
-
-type Known = Awaited<ReturnType<CheckDeviceDeps['findDevice']>>;
-
-/** A device of which the database can't tell anything at the moment. */
-const UNKNOWN_NOW: Known = {};
 
 /**
  * `POST /devices/auth`: whether a device's token and auth belong together. Our own credentials are checked
@@ -23,22 +21,36 @@ const UNKNOWN_NOW: Known = {};
  */
 export async function checkDevice(
   deps: CheckDeviceDeps,
-  { token, auth }: Record<string, unknown>,
+  value: unknown,
 ): Promise<{ success: true }> {
-  if (typeof token !== 'string' || typeof auth !== 'string' || !DEVICE_TOKEN.test(token)) {
-    throw new ApiError('INVALID_PARAM', 'The parameters "token" and "auth" must be strings.');
-  }
-  const isOurs = isDeviceAuth(deps.authKeys, token, auth);
-  const device = await deps.findDevice(token).catch(() => {
+  const { token, auth } = check(deviceAuthRequest, value);
+  await proveDevice(deps, token, auth).catch((error: unknown) => {
+    if (error instanceof ApiError || !isDeviceAuth(deps.authKeys, token, auth)) throw error;
+  });
+  return { success: true };
+}
+
+/**
+ * The device that a token and auth belong to.
+ *
+ * @throws ApiError INVALID_DEVICE_AUTH; any other error when the database can't tell
+ */
+export async function proveDevice(
+  deps: CheckDeviceDeps,
+  token: string,
+  auth: string,
+): Promise<Connecting> {
+  if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_AUTH');
+  const device = await deps.findDevice(token).catch((error: unknown) => {
     deps.noteFailure();
-    if (!isOurs) throw new ApiError('SERVICE_UNAVAILABLE');
-    return UNKNOWN_NOW;
+    throw error;
   });
   if (device === undefined || device.deletedAt !== undefined) {
     throw new ApiError('INVALID_DEVICE_AUTH');
   }
-  if (!isOurs && !isImported(device, auth)) throw new ApiError('INVALID_DEVICE_AUTH');
-  return { success: true };
+  const isProven = isDeviceAuth(deps.authKeys, token, auth) || isImported(device, auth);
+  if (!isProven) throw new ApiError('INVALID_DEVICE_AUTH');
+  return device;
 }
 
 /** Devices that came from elsewhere keep their auth, of which we have a digest. */
