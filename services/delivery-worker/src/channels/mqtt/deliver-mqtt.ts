@@ -71,11 +71,22 @@ async function deliverRound(deps: MqttDeps, delivery: Delivery, isLast: boolean)
     if (place === undefined) offline.push(position);
     else online.push({ token: delivery.tokens[position] ?? '', position, place });
   }
-  const [answers] = await Promise.all([
-    online.length === 0 ? new Map<number, Answer>() : handOver(deps, delivery, online),
+  // Each to its end: receipts that came must count although the other failed, or devices get the push twice.
+  const ends = await Promise.allSettled([
+    handOverAndFollow(deps, delivery, online, isLast),
     owe(deps, delivery, offline, false),
   ]);
-  await follow(deps, delivery, answers, isLast);
+  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+}
+
+async function handOverAndFollow(
+  deps: MqttDeps,
+  delivery: Delivery,
+  online: HandOverRecipient[],
+  isLast: boolean,
+): Promise<void> {
+  if (online.length === 0) return;
+  await follow(deps, delivery, await handOver(deps, delivery, online), isLast);
 }
 
 /** Acts on the gateways' answers; what is to be tried again stays open, unless this was the last round. */
