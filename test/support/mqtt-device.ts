@@ -40,6 +40,8 @@ export interface MqttDevice extends Credentials {
   holdReceipts(): void;
   /** Sends the receipts kept back on this connection, and those to come at once again. */
   releaseReceipts(): void;
+  /** Sends only the oldest of the receipts kept back. */
+  releaseOldestReceipt(): void;
   /** Waits for at least `count` arrivals and gives all. */
   waitFor(count: number, patience?: Patience): Promise<Arrival[]>;
 }
@@ -99,6 +101,9 @@ export function createMqttDevice(options: MqttDeviceOptions): MqttDevice {
     releaseReceipts() {
       holding = false;
       for (const id of held.splice(0)) client?.stream.write(puback(id));
+    },
+    releaseOldestReceipt() {
+      for (const id of held.splice(0, 1)) client?.stream.write(puback(id));
     },
     waitFor(count, patience = {}) {
       const enough = () => arrivals.length >= count && arrivals;

@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createPlace, isThere, type Place } from '../support/first-run/npm-start.ts';
+import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { callApi } from '../support/stack/call-api.ts';
+import type { Dev } from '../support/stack/dev-file.ts';
+import { infoOf, type Sent, send, untilInbox, untilPending } from '../support/thread/pushes.ts';
+
+const TOPIC = 'kept';
+
+let place: Place;
+let before: Dev;
+let after: Dev;
+/** Of three devices: never connected; connected, and silent about what it got; done with all. */
+let offline: { device: MqttDevice; push: Sent };
+let silent: { device: MqttDevice; push: Sent };
+let done: { device: MqttDevice; push: Sent };
+
+beforeAll(async () => {
+  place = await createPlace();
+  const start = place.start();
+  before = await start.ready();
+  [offline, silent, done] = [await pushed(), await pushed(), await pushed()];
+  silent.device.holdReceipts();
+  await Promise.all([silent.device.connect(), done.device.connect()]);
+  await Promise.all([silent.device.waitFor(1), done.device.waitFor(1)]);
+  await untilPending(apiOf(before), done.push.id, []);
+  await subscribe(offline.device);
+  start.signal('SIGINT');
+  await start.exit();
+  after = await place.start().ready();
+});
+afterAll(async () => {
+  await Promise.all([silent, offline, done].map((one) => one?.device.disconnect()));
+  await place?.clear();
+});
+
+test('the app, the key and the addresses are the same', () => {
+  const { processes: _old, ...said } = before;
+  expect(after).toMatchObject(said);
+  expect(isThere(place, 'logs/api-0.log.1')).toBe(true);
+});
+
+test('devices and subscriptions are there', async () => {
+  const info = await infoOf(apiOf(after), offline.device.token);
+  expect(info).toMatchObject({ device: { platform: 'electron' }, subscriptions: [TOPIC] });
+  const { json } = await callApi(after, 'GET', `/topics/${TOPIC}`);
+  expect(json.subscribers).toEqual([offline.device.token]);
+});
+
+test('a push that waited for its device arrives', async () => {
+  await untilInbox(apiOf(after), offline.device.token, [offline.push.id]);
+  await offline.device.connect();
+  const [arrival] = await offline.device.waitFor(1);
+  expect(arrival?.payload).toBe(offline.push.payload);
+});
+
+test('a push that was received and not acknowledged arrives again', async () => {
+  silent.device.releaseReceipts();
+  await silent.device.connect();
+  const arrivals = await silent.device.waitFor(2);
+  expect(arrivals.map(({ payload }) => payload)).toEqual(Array(2).fill(silent.push.payload));
+  await untilPending(apiOf(after), silent.push.id, []);
+});
+
+test('a push that was acknowledged does not', async () => {
+  await done.device.connect();
+  const next = await send(apiOf(after), done.device.token);
+  const arrivals = await done.device.waitFor(2);
+  expect(arrivals.map(({ payload }) => payload)).toEqual([done.push.payload, next.payload]);
+});
+
+test('a new device can be registered, and gets a push', async () => {
+  const device = createMqttDevice({ ...(await newMqttDevice(after)), url: after.mqtt });
+  await device.connect();
+  const push = await send(apiOf(after), device.token);
+  expect((await device.waitFor(1))[0]?.payload).toBe(push.payload);
+  await device.disconnect();
+});
+
+async function pushed(): Promise<{ device: MqttDevice; push: Sent }> {
+  const device = await newMqttDevice(before);
+  return { device, push: await send(apiOf(before), device.token) };
+}
+
+async function subscribe({ token }: MqttDevice): Promise<void> {
+  const body = { token, topics: [TOPIC] };
+  expect((await callApi(before, 'POST', '/topics/subscribe', body)).status).toBe(200);
+}
+
+function apiOf(dev: Dev) {
+  return {
+    api: <T>(method: string, path: string, body?: unknown) => callApi<T>(dev, method, path, body),
+  };
+}

@@ -1,0 +1,109 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { callApi } from '../support/stack/call-api.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { infoOf, send, untilPending } from '../support/thread/pushes.ts';
+import { rawRequest } from '../support/thread/raw-request.ts';
+
+const COUNTS = { apis: 2, deliveryWorkers: 2, schedulers: 2, deviceGateways: 2 };
+
+let one: Stack;
+let other: Stack;
+const devices: MqttDevice[] = [];
+beforeAll(async () => {
+  one = await startStack(COUNTS);
+  // The same ports at another address: that is what this variable is for.
+  const env = { CARILLON_PORT_BASE: new URL(one.dev.api).port };
+  other = await startStack({ host: '127.0.0.2', env });
+});
+afterAll(async () => {
+  await Promise.all(devices.map((device) => device.disconnect()));
+  await Promise.all([one?.stop(), other?.stop()]);
+});
+
+describe('two stacks', () => {
+  test('have keys, apps and addresses of their own', () => {
+    for (const fact of ['api', 'app', 'apiKey', 'mqtt', 'mongodb', 'redis'] as const) {
+      expect(one.dev[fact]).not.toBe(other.dev[fact]);
+    }
+    expect(new URL(one.dev.api).port).toBe(new URL(other.dev.api).port);
+  });
+
+  test('know nothing of each other', async () => {
+    const { token } = await newDevice(one);
+    expect((await infoOf(one, token)).device.platform).toBe('electron');
+    expect((await other.api('GET', `/devices/${token}`)).json.code).toBe('INVALID_DEVICE_TOKEN');
+    const strange = await callApi({ ...other.dev, apiKey: one.dev.apiKey }, 'GET', '/topics');
+    expect(strange.json.code).toBe('INVALID_API_KEY');
+  });
+
+  test('deliver at the same time, each its own', async () => {
+    for (const stack of [one, other]) {
+      const device = await newDevice(stack);
+      await device.connect();
+      const push = await send(stack, device.token);
+      expect((await device.waitFor(1))[0]?.payload).toBe(push.payload);
+      await untilPending(stack, push.id, []);
+    }
+  });
+});
+
+describe('several processes of a service', () => {
+  test('are all there, each with an ops port of its own', async () => {
+    const names = one.dev.processes.map(({ service, index }) => `${service} ${index}`);
+    for (const service of ['api', 'delivery-worker', 'scheduler', 'device-gateway']) {
+      expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));
+    }
+    const ops = one.dev.processes.flatMap((process) => process.ops ?? []);
+    expect(new Set(ops).size).toBe(8);
+    for (const at of ops) expect((await fetch(`${at}/readyz`)).status).toBe(200);
+  });
+
+  test.each([0, 1])(
+    'share the API port: whoever stands still, the other answers (%i)',
+    async (at) => {
+      await whileFrozen('api', at, async () => {
+        const path = `/topics?api_key=${one.dev.apiKey}`;
+        for (let n = 0; n < 5; n += 1) {
+          expect(await rawRequest(one.dev.api, { method: 'GET', path })).toMatchObject({
+            status: 200,
+          });
+        }
+      });
+    },
+  );
+
+  test.each([0, 1])('share the MQTT port in the same way (%i)', async (at) => {
+    const device = await newDevice(one);
+    await whileFrozen('device-gateway', at, async () => {
+      await device.connect();
+      const push = await send(one, device.token);
+      expect((await device.waitFor(1))[0]?.payload).toBe(push.payload);
+    });
+  });
+
+  test.each([0, 1])('take each other’s work (%i)', async (at) => {
+    const device = await newDevice(one);
+    await device.connect();
+    await whileFrozen('delivery-worker', at, async () => {
+      for (let n = 1; n <= 4; n += 1) await send(one, device.token);
+      await device.waitFor(4, { timeoutMs: 20_000 });
+    });
+  });
+});
+
+async function newDevice(stack: Stack): Promise<MqttDevice> {
+  const device = await newMqttDevice(stack.dev);
+  devices.push(device);
+  return device;
+}
+
+/** Stops one process of the first stack in its tracks for the time of `work`. */
+async function whileFrozen(service: string, index: number, work: () => Promise<void>) {
+  one.kill(service, 'SIGSTOP', index);
+  try {
+    await work();
+  } finally {
+    one.kill(service, 'SIGCONT', index);
+  }
+}

@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { deviceAuth, parseDeviceAuthKeys } from '../../../packages/core/src/device-auth.ts';
+import { newDeviceToken } from '../../../packages/core/src/ids.ts';
+import type { DeviceDocument } from '../../../packages/store/src/documents.ts';
+import type { TestMongo } from '../mongo.ts';
+import { createMqttDevice, type MqttDevice } from '../mqtt-device.ts';
+import type { Stack } from '../stack.ts';
+
+const DOCUMENTS_PER_INSERT = 10_000;
+const CONNECTS_AT_ONCE = 20;
+const RECONNECT_MS = 100;
+
+/** Many devices of the stack's app; a few are real, the others only registered. */
+export interface Crowd {
+  /** Of all devices; the real ones are spread among them by chance. */
+  tokens: string[];
+  /** The real ones. */
+  devices: MqttDevice[];
+}
+
+/**
+ * Registers devices in bulk, straight in the database: through the API so many would take minutes.
+ *
+ * @param real how many of them are real and get connected
+ */
+export async function gatherCrowd(
+  stack: Stack,
+  mongo: TestMongo,
+  { registered, real }: { registered: number; real: number },
+): Promise<Crowd> {
+  const tokens = Array.from({ length: registered }, newDeviceToken);
+  await insertDevices(stack, mongo, tokens);
+  const authOf = createAuth(stack);
+  const devices = tokens
+    .slice(0, real)
+    .map((token) => createMqttDevice({ url: stack.dev.mqtt, token, auth: authOf(token) }));
+  await connectAll(devices);
+  return { tokens, devices };
+}
+
+async function insertDevices(stack: Stack, mongo: TestMongo, tokens: string[]): Promise<void> {
+  const now = new Date();
+  const common = { app: stack.dev.app, platform: 'electron', registeredAt: now, lastActiveAt: now };
+  const documents = tokens.map((_id): DeviceDocument => ({ _id, ...common }) as DeviceDocument);
+  for (let from = 0; from < documents.length; from += DOCUMENTS_PER_INSERT) {
+    const some = documents.slice(from, from + DOCUMENTS_PER_INSERT);
+    await mongo.db.collection<DeviceDocument>('devices').insertMany(some, { ordered: false });
+  }
+}
+
+function createAuth(stack: Stack): (token: string) => string {
+  const secrets = JSON.parse(readFileSync(`${stack.home}/secrets.json`, 'utf8')) as {
+    deviceAuthKeys: string;
+  };
+  const keys = parseDeviceAuthKeys(secrets.deviceAuthKeys);
+  return (token) => deviceAuth(keys, token);
+}
+
+/** Connects devices, a few at a time. @throws when one is refused. */
+export async function connectAll(devices: readonly MqttDevice[]): Promise<void> {
+  const rest = [...devices];
+  const connectSome = async () => {
+    for (let device = rest.pop(); device !== undefined; device = rest.pop()) await device.connect();
+  };
+  await Promise.all(Array.from({ length: CONNECTS_AT_ONCE }, connectSome));
+}
+
+/** Connects devices again whenever their link breaks, as the SDKs do, until it is stopped. */
+export function keepConnected(devices: readonly MqttDevice[]): { stop(): Promise<void> } {
+  let isStopped = false;
+  const watch = async (device: MqttDevice) => {
+    while (!isStopped) {
+      if (!device.connected) await device.connect().catch(() => undefined);
+      await sleep(RECONNECT_MS);
+    }
+  };
+  const watches = devices.map(watch);
+  return {
+    async stop() {
+      isStopped = true;
+      await Promise.all(watches);
+      await Promise.all(devices.map((device) => device.disconnect()));
+    },
+  };
+}

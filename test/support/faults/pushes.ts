@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import { createFates } from '../../../packages/store/src/fates.ts';
+import type { TestMongo } from '../mongo.ts';
+import type { Stack } from '../stack.ts';
+import { type Patience, until } from '../until.ts';
+
+/** A push that was answered with 200. */
+export interface SentPush {
+  id: string;
+  /** The payload's text, which no other push has. */
+  payload: string;
+  /** How many recipients were accepted. */
+  devices: number;
+}
+
+type Counts = Record<string, number>;
+
+/**
+ * Sends a push with a payload of its own.
+ *
+ * @param fields more fields of the request
+ * @throws when it is not accepted
+ */
+export async function sendPush(
+  stack: Pick<Stack, 'api'>,
+  to: string | readonly string[],
+  fields: Record<string, unknown> = {},
+): Promise<SentPush> {
+  const data = { mark: randomUUID() };
+  const { status, json, text } = await stack.api<{ id: string; info: { devices: number } }>(
+    'POST',
+    '/push',
+    { to, data, ...fields },
+  );
+  if (status !== 200) throw new Error(`push: ${status} ${text}`);
+  return { id: json.id, payload: JSON.stringify(data), devices: json.info.devices };
+}
+
+/** A push's state and its recipients by outcome, as `carillon push outcomes` gives them. */
+export async function fatesOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'>) {
+  const fates = await createFates(mongo.db).ofPush(id);
+  if (fates === undefined) throw new Error(`there is no push ${id}`);
+  return fates;
+}
+
+/** Waits until the recipients of a push stand exactly so. @throws naming how they stand instead. */
+export async function untilFates(
+  mongo: TestMongo,
+  push: Pick<SentPush, 'id'>,
+  wanted: Counts,
+  patience: Patience = {},
+): Promise<void> {
+  let seen = '';
+  const stand = async () => {
+    seen = textOf((await fatesOf(mongo, push)).outcomes);
+    return seen === textOf(wanted);
+  };
+  await until(stand, { timeoutMs: 40_000, everyMs: 100, ...patience }).catch((cause: unknown) => {
+    throw new Error(`push ${push.id}: wanted ${textOf(wanted)}, is ${seen}`, { cause });
+  });
+}
+
+function textOf(counts: Counts): string {
+  const some = Object.entries(counts).filter(([, n]) => n > 0);
+  return some
+    .sort()
+    .map(([name, n]) => `${name} ${n}`)
+    .join(', ');
+}
+
+/** The units of work of a push by their state. */
+export interface WorkStates {
+  waiting: number;
+  ready: number;
+  closed: number;
+}
+
+/** Reads the work of a push, be it in batches or in the push itself. */
+export async function workStates(mongo: TestMongo, push: { id: string }): Promise<WorkStates> {
+  const states: WorkStates = { waiting: 0, ready: 0, closed: 0 };
+  const lists = await Promise.all([
+    mongo.db.collection('batches').find({ push: push.id }, STATE).toArray(),
+    mongo.db.collection<{ _id: string }>('pushes').find({ _id: push.id }, STATE).toArray(),
+  ]);
+  for (const { work } of lists.flat() as { work?: { state: keyof WorkStates } }[]) {
+    if (work !== undefined) states[work.state] += 1;
+  }
+  return states;
+}
+
+const STATE = { projection: { 'work.state': 1 } };
+
+/** Waits until some of a push's work is closed and some is not. */
+export function untilMidway(mongo: TestMongo, push: { id: string }): Promise<WorkStates> {
+  const midway = async () => {
+    const states = await workStates(mongo, push);
+    return isMidway(states) && states;
+  };
+  return until(midway, { everyMs: 2, what: `push ${push.id} half worked` });
+}
+
+/** Whether both open and closed work exist. */
+export function isMidway({ waiting, ready, closed }: WorkStates): boolean {
+  return closed > 0 && waiting + ready > 0;
+}

@@ -1,0 +1,68 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createConnection, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { until } from '../until.ts';
+
+const HOST = '127.0.0.1';
+
+/** A Redis server that a test may take away and bring back, empty or as it was. */
+export interface RedisServer {
+  url: string;
+  start(): Promise<void>;
+  /** Kills it without a word. */
+  kill(): Promise<void>;
+  /** Kills it and removes its data. */
+  remove(): Promise<void>;
+}
+
+/** Makes a server of its own on a free port; it is not started yet. */
+export async function createRedisServer(): Promise<RedisServer> {
+  const dir = await mkdtemp(join(tmpdir(), 'carillon-redis-'));
+  const port = await freePort();
+  let child: ChildProcess | undefined;
+  const kill = async () => {
+    if (child === undefined) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+    child = undefined;
+  };
+  return {
+    url: `redis://${HOST}:${port}`,
+    async start() {
+      const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
+      const server = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
+      child = spawn(server, args, { stdio: 'ignore' });
+      await until(() => accepts(port), { what: 'a Redis server' });
+    },
+    kill,
+    async remove() {
+      await kill();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await once(server.listen(0, HOST), 'listening');
+  const address = server.address();
+  server.close();
+  if (address === null || typeof address === 'string') throw new Error('no free port');
+  return address.port;
+}
+
+async function accepts(port: number): Promise<boolean> {
+  const socket = createConnection(port, HOST);
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}

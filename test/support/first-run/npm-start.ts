@@ -1,0 +1,120 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Dev, readDev } from '../stack/dev-file.ts';
+import { type StackOptions, stackEnv } from '../stack/env.ts';
+import { until } from '../until.ts';
+import { endAll, processesOf } from './processes-of.ts';
+
+/** The checkout. */
+export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const MONGODB_OFFSET = 6;
+const READY_MS = 50_000;
+const EXIT_MS = 40_000;
+
+/** A folder of a test's own, in which stacks are started again and again. */
+export interface Place {
+  /** CARILLON_HOME; does not exist at first. */
+  home: string;
+  /** What `npm start` gets; the ports stay the same from start to start. */
+  env: NodeJS.ProcessEnv;
+  /** Starts; does not wait. `more` are variables that win. */
+  start(more?: Record<string, string>): NpmStart;
+  /** The pids of all that runs of this place. */
+  processes(): number[];
+  /** Ends what still runs of this place, and removes it unless a test of this file failed. */
+  clear(): Promise<void>;
+}
+
+/** One run of `npm start`. */
+export interface NpmStart {
+  pid: number;
+  stdout(): string;
+  stderr(): string;
+  /** Waits until it is ready. @throws when it ends instead */
+  ready(): Promise<Dev>;
+  /** Sends a signal to the one process that a user has started, and no other. */
+  signal(signal: NodeJS.Signals): void;
+  /** Waits for its end; gives the exit code, 128 + its number for a signal. @throws after 40 s */
+  exit(): Promise<number>;
+}
+
+/** Makes a place. `name`: of the home folder in it. */
+export async function createPlace(options: StackOptions = {}, name = 'home'): Promise<Place> {
+  const folder = await mkdtemp(join(tmpdir(), 'carillon-start-'));
+  const home = join(folder, name);
+  const env = await stackEnv(home, options);
+  const mongodb = `127.0.0.1:${Number(env.CARILLON_PORT_BASE) + MONGODB_OFFSET}`;
+  const processes = () => processesOf(home, mongodb);
+  let starts = 0;
+  return {
+    home,
+    env,
+    start(more = {}) {
+      starts += 1;
+      return npmStart({ ...env, ...more }, home, join(folder, `start-${starts}`));
+    },
+    processes,
+    async clear() {
+      await endAll(processes());
+      if ((globalThis.failures ?? 0) === 0) await rm(folder, { recursive: true, force: true });
+      else process.stderr.write(`kept for a look: ${folder}\n`);
+    },
+  };
+}
+
+function npmStart(env: NodeJS.ProcessEnv, home: string, log: string): NpmStart {
+  const child = spawnLogged(env, log);
+  const ready = () => {
+    if (hasEnded(child)) return 'ended';
+    const dev = readDev(env.CARILLON_HOME ?? home);
+    return dev?.ready === true && dev;
+  };
+  const stderr = () => readFileSync(`${log}.err`, 'utf8');
+  return {
+    pid: child.pid ?? 0,
+    stdout: () => readFileSync(`${log}.out`, 'utf8'),
+    stderr,
+    async ready() {
+      const dev = await until(ready, { timeoutMs: READY_MS, everyMs: 50, what: 'ready' });
+      if (dev === 'ended') throw new Error(`npm start ended with ${codeOf(child)}: ${stderr()}`);
+      return dev;
+    },
+    signal: (signal) => void child.kill(signal),
+    async exit() {
+      if (!hasEnded(child)) await once(child, 'exit', { signal: AbortSignal.timeout(EXIT_MS) });
+      return codeOf(child);
+    },
+  };
+}
+
+function spawnLogged(env: NodeJS.ProcessEnv, log: string): ChildProcess {
+  const [out, err] = [openSync(`${log}.out`, 'a'), openSync(`${log}.err`, 'a')];
+  const args = ['services/supervisor/bootstrap.mjs', 'start'];
+  const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', out, err] });
+  closeSync(out);
+  closeSync(err);
+  return child;
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+function codeOf({ exitCode, signalCode }: ChildProcess): number {
+  return exitCode ?? 128 + constants.signals[signalCode ?? 'SIGKILL'];
+}
+
+/** Whether there is a file or folder of that name in a place's home. */
+export function isThere({ home }: Pick<Place, 'home'>, name: string): boolean {
+  return existsSync(join(home, name));
+}
+
+/** The text of a file in a place's home; empty as long as there is none. */
+export function textOf({ home }: Pick<Place, 'home'>, name: string): string {
+  return isThere({ home }, name) ? readFileSync(join(home, name), 'utf8') : '';
+}

@@ -1,0 +1,65 @@
+import type { Stack } from '../stack.ts';
+
+/** One page of `GET /topics/<topic>`. */
+export interface SubscriberPage {
+  subscribers: string[];
+  pagination?: string;
+}
+
+/** What tests ask of topics, in short. */
+export function createTopicCalls(stack: () => Pick<Stack, 'api'>) {
+  const change = (verb: string) => async (token: string | undefined, topics: readonly string[]) =>
+    (await stack().api('POST', `/topics/${verb}`, { token, topics })).status;
+
+  /** A page by its link, the first one without. */
+  async function pageOf(topic: string, link = `/topics/${topic}`): Promise<SubscriberPage> {
+    return (await stack().api<SubscriberPage>('GET', link)).json;
+  }
+
+  return {
+    /** Gives the HTTP status. */
+    subscribe: change('subscribe'),
+    /** Gives the HTTP status. */
+    unsubscribe: change('unsubscribe'),
+    pageOf,
+
+    /** Subscribers of a topic by its counter. */
+    async countOf(topic: string): Promise<number> {
+      const { json } = await stack().api<{ topics: { name: string; subscribers: number }[] }>(
+        'GET',
+        '/topics',
+      );
+      return json.topics.find(({ name }) => name === topic)?.subscribers ?? 0;
+    },
+
+    /** Subscribers of a topic by its pages. */
+    async allOf(topic: string): Promise<string[]> {
+      let page = await pageOf(topic);
+      const all = [...page.subscribers];
+      while (page.pagination !== undefined) {
+        page = await pageOf(topic, page.pagination);
+        all.push(...page.subscribers);
+      }
+      return all;
+    },
+
+    /** A device's topics. */
+    async topicsOf(token: string | undefined): Promise<string[]> {
+      const { json } = await stack().api<{ subscriptions: string[] }>('GET', `/devices/${token}`);
+      return json.subscriptions;
+    },
+
+    /** Does something so many times, at most `atOnce` at a time. */
+    async inParallel(
+      times: number,
+      atOnce: number,
+      work: (index: number) => Promise<unknown>,
+    ): Promise<void> {
+      let next = 0;
+      const workOn = async () => {
+        while (next < times) await work(next++);
+      };
+      await Promise.all(Array.from({ length: atOnce }, workOn));
+    },
+  };
+}

@@ -1,0 +1,29 @@
+// An app with the real pushy-electron. Only the module `electron` is a stand-in: what the SDK uses of
+// it is a folder for its settings. The test tells it over IPC what to call.
+
+import Module, { createRequire } from 'node:module';
+
+const folder = process.argv[2];
+const electron = {
+  app: { getPath: () => folder, getName: () => 'app', getVersion: () => '1.0.0', name: 'app' },
+  ipcMain: { on: () => undefined },
+  dialog: { showMessageBox: () => undefined },
+  shell: {},
+};
+
+const load = Module._load;
+Module._load = (name, ...rest) => (name === 'electron' ? electron : load(name, ...rest));
+
+const Pushy = createRequire(import.meta.url)('pushy-electron');
+Pushy.setNotificationListener((payload) => process.send({ payload }));
+Pushy.setConnectivityListener((connected) => process.send({ connected }));
+
+process.on('message', async ({ id, method, args }) => {
+  try {
+    process.send({ id, result: (await Pushy[method](...args)) ?? null });
+  } catch (error) {
+    process.send({ id, error: error.message });
+  }
+});
+process.on('disconnect', () => process.exit(0));
+process.send({ ready: true });

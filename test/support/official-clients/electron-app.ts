@@ -1,0 +1,77 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Dev } from '../stack/dev-file.ts';
+
+const APP = fileURLToPath(new URL('./electron-app.mjs', import.meta.url));
+
+/** A running app with the official Electron SDK. */
+export interface ElectronApp {
+  /** Payloads that the app's listener got, in order. */
+  readonly payloads: unknown[];
+  /** Whether the SDK says that it is connected. */
+  readonly connected: boolean;
+  /** Calls a function of the SDK. @throws what it throws */
+  call<T = unknown>(method: string, ...args: readonly unknown[]): Promise<T>;
+  /** Ends the app; its settings stay in its folder. */
+  quit(): Promise<void>;
+}
+
+type Message =
+  | { ready: true }
+  | { payload: unknown }
+  | { connected: boolean }
+  | { id: number; result?: unknown; error?: string };
+
+/** Starts the app in a folder that holds its settings, pointed at a stack. */
+export async function startElectronApp(
+  folder: string,
+  { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>,
+): Promise<ElectronApp> {
+  const child = fork(APP, [folder], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    // What it depends on uses a module that Node would rather see gone.
+    execArgv: ['--disable-warning=DEP0040'],
+  });
+  const payloads: unknown[] = [];
+  const calls = createCalls(child);
+  let connected = false;
+  child.on('message', (message: Message) => {
+    if ('payload' in message) payloads.push(message.payload);
+    if ('connected' in message) connected = message.connected;
+  });
+  await once(child, 'message');
+  await calls('setEnterpriseConfig', api, mqtt);
+  return {
+    payloads,
+    get connected() {
+      return connected;
+    },
+    call: calls,
+    async quit() {
+      if (child.exitCode !== null) return;
+      const ended = once(child, 'exit');
+      child.disconnect();
+      await ended;
+    },
+  };
+}
+
+function createCalls(child: ChildProcess) {
+  const waiting = new Map<number, PromiseWithResolvers<unknown>>();
+  let last = 0;
+  child.on('message', (message: Message) => {
+    if (!('id' in message)) return;
+    const call = waiting.get(message.id);
+    waiting.delete(message.id);
+    if (message.error === undefined) call?.resolve(message.result);
+    else call?.reject(new Error(message.error));
+  });
+  return <T>(method: string, ...args: readonly unknown[]): Promise<T> => {
+    last += 1;
+    const call = Promise.withResolvers<unknown>();
+    waiting.set(last, call);
+    child.send({ id: last, method, args });
+    return call.promise as Promise<T>;
+  };
+}

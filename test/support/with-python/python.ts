@@ -1,0 +1,62 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const INSTALL_MS = 240_000;
+
+/** Installs a package of PyPI, and what it needs, into a folder of its own. */
+export async function installPython(folder: string, requirement: string): Promise<void> {
+  const args = ['-m', 'pip', 'install', '--quiet', '--target', folder, requirement];
+  await run('python3', args, { timeout: INSTALL_MS });
+}
+
+/** Runs a program to its end. */
+export function runPython(
+  args: readonly string[],
+  { cwd, env }: { cwd: string; env: Record<string, string> },
+): Promise<{ code: number | null; output: string }> {
+  return new Promise((resolve) => {
+    const program = execFile(
+      'python3',
+      args,
+      { cwd, env: { PATH: process.env.PATH, HOME: cwd, ...env }, maxBuffer: 64 * 1024 * 1024 },
+      (_error, stdout, stderr) =>
+        resolve({ code: program.exitCode, output: `${stdout}\n${stderr}` }),
+    );
+  });
+}
+
+/** A running Python program that prints JSON lines. */
+export interface PythonProgram {
+  /** What it has printed, lines that are no JSON left out. */
+  readonly told: Record<string, unknown>[];
+  stop(): Promise<void>;
+}
+
+/** Starts a program; its working folder is where it keeps its files. */
+export function startPython(
+  args: readonly string[],
+  { cwd, env }: { cwd: string; env: Record<string, string> },
+): PythonProgram {
+  const program: ChildProcess = spawn('python3', args, {
+    cwd,
+    env: { PATH: process.env.PATH ?? '', HOME: cwd, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const told: Record<string, unknown>[] = [];
+  if (program.stdout !== null) {
+    createInterface(program.stdout).on('line', (line) => {
+      if (line.startsWith('{')) told.push(JSON.parse(line));
+    });
+  }
+  const ended = once(program, 'exit');
+  return {
+    told,
+    async stop() {
+      program.kill('SIGKILL');
+      await ended;
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { ONLY_API } from '../support/api/only-api.ts';
+import { startUnlimited } from '../support/guarantees/start-unlimited.ts';
+import type { Stack } from '../support/stack.ts';
+import { installPython, runPython } from '../support/with-python/python.ts';
+
+const EXAMPLES = 100;
+/** What a document can't say: some valid requests name what isn't there, and that is refused too. */
+const CHECKS = [
+  'not_a_server_error',
+  'status_code_conformance',
+  'content_type_conformance',
+  'response_schema_conformance',
+  'negative_data_rejection',
+];
+
+let stack: Stack;
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'carillon-schemathesis-'));
+  await installPython(folder, 'schemathesis==4.32.5');
+  stack = await startUnlimited(ONLY_API);
+}, 360_000);
+afterAll(async () => {
+  await stack?.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+test('answers keep to the OpenAPI document, whatever is asked', async () => {
+  const { api, apiKey } = stack.dev;
+  const args = [
+    ...['-m', 'schemathesis.cli', 'run', `${api}/openapi.json`, '--checks', CHECKS.join(',')],
+    ...['-H', `Authorization: Bearer ${apiKey}`, '--max-examples', `${EXAMPLES}`],
+    ...['--phases', 'examples,coverage,fuzzing', '--continue-on-failure'],
+    ...['--suppress-health-check', 'all'],
+    // It would make up keys besides the good one.
+    ...['--generation-with-security-parameters', 'false'],
+  ];
+  const { code, output } = await runPython(args, { cwd: folder, env: { PYTHONPATH: folder } });
+  expect([code, output.slice(-4_000)]).toEqual([0, expect.any(String)]);
+}, 600_000);

@@ -1,0 +1,56 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startUnlimited } from '../support/guarantees/start-unlimited.ts';
+import type { Stack } from '../support/stack.ts';
+import { infoOf, send, statusOf } from '../support/thread/pushes.ts';
+import { until } from '../support/until.ts';
+import { installPython, type PythonProgram, startPython } from '../support/with-python/python.ts';
+
+const DEVICE = fileURLToPath(new URL('../support/with-python/device.py', import.meta.url));
+/** The SDK connects to port 8883 whatever one says, so the stack has the default ports on an address of its own. */
+const HOST = '127.0.0.83';
+
+let stack: Stack;
+let folder: string;
+let program: PythonProgram;
+let token: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'carillon-python-'));
+  const sdk = join(folder, 'sdk');
+  const cwd = join(folder, 'device');
+  await mkdir(cwd);
+  await installPython(sdk, 'pushy-python==1.0.12');
+  stack = await startUnlimited({ host: HOST, env: { CARILLON_PORT_BASE: '' } });
+  const { api, app, ca = '' } = stack.dev;
+  const args = [DEVICE, sdk, api, HOST, app];
+  program = startPython(args, { cwd, env: { SSL_CERT_FILE: ca } });
+  token = await until(() => told('token') as string | undefined, { timeoutMs: 20_000 });
+}, 360_000);
+afterAll(async () => {
+  await program?.stop();
+  await stack?.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+function told(name: string): unknown {
+  return program.told.find((line) => name in line)?.[name];
+}
+
+test('it registers and connects over TLS', async () => {
+  await until(() => told('connected'));
+  const info = await infoOf(stack, token);
+  expect(info.device.platform).toBe('python');
+  expect(info.presence.online).toBe(true);
+  expect(info.subscriptions).toEqual(['news']);
+});
+
+test('its listener gets what is sent to it and to its topic, and that is known', async () => {
+  const data = { message: 'Grüße 👋', list: [1, 2.5, null] };
+  const { id } = await send(stack, [token, '/topics/news'], { data });
+  await until(() => told('payload'));
+  expect(told('payload')).toEqual(data);
+  await until(async () => (await statusOf(stack, id)).pending_devices.length === 0);
+});
