@@ -13,6 +13,8 @@ export default {
     '<rootDir>/packages/*/test/**/*.test.ts',
     '<rootDir>/services/*/test/**/*.test.ts',
   ],
+  // These fetch packages of PyPI, which not every machine that runs the tests can.
+  testPathIgnorePatterns: process.env.CARILLON_WITH_PYTHON === '1' ? [] : ['/test/with-python/'],
   modulePathIgnorePatterns: ['<rootDir>/\\.carillon/'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.ts$': ['@swc/jest', swc] },

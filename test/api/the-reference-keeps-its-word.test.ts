@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { z } from 'zod';
 import { API_ERRORS } from '../../packages/core/src/api-error.ts';
 import { OPERATIONS } from '../../services/api/src/reference/document.ts';
 import { callPlainly } from '../support/api/calls.ts';
@@ -24,26 +23,14 @@ const ENDPOINTS = [
   'POST /devices/unsubscribe',
 ];
 
-const documentShape = z.object({
-  openapi: z.string().startsWith('3.1'),
-  paths: z.record(
-    z.string(),
-    z.record(
-      z.string(),
-      z.object({
-        responses: z.record(
-          z.string(),
-          z.object({
-            content: z.record(
-              z.literal('application/json'),
-              z.looseObject({ example: z.unknown(), examples: z.unknown() }),
-            ),
-          }),
-        ),
-      }),
-    ),
-  ),
-});
+/** As much of an OpenAPI document as is looked at. */
+interface Document {
+  openapi: string;
+  paths: Record<string, Record<string, { responses: Record<string, DescribedAnswer> }>>;
+}
+interface DescribedAnswer {
+  content: { 'application/json': { examples?: Record<string, { value: unknown }> } };
+}
 
 let stack: Stack;
 beforeAll(async () => {
@@ -51,12 +38,12 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.stop());
 
-const readDocument = async () =>
-  documentShape.parse((await callPlainly(stack.dev.api, '/openapi.json')).json);
+const readDocument = async () => (await callPlainly<Document>(stack.dev.api, '/openapi.json')).json;
 
 describe('/openapi.json', () => {
   test('describes every endpoint and nothing else', async () => {
-    const { paths } = await readDocument();
+    const { openapi, paths } = await readDocument();
+    expect(openapi).toMatch(/^3\.1\./);
     const described = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
     );
@@ -82,7 +69,7 @@ describe('/openapi.json', () => {
       .flatMap(({ responses }) => Object.entries(responses))
       .filter(([status]) => status !== '200')
       .flatMap(([status, { content }]) =>
-        Object.entries(content['application/json']?.examples ?? {}).map(([code, example]) => [
+        Object.entries(content['application/json'].examples ?? {}).map(([code, example]) => [
           code,
           Number(status),
           example.value,

@@ -65,8 +65,10 @@ describe('a delivery-worker killed between hand-over and settling', () => {
     const offline = await newDevice();
     for (const device of slow) device.holdReceipts();
     const push = await send(stack, [...devices.map(({ token }) => token)]);
-    await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));
+    // The first arrival shows that all are handed over: they went to the gateway together.
+    await Promise.race(slow.map((device) => device.waitFor(1)));
     await killWorkerThatOwes(push.id);
+    await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));
     for (const device of slow) device.releaseReceipts();
     const patience = { timeoutMs: TAKEN_OVER_MS, everyMs: 300 };
     await until(async () => (await outcomesOf(stack, push.id)).delivered === 20, patience);
@@ -141,8 +143,8 @@ async function connectedDevice(): Promise<MqttDevice> {
 async function killWorkerThatOwes(push: string): Promise<void> {
   const killed = stack.kill('delivery-worker', 'SIGKILL');
   const owed = await mongo.db.collection<{ _id: string }>('pushes').findOne({ _id: push });
-  expect(owed).toMatchObject({ state: 'open', work: { state: 'ready', claim: expect.anything() } });
   await stack.waitForRestart('delivery-worker', killed);
+  expect(owed).toMatchObject({ state: 'open', work: { state: 'ready', claim: expect.anything() } });
 }
 
 /** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */

@@ -49,18 +49,35 @@ export interface ReplyBook {
 
 export function createReplyBook(): ReplyBook {
   let streams = new Map<string, Map<string, Buffer>>();
+  /** Answers for the same work come in a row. */
+  let last:
+    | { reply: string; work: string; claim: string; answer: Answer; bitmap: Buffer }
+    | undefined;
+
+  function bitmapFor(reply: string, work: string, claim: string, answer: Answer): Buffer {
+    const fields = streams.get(reply) ?? new Map<string, Buffer>();
+    streams.set(reply, fields);
+    const name = `${work} ${claim} ${WIRE.indexOf(answer)}`;
+    const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
+    fields.set(name, bitmap);
+    last = { reply, work, claim, answer, bitmap };
+    return bitmap;
+  }
+
   return {
     add({ reply, work, claim, position }, answer) {
-      const fields = streams.get(reply) ?? new Map<string, Buffer>();
-      streams.set(reply, fields);
-      const name = `${work} ${claim} ${WIRE.indexOf(answer)}`;
-      const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
-      fields.set(name, bitmap);
+      const isSame =
+        last?.answer === answer &&
+        last.claim === claim &&
+        last.work === work &&
+        last.reply === reply;
+      const bitmap = isSame && last ? last.bitmap : bitmapFor(reply, work, claim, answer);
       bitmap[position >> 3] = (bitmap[position >> 3] ?? 0) | (1 << (position & 7));
     },
     take() {
       const taken = streams;
       streams = new Map();
+      last = undefined;
       return new Map([...taken].map(([reply, fields]) => [reply, encodeFields(fields)]));
     },
   };

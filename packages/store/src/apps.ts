@@ -1,7 +1,8 @@
 import { newObjectId } from '@carillon/core/ids';
-import { type Db, MongoServerError } from 'mongodb';
+import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AppDocument } from './documents.ts';
+import { isDuplicateKey } from './failures.ts';
 
 /** Settings of an app that an operator may change. */
 export type AppSettings = Pick<
@@ -13,8 +14,6 @@ export type AppSettings = Pick<
   | 'bundleIds'
   | 'webHosts'
 >;
-
-const DUPLICATE_KEY = 11_000;
 
 /** Apps: the tenants. */
 export function createApps(db: Db, clock: Clock) {
@@ -43,7 +42,7 @@ export function createApps(db: Db, clock: Clock) {
         });
         return changed ?? undefined;
       } catch (error) {
-        if (!(error instanceof MongoServerError) || error.code !== DUPLICATE_KEY) throw error;
+        if (!isDuplicateKey(error)) throw error;
         throw new Error('another app has this bundle id or host name already');
       }
     },

@@ -15,7 +15,8 @@ export type Connecting = Pick<DeviceDocument, 'app' | 'platform' | 'deletedAt' |
 
 type Found = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
 
-const QUERIES_IN_FLIGHT = 8;
+/** More would only hold more of a large audience in memory at once. */
+const QUERIES_IN_FLIGHT = 4;
 
 /** The look-ups of devices that happen by the thousand: many tokens a query, lone ones together. */
 export function createDeviceLookups(devices: Collection<DeviceDocument>) {
@@ -41,14 +42,27 @@ export function createDeviceLookups(devices: Collection<DeviceDocument>) {
     { inFlight: 4 },
   );
 
-  async function findMany(app: string, tokens: readonly string[]): Promise<Found[]> {
-    const found: Found[] = [];
+  /** Grouped by the server: a thousand tokens in an array are a third of the work of a thousand documents. */
+  async function findPage(app: string, tokens: readonly string[]): Promise<Recipient[]> {
+    const groups = await devices
+      .aggregate<{ _id: Platform; tokens: string[] }>([
+        { $match: { _id: { $in: tokens }, app, deletedAt: { $exists: false } } },
+        { $group: { _id: '$platform', tokens: { $push: '$_id' } } },
+      ])
+      .toArray();
+    return groups.flatMap(({ _id: platform, tokens: some }) =>
+      some.map((token) => ({ token, platform })),
+    );
+  }
+
+  async function findMany(app: string, tokens: readonly string[]): Promise<Recipient[]> {
+    const found: Recipient[] = [];
     let next = 0;
     async function work(): Promise<void> {
       while (next < tokens.length) {
         const some = tokens.slice(next, next + LIMITS.batchRecipients);
         next += some.length;
-        for (const device of await findSome(some, [app])) found.push(device);
+        for (const recipient of await findPage(app, some)) found.push(recipient);
       }
     }
     await Promise.all(Array.from({ length: QUERIES_IN_FLIGHT }, work));
@@ -71,18 +85,12 @@ export function createDeviceLookups(devices: Collection<DeviceDocument>) {
     /** One device of an app; undefined when it is absent, deleted or another app's. */
     async findRecipient(app: string, token: string): Promise<Recipient | undefined> {
       const device = await findGrouped({ app, token });
-      return device && toRecipients([device])[0];
+      if (device === undefined || device.deletedAt !== undefined) return undefined;
+      return { token, platform: device.platform };
     },
     /** The devices of an app among these tokens, in no order; absent, deleted and foreign ones are left out. */
-    findRecipients: async (app: string, tokens: readonly string[]): Promise<Recipient[]> =>
-      toRecipients(await findMany(app, tokens)),
+    findRecipients: findMany,
     /** What a connect needs; undefined when unknown. */
     findForConnect,
   };
-}
-
-function toRecipients(devices: readonly Found[]): Recipient[] {
-  return devices.flatMap(({ _id, platform, deletedAt }) =>
-    deletedAt === undefined ? [{ token: _id, platform }] : [],
-  );
 }

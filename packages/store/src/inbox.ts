@@ -1,4 +1,5 @@
-import type { Db } from 'mongodb';
+import { createGroup } from '@carillon/core/group';
+import type { Collection, Db } from 'mongodb';
 import type { InboxDocument } from './documents.ts';
 import { bulkErrors } from './inserting.ts';
 
@@ -22,6 +23,9 @@ export function rowId({
   return collapse === undefined ? `${token}:${push}` : `${token}:~${collapse}`;
 }
 
+/** Rows up to which a list is written together with others. */
+const SHORT_LIST = 20;
+
 /** Enough for most crowds of inboxes in one round trip; the driver's default is 101. */
 const ROWS_PER_READ = 2_000;
 
@@ -29,48 +33,17 @@ const ROWS_PER_READ = 2_000;
 export function createInbox(db: Db) {
   const inbox = db.collection<InboxDocument>('inbox');
 
-  /** Rows without a collapse key: written once, however often a batch is worked. */
-  async function insertPlain(rows: OwedPush[]): Promise<void> {
-    const errors = await bulkErrors(
-      inbox,
-      rows.map((row) => ({ insertOne: { document: toDocument(row) } })),
+  /** Lists with a collapse key decide for themselves, all others go into one insert. */
+  async function oweAll(lists: OwedPush[][]): Promise<Set<string>[]> {
+    const isCollapsing = (rows: OwedPush[]): boolean => rows[0]?.collapse !== undefined;
+    const plain = lists.filter((rows) => !isCollapsing(rows)).flat();
+    if (plain.length > 0) await insertPlain(inbox, plain);
+    return Promise.all(
+      lists.map((rows) => (isCollapsing(rows) ? insertCollapsing(inbox, rows) : new Set<string>())),
     );
-    for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
   }
-
-  /** Rows with a collapse key: the newest push wins (guarantee G9). Returns the tokens that have a newer one. */
-  async function insertCollapsing(rows: OwedPush[]): Promise<Set<string>> {
-    const errors = await bulkErrors(
-      inbox,
-      rows.map((row) => {
-        const { _id, ...document } = toDocument(row);
-        return {
-          updateOne: {
-            filter: { _id, push: { $lt: row.push } },
-            update: { $set: document, ...(row.sent ? {} : { $unset: { sent: true } }) },
-            upsert: true,
-          },
-        };
-      }),
-    );
-    const lost = new Set<string>();
-    const refused: OwedPush[] = [];
-    for (const [index, { duplicate, error }] of errors) {
-      if (!duplicate) throw error;
-      refused.push(rows[index] as OwedPush);
-    }
-    if (refused.length === 0) return lost;
-    // The row in place is ours already (work done twice), or a newer push's.
-    const there = await inbox
-      .find(
-        { _id: { $in: refused.map(rowId) } },
-        { projection: { push: 1 }, batchSize: refused.length + 1 },
-      )
-      .toArray();
-    const pushOf = new Map(there.map((row) => [row._id, row.push]));
-    for (const row of refused) if ((pushOf.get(rowId(row)) ?? '') > row.push) lost.add(row.token);
-    return lost;
-  }
+  const oweShort = createGroup(oweAll, { maxItems: 50, inFlight: 2 });
+  const oweLong = createGroup(oweAll, { maxItems: 1, inFlight: 3 });
 
   async function listRowsOf(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {
     const ranges = tokens.map((token) => ({ _id: { $gte: `${token}:`, $lt: `${token};` } }));
@@ -81,12 +54,13 @@ export function createInbox(db: Db) {
   }
 
   return {
-    /** Writes rows of one push; returns the tokens for which a newer push of the collapse key is there. */
+    /**
+     * Writes rows of one push; returns the tokens for which a newer push of the collapse key is there. Short lists
+     * share round trips; of long ones only a few are under way at once, for each takes megabytes on its way.
+     */
     async owe(rows: OwedPush[]): Promise<Set<string>> {
       if (rows.length === 0) return new Set();
-      if (rows[0]?.collapse !== undefined) return insertCollapsing(rows);
-      await insertPlain(rows);
-      return new Set();
+      return rows.length > SHORT_LIST ? oweLong(rows) : oweShort(rows);
     },
 
     /** A device's rows, oldest push first. */
@@ -114,6 +88,51 @@ export function createInbox(db: Db) {
     isOwed: async (push: string): Promise<boolean> =>
       (await inbox.findOne({ push }, { projection: { _id: 1 } })) !== null,
   };
+}
+
+type Inbox = Collection<InboxDocument>;
+
+/** Rows without a collapse key: written once, however often a batch is worked. */
+async function insertPlain(inbox: Inbox, rows: OwedPush[]): Promise<void> {
+  const errors = await bulkErrors(
+    inbox,
+    rows.map((row) => ({ insertOne: { document: toDocument(row) } })),
+  );
+  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+}
+
+/** Rows with a collapse key: the newest push wins (guarantee G9). Returns the tokens that have a newer one. */
+async function insertCollapsing(inbox: Inbox, rows: OwedPush[]): Promise<Set<string>> {
+  const errors = await bulkErrors(
+    inbox,
+    rows.map((row) => {
+      const { _id, ...document } = toDocument(row);
+      return {
+        updateOne: {
+          filter: { _id, push: { $lt: row.push } },
+          update: { $set: document, ...(row.sent ? {} : { $unset: { sent: true } }) },
+          upsert: true,
+        },
+      };
+    }),
+  );
+  const lost = new Set<string>();
+  const refused: OwedPush[] = [];
+  for (const [index, { duplicate, error }] of errors) {
+    if (!duplicate) throw error;
+    refused.push(rows[index] as OwedPush);
+  }
+  if (refused.length === 0) return lost;
+  // The row in place is ours already (work done twice), or a newer push's.
+  const there = await inbox
+    .find(
+      { _id: { $in: refused.map(rowId) } },
+      { projection: { push: 1 }, batchSize: refused.length + 1 },
+    )
+    .toArray();
+  const pushOf = new Map(there.map((row) => [row._id, row.push]));
+  for (const row of refused) if ((pushOf.get(rowId(row)) ?? '') > row.push) lost.add(row.token);
+  return lost;
 }
 
 function tokenOf({ _id }: Pick<InboxDocument, '_id'>): string {

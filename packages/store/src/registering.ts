@@ -1,11 +1,16 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { newDeviceToken } from '@carillon/core/ids';
 import type { Platform } from '@carillon/core/platforms';
-import { type Collection, MongoServerError, type UpdateFilter } from 'mongodb';
+import type { Collection, UpdateFilter } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, ProviderAddress } from './documents.ts';
+import { isDuplicateKey } from './failures.ts';
 
-const DUPLICATE_KEY = 11_000;
-const TRIES = 5;
+const TRIES = 12;
+const PAUSE_MS = 10;
+
+/** So many devices claimed one provider's address at the same moment that this one gave up. */
+export class AddressContested extends Error {}
 
 /** New devices, and what they say of themselves later. */
 export function createRegistering(devices: Collection<DeviceDocument>, clock: Clock) {
@@ -38,14 +43,15 @@ export function createRegistering(devices: Collection<DeviceDocument>, clock: Cl
         await write();
         return replaced;
       } catch (error) {
-        const isTaken = error instanceof MongoServerError && error.code === DUPLICATE_KEY;
-        if (!isTaken || tries === TRIES) throw error;
+        if (!isDuplicateKey(error)) throw error;
+        if (tries === TRIES) throw new AddressContested();
+        await pause(Math.random() * PAUSE_MS * tries);
       }
     }
   }
 
   return {
-    /** Registers a device. `replaced`: devices that were this installation before, which are deleted now. */
+    /** Registers a device. @throws AddressContested. `replaced`: devices that were this installation before, which are deleted now. */
     async register(
       app: string,
       platform: Platform,
@@ -61,7 +67,7 @@ export function createRegistering(devices: Collection<DeviceDocument>, clock: Cl
       return { token: _id, replaced };
     },
 
-    /** Gives a device its provider's address, undefined to take it away. Returns the devices replaced by it. */
+    /** Gives a device its provider's address, undefined to take it away. Returns the devices replaced by it. @throws AddressContested */
     async setAddress(
       app: string,
       token: string,

@@ -6,6 +6,7 @@ import { createWindowCounts } from '@carillon/presence/window-counts';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
+import { isDatabaseFailure } from '@carillon/store/failures';
 import { connectStore, type Store } from '@carillon/store/store';
 import { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
@@ -86,7 +87,10 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
     }),
     countRequest: limits.countRequest,
     readBody: createBodyReader(),
-    onSurprise: outages.noteFailure,
+    // A fault of ours that somebody can provoke must not close registration for everybody.
+    onSurprise: (error) => {
+      if (isDatabaseFailure(error)) outages.noteFailure();
+    },
   });
   const opened: Opened = {
     store,

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -28,9 +30,16 @@ beforeAll(async () => {
   const fail = routing.backend({}, async () => {
     throw new Error('a secret of the inside');
   });
-  const server = await serve({ host: '127.0.0.1', port: 0 }, routing, [
-    (router) => router.post('/echo', echo).get('/fail', fail).get('/item/:id', echo),
-  ]);
+  const who = routing.backend({}, async ({ address: client }) => ({ client }));
+  const server = await serve(
+    { host: '127.0.0.1', port: 0 },
+    routing,
+    [
+      (router) =>
+        router.post('/echo', echo).get('/fail', fail).get('/item/:id', echo).get('/who', who),
+    ],
+    1,
+  );
   address = `http://127.0.0.1:${server.port}`;
   stop = server.stop;
 });
@@ -93,4 +102,36 @@ describe('the edge', () => {
     expect([response.status, response.body.code]).toEqual([500, 'INTERNAL_SERVER_ERROR']);
     expect(response.text).not.toContain('secret');
   });
+
+  test('believes as many proxies as stand in front, and nobody else', async () => {
+    const ask = (forwarded: string) =>
+      supertest(address).get('/who').set('x-forwarded-for', forwarded);
+    expect((await ask('203.0.113.7')).body).toEqual({ client: '203.0.113.7' });
+    expect((await ask('10.0.0.1, 203.0.113.7')).body).toEqual({ client: '203.0.113.7' });
+  });
+
+  test('refuses HTTP/1.1 without a host, and expectations, in JSON', async () => {
+    const noHost = await talk('GET /who HTTP/1.1\r\nConnection: close\r\n\r\n');
+    expect(noHost).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+    const expecting = await talk('GET /who HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n');
+    expect(expecting).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+  });
+
+  test('takes a key of a megabyte for a wrong one', async () => {
+    const answer = await talk(`GET /who?api_key=${'k'.repeat(1 << 20)} HTTP/1.1\r\n\r\n`);
+    expect(answer).toMatch(/^HTTP\/1\.1 403 .*"code":"INVALID_API_KEY"/s);
+  });
 });
+
+/** Writes bytes as they are and gives all that is answered. */
+async function talk(bytes: string): Promise<string> {
+  const socket = connect(Number(new URL(address).port), '127.0.0.1');
+  socket.on('error', () => undefined);
+  socket.write(bytes);
+  let answer = '';
+  socket.on('data', (chunk: Buffer) => {
+    answer += chunk.toString();
+  });
+  await once(socket, 'close');
+  return answer;
+}

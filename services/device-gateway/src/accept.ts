@@ -1,12 +1,9 @@
-import { createServer, type Socket } from 'node:net';
-import type { Listen } from '@carillon/runtime/env';
+import type { Socket } from 'node:net';
 import type { AddressLimits } from './address-limits.ts';
+import { openServers, type Where } from './listening-sockets.ts';
 import { createPace } from './pace.ts';
 import { readProxyHeader } from './proxy-header.ts';
 import type { Stranger, Strangers } from './strangers.ts';
-
-/** A herd that reconnects waits here instead of being refused by the kernel. */
-const BACKLOG = 4_096;
 
 export interface AcceptDeps {
   limits: AddressLimits;
@@ -18,12 +15,12 @@ export interface AcceptDeps {
   turnedAway(why: 'full' | 'limited' | 'crowded'): void;
 }
 
-/** A listening socket. */
+/** Where links of one transport come in. */
 export interface Entrance {
   port: number;
   /** Links that were accepted and not begun. */
   waiting(): number;
-  /** Closes the listening socket and those who wait; links stay. */
+  /** Listens no more and closes those who wait; links stay. */
   stop(): void;
 }
 
@@ -33,7 +30,7 @@ export interface Entrance {
  * @param enter takes a link whose address is known, to build up its transport
  */
 export async function openEntrance(
-  listen: Listen,
+  where: Where,
   deps: AcceptDeps,
   enter: (socket: Socket, stranger: Stranger) => void,
 ): Promise<Entrance> {
@@ -63,7 +60,7 @@ export async function openEntrance(
     }
   }
 
-  const server = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => {
+  function admit(socket: Socket): void {
     // The reason of a broken link is of no use; its close is what counts.
     socket.on('error', ignore);
     const address = socket.remoteAddress ?? '';
@@ -74,19 +71,16 @@ export async function openEntrance(
       if (!hasProxyHeader) limits.known(address);
       turnAway(socket, 'crowded');
     }
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen({ ...listen, backlog: BACKLOG }, resolve);
-  });
+  }
+
   // For instance no more files: the kernel has closed that link, the others go on.
-  server.on('error', () => turnedAway('full'));
-  const bound = server.address();
+  const servers = await openServers(where, admit, () => turnedAway('full'));
+  const bound = servers[0]?.address();
   return {
     port: typeof bound === 'object' && bound !== null ? bound.port : 0,
     waiting: pace.waiting,
     stop() {
-      server.close();
+      for (const server of servers) server.close();
       pace.stop();
     },
   };

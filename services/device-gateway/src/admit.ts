@@ -49,17 +49,35 @@ function isOurProtocol(frame: Buffer): boolean {
 }
 
 function parseConnect(frame: Buffer): IConnectPacket {
-  let connect: IConnectPacket | undefined;
-  const reader = parser();
-  reader.on('packet', (packet) => {
-    if (packet.cmd === 'connect') connect = packet;
-  });
-  // Without a listener the error would be thrown; it shows as no packet.
-  reader.on('error', () => undefined);
-  reader.parse(frame);
+  const connect = parseByLibrary(frame);
   if (connect === undefined) throw new ProtocolError('malformed CONNECT');
   if (connect.will !== undefined) throw new ProtocolError('a will, and devices publish nothing');
   return connect;
+}
+
+/** One parser for all whole packets, a new one after each that was none: making one takes longer than using it. */
+const parseByLibrary = createParser();
+
+function createParser(): (frame: Buffer) => IConnectPacket | undefined {
+  let found: IConnectPacket | undefined;
+  let reader = start();
+
+  function start() {
+    const fresh = parser();
+    fresh.on('packet', (packet) => {
+      if (packet.cmd === 'connect') found = packet;
+    });
+    // Without a listener the error would be thrown; it shows as no packet.
+    fresh.on('error', () => undefined);
+    return fresh;
+  }
+
+  return (frame) => {
+    found = undefined;
+    const left = reader.parse(frame);
+    if (found === undefined || left > 0) reader = start();
+    return found;
+  };
 }
 
 function readGreeting({

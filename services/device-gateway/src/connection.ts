@@ -12,6 +12,10 @@ const FULL_AT_BYTES = 64 * 1_024;
 
 /** A worker that waits for the answer about one recipient. */
 export interface Waiter extends Addressee {
+  /** It waits so long for the PUBACK; by the monotonic clock. */
+  until: number;
+  /** When it has written the row of a silent device. */
+  rowsWrittenAt: number;
   answered: boolean;
 }
 
@@ -70,6 +74,8 @@ export class Connection {
   wake: (() => void) | undefined;
   inFlight: Sent[] = [];
   #acknowledged: string[] | undefined;
+  /** The newest of them: what is newer still needs no search. */
+  #newestAcknowledged = '';
   #newest: Map<string, string> | undefined;
   #packetId = 0;
 
@@ -94,8 +100,8 @@ export class Connection {
   }
 
   /** Writes a push to the socket. */
-  send(packet: PublishPacket, owed: Owed & { collapse?: string; dup?: boolean }): Sent {
-    const { collapse, dup = false, push, work, position, rowId } = owed;
+  send(packet: PublishPacket, owed: Owed, collapse?: string, dup = false): Sent {
+    const { push, work, position, rowId } = owed;
     // With 16 in flight an id is free again long before the counter comes round.
     this.#packetId = (this.#packetId % 65_535) + 1;
     const sent: Sent = {
@@ -117,11 +123,13 @@ export class Connection {
   /** Takes a PUBACK; undefined when nothing of that id is in flight. */
   acknowledge(packetId: number): Sent | undefined {
     const index = this.inFlight.findIndex((sent) => sent.packetId === packetId);
-    if (index < 0) return undefined;
-    const [sent] = this.inFlight.splice(index, 1);
+    const sent = this.inFlight[index];
+    if (sent === undefined) return undefined;
+    this.inFlight.splice(index, 1);
     this.#acknowledged ??= [];
-    if (sent !== undefined) this.#acknowledged.push(sent.push);
+    this.#acknowledged.push(sent.push);
     if (this.#acknowledged.length > KEPT_ACKNOWLEDGED) this.#acknowledged.shift();
+    if (sent.push > this.#newestAcknowledged) this.#newestAcknowledged = sent.push;
     this.stuckSince = 0;
     return sent;
   }
@@ -131,7 +139,7 @@ export class Connection {
   }
 
   hasAcknowledged(push: string): boolean {
-    return this.#acknowledged?.includes(push) ?? false;
+    return push <= this.#newestAcknowledged && (this.#acknowledged?.includes(push) ?? false);
   }
 
   /** Whether a newer push of the collapse key went out here (guarantee G9). */

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Addressee, Answer, HandedOver } from '@carillon/presence/gateway-link';
-import type { Connection, Sent } from './connection.ts';
+import type { Answer, HandedOver } from '@carillon/presence/gateway-link';
+import type { Connection, Sent, Waiter } from './connection.ts';
 import { encodePublish, type PublishPacket } from './publish-packet.ts';
 
 /** Sockets written before PUBACKs get their turn. */
@@ -10,16 +10,16 @@ const ROWS_WRITTEN_MS = 2_000;
 
 export interface DeliverDeps {
   find(token: string): Connection | undefined;
-  answer(to: Addressee, answer: Answer): void;
+  answer(to: Waiter, answer: Answer): void;
   /** Answers later: with the PUBACK, or for want of it. */
-  await(connection: Connection, sent: Sent, to: Addressee, rowWrittenAt: number): void;
+  await(connection: Connection, sent: Sent, waiter: Waiter): void;
   /** Whether too much waits in sockets already. */
   isStrained(): boolean;
   /** Milliseconds, Redis's time. */
   redisNow(): number;
   /** Milliseconds, MongoDB's time. */
   mongoNow(): number;
-  rowId(delivery: Pick<HandedOver, 'push' | 'collapse'> & { token: string }): string;
+  rowId(delivery: { token: string; push: string; collapse?: string }): string;
   /** Reads a connection's inbox, not before a moment of the monotonic clock. */
   drain(connection: Connection, notBefore: number): void;
   published(): void;
@@ -40,76 +40,91 @@ export function createDelivering(deps: DeliverDeps): Delivering {
       const { tokens, positions } = delivery;
       const packet = encodePublish(delivery.push, delivery.payload);
       unwritten += tokens.length;
-      for (const [index, token] of tokens.entries()) {
-        deliverOne(deps, delivery, packet, token, positions[index] ?? 0);
-        unwritten -= 1;
-        if (index % SLICE === SLICE - 1) await turn();
+      for (let from = 0; from < tokens.length; from += SLICE) {
+        if (from > 0) await turn();
+        const moment = readClocks(deps, delivery);
+        const end = Math.min(from + SLICE, tokens.length);
+        for (let n = from; n < end; n += 1) {
+          deliverOne(deps, { delivery, packet, moment }, tokens[n] ?? '', positions[n] ?? 0);
+        }
+        unwritten -= end - from;
       }
     },
     unwritten: () => unwritten,
   };
 }
 
-function deliverOne(
-  deps: DeliverDeps,
-  delivery: HandedOver,
-  packet: PublishPacket,
-  token: string,
-  position: number,
-): void {
+/** What the clocks say of a delivery; read once for a slice, which takes milliseconds. */
+interface Moment {
+  isInTime: boolean;
+  /** When the rows of the hand-over are written at the latest, by the monotonic clock. */
+  rowsWrittenAt: number;
+}
+
+function readClocks(deps: DeliverDeps, { deadline, expiresAt }: HandedOver): Moment {
+  const left = deadline - deps.redisNow();
+  return {
+    // Without Redis's time (NaN) nothing is known to be in time.
+    isInTime: left > 0 && deps.mongoNow() < expiresAt,
+    rowsWrittenAt: performance.now() + Math.max(0, left || 0) + ROWS_WRITTEN_MS,
+  };
+}
+
+/** A delivery in one slice of its way to the sockets. */
+interface Slice {
+  delivery: HandedOver;
+  packet: PublishPacket;
+  moment: Moment;
+}
+
+function deliverOne(deps: DeliverDeps, slice: Slice, token: string, position: number): void {
+  const { delivery, packet, moment } = slice;
   const { push, work, claim, reply, collapse } = delivery;
-  const to: Addressee = { reply, work, claim, position };
+  const { rowsWrittenAt } = moment;
+  const waiter: Waiter = { reply, work, claim, position, rowsWrittenAt, until: 0, answered: false };
   const connection = deps.find(token);
   if (connection === undefined || !connection.isOpen()) {
-    deps.answer(to, 'not-here');
+    deps.answer(waiter, 'not-here');
     return;
   }
   let sent = connection.findInFlight(push);
   if (sent === undefined) {
-    const obstacle = findObstacle(deps, delivery, connection);
+    const obstacle = findObstacle(deps, slice, connection);
     if (obstacle !== undefined) {
-      deps.answer(to, obstacle);
+      deps.answer(waiter, obstacle);
       return;
     }
-    sent = connection.send(packet, {
-      ...{ push, work, position, rowId: deps.rowId({ ...delivery, token }) },
-      ...(collapse !== undefined && { collapse }),
-    });
+    const rowId = deps.rowId(collapse === undefined ? { token, push } : { token, push, collapse });
+    sent = connection.send(packet, { push, work, position, rowId }, collapse);
     deps.published();
   }
-  deps.await(connection, sent, to, rowsWrittenAt(deps, delivery));
+  deps.await(connection, sent, waiter);
 }
 
 /** Why a push isn't written to this connection; the order of the questions matters. */
 function findObstacle(
   deps: DeliverDeps,
-  delivery: HandedOver,
+  { delivery, moment }: Slice,
   connection: Connection,
 ): Answer | undefined {
-  const { push, collapse, deadline, expiresAt } = delivery;
+  const { push, collapse } = delivery;
+  const { rowsWrittenAt } = moment;
   if (connection.hasAcknowledged(push)) return 'acknowledged';
   if (connection.hasNewer(collapse, push)) return 'superseded';
   if (connection.state === 'draining') {
     connection.rowsDue ??= new Map();
-    connection.rowsDue.set(push, rowsWrittenAt(deps, delivery));
+    // The first word holds: asking again and again doesn't put off the time at which it goes live.
+    if (!connection.rowsDue.has(push)) connection.rowsDue.set(push, rowsWrittenAt);
     return 'draining';
   }
-  // Without Redis's time (NaN) nothing is known to be in time.
-  const isInTime = deps.redisNow() < deadline && deps.mongoNow() < expiresAt;
-  if (!isInTime || deps.isStrained()) {
-    connection.lookAt = rowsWrittenAt(deps, delivery);
+  if (!moment.isInTime || deps.isStrained()) {
+    connection.lookAt = rowsWrittenAt;
     return 'not-written';
   }
   if (connection.isFull()) {
     // What comes next must not overtake this one: it waits in the inbox too.
-    deps.drain(connection, rowsWrittenAt(deps, delivery));
+    deps.drain(connection, rowsWrittenAt);
     return 'refused';
   }
   return undefined;
-}
-
-/** When the rows of a hand-over are written at the latest, by the monotonic clock. */
-function rowsWrittenAt({ redisNow }: DeliverDeps, { deadline }: HandedOver): number {
-  const left = deadline - redisNow();
-  return performance.now() + Math.max(0, left || 0) + ROWS_WRITTEN_MS;
 }

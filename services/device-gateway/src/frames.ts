@@ -17,7 +17,10 @@ export const FIRST = {
   disconnect: 0xe0,
 } as const;
 
-const KNOWN = new Set<number | undefined>(Object.values(FIRST));
+const IS_KNOWN = Array.from({ length: 256 }, (_, first) =>
+  (Object.values(FIRST) as number[]).includes(first),
+);
+const NOTHING = Buffer.alloc(0);
 
 /**
  * Cuts bytes into whole packets.
@@ -32,16 +35,17 @@ export function takeFrames(bytes: Buffer, onFrame: (frame: Buffer) => boolean): 
   while (at < bytes.length) {
     const size = frameSize(bytes, at);
     if (size === 0 || at + size > bytes.length) break;
-    const goOn = onFrame(bytes.subarray(at, at + size));
+    // Nearly always it is one whole packet.
+    const goOn = onFrame(size === bytes.length ? bytes : bytes.subarray(at, at + size));
     at += size;
     if (!goOn) break;
   }
-  return bytes.subarray(at);
+  return at === bytes.length ? NOTHING : bytes.subarray(at);
 }
 
 /** Size of the packet that begins at `at`; 0 while its length isn't there yet. */
 function frameSize(bytes: Buffer, at: number): number {
-  if (!KNOWN.has(bytes[at])) throw new ProtocolError('a packet that devices do not send');
+  if (!IS_KNOWN[bytes[at] ?? 0]) throw new ProtocolError('a packet that devices do not send');
   let remaining = 0;
   // MQTT 3.1.1, 2.2.3: at most four bytes of seven bits, lowest first. Two say all that we take.
   for (let i = 0; i < 4; i += 1) {

@@ -1,14 +1,14 @@
-import type { Listen } from '@carillon/runtime/env';
 import { type AcceptDeps, type Entrance, openEntrance } from './accept.ts';
+import type { Where } from './listening-sockets.ts';
 import { createTlsDoor, type TlsFiles } from './over-tls.ts';
 import { createWebSocketDoor } from './over-websocket.ts';
 import type { Stranger } from './strangers.ts';
 
 /** Where devices come in; a transport that is absent isn't offered. */
 export interface Addresses {
-  mqtt?: Listen | undefined;
-  mqtts?: Listen | undefined;
-  ws?: Listen | undefined;
+  mqtt?: Where | undefined;
+  mqtts?: Where | undefined;
+  ws?: Where | undefined;
   /** Needed for `mqtts`. */
   tls?: TlsFiles | undefined;
 }
@@ -35,7 +35,7 @@ export async function listen(at: Addresses, deps: ListenDeps): Promise<Listening
   const entrances: Entrance[] = [];
   const doors: { stop(): void }[] = [];
 
-  async function open(where: Listen | undefined, enter: Parameters<typeof openEntrance>[2]) {
+  async function open(where: Where | undefined, enter: Parameters<typeof openEntrance>[2]) {
     if (where === undefined) return 0;
     const entrance = await openEntrance(where, deps, enter);
     entrances.push(entrance);

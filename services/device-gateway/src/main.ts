@@ -6,8 +6,20 @@ import { connectStore } from '@carillon/store/store';
 import { z } from 'zod';
 import { startGateway } from './gateway.ts';
 
-/** An address to listen on, or `off`. */
-const offered = z.union([z.literal('off'), listenAt]);
+const atAddress = listenAt.transform((at, context) => {
+  if ('host' in at) return at;
+  context.addIssue({ code: 'custom', message: 'write off, host:port or fd:N,N' });
+  return z.NEVER;
+});
+
+/** `fd:4,5,6`: descriptors of one open socket. */
+const descriptors = z
+  .string()
+  .regex(/^fd:\d+(,\d+)*$/)
+  .transform((text) => ({ fds: text.slice(3).split(',').map(Number) }));
+
+/** `off`; `host:port`; or an open socket of whoever started the process. */
+const offered = z.union([z.literal('off'), descriptors, atAddress]);
 
 const schema = z.object({
   ...commonEnv,

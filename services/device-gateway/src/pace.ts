@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net';
 
 /**
- * Links whose handshake begins in one turn of the event loop: some 8 ms of work with TLS (0.5 ms each), so
+ * Links whose handshake begins in one turn of the event loop: some 4 ms of work with TLS (0.5 ms each), so
  * that those begun come to their end, and connected devices get their turn in between.
  */
-const BEGIN_PER_TURN = 16;
-/** Who would wait longer is closed and comes back: it would have given up by the time of its turn. */
-const LONGEST_WAIT_MS = 3_000;
+const BEGIN_PER_TURN = 8;
+/** Who would wait longer is closed and comes back: clients give up after ten seconds or more. */
+const LONGEST_WAIT_MS = 8_000;
 
 /** A socket that nothing was read from yet. */
 export interface Newcomer {

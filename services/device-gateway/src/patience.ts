@@ -1,48 +1,53 @@
-import type { Addressee, Answer } from '@carillon/presence/gateway-link';
+import type { Answer } from '@carillon/presence/gateway-link';
 import type { Connection, Sent, Waiter } from './connection.ts';
 
 /** A device has a second from the write to acknowledge. */
 const PATIENCE_MS = 1_000;
 
-interface Awaited {
-  until: number;
-  connection: Connection;
-  sent: Sent;
-  waiter: Waiter;
-  /** When the worker has written the row of a silent device. */
-  rowWrittenAt: number;
-}
-
 /** Waits for PUBACKs on behalf of workers. */
 export interface Patience {
   /** The worker is answered by the PUBACK of `sent`, or `silent` after a second. */
-  await(connection: Connection, sent: Sent, to: Addressee, rowWrittenAt: number): void;
+  await(connection: Connection, sent: Sent, waiter: Waiter): void;
   /** Answers for devices that were silent; to be called often. */
   answerSilent(): void;
 }
 
-/** One list for all: since everybody waits equally long, it is in the order of the ends. */
-export function createPatience(answer: (to: Addressee, answer: Answer) => void): Patience {
-  const awaited: Awaited[] = [];
+/**
+ * Keeps only who is waited for: nearly all acknowledge within milliseconds, and an entry for each of their
+ * messages would live a second, long enough to burden the collector.
+ */
+export function createPatience(answer: (to: Waiter, answer: Answer) => void): Patience {
+  const awaited = new Set<Connection>();
+
+  /** Whether somebody still waits for this connection. */
+  function answerFor(connection: Connection, now: number): boolean {
+    let isAwaited = false;
+    for (const sent of connection.inFlight) {
+      for (const waiter of sent.waiters) {
+        if (waiter.answered) continue;
+        if (waiter.until > now) isAwaited = true;
+        else {
+          waiter.answered = true;
+          // Nobody waits any more: the receipt, when it comes, goes to MongoDB.
+          sent.toRecord = true;
+          connection.lookAt = waiter.rowsWrittenAt;
+          answer(waiter, 'silent');
+        }
+      }
+    }
+    return isAwaited;
+  }
 
   return {
-    await(connection, sent, { reply, work, claim, position }, rowWrittenAt) {
-      const waiter: Waiter = { reply, work, claim, position, answered: false };
+    await(connection, sent, waiter) {
+      waiter.until = performance.now() + PATIENCE_MS;
       sent.waiters.push(waiter);
-      const until = performance.now() + PATIENCE_MS;
-      awaited.push({ until, connection, sent, waiter, rowWrittenAt });
+      awaited.add(connection);
     },
     answerSilent() {
       const now = performance.now();
-      const end = awaited.findIndex(({ until }) => until > now);
-      const over = awaited.splice(0, end < 0 ? awaited.length : end);
-      for (const { connection, sent, waiter, rowWrittenAt } of over) {
-        if (waiter.answered) continue;
-        waiter.answered = true;
-        // Nobody waits any more: the receipt, when it comes, goes to MongoDB.
-        sent.toRecord = true;
-        connection.lookAt = rowWrittenAt;
-        answer(waiter, 'silent');
+      for (const connection of awaited) {
+        if (!answerFor(connection, now)) awaited.delete(connection);
       }
     },
   };

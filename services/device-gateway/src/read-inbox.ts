@@ -96,11 +96,8 @@ async function sendRows(
       await deps.removeRow(row.push, row._id);
       continue;
     }
-    const sent = connection.send(encodePublish(row.push, push.data), {
-      ...owedBy(row),
-      ...(push.collapse !== undefined && { collapse: push.collapse }),
-      dup: row.sent ?? false,
-    });
+    const packet = encodePublish(row.push, push.data);
+    const sent = connection.send(packet, owedBy(row), push.collapse, row.sent);
     sent.toRecord = true;
     deps.sent();
   }

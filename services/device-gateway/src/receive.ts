@@ -44,9 +44,15 @@ export function receive(deps: ReceiveDeps, connection: Connection, frame: Buffer
 }
 
 function onPuback(deps: ReceiveDeps, connection: Connection, frame: Buffer): void {
-  const body = bodyOf(frame);
-  if (body.length !== 2) throw new ProtocolError('malformed PUBACK');
-  if (!deps.connections.acknowledge(connection, body.readUInt16BE(0))) countIdle(connection);
+  if (!deps.connections.acknowledge(connection, packetIdOf(frame))) countIdle(connection);
+}
+
+function packetIdOf(puback: Buffer): number {
+  // Nobody needs more than one byte to say 2, though it is allowed.
+  const body = puback[1] === 2 ? puback : bodyOf(puback);
+  const at = body === puback ? 2 : 0;
+  if (body.length !== at + 2) throw new ProtocolError('malformed PUBACK');
+  return body.readUInt16BE(at);
 }
 
 function onPingreq(deps: ReceiveDeps, connection: Connection, frame: Buffer): void {

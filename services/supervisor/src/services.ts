@@ -9,13 +9,27 @@ import type { TlsFiles } from './tls-files.ts';
 
 const TRIES_AT_START = 3;
 
-/** The services that listen on sockets which the supervisor holds, and where they look for each. */
-const LISTENERS: Record<string, { socket: keyof Handover['sockets']; variable: string }[]> = {
-  api: [{ socket: 'api', variable: 'API_LISTEN' }],
+/** A small nursery: batches that are on their way a second would else be carried into the old generation. */
+const MEMORY_FLAGS = ['--max-semi-space-size=2'];
+
+interface Listener {
+  socket: keyof Handover['sockets'];
+  /** Where the service looks for it. */
+  variable: string;
+  /** Descriptors that it gets of the same socket. */
+  copies: number;
+}
+
+/** An event loop takes one connection a turn from each descriptor: too slow for a herd with only one. */
+const FOR_HERDS = 16;
+
+/** The services that listen on sockets which the supervisor holds. */
+const LISTENERS: Record<string, readonly Listener[]> = {
+  api: [{ socket: 'api', variable: 'API_LISTEN', copies: 1 }],
   'device-gateway': [
-    { socket: 'mqtt', variable: 'MQTT_LISTEN' },
-    { socket: 'mqtts', variable: 'MQTTS_LISTEN' },
-    { socket: 'ws', variable: 'MQTT_WS_LISTEN' },
+    { socket: 'mqtt', variable: 'MQTT_LISTEN', copies: FOR_HERDS },
+    { socket: 'mqtts', variable: 'MQTTS_LISTEN', copies: FOR_HERDS },
+    { socket: 'ws', variable: 'MQTT_WS_LISTEN', copies: FOR_HERDS },
   ],
 };
 
@@ -64,7 +78,7 @@ function planService(
     service,
     index,
     command: process.execPath,
-    args: [join(handover.root, 'services', service, 'src/main.ts')],
+    args: [...MEMORY_FLAGS, join(handover.root, 'services', service, 'src/main.ts')],
     cwd: handover.root,
     env: {
       ...env,
@@ -74,15 +88,20 @@ function planService(
     },
     log: home.log(`${service}-${index}`),
     leashed: true,
-    sockets: listeners.map(({ socket }) => handover.sockets[socket]),
+    sockets: listeners.flatMap(({ socket, copies }) =>
+      Array.from({ length: copies }, () => handover.sockets[socket]),
+    ),
     ops,
     patience: TRIES_AT_START,
     isReady: () => answersOk(`${ops}/readyz`),
   };
 }
 
-function listenOn(listeners: readonly { variable: string }[]): NodeJS.ProcessEnv {
-  return Object.fromEntries(
-    listeners.map(({ variable }, index) => [variable, `fd:${FIRST_CHILD_SOCKET + index}`]),
-  );
+function listenOn(listeners: readonly Listener[]): NodeJS.ProcessEnv {
+  let next = FIRST_CHILD_SOCKET;
+  const described = listeners.map(({ variable, copies }) => {
+    const descriptors = Array.from({ length: copies }, () => next++);
+    return [variable, `fd:${descriptors.join(',')}`];
+  });
+  return Object.fromEntries(described);
 }

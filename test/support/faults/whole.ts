@@ -6,7 +6,7 @@ import { fatesOf, type SentPush, sendPush, untilFates } from './pushes.ts';
 import type { Scene } from './scene.ts';
 
 /** Guarantee G4: doubles under faults. */
-const DOUBLES_PER_RECIPIENT = 0.001;
+export const DOUBLES_PER_RECIPIENT = 0.001;
 const DOUBLES_PER_DEVICE = 16;
 const SETTLED_MS = 60_000;
 

@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 
 /** After a link that was not opened, as clients wait by default; after one that broke: not at all. */
 const RETRY_MS = 1_000;
@@ -10,22 +11,25 @@ export interface LeanEvents {
   arrived(token: string, payload: string): void;
 }
 
+export interface LeanAddress {
+  host: string;
+  port: number;
+  /** Over TLS, whoever the server says it is. */
+  isSecure?: boolean;
+}
+
 /** As little of an MQTT device as can be, so that ten thousand fit beside a stack on two cores. */
 export class LeanDevice {
   readonly token: string;
   readonly #connect: Buffer;
-  readonly #at: { host: string; port: number };
+  readonly #at: LeanAddress;
   readonly #on: LeanEvents;
   #socket: Socket | undefined;
   #rest: Buffer | undefined;
   #isConnected = false;
   #isStopped = false;
 
-  constructor(
-    { token, auth }: { token: string; auth: string },
-    at: { host: string; port: number },
-    on: LeanEvents,
-  ) {
+  constructor({ token, auth }: { token: string; auth: string }, at: LeanAddress, on: LeanEvents) {
     this.token = token;
     this.#connect = connectPacket(token, auth);
     this.#at = at;
@@ -33,7 +37,10 @@ export class LeanDevice {
   }
 
   open(): void {
-    const socket = connect({ ...this.#at, noDelay: true });
+    const { host, port, isSecure = false } = this.#at;
+    const socket = isSecure
+      ? connectTls({ host, port, rejectUnauthorized: false })
+      : connect({ host, port, noDelay: true });
     this.#socket = socket;
     this.#rest = undefined;
     socket.write(this.#connect);

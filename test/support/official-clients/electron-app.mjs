@@ -14,7 +14,8 @@ const electron = {
 const load = Module._load;
 Module._load = (name, ...rest) => (name === 'electron' ? electron : load(name, ...rest));
 
-const Pushy = createRequire(import.meta.url)('pushy-electron');
+const require = createRequire(import.meta.url);
+const Pushy = require('pushy-electron');
 Pushy.setNotificationListener((payload) => process.send({ payload }));
 Pushy.setConnectivityListener((connected) => process.send({ connected }));
 

@@ -17,7 +17,9 @@ const DISCARDING_MS = 5_000;
 /** Sends an answer with status 200. */
 export function sendAnswer(response: Response, answer: Answer, headers: Headers): void {
   const text = typeof answer === 'string' ? answer : JSON.stringify(answer);
-  send(response, 200, text, headers);
+  // Without its length Node would send it in chunks.
+  const length = Buffer.byteLength(text);
+  response.writeHead(200, { ...HEADERS, ...headers, 'content-length': length }).end(text);
 }
 
 /** Sends an error as the specification says: status, `code`, `error`. */

@@ -3,6 +3,9 @@ import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
 import { errorText } from './answer.ts';
 
+/** Closing at once would reset the connection under a sender that is still writing, and the answer with it. */
+const DISCARDING_MS = 2_000;
+
 /** What Node's parser tells of a request that it could not read. */
 type ParserError = Error & { code?: string; rawPacket?: Buffer };
 
@@ -14,10 +17,14 @@ export function answerMalformed(server: Server): void {
   const lastOf = new WeakMap<Duplex, ServerResponse>();
   server.on('request', ({ socket }, response) => lastOf.set(socket, response));
   server.on('clientError', (error: ParserError, socket: Duplex) => {
+    // What comes behind the fault is refused by the parser again, and thrown away.
+    if (socket.writableEnded) return;
     const answer = malformed(error);
     // Behind a request under way, the refusal of noise would be taken for that request's answer (guarantee G2).
     const isAnswering = lastOf.get(socket)?.writableFinished === false;
     if (answer === undefined || isAnswering || !socket.writable) return void socket.destroy();
+    const deadline = setTimeout(() => socket.destroy(), DISCARDING_MS);
+    socket.once('close', () => clearTimeout(deadline));
     const body = errorText(answer);
     socket.end(
       `HTTP/1.1 ${answer.status} \r\nContent-Type: application/json; charset=utf-8\r\n` +

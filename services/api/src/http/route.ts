@@ -176,7 +176,10 @@ function incoming(request: Request, body: Body): Incoming {
   return {
     params: request.params as Record<string, string>,
     body,
-    address: request.ip ?? '',
+    // Only what asks for it pays for reading the proxies' headers.
+    get address() {
+      return request.ip ?? '';
+    },
     header: (name) => request.get(name),
     query: (name) => {
       const value = request.query[name];

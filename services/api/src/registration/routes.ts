@@ -1,3 +1,5 @@
+import { ApiError } from '@carillon/core/api-error';
+import { AddressContested } from '@carillon/store/registering';
 import { answerPreflight } from '../http/preflight.ts';
 import type { Routing } from '../http/route.ts';
 import type { Routes } from '../http/server.ts';
@@ -21,9 +23,13 @@ export function registrationRoutes(routing: Routing, deps: RegistrationDeps): Ro
       ({ body }) => changeOwnTopics(deps, change, body.value),
     );
   const calls = {
-    '/register': routing.device(({ body, address }) => register(deps, body.value, address)),
+    '/register': routing.device(({ body, address }) =>
+      register(deps, body.value, address).catch(refuseContested),
+    ),
     '/devices/auth': routing.device(({ body }) => checkDevice(deps, body.value)),
-    '/devices/token': routing.device(({ body }) => setAddress(deps, body.value)),
+    '/devices/token': routing.device(({ body }) =>
+      setAddress(deps, body.value).catch(refuseContested),
+    ),
     '/devices/subscribe': topicChange(subscribe),
     '/devices/unsubscribe': topicChange(unsubscribe),
   };
@@ -33,4 +39,9 @@ export function registrationRoutes(routing: Routing, deps: RegistrationDeps): Ro
       router.options(path, answerPreflight);
     }
   };
+}
+
+/** Not a failure of ours: the device asks again, and by then the others are through. */
+function refuseContested(error: unknown): never {
+  throw error instanceof AddressContested ? new ApiError('SERVICE_UNAVAILABLE') : error;
 }

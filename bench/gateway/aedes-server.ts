@@ -1,0 +1,29 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { Aedes, type Client } from 'aedes';
+import { createCountdown, obeyBench } from './server-process.ts';
+
+/** The broker that one would take otherwise. */
+const broker = await Aedes.createBroker();
+const clients = new Set<Client>();
+const waiting = createCountdown();
+broker.on('client', (client) => clients.add(client));
+broker.on('clientDisconnect', (client) => clients.delete(client));
+broker.on('ack', () => waiting.tick());
+
+const server = createServer({ noDelay: true }, broker.handle);
+await once(server.listen({ host: '127.0.0.1', port: 0, backlog: 4_096 }), 'listening');
+
+obeyBench({
+  port: (server.address() as AddressInfo).port,
+  connected: () => clients.size,
+  async sendToAll(payload) {
+    const done = waiting.start(clients.size);
+    const bytes = Buffer.from(payload);
+    for (const client of clients) {
+      const packet = { cmd: 'publish', topic: '0'.repeat(24), payload: bytes, qos: 1 } as const;
+      client.publish({ ...packet, dup: false, retain: false }, () => undefined);
+    }
+    await done;
+  },
+});
