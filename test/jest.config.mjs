@@ -24,6 +24,7 @@ export default {
   fakeTimers: { enableGlobally: false },
   // A whole stack is started in a beforeAll, which counts against this too.
   testTimeout: 60_000,
-  maxWorkers: 2,
+  // A stack is a dozen processes, and the guarantees have bounds in seconds: one file at a time.
+  maxWorkers: 1,
   watchman: false,
 };

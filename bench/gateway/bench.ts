@@ -9,7 +9,7 @@ import { median, type Row } from '../table.ts';
 import { type Contestant, startContestant } from './contestant.ts';
 
 const PAYLOAD_BYTES = 300;
-const WARM_UP = { devices: 300, times: 30 };
+const WARM_UP = { devices: 300, times: 200 };
 const ROUNDS = 5;
 
 interface Size {
@@ -18,8 +18,8 @@ interface Size {
   timesPerRound: number;
 }
 
-const FULL: Size = { devices: 5_000, secureDevices: 2_000, timesPerRound: 10 };
-const QUICK: Size = { devices: 1_500, secureDevices: 500, timesPerRound: 10 };
+const FULL: Size = { devices: 9_000, secureDevices: 2_000, timesPerRound: 10 };
+const QUICK: Size = { devices: 3_000, secureDevices: 500, timesPerRound: 10 };
 
 /**
  * What a message and a connection cost the gateway, against a bare socket server and against aedes. CPU is each

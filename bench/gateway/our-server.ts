@@ -1,7 +1,10 @@
+import type { Addressee, Answer } from '../../packages/presence/src/gateway-link.ts';
 import { createReplyBook } from '../../packages/presence/src/replies.ts';
+import { createMetrics } from '../../packages/runtime/src/metrics.ts';
 import { NO_ADDRESS_LIMITS } from '../../services/device-gateway/src/address-limits.ts';
 import { admit } from '../../services/device-gateway/src/admit.ts';
 import { createConnections } from '../../services/device-gateway/src/connections.ts';
+import { createCounts } from '../../services/device-gateway/src/counts.ts';
 import { createDelivering } from '../../services/device-gateway/src/deliver.ts';
 import { listen } from '../../services/device-gateway/src/listen.ts';
 import { createPatience } from '../../services/device-gateway/src/patience.ts';
@@ -20,25 +23,27 @@ const waiting = createCountdown();
 const book = createReplyBook();
 setInterval(() => book.take(), REPLY_EVERY_MS);
 
+const counts = createCounts(createMetrics());
+
+function answer(to: Addressee, what: Answer): void {
+  counts.answered(what);
+  book.add(to, what);
+  waiting.tick();
+}
+
 const connections = createConnections({
   announce: async () => undefined,
   withdraw: async () => undefined,
-  answer(to, what) {
-    book.add(to, what);
-    waiting.tick();
-  },
+  answer,
   drain(connection) {
     connection.state = 'live';
   },
   record: () => undefined,
   sawDevice: () => undefined,
-  acknowledged: () => undefined,
+  acknowledged: counts.acknowledged,
   closed: () => undefined,
 });
-const patience = createPatience((to, what) => {
-  book.add(to, what);
-  waiting.tick();
-});
+const patience = createPatience(answer);
 setInterval(patience.answerSilent, SILENCE_EVERY_MS);
 const sweep = startSweep({ connections, look: async () => undefined });
 const delivering = createDelivering({
@@ -52,7 +57,7 @@ const delivering = createDelivering({
   mongoNow: () => Date.now(),
   rowId: ({ token, push }) => `${token}:${push}`,
   drain: () => undefined,
-  published: () => undefined,
+  published: () => counts.published('live'),
 });
 const strangers = createStrangers(NO_ADDRESS_LIMITS);
 const linkDeps = {

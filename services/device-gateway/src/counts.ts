@@ -1,42 +1,67 @@
 import type { Metrics } from '@carillon/runtime/metrics';
 import type { Connections } from './connections.ts';
 
+const TELL_EVERY_MS = 1_000;
+
 /** What is counted, once for the whole process. */
-export function createCounts(metrics: Metrics) {
-  const connects = metrics.counter('carillon_gateway_connects_total', 'CONNECTs by their result', [
-    'result',
-  ]);
-  const closes = metrics.counter('carillon_gateway_closes_total', 'Closed links by reason', [
-    'reason',
-  ]);
-  const published = metrics.counter(
-    'carillon_gateway_published_total',
-    'Pushes written to sockets: live, or from the inbox',
-    ['from'],
-  );
-  const acknowledged = metrics.counter(
-    'carillon_gateway_acknowledged_total',
-    'PUBACKs: in time for the hand-over, or recorded by the gateway itself',
-    ['when'],
-  );
-  const answers = metrics.counter(
-    'carillon_gateway_answers_total',
-    'Answers to hand-overs, one a recipient',
-    ['answer'],
-  );
+export interface Counts {
+  connected(result: string): void;
+  closed(reason: string): void;
+  published(from: 'live' | 'inbox'): void;
+  acknowledged(when: 'in-time' | 'recorded'): void;
+  answered(answer: string): void;
+  watch(connections: Connections): void;
+  stop(): void;
+}
+
+export function createCounts(metrics: Metrics): Counts {
+  const tellers: (() => void)[] = [];
+
+  /** A counter with one label. Looking a label up costs as much as a message, so it is told once a second. */
+  function createTally(name: string, help: string, label: string): (value: string) => void {
+    const counter = metrics.counter(name, help, [label]);
+    let tally = new Map<string, number>();
+    tellers.push(() => {
+      for (const [value, n] of tally) counter.add(n, { [label]: value });
+      tally = new Map();
+    });
+    return (value) => void tally.set(value, (tally.get(value) ?? 0) + 1);
+  }
+
+  function tell(): void {
+    for (const one of tellers) one();
+  }
+
+  const timer = setInterval(tell, TELL_EVERY_MS);
   return {
-    connected: (result: string) => connects.add(1, { result }),
-    closed: (reason: string) => closes.add(1, { reason }),
-    published: (from: 'live' | 'inbox') => published.add(1, { from }),
-    acknowledged: (when: 'in-time' | 'recorded') => acknowledged.add(1, { when }),
-    answered: (answer: string) => answers.add(1, { answer }),
-    watch(connections: Connections) {
+    connected: createTally('carillon_gateway_connects_total', 'CONNECTs by their result', 'result'),
+    closed: createTally('carillon_gateway_closes_total', 'Closed links by reason', 'reason'),
+    published: createTally(
+      'carillon_gateway_published_total',
+      'Pushes written to sockets: live, or from the inbox',
+      'from',
+    ),
+    acknowledged: createTally(
+      'carillon_gateway_acknowledged_total',
+      'PUBACKs: in time for the hand-over, or recorded by the gateway itself',
+      'when',
+    ),
+    answered: createTally(
+      'carillon_gateway_answers_total',
+      'Answers to hand-overs, one a recipient',
+      'answer',
+    ),
+    watch(connections) {
       metrics.gauge('carillon_gateway_connections', 'Connected devices', connections.size);
       metrics.gauge('carillon_gateway_waiting_bytes', 'Bytes that wait in sockets', () => {
         let bytes = 0;
         for (const { wire } of connections.all()) bytes += wire.writableLength;
         return bytes;
       });
+    },
+    stop() {
+      clearInterval(timer);
+      tell();
     },
   };
 }

@@ -86,6 +86,7 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
     await sayGoodbye(parts.connections, settings.goodbyeSeconds);
     clearInterval(silence);
     parts.sweep.stop();
+    parts.counts.stop();
     limits.stop();
     await Promise.all([parts.receipts.flush(), parts.life.stop()]);
     await link.close();

@@ -58,7 +58,7 @@ function createAuth(stack: Stack): (token: string) => string {
 }
 
 /** Connects devices, a few at a time. @throws when one is refused. */
-export async function connectAll(devices: readonly MqttDevice[]): Promise<void> {
+async function connectAll(devices: readonly MqttDevice[]): Promise<void> {
   const rest = [...devices];
   const connectSome = async () => {
     for (let device = rest.pop(); device !== undefined; device = rest.pop()) await device.connect();

@@ -13,7 +13,7 @@ export interface Writes {
 }
 
 /** Reads MongoDB's own counters. */
-export async function countWrites(mongo: TestMongo): Promise<Writes> {
+async function countWrites(mongo: TestMongo): Promise<Writes> {
   const { metrics } = (await mongo.serverStatus()) as { metrics: { document: DocumentCounts } };
   const { inserted, updated, deleted } = metrics.document;
   const top = (await mongo.db.admin().command({ top: 1 })) as Top;
