@@ -51,8 +51,8 @@ export function createCountdown(): {
         done = resolve;
       });
     },
-    tick(by = 1) {
-      left -= by;
+    tick() {
+      left -= 1;
       if (left === 0) done();
     },
   };

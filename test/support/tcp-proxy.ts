@@ -7,6 +7,8 @@ export interface TcpProxy {
   /** Breaks every connection and refuses new ones until it is mended. */
   cut(): void;
   mend(): void;
+  /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
+  stall(): void;
   /** Twice is harmless. */
   stop(): Promise<void>;
 }
@@ -41,6 +43,9 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     mend() {
       isCut = false;
+    },
+    stall() {
+      for (const socket of sockets) socket.unpipe().pause();
     },
     async stop() {
       if (!server.listening) return;

@@ -10,6 +10,8 @@ const reconnect = (attempt: number): number => Math.min(attempt * 100, RECONNECT
 export function connectProducer(url: string, onError: OnRedisError): Redis {
   const redis = new Redis(url, {
     commandTimeout: 500,
+    // A command that ran out of time leaves the link as it is: one that died without a word is given up by this.
+    socketTimeout: 5_000,
     connectTimeout: 2_000,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 1,
@@ -23,8 +25,8 @@ export function connectProducer(url: string, onError: OnRedisError): Redis {
 export function connectWorker(url: string, onError: OnRedisError): Redis {
   const redis = new Redis(url, {
     connectTimeout: 2_000,
-    // A half-open link is noticed although a blocking read is under way.
-    socketTimeout: 20_000,
+    // A half-open link is noticed although a blocking read is under way; BullMQ's last 5 s.
+    socketTimeout: 10_000,
     maxRetriesPerRequest: null,
     retryStrategy: reconnect,
   });

@@ -43,7 +43,6 @@ export async function openEntrance(
 
   const pace = createPace(({ socket, address }) => {
     const stranger = strangers.add(socket, address);
-    socket.once('close', () => strangers.forget(stranger));
     if (hasProxyHeader) void enterBehindProxy(socket, stranger);
     else enter(socket, stranger);
   });

@@ -1,6 +1,6 @@
 import { newClaimId } from '@carillon/core/ids';
 import type { Addressee } from '@carillon/presence/gateway-link';
-import { addressPublish, type PublishPacket } from './publish-packet.ts';
+import { type PublishPacket, writePublish } from './publish-packet.ts';
 import type { Wire } from './wire.ts';
 
 /** Pushes without a receipt that one device may have at a time. */
@@ -116,7 +116,7 @@ export class Connection {
     };
     this.inFlight.push(sent);
     if (collapse !== undefined) this.#noteNewest(collapse, push);
-    this.wire.write(addressPublish(packet, sent.packetId, dup));
+    writePublish(packet, sent.packetId, dup, this.wire);
     return sent;
   }
 

@@ -52,7 +52,7 @@ export function createTlsDoor(
     enter(socket, stranger) {
       const secure = new TLSSocket(socket, { isServer: true, secureContext: context });
       stranger.wire = secure;
-      secure.on('error', () => undefined);
+      secure.on('error', ignore);
       secure.once('secure', () => on.secured(stranger));
     },
     stop: () => clearInterval(timer),
@@ -67,3 +67,5 @@ function readFiles({ certFile, keyFile }: TlsFiles): { cert: string; key: string
 function createContext({ cert, key }: { cert: string; key: string }): SecureContext {
   return createSecureContext({ cert, key, minVersion: 'TLSv1.2' });
 }
+
+function ignore(): void {}

@@ -68,10 +68,11 @@ class WebSocketWire implements Wire {
 
   constructor(webSocket: WebSocket) {
     this.#webSocket = webSocket;
+    webSocket.on('error', ignore);
   }
 
   get destroyed(): boolean {
-    return this.#webSocket.readyState > WebSocket.OPEN;
+    return this.#webSocket.readyState === WebSocket.CLOSED;
   }
 
   get writableLength(): number {
@@ -96,11 +97,10 @@ class WebSocketWire implements Wire {
   }
 
   on(event: 'data', listener: (bytes: Buffer) => void): void;
-  on(event: 'error', listener: (error: Error) => void): void;
   on(event: 'close', listener: () => void): void;
-  on(event: string, listener: (given: never) => void): void {
-    if (event !== 'data') {
-      this.#webSocket.on(event, listener as () => void);
+  on(event: 'data' | 'close', listener: (given: never) => void): void {
+    if (event === 'close') {
+      this.#webSocket.on('close', listener as () => void);
       return;
     }
     this.#webSocket.on('message', (bytes, isBinary) => {
@@ -110,3 +110,5 @@ class WebSocketWire implements Wire {
     });
   }
 }
+
+function ignore(): void {}

@@ -1,3 +1,5 @@
+import type { Wire } from './wire.ts';
+
 const PUBLISH_QOS_1 = 0x32;
 const DUP = 0x08;
 
@@ -38,10 +40,18 @@ function encodeLength(remaining: number): number[] {
   return bytes;
 }
 
-/** The bytes for one device. A copy: the socket may still hold the bytes of the one before. */
-export function addressPublish(packet: PublishPacket, packetId: number, dup: boolean): Buffer {
-  const bytes = Buffer.from(packet.bytes);
-  bytes.writeUInt16BE(packetId, packet.idAt);
-  if (dup) bytes[0] = PUBLISH_QOS_1 | DUP;
-  return bytes;
+/**
+ * Writes a PUBLISH for one device. Nearly always the kernel takes the bytes at once, so that they can be used for
+ * the next device; else they are the socket's from now on, and the packet gets a copy.
+ */
+export function writePublish(
+  packet: PublishPacket,
+  packetId: number,
+  dup: boolean,
+  wire: Pick<Wire, 'write' | 'writableLength'>,
+): void {
+  packet.bytes[0] = dup ? PUBLISH_QOS_1 | DUP : PUBLISH_QOS_1;
+  packet.bytes.writeUInt16BE(packetId, packet.idAt);
+  wire.write(packet.bytes);
+  if (wire.writableLength > 0) packet.bytes = Buffer.from(packet.bytes);
 }

@@ -12,6 +12,7 @@ import {
 } from './frames.ts';
 import { receive } from './receive.ts';
 import type { Stranger, Strangers } from './strangers.ts';
+import type { Wire } from './wire.ts';
 
 export interface LinkDeps {
   connections: Connections;
@@ -28,15 +29,15 @@ export function serveLink(deps: LinkDeps, stranger: Stranger): void {
   const { wire } = stranger;
   const link = new Link(deps, stranger);
   wire.on('data', (bytes) => link.read(bytes));
-  // The reason of a broken link is of no use; its close is what counts.
-  wire.on('error', () => undefined);
   wire.on('close', () => link.closed());
   wire.resume();
 }
 
 class Link {
   readonly #deps: LinkDeps;
-  readonly #stranger: Stranger;
+  readonly #wire: Wire;
+  /** Let go once the device is known: thousands stay connected. */
+  #stranger: Stranger | undefined;
   #stage: 'silent' | 'greeting' | 'connected' | 'refused' = 'silent';
   #connection: Connection | undefined;
   /** The beginning of a packet; while the CONNECT is looked at, all that came behind it. */
@@ -44,6 +45,7 @@ class Link {
 
   constructor(deps: LinkDeps, stranger: Stranger) {
     this.#deps = deps;
+    this.#wire = stranger.wire;
     this.#stranger = stranger;
   }
 
@@ -59,8 +61,13 @@ class Link {
   }
 
   closed(): void {
-    this.#deps.strangers.forget(this.#stranger);
+    this.#forgetStranger();
     if (this.#connection !== undefined) this.#deps.connections.close(this.#connection, 'lost');
+  }
+
+  #forgetStranger(): void {
+    if (this.#stranger !== undefined) this.#deps.strangers.forget(this.#stranger);
+    this.#stranger = undefined;
   }
 
   #take(bytes: Buffer): Buffer {
@@ -83,10 +90,10 @@ class Link {
   #onFrame(frame: Buffer): boolean {
     if (this.#connection !== undefined) {
       receive(this.#deps, this.#connection, frame);
-      return !this.#stranger.wire.destroyed;
+      return !this.#wire.destroyed;
     }
     this.#stage = 'greeting';
-    this.#stranger.isHeard = true;
+    if (this.#stranger !== undefined) this.#stranger.isHeard = true;
     this.#greet(Buffer.from(frame)).catch((error: unknown) => this.#end(error));
     // Nothing more is read until it is clear who this is.
     return false;
@@ -94,22 +101,23 @@ class Link {
 
   async #greet(frame: Buffer): Promise<void> {
     const deps = this.#deps;
-    const stranger = this.#stranger;
+    const wire = this.#wire;
     const admission = await deps.admit(frame);
-    if (stranger.wire.destroyed) return;
+    if (wire.destroyed) return;
     if (!admission.isAdmitted) {
-      if (admission.code === CONNACK.badCredentials) deps.limits.wrong(stranger.address);
+      if (admission.code === CONNACK.badCredentials)
+        deps.limits.wrong(this.#stranger?.address ?? '');
       return this.#refuse(admission.code);
     }
     const { token, keepaliveSeconds } = admission.greeting;
     const isTakeover = deps.connections.find(token) !== undefined;
     if (!deps.limits.connect(token, isTakeover)) return this.#refuse(CONNACK.unavailable);
-    deps.strangers.forget(stranger);
+    this.#forgetStranger();
     const { isVerified } = admission;
-    const connection = new Connection({ token, wire: stranger.wire, keepaliveSeconds, isVerified });
+    const connection = new Connection({ token, wire, keepaliveSeconds, isVerified });
     this.#connection = connection;
     this.#stage = 'connected';
-    stranger.wire.write(connack(CONNACK.accepted));
+    wire.write(connack(CONNACK.accepted));
     deps.connected('accepted');
     void deps.connections.open(connection);
     this.read(Buffer.alloc(0));
@@ -119,15 +127,15 @@ class Link {
   #refuse(code: number): void {
     this.#stage = 'refused';
     this.#rest = undefined;
-    this.#stranger.isHeard = false;
+    if (this.#stranger !== undefined) this.#stranger.isHeard = false;
     this.#deps.connected(`refused-${code}`);
-    this.#stranger.wire.end(connack(code));
+    this.#wire.end(connack(code));
   }
 
   #end(error: unknown): void {
     const reason = error instanceof ProtocolError ? 'protocol-error' : 'failed';
     if (this.#connection === undefined) this.#deps.connected(reason);
     else this.#deps.connections.close(this.#connection, reason);
-    this.#stranger.wire.destroy();
+    this.#wire.destroy();
   }
 }

@@ -28,12 +28,17 @@ export interface Strangers {
 export function createStrangers(limits: Pick<AddressLimits, 'known'>): Strangers {
   const all = new Set<Stranger>();
 
+  function forget(stranger: Stranger): void {
+    if (all.delete(stranger)) limits.known(stranger.address);
+  }
+
   function closeLate(): void {
     const latest = performance.now() - CONNECT_WITHIN_MS;
-    for (const { openedAt, isHeard, wire } of all) {
-      // In the order of their coming: behind the first that has time, all have.
-      if (openedAt > latest) return;
-      if (!isHeard) wire.destroy();
+    for (const stranger of all) {
+      const { openedAt, isHeard, wire } = stranger;
+      if (openedAt < latest && !isHeard) wire.destroy();
+      // Nobody else follows a link that closes before MQTT begins.
+      if (wire.destroyed) forget(stranger);
     }
   }
 
@@ -45,9 +50,7 @@ export function createStrangers(limits: Pick<AddressLimits, 'known'>): Strangers
       all.add(stranger);
       return stranger;
     },
-    forget(stranger) {
-      if (all.delete(stranger)) limits.known(stranger.address);
-    },
+    forget,
     stop() {
       clearInterval(timer);
       for (const { wire } of all) wire.destroy();

@@ -14,7 +14,7 @@ export interface Wire {
   destroy(): unknown;
   /** Lets data flow. */
   resume(): unknown;
+  /** Errors are the maker's: the reason of a broken link is of no use, its close is what counts. */
   on(event: 'data', listener: (bytes: Buffer) => void): unknown;
-  on(event: 'error', listener: (error: Error) => void): unknown;
   on(event: 'close', listener: () => void): unknown;
 }

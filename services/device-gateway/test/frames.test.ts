@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { generate } from 'mqtt-packet';
 import { MAX_PACKET_BYTES, ProtocolError, suback, takeFrames, unsuback } from '../src/frames.ts';
-import { addressPublish, encodePublish } from '../src/publish-packet.ts';
+import { encodePublish, writePublish } from '../src/publish-packet.ts';
 
 /** Packets as a device sends them, encoded by the library that devices use. */
 const PACKETS = [
@@ -116,7 +116,9 @@ describe('a PUBLISH', () => {
         fc.boolean(),
         (payload, messageId, dup) => {
           const topic = '0123456789abcdef01234567';
-          const ours = addressPublish(encodePublish(topic, payload), messageId, dup);
+          const [ours] = written(true, (wire) =>
+            writePublish(encodePublish(topic, payload), messageId, dup, wire),
+          );
           const theirs = generate({
             cmd: 'publish',
             topic,
@@ -126,9 +128,33 @@ describe('a PUBLISH', () => {
             retain: false,
             messageId,
           });
-          expect(ours.equals(theirs)).toBe(true);
+          expect(ours?.equals(theirs)).toBe(true);
         },
       ),
     );
   });
+
+  test('stays as it was written for a socket that still holds it', () => {
+    const packet = encodePublish('topic', 'payload');
+    const held = written(false, (wire) => {
+      for (const id of [1, 2, 3]) writePublish(packet, id, false, wire);
+    });
+    expect(held.map((bytes) => bytes.readUInt16BE(packet.idAt))).toEqual([1, 2, 3]);
+  });
 });
+
+/** What is written to a wire; one that takes at once is done with the bytes when `write` returns. */
+function written(
+  takesAtOnce: boolean,
+  write: (wire: { write(bytes: Buffer): void; writableLength: number }) => void,
+): Buffer[] {
+  const pieces: Buffer[] = [];
+  write({
+    write(bytes) {
+      pieces.push(bytes);
+      if (!takesAtOnce) this.writableLength += bytes.length;
+    },
+    writableLength: 0,
+  });
+  return pieces;
+}

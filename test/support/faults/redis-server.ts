@@ -11,7 +11,11 @@ const HOST = '127.0.0.1';
 /** A Redis server that a test may take away and bring back, empty or as it was. */
 export interface RedisServer {
   url: string;
+  port: number;
   start(): Promise<void>;
+  /** Stops it in its tracks, its connections open, and lets it go on. */
+  freeze(): void;
+  thaw(): void;
   /** Kills it without a word. */
   kill(): Promise<void>;
   /** Kills it and removes its data. */
@@ -32,12 +36,15 @@ export async function createRedisServer(): Promise<RedisServer> {
   };
   return {
     url: `redis://${HOST}:${port}`,
+    port,
     async start() {
       const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
       const server = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
       child = spawn(server, args, { stdio: 'ignore' });
       await until(() => accepts(port), { what: 'a Redis server' });
     },
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
     kill,
     async remove() {
       await kill();
