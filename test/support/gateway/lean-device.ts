@@ -51,7 +51,8 @@ export class LeanDevice {
 
   /** Breaks the link without a word; the device comes back at once. */
   cut(): void {
-    this.#socket?.resetAndDestroy();
+    if (this.#at.isSecure === true) this.#socket?.destroy();
+    else this.#socket?.resetAndDestroy();
   }
 
   /** Reads nothing more of this link, which stays open. */
