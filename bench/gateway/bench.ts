@@ -10,7 +10,7 @@ import { type Contestant, startContestant } from './contestant.ts';
 
 const PAYLOAD_BYTES = 300;
 const WARM_UP = { devices: 300, times: 200 };
-const ROUNDS = 5;
+const ROUNDS = 9;
 
 interface Size {
   devices: number;

@@ -1,7 +1,7 @@
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
 
 /** Server keys for device credentials, newest first: the first signs, all verify. */
-export type DeviceAuthKeys = readonly { id: number; key: Buffer }[];
+export type DeviceAuthKeys = readonly { id: number; key: KeyObject }[];
 
 const KEY_ID_CHARACTERS = 2;
 const AUTH_CHARACTERS = 64;
@@ -13,11 +13,12 @@ export function parseDeviceAuthKeys(text: string): DeviceAuthKeys {
     if (match?.[1] === undefined || match[2] === undefined || Number(match[1]) > 255) {
       throw new Error('device auth keys are written as <id 0-255>:<at least 64 hex characters>');
     }
-    return { id: Number(match[1]), key: Buffer.from(match[2], 'hex') };
+    // Handed over as bytes, it would be made a key again for each device of a herd.
+    return { id: Number(match[1]), key: createSecretKey(Buffer.from(match[2], 'hex')) };
   });
 }
 
-function authWith(key: { id: number; key: Buffer }, token: string): string {
+function authWith(key: { id: number; key: KeyObject }, token: string): string {
   const id = key.id.toString(16).padStart(KEY_ID_CHARACTERS, '0');
   const digest = createHmac('sha256', key.key).update(token).digest('hex');
   return (id + digest).slice(0, AUTH_CHARACTERS);

@@ -68,12 +68,16 @@ export class Connection {
   /** Pushes answered `draining`, whose rows must not be overtaken, and when these are there at the latest. */
   rowsDue: Map<string, number> | undefined;
   isReading = false;
+  /** A worker waits for a PUBACK, or did a moment ago. */
+  isAwaited = false;
   /** Receipts on their way to MongoDB. */
   recording = 0;
   /** Wakes whoever waits for this connection to change. */
   wake: (() => void) | undefined;
   inFlight: Sent[] = [];
+  /** The last of them, in a ring. */
   #acknowledged: string[] | undefined;
+  #nextAcknowledged = 0;
   /** The newest of them: what is newer still needs no search. */
   #newestAcknowledged = '';
   #newest: Map<string, string> | undefined;
@@ -125,10 +129,12 @@ export class Connection {
     const index = this.inFlight.findIndex((sent) => sent.packetId === packetId);
     const sent = this.inFlight[index];
     if (sent === undefined) return undefined;
-    this.inFlight.splice(index, 1);
+    // Nearly always it is the only one, and `splice` makes a list of it.
+    if (index === 0) this.inFlight.shift();
+    else this.inFlight.splice(index, 1);
     this.#acknowledged ??= [];
-    this.#acknowledged.push(sent.push);
-    if (this.#acknowledged.length > KEPT_ACKNOWLEDGED) this.#acknowledged.shift();
+    this.#acknowledged[this.#nextAcknowledged] = sent.push;
+    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % KEPT_ACKNOWLEDGED;
     if (sent.push > this.#newestAcknowledged) this.#newestAcknowledged = sent.push;
     this.stuckSince = 0;
     return sent;

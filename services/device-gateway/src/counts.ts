@@ -20,12 +20,16 @@ export function createCounts(metrics: Metrics): Counts {
   /** A counter with one label. Looking a label up costs as much as a message, so it is told once a second. */
   function createTally(name: string, help: string, label: string): (value: string) => void {
     const counter = metrics.counter(name, help, [label]);
-    let tally = new Map<string, number>();
+    const tally = new Map<string, { n: number }>();
     tellers.push(() => {
-      for (const [value, n] of tally) counter.add(n, { [label]: value });
-      tally = new Map();
+      for (const [value, cell] of tally) counter.add(cell.n, { [label]: value });
+      for (const cell of tally.values()) cell.n = 0;
     });
-    return (value) => void tally.set(value, (tally.get(value) ?? 0) + 1);
+    return (value) => {
+      const cell = tally.get(value);
+      if (cell === undefined) tally.set(value, { n: 1 });
+      else cell.n += 1;
+    };
   }
 
   function tell(): void {

@@ -42,12 +42,15 @@ export function createPatience(answer: (to: Waiter, answer: Answer) => void): Pa
     await(connection, sent, waiter) {
       waiter.until = performance.now() + PATIENCE_MS;
       sent.waiters.push(waiter);
+      if (connection.isAwaited) return;
+      connection.isAwaited = true;
       awaited.add(connection);
     },
     answerSilent() {
       const now = performance.now();
       for (const connection of awaited) {
-        if (!answerFor(connection, now)) awaited.delete(connection);
+        connection.isAwaited = answerFor(connection, now);
+        if (!connection.isAwaited) awaited.delete(connection);
       }
     },
   };

@@ -54,6 +54,11 @@ class Link {
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     this.#rest = undefined;
     try {
+      // Nearly all that comes is one receipt at a time, and nothing is to be cut then.
+      if (this.#connection !== undefined && isLoneReceipt(bytes)) {
+        receive(this.#deps, this.#connection, bytes);
+        return;
+      }
       this.#keep(this.#stage === 'greeting' ? bytes : this.#take(bytes));
     } catch (error) {
       this.#end(error);
@@ -138,4 +143,8 @@ class Link {
     else this.#deps.connections.close(this.#connection, reason);
     this.#wire.destroy();
   }
+}
+
+function isLoneReceipt(bytes: Buffer): boolean {
+  return bytes.length === 4 && bytes[0] === FIRST.puback && bytes[1] === 2;
 }

@@ -21,7 +21,7 @@ interface Listener {
 }
 
 /** An event loop takes one connection a turn from each descriptor: too slow for a herd with only one. */
-const FOR_HERDS = 16;
+const FOR_HERDS = 32;
 
 /** The services that listen on sockets which the supervisor holds. */
 const LISTENERS: Record<string, readonly Listener[]> = {
