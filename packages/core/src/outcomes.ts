@@ -22,6 +22,10 @@ export const FAILURES = [
   'inbox-full',
   'payload-too-large',
   'rejected-by-provider',
+  'no-provider-address',
+  'bad-provider-address',
+  'wrong-credential',
+  'endpoint-not-allowed',
 ] as const;
 export type Failure = (typeof FAILURES)[number];
 
