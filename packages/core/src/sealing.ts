@@ -56,6 +56,9 @@ export function unseal(keys: SealingKeys, bound: string, sealed: Sealed): string
   })
     .setAAD(Buffer.from(bound))
     .setAuthTag(Buffer.from(sealed.tag, 'base64'));
-  const text = Buffer.concat([decipher.update(Buffer.from(sealed.text, 'base64')), decipher.final()]);
+  const text = Buffer.concat([
+    decipher.update(Buffer.from(sealed.text, 'base64')),
+    decipher.final(),
+  ]);
   return text.toString('utf8');
 }

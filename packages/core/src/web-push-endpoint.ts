@@ -9,17 +9,34 @@ const PUSH_SERVICES = [
 
 const MAX_CHARACTERS = 2_048;
 
+/** A Web Push service that an operator names besides the browsers' own. */
+export interface NamedPushHost {
+  /** As it is in endpoints: the host, and its port unless 443. */
+  host: string;
+  /** `host:port` where it is reached instead: a proxy of the own network. */
+  at?: string;
+}
+
+/** Reads an operator's entry: `host`, `host:port`, or either with `=host:port`, where it is reached instead. */
+export function readPushHost(entry: string): NamedPushHost {
+  const [name = '', at] = entry.trim().split('=', 2);
+  // As URLs write it: lower case, without the port 443.
+  const host = URL.canParse(`https://${name}`) ? new URL(`https://${name}`).host : name;
+  return at === undefined ? { host } : { host, at };
+}
+
 /**
  * Whether we may ever send to a Web Push endpoint. It comes from the device, so everything is compared on the
- * parsed URL: https on its own port, no user information, a host that is a browser vendor's push service.
+ * parsed URL: https on its own port, no user information, a host that is a browser vendor's push service. No
+ * address written as a number can be one, in whatever form: the URL parser makes 0x7f.1 and 2130706433 alike.
  *
- * @param more further hosts with their ports, for instance of a push service in the own network
+ * @param more entries of further services (see readPushHost), for instance of one in the own network
  */
 export function isPushEndpoint(text: string, more: readonly string[] = []): boolean {
   if (text.length > MAX_CHARACTERS || !URL.canParse(text)) return false;
   const url = new URL(text);
   if (url.protocol !== 'https:' || url.username !== '' || url.password !== '') return false;
-  if (more.includes(url.host)) return true;
+  if (more.some((entry) => readPushHost(entry).host === url.host)) return true;
   return url.port === '' && PUSH_SERVICES.some((service) => isHostOf(service, url.hostname));
 }
 

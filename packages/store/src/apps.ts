@@ -11,6 +11,7 @@ export type AppSettings = Pick<
   | 'dataString'
   | 'registrationClosed'
   | 'registrationsPerHour'
+  | 'fcmFallbackSeconds'
   | 'bundleIds'
   | 'webHosts'
 >;

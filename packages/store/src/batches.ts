@@ -24,7 +24,7 @@ export function createBatches(db: Db) {
       await Promise.all(Array.from({ length: INSERTS_IN_FLIGHT }, insertSome));
     },
 
-    /** Keeps batches of a page for good; those that are there already stay as they are. */
+    /** Keeps batches for good; those that are there already stay as they are. */
     async insertPage(documents: readonly BatchDocument[]): Promise<void> {
       const errors = await bulkErrors(
         batches,
@@ -41,7 +41,11 @@ export function createBatches(db: Db) {
       push: string,
       open: number,
     ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }> {
-      const ready = await batches.countDocuments({ push, 'work.state': 'ready' }, { limit: open });
+      const ready = await batches.countDocuments(
+        // Fallbacks wait for their time, and the fan-out not for them.
+        { push, 'work.state': 'ready', 'work.fallback': { $exists: false } },
+        { limit: open },
+      );
       const free = Math.max(0, open - ready);
       const next = await batches
         .find({ push, 'work.state': 'waiting' }, { projection: { 'work.channel': 1 } })

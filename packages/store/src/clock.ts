@@ -1,4 +1,4 @@
-import type { Db } from 'mongodb';
+import { type Db, Long } from 'mongodb';
 
 const SAMPLES = 3;
 const SAMPLE_EVERY_MS = 10_000;
@@ -32,4 +32,9 @@ export async function createClock(db: Db): Promise<Clock> {
   const timer = setInterval(() => void follow().catch(() => undefined), SAMPLE_EVERY_MS);
   timer.unref();
   return { now: () => offset + performance.now(), stop: () => clearInterval(timer) };
+}
+
+/** A time by MongoDB's clock, for an update that is a pipeline. */
+export function fromNow(ms: number): Record<string, unknown> {
+  return { $add: ['$$NOW', Long.fromNumber(ms)] };
 }

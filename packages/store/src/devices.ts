@@ -11,6 +11,20 @@ export interface Activity {
   at: number;
 }
 
+/** What is known of how to reach a device. */
+export type ReachableDevice = Pick<
+  DeviceDocument,
+  '_id' | 'provider' | 'uninstalled' | 'unsubscribed'
+>;
+
+/** A device whose address its provider says is dead. */
+export interface GoneDevice {
+  token: string;
+  address: string;
+  flag: 'uninstalled' | 'unsubscribed';
+  lastSeenAt?: Date;
+}
+
 /** Registered devices. */
 export function createDevices(db: Db, clock: Clock) {
   const devices = db.collection<DeviceDocument>('devices');
@@ -28,6 +42,53 @@ export function createDevices(db: Db, clock: Clock) {
           { batchSize: tokens.length + 1 },
         )
         .toArray(),
+    /** Where providers reach the devices of an app among these tokens, in no order; those deleted are left out. */
+    addresses: (app: string, tokens: readonly string[]): Promise<ReachableDevice[]> =>
+      devices
+        .find<ReachableDevice>(
+          { _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
+          {
+            projection: { provider: 1, uninstalled: 1, unsubscribed: 1 },
+            batchSize: tokens.length + 1,
+          },
+        )
+        .toArray(),
+    /** The devices of an app among these tokens that FCM reaches too. */
+    async withFcmToken(app: string, tokens: readonly string[]): Promise<string[]> {
+      const found = await devices
+        .find(
+          {
+            _id: { $in: [...tokens] },
+            app,
+            deletedAt: { $exists: false },
+            'provider.channel': 'fcm',
+            uninstalled: { $ne: true },
+          },
+          { projection: { _id: 1 }, batchSize: tokens.length + 1 },
+        )
+        .toArray();
+      return found.map(({ _id }) => _id);
+    },
+    /**
+     * Flags devices that a provider told to be gone, but only those that haven't given an address after the
+     * provider saw them last (guarantee G16).
+     */
+    async flagGone(gone: readonly GoneDevice[]): Promise<void> {
+      if (gone.length === 0) return;
+      await devices.bulkWrite(
+        gone.map(({ token, address, flag, lastSeenAt }) => ({
+          updateOne: {
+            filter: {
+              _id: token,
+              'provider.address': address,
+              'provider.since': { $lt: lastSeenAt ?? new Date(clock.now()) },
+            },
+            update: { $set: { [flag]: true } },
+          },
+        })),
+        { ordered: false },
+      );
+    },
     /** Notes signs of life, later ones only; devices of the same time share an update. */
     async touch(activities: readonly Activity[]): Promise<void> {
       const tokensAt = new Map<number, string[]>();

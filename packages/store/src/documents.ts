@@ -1,5 +1,6 @@
 import type { Failure, OutcomeCounts } from '@carillon/core/outcomes';
 import type { Channel, Platform } from '@carillon/core/platforms';
+import type { Sealed } from '@carillon/core/sealing';
 import type { PushState, WorkState } from '@carillon/core/work';
 import type { Binary } from 'mongodb';
 
@@ -27,6 +28,8 @@ export interface AppDocument {
   registrationClosed?: boolean;
   /** New devices an hour instead of the usual limit; null: unlimited. */
   registrationsPerHour?: number | null;
+  /** Seconds after which Android devices that haven't acknowledged get the push over FCM; absent: never. */
+  fcmFallbackSeconds?: number | null;
   /** Bundle ids of iOS apps that name themselves by it when they register. */
   bundleIds?: string[];
   /** Host names of sites that name themselves by it. */
@@ -34,13 +37,16 @@ export interface AppDocument {
   createdAt: Date;
 }
 
+/** APNs is two: which one, an app's build says. */
+export type AppleEnvironment = 'development' | 'production';
+
 /** How a provider reaches a device. */
 export type ProviderAddress =
   | {
       channel: 'apns';
       /** APNs device token, hex, lower case. */
       address: string;
-      environment: 'development' | 'production';
+      environment: AppleEnvironment;
       /** The app's topic at APNs. */
       bundle: string;
     }
@@ -60,9 +66,20 @@ export type ProviderAddress =
 
 /** What an app needs to send through a provider. */
 export interface CredentialDocument {
+  /** app:channel, or app:apns:environment */
   _id: string;
   app: string;
   channel: Channel;
+  environment?: AppleEnvironment;
+  /** A ProviderSecret of core/credentials as JSON, sealed and bound to the id. */
+  secret: Sealed;
+  /** What may be shown of it. */
+  about: Record<string, string>;
+  /** New with each change: what is known of a credential holds for one revision. */
+  revision: string;
+  changedAt: Date;
+  /** The provider's last refusal, while it lasts. */
+  refused?: { detail: string; at: Date; until: Date };
 }
 
 /** A Secret API Key; the key itself is nowhere. */
@@ -136,12 +153,16 @@ export interface Work {
   reply?: string;
   /** The claim before, whose worker neither settled nor gave back. */
   before?: { claim: string; reply: string };
+  /** It tries another channel for recipients whom other work is answerable for: never counted by itself. */
+  fallback?: true;
   /** Claims so far. */
   tries: number;
+  /** How often a provider asked to try again, for the next wait. */
+  retries?: number;
   n: number;
   /** Recipients, sorted, joined by core/work. */
   tokens: string;
-  /** A byte for each recipient (core/outcomes); present once closed. */
+  /** A byte for each recipient (core/outcomes); before it is closed, those that a provider's answers have ended. */
   outcomes?: Binary;
   /** Receipts that came by other ways than the claim's replies: word → int32 of bits, sparse. */
   got?: Record<string, number>;

@@ -3,7 +3,8 @@ import { addCounts, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { countWork } from './fates.ts';
+import { answerable, countWork, sentTo } from './fates.ts';
+import { rowId } from './inbox.ts';
 
 /** How long fates are kept after a push has ended to the outside. */
 const KEEP_FATES_MS = 2 * 86_400_000;
@@ -128,17 +129,30 @@ async function finalCounts(
   const { inbox: handed = 0, owed = 0, ...others } = await sumOf(tables, push);
   const owing = handed === 0 ? 0 : await tables.inbox.countDocuments({ push: push._id });
   const rows = Math.min(handed, owing);
-  const ended = rows + owed;
+  const sent = rows === 0 ? 0 : Math.min(rows, await countSentOtherwise(tables, push));
+  const ended = rows - sent + owed;
   return addCounts(others, {
+    ...(sent > 0 && { sent }),
     ...(ended > 0 && { [ending]: ended }),
     ...(handed > rows && { superseded: handed - rows }),
   });
 }
 
+/** Those still owed whom another channel's provider took the push for: sent is stronger than expired. */
+async function countSentOtherwise({ batches, inbox }: Tables, push: PushDocument): Promise<number> {
+  const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
+  let sent = 0;
+  for await (const fallback of batches.find({ push: push._id, 'work.fallback': true })) {
+    const ids = sentTo(fallback).map((token) => rowId({ token, push: push._id, ...collapse }));
+    if (ids.length > 0) sent += await inbox.countDocuments({ _id: { $in: ids }, push: push._id });
+  }
+  return sent;
+}
+
 async function sumOf({ batches }: Tables, push: PushDocument): Promise<OutcomeCounts> {
   if (push.work !== undefined) return countWork(push.work);
   let sum: OutcomeCounts = {};
-  for await (const { work } of batches.find({ push: push._id })) {
+  for await (const { work } of batches.find(answerable(push._id))) {
     sum = addCounts(sum, countWork(work));
   }
   return sum;
@@ -149,10 +163,8 @@ async function isAllDelivered({ batches, inbox }: Tables, push: PushDocument): P
   if (!push.fan.done) return false;
   if (push.work !== undefined && push.work.state !== 'closed') return false;
   const only = { projection: { _id: 1 } } as const;
-  if (push.work === undefined) {
-    if ((await batches.findOne({ push: push._id, 'work.state': UNCLOSED }, only)) !== null) {
-      return false;
-    }
+  if ((await batches.findOne({ push: push._id, 'work.state': UNCLOSED }, only)) !== null) {
+    return false;
   }
   return (await inbox.findOne({ push: push._id }, only)) === null;
 }

@@ -1,3 +1,4 @@
+import { fallbackId } from '@carillon/core/ids';
 import {
   addCounts,
   describeOutcome,
@@ -21,7 +22,13 @@ function codeAt(work: Work, position: number): number {
   if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
   const code = bytesOf(work.outcomes)[position];
   if (work.state !== 'closed') return OUTCOMES.owed;
-  return code ?? work.ended ?? OUTCOMES.owed;
+  // Closed by the push's end: who has no outcome of its own yet has the end's.
+  return code || (work.ended ?? OUTCOMES.owed);
+}
+
+/** A push's batches without fallbacks: each recipient is in one of them. */
+export function answerable(push: string) {
+  return { push, 'work.fallback': { $exists: false } } as const;
 }
 
 /** Counts a unit of work by outcome. */
@@ -32,6 +39,13 @@ export function countWork(work: Work): OutcomeCounts {
     counts[outcome] = (counts[outcome] ?? 0) + 1;
   }
   return counts;
+}
+
+/** The recipients whom a fallback's provider took the push for. */
+export function sentTo({ work }: Pick<BatchDocument, 'work'>): string[] {
+  return splitTokens(work.tokens).filter(
+    (_, position) => bytesOf(work.outcomes)[position] === OUTCOMES.sent,
+  );
 }
 
 /** How recipients of pushes stand or ended. */
@@ -46,7 +60,7 @@ export function createFates(db: Db) {
   ): AsyncGenerator<{ id: string; work: Work }> {
     if (push.work !== undefined) yield { id: push._id, work: push.work };
     else
-      for await (const { _id, work } of batches.find({ push: push._id })) yield { id: _id, work };
+      for await (const { _id, work } of batches.find(answerable(push._id))) yield { id: _id, work };
   }
 
   async function rowOwes(push: string, work: string, position: number): Promise<boolean> {
@@ -85,13 +99,26 @@ export function createFates(db: Db) {
         const isOwed = described.outcome === 'inbox' && (await rowOwes(id, workId, position));
         return {
           ...described,
-          ...(described.outcome === 'inbox' && !isOwed && { outcome: endWithoutRow(push) }),
+          ...(described.outcome === 'inbox' &&
+            !isOwed && { outcome: await endWithoutRow(push, workId, token) }),
           ...(milliseconds > 0 && { milliseconds }),
         };
       }
       return undefined;
     },
   };
+
+  /** The strongest that is known: superseded where a newer push took the row, else sent before expired or deleted. */
+  async function endWithoutRow(
+    push: PushDocument,
+    workId: string,
+    token: string,
+  ): Promise<OutcomeName> {
+    if (push.state === 'open' || push.finishedAt !== undefined) return 'superseded';
+    const fallback = await batches.findOne({ _id: fallbackId(workId) });
+    if (fallback !== null && sentTo(fallback).includes(token)) return 'sent';
+    return push.state === 'deleted' ? 'deleted' : 'expired';
+  }
 
   /** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */
   async function withRows(push: string, counts: OutcomeCounts): Promise<OutcomeCounts> {
@@ -104,9 +131,4 @@ export function createFates(db: Db) {
       ...(owed > 0 && { inbox: owed }),
     };
   }
-}
-
-function endWithoutRow(push: PushDocument): OutcomeName {
-  if (push.state === 'open' || push.finishedAt !== undefined) return 'superseded';
-  return push.state === 'deleted' ? 'deleted' : 'expired';
 }

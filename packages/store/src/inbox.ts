@@ -70,6 +70,24 @@ export function createInbox(db: Db) {
     /** The rows of some dozens of devices in one query, each device's oldest push first; none for an empty inbox. */
     listRowsOf,
 
+    /** The devices among these that a push is still owed to. */
+    async owedAmong(
+      push: { _id: string; collapse?: string },
+      tokens: readonly string[],
+    ): Promise<Set<string>> {
+      const { _id, collapse } = push;
+      const ids = tokens.map((token) =>
+        rowId({ token, push: _id, ...(collapse !== undefined && { collapse }) }),
+      );
+      const rows = await inbox
+        .find(
+          { _id: { $in: ids }, push: _id },
+          { projection: { _id: 1 }, batchSize: ids.length + 1 },
+        )
+        .toArray();
+      return new Set(rows.map(tokenOf));
+    },
+
     /** Removes rows of one push, for instance of recipients whose receipt came meanwhile. */
     async remove(push: string, rowIds: readonly string[]): Promise<void> {
       if (rowIds.length > 0) await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });

@@ -7,7 +7,16 @@ import { bulkErrors } from './inserting.ts';
 /** What must be known of a push right before something is sent. */
 export type SendingView = Pick<
   PushDocument,
-  '_id' | 'app' | 'state' | 'acceptedAt' | 'dueAt' | 'expiresAt' | 'sendUntil' | 'data' | 'collapse'
+  | '_id'
+  | 'app'
+  | 'state'
+  | 'acceptedAt'
+  | 'dueAt'
+  | 'expiresAt'
+  | 'sendUntil'
+  | 'data'
+  | 'options'
+  | 'collapse'
 >;
 
 const SENDING_VIEW = {
@@ -18,6 +27,7 @@ const SENDING_VIEW = {
   expiresAt: 1,
   sendUntil: 1,
   data: 1,
+  options: 1,
   collapse: 1,
 } as const;
 

@@ -21,6 +21,7 @@ import { createReceipts } from './receipts.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createTopics } from './topics.ts';
 import { createWorkTable } from './work-table.ts';
+import { createUnfinishedWork } from './work-unfinished.ts';
 
 /** The longest that a caller of the API may wait for the word that MongoDB is away (guarantee G15). */
 const ANSWER_WITHIN_MS = 3_000;
@@ -62,7 +63,7 @@ export async function connectStore({
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
-    credentials: createCredentials(db),
+    credentials: createCredentials(db, clock),
     devices: createDevices(db, clock),
     subscriptions: createSubscriptions(db),
     topics: createTopics(db),
@@ -70,7 +71,7 @@ export async function connectStore({
     pushes: createPushes(db, clock),
     batches: createBatches(db),
     fanOuts: createFanOuts(db),
-    work: createWorkTable(db),
+    work: { ...createWorkTable(db), ...createUnfinishedWork(db) },
     fates: createFates(db),
     pending: createPending(db),
     endings: createEndings(db, clock),

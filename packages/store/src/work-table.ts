@@ -1,9 +1,9 @@
 import { createGroup } from '@carillon/core/group';
 import { isBatchId, newClaimId, pushOfWork } from '@carillon/core/ids';
 import { countOutcomes } from '@carillon/core/outcomes';
-import { bitWords } from '@carillon/core/work';
-import { type AnyBulkWriteOperation, Binary, type Collection, type Db, Long } from 'mongodb';
+import { type AnyBulkWriteOperation, Binary, type Collection, type Db } from 'mongodb';
 import { packNumbers } from './bytes.ts';
+import { fromNow } from './clock.ts';
 import type { BatchDocument, PushDocument, Work } from './documents.ts';
 import { bulkErrors } from './inserting.ts';
 
@@ -74,54 +74,11 @@ export function createWorkTable(db: Db) {
     },
 
     /**
-     * Gives work back unfinished, due again after `delayMs`, with the receipts it has. Nothing happens if the
-     * claim was lost.
-     */
-    async giveBack(
-      { id, claim }: Pick<ClaimedWork, 'id' | 'claim'>,
-      delayMs: number,
-      received: readonly number[],
-    ): Promise<void> {
-      const mine = { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
-      if (received.length > 0) {
-        const words = [...bitWords(received)].map(([word, bits]) => [
-          `work.got.${word}`,
-          { or: bits },
-        ]);
-        await holderOf(id).updateOne(mine, { $bit: Object.fromEntries(words) });
-      }
-      await holderOf(id).updateOne(mine, [
-        { $set: { 'work.at': fromNow(delayMs) } },
-        { $unset: ['work.claim', 'work.reply', 'work.before'] },
-      ]);
-    },
-
-    /**
      * Closes work with an outcome for each recipient. Undefined: the claim was lost and nothing was written.
      * Else the receipts that came by other ways meanwhile. Lone settlements share syncs.
      */
     settle: (settlement: Settlement): Promise<{ got: Record<string, number> } | undefined> =>
       settleGrouped(settlement),
-
-    /** Work of open pushes that is due although nobody works on it: lost jobs, ended leases, delayed retries. */
-    async due(limit: number): Promise<{ id: string; channel: Work['channel'] }[]> {
-      const filter = { 'work.state': 'ready' as const, $expr: { $lte: ['$work.at', '$$NOW'] } };
-      const lists = await Promise.all(
-        [
-          { holder: pushes, filter: { ...filter, state: 'open' } },
-          { holder: batches, filter },
-        ].map(({ holder, filter: due }) =>
-          holder
-            .find(due, { projection: { 'work.channel': 1 } })
-            .sort({ 'work.at': 1 })
-            .limit(limit)
-            .toArray(),
-        ),
-      );
-      return lists
-        .flat()
-        .flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
-    },
   };
 }
 
@@ -192,11 +149,6 @@ async function byClaim(
   return new Map(
     found.flatMap(({ work }) => (work?.claim === undefined ? [] : [[work.claim, work]])),
   );
-}
-
-/** A time by MongoDB's clock. */
-function fromNow(ms: number): Record<string, unknown> {
-  return { $add: ['$$NOW', Long.fromNumber(ms)] };
 }
 
 /** Due and free by MongoDB's clock; a push's own work only while the push is open. */

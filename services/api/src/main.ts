@@ -138,6 +138,7 @@ function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened
     insertBatches: store.batches.insert,
     commit: store.pushes.commit,
     addSendJob: (push, batches) => producers.send(push, { batches }),
+    addDeliverJob: producers.deliver,
     addDueJob: async (dueAtMs) => {
       const afterMs = dueAtMs - store.clock.now() + DUE_MARGIN_MS;
       if (afterMs < DUE_JOB_MOST_MS) await producers.lookForDue(dueAtMs / 1_000, afterMs);

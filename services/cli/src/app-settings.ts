@@ -5,6 +5,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { collected, wholeNumber } from './arguments.ts';
 
 const MOST_CHARACTERS = 1_000_000;
+const MOST_FALLBACK_SECONDS = 86_400;
 const MOST_REGISTRATIONS = 1_000_000_000;
 
 /** The options of `app set` as they come in. */
@@ -13,6 +14,7 @@ export interface SettingOptions {
   dataString?: 'on' | 'off';
   registration?: 'open' | 'closed';
   registrationsPerHour?: number | 'unlimited';
+  fcmFallback?: number | 'off';
   bundleId?: string[];
   webHost?: string[];
 }
@@ -42,8 +44,17 @@ export function addSettingOptions(command: Command): Command {
       `most new devices an hour, or unlimited (${LIMITS.registrationsPerAppHour} unless set)`,
       registrationsPerHour,
     )
+    .option(
+      '--fcm-fallback <seconds>',
+      'after how long Android devices that have not acknowledged get a push over FCM, or off',
+      fcmFallback,
+    )
     .option('--bundle-id <ids>', 'bundle ids by which iOS apps may name themselves', collected)
     .option('--web-host <hosts>', 'host names by which sites may name themselves', collected);
+}
+
+function fcmFallback(text: string): number | 'off' {
+  return text === 'off' ? text : wholeNumber(0, MOST_FALLBACK_SECONDS)(text);
 }
 
 function registrationsPerHour(text: string): number | 'unlimited' {
@@ -57,7 +68,14 @@ function registrationsPerHour(text: string): number | 'unlimited' {
 
 /** The settings that the given options ask for. */
 export function settingsOf(options: SettingOptions): AppSettings {
-  const { payloadLimit, dataString, registration, bundleId, webHost } = options;
+  const {
+    payloadLimit,
+    dataString,
+    registration,
+    fcmFallback: fallback,
+    bundleId,
+    webHost,
+  } = options;
   const perHour = options.registrationsPerHour;
   return {
     ...(payloadLimit !== undefined && { payloadLimit }),
@@ -66,6 +84,7 @@ export function settingsOf(options: SettingOptions): AppSettings {
     ...(perHour !== undefined && {
       registrationsPerHour: perHour === 'unlimited' ? null : perHour,
     }),
+    ...(fallback !== undefined && { fcmFallbackSeconds: fallback === 'off' ? null : fallback }),
     ...(bundleId !== undefined && { bundleIds: bundleId }),
     ...(webHost !== undefined && { webHosts: webHost }),
   };
@@ -84,6 +103,7 @@ export function appView(app: AppDocument) {
       app.registrationsPerHour === undefined
         ? LIMITS.registrationsPerAppHour
         : app.registrationsPerHour,
+    fcmFallback: app.fcmFallbackSeconds ?? 'off',
     bundleIds: app.bundleIds ?? [],
     webHosts: app.webHosts ?? [],
     createdAt: app.createdAt.toISOString(),
@@ -97,6 +117,7 @@ export function appLines(view: ReturnType<typeof appView>): string[] {
     `App ${view.id} (${view.name}) of account ${view.account}, made ${view.createdAt}.`,
     `Payload limit: ${view.payloadLimit} characters; data as a JSON string: ${view.dataString ? 'on' : 'off'}.`,
     `Registration: ${view.registration}, ${view.registrationsPerHour ?? 'unlimited'} an hour.`,
+    `Fallback over FCM: ${view.fcmFallback === 'off' ? 'off' : `after ${view.fcmFallback} s`}.`,
     ...(names.length === 0 ? [] : [`Known to devices as ${names.join(', ')}.`]),
   ];
 }

@@ -1,3 +1,4 @@
+import { parseSealingKeys } from '@carillon/core/sealing';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { Command } from 'commander';
@@ -8,6 +9,8 @@ import {
   type SettingOptions,
   settingsOf,
 } from './app-settings.ts';
+import { keepCredential } from './credential/command.ts';
+import { checkWebPush } from './credential/web-push.ts';
 import { withStore } from './database.ts';
 import { misused, refused } from './failure.ts';
 import { makeKey } from './key.ts';
@@ -29,18 +32,22 @@ export function addAppCommands(
 
   app
     .command('create')
-    .description('make an app with a first key, which is shown this once')
+    .description(
+      'make an app with a first key, which is shown this once, and a key pair for browsers',
+    )
     .argument('<name>')
     .requiredOption('--account <id>', 'its account')
     .action(async (name: string, { account }: { account: string }) => {
       const where = stack();
       // Looked up before anything is made: an app without a key would be left behind.
       const pepper = need(where, 'pepper');
+      const sealingKeys = parseSealingKeys(need(where, 'sealingKeys'));
       const made = await withStore(where, async (store) => {
         if ((await store.accounts.find(account)) === undefined) {
           throw refused(`There is no account ${account}.`);
         }
         const id = await store.apps.create(name, account);
+        await keepCredential(store, sealingKeys, { app: id }, checkWebPush({}));
         return { id, apiKey: (await makeKey(store, pepper, id)).apiKey };
       });
       output.show(made, [`App ${made.id} made.`, `API key, shown this once: ${made.apiKey}`]);

@@ -2,6 +2,7 @@ import { EnvError } from '@carillon/runtime/env';
 import { Command, CommanderError } from 'commander';
 import { addAccountCommands } from './account.ts';
 import { addAppCommands } from './app.ts';
+import { addCredentialCommands } from './credential/command.ts';
 import { addDeviceCommands } from './device.ts';
 import { addDoctorCommand } from './doctor/command.ts';
 import { EXIT, Failure, misused, reasonOf, refused } from './failure.ts';
@@ -61,6 +62,7 @@ function createProgram(around: Surroundings, output: ReturnType<typeof createOut
   addAccountCommands(program, deps);
   addAppCommands(program, deps);
   addKeyCommands(program, deps);
+  addCredentialCommands(program, deps);
   addDeviceCommands(program, deps);
   addPushCommands(program, deps);
   addSimulateCommand(program, deps);

@@ -20,6 +20,8 @@ const envSchema = z.object({
     .optional(),
   /** HMAC key of the digests under which API keys are stored. */
   API_KEY_PEPPER: z.string().min(32).optional(),
+  /** Keys under which providers' secrets are sealed, newest first: `2:<hex>,1:<hex>`. */
+  CREDENTIAL_KEYS: z.string().optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** The Secret API Key for the commands that ask the HTTP API. */
@@ -43,7 +45,7 @@ const devSchema = z.object({
     }),
   ),
 });
-const secretsSchema = z.object({ apiKeyPepper: z.string() });
+const secretsSchema = z.object({ apiKeyPepper: z.string(), credentialKeys: z.string().optional() });
 
 /** Where the parts of a stack are; undefined: not known. */
 export interface Stack {
@@ -51,6 +53,7 @@ export interface Stack {
   mongodb: string | undefined;
   redis: string | undefined;
   pepper: string | undefined;
+  sealingKeys: string | undefined;
   api: string | undefined;
   apiKey: string | undefined;
   mqtt: string | undefined;
@@ -76,6 +79,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     home,
     mongodb: env.MONGODB_URI ?? dev?.mongodb,
     redis: env.REDIS_URL ?? dev?.redis,
+    sealingKeys: env.CREDENTIAL_KEYS ?? (isOwnDatabase ? secrets?.credentialKeys : undefined),
     pepper: env.API_KEY_PEPPER ?? (isOwnDatabase ? secrets?.apiKeyPepper : undefined),
     api: env.CARILLON_API ?? dev?.api,
     apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? dev?.apiKey : undefined),
@@ -88,6 +92,7 @@ const VARIABLES = {
   mongodb: 'MONGODB_URI',
   redis: 'REDIS_URL',
   pepper: 'API_KEY_PEPPER',
+  sealingKeys: 'CREDENTIAL_KEYS',
   api: 'CARILLON_API',
   apiKey: 'CARILLON_API_KEY',
   mqtt: 'CARILLON_MQTT',

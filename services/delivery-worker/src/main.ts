@@ -1,9 +1,8 @@
+import { parseSealingKeys } from '@carillon/core/sealing';
 import { createHandOver } from '@carillon/presence/hand-over';
 import { connectRedis } from '@carillon/presence/redis';
 import { createWhoIsOnline } from '@carillon/presence/who-is-online';
-import { deliverQueue, jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
-import { createWorker } from '@carillon/queue/workers';
 import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
@@ -12,6 +11,8 @@ import { assembleDelivery, assembleFanOut } from './assemble.ts';
 import { deliverWork } from './deliver/deliver-work.ts';
 import { createLeases } from './deliver/leases.ts';
 import { fanOutStep } from './fan-out/fan-out.ts';
+import { openProviders } from './open-providers.ts';
+import { startWorkers } from './workers.ts';
 
 const environment = z.object({
   ...commonEnv,
@@ -22,6 +23,15 @@ const environment = z.object({
   CONCURRENCY: z.coerce.number().int().min(1).max(500).default(50),
   /** How long a push delivered to all can be asked for. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
+  /** Keys of the providers' secrets, newest first: `2:<hex>,1:<hex>`. */
+  CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
+  /** Hosts (with their port, unless 443) of Web Push services besides the browsers' own, separated by commas. */
+  WEB_PUSH_HOSTS: z
+    .string()
+    .default('')
+    .transform((text) => text.split(',').filter(Boolean)),
+  /** Certificate of the authority that signed theirs, PEM. */
+  WEB_PUSH_CA: z.string().optional(),
 });
 
 await runService('delivery-worker', environment, async (context, env) => {
@@ -43,7 +53,18 @@ await runService('delivery-worker', environment, async (context, env) => {
 
   const retentionMs = env.RETENTION_SECONDS * 1_000;
   const whoIsOnline = createWhoIsOnline(presence);
-  const opened = { store, producers, whoIsOnline, handOver, leases, retentionMs };
+  const providers = openProviders(env, { store, log, metrics, release, onError });
+  let isStopping = false;
+  const opened = {
+    store,
+    producers,
+    whoIsOnline,
+    handOver,
+    leases,
+    retentionMs,
+    providers,
+    isStopping: () => isStopping,
+  };
   const delivery = assembleDelivery(opened);
   const fanOut = assembleFanOut(opened);
   const works = metrics.counter('carillon_works_total', 'Units of work by their end', ['end']);
@@ -54,39 +75,18 @@ await runService('delivery-worker', environment, async (context, env) => {
     log.info({ ...delivered, ms: Math.round(performance.now() - startedAt) }, 'work');
   }
 
-  const worker = { redisUrl: env.REDIS_URL, onError };
-  const { send, deliver: deliverJob, finish, presence: presenceJob } = jobSchemas;
-  const stops = [
-    createWorker(
-      worker,
-      'send',
-      send,
-      ({ push, batches }) => (batches ? fanOutStep(fanOut, push) : deliver(push)),
-      env.CONCURRENCY,
-    ),
-    createWorker(
-      worker,
-      deliverQueue('mqtt'),
-      deliverJob,
-      ({ work }) => deliver(work),
-      env.CONCURRENCY,
-    ),
-    createWorker(
-      worker,
-      'finish',
-      finish,
-      ({ push }) => store.endings.finish(push, retentionMs),
-      env.CONCURRENCY,
-    ),
-    createWorker(
-      worker,
-      'presence',
-      presenceJob,
-      ({ events }) => store.devices.touch(events.map(([token, at]) => ({ token, at }))),
-      2,
-    ),
-  ];
+  const stops = startWorkers(
+    { redisUrl: env.REDIS_URL, onError },
+    {
+      fanOut: (push) => fanOutStep(fanOut, push),
+      deliver,
+      finish: (push) => store.endings.finish(push, retentionMs),
+      noteActivity: store.devices.touch,
+    },
+    env.CONCURRENCY,
+  );
   release('workers', async () => {
+    isStopping = true;
     await Promise.all(stops.map((stop) => stop()));
   });
 });

@@ -37,7 +37,9 @@ export async function reconcile(deps: ReconcileDeps): Promise<Reconciled> {
   ]);
   await Promise.all([
     ...works.map(({ id, channel }) =>
-      isBatchId(id) ? deps.addDeliverJob(id, channel) : deps.addSendJob(id, { batches: false }),
+      isBatchId(id) || channel !== 'mqtt'
+        ? deps.addDeliverJob(id, channel)
+        : deps.addSendJob(id, { batches: false }),
     ),
     ...fanOuts.map(({ id, seq }) => deps.addSendJob(id, { batches: true, seq })),
     deps.addFinishJobs(endings),

@@ -13,6 +13,8 @@ const secretsShape = z.object({
   apiKeyPepper: hex(64),
   /** `keyId:key`: the HMAC key that device credentials are derived from. */
   deviceAuthKeys: z.string().regex(/^\w+:[0-9a-f]{64}$/),
+  /** `keyId:key`: the key under which providers' secrets are sealed. */
+  credentialKeys: z.string().regex(/^\w+:[0-9a-f]{64}$/),
   /** The demonstration's tenant, once it is made. */
   account: z.string().optional(),
   app: z.string().optional(),
@@ -30,19 +32,35 @@ export function openSecrets(home: Home): Secrets {
   if (!existsSync(home.at(FILE))) {
     const made = {
       apiKeyPepper: randomBytes(KEY_BYTES).toString('hex'),
-      deviceAuthKeys: `1:${randomBytes(KEY_BYTES).toString('hex')}`,
+      deviceAuthKeys: newKeys(),
+      credentialKeys: newKeys(),
     };
     saveSecrets(home, made);
     return made;
   }
   try {
     chmodSync(home.at(FILE), 0o600);
-    return secretsShape.parse(JSON.parse(readFileSync(home.at(FILE), 'utf8')));
+    const kept: unknown = JSON.parse(readFileSync(home.at(FILE), 'utf8'));
+    // A folder of before there were providers has no key for their secrets yet.
+    if (isRecord(kept) && !('credentialKeys' in kept)) {
+      const secrets = secretsShape.parse({ ...kept, credentialKeys: newKeys() });
+      saveSecrets(home, secrets);
+      return secrets;
+    }
+    return secretsShape.parse(kept);
   } catch (error) {
     throw new Refusal(
       `${home.at(FILE)} can't be used (${reasonOf(error)}). Put it back as it was; or remove it, and the present API keys and devices are no longer known.`,
     );
   }
+}
+
+function newKeys(): string {
+  return `1:${randomBytes(KEY_BYTES).toString('hex')}`;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }
 
 function reasonOf(error: unknown): string {

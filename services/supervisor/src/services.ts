@@ -48,6 +48,7 @@ export function commonEnv(
     MONGODB_URI: servers.mongodbUri,
     API_KEY_PEPPER: secrets.apiKeyPepper,
     DEVICE_AUTH_KEYS: secrets.deviceAuthKeys,
+    CREDENTIAL_KEYS: secrets.credentialKeys,
     TLS_CERT_FILE: tls.certificate,
     TLS_KEY_FILE: tls.key,
     ADDRESS_LIMITS: handover.addressLimits,

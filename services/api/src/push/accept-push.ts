@@ -26,6 +26,8 @@ export interface AcceptDeps extends AudienceDeps {
   /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
   commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
   addSendJob(push: string, batches: boolean): Promise<void>;
+  /** For a push that holds its only batch, of a channel through a provider. */
+  addDeliverJob(push: string, channel: Channel): Promise<void>;
   /** Has the push opened when it is due, without waiting for the reconciler's tick. */
   addDueJob(dueAtMs: number): Promise<void>;
   now(): number;
@@ -70,9 +72,15 @@ export async function acceptPush(
     ? await deps.insertPush(push)
     : await acceptInBatches(deps, push, byChannel, audience);
   if (earlier !== undefined) return sameAnswer(earlier, idempotency);
-  if (request.dueAtMs === undefined) void deps.addSendJob(push._id, !isOne);
-  else void deps.addDueJob(request.dueAtMs);
+  if (request.dueAtMs !== undefined) void deps.addDueJob(request.dueAtMs);
+  else void hurry(deps, push);
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
+}
+
+/** A provider that is slow must not hold up the queue that all pushes begin in. */
+function hurry(deps: AcceptDeps, { _id, work }: PushDocument): Promise<void> {
+  if (work === undefined || work.channel === 'mqtt') return deps.addSendJob(_id, !work);
+  return deps.addDeliverJob(_id, work.channel);
 }
 
 function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {

@@ -13,12 +13,14 @@ export interface Delivery {
   maySend(): Promise<boolean>;
   /** Notes how a recipient ended. */
   end(position: number, outcome: number): void;
+  /** Keeps the outcomes so far, so that whoever takes over repeats few. */
+  save(): Promise<void>;
 }
 
 /**
  * One of our ways out. Works off what is open and notes outcomes. It returns when it has done what it can:
- * `done`, or the time after which the rest is to be tried again.
+ * `done`, or the time after which the rest is to be tried again, and how often that was asked for by now.
  */
 export type DeliverByChannel = (
   delivery: Delivery,
-) => Promise<{ done: true } | { done: false; retryAfterMs: number }>;
+) => Promise<{ done: true } | { done: false; retryAfterMs: number; retries?: number }>;

@@ -1,6 +1,7 @@
 import { failed, OUTCOMES } from '@carillon/core/outcomes';
 import type { Channel } from '@carillon/core/platforms';
 import { hasBit, splitTokens } from '@carillon/core/work';
+import { bytesOf } from '@carillon/store/bytes';
 import type { SendingView } from '@carillon/store/pushes';
 import type { Settlement } from '@carillon/store/work-table';
 import type { DeliverByChannel, Delivery } from './channel.ts';
@@ -18,12 +19,30 @@ export interface DeliverDeps {
   channels: Partial<Record<Channel, DeliverByChannel>>;
   readPush(id: string): Promise<SendingView | undefined>;
   isSendable(push: SendingView): boolean;
+  /** The process is to end: work under way is given back. */
+  isStopping(): boolean;
   /** Positions that the worker before is known to have reached. */
   receivedBefore(work: HeldWork): Promise<readonly number[]>;
   /** Tokens of the work that a newer push of its collapse key is for. */
   newerRecipients(push: SendingView, tokens: readonly string[]): Promise<ReadonlySet<string>>;
-  giveBack(work: HeldWork, delayMs: number, received: readonly number[]): Promise<void>;
+  giveBack(
+    work: HeldWork,
+    delayMs: number,
+    received: readonly number[],
+    retries?: number,
+  ): Promise<void>;
+  /** False: the claim was lost. */
+  saveOutcomes(settlement: Settlement): Promise<boolean>;
   settle(push: SendingView, settlement: Settlement, work: HeldWork): Promise<void>;
+  /** Tokens of a fallback whose device hasn't acknowledged on its own link yet. */
+  stillOwed(push: SendingView, tokens: readonly string[]): Promise<ReadonlySet<string>>;
+  /** Gives those that haven't acknowledged to another channel, before the work closes. */
+  arrangeFallBack(
+    push: SendingView,
+    work: HeldWork,
+    tokens: readonly string[],
+    outcomes: Uint8Array,
+  ): Promise<void>;
   now(): number;
 }
 
@@ -50,6 +69,7 @@ async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered
   if (push === undefined) return { work: work.id, end: 'not taken' };
   const tally = createTally(deps, push, work);
   for (const position of await deps.receivedBefore(work)) tally.end(position, OUTCOMES.delivered);
+  if (work.work.fallback) await leaveOutReached(deps, push, tally);
   if (push.collapse !== undefined) {
     const newer = await deps.newerRecipients(push, tally.tokens);
     for (const [position, token] of tally.tokens.entries()) {
@@ -58,20 +78,34 @@ async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered
   }
   const rest = await tryChannel(deps, push, work, tally);
   if (rest !== undefined) {
-    await deps.giveBack(work, rest, tally.received());
+    await deps.giveBack(work, rest.afterMs, tally.received(), rest.retries);
     return { work: work.id, end: 'given back', n: work.work.n };
   }
-  await deps.settle(push, tally.settlement(), work);
+  const settlement = tally.settlement();
+  await deps.arrangeFallBack(push, work, tally.tokens, settlement.outcomes);
+  await deps.settle(push, settlement, work);
   return { work: work.id, end: 'settled', n: work.work.n };
 }
 
-/** Undefined when every recipient has an outcome, else the milliseconds after which the rest is tried again. */
+/** Who has acknowledged meanwhile, or got a newer push of the collapse key, needs no second way. */
+async function leaveOutReached(deps: DeliverDeps, push: SendingView, tally: Tally): Promise<void> {
+  const open = [...tally.open];
+  const owed = await deps.stillOwed(
+    push,
+    open.map((position) => tally.tokens[position] ?? ''),
+  );
+  for (const position of open) {
+    if (!owed.has(tally.tokens[position] ?? '')) tally.end(position, OUTCOMES.superseded);
+  }
+}
+
+/** Undefined when every recipient has an outcome, else when the rest is tried again. */
 async function tryChannel(
   deps: DeliverDeps,
   push: SendingView,
   work: HeldWork,
   tally: Tally,
-): Promise<number | undefined> {
+): Promise<{ afterMs: number; retries?: number } | undefined> {
   if (!deps.isSendable(push)) return endUnsendable(push, tally);
   const channel = deps.channels[work.work.channel];
   if (channel === undefined) {
@@ -86,11 +120,14 @@ async function tryChannel(
     open,
     maySend: freshness(deps, push, work),
     end: tally.end,
+    save: async () => void (await deps.saveOutcomes(tally.settlement())),
   });
   if (open.size === 0) return undefined;
   const now = await deps.readPush(push._id);
   if (now === undefined || !deps.isSendable(now)) return endUnsendable(now ?? push, tally);
-  return result.done ? 0 : result.retryAfterMs;
+  if (result.done) return { afterMs: 0 };
+  const { retryAfterMs: afterMs, retries } = result;
+  return retries === undefined ? { afterMs } : { afterMs, retries };
 }
 
 /** Expired: nothing more is sent. Deleted: its end closes the work, whatever we write here is fenced. */
@@ -108,7 +145,8 @@ function freshness(deps: DeliverDeps, push: SendingView, work: HeldWork): () => 
       current = await deps.readPush(push._id);
       readAt = before;
     }
-    return current !== undefined && deps.isSendable(current) && work.isSafe();
+    const mayGoOn = !deps.isStopping() && work.isSafe();
+    return mayGoOn && current !== undefined && deps.isSendable(current);
   };
 }
 
@@ -133,10 +171,12 @@ function createTally(deps: Pick<DeliverDeps, 'now'>, push: SendingView, work: He
     outcomes[position] = outcome;
     if (outcome === OUTCOMES.delivered) ms[position] = Math.max(1, deps.now() - startedAt);
   };
+  const before = bytesOf(work.work.outcomes);
   for (const position of tokens.keys()) {
-    if (!hasBit(work.work.got ?? {}, position)) continue;
+    const known = hasBit(work.work.got ?? {}, position) ? OUTCOMES.delivered : before[position];
+    if (known === undefined || known === OUTCOMES.owed) continue;
     open.delete(position);
-    outcomes[position] = OUTCOMES.delivered;
+    outcomes[position] = known;
   }
   return {
     tokens,

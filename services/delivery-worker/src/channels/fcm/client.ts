@@ -1,0 +1,89 @@
+import type { SecretOf } from '@carillon/core/credentials';
+import type { Attempt, ProviderChannel, ProviderClient } from '../../deliver/provider.ts';
+import { createInFlight } from '../in-flight.ts';
+import { createAccessTokens, NoAccessToken } from './access-token.ts';
+import { FcmAgent } from './agent.ts';
+import { openLibrary } from './library.ts';
+import { type FcmAnswer, fcmOutcome, isTokenRefused } from './outcome.ts';
+import { encodeFcm, messageFor } from './payload.ts';
+
+/** One request on one HTTP/1.1 link at a time, so as many links. */
+const WINDOW = 100;
+/** From the message to its answer, getting an access token included. */
+const DEADLINE_MS = 10_000;
+
+/** Firebase Cloud Messaging, HTTP v1. */
+export const fcm: ProviderChannel = {
+  window: WINDOW,
+  connect(secret) {
+    if (secret.kind === 'fcm') return connect(secret);
+    throw new Error(`a secret of ${secret.kind} is none for FCM`);
+  },
+};
+
+function connect(secret: SecretOf<'fcm'>): ProviderClient {
+  const agent = new FcmAgent({ maxSockets: WINDOW }, DEADLINE_MS, secret.gateway);
+  const tokens = createAccessTokens(secret);
+  const library = openLibrary(secret.projectId, tokens, agent);
+  const inFlight = createInFlight();
+  let closed = false;
+
+  type Message = Parameters<typeof library.send>[0];
+
+  async function sendWithFreshToken(message: Message): Promise<FcmAnswer> {
+    const startedAt = performance.now();
+    const answer = await library.send(message);
+    if (!isTokenRefused(answer)) return answer;
+    tokens.drop(startedAt);
+    try {
+      // The library shares one look at the token among requests; only when there is another it is worth a look.
+      await tokens.get();
+    } catch (error) {
+      if (error instanceof NoAccessToken) return error.answer;
+      throw error;
+    }
+    return library.send(message);
+  }
+
+  return {
+    lineOf: () => 'fcm',
+    begin(push) {
+      const message = encodeFcm(push);
+      return async (address): Promise<Attempt> => {
+        if (closed) return { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+        const refusal = refuse(message.tooLarge, address.channel);
+        if (refusal !== undefined) return refusal;
+        const single = messageFor(message, address.address, Date.now());
+        return fcmOutcome(await inFlight.track(inTime(sendWithFreshToken(single))));
+      };
+    },
+    async close() {
+      closed = true;
+      await inFlight.idle();
+      await library.close();
+      tokens.close();
+      agent.destroy();
+    },
+  };
+}
+
+function refuse(tooLarge: boolean, channel: string): Attempt | undefined {
+  if (channel !== 'fcm') {
+    const detail = `an address of ${channel}`;
+    return { kind: 'rejected', reason: 'no-provider-address', detail };
+  }
+  if (!tooLarge) return undefined;
+  return { kind: 'rejected', reason: 'payload-too-large', detail: 'over 4,096 bytes' };
+}
+
+/** The library never settles when a link breaks in the middle of an answer. */
+async function inTime(answer: Promise<FcmAnswer>): Promise<FcmAnswer> {
+  const { promise, resolve } = Promise.withResolvers<FcmAnswer>();
+  const detail = 'no answer in time';
+  const deadline = setTimeout(() => resolve({ kind: 'lost', detail }), DEADLINE_MS);
+  try {
+    return await Promise.race([answer, promise]);
+  } finally {
+    clearTimeout(deadline);
+  }
+}

@@ -1,0 +1,87 @@
+import { expect, test } from '@jest/globals';
+import { encodeApns } from '../../src/channels/apns/payload.ts';
+import type { ProviderPush } from '../../src/deliver/provider.ts';
+import { aPush, PUSH_ID } from '../a-push.ts';
+
+const NOW = Date.UTC(2030, 0, 1);
+const DAY = 86_400_000;
+
+function encode(changes: Partial<ProviderPush>) {
+  return encodeApns(aPush(changes), NOW);
+}
+
+function apsOf(options: ProviderPush['options']): unknown {
+  return JSON.parse(encode({ options }).body).aps;
+}
+
+test.each([
+  [{}, {}],
+  [{ title: 'T', body: 'B' }, { alert: { title: 'T', body: 'B' } }],
+  [
+    { badge: 0, category: 'c' },
+    { badge: 0, category: 'c' },
+  ],
+  [{ thread_id: 't' }, { 'thread-id': 't' }],
+  [{ interruption_level: 'passive' }, { 'interruption-level': 'passive' }],
+  [{ loc_key: 'k', loc_args: ['a'] }, { alert: { 'loc-key': 'k', 'loc-args': ['a'] } }],
+  [
+    { title_loc_key: 'k', title_loc_args: ['a'] },
+    { alert: { 'title-loc-key': 'k', 'title-loc-args': ['a'] } },
+  ],
+  [{ sound: 'ping.aiff' }, { sound: 'ping.aiff' }],
+  [
+    { sound: { critical: true, name: 'a', volume: 0.5 } },
+    { sound: { critical: 1, name: 'a', volume: 0.5 } },
+  ],
+  [{ sound: { critical: false } }, { sound: { critical: 0 } }],
+  [{ sound: { critical: 1 } }, { sound: { critical: 1 } }],
+  [{ sound: { name: 'a' } }, { sound: { name: 'a' } }],
+])('a notification of %j is %j', (notification, aps) => {
+  expect(apsOf({ notification })).toEqual(aps);
+});
+
+test('the flags stand in aps', () => {
+  expect(apsOf({ contentAvailable: true, mutableContent: true })).toEqual({
+    'content-available': 1,
+    'mutable-content': 1,
+  });
+  expect(apsOf({ contentAvailable: false, mutableContent: false })).toEqual({});
+});
+
+test('data comes out as it went in, beside aps', () => {
+  const { body } = encode({ data: '{ "n": 12345678901234567890, "e": 1.0 }' });
+  expect(body).toBe(`{"n": 12345678901234567890, "e": 1.0,"aps":{},"_pushyId":"${PUSH_ID}"}`);
+});
+
+test.each([
+  [{}, 'alert', 10],
+  [{ contentAvailable: true }, 'background', 5],
+  [{ contentAvailable: true, notification: {} }, 'alert', 10],
+  [{ notification: { title: 'T' } }, 'alert', 10],
+] as const)('options %j make a push of type %s and priority %d', (options, pushType, priority) => {
+  expect(encode({ options })).toMatchObject({ pushType, priority });
+});
+
+test.each([
+  ['its expiry', { expiresAt: new Date(NOW + 1_999) }, NOW / 1_000 + 1],
+  ['30 days at most', { expiresAt: new Date(NOW + 365 * DAY) }, (NOW + 30 * DAY) / 1_000],
+  ['0 for devices that are there now', { expiresAt: new Date(NOW), nowOnly: true }, 0],
+])('APNs keeps a push until %s', (_, changes, expiry) => {
+  expect(encode(changes).expiry).toBe(expiry);
+});
+
+test('a collapse key is what a header takes', () => {
+  expect(encode({}).collapseId).toBeUndefined();
+  expect(encode({ options: { collapseKey: 'news:1' } }).collapseId).toBe('news:1');
+  const hashed = encode({ options: { collapseKey: 'ключ' } }).collapseId;
+  expect(hashed).toMatch(/^[\w-]{43}$/);
+  expect(encode({ options: { collapseKey: 'ключ' } }).collapseId).toBe(hashed);
+});
+
+test('4,096 bytes are the most, not characters', () => {
+  const around = Buffer.byteLength(encode({ data: '{"t":""}' }).body);
+  const text = 'a'.repeat(4_096 - around);
+  expect(encode({ data: `{"t":"${text}"}` }).tooLarge).toBe(false);
+  expect(encode({ data: `{"t":"${text}a"}` }).tooLarge).toBe(true);
+  expect(encode({ data: `{"t":"${text.slice(1)}é"}` }).tooLarge).toBe(true);
+});

@@ -1,0 +1,87 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { fcm } from '../../src/channels/fcm/client.ts';
+import type { Attempt, ProviderClient } from '../../src/deliver/provider.ts';
+import { aPush } from '../a-push.ts';
+import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+
+const SENT: Attempt = { kind: 'sent' };
+const RETRY = expect.objectContaining({ kind: 'retry', scope: 'line' });
+
+let sandbox: ProviderSandbox;
+let client: ProviderClient;
+
+beforeAll(async () => {
+  sandbox = await startProviderSandbox();
+});
+beforeEach(() => {
+  client = fcm.connect(sandbox.fcm);
+});
+afterEach(async () => {
+  await client.close();
+  await sandbox.reset();
+});
+afterAll(() => sandbox.stop());
+
+/** One push to devices 1 to n, all at once. */
+function sendToMany(n: number): Promise<Attempt[]> {
+  const send = client.begin(aPush());
+  const tokens = Array.from({ length: n }, (_, index) => `device-${index}`);
+  const since = new Date();
+  return Promise.all(tokens.map((address) => send({ channel: 'fcm', address, since })));
+}
+
+test('a window of messages goes over links that are kept', async () => {
+  for (let round = 0; round < 3; round += 1) {
+    expect(await sendToMany(fcm.window)).toEqual(Array(fcm.window).fill(SENT));
+  }
+  expect(await sandbox.counts()).toMatchObject({ doubles: fcm.window });
+});
+
+test('links that are closed after their answer lose none', async () => {
+  await sandbox.conduct('fcm', { goawayEvery: 3 });
+  for (let round = 0; round < 5; round += 1)
+    expect(await sendToMany(20)).toEqual(Array(20).fill(SENT));
+});
+
+test('a cut link puts off its message alone, which isn’t sent twice', async () => {
+  expect(await sendToMany(20)).toEqual(Array(20).fill(SENT));
+  await sandbox.reset();
+  await sandbox.conduct('fcm', { dropEvery: 5 });
+  const attempts = await sendToMany(20);
+  expect(attempts.filter(({ kind }) => kind === 'sent')).toHaveLength(16);
+  expect(attempts.filter(({ kind }) => kind === 'retry')).toHaveLength(4);
+  expect(await sandbox.received('fcm')).toHaveLength(20);
+});
+
+test('a server that takes no connection puts all off', async () => {
+  await sandbox.conduct('fcm', { refuse: true });
+  expect(await sendToMany(3)).toEqual([RETRY, RETRY, RETRY]);
+});
+
+test('silence and answers without an end are waited for 10 s, not longer', async () => {
+  const startedAt = performance.now();
+  await sandbox.script('fcm', 'device-0', { do: 'hang' });
+  await sandbox.script('fcm', 'device-1', { do: 'drip' });
+  await sandbox.script('fcm', 'device-2', { do: 'flood' });
+  const attempts = await sendToMany(4);
+  expect(attempts).toEqual([RETRY, RETRY, RETRY, SENT]);
+  expect(performance.now() - startedAt).toBeLessThan(12_000);
+  await sandbox.reset();
+  expect(await sendToMany(4)).toEqual(Array(4).fill(SENT));
+});
+
+test('a token server that is silent is waited for 10 s, not longer', async () => {
+  await sandbox.conduct('fcm', { blackHole: true });
+  const startedAt = performance.now();
+  expect(await sendToMany(3)).toEqual([RETRY, RETRY, RETRY]);
+  expect(performance.now() - startedAt).toBeLessThan(12_000);
+});
+
+test('closing lets what is in flight end, and takes nothing more', async () => {
+  await sandbox.conduct('fcm', { delayMs: 200 });
+  const inFlight = sendToMany(20);
+  await client.close();
+  expect(await inFlight).toEqual(Array(20).fill(SENT));
+  expect(await sendToMany(1)).toMatchObject([{ kind: 'retry', scope: 'recipient' }]);
+  await client.close();
+});
