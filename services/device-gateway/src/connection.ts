@@ -10,6 +10,10 @@ const KEPT_COLLAPSE_KEYS = 32;
 /** Bytes waiting in the socket above which nothing more is sent to it. */
 const FULL_AT_BYTES = 64 * 1_024;
 
+/** Shared by all that have none, and never written to. */
+const NONE: readonly Sent[] = [];
+const NO_IDS: string[] = [];
+
 /** A worker that waits for the answer about one recipient. */
 export interface Waiter extends Addressee {
   /** It waits so long for the PUBACK; by the monotonic clock. */
@@ -74,9 +78,10 @@ export class Connection {
   recording = 0;
   /** Wakes whoever waits for this connection to change. */
   wake: (() => void) | undefined;
-  inFlight: Sent[] = [];
+  /** Nearly always none or one: a list of its own would keep room for more in each of thousands. */
+  inFlight: readonly Sent[] = NONE;
   /** The last of them, in a ring. */
-  #acknowledged: string[] | undefined;
+  #acknowledged: string[] = NO_IDS;
   #nextAcknowledged = 0;
   /** The newest of them: what is newer still needs no search. */
   #newestAcknowledged = '';
@@ -118,7 +123,7 @@ export class Connection {
       toRecord: false,
       waiters: [],
     };
-    this.inFlight.push(sent);
+    this.inFlight = this.inFlight.length === 0 ? [sent] : this.inFlight.concat(sent);
     if (collapse !== undefined) this.#noteNewest(collapse, push);
     writePublish(packet, sent.packetId, dup, this.wire);
     return sent;
@@ -126,16 +131,10 @@ export class Connection {
 
   /** Takes a PUBACK; undefined when nothing of that id is in flight. */
   acknowledge(packetId: number): Sent | undefined {
-    const index = this.inFlight.findIndex((sent) => sent.packetId === packetId);
-    const sent = this.inFlight[index];
+    const sent = this.inFlight.find((one) => one.packetId === packetId);
     if (sent === undefined) return undefined;
-    // Nearly always it is the only one, and `splice` makes a list of it.
-    if (index === 0) this.inFlight.shift();
-    else this.inFlight.splice(index, 1);
-    this.#acknowledged ??= [];
-    this.#acknowledged[this.#nextAcknowledged] = sent.push;
-    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % KEPT_ACKNOWLEDGED;
-    if (sent.push > this.#newestAcknowledged) this.#newestAcknowledged = sent.push;
+    this.inFlight = this.inFlight.length === 1 ? NONE : this.inFlight.filter((one) => one !== sent);
+    this.#noteAcknowledged(sent.push);
     this.stuckSince = 0;
     return sent;
   }
@@ -145,12 +144,23 @@ export class Connection {
   }
 
   hasAcknowledged(push: string): boolean {
-    return push <= this.#newestAcknowledged && (this.#acknowledged?.includes(push) ?? false);
+    return push <= this.#newestAcknowledged && this.#acknowledged.includes(push);
   }
 
   /** Whether a newer push of the collapse key went out here (guarantee G9). */
   hasNewer(collapse: string | undefined, push: string): boolean {
     return collapse !== undefined && (this.#newest?.get(collapse) ?? '') > push;
+  }
+
+  #noteAcknowledged(push: string): void {
+    if (push > this.#newestAcknowledged) this.#newestAcknowledged = push;
+    if (this.#acknowledged.length < KEPT_ACKNOWLEDGED) {
+      // Pushed to, it would take room for many at once.
+      this.#acknowledged = this.#acknowledged.concat(push);
+      return;
+    }
+    this.#acknowledged[this.#nextAcknowledged] = push;
+    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % KEPT_ACKNOWLEDGED;
   }
 
   #noteNewest(collapse: string, push: string): void {
