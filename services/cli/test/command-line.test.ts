@@ -14,13 +14,15 @@ const DEV = {
   processes: [],
 };
 const PEPPER = 'p'.repeat(64);
+const SEALING_KEYS = `1:${'a'.repeat(64)}`;
 /** Nothing listens on port 1, and nobody may without being root. */
 const NO_MONGODB = { MONGODB_URI: 'mongodb://user:secret@127.0.0.1:1/carillon' };
 
 function homeOfStack(): string {
   const home = mkdtempSync(join(tmpdir(), 'carillon-cli-'));
   writeFileSync(join(home, 'dev.json'), JSON.stringify(DEV));
-  writeFileSync(join(home, 'secrets.json'), JSON.stringify({ apiKeyPepper: PEPPER }));
+  const secrets = { apiKeyPepper: PEPPER, credentialKeys: SEALING_KEYS };
+  writeFileSync(join(home, 'secrets.json'), JSON.stringify(secrets));
   return home;
 }
 
@@ -37,7 +39,12 @@ describe('a wrong command line', () => {
     [['app', 'set', 'id', '--payload-limit', '0']],
     [['push', 'send', '--to', 'a', '--data', '[1]']],
     [['push', 'send', '--to', ',', '--data', '{}']],
-    [['simulate', '--app', 'id', '--platform', 'ios']],
+    [['credential', 'apns', '--app', 'id']],
+    [['credential', 'apns', '--app', 'id', '--key', 'a', '--certificate', 'b']],
+    [['credential', 'fcm', '--app', 'id']],
+    [['credential', 'fcm', '--app', 'id', '--service-account', 'a', '--gateway', 'nowhere']],
+    [['credential', 'remove', 'pigeon', '--app', 'id']],
+    [['app', 'set', 'id', '--fcm-fallback', '-1']],
   ])('%j ends with 2 and words', async (args) => {
     const { code, out, err } = await carillon(args);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -93,7 +100,8 @@ describe('a server that is not there', () => {
 describe('the stack', () => {
   test('is the one of the folder', () => {
     const CARILLON_HOME = homeOfStack();
-    expect(findStack({ CARILLON_HOME })).toEqual({ home: CARILLON_HOME, pepper: PEPPER, ...DEV });
+    const secrets = { pepper: PEPPER, sealingKeys: SEALING_KEYS };
+    expect(findStack({ CARILLON_HOME })).toEqual({ home: CARILLON_HOME, ...secrets, ...DEV });
   });
 
   test('is first the one of the environment', () => {
@@ -110,6 +118,10 @@ describe('the stack', () => {
   test("keeps its secrets from another's servers", () => {
     const others = { MONGODB_URI: 'mongodb://db/carillon', CARILLON_API: 'https://push.example' };
     const stack = findStack({ CARILLON_HOME: homeOfStack(), ...others });
-    expect(stack).toMatchObject({ pepper: undefined, apiKey: undefined });
+    expect(stack).toMatchObject({
+      pepper: undefined,
+      sealingKeys: undefined,
+      apiKey: undefined,
+    });
   });
 });
