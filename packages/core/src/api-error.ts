@@ -12,6 +12,7 @@ export const API_ERRORS = {
     400,
     'The push targets iOS devices, but no APNs credentials are configured for this app.',
   ],
+  NO_WEB_PUSH_AUTH: [400, 'No key pair for Web Push is configured for this app.'],
   PAYLOAD_LIMIT_EXCEEDED: [
     400,
     'The payload ("data") is longer than the limit for stringified JSON.',

@@ -157,6 +157,8 @@ export interface Work {
   fallback?: true;
   /** Claims so far. */
   tries: number;
+  /** Recipients for whom a provider asked to wait: position, and until when in milliseconds since 1970. */
+  later?: [number, number][];
   /** How often a provider asked to try again, for the next wait. */
   retries?: number;
   n: number;

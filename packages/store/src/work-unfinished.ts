@@ -7,6 +7,12 @@ import type { ClaimedWork, Settlement } from './work-table.ts';
 
 type Holder = { _id: string; state?: string; work?: Work };
 
+/** What is known of work under way. */
+export interface UnfinishedWork extends Pick<Settlement, 'id' | 'claim' | 'outcomes'> {
+  /** Who is to be tried no earlier than when. */
+  later: [number, number][];
+}
+
 /** Work that isn't done yet: given back, kept half done, hurried, found again. */
 export function createUnfinishedWork(db: Db) {
   const pushes = db.collection<PushDocument>('pushes') as unknown as Collection<Holder>;
@@ -44,14 +50,10 @@ export function createUnfinishedWork(db: Db) {
      * Keeps the outcomes so far of work that goes on, so that whoever takes over repeats few. False: the claim was
      * lost and nothing was written.
      */
-    async saveOutcomes({
-      id,
-      claim,
-      outcomes,
-    }: Pick<Settlement, 'id' | 'claim' | 'outcomes'>): Promise<boolean> {
+    async saveOutcomes({ id, claim, outcomes, later }: UnfinishedWork): Promise<boolean> {
       const { matchedCount } = await holderOf(id).updateOne(
         { _id: id, 'work.claim': claim, 'work.state': 'ready' },
-        { $set: { 'work.outcomes': new Binary(outcomes) } },
+        { $set: { 'work.outcomes': new Binary(outcomes), 'work.later': later } },
       );
       return matchedCount === 1;
     },

@@ -59,7 +59,7 @@ function createTeller({ log, metrics }: Around): Tell {
 }
 
 function openProvider(
-  { store: { credentials, devices }, release, onError }: Around,
+  { store: { credentials, devices, clock }, release, onError }: Around,
   keys: SealingKeys,
   name: ProviderChannelName,
   channel: ProviderChannel,
@@ -82,5 +82,6 @@ function openProvider(
     flagGone: devices.flagGone,
     tell: (push, attempt) => tell(push, name, attempt),
     pause: (ms) => pause(ms),
+    now: clock.now,
   });
 }

@@ -5,6 +5,14 @@ import { Refusal } from './say.mjs';
 
 const BACKLOG = 4096;
 
+/** What the sandbox listens on by itself; like Redis and MongoDB it is for this machine only. */
+const SANDBOX = [
+  { name: 'sandbox', what: 'the sandbox' },
+  { name: 'sandboxApns', what: "the sandbox's APNs" },
+  { name: 'sandboxFcm', what: "the sandbox's FCM" },
+  { name: 'sandboxWebPush', what: "the sandbox's Web Push service" },
+];
+
 /**
  * The public ports that the supervisor holds for its children, so that a service which is
  * restarted loses no connection: those who connect meanwhile wait in the kernel's queue.
@@ -26,7 +34,10 @@ export async function checkPorts(settings) {
 
 function wantedPorts(settings) {
   const { host, privateHost, ports } = settings;
-  const wanted = SHARED.map(({ name, what }) => ({ host, port: ports[name], what }));
+  const wanted = [
+    ...SHARED.map(({ name, what }) => ({ host, port: ports[name], what })),
+    ...SANDBOX.map(({ name, what }) => ({ host: privateHost, port: ports[name], what })),
+  ];
   if (settings.redisUrl === undefined) {
     wanted.push({ host: privateHost, port: ports.redis, what: 'Redis' });
   }

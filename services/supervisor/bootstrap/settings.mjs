@@ -19,14 +19,21 @@ const OFFSETS = {
   sandbox: 4,
   redis: 5,
   mongodb: 6,
+  sandboxApns: 7,
+  sandboxFcm: 8,
+  sandboxWebPush: 9,
   console: 10,
 };
 
 /** Without a base, what devices connect to has the ports that MQTT is known by. */
 const DEFAULT_PORTS = { mqtt: 1883, mqtts: 8883, ws: 8083 };
 
-/** The services: how many of each, and where the ops ports of each kind begin. */
+/**
+ * The services: which variable says how many of each there are (one where there is none), and where the
+ * ops ports of each kind begin.
+ */
 const SERVICES = [
+  { service: 'sandbox', opsOffset: 11 },
   { service: 'api', count: 'CARILLON_APIS', opsOffset: 20 },
   { service: 'delivery-worker', count: 'CARILLON_DELIVERY_WORKERS', opsOffset: 40 },
   { service: 'scheduler', count: 'CARILLON_SCHEDULERS', opsOffset: 60 },
@@ -52,7 +59,7 @@ export function readSettings(env) {
     ports: portsFrom(base),
     services: SERVICES.map(({ service, count, opsOffset }) => ({
       service,
-      count: read.integer(count, 1, 0, MOST_PROCESSES),
+      count: count === undefined ? 1 : read.integer(count, 1, 0, MOST_PROCESSES),
       firstOpsPort: (base ?? DEFAULT_BASE) + opsOffset,
     })),
     demo: read.oneOf('CARILLON_DEMO', '1', ['0', '1']) === '1',

@@ -12,6 +12,8 @@ export function banner(handover: Handover, running: Running): string {
     `  API      ${running.api}`,
     `  API key  ${running.apiKey}`,
     `  App      ${running.app}`,
+    `  Sandbox  ${running.sandbox} plays Apple, Google and a browser's push service`,
+    `  Demo     ${demoPage(running)}`,
     `  Data     ${handover.home}`,
     `  Servers  ${serverLine(handover)}`,
     '',
@@ -20,6 +22,11 @@ export function banner(handover: Handover, running: Running): string {
     '',
   ];
   return lines.join('\n');
+}
+
+/** A page that receives pushes in any browser that is told to use the sandbox. */
+function demoPage({ sandbox, api, app }: Running): string {
+  return `${sandbox}/demo/?api=${encodeURIComponent(api)}&app=${app}`;
 }
 
 function serverLine({ redis, mongod }: Handover): string {

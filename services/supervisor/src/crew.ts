@@ -15,6 +15,7 @@ const STOP_ORDER = [
   'api',
   'scheduler',
   'delivery-worker',
+  'sandbox',
   'device-gateway',
   ...SERVERS,
 ];

@@ -13,7 +13,7 @@ const handoverShape = z.object({
   home: z.string(),
   /** Address of the public ports. */
   host: z.string(),
-  /** Loopback address of Redis, MongoDB and the ops ports. */
+  /** Loopback address of Redis, MongoDB, the sandbox and the ops ports. */
   privateHost: z.string(),
   ports: z.object({
     api: port,
@@ -22,6 +22,10 @@ const handoverShape = z.object({
     ws: port,
     redis: port,
     mongodb: port,
+    sandbox: port,
+    sandboxApns: port,
+    sandboxFcm: port,
+    sandboxWebPush: port,
   }),
   services: z.array(z.object({ service: z.string(), count: z.int().min(0), firstOpsPort: port })),
   /** File descriptors of the listening sockets held for the services. */

@@ -15,6 +15,8 @@ interface Addresses {
   mqtt: string;
   mqtts: string;
   ws: string;
+  /** The control API of what plays the providers. */
+  sandbox: string;
   /** Path of the certificate authority's certificate, PEM. */
   ca: string;
   mongodb: string;

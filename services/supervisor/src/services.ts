@@ -7,6 +7,7 @@ import { answersOk } from './probes.ts';
 import type { Secrets } from './secrets.ts';
 import type { TlsFiles } from './tls-files.ts';
 
+const SANDBOX = 'sandbox';
 const TRIES_AT_START = 3;
 
 /** A small nursery: batches that are on their way a second would else be carried into the old generation. */
@@ -36,14 +37,13 @@ const LISTENERS: Record<string, readonly Listener[]> = {
 /** What every service and every run of the command line gets; nothing else of our environment. */
 export function commonEnv(
   handover: Handover,
+  home: Home,
   servers: DataServers,
   secrets: Secrets,
   tls: TlsFiles,
 ): NodeJS.ProcessEnv {
   return {
-    ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS']),
-    NODE_ENV: 'development',
-    LOG_LEVEL: 'info',
+    ...ownEnv(),
     REDIS_URL: servers.redisUrl,
     MONGODB_URI: servers.mongodbUri,
     API_KEY_PEPPER: secrets.apiKeyPepper,
@@ -51,6 +51,8 @@ export function commonEnv(
     CREDENTIAL_KEYS: secrets.credentialKeys,
     TLS_CERT_FILE: tls.certificate,
     TLS_KEY_FILE: tls.key,
+    WEB_PUSH_HOSTS: webPushHosts(handover),
+    WEB_PUSH_CA_FILE: home.at('sandbox/ca.pem'),
     ADDRESS_LIMITS: handover.addressLimits,
     RETENTION_SECONDS: String(handover.retentionSeconds),
     // Nobody waits for a herd of two million on one machine.
@@ -58,13 +60,57 @@ export function commonEnv(
   };
 }
 
-/** The plans of all services, in the order of the handover. */
+/** The plans of all services but the sandbox, in the order of the handover. */
 export function planServices(handover: Handover, home: Home, env: NodeJS.ProcessEnv): ChildPlan[] {
-  return handover.services.flatMap(({ service, count, firstOpsPort }) =>
+  return planEach(handover, home, env, (service) => service !== SANDBOX);
+}
+
+/**
+ * The plan of what plays the providers. It needs no other server, and has to be there before the services:
+ * they read the certificate that it makes at its first start.
+ */
+export function planSandbox(handover: Handover, home: Home): ChildPlan[] {
+  const env = {
+    ...ownEnv(),
+    SANDBOX_LISTEN: hostAt(handover, 'sandbox'),
+    SANDBOX_APNS_LISTEN: hostAt(handover, 'sandboxApns'),
+    SANDBOX_FCM_LISTEN: hostAt(handover, 'sandboxFcm'),
+    SANDBOX_WEB_PUSH_LISTEN: hostAt(handover, 'sandboxWebPush'),
+    SANDBOX_FILES: home.at('sandbox'),
+  };
+  return planEach(handover, home, env, (service) => service === SANDBOX);
+}
+
+function planEach(
+  handover: Handover,
+  home: Home,
+  env: NodeJS.ProcessEnv,
+  isWanted: (service: string) => boolean,
+): ChildPlan[] {
+  const wanted = handover.services.filter(({ service }) => isWanted(service));
+  return wanted.flatMap(({ service, count, firstOpsPort }) =>
     Array.from({ length: count }, (_, index) =>
       planService(handover, home, env, { service, index, opsPort: firstOpsPort + index }),
     ),
   );
+}
+
+function ownEnv(): NodeJS.ProcessEnv {
+  return {
+    ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS']),
+    NODE_ENV: 'development',
+    LOG_LEVEL: 'info',
+  };
+}
+
+/** The sandbox's, and those that the caller names. */
+function webPushHosts(handover: Handover): string {
+  const named = process.env.WEB_PUSH_HOSTS ?? '';
+  return [hostAt(handover, 'sandboxWebPush'), named].filter(Boolean).join(',');
+}
+
+function hostAt({ privateHost, ports }: Handover, port: keyof Handover['ports']): string {
+  return new URL(urlAt('http', privateHost, ports[port])).host;
 }
 
 function planService(

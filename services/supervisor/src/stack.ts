@@ -4,8 +4,9 @@ import { checkGivenRedis, planDataServers } from './data-servers.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
 import { startLeash } from './leash.ts';
+import { ensureSandboxCredentials } from './sandbox-credentials.ts';
 import { openSecrets } from './secrets.ts';
-import { commonEnv, planServices } from './services.ts';
+import { commonEnv, planSandbox, planServices } from './services.ts';
 import { planSimulatedDevice } from './simulated-device.ts';
 import { ensureTenant, migrate, type Tenant } from './tenant.ts';
 import { ensureTlsFiles, keepTlsFiles } from './tls-files.ts';
@@ -13,6 +14,8 @@ import { ensureTlsFiles, keepTlsFiles } from './tls-files.ts';
 /** A stack that is ready. */
 export interface Running extends Tenant {
   api: string;
+  /** What plays Apple, Google and the browsers' push services. */
+  sandbox: string;
   /** Token and log of the simulated device; without a token it is not connected yet. */
   device?: { token: string | undefined; log: string };
 }
@@ -29,29 +32,28 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
   const crew = createCrew(home, say);
   const cut = new AbortController();
   const leash = startLeash(home.path);
-  const addresses = {
-    api: urlAt('http', handover.host, handover.ports.api),
-    mqtt: urlAt('mqtt', handover.host, handover.ports.mqtt),
-    mqtts: urlAt('mqtts', handover.host, handover.ports.mqtts),
-    ws: urlAt('ws', handover.host, handover.ports.ws),
-  };
+  const addresses = addressesOf(handover);
   let stopping: Promise<void> | undefined;
   let stopKeepingTls: (() => void) | undefined;
 
   async function start(): Promise<Running> {
     const secrets = openSecrets(home);
     const servers = planDataServers(handover, home);
-    await Promise.all([checkGivenRedis(handover), crew.start(servers.plans)]);
+    const first = [...servers.plans, ...planSandbox(handover, home)];
+    await Promise.all([checkGivenRedis(handover), crew.start(first)]);
     const tls = await ensureTlsFiles(home, handover.host);
     // Begun behind a stop, the renewal's timer would keep the process alive for ever.
     cut.signal.throwIfAborted();
     stopKeepingTls = keepTlsFiles(home, handover.host, say);
-    const env = commonEnv(handover, servers, secrets, tls);
+    const env = commonEnv(handover, home, servers, secrets, tls);
     const carillon = createCarillon(handover.root, env, cut.signal);
     await migrate(carillon);
     cut.signal.throwIfAborted();
     const [tenant] = await Promise.all([
-      ensureTenant(carillon, home, secrets),
+      ensureTenant(carillon, home, secrets).then(async (made) => {
+        await ensureSandboxCredentials(carillon, home, addresses.sandbox, made.app);
+        return made;
+      }),
       crew.start(planServices(handover, home, env)),
     ]);
     cut.signal.throwIfAborted();
@@ -66,7 +68,8 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
       redis: servers.redisUrl,
       ...(device?.token === undefined ? {} : { device: device.token }),
     });
-    return { ...tenant, api: addresses.api, ...(device === undefined ? {} : { device }) };
+    const { api, sandbox } = addresses;
+    return { ...tenant, api, sandbox, ...(device === undefined ? {} : { device }) };
   }
 
   async function startDevice(app: string, env: NodeJS.ProcessEnv): Promise<Running['device']> {
@@ -94,5 +97,15 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
       else crew.hurry();
       return stopping;
     },
+  };
+}
+
+function addressesOf(handover: Handover) {
+  return {
+    api: urlAt('http', handover.host, handover.ports.api),
+    mqtt: urlAt('mqtt', handover.host, handover.ports.mqtt),
+    mqtts: urlAt('mqtts', handover.host, handover.ports.mqtts),
+    ws: urlAt('ws', handover.host, handover.ports.ws),
+    sandbox: urlAt('http', handover.privateHost, handover.ports.sandbox),
   };
 }

@@ -13,8 +13,12 @@ export interface Delivery {
   maySend(): Promise<boolean>;
   /** Notes how a recipient ended. */
   end(position: number, outcome: number): void;
-  /** Keeps the outcomes so far, so that whoever takes over repeats few. */
-  save(): Promise<void>;
+  /**
+   * Keeps the outcomes so far, so that whoever takes over repeats few.
+   *
+   * @param later positions that are to be tried no earlier than at a time, milliseconds since 1970
+   */
+  save(later: ReadonlyMap<number, number>): Promise<void>;
 }
 
 /**

@@ -16,6 +16,8 @@ const SMALL = 50;
 /** A wait that isn't worth giving the work back for, and how often. */
 const QUICK_MS = 250;
 const QUICK_ROUNDS = 3;
+/** What other requests have learnt is waited for; the circuit then says how long. */
+const LEAST_REST_MS = 1_000;
 const CROWDED_WAIT_MS = 1_000;
 
 /** What delivering through a provider needs. */
@@ -29,6 +31,8 @@ export interface ProviderDeps {
   /** Told each answer, for the metrics and the log. */
   tell(push: string, attempt: Attempt): void;
   pause(ms: number): Promise<void>;
+  /** Milliseconds since 1970 by MongoDB's clock. */
+  now(): number;
 }
 
 interface Recipient {
@@ -45,6 +49,8 @@ interface Run {
   delivery: Delivery;
   sends: Map<Route, Send>;
   gone: GoneDevice[];
+  /** Until when the provider asked to wait, by position. */
+  later: Map<number, number>;
   /** The shortest wait that anything left over asks for. */
   waitMs: number;
   wasPutOff: boolean;
@@ -80,6 +86,7 @@ async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
     delivery,
     sends: new Map(),
     gone: [],
+    later: new Map(delivery.work.work.later),
     waitMs: Number.POSITIVE_INFINITY,
     wasPutOff: false,
     saved: { ends: 0, at: performance.now(), saving: undefined },
@@ -90,7 +97,7 @@ async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
     const maySend = await sendAll(run, ways);
     await deps.flagGone(run.gone);
     if (delivery.open.size === 0) return { done: true } as const;
-    await delivery.save();
+    await delivery.save(laterOf(run));
     const retries = (delivery.work.work.retries ?? 0) + (run.wasPutOff ? 1 : 0);
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs, retries } as const;
@@ -114,9 +121,10 @@ async function sendAll(run: Run, ways: Ways): Promise<boolean> {
 }
 
 /** The open recipients with their addresses; those that have none end here. */
-async function findRecipients({ deps, delivery }: Run, ways: Ways): Promise<Recipient[]> {
+async function findRecipients(run: Run, ways: Ways): Promise<Recipient[]> {
+  const { deps, delivery } = run;
   const { open, tokens, push, end } = delivery;
-  const positions = [...open];
+  const positions = [...open].filter((position) => isDue(run, position));
   const wanted = positions.map((position) => tokens[position] ?? '');
   const found = await deps.addresses(push.app, wanted);
   const devices = new Map(found.map((device) => [device._id, device]));
@@ -139,6 +147,14 @@ async function findRecipients({ deps, delivery }: Run, ways: Ways): Promise<Reci
     }
     return [{ position, token, address, route, line: route.lineOf(address) }];
   });
+}
+
+/** Whether a recipient may be tried now; else its wait counts. */
+function isDue(run: Run, position: number): boolean {
+  const waitMs = (run.later.get(position) ?? 0) - run.deps.now();
+  if (waitMs <= 0) return true;
+  run.waitMs = Math.min(run.waitMs, waitMs);
+  return false;
 }
 
 /** Each recipient once, a window of them at a time. False: nothing may be sent any more. */
@@ -212,17 +228,18 @@ function note(run: Run, recipient: Recipient, leave: Leave, attempt: Attempt): v
   if (attempt.kind === 'refused') {
     const restMs = line.circuit.refused(leave);
     if (restMs !== undefined) route.refused(attempt.detail, restMs);
-    putOff(run, restMs);
+    // The line rests, not the recipient: a credential put right is tried at once.
+    run.waitMs = Math.min(run.waitMs, restMs ?? LEAST_REST_MS);
     return;
   }
   if (attempt.kind === 'retry' && attempt.scope === 'line') {
     line.circuit.failed(leave, attempt.afterMs);
-    putOff(run, attempt.afterMs);
+    putOff(run, position, attempt.afterMs);
     return;
   }
   line.circuit.worked(leave);
   if (attempt.kind === 'retry') {
-    putOff(run, attempt.afterMs);
+    putOff(run, position, attempt.afterMs);
     return;
   }
   route.accepted();
@@ -235,10 +252,18 @@ function note(run: Run, recipient: Recipient, leave: Leave, attempt: Attempt): v
   }
 }
 
-function putOff(run: Run, afterMs: number | undefined): void {
+function putOff(run: Run, position: number, afterMs: number | undefined): void {
   const retries = run.delivery.work.work.retries ?? 0;
-  run.waitMs = Math.min(run.waitMs, retryDelayMs(retries, afterMs, Math.random));
+  const delayMs = retryDelayMs(retries, afterMs, Math.random);
+  run.later.set(position, run.deps.now() + delayMs);
+  run.waitMs = Math.min(run.waitMs, delayMs);
   run.wasPutOff = true;
+}
+
+/** Who has to wait still. */
+function laterOf({ later, delivery, deps }: Run): Map<number, number> {
+  const now = deps.now();
+  return new Map([...later].filter(([at, until]) => until > now && delivery.open.has(at)));
 }
 
 /** Keeps the outcomes so far. Whoever sends waits for it, so that no more than a few are unsaved. */
@@ -255,7 +280,7 @@ async function saveIfDue(run: Run): Promise<void> {
 async function save(run: Run): Promise<void> {
   const { saved, ends } = run;
   try {
-    await run.delivery.save();
+    await run.delivery.save(laterOf(run));
     saved.ends = ends;
     saved.at = performance.now();
   } finally {

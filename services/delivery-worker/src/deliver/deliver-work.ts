@@ -4,6 +4,7 @@ import { hasBit, splitTokens } from '@carillon/core/work';
 import { bytesOf } from '@carillon/store/bytes';
 import type { SendingView } from '@carillon/store/pushes';
 import type { Settlement } from '@carillon/store/work-table';
+import type { UnfinishedWork } from '@carillon/store/work-unfinished';
 import type { DeliverByChannel, Delivery } from './channel.ts';
 import type { HeldWork } from './leases.ts';
 
@@ -32,7 +33,7 @@ export interface DeliverDeps {
     retries?: number,
   ): Promise<void>;
   /** False: the claim was lost. */
-  saveOutcomes(settlement: Settlement): Promise<boolean>;
+  saveOutcomes(unfinished: UnfinishedWork): Promise<boolean>;
   settle(push: SendingView, settlement: Settlement, work: HeldWork): Promise<void>;
   /** Tokens of a fallback whose device hasn't acknowledged on its own link yet. */
   stillOwed(push: SendingView, tokens: readonly string[]): Promise<ReadonlySet<string>>;
@@ -120,7 +121,9 @@ async function tryChannel(
     open,
     maySend: freshness(deps, push, work),
     end: tally.end,
-    save: async () => void (await deps.saveOutcomes(tally.settlement())),
+    async save(later) {
+      await deps.saveOutcomes({ ...tally.settlement(), later: [...later] });
+    },
   });
   if (open.size === 0) return undefined;
   const now = await deps.readPush(push._id);
