@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { callPlainly, postPlainly } from '../support/api/calls.ts';
 import { appleAddress, webSubscription } from '../support/api/provider-addresses.ts';
 import { expectRefusal } from '../support/api/refusals.ts';
-import { asOperator } from '../support/api/tenants.ts';
+import { asOperator, newTenant, type TestTenant } from '../support/api/tenants.ts';
 import { startUnlimited } from '../support/guarantees/start-unlimited.ts';
 import type { Credentials } from '../support/register-device.ts';
 import type { Stack } from '../support/stack.ts';
@@ -206,12 +206,18 @@ describe('subscribing from either side', () => {
 });
 
 describe('as long as a provider is not configured', () => {
+  let tenant: TestTenant;
+  beforeAll(async () => {
+    tenant = await newTenant(stack);
+  });
+  const registerAt = (fields: object) => register({ appId: tenant.app, ...fields });
+
   test('a push to iOS devices is refused, named or by topic, now or later', async () => {
-    const ios = await register({ platform: 'ios', ...appleAddress() });
-    const android = await register({ platform: 'android' });
+    const ios = await registerAt({ platform: 'ios', ...appleAddress() });
+    const android = await registerAt({ platform: 'android' });
     const topics = [`mixed-${ios.token}`];
     for (const { token } of [ios, android]) {
-      await stack.api('POST', '/topics/subscribe', { token, topics });
+      await tenant.api('POST', '/topics/subscribe', { token, topics });
     }
     const later = Math.floor(Date.now() / 1_000) + 600;
     for (const fields of [
@@ -220,16 +226,16 @@ describe('as long as a provider is not configured', () => {
       { to: `/topics/${topics[0]}` },
       { to: `/topics/${topics[0]}`, schedule: later },
     ]) {
-      expectRefusal(await stack.api('POST', '/push', { data: {}, ...fields }), 'NO_APNS_AUTH');
+      expectRefusal(await tenant.api('POST', '/push', { data: {}, ...fields }), 'NO_APNS_AUTH');
     }
-    await stack.api('POST', '/topics/unsubscribe', { token: ios.token, topics });
-    expect((await send(stack, `/topics/${topics[0]}`)).info.devices).toBe(1);
+    await tenant.api('POST', '/topics/unsubscribe', { token: ios.token, topics });
+    expect((await send(tenant, `/topics/${topics[0]}`)).info.devices).toBe(1);
   });
 
   test('a push to a browser is accepted and ends visibly as failed', async () => {
-    const { token } = await register({ platform: 'web', subscription: webSubscription() });
-    const { id } = await send(stack, token);
+    const { token } = await registerAt({ platform: 'web', subscription: webSubscription() });
+    const { id } = await send(tenant, token);
     await untilOutcome(stack, id, [token], 'failed');
-    expect((await stack.api('GET', `/pushes/${id}`)).status).toBe(200);
+    expect((await tenant.api('GET', `/pushes/${id}`)).status).toBe(200);
   });
 });

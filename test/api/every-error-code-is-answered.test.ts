@@ -41,6 +41,7 @@ const WAYS: Record<ApiErrorCode, () => Promise<ApiAnswer<object>>> = {
     const { json } = await postPlainly<{ token: string }>(stack.dev.api, '/register', body);
     return push({ to: json.token });
   },
+  NO_WEB_PUSH_AUTH: () => callPlainly(stack.dev.api, `/web-push/public-key?appId=${tenant.app}`),
   PAYLOAD_LIMIT_EXCEEDED: () => push({ data: { a: 'x'.repeat(4_096) } }),
   INVALID_PUSH_ID: () => tenant.api('GET', `/pushes/${ABSENT}`),
   async PUSH_SCHEDULED() {

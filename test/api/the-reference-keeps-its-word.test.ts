@@ -17,6 +17,7 @@ const ENDPOINTS = [
   'GET /topics',
   'GET /topics/{topic}',
   'POST /register',
+  'GET /web-push/public-key',
   'POST /devices/auth',
   'POST /devices/token',
   'POST /devices/subscribe',

@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto';
+import { newDeviceToken } from '../../../packages/core/src/ids.ts';
+import type { DeviceDocument, ProviderAddress } from '../../../packages/store/src/documents.ts';
+import type { TestTenant } from '../api/tenants.ts';
+import { openMongo } from '../mongo.ts';
+import type { Sandbox } from './sandbox.ts';
+
+const SUBSCRIBED_AT_ONCE = 20;
+
+/** Many registered devices of one platform. */
+export interface ProviderCrowd {
+  /** Device tokens. */
+  tokens: string[];
+  /** Provider tokens, or endpoints, in the same order. */
+  addresses: string[];
+}
+
+/** iPhones with development builds. */
+export function gatherIphones(
+  tenant: TestTenant,
+  n: number,
+  environment: 'development' | 'production' = 'development',
+): Promise<ProviderCrowd> {
+  const bundle = 'com.example.carillon';
+  const addresses = Array.from({ length: n }, (): ProviderAddress => {
+    return { channel: 'apns', address: randomBytes(32).toString('hex'), environment, bundle };
+  });
+  return gather(tenant, 'ios', addresses);
+}
+
+/** Android devices that FCM reaches, and that are never on a link of their own. */
+export function gatherAndroids(tenant: TestTenant, n: number): Promise<ProviderCrowd> {
+  const addresses = Array.from({ length: n }, (): ProviderAddress => {
+    return { channel: 'fcm', address: `fcm-${randomBytes(20).toString('hex')}` };
+  });
+  return gather(tenant, 'android', addresses);
+}
+
+/** Browsers whose keys the sandbox holds. */
+export async function gatherBrowsers(
+  tenant: TestTenant,
+  sandbox: Pick<Sandbox, 'subscribe'>,
+  n: number,
+): Promise<ProviderCrowd> {
+  const addresses: ProviderAddress[] = [];
+  const subscribeSome = async () => {
+    while (addresses.length < n) {
+      const place = addresses.push({ channel: 'web-push', address: '', p256dh: '', auth: '' }) - 1;
+      const { endpoint, key, auth } = await sandbox.subscribe();
+      addresses[place] = { channel: 'web-push', address: endpoint, p256dh: key, auth };
+    }
+  };
+  await Promise.all(Array.from({ length: SUBSCRIBED_AT_ONCE }, subscribeSome));
+  return gather(tenant, 'web', addresses);
+}
+
+/** Registers straight in the database: through the API so many would take minutes. */
+async function gather(
+  { dev }: TestTenant,
+  platform: 'ios' | 'android' | 'web',
+  addresses: readonly ProviderAddress[],
+): Promise<ProviderCrowd> {
+  const { app } = dev;
+  const now = new Date();
+  // Before the first push, or nobody could be found gone.
+  const since = new Date(now.getTime() - 1_000);
+  const documents = addresses.map((address): DeviceDocument => {
+    const provider = { ...address, since };
+    const _id = newDeviceToken();
+    return { _id, app, platform, provider, registeredAt: now, lastActiveAt: now };
+  });
+  const mongo = await openMongo(dev);
+  await mongo.db.collection<DeviceDocument>('devices').insertMany(documents, { ordered: false });
+  await mongo.close();
+  return {
+    tokens: documents.map(({ _id }) => _id),
+    addresses: addresses.map(({ address }) => address),
+  };
+}

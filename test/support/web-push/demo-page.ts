@@ -1,0 +1,86 @@
+import type { Browser, Page } from 'puppeteer-core';
+import type { Dev } from '../stack/dev-file.ts';
+import { until } from '../until.ts';
+
+/** A notification that the browser shows. */
+interface Shown {
+  title: string;
+  body: string;
+  tag: string;
+}
+
+/** The demonstration page in a browser that has become a device. */
+export interface DemoPage {
+  token: string;
+  notifications(): Promise<Shown[]>;
+  /** The data of the pushes that the open page was told of, the newest first. */
+  arrived(): Promise<Record<string, unknown>[]>;
+  /** Calls a function of the page's client. */
+  call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
+  /** Loads the page again, as on a later visit; gives its token then. */
+  revisit(): Promise<string>;
+}
+
+const READY_MS = 30_000;
+const TOKEN = '#token:not(:empty)';
+
+/**
+ * Opens the page of a stack's sandbox, allows notifications, and turns them on by a click.
+ *
+ * @throws when the browser isn't registered within 30 s
+ */
+export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage> {
+  const url = demoUrl(dev);
+  await browser.defaultBrowserContext().overridePermissions(url.origin, ['notifications']);
+  const page = await browser.newPage();
+  await page.goto(url.href);
+  // A subscription that is asked for before the browser has reached its push service may be lost.
+  await until(() => turnOn(page), { timeoutMs: READY_MS, what: 'the browser is registered' });
+  return {
+    token: await tokenOf(page),
+    notifications: () => page.evaluate(READ_NOTIFICATIONS) as Promise<Shown[]>,
+    arrived: async () => {
+      const texts = await page.$$eval('#pushes pre', (all) => all.map((one) => one.textContent));
+      return texts.map((text) => JSON.parse(text ?? '{}') as Record<string, unknown>);
+    },
+    call: async (name, topic) => {
+      await page.evaluate(callClient(name, topic));
+    },
+    async revisit() {
+      await page.reload();
+      await page.waitForSelector(TOKEN, { timeout: READY_MS });
+      return tokenOf(page);
+    },
+  };
+}
+
+/** Push needs a secure context, which http is only for the own machine. */
+function demoUrl({ sandbox, api, app }: Dev): URL {
+  const url = new URL('/demo/', sandbox);
+  url.hostname = 'localhost';
+  url.search = String(new URLSearchParams({ api, app }));
+  return url;
+}
+
+async function turnOn(page: Page): Promise<boolean> {
+  if ((await page.$('#register:not(:disabled)')) === null) await page.reload();
+  await page.click('#register');
+  return page.waitForSelector(TOKEN, { timeout: READY_MS / 3 }).then(
+    () => true,
+    () => false,
+  );
+}
+
+function tokenOf(page: Page): Promise<string> {
+  return page.$eval('#token', (element) => element.textContent ?? '');
+}
+
+// What runs in the page is text: it knows the names of browsers, which this code does not.
+const READ_NOTIFICATIONS = `navigator.serviceWorker.getRegistration()
+  .then((registration) => registration.getNotifications())
+  .then((shown) => shown.map(({ title, body, tag }) => ({ title, body, tag })))`;
+
+function callClient(name: string, topic: string): string {
+  return `import(new URL('carillon-web-push.js', location.href).href)
+    .then((client) => client[${JSON.stringify(name)}](${JSON.stringify(topic)}))`;
+}

@@ -1,0 +1,114 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { createServer as createRawTlsServer } from 'node:tls';
+import { checkinResponse, dataMessage, loginResponse } from './mcs-frames.ts';
+
+/** The host of the endpoints that Chromium makes. */
+export const CHROMIUM_PUSH_HOST = 'jmt17.google.com';
+
+/** What Chromium's own push service has to be for one browser. */
+export interface Google {
+  /** `host:port` that is to be reached in place of Google's. */
+  host: string;
+  /** Addresses for the browser's command line. */
+  checkin: string;
+  registration: string;
+  connection: string;
+  /** From now on it can be reached over TLS. */
+  useCertificate(pair: { certificate: string; key: string }): void;
+  /** Statuses that pushes were answered with. */
+  answered(): number[];
+  stop(): Promise<void>;
+}
+
+interface Registration {
+  sender: string;
+  app: string;
+  subtype: string;
+}
+
+/**
+ * Plays what a Chromium asks Google for: checking in, registering, the connection that brings pushes, and the end
+ * points that they are sent to.
+ */
+export async function startGoogle(): Promise<Google> {
+  const registrations = new Map<string, Registration>();
+  const answered: number[] = [];
+  let link: Socket | undefined;
+  let stream = 1;
+
+  const asked: RequestListener = async (request, response) => {
+    const body = Buffer.concat(await request.toArray());
+    if (request.url === '/checkin') return void response.end(checkinResponse(1n, 2n));
+    const form = new URLSearchParams(String(body));
+    const token = `T-${randomUUID()}`;
+    registrations.set(token, {
+      sender: form.get('sender') ?? '',
+      app: form.get('app') ?? '',
+      subtype: form.get('X-subtype') ?? '',
+    });
+    response.end(`token=${token}`);
+  };
+
+  const pushed: RequestListener = async (request, response) => {
+    const body = Buffer.concat(await request.toArray());
+    const registration = registrations.get(request.url?.split('/').at(-1) ?? '');
+    const status = registration === undefined ? 404 : 201;
+    answered.push(status);
+    response.writeHead(status).end();
+    if (registration === undefined) return;
+    stream += 1;
+    link?.write(dataMessage({ id: randomUUID(), ...registration, stream, body }));
+  };
+
+  const connections = createRawTlsServer((socket) => {
+    link = socket;
+    stream = 1;
+    socket.on('error', () => undefined);
+    // The first bytes are the login; what the browser says later is only of receipts.
+    socket.once('data', () => socket.write(loginResponse()));
+    socket.resume();
+  });
+  const plain = createServer(asked);
+  const endpoints = createTlsServer({}, pushed);
+  const servers = [plain, connections, endpoints];
+  const sockets = await Promise.all(servers.map(listen));
+  const [ask, connection, push] = servers.map((server) => (server.address() as AddressInfo).port);
+  return {
+    host: `127.0.0.1:${push}`,
+    checkin: `http://127.0.0.1:${ask}/checkin`,
+    registration: `http://127.0.0.1:${ask}/register`,
+    connection: `https://127.0.0.1:${connection}`,
+    useCertificate({ certificate, key }) {
+      for (const server of [connections, endpoints]) {
+        server.setSecureContext({ cert: certificate, key });
+      }
+    },
+    answered: () => answered,
+    async stop() {
+      await Promise.all(servers.map((server, at) => close(server, sockets[at] ?? new Set())));
+    },
+  };
+}
+
+/** @returns its open sockets, from now on */
+async function listen(server: Server): Promise<Set<Socket>> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return sockets;
+}
+
+async function close(server: Server, sockets: Set<Socket>): Promise<void> {
+  const closed = once(server, 'close');
+  server.close();
+  for (const socket of sockets) socket.destroy();
+  await closed;
+}

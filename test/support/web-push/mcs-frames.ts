@@ -1,0 +1,84 @@
+/** Stanzas of Google's Mobile Connection Server, as Chromium speaks it (mcs.proto in its sources). */
+const VERSION = 41;
+const LOGIN_RESPONSE = 3;
+const DATA_MESSAGE = 8;
+
+/** A field of a protobuf message: text, bytes, or a number. */
+type Field = [number: number, value: string | Buffer | number];
+
+/** The server's answer to a login: its protocol version, and a stanza. */
+export function loginResponse(): Buffer {
+  const body = message([
+    [1, '1'],
+    [5, 1],
+  ]);
+  return Buffer.concat([Buffer.of(VERSION), stanza(LOGIN_RESPONSE, body)]);
+}
+
+/** What a push is told as. */
+export interface DataMessage {
+  id: string;
+  /** As the registration named them. */
+  sender: string;
+  app: string;
+  subtype: string;
+  /** Counts the stanzas of a connection from 1, the login's answer. */
+  stream: number;
+  body: Buffer;
+}
+
+/** A push in encoding aes128gcm. */
+export function dataMessage({ id, sender, app, subtype, stream, body }: DataMessage): Buffer {
+  const fields: Field[] = [
+    [2, id],
+    [3, sender],
+    [5, app],
+    [7, appData('subtype', subtype)],
+    [7, appData('content-encoding', 'aes128gcm')],
+    [9, id],
+    [10, stream],
+    [21, body],
+  ];
+  return stanza(DATA_MESSAGE, message(fields));
+}
+
+/** The answer to a check-in: it went well, and who the browser is from now on. */
+export function checkinResponse(androidId: bigint, securityToken: bigint): Buffer {
+  const fixed = Buffer.alloc(18);
+  fixed.writeUInt8((7 << 3) | 1, 0);
+  fixed.writeBigUInt64LE(androidId, 1);
+  fixed.writeUInt8((8 << 3) | 1, 9);
+  fixed.writeBigUInt64LE(securityToken, 10);
+  return Buffer.concat([message([[1, 1]]), fixed]);
+}
+
+function appData(key: string, value: string): Buffer {
+  return message([
+    [1, key],
+    [2, value],
+  ]);
+}
+
+function stanza(tag: number, body: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(tag), varint(body.length), body]);
+}
+
+function message(fields: readonly Field[]): Buffer {
+  return Buffer.concat(
+    fields.flatMap(([number, value]) => {
+      if (typeof value === 'number') return [varint(number << 3), varint(value)];
+      const bytes = Buffer.from(value);
+      return [varint((number << 3) | 2), varint(bytes.length), bytes];
+    }),
+  );
+}
+
+function varint(value: number): Buffer {
+  const bytes: number[] = [];
+  let rest = value;
+  while (rest > 127) {
+    bytes.push((rest & 127) | 128);
+    rest >>>= 7;
+  }
+  return Buffer.from([...bytes, rest]);
+}

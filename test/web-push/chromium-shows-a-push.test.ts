@@ -1,0 +1,48 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Browser } from 'puppeteer-core';
+import { makeServer } from '../../services/sandbox/src/files/certificates.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { send, untilOutcome } from '../support/thread/pushes.ts';
+import { until } from '../support/until.ts';
+import { openChromium } from '../support/web-push/chromium.ts';
+import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
+import { CHROMIUM_PUSH_HOST, type Google, startGoogle } from '../support/web-push/google.ts';
+
+let google: Google;
+let stack: Stack;
+let browser: Browser;
+let page: DemoPage;
+beforeAll(async () => {
+  google = await startGoogle();
+  stack = await startStack({
+    env: { WEB_PUSH_HOSTS: `${CHROMIUM_PUSH_HOST}=${google.host}` },
+  });
+  const pair = await makeServer(sandboxAuthority(stack), [CHROMIUM_PUSH_HOST, '127.0.0.1'], 2);
+  google.useCertificate(pair);
+  browser = await openChromium(google, pair.certificate);
+  page = await openDemoPage(browser, stack.dev);
+}, 120_000);
+afterAll(async () => {
+  await browser?.close();
+  await stack?.stop();
+  await google?.stop();
+});
+
+/** The services trust whom it signs. */
+function sandboxAuthority({ home }: Stack): { certificate: string; key: string } {
+  const read = (name: string) => readFileSync(join(home, 'sandbox', name), 'utf8');
+  return { certificate: read('ca.pem'), key: read('ca-key.pem') };
+}
+
+test('a real Chromium shows pushes that were encrypted for it', async () => {
+  for (const title of ['One', 'Two', 'Three']) {
+    const { id } = await send(stack, page.token, { data: { title } });
+    await until(async () => (await page.notifications()).some((one) => one.title === title), {
+      what: `a notification ${title}`,
+    });
+    await untilOutcome(stack, id, [page.token], 'sent');
+  }
+  expect(google.answered()).toEqual([201, 201, 201]);
+});

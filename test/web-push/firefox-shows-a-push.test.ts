@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Browser } from 'puppeteer-core';
+import { type Stack, startStack } from '../support/stack.ts';
+import { infoOf, send, untilOutcome } from '../support/thread/pushes.ts';
+import { until } from '../support/until.ts';
+import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
+import { openFirefox } from '../support/web-push/firefox.ts';
+import { receivedPushes } from '../support/web-push/sandbox.ts';
+
+let stack: Stack;
+let browser: Browser;
+let page: DemoPage;
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await openFirefox(stack.dev.sandbox ?? '');
+  page = await openDemoPage(browser, stack.dev);
+}, 120_000);
+afterAll(async () => {
+  await browser?.close();
+  await stack?.stop();
+});
+
+const shows = (title: string) =>
+  until(async () => (await page.notifications()).find((one) => one.title === title), {
+    what: `a notification ${title}`,
+  });
+
+describe('a real Firefox on the demonstration page', () => {
+  test('is a device of the platform web', async () => {
+    expect((await infoOf(stack, page.token)).device.platform).toBe('web');
+  });
+
+  test('shows a push, acknowledges it, and tells the open page', async () => {
+    const data = { title: 'Tea', message: 'is ready', url: '/demo/', n: 1 };
+    const { id } = await send(stack, page.token, { data });
+    expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: '' });
+    await untilOutcome(stack, id, [page.token], 'sent');
+    const [request] = await until(async () => {
+      const received = await receivedPushes(stack.dev);
+      return received.every(({ acked }) => acked !== undefined) && received;
+    });
+    expect(request).toMatchObject({ status: 201, acked: 100, headers: { urgency: 'high' } });
+    expect(await page.arrived()).toEqual([{ ...data, _pushyId: id }]);
+  });
+
+  test('shows only the newest of a collapse key', async () => {
+    for (const title of ['1 : 0', '2 : 0', '2 : 1']) {
+      await send(stack, page.token, { data: { title }, collapse_key: 'the score' });
+      await shows(title);
+    }
+    const scores = (await page.notifications()).filter(({ tag }) => tag === 'the score');
+    expect(scores.map(({ title }) => title)).toEqual(['2 : 1']);
+  });
+
+  test('gets what is sent to its topics', async () => {
+    await page.call('subscribe', 'weather');
+    expect((await infoOf(stack, page.token)).subscriptions).toEqual(['weather']);
+    await send(stack, '/topics/weather', { data: { title: 'Rain' } });
+    await shows('Rain');
+    await page.call('unsubscribe', 'weather');
+    expect((await infoOf(stack, page.token)).subscriptions).toEqual([]);
+  });
+
+  test('shows something whatever a push says', async () => {
+    await send(stack, page.token, { data: { message: 'only a message' } });
+    await shows('only a message');
+    await send(stack, page.token, { data: {} });
+    await shows('localhost');
+  });
+
+  test('is the same device on its next visit', async () => {
+    expect(await page.revisit()).toBe(page.token);
+  });
+});
