@@ -71,4 +71,15 @@ describe('a real Firefox on the demonstration page', () => {
   test('is the same device on its next visit', async () => {
     expect(await page.revisit()).toBe(page.token);
   });
+
+  test('that has lost its subscription is a new device, and the old one is flagged', async () => {
+    await page.loseSubscription();
+    const token = await page.revisit();
+    expect(token).not.toBe(page.token);
+    const { id } = await send(stack, page.token);
+    await untilOutcome(stack, id, [page.token], 'gone');
+    expect((await infoOf(stack, page.token)).presence).toMatchObject({ unsubscribed: true });
+    await send(stack, token, { data: { title: 'Here again' } });
+    await shows('Here again');
+  });
 });

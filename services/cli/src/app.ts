@@ -9,7 +9,7 @@ import {
   type SettingOptions,
   settingsOf,
 } from './app-settings.ts';
-import { keepCredential } from './credential/command.ts';
+import { keepCredential } from './credential/keep.ts';
 import { checkWebPush } from './credential/web-push.ts';
 import { withStore } from './database.ts';
 import { misused, refused } from './failure.ts';
@@ -47,7 +47,8 @@ export function addAppCommands(
           throw refused(`There is no account ${account}.`);
         }
         const id = await store.apps.create(name, account);
-        await keepCredential(store, sealingKeys, { app: id }, checkWebPush({}));
+        const pair = checkWebPush({});
+        await keepCredential(store, sealingKeys, { app: id, channel: pair.channel }, pair);
         return { id, apiKey: (await makeKey(store, pepper, id)).apiKey };
       });
       output.show(made, [`App ${made.id} made.`, `API key, shown this once: ${made.apiKey}`]);

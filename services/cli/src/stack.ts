@@ -28,12 +28,15 @@ const envSchema = z.object({
   CARILLON_API_KEY: z.string().optional(),
   /** Where devices connect: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
+  /** The control API of the sandbox, which plays the providers. */
+  CARILLON_SANDBOX: z.url({ protocol: /^https?$/ }).optional(),
 });
 
 const devSchema = z.object({
   api: z.string(),
   apiKey: z.string(),
   mqtt: z.string(),
+  sandbox: z.string().optional(),
   mongodb: z.string(),
   redis: z.string(),
   processes: z.array(
@@ -57,6 +60,7 @@ export interface Stack {
   api: string | undefined;
   apiKey: string | undefined;
   mqtt: string | undefined;
+  sandbox: string | undefined;
   /** What `npm start` runs, while it does. */
   processes: z.infer<typeof devSchema>['processes'];
 }
@@ -84,6 +88,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     api: env.CARILLON_API ?? dev?.api,
     apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? dev?.apiKey : undefined),
     mqtt: env.CARILLON_MQTT ?? dev?.mqtt,
+    sandbox: env.CARILLON_SANDBOX ?? dev?.sandbox,
     processes: dev?.processes ?? [],
   };
 }
@@ -96,6 +101,7 @@ const VARIABLES = {
   api: 'CARILLON_API',
   apiKey: 'CARILLON_API_KEY',
   mqtt: 'CARILLON_MQTT',
+  sandbox: 'CARILLON_SANDBOX',
 } as const;
 
 /**

@@ -10,6 +10,13 @@ export interface Pems {
   key: string;
 }
 
+/** One for all: making it takes longer than all the rest. */
+const keys = generateKeyPairSync('rsa', {
+  modulusLength: 2_048,
+  publicKeyEncoding: { type: 'spki', format: 'pem' },
+  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+});
+
 /** A certificate with its key, by default as Apple gives it for both environments of a bundle. */
 export function makeCertificate({
   days = 30,
@@ -18,11 +25,6 @@ export function makeCertificate({
   days?: number;
   environments?: (keyof typeof MARKS)[];
 } = {}): Pems {
-  const keys = generateKeyPairSync('rsa', {
-    modulusLength: 2_048,
-    publicKeyEncoding: { type: 'spki', format: 'pem' },
-    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-  });
   const certificate = forge.pki.createCertificate();
   certificate.publicKey = forge.pki.publicKeyFromPem(keys.publicKey);
   certificate.serialNumber = '4001';

@@ -51,6 +51,7 @@ export function commonEnv(
     CREDENTIAL_KEYS: secrets.credentialKeys,
     TLS_CERT_FILE: tls.certificate,
     TLS_KEY_FILE: tls.key,
+    CARILLON_SANDBOX: urlAt('http', handover.privateHost, handover.ports.sandbox),
     WEB_PUSH_HOSTS: webPushHosts(handover),
     WEB_PUSH_CA_FILE: home.at('sandbox/ca.pem'),
     ADDRESS_LIMITS: handover.addressLimits,

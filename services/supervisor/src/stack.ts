@@ -4,7 +4,6 @@ import { checkGivenRedis, planDataServers } from './data-servers.ts';
 import { type Handover, urlAt } from './handover.ts';
 import type { Home } from './home.ts';
 import { startLeash } from './leash.ts';
-import { ensureSandboxCredentials } from './sandbox-credentials.ts';
 import { openSecrets } from './secrets.ts';
 import { commonEnv, planSandbox, planServices } from './services.ts';
 import { planSimulatedDevice } from './simulated-device.ts';
@@ -50,10 +49,7 @@ export function createStack(handover: Handover, home: Home, say: (line: string) 
     await migrate(carillon);
     cut.signal.throwIfAborted();
     const [tenant] = await Promise.all([
-      ensureTenant(carillon, home, secrets).then(async (made) => {
-        await ensureSandboxCredentials(carillon, home, addresses.sandbox, made.app);
-        return made;
-      }),
+      ensureTenant(carillon, home, secrets),
       crew.start(planServices(handover, home, env)),
     ]);
     cut.signal.throwIfAborted();

@@ -45,6 +45,11 @@ export async function ensureTenant(
       await carillon('--json', 'app', 'create', 'demo', '--account', madeAccount.id),
     ),
   );
+  // Every channel can be tried without an account anywhere.
+  jsonOf(
+    'Setting the sandbox’s credentials',
+    await carillon('--json', 'credential', 'sandbox', '--app', madeApp.id),
+  );
   saveSecrets(home, {
     ...secrets,
     account: madeAccount.id,

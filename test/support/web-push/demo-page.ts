@@ -17,6 +17,8 @@ export interface DemoPage {
   arrived(): Promise<Record<string, unknown>[]>;
   /** Calls a function of the page's client. */
   call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
+  /** Ends the subscription behind the page's back, as browsers do now and then. */
+  loseSubscription(): Promise<void>;
   /** Loads the page again, as on a later visit; gives its token then. */
   revisit(): Promise<string>;
 }
@@ -45,6 +47,9 @@ export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage
     },
     call: async (name, topic) => {
       await page.evaluate(callClient(name, topic));
+    },
+    loseSubscription: async () => {
+      await page.evaluate(LOSE_SUBSCRIPTION);
     },
     async revisit() {
       await page.reload();
@@ -79,6 +84,10 @@ function tokenOf(page: Page): Promise<string> {
 const READ_NOTIFICATIONS = `navigator.serviceWorker.getRegistration()
   .then((registration) => registration.getNotifications())
   .then((shown) => shown.map(({ title, body, tag }) => ({ title, body, tag })))`;
+
+const LOSE_SUBSCRIPTION = `navigator.serviceWorker.getRegistration()
+  .then((registration) => registration.pushManager.getSubscription())
+  .then((subscription) => subscription.unsubscribe())`;
 
 function callClient(name: string, topic: string): string {
   return `import(new URL('carillon-web-push.js', location.href).href)

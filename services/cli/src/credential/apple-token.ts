@@ -18,8 +18,16 @@ const FILE_NAME = /AuthKey_([0-9A-Z]{10})\.p8$/;
  *
  * @throws Failure with the reason why it can't work
  */
-export function checkAppleToken({ key: path, keyId, teamId }: AppleTokenOptions): Checked {
-  const pem = readGiven(path).toString('utf8');
+export function checkAppleToken(options: AppleTokenOptions): Checked {
+  return appleToken(options.key, readGiven(options.key).toString('utf8'), options);
+}
+
+/** The same for a key that is read already; `path` says where it came from. @throws Failure */
+export function appleToken(
+  path: string,
+  pem: string,
+  { keyId, teamId }: Omit<AppleTokenOptions, 'key'>,
+): Checked {
   const key = privateKeyOf(path, pem);
   if (key.asymmetricKeyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve !== 'prime256v1') {
     throw refused(`${path} holds no key for APNs: those are EC keys on P-256.`);

@@ -3,9 +3,8 @@ import {
   PROVIDER_CHANNELS,
   type ProviderChannelName,
 } from '@carillon/core/credentials';
-import { parseSealingKeys, seal } from '@carillon/core/sealing';
-import { type CredentialPlace, credentialId } from '@carillon/store/credentials';
-import type { CredentialDocument } from '@carillon/store/documents';
+import { parseSealingKeys } from '@carillon/core/sealing';
+import { credentialId } from '@carillon/store/credentials';
 import type { Store } from '@carillon/store/store';
 import { Argument, type Command, Option } from 'commander';
 import { needApp, withStore } from '../database.ts';
@@ -16,13 +15,13 @@ import { type AppleCertificateOptions, checkAppleCertificate } from './apple-cer
 import { type AppleTokenOptions, checkAppleToken } from './apple-token.ts';
 import { type Checked, readGiven } from './checked.ts';
 import { checkServiceAccount } from './firebase.ts';
+import { keepCredential, linesOf, type Place, placeOf, viewOf } from './keep.ts';
+import { addSandboxCommand } from './sandbox.ts';
 import { checkWebPush, type WebPushOptions } from './web-push.ts';
 
-interface Common {
-  app: string;
+interface Common extends Omit<Place, 'channel'> {
   gateway?: Gateway;
   gatewayCa?: string;
-  environment?: 'development' | 'production';
 }
 
 type AppleOptions = Common & Partial<AppleTokenOptions & AppleCertificateOptions>;
@@ -42,7 +41,8 @@ export function addCredentialCommands(
     const kept = await withStore(where, async (store) => {
       await needApp(store, options.app);
       await isSafe?.(store);
-      return keepCredential(store, keys, options, checked);
+      const { channel } = checked;
+      return keepCredential(store, keys, { ...options, channel }, checked, gatewayOf(options));
     });
     output.show(viewOf(kept), linesOf(kept));
   }
@@ -50,6 +50,7 @@ export function addCredentialCommands(
   addAppleCommand(credential, keep);
   addFirebaseCommand(credential, keep);
   addWebPushCommand(credential, keep);
+  addSandboxCommand(credential, { stack, output });
   credential
     .command('list')
     .description("list an app's credentials, never the secrets")
@@ -68,7 +69,7 @@ export function addCredentialCommands(
       .addArgument(new Argument('<channel>').choices(PROVIDER_CHANNELS))
       .requiredOption('--app <id>', 'the app'),
   ).action(async (channel: ProviderChannelName, options: Common) => {
-    const place = placeOf(channel, options);
+    const place = placeOf({ ...options, channel });
     const isRemoved = await withStore(stack(), (store) => store.credentials.remove(place));
     if (!isRemoved) throw refused(`App ${options.app} has no such credential.`);
     const id = credentialId(place);
@@ -167,53 +168,8 @@ function gateway(text: string): Gateway {
   throw misused('--gateway must be host:port.');
 }
 
-function placeOf(channel: ProviderChannelName, { app, environment }: Common): CredentialPlace {
-  return { app, channel, ...(environment !== undefined && { environment }) };
-}
-
-/** Seals and keeps a credential, and has what waited for it tried at once. */
-export async function keepCredential(
-  store: Store,
-  keys: ReturnType<typeof parseSealingKeys>,
-  options: Common,
-  { channel, secret, about }: Checked,
-): Promise<CredentialDocument> {
-  const place = placeOf(channel, options);
-  const ca = options.gatewayCa && readGiven(options.gatewayCa).toString('utf8');
-  const elsewhere = options.gateway && { gateway: { ...options.gateway, ...(ca && { ca }) } };
-  const text = JSON.stringify({ ...secret, ...elsewhere });
-  const shown = options.gateway && { gateway: `${options.gateway.host}:${options.gateway.port}` };
-  const sealed = seal(keys, credentialId(place), text);
-  const kept = await store.credentials.put(place, sealed, { ...about, ...shown });
-  await store.work.hurry(options.app, channel);
-  return kept;
-}
-
-function viewOf({
-  _id,
-  app,
-  channel,
-  environment,
-  about,
-  changedAt,
-  refused: no,
-}: CredentialDocument) {
-  return {
-    id: _id,
-    app,
-    channel,
-    ...(environment !== undefined && { environment }),
-    ...about,
-    changedAt: changedAt.toISOString(),
-    ...(no !== undefined && { refused: { detail: no.detail, at: no.at.toISOString() } }),
-  };
-}
-
-function linesOf(document: CredentialDocument): string[] {
-  const { id, app: _app, channel: _channel, refused: no, ...facts } = viewOf(document);
-  const words = Object.entries(facts).map(([name, value]) => `${name} ${value}`);
-  return [
-    `${id}: ${words.join(', ')}`,
-    ...(no === undefined ? [] : [`  refused by the provider at ${no.at}: ${no.detail}`]),
-  ];
+/** Where the provider is reached, with what its certificate is checked against. */
+function gatewayOf({ gateway: at, gatewayCa }: Common): Gateway | undefined {
+  if (at === undefined || gatewayCa === undefined) return at;
+  return { ...at, ca: readGiven(gatewayCa).toString('utf8') };
 }

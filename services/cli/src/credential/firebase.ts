@@ -19,7 +19,12 @@ const serviceAccount = z.object({
  * @throws Failure with the reason why it can't work
  */
 export function checkServiceAccount(path: string): Checked {
-  const account = parse(path, readGiven(path).toString('utf8'));
+  return serviceAccountOf(path, readGiven(path).toString('utf8'));
+}
+
+/** The same for a file that is read already; `path` says where it came from. @throws Failure */
+export function serviceAccountOf(path: string, text: string): Checked {
+  const account = parse(path, text);
   try {
     if (createPrivateKey(account.private_key).asymmetricKeyType !== 'rsa') throw new Error();
   } catch {

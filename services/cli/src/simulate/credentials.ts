@@ -3,7 +3,12 @@ import { z } from 'zod';
 import { type ApiAnswer, apiRefusal, callApi } from '../api.ts';
 
 /** What a device connects with. */
-export const credentials = z.object({ token: z.string().min(1), auth: z.string().min(1) });
+export const credentials = z.object({
+  token: z.string().min(1),
+  auth: z.string().min(1),
+  /** What its provider knows it by, if it has one. */
+  to: z.string().optional(),
+});
 export type Credentials = z.infer<typeof credentials>;
 
 const TRIES = 10;
@@ -14,15 +19,15 @@ const WAIT_SECONDS_MAX = 60;
  * Registers a new device as the SDKs do. Where the API asks for patience (many devices from one
  * address), it is had.
  *
+ * @param registration what the device says: app, platform, and its provider's address
  * @throws Failure when the API refuses or can't be reached
  */
 export async function register(
   api: string,
-  app: string,
-  platform: string,
+  registration: { appId: string; platform: string },
   signal: AbortSignal,
 ): Promise<Credentials> {
-  const body = JSON.stringify({ appId: app, platform });
+  const body = JSON.stringify(registration);
   for (let left = TRIES; ; left -= 1) {
     const answer = await callApi(api, { method: 'POST', path: '/register', body });
     if (answer.status === 200) return credentials.parse(JSON.parse(answer.text));
@@ -38,8 +43,8 @@ export async function register(
  *
  * @throws Failure when the API can't be reached
  */
-export async function areRefused(api: string, device: Credentials): Promise<boolean> {
-  const body = JSON.stringify(device);
+export async function areRefused(api: string, { token, auth }: Credentials): Promise<boolean> {
+  const body = JSON.stringify({ token, auth });
   const answer = await callApi(api, { method: 'POST', path: '/devices/auth', body });
   return answer.status >= 400 && answer.status < 500 && !isTransient(answer);
 }

@@ -3,7 +3,9 @@ import { atMost } from './at-most.ts';
 import { areRefused, type Credentials, register } from './credentials.ts';
 import type { Events } from './events.ts';
 import { type Link, openLink } from './link.ts';
+import type { MakeAddress } from './provider-address.ts';
 import { readState, writeState } from './state-file.ts';
+import { type Taken, watchSandbox } from './watch-sandbox.ts';
 
 const AT_ONCE = 50;
 
@@ -12,6 +14,8 @@ export interface Fleet {
   app: string;
   platform: string;
   size: number;
+  /** Gives each new device its provider's address. */
+  makeAddress: MakeAddress;
   /** The file that keeps their credentials between two runs. */
   stateFile?: string;
 }
@@ -23,12 +27,13 @@ export interface Fleet {
  */
 export async function enrol(
   api: string,
-  { app, platform, size, stateFile }: Fleet,
+  { app, platform, size, makeAddress, stateFile }: Fleet,
   signal: AbortSignal,
 ): Promise<Credentials[]> {
   const state = stateFile === undefined ? undefined : readState(stateFile);
   const isSame = state?.app === app && state.platform === platform;
-  const known = isSame ? state.devices : [];
+  // A browser's keys end with the sandbox's process, so it is a new one each time.
+  const known = isSame && platform !== 'web' ? state.devices : [];
   const devices = known.slice();
   const indexes = Array.from({ length: size }, (_, index) => index);
   try {
@@ -36,7 +41,10 @@ export async function enrol(
       const before = known[index];
       signal.throwIfAborted();
       if (before !== undefined && !(await areRefused(api, before))) return;
-      devices[index] = await register(api, app, platform, signal);
+      const address = await makeAddress();
+      const registration = { appId: app, platform, ...address?.registration };
+      const device = await register(api, registration, signal);
+      devices[index] = { ...device, ...(address !== undefined && { to: address.to }) };
     });
   } finally {
     // Those that were made are kept also when the next one failed.
@@ -90,4 +98,24 @@ export async function keepConnected(
     over.promise.catch(() => undefined);
     await Promise.all(links.map((link) => link.close()));
   }
+}
+
+/**
+ * Tells what arrives at the sandbox for the devices that a provider knows, until `signal` aborts.
+ *
+ * @param onReady called once everything that comes is seen
+ * @throws Failure when the sandbox can't be reached
+ */
+export async function keepWatching(
+  sandbox: string,
+  devices: readonly Credentials[],
+  events: Events,
+  { signal, onReady }: { signal: AbortSignal; onReady: () => void },
+): Promise<void> {
+  const tokens = new Map(devices.map(({ to, token }) => [to, token]));
+  const onTaken = ({ to, id, payload, receivedAt }: Taken) => {
+    const token = tokens.get(to);
+    if (token !== undefined) events.push(token, id, payload, receivedAt);
+  };
+  await watchSandbox(sandbox, onTaken, { signal, onOpen: onReady });
 }

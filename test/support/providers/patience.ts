@@ -1,0 +1,36 @@
+import type { Received } from './sandbox.ts';
+
+/** A try that came sooner than the answer before it had asked for. */
+export interface Hasty {
+  to: string;
+  afterMs: number;
+}
+
+/**
+ * Tries that came too soon after an answer of that status.
+ *
+ * @param received in order
+ * @param waitMs what the answers to an address asked for
+ */
+export function hastyAmong(
+  received: readonly Received[],
+  status: number,
+  waitMs: (to: string) => number,
+): Hasty[] {
+  const refusedAt = new Map<string, number>();
+  const hasty: Hasty[] = [];
+  for (const { to, at, status: answered } of received) {
+    const before = refusedAt.get(to);
+    if (before !== undefined && at - before < waitMs(to)) hasty.push({ to, afterMs: at - before });
+    if (answered === status) refusedAt.set(to, at);
+    else refusedAt.delete(to);
+  }
+  return hasty;
+}
+
+/** How often each address was asked. */
+export function timesAsked(received: readonly Pick<Received, 'to'>[]): number[] {
+  const times = new Map<string, number>();
+  for (const { to } of received) times.set(to, (times.get(to) ?? 0) + 1);
+  return [...times.values()];
+}
