@@ -58,6 +58,7 @@ export async function register(options) {
   if ((await Notification.requestPermission()) !== 'granted') {
     throw new WebPushError('DENIED', 'Notifications are not allowed for this site.');
   }
+  /** @type {Record<string, string>} */
   const app = options.appId ? { appId: options.appId } : { app: options.app ?? location.hostname };
   const { publicKey } = await call(options.api, `/web-push/public-key?${new URLSearchParams(app)}`);
   const worker = await startWorker(options);
@@ -188,7 +189,7 @@ function toBytes(base64url) {
 /**
  * Whether the server still knows the device. An outage is no refusal: only one that says so is.
  *
- * @param {{ api: string, token: string, auth: string }} stored
+ * @param {Record<string, string>} stored
  */
 async function isStillGood({ api, token, auth }) {
   try {
@@ -221,7 +222,7 @@ async function call(api, path, body) {
   return answer;
 }
 
-/** @returns {Record<'api' | 'app' | 'endpoint' | 'token' | 'auth', string> | undefined} */
+/** @returns {Record<string, string> | undefined} */
 function read() {
   return JSON.parse(localStorage.getItem(STORED_AS) ?? 'null') ?? undefined;
 }

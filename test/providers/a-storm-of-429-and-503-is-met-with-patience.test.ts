@@ -16,6 +16,7 @@ const PAUSE_MS = PAUSE_SECONDS * 1_000;
 const WINDOWS = { apns: 200, fcm: 100 };
 /** Answers of requests that were under way when the first came. */
 const UNDER_WAY_MS = 1_000;
+const SHORT_STORM_MS = 8_000;
 
 let scene: ProviderScene;
 let tenant: TestTenant;
@@ -54,7 +55,9 @@ test('each recipient is asked again when it may be, a line that asks for a pause
   expect(hastyAmong(received, 429, () => PAUSE_MS)).toEqual([]);
   expect(hastyAmong(received, 503, () => PAUSE_MS)).toEqual([]);
   const first = unavailable[0]?.at ?? 0;
-  const inPause = unavailable.filter(({ at }) => at > first + UNDER_WAY_MS && at < first + PAUSE_MS);
+  const inPause = unavailable.filter(
+    ({ at }) => at > first + UNDER_WAY_MS && at < first + PAUSE_MS,
+  );
   expect(inPause).toEqual([]);
   // The window when it began, then a probe for each pause.
   expect(unavailable.length).toBeLessThanOrEqual(WINDOWS.apns + 2);
@@ -108,4 +111,16 @@ test('those who may only be asked again after their end are expired, and asked n
   const push = await send(tenant, tokens, { time_to_live: 3 });
   await untilCounts(store, push, { expired: SOME });
   expect(await sandbox.received(push.id)).toHaveLength(SOME);
+});
+
+test('a storm that was short is soon over for everybody', async () => {
+  const { sandbox, store } = scene;
+  const { tokens } = await gatherIphones(tenant, CROWD);
+  await answerAll('apns', { as: 'TooManyRequests' });
+  const push = await send(tenant, tokens);
+  await until(async () => (await sandbox.counts()).requests > 0);
+  await sleep(SHORT_STORM_MS);
+  await answerAll('apns', {});
+  // Some four or five tries each by then, so the next comes within 16 or 32 s.
+  await untilCounts(store, push, { sent: CROWD }, { timeoutMs: 40_000 });
 });

@@ -113,6 +113,7 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
         store.subscriptions.unsubscribe(app, token, await store.subscriptions.topicsOf(token)),
       countRegistration: limits.countRegistration,
       webPushHosts: env.WEB_PUSH_HOSTS,
+      webPushPublicKey: store.credentials.webPushPublicKey,
       findDevice: store.devices.findForConnect,
       findRecipient: store.devices.findRecipient,
       subscribe: store.subscriptions.subscribe,

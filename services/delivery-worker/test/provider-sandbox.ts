@@ -22,6 +22,11 @@ export interface Received {
   payload: unknown;
 }
 
+interface Counts {
+  doubles: number;
+  byChannel: Record<Channel, { connections: number }>;
+}
+
 interface Place {
   host: string;
   port: number;
@@ -52,7 +57,10 @@ export interface ProviderSandbox {
   scriptOnce(channel: Channel, token: string, ...answers: object[]): Promise<void>;
   conduct(channel: Channel, conduct: object): Promise<void>;
   received(channel: Channel, to?: string): Promise<Received[]>;
-  counts(): Promise<{ doubles: number }>;
+  /** Pushes that were accepted more than once for one device. */
+  doubles(): Promise<number>;
+  /** Connections that were made. */
+  connections(channel: Channel): Promise<number>;
   /** Everything as usual, nothing received. */
   reset(): Promise<void>;
   stop(): Promise<void>;
@@ -147,6 +155,7 @@ function secretsOf({ ca, apns, fcm }: Credentials) {
 }
 
 function controls(call: Call) {
+  const counts = async () => (await call('GET', '/counts')) as Counts;
   const put = async (path: string, body: object) => void (await call('PUT', path, body));
   return {
     script: (channel: Channel, token: string, ...answers: object[]) =>
@@ -159,7 +168,8 @@ function controls(call: Call) {
       const answer = await call('GET', `/received?channel=${channel}${filter}&limit=1000`);
       return (answer as { received: Received[] }).received;
     },
-    counts: async () => (await call('GET', '/counts')) as { doubles: number },
+    doubles: async () => (await counts()).doubles,
+    connections: async (channel: Channel) => (await counts()).byChannel[channel].connections,
     async reset() {
       for (const path of ['/scripts', '/servers', '/received']) await call('DELETE', path);
     },

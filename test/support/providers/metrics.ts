@@ -2,7 +2,10 @@ import type { Stack } from '../stack.ts';
 
 /** How many attempts the delivery-workers that run now have made over a channel, answered or not. */
 export async function attemptsOver(stack: Pick<Stack, 'dev'>, channel: string): Promise<number> {
-  const line = new RegExp(`^carillon_provider_answers_total\\{[^}]*channel="${channel}".* (\\d+)$`, 'gm');
+  const line = new RegExp(
+    `^carillon_provider_answers_total\\{[^}]*channel="${channel}".* (\\d+)$`,
+    'gm',
+  );
   let attempts = 0;
   for (const { service, ops } of stack.dev.processes) {
     if (service !== 'delivery-worker') continue;

@@ -46,6 +46,8 @@ export interface Routing {
    * registers anew. Pages of any origin may ask: no key and no cookie is involved.
    */
   device(handle: HandleDevice): RequestHandler;
+  /** The same for a question, which has no body. */
+  deviceQuestion(handle: HandleDevice): RequestHandler;
   /** For either: whoever brings an API key is a backend. */
   either(
     options: { bodyBytes: number },
@@ -128,20 +130,29 @@ export function createRouting(deps: {
     return handle(incoming(request, await read(request, bodyBytes)), caller);
   }
 
-  async function asDevice(request: Request, facts: Facts, handle: HandleDevice): Promise<Answer> {
+  async function asDevice(
+    request: Request,
+    facts: Facts,
+    handle: HandleDevice,
+    bodyBytes: number | undefined,
+  ): Promise<Answer> {
     facts.headers['access-control-allow-origin'] = '*';
-    return handle(incoming(request, await read(request, DEVICE_BODY_BYTES)));
+    return handle(incoming(request, await read(request, bodyBytes)));
   }
+
+  const device = (handle: HandleDevice, bodyBytes: number | undefined): RequestHandler =>
+    run((request, facts) => asDevice(request, facts, handle, bodyBytes), toDeviceError);
 
   return {
     backend: ({ bodyBytes }, handle) =>
       run((request, facts) => asBackend(request, facts, bodyBytes, handle)),
-    device: (handle) => run((request, facts) => asDevice(request, facts, handle), toDeviceError),
+    device: (handle) => device(handle, DEVICE_BODY_BYTES),
+    deviceQuestion: (handle) => device(handle, undefined),
     either({ bodyBytes }, handle, handleDevice) {
       const backend = run((request, facts) => asBackend(request, facts, bodyBytes, handle));
-      const device = run((request, facts) => asDevice(request, facts, handleDevice), toDeviceError);
+      const asDevice = device(handleDevice, DEVICE_BODY_BYTES);
       return (request, response, next) =>
-        (hasKey(request) ? backend : device)(request, response, next);
+        (hasKey(request) ? backend : asDevice)(request, response, next);
     },
     refuse: (error) =>
       run(async () => {

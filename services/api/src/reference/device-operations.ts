@@ -2,6 +2,8 @@ import { z } from 'zod';
 import {
   deviceAuthRequest,
   deviceTokenRequest,
+  publicKeyBody,
+  publicKeyQuery,
   registeredBody,
   registerRequest,
 } from '../registration/schema.ts';
@@ -34,6 +36,42 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     },
     response: { schema: registeredBody, example: DEVICE },
     errors: ['INVALID_APP_ID', 'REGISTRATION_CLOSED', 'RATE_LIMIT_EXCEEDED'],
+  },
+  {
+    id: 'webPushPublicKey',
+    tag: 'Registration',
+    method: 'get',
+    path: '/web-push/public-key',
+    summary: 'Get the public key that a page subscribes with',
+    description:
+      'The `applicationServerKey` for `PushManager.subscribe()`. Name the app by `appId`, or by `app`, the host name of the page.',
+    calledBy: 'device',
+    parameters: [
+      {
+        name: 'appId',
+        in: 'query',
+        required: false,
+        schema: publicKeyQuery.shape.appId,
+        description: "The app's id.",
+        example: '5f0c1e2d3b4a59687706f5e4',
+      },
+      {
+        name: 'app',
+        in: 'query',
+        required: false,
+        schema: publicKeyQuery.shape.app,
+        description: "The page's host name, in place of `appId`.",
+        example: 'www.example.com',
+      },
+    ],
+    response: {
+      schema: publicKeyBody,
+      example: {
+        publicKey:
+          'BNbN3OiHTuBaJEJKHtAuh5ZHCQZ5Vgqm1BsxnRFwgLG3iD4UGqRkqN1lk1qkcCBpEdQYDXsF8Xs8tSkUPkHTCvc',
+      },
+    },
+    errors: ['INVALID_APP_ID', 'NO_WEB_PUSH_AUTH'],
   },
   {
     id: 'checkDevice',

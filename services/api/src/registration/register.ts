@@ -2,18 +2,15 @@ import { ApiError } from '@carillon/core/api-error';
 import { type DeviceAuthKeys, deviceAuth } from '@carillon/core/device-auth';
 import type { Platform } from '@carillon/core/platforms';
 import { isPushEndpoint } from '@carillon/core/web-push-endpoint';
-import type { AppDocument, ProviderAddress } from '@carillon/store/documents';
+import type { ProviderAddress } from '@carillon/store/documents';
 import { check } from '../http/check.ts';
 import type { RegisteringApp } from '../http/rate-limits.ts';
+import { type AppFinder, findNamed } from './find-named.ts';
 import { type RegisterRequest, registerRequest } from './schema.ts';
 
 /** What registering needs. */
-export interface RegisterDeps {
+export interface RegisterDeps extends AppFinder {
   authKeys: DeviceAuthKeys;
-  /** An app by its id. */
-  findApp(id: string): Promise<AppDocument | undefined>;
-  /** An app by a bundle id or host name of its. */
-  findNamedApp(name: string): Promise<AppDocument | undefined>;
   /** `replaced`: the devices that this installation was before. */
   register(
     app: string,
@@ -43,22 +40,13 @@ export async function register(
   if (!deps.isQuiet()) throw new ApiError('SERVICE_UNAVAILABLE');
   const request = check(registerRequest, value);
   const provider = providerAddress(request, deps.webPushHosts);
-  const app = await appOf(deps, request);
+  const app = await findNamed(deps, request);
   if (app === undefined) throw new ApiError('INVALID_APP_ID');
   if (app.registrationClosed === true) throw new ApiError('REGISTRATION_CLOSED');
   await deps.countRegistration(address, app);
   const { token, replaced } = await deps.register(app._id, request.platform, provider);
   for (const gone of replaced) await deps.dropSubscriptions(app._id, gone);
   return { token, auth: deviceAuth(deps.authKeys, token) };
-}
-
-async function appOf(
-  deps: RegisterDeps,
-  request: RegisterRequest,
-): Promise<AppDocument | undefined> {
-  if (request.appId !== undefined) return deps.findApp(request.appId);
-  if ('app' in request && request.app !== undefined) return deps.findNamedApp(request.app);
-  throw new ApiError('INVALID_PARAM', 'The parameter "appId" is missing.');
 }
 
 function providerAddress(

@@ -5,12 +5,17 @@ import type { Routing } from '../http/route.ts';
 import type { Routes } from '../http/server.ts';
 import { type SubscribeDeps, subscribe, unsubscribe } from '../topics/subscribe.ts';
 import { type CheckDeviceDeps, checkDevice } from './check-device.ts';
+import { type PublicKeyDeps, publicKey } from './public-key.ts';
 import { type RegisterDeps, register } from './register.ts';
 import { type SetAddressDeps, setAddress } from './set-address.ts';
 import { changeOwnTopics } from './subscribe-own.ts';
 
 /** What the devices' own calls need. */
-export type RegistrationDeps = RegisterDeps & CheckDeviceDeps & SetAddressDeps & SubscribeDeps;
+export type RegistrationDeps = RegisterDeps &
+  PublicKeyDeps &
+  CheckDeviceDeps &
+  SetAddressDeps &
+  SubscribeDeps;
 
 const TOPICS_BODY_BYTES = 128 * 1024;
 
@@ -34,6 +39,10 @@ export function registrationRoutes(routing: Routing, deps: RegistrationDeps): Ro
     '/devices/unsubscribe': topicChange(unsubscribe),
   };
   return (router) => {
+    router.get(
+      '/web-push/public-key',
+      routing.deviceQuestion(({ query }) => publicKey(deps, query)),
+    );
     for (const [path, handle] of Object.entries(calls)) {
       router.post(path, handle);
       router.options(path, answerPreflight);

@@ -105,6 +105,19 @@ export const registerRequest = z
   .meta({ id: 'Register' });
 export type RegisterRequest = z.infer<typeof registerRequest>;
 
+/** GET /web-push/public-key. */
+export const publicKeyQuery = z.object({
+  appId: appId.optional(),
+  app: byName.meta({ description: "The page's host name, in place of appId." }),
+});
+
+/** The answer to GET /web-push/public-key. */
+export const publicKeyBody = z
+  .looseObject({
+    publicKey: z.string().meta({ description: 'A point on P-256, base64url.' }),
+  })
+  .meta({ id: 'PublicKey' });
+
 /** The answer to POST /register. */
 export const registeredBody = z.looseObject({ token, auth }).meta({ id: 'Registered' });
 

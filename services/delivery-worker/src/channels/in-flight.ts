@@ -21,7 +21,8 @@ export function createInFlight(): InFlight {
   return {
     track<T>(work: Promise<T>): Promise<T> {
       count += 1;
-      return work.finally(ended);
+      work.then(ended, ended);
+      return work;
     },
     idle() {
       if (count === 0) return Promise.resolve();

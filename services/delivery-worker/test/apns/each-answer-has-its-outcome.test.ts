@@ -119,6 +119,13 @@ test('an expired provider token is renewed once', async () => {
   expect(await sandbox.received('apns')).toMatchObject([{ status: 403 }, { status: 200 }]);
 });
 
+test('all that were sent with an expired provider token are sent again with one new', async () => {
+  expect(await sendTo('first')).toEqual({ kind: 'sent' });
+  await sandbox.conduct('apns', { expireTokens: true });
+  const many = Array.from({ length: 20 }, (_, index) => sendTo(`device ${index}`));
+  expect(await Promise.all(many)).toEqual(Array(20).fill({ kind: 'sent' }));
+});
+
 test('a key that APNs doesn’t know is refused', async () => {
   await sandbox.conduct('apns', { refuseCredential: true });
   expect(await sendTo('one')).toMatchObject({ kind: 'refused' });

@@ -41,13 +41,10 @@ test('a push that is taken is sent, as it is meant', async () => {
   expect(await client.begin(push)(ADDRESS)).toEqual({ kind: 'sent' });
   const [received] = await messages();
   expect(received).toMatchObject({ push: PUSH_ID, status: 200 });
-  const { payload } = received ?? {};
-  expect(payload).toMatchObject({
-    message: {
-      token: TOKEN,
-      data: { payload: data, _pushyId: PUSH_ID },
-      android: { priority: 'high', collapse_key: 'news' },
-    },
+  expect(received?.payload).toMatchObject({
+    token: TOKEN,
+    data: { payload: data, _pushyId: PUSH_ID },
+    android: { priority: 'high', collapse_key: 'news', ttl: expect.stringMatching(/^3[56]\d\d/) },
   });
 });
 
@@ -106,6 +103,21 @@ test('an access token that has expired is renewed, and the message sent again', 
 test('a service account that Google doesn’t know is refused', async () => {
   await sandbox.conduct('fcm', { refuseCredential: true });
   expect(await send()).toMatchObject(REFUSED);
+});
+
+test.each([
+  [{ status: 400, body: { error: 'invalid_grant' } }, REFUSED],
+  [
+    { status: 503, headers: { 'retry-after': '7' } },
+    { ...UNWELL, afterMs: 7_000 },
+  ],
+  [{ do: 'drop' }, UNWELL],
+  [{ status: 200, body: '<html>' }, UNWELL],
+  [{ do: 'flood' }, UNWELL],
+])('where access tokens are got, %j is %j', async (answer, attempt) => {
+  await sandbox.script('fcm', 'oauth', answer);
+  expect(await send()).toMatchObject(attempt);
+  expect(await messages()).toEqual([]);
 });
 
 test('a key that doesn’t sign is refused without a request', async () => {

@@ -9,12 +9,14 @@ import type {
   Send,
 } from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
-import { type ApnsLine, type ApnsSecret, openLine } from './line.ts';
+import { type ApnsLine, type ApnsSecret, type Message, openLine } from './line.ts';
 import { type ApnsAnswer, apnsOutcome } from './outcome.ts';
 import { type ApnsMessage, encodeApns } from './payload.ts';
 
 /** More at once on a session makes requests wait for a stream, and costs more than it brings. */
 const WINDOW = 200;
+
+const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
 
 /** Apple Push Notification service. */
 export const apns: ProviderChannel = {
@@ -28,7 +30,7 @@ export const apns: ProviderChannel = {
 function connect(secret: ApnsSecret): ProviderClient {
   const lines = new Map<AppleEnvironment, ApnsLine>();
   const inFlight = createInFlight();
-  let closed = false;
+  let closing: Promise<void> | undefined;
 
   function lineTo(environment: AppleEnvironment): ApnsLine {
     const known = lines.get(environment);
@@ -38,20 +40,21 @@ function connect(secret: ApnsSecret): ProviderClient {
     return line;
   }
 
+  async function close(): Promise<void> {
+    await inFlight.idle();
+    await Promise.all([...lines.values()].map((line) => line.close()));
+  }
+
   return {
     lineOf: (address) => (address.channel === 'apns' ? address.environment : 'production'),
     begin(push) {
       const send = beginSend(push, lineTo);
-      return async (address) => {
-        if (closed) return { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
-        return inFlight.track(send(address));
-      };
+      return (address) =>
+        closing === undefined ? inFlight.track(send(address)) : Promise.resolve(CLOSING);
     },
-    async close() {
-      closed = true;
-      await inFlight.idle();
-      await Promise.all([...lines.values()].map((line) => line.close()));
-      lines.clear();
+    close() {
+      closing ??= close();
+      return closing;
     },
   };
 }
@@ -62,28 +65,42 @@ function beginSend(push: ProviderPush, lineTo: (environment: AppleEnvironment) =
   if (message.tooLarge) {
     return async () => ({ kind: 'rejected', reason: 'payload-too-large', detail });
   }
-  const byBundle = new Map<string, Notification>();
+  const byBundle = new Map<string, Message>();
 
   return async (address): Promise<Attempt> => {
     if (address.channel !== 'apns') return notApple(address);
-    let notification = byBundle.get(address.bundle);
-    if (notification === undefined) {
-      notification = notificationOf(message, address.bundle);
-      byBundle.set(address.bundle, notification);
+    let made = byBundle.get(address.bundle);
+    if (made === undefined) {
+      made = makeMessage(message, address.bundle);
+      byBundle.set(address.bundle, made);
     }
     const line = lineTo(address.environment);
-    const answer = await line.send(notification, address.address);
+    const answer = await line.send(made, address.address);
     if (!isExpiredToken(answer)) return apnsOutcome(answer);
     // node-apn has signed a new provider token by now; if that one is expired too, it is our clock.
-    return apnsOutcome(await line.send(notification, address.address));
+    return apnsOutcome(await line.send(made, address.address));
   };
 }
 
-/** `compiled` is what the library sends: our text, not made anew for each recipient. */
-function notificationOf(message: ApnsMessage, topic: string): Notification {
+/** `compiled` is what the library sends: our text. */
+function makeMessage(message: ApnsMessage, topic: string): Message {
   const { body, pushType, priority, expiry, collapseId } = message;
   const id = collapseId !== undefined && { collapseId };
-  return new Notification({ compiled: body, topic, pushType, priority, expiry, ...id });
+  const notification = new Notification({
+    compiled: body,
+    topic,
+    pushType,
+    priority,
+    expiry,
+    ...id,
+  }) as Notification & LibraryNotification;
+  return { headers: notification.headers(), body: notification.compile() };
+}
+
+/** What its types lack. */
+interface LibraryNotification {
+  headers(): Record<string, string>;
+  compile(): string;
 }
 
 function isExpiredToken(answer: ApnsAnswer): boolean {

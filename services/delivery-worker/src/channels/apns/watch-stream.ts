@@ -1,54 +1,62 @@
 import type { ClientHttp2Stream } from 'node:http2';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
+import { readFailure } from './failure.ts';
 import type { ApnsAnswer } from './outcome.ts';
 
 /** Apple's longest answer has a hundred bytes. */
-const MAX_ANSWER_CHARACTERS = 64 * 1_024;
+const MAX_ANSWER_BYTES = 64 * 1_024;
 
 const answerBody = z.object({
   reason: z.string().optional().catch(undefined),
   timestamp: z.number().optional().catch(undefined),
 });
 
-/** What was seen of an answer on the wire. */
-export interface Seen {
-  /** Undefined when too little of it came to act on. */
-  answer(): ApnsAnswer | undefined;
-}
+const TAKEN: ApnsAnswer = { kind: 'answered', status: 200 };
+
+/** What came of a request; `text` is the body of a refusal. */
+export type OnAnswer = (answer: ApnsAnswer, text?: string) => void;
 
 /**
- * Reads an answer beside node-apn, which loses the status with an empty or unreadable body, never sees Retry-After,
- * and keeps a body of any length.
+ * Reads an answer in node-apn's place, which loses the status with an empty or unreadable body, never sees
+ * Retry-After, and keeps a body of any length.
+ *
+ * @param onAnswer may be told more than once; the first counts
+ * @returns to be told that nothing more is waited for, and why
  */
-export function watchStream(stream: ClientHttp2Stream, onFlood: () => void): Seen {
+export function watchStream(
+  stream: ClientHttp2Stream,
+  onAnswer: OnAnswer,
+  onFlood: () => void,
+): (why: unknown) => void {
   let status: number | undefined;
-  let retryAfter: number | undefined;
-  let text = '';
-  let isWhole = false;
+  let retryAfter: unknown;
+  let bytes = 0;
+  const chunks: Buffer[] = [];
 
-  stream.once('end', () => {
-    isWhole = true;
-  });
-  stream.once('response', (headers) => {
+  stream.on('response', (headers) => {
     status = headers[':status'] ?? 0;
-    retryAfter = retryAfterMs(headers['retry-after'], Date.now());
-    let characters = 0;
-    stream.on('data', (chunk: string) => {
-      characters += chunk.length;
-      if (characters > MAX_ANSWER_CHARACTERS) onFlood();
-      else if (status !== 200) text += chunk;
-    });
+    retryAfter = headers['retry-after'];
   });
-
-  return {
-    answer() {
-      if (status === undefined) return undefined;
-      // A refusal without its reason isn't one to act on; 200 says all in its header.
-      if (!isWhole && status !== 200) return undefined;
-      return { kind: 'answered', status, ...readBody(text), retryAfterMs: retryAfter };
-    },
-  };
+  stream.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) onFlood();
+    else chunks.push(chunk);
+  });
+  // 200 says all in its header; a refusal without its reason isn't one to act on.
+  const breakOff = (failure: unknown) => onAnswer(status === 200 ? TAKEN : readFailure(failure));
+  stream.on('end', () => {
+    if (status === 200) onAnswer(TAKEN);
+    // A cut link ends a stream too, but closes it first.
+    else if (status !== undefined && !stream.closed) {
+      const text = Buffer.concat(chunks).toString();
+      const after = retryAfterMs(retryAfter, Date.now());
+      onAnswer({ kind: 'answered', status, ...readBody(text), retryAfterMs: after }, text);
+    }
+  });
+  stream.on('error', breakOff);
+  stream.on('close', () => breakOff(new Error('the link broke')));
+  return breakOff;
 }
 
 function readBody(text: string): { reason?: string; timestamp?: number } {

@@ -12,6 +12,8 @@ const WINDOW = 100;
 /** From the message to its answer, getting an access token included. */
 const DEADLINE_MS = 10_000;
 
+const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+
 /** Firebase Cloud Messaging, HTTP v1. */
 export const fcm: ProviderChannel = {
   window: WINDOW,
@@ -26,7 +28,7 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
   const tokens = createAccessTokens(secret);
   const library = openLibrary(secret.projectId, tokens, agent);
   const inFlight = createInFlight();
-  let closed = false;
+  let closing: Promise<void> | undefined;
 
   type Message = Parameters<typeof library.send>[0];
 
@@ -45,24 +47,28 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
     return library.send(message);
   }
 
+  async function close(): Promise<void> {
+    await inFlight.idle();
+    await library.close();
+    tokens.close();
+    agent.destroy();
+  }
+
   return {
     lineOf: () => 'fcm',
     begin(push) {
       const message = encodeFcm(push);
       return async (address): Promise<Attempt> => {
-        if (closed) return { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+        if (closing !== undefined) return CLOSING;
         const refusal = refuse(message.tooLarge, address.channel);
         if (refusal !== undefined) return refusal;
         const single = messageFor(message, address.address, Date.now());
         return fcmOutcome(await inFlight.track(inTime(sendWithFreshToken(single))));
       };
     },
-    async close() {
-      closed = true;
-      await inFlight.idle();
-      await library.close();
-      tokens.close();
-      agent.destroy();
+    close() {
+      closing ??= close();
+      return closing;
     },
   };
 }

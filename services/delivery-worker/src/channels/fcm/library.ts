@@ -1,6 +1,6 @@
 import type { Agent } from 'node:https';
 import { type Credential, deleteApp, FirebaseAppError, initializeApp } from 'firebase-admin/app';
-import { getMessaging, type Messaging, type TokenMessage } from 'firebase-admin/messaging';
+import { getMessaging, type TokenMessage } from 'firebase-admin/messaging';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
 import { type AccessTokens, NoAccessToken } from './access-token.ts';
@@ -50,9 +50,11 @@ export function openLibrary(projectId: string, tokens: AccessTokens, agent: Agen
 /**
  * The library sends a message up to five times when a link breaks or FCM is unavailable, which doubles messages and
  * takes up to 82 s. Nothing public turns that off.
+ *
+ * @throws Error when the library has changed where they are
  */
-function turnOffRetries(messaging: Messaging): void {
-  const inner = messaging as unknown as {
+export function turnOffRetries(messaging: object): void {
+  const inner = messaging as {
     messagingRequestHandler?: { httpClient?: { retry?: { maxRetries?: unknown } | undefined } };
   };
   const client = inner.messagingRequestHandler?.httpClient;

@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
-import type { LookupFunction } from 'node:net';
+import { isIP, type LookupFunction } from 'node:net';
 import { onlyPublic } from './public-address.ts';
 
 /** What a push service answered, or what kept it from answering. */
@@ -37,6 +37,8 @@ const MAX_HEADER_BYTES = 16_384;
 /** A little above the window, so that no request waits for a link. */
 const LINKS_PER_ORIGIN = 64;
 const IDLE_LINK_MS = 30_000;
+/** How a link ends that the other side closed while we began to use it again. */
+const STALE = ['ECONNRESET', 'EPIPE'];
 
 /** Makes a poster with links of its own. */
 export function createPoster({ detours, ca, deadlineMs, look }: PosterOptions): Poster {
@@ -48,11 +50,12 @@ export function createPoster({ detours, ca, deadlineMs, look }: PosterOptions): 
   });
   const guarded = onlyPublic(look ?? (lookup as LookupFunction));
 
-  function routeTo({ host, hostname, port }: URL): RequestOptions {
+  function routeTo({ host, hostname }: URL): RequestOptions {
     const detour = detours.get(host);
     if (detour === undefined) return { hostname, lookup: guarded };
-    const name = unbracketed(hostname);
-    return { ...detour, servername: name, headers: { host: port === '' ? hostname : host }, ca };
+    // An address is no server name (RFC 6066, 3).
+    const name = isIP(hostname) === 0 ? hostname : undefined;
+    return { ...detour, headers: { host }, ca, ...(name && { servername: name }) };
   }
 
   return {
@@ -77,18 +80,21 @@ function send(options: RequestOptions, body: Buffer, deadlineMs: number): Promis
   return new Promise((resolve) => {
     const request = httpsRequest(options);
     const deadline = setTimeout(() => request.destroy(withCode('ETIMEDOUT')), deadlineMs);
-    request.once('response', (response) => {
-      readSome(response).then((text) => {
-        clearTimeout(deadline);
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, text });
-      });
+    function settle(answer: Answer): void {
+      clearTimeout(deadline);
+      resolve(answer);
+    }
+    let isAnswered = false;
+    request.once('response', async (response) => {
+      isAnswered = true;
+      const { statusCode: status = 0, headers } = response;
+      settle({ status, headers, text: await readSome(response) });
     });
     request.on('error', (error: NodeJS.ErrnoException) => {
-      clearTimeout(deadline);
-      resolve({
-        error: error.code ?? error.message,
-        isStale: isStale(request.reusedSocket, error),
-      });
+      // What breaks off the rest of an answer takes nothing back of its status.
+      if (isAnswered) return;
+      const isStale = request.reusedSocket && STALE.includes(error.code ?? '');
+      settle({ error: error.code ?? error.message, isStale });
     });
     request.end(body);
   });
@@ -111,15 +117,6 @@ function readSome(response: IncomingMessage): Promise<string> {
   });
 }
 
-function isStale(isReused: boolean, { code }: NodeJS.ErrnoException): boolean {
-  return isReused && (code === 'ECONNRESET' || code === 'EPIPE');
-}
-
 function withCode(code: string): Error {
   return Object.assign(new Error(code), { code });
-}
-
-/** Node wants an IPv6 address without what a URL puts around it. */
-function unbracketed(hostname: string): string {
-  return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
 }

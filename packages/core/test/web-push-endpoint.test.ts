@@ -1,0 +1,63 @@
+import { describe, expect, test } from '@jest/globals';
+import { isPushEndpoint, readPushHost } from '../src/web-push-endpoint.ts';
+
+describe('a hostile end point is none', () => {
+  test.each([
+    'https://127.0.0.1/x',
+    'https://127.1/x',
+    'https://0x7f.1/x',
+    'https://0177.0.0.1/x',
+    'https://2130706433/x',
+    'https://[::1]/x',
+    'https://[::ffff:127.0.0.1]/x',
+    'https://[fd00::1]/x',
+    'https://[fe80::1]/x',
+    'https://10.0.0.1/x',
+    'https://192.168.1.1/x',
+    'https://169.254.169.254/latest/meta-data',
+    'https://8.8.8.8/x',
+    'https://localhost/x',
+    'https://user@fcm.googleapis.com/x',
+    'https://fcm.googleapis.com@evil.example/x',
+    'https://fcm.googleapis.com%40evil.example/x',
+    'https://evil.example\\@fcm.googleapis.com/x',
+    'https://evil.example/fcm.googleapis.com',
+    'https://evil.example?fcm.googleapis.com',
+    'https://fcm.googleapis.com:8443/x',
+    'https://fcm.googleapis.com./x',
+    'https://notfcm.googleapis.com/x',
+    'https://evilpush.apple.com/x',
+    'https://push.apple.com.evil.example/x',
+    'https://ｆcm.googleapis.com.evil.example/x',
+    'wss://fcm.googleapis.com/x',
+    'ftp://fcm.googleapis.com/x',
+    'file:///etc/passwd',
+    'javascript:alert(1)',
+    'data:text/plain,x',
+  ])('%p', (endpoint) => {
+    expect(isPushEndpoint(endpoint)).toBe(false);
+    expect(isPushEndpoint(endpoint, ['push.example:8443'])).toBe(false);
+  });
+});
+
+describe('an operator’s entry', () => {
+  test.each([
+    ['push.example', { host: 'push.example' }],
+    ['Push.Example:443', { host: 'push.example' }],
+    [' push.example:8443 ', { host: 'push.example:8443' }],
+    ['127.0.0.1:4009', { host: '127.0.0.1:4009' }],
+    ['[::1]:4009', { host: '[::1]:4009' }],
+    ['jmt17.google.com=127.0.0.1:9', { host: 'jmt17.google.com', at: '127.0.0.1:9' }],
+  ])('%p is read', (entry, read) => expect(readPushHost(entry)).toEqual(read));
+
+  test('allows its host, with its port and no other', () => {
+    const entries = ['127.0.0.1:4009', 'push.example=10.0.0.1:3128'];
+    expect(isPushEndpoint('https://127.0.0.1:4009/x', entries)).toBe(true);
+    expect(isPushEndpoint('https://2130706433:4009/x', entries)).toBe(true);
+    expect(isPushEndpoint('https://127.0.0.1:4010/x', entries)).toBe(false);
+    expect(isPushEndpoint('https://127.0.0.1/x', entries)).toBe(false);
+    expect(isPushEndpoint('https://push.example/x', entries)).toBe(true);
+    expect(isPushEndpoint('https://10.0.0.1:3128/x', entries)).toBe(false);
+    expect(isPushEndpoint('https://x@push.example/x', entries)).toBe(false);
+  });
+});

@@ -1,0 +1,139 @@
+import { createPublicKey, verify } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { createWebPush } from '../../src/channels/web-push/client.ts';
+import type { ProviderClient } from '../../src/deliver/provider.ts';
+import { createBrowser } from './browser.ts';
+import { type PushService, say, startPushService } from './push-service.ts';
+import { createPush, createSecret } from './pushes.ts';
+
+const secret = createSecret();
+const browser = createBrowser();
+let service: PushService;
+let client: ProviderClient;
+
+beforeAll(async () => {
+  service = await startPushService(['fcm.googleapis.com']);
+});
+afterAll(() => service?.stop());
+beforeEach(() => {
+  service.received.length = 0;
+  service.answer(say(201));
+  client = createWebPush({ hosts: [service.host], ca: service.ca }).connect(secret);
+});
+afterEach(() => client.close());
+
+const address = (path = '/wpush/v2/abc') => browser.address(`https://${service.host}${path}`);
+
+describe('a push to a browser', () => {
+  test('arrives encrypted, with what the push service has to know', async () => {
+    const push = createPush({ options: { collapseKey: 'news' } });
+    expect(await client.begin(push)(address('/x?token=1'))).toEqual({ kind: 'sent' });
+    const [request] = service.received;
+    expect(request?.path).toBe('/x?token=1');
+    expect(request?.headers).toMatchObject({
+      host: service.host,
+      ttl: '3600',
+      topic: 'news',
+      urgency: 'high',
+      'content-encoding': 'aes128gcm',
+    });
+    expect(JSON.parse(browser.decrypt(request?.body ?? Buffer.of()))).toEqual({
+      message: 'hello',
+      _pushyId: push.id,
+      _pushyCollapseKey: 'news',
+    });
+  });
+
+  test('is signed for the origin, with one signature for many pushes (RFC 8292)', async () => {
+    const send = client.begin(createPush());
+    for (let n = 0; n < 3; n += 1) await send(address(`/${n}`));
+    const headers = service.received.map(({ headers: { authorization } }) => authorization);
+    expect(new Set(headers).size).toBe(1);
+    const { claims, key } = readVapid(headers[0] ?? '');
+    expect(key).toBe(secret.publicKey);
+    expect(claims).toMatchObject({ aud: `https://${service.host}`, sub: secret.contact });
+    const hoursLeft = (Number(claims.exp) - Date.now() / 1_000) / 3_600;
+    expect(hoursLeft).toBeGreaterThan(6);
+    expect(hoursLeft).toBeLessThan(24);
+  });
+
+  test('goes over links that are kept', async () => {
+    const before = service.links();
+    const send = client.begin(createPush());
+    for (let n = 0; n < 20; n += 1) await send(address());
+    expect(service.links() - before).toBe(1);
+  });
+
+  test('of 3,993 bytes is sent, and one of a byte more is not', async () => {
+    const lengthOf = (data: string) => data.length + ',"_pushyId":""'.length + 24;
+    const filled = (bytes: number) => `{"a":"${'x'.repeat(bytes - lengthOf('{"a":""}'))}"}`;
+    const send = (bytes: number) => client.begin(createPush({ data: filled(bytes) }))(address());
+    expect(await send(3_993)).toEqual({ kind: 'sent' });
+    expect(service.received[0]?.body.length).toBe(4_096);
+    expect(await send(3_994)).toMatchObject({ kind: 'rejected', reason: 'payload-too-large' });
+    expect(service.received).toHaveLength(1);
+  });
+
+  test('with keys that are unusable is rejected', async () => {
+    const broken = { ...address(), p256dh: Buffer.alloc(65, 4).toString('base64url') };
+    const attempt = await client.begin(createPush())(broken);
+    expect(attempt).toMatchObject({ kind: 'rejected', reason: 'bad-provider-address' });
+  });
+
+  test('of 50 at once all arrive, also when the client is closed meanwhile', async () => {
+    const send = client.begin(createPush());
+    const attempts = Array.from({ length: 50 }, (_, n) => send(address(`/${n}`)));
+    await client.close();
+    expect(new Set((await Promise.all(attempts)).map(({ kind }) => kind))).toEqual(
+      new Set(['sent']),
+    );
+  });
+});
+
+describe('a push service', () => {
+  test('is a line of its own', () => {
+    expect(client.lineOf(address())).toBe(`https://${service.host}`);
+    expect(client.lineOf(browser.address('https://web.push.apple.com/a'))).toBe(
+      'https://web.push.apple.com',
+    );
+  });
+
+  test('that refuses a young signature refuses the key pair', async () => {
+    service.answer(say(403, {}, 'no'));
+    const attempt = await client.begin(createPush())(address());
+    expect(attempt).toEqual({ kind: 'refused', detail: '403 no' });
+    expect(service.received).toHaveLength(1);
+  });
+
+  test('is reached where its entry says, by its own name', async () => {
+    const detour = createWebPush({ hosts: [`fcm.googleapis.com=${service.host}`], ca: service.ca });
+    const connected = detour.connect(secret);
+    const at = browser.address('https://fcm.googleapis.com/fcm/send/abc');
+    expect(await connected.begin(createPush())(at)).toEqual({ kind: 'sent' });
+    expect(service.received[0]?.headers.host).toBe('fcm.googleapis.com');
+    await connected.close();
+  });
+});
+
+function readVapid(authorization: string): { claims: Record<string, unknown>; key: string } {
+  const [, jwt = '', key = ''] = /^vapid t=(.+), k=(.+)$/.exec(authorization) ?? [];
+  const [head = '', body = '', signature = ''] = jwt.split('.');
+  const point = Buffer.from(key, 'base64url');
+  const publicKey = createPublicKey({
+    key: {
+      kty: 'EC',
+      crv: 'P-256',
+      x: point.toString('base64url', 1, 33),
+      y: point.toString('base64url', 33),
+    },
+    format: 'jwk',
+  });
+  const isGood = verify(
+    'sha256',
+    Buffer.from(`${head}.${body}`),
+    { key: publicKey, dsaEncoding: 'ieee-p1363' },
+    Buffer.from(signature, 'base64url'),
+  );
+  expect(isGood).toBe(true);
+  return { claims: JSON.parse(Buffer.from(body, 'base64url').toString()), key };
+}

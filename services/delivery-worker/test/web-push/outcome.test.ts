@@ -1,0 +1,71 @@
+import { describe, expect, test } from '@jest/globals';
+import { outcomeOf } from '../../src/channels/web-push/outcome.ts';
+import type { Attempt } from '../../src/deliver/provider.ts';
+
+const NOW_MS = Date.parse('2030-01-01T00:00:00Z');
+
+const MOZILLA =
+  '{"code":401,"errno":109,"error":"Unauthorized","message":"VAPID public key mismatch"}';
+const GOOGLE =
+  'the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.\n';
+const APPLE = '{"reason":"VapidPkHashMismatch"}';
+
+const answered = (status: number, text = '', headers: Record<string, string> = {}) =>
+  outcomeOf({ status, text, headers }, NOW_MS);
+
+describe('a push service that answers', () => {
+  test.each<[number, string, Partial<Attempt>]>([
+    [200, '', { kind: 'sent' }],
+    [201, '', { kind: 'sent' }],
+    [202, '', { kind: 'sent' }],
+    [404, '', { kind: 'gone', flag: 'unsubscribed' }],
+    [410, '', { kind: 'gone', flag: 'unsubscribed' }],
+    [401, 'expired', { kind: 'refused', detail: '401 expired' }],
+    [403, '{"reason":"BadJwtToken"}', { kind: 'refused' }],
+    [401, MOZILLA, { kind: 'rejected', reason: 'wrong-credential' }],
+    [403, GOOGLE, { kind: 'rejected', reason: 'wrong-credential' }],
+    [400, APPLE, { kind: 'rejected', reason: 'wrong-credential' }],
+    [400, 'bad', { kind: 'rejected', reason: 'rejected-by-provider', detail: '400 bad' }],
+    [405, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
+    [301, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
+    [307, '', { kind: 'rejected', reason: 'rejected-by-provider' }],
+    [413, '', { kind: 'rejected', reason: 'payload-too-large' }],
+    [408, '', { kind: 'retry', scope: 'recipient' }],
+    [429, '', { kind: 'retry', scope: 'recipient' }],
+    [500, '', { kind: 'retry', scope: 'line' }],
+    [502, '<html>', { kind: 'retry', scope: 'line' }],
+    [503, '', { kind: 'retry', scope: 'line' }],
+  ])('%i %p', (status, text, attempt) => {
+    expect(answered(status, text)).toMatchObject(attempt);
+  });
+
+  test.each([
+    ['120', 120_000],
+    ['Tue, 01 Jan 2030 00:00:30 GMT', 30_000],
+    ['Mon, 31 Dec 2029 00:00:00 GMT', 0],
+    ['soon', undefined],
+  ])('429 and 503 with Retry-After: %s', (header, afterMs) => {
+    for (const status of [429, 503]) {
+      const attempt = answered(status, '', { 'retry-after': header });
+      expect(attempt).toMatchObject({ kind: 'retry', ...(afterMs !== undefined && { afterMs }) });
+      expect('afterMs' in attempt).toBe(afterMs !== undefined);
+    }
+  });
+
+  test('at length is quoted in short, on one line', () => {
+    const attempt = answered(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
+    expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
+  });
+});
+
+describe('a push service that can not be reached', () => {
+  test('puts the line off', () => {
+    const attempt = outcomeOf({ error: 'ECONNREFUSED', isStale: false }, NOW_MS);
+    expect(attempt).toEqual({ kind: 'retry', scope: 'line', detail: 'ECONNREFUSED' });
+  });
+
+  test('over a link that it had closed for being idle says nothing about it', () => {
+    const attempt = outcomeOf({ error: 'ECONNRESET', isStale: true }, NOW_MS);
+    expect(attempt).toMatchObject({ kind: 'retry', scope: 'recipient' });
+  });
+});
