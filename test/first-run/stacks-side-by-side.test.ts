@@ -55,7 +55,7 @@ describe('several processes of a service', () => {
       expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));
     }
     const ops = one.dev.processes.flatMap((process) => process.ops ?? []);
-    expect(new Set(ops).size).toBe(8);
+    expect(new Set(ops).size).toBe(9);
     for (const at of ops) expect((await fetch(`${at}/readyz`)).status).toBe(200);
   });
 

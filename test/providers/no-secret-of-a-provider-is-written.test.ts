@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type TestTenant } from '../support/api/tenants.ts';
+import type { TestTenant } from '../support/api/tenants.ts';
 import { askCarillon } from '../support/carillon.ts';
 import { openMongo } from '../support/mongo.ts';
 import { gatherAndroids, gatherBrowsers, gatherIphones } from '../support/providers/crowd.ts';
@@ -72,7 +72,9 @@ test('with all channels at work and every fault: there is something to look thro
     });
   }
   const args = ['credential', 'list', '--app', tenant.app];
-  await until(async () => JSON.stringify(await askCarillon(scene.stack.home, ...args)).includes('refused'));
+  await until(async () =>
+    JSON.stringify(await askCarillon(scene.stack.home, ...args)).includes('refused'),
+  );
 }, 120_000);
 
 test('in no log', () => {
@@ -87,7 +89,9 @@ test('in nothing that Redis holds', async () => {
   const values = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
   redis.disconnect();
   expect(keys.length).toBeGreaterThan(0);
-  expect(found([...keys, ...values.map((value) => value?.toString('latin1'))].join('\n'))).toEqual([]);
+  expect(found([...keys, ...values.map((value) => value?.toString('latin1'))].join('\n'))).toEqual(
+    [],
+  );
 });
 
 test('in no metric', async () => {

@@ -6,8 +6,11 @@ export interface Hasty {
   afterMs: number;
 }
 
+/** So many are enough to see what is wrong. */
+const SHOWN = 5;
+
 /**
- * Tries that came too soon after an answer of that status.
+ * The first tries that came too soon after an answer of that status.
  *
  * @param received in order
  * @param waitMs what the answers to an address asked for
@@ -25,7 +28,7 @@ export function hastyAmong(
     if (answered === status) refusedAt.set(to, at);
     else refusedAt.delete(to);
   }
-  return hasty;
+  return hasty.slice(0, SHOWN);
 }
 
 /** How often each address was asked. */

@@ -7,7 +7,7 @@ const BLOCKS_PER_WORKER = 30;
 const WORKERS = 2;
 
 /** Ports of a stack that stand for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
-const PROBED = [0, 1, 2, 3, 4, 5, 6, 10, 20, 40, 60, 80];
+const PROBED = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
 
 /**
  * Finds a value for CARILLON_PORT_BASE whose ports are free on `host` now. Below 32,768, where

@@ -1,0 +1,91 @@
+// What arrives, as it arrives.
+
+const SHOWN = 200;
+const COUNTS_EVERY_MS = 1_000;
+const NAMES = { apns: 'APNs', fcm: 'FCM', 'web-push': 'Web Push' };
+const ACKS = { 100: 'shown', 101: 'not decrypted', 102: 'no such subscription' };
+
+const list = document.querySelector('#entries');
+const state = document.querySelector('#state');
+const empty = document.querySelector('#empty');
+let filter = '';
+
+/** Elements are made, never parsed from text: payloads are anybody's. */
+function element(name, className, text) {
+  const made = document.createElement(name);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+function show(entry) {
+  const { n, at, channel, to, push, status, headers, payload, acked } = entry;
+  const item = document.createElement('li');
+  item.dataset.n = n;
+  item.dataset.channel = channel;
+  item.hidden = filter !== '' && filter !== channel;
+  const details = document.createElement('details');
+  const summary = document.createElement('summary');
+  const isGood = status !== null && status < 300;
+  summary.append(
+    element('span', `status ${isGood ? 'good' : ''}`, status ?? 'no answer'),
+    element('span', 'channel', NAMES[channel]),
+    element('span', 'to', to),
+    element('span', 'acked', ACKS[acked] ?? ''),
+    element('time', '', new Date(at).toLocaleTimeString()),
+  );
+  const more = JSON.stringify({ push, to, headers, payload }, null, 2);
+  details.append(summary, element('pre', '', more));
+  item.append(details);
+  list.prepend(item);
+  while (list.children.length > SHOWN) list.lastElementChild.remove();
+  empty.hidden = true;
+}
+
+async function count() {
+  const counts = await (await fetch('/counts')).json();
+  for (const card of document.querySelectorAll('#counts article')) {
+    const { channel } = card.dataset;
+    const tally = counts.byChannel[channel];
+    card.querySelector('output').textContent = (tally?.accepted ?? counts.doubles).toLocaleString();
+    const refused = tally === undefined ? 0 : tally.requests - tally.accepted;
+    card.querySelector('small').textContent = refused > 0 ? `${refused} not accepted` : '';
+  }
+}
+
+for (const button of document.querySelectorAll('button[data-filter]')) {
+  button.addEventListener('click', () => {
+    filter = button.dataset.filter;
+    for (const other of document.querySelectorAll('button[data-filter]')) {
+      other.setAttribute('aria-pressed', String(other === button));
+    }
+    for (const item of list.children)
+      item.hidden = filter !== '' && filter !== item.dataset.channel;
+  });
+}
+
+const { last } = await (await fetch('/received?limit=0')).json();
+const { received } = await (await fetch(`/received?after=${Math.max(0, last - SHOWN)}`)).json();
+for (const entry of received) show(entry);
+
+const events = new EventSource('/watch');
+events.onopen = () => {
+  state.textContent = 'live';
+  state.className = 'live';
+};
+events.onerror = () => {
+  state.textContent = 'the sandbox is away …';
+  state.className = '';
+};
+events.onmessage = ({ data }) => show(JSON.parse(data));
+events.addEventListener('acked', ({ data }) => {
+  const { n, acked } = JSON.parse(data);
+  const item = list.querySelector(`[data-n="${n}"] .acked`);
+  if (item !== null) item.textContent = ACKS[acked] ?? `code ${acked}`;
+});
+
+let counting = Promise.resolve();
+setInterval(() => {
+  counting = counting.then(count).catch(() => undefined);
+}, COUNTS_EVERY_MS);
+counting = count().catch(() => undefined);
