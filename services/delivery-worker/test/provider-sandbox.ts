@@ -11,7 +11,7 @@ import type { SecretOf } from '@carillon/core/credentials';
 const MAIN = fileURLToPath(new URL('../../sandbox/src/main.ts', import.meta.url));
 const START_MS = 20_000;
 
-type Channel = 'apns' | 'fcm';
+type Channel = 'apns' | 'fcm' | 'web-push';
 
 /** One request that the sandbox got. */
 export interface Received {
@@ -43,6 +43,14 @@ interface Credentials {
     bundle: string;
   };
   fcm: Place & { serviceAccount: Record<string, string> };
+  webPush: Place;
+}
+
+/** A simulated browser's subscription. */
+export interface Subscription {
+  endpoint: string;
+  key: string;
+  auth: string;
 }
 
 /** The providers' sandbox as a process of its own. */
@@ -51,6 +59,10 @@ export interface ProviderSandbox {
   apnsToken: SecretOf<'apns-token'>;
   apnsCertificate: SecretOf<'apns-certificate'>;
   fcm: SecretOf<'fcm'>;
+  /** Where its Web Push service is, and what its certificate is checked against. */
+  webPush: { host: string; ca: string };
+  /** Makes a simulated browser. */
+  subscribe(): Promise<Subscription>;
   /** The next requests for a provider token are answered so, one by one; the last stays. */
   script(channel: Channel, token: string, ...answers: object[]): Promise<void>;
   /** As {@link script}, and after the last one as usual. */
@@ -124,11 +136,12 @@ async function firstAnswer(call: Call): Promise<Credentials> {
   }
 }
 
-function secretsOf({ ca, apns, fcm }: Credentials) {
+function secretsOf({ ca, apns, fcm, webPush }: Credentials) {
   const { serviceAccount: account } = fcm;
   const apple = { gateway: { host: apns.host, port: apns.port, ca } };
   return {
     bundle: apns.bundle,
+    webPush: { host: `${webPush.host}:${webPush.port}`, ca },
     apnsToken: {
       kind: 'apns-token' as const,
       key: apns.key,
@@ -162,6 +175,7 @@ function controls(call: Call) {
       put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers }),
     scriptOnce: (channel: Channel, token: string, ...answers: object[]) =>
       put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers, once: true }),
+    subscribe: async () => (await call('POST', '/web-push/subscriptions', {})) as Subscription,
     conduct: (channel: Channel, conduct: object) => put(`/servers/${channel}`, conduct),
     async received(channel: Channel, to?: string) {
       const filter = to === undefined ? '' : `&to=${encodeURIComponent(to)}`;

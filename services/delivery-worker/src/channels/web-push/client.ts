@@ -12,7 +12,8 @@ import { createInFlight } from '../in-flight.ts';
 import { encrypt } from './encrypt.ts';
 import { BAD_KEYS, isRefusal, NOT_ALLOWED, outcomeOf, TOO_LARGE } from './outcome.ts';
 import { describePush, encodePayload, MAX_PLAINTEXT_BYTES, ttlSeconds } from './payload.ts';
-import { createPoster, type Detours, type Poster, type PosterOptions } from './post.ts';
+import { createPoster, type Poster, type PosterOptions } from './post.ts';
+import type { Detours } from './route.ts';
 import { createVapid, type Vapid } from './vapid.ts';
 
 /** What the channel may be told. */

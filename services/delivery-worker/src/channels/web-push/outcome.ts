@@ -1,6 +1,6 @@
 import type { Attempt } from '../../deliver/provider.ts';
 import { retryAfterMs } from '../retry-after.ts';
-import type { Answer } from './post.ts';
+import type { Answer } from './answer.ts';
 
 const DETAIL_CHARACTERS = 300;
 
