@@ -1,4 +1,9 @@
+import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
+const hasBrowsers =
+  process.env.CARILLON_WITH_BROWSERS === '1' ||
+  ['/usr/bin/firefox-esr', '/usr/bin/chromium'].every((path) => existsSync(path));
 
 const swc = {
   swcrc: false,
@@ -13,8 +18,11 @@ export default {
     '<rootDir>/packages/*/test/**/*.test.ts',
     '<rootDir>/services/*/test/**/*.test.ts',
   ],
-  // These fetch packages of PyPI, which not every machine that runs the tests can.
-  testPathIgnorePatterns: process.env.CARILLON_WITH_PYTHON === '1' ? [] : ['/test/with-python/'],
+  // These need packages of PyPI and real browsers, which not every machine that runs the tests has.
+  testPathIgnorePatterns: [
+    ...(process.env.CARILLON_WITH_PYTHON === '1' ? [] : ['/test/with-python/']),
+    ...(hasBrowsers ? [] : ['<rootDir>/test/web-push/']),
+  ],
   modulePathIgnorePatterns: ['<rootDir>/\\.carillon/'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.ts$': ['@swc/jest', swc] },
