@@ -1,4 +1,4 @@
-import type { ClientHttp2Stream } from 'node:http2';
+import { type ClientHttp2Stream, constants } from 'node:http2';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
 import { readFailure } from './failure.ts';
@@ -13,6 +13,8 @@ const answerBody = z.object({
 });
 
 const TAKEN: ApnsAnswer = { kind: 'answered', status: 200 };
+/** Made once: each stream closes, and a stack trace costs more than all else here. */
+const BROKEN = new Error('the link broke');
 
 /** What came of a request; `text` is the body of a refusal. */
 export type OnAnswer = (answer: ApnsAnswer, text?: string) => void;
@@ -21,7 +23,7 @@ export type OnAnswer = (answer: ApnsAnswer, text?: string) => void;
  * Reads an answer in node-apn's place, which loses the status with an empty or unreadable body, never sees
  * Retry-After, and keeps a body of any length.
  *
- * @param onAnswer may be told more than once; the first counts
+ * @param onAnswer told once
  * @returns to be told that nothing more is waited for, and why
  */
 export function watchStream(
@@ -32,7 +34,18 @@ export function watchStream(
   let status: number | undefined;
   let retryAfter: unknown;
   let bytes = 0;
+  let isOver = false;
   const chunks: Buffer[] = [];
+
+  function end(answer: ApnsAnswer, text?: string): void {
+    if (isOver) return;
+    isOver = true;
+    onAnswer(answer, text);
+  }
+  function breakOff(why: unknown): void {
+    // 200 says all in its header; a refusal without its reason isn't one to act on.
+    if (!isOver) end(status === 200 ? TAKEN : readFailure(why));
+  }
 
   stream.on('response', (headers) => {
     status = headers[':status'] ?? 0;
@@ -43,19 +56,17 @@ export function watchStream(
     if (bytes > MAX_ANSWER_BYTES) onFlood();
     else chunks.push(chunk);
   });
-  // 200 says all in its header; a refusal without its reason isn't one to act on.
-  const breakOff = (failure: unknown) => onAnswer(status === 200 ? TAKEN : readFailure(failure));
   stream.on('end', () => {
-    if (status === 200) onAnswer(TAKEN);
-    // A cut link ends a stream too, but closes it first.
-    else if (status !== undefined && !stream.closed) {
+    if (status === 200) end(TAKEN);
+    // A cut link ends a stream too, but with a code; one that is only closed may have come whole.
+    else if (status !== undefined && stream.rstCode === constants.NGHTTP2_NO_ERROR) {
       const text = Buffer.concat(chunks).toString();
       const after = retryAfterMs(retryAfter, Date.now());
-      onAnswer({ kind: 'answered', status, ...readBody(text), retryAfterMs: after }, text);
+      end({ kind: 'answered', status, ...readBody(text), retryAfterMs: after }, text);
     }
   });
   stream.on('error', breakOff);
-  stream.on('close', () => breakOff(new Error('the link broke')));
+  stream.on('close', () => breakOff(BROKEN));
   return breakOff;
 }
 

@@ -30,6 +30,11 @@ export class FcmAgent extends Agent {
     this.#gateway = gateway;
   }
 
+  /** All links lead to one place, so they need no names to be told apart by. */
+  override getName(): string {
+    return 'fcm';
+  }
+
   override createConnection(
     options: RequestOptions,
     callback?: (err: Error | null, stream: Duplex) => void,

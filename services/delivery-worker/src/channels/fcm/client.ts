@@ -32,19 +32,27 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
 
   type Message = Parameters<typeof library.send>[0];
 
-  async function sendWithFreshToken(message: Message): Promise<FcmAnswer> {
-    const startedAt = performance.now();
-    const answer = await library.send(message);
-    if (!isTokenRefused(answer)) return answer;
-    tokens.drop(startedAt);
+  /** Why there is no access token; undefined: there is one. */
+  async function lackOfToken(): Promise<FcmAnswer | undefined> {
     try {
-      // The library shares one look at the token among requests; only when there is another it is worth a look.
       await tokens.get();
+      return undefined;
     } catch (error) {
       if (error instanceof NoAccessToken) return error.answer;
       throw error;
     }
-    return library.send(message);
+  }
+
+  async function sendWithFreshToken(message: Message): Promise<FcmAnswer> {
+    // Got before the clock is read, or a token that was refused at its first use would pass for its own successor.
+    const lack = await lackOfToken();
+    if (lack !== undefined) return lack;
+    const startedAt = performance.now();
+    const answer = await library.send(message);
+    if (!isTokenRefused(answer)) return answer;
+    tokens.drop(startedAt);
+    // The library shares one look at the token among requests; only when there is another it is worth a look.
+    return (await lackOfToken()) ?? library.send(message);
   }
 
   async function close(): Promise<void> {
@@ -83,13 +91,15 @@ function refuse(tooLarge: boolean, channel: string): Attempt | undefined {
 }
 
 /** The library never settles when a link breaks in the middle of an answer. */
-async function inTime(answer: Promise<FcmAnswer>): Promise<FcmAnswer> {
-  const { promise, resolve } = Promise.withResolvers<FcmAnswer>();
-  const detail = 'no answer in time';
-  const deadline = setTimeout(() => resolve({ kind: 'lost', detail }), DEADLINE_MS);
-  try {
-    return await Promise.race([answer, promise]);
-  } finally {
-    clearTimeout(deadline);
-  }
+function inTime(answer: Promise<FcmAnswer>): Promise<FcmAnswer> {
+  return new Promise((resolve, reject) => {
+    const deadline = setTimeout(
+      () => resolve({ kind: 'lost', detail: 'no answer in time' }),
+      DEADLINE_MS,
+    );
+    answer.then((got) => {
+      clearTimeout(deadline);
+      resolve(got);
+    }, reject);
+  });
 }
