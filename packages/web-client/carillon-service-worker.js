@@ -26,11 +26,12 @@ async function receive(message) {
   const data = readObject(message);
   const pages = await self.clients.matchAll({ type: 'window', includeUncontrolled: true });
   for (const page of pages) page.postMessage({ type: PUSH_MESSAGE, data });
-  const { title, message: body, image, url, _pushyCollapseKey: tag } = data;
+  const { title, message: body, image, url } = data;
+  // A newer one with the same key takes the older one's place; a push that comes twice its own.
+  const tag = data._pushyCollapseKey ?? data._pushyId;
   await self.registration.showNotification(textOf(title) ?? textOf(body) ?? location.hostname, {
     ...(title && body && { body: textOf(body) }),
     ...(image && { image: textOf(image) }),
-    // A newer one with the same key takes the older one's place.
     ...(tag && { tag }),
     data: { url: textOf(url) },
   });

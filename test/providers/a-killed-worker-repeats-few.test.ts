@@ -53,7 +53,6 @@ test('killed three times in the middle, it loses nothing and repeats few', async
   }
   await untilCounts(store, push, { sent: IPHONES });
   const { doubles } = await sandbox.counts();
-  process.stderr.write(`doubles after ${KILLS} kills: ${doubles}\n`);
   expect(doubles).toBeLessThanOrEqual(KILLS * (WINDOW + BATCHES * UNSAVED));
 });
 
@@ -64,10 +63,8 @@ test('told to stop in the middle, it repeats nothing, and another goes on at onc
   const isGone = () => identify(old) === undefined;
   await until(isGone, { timeoutMs: STOPPED_MS, everyMs: 20, what: 'the worker has stopped' });
   const before = await requests();
-  const goneAt = performance.now();
   await stack.waitForRestart(WORKER, old);
   await until(async () => (await requests()) > before, { timeoutMs: TAKEN_UP_MS });
-  process.stderr.write(`taken up after ${Math.round(performance.now() - goneAt)} ms\n`);
   await untilCounts(store, push, { sent: IPHONES });
   expect((await sandbox.counts()).doubles).toBe(0);
 });
@@ -79,11 +76,9 @@ test('told to stop while APNs answers nothing, it ends in its time and gives all
   const push = await send(tenant, tokens);
   await until(async () => (await requests()) >= WINDOW, { everyMs: 10 });
   await sleep(500);
-  const toldAt = performance.now();
   const old = stack.kill(WORKER, 'SIGTERM');
   const isGone = () => identify(old) === undefined;
   await until(isGone, { timeoutMs: STOPPED_MS, everyMs: 20, what: 'the worker has stopped' });
-  process.stderr.write(`stopped after ${Math.round(performance.now() - toldAt)} ms\n`);
   expect(stack.readLog(WORKER)).not.toContain('release failed');
   await sandbox.behave('apns', { blackHole: false });
   await stack.waitForRestart(WORKER, old);

@@ -33,7 +33,7 @@ describe('a real Firefox on the demonstration page', () => {
   test('shows a push, acknowledges it, and tells the open page', async () => {
     const data = { title: 'Tea', message: 'is ready', url: '/demo/', n: 1 };
     const { id } = await send(stack, page.token, { data });
-    expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: '' });
+    expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: id });
     await untilOutcome(stack, id, [page.token], 'sent');
     const [request] = await until(async () => {
       const received = await receivedPushes(stack.dev);

@@ -141,6 +141,9 @@ export interface AnchorDocument {
   at: Date;
 }
 
+/** A recipient's position, until when it is put off in milliseconds since 1970, and how often it was. */
+export type PutOffEntry = [position: number, untilMs: number, times: number];
+
 /** A unit of durable work: the recipients of one push on one channel. Lies in a batch, or in a push of only one. */
 export interface Work {
   state: WorkState;
@@ -157,10 +160,8 @@ export interface Work {
   fallback?: true;
   /** Claims so far. */
   tries: number;
-  /** Recipients for whom a provider asked to wait: position, and until when in milliseconds since 1970. */
-  later?: [number, number][];
-  /** How often a provider asked to try again, for the next wait. */
-  retries?: number;
+  /** Recipients whom a provider has put off. */
+  later?: PutOffEntry[];
   n: number;
   /** Recipients, sorted, joined by core/work. */
   tokens: string;

@@ -2,7 +2,7 @@ import { isBatchId } from '@carillon/core/ids';
 import { bitWords } from '@carillon/core/work';
 import { Binary, type Collection, type Db } from 'mongodb';
 import { fromNow } from './clock.ts';
-import type { BatchDocument, PushDocument, Work } from './documents.ts';
+import type { BatchDocument, PushDocument, PutOffEntry, Work } from './documents.ts';
 import type { ClaimedWork, Settlement } from './work-table.ts';
 
 type Holder = { _id: string; state?: string; work?: Work };
@@ -10,7 +10,7 @@ type Holder = { _id: string; state?: string; work?: Work };
 /** What is known of work under way. */
 export interface UnfinishedWork extends Pick<Settlement, 'id' | 'claim' | 'outcomes'> {
   /** Who is to be tried no earlier than when. */
-  later: [number, number][];
+  later: PutOffEntry[];
 }
 
 /** Work that isn't done yet: given back, kept half done, hurried, found again. */
@@ -23,14 +23,11 @@ export function createUnfinishedWork(db: Db) {
     /**
      * Gives work back unfinished, due again after `delayMs`, with the receipts it has. Nothing happens if the
      * claim was lost.
-     *
-     * @param retries how often a provider asked for another try by now
      */
     async giveBack(
       { id, claim }: Pick<ClaimedWork, 'id' | 'claim'>,
       delayMs: number,
       received: readonly number[],
-      retries = 0,
     ): Promise<void> {
       const mine = { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
       if (received.length > 0) {
@@ -41,7 +38,7 @@ export function createUnfinishedWork(db: Db) {
         await holderOf(id).updateOne(mine, { $bit: Object.fromEntries(words) });
       }
       await holderOf(id).updateOne(mine, [
-        { $set: { 'work.at': fromNow(delayMs), ...(retries > 0 && { 'work.retries': retries }) } },
+        { $set: { 'work.at': fromNow(delayMs) } },
         { $unset: ['work.claim', 'work.reply', 'work.before'] },
       ]);
     },

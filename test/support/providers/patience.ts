@@ -31,6 +31,32 @@ export function hastyAmong(
   return hasty.slice(0, SHOWN);
 }
 
+/** A try that came later than it should. */
+export interface Late extends Hasty {
+  /** The how manieth try of the address was before it. */
+  times: number;
+}
+
+/**
+ * The first tries that came too late.
+ *
+ * @param received in order
+ * @param mostMs by how often the address was asked already
+ */
+export function lateAmong(
+  received: readonly Received[],
+  mostMs: (times: number) => number,
+): Late[] {
+  const asked = new Map<string, { times: number; at: number }>();
+  const late: Late[] = [];
+  for (const { to, at } of received) {
+    const { times = 0, at: before = at } = asked.get(to) ?? {};
+    if (times > 0 && at - before > mostMs(times)) late.push({ to, afterMs: at - before, times });
+    asked.set(to, { times: times + 1, at });
+  }
+  return late.slice(0, SHOWN);
+}
+
 /** How often each address was asked. */
 export function timesAsked(received: readonly Pick<Received, 'to'>[]): number[] {
   const times = new Map<string, number>();

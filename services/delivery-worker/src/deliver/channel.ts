@@ -1,6 +1,14 @@
 import type { SendingView } from '@carillon/store/pushes';
 import type { HeldWork } from './leases.ts';
 
+/** A recipient whom a provider has put off. */
+export interface PutOff {
+  /** Not to be tried earlier, milliseconds since 1970. */
+  untilMs: number;
+  /** How often it was put off by now. */
+  times: number;
+}
+
 /** What a channel is asked to deliver. */
 export interface Delivery {
   push: SendingView;
@@ -16,15 +24,15 @@ export interface Delivery {
   /**
    * Keeps the outcomes so far, so that whoever takes over repeats few.
    *
-   * @param later positions that are to be tried no earlier than at a time, milliseconds since 1970
+   * @param later whom the provider has put off, by position
    */
-  save(later: ReadonlyMap<number, number>): Promise<void>;
+  save(later: ReadonlyMap<number, PutOff>): Promise<void>;
 }
 
 /**
  * One of our ways out. Works off what is open and notes outcomes. It returns when it has done what it can:
- * `done`, or the time after which the rest is to be tried again, and how often that was asked for by now.
+ * `done`, or the time after which the rest is to be tried again.
  */
 export type DeliverByChannel = (
   delivery: Delivery,
-) => Promise<{ done: true } | { done: false; retryAfterMs: number; retries?: number }>;
+) => Promise<{ done: true } | { done: false; retryAfterMs: number }>;

@@ -27,6 +27,8 @@ export interface Circuit {
   refused(leave: Leave): number | undefined;
   /** Never sent after all. */
   left(leave: Leave): void;
+  /** Nothing but a probe is sent until it works again. */
+  isOpen(): boolean;
 }
 
 /**
@@ -86,5 +88,6 @@ export function createCircuit(now: () => number, random: () => number): Circuit 
     left(leave) {
       if (leave.era === era) isProbing = false;
     },
+    isOpen: () => isOpen,
   };
 }

@@ -1,7 +1,7 @@
 import { failed, OUTCOMES } from '@carillon/core/outcomes';
 import type { Channel } from '@carillon/core/platforms';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
-import type { DeliverByChannel, Delivery } from './channel.ts';
+import type { DeliverByChannel, Delivery, PutOff } from './channel.ts';
 import type { Leave } from './circuit.ts';
 import type { Address, Attempt, ProviderPush, Send } from './provider.ts';
 import { retryDelayMs } from './retry.ts';
@@ -49,11 +49,10 @@ interface Run {
   delivery: Delivery;
   sends: Map<Route, Send>;
   gone: GoneDevice[];
-  /** Until when the provider asked to wait, by position. */
-  later: Map<number, number>;
+  /** Whom the provider has put off, by position. */
+  later: Map<number, PutOff>;
   /** The shortest wait that anything left over asks for. */
   waitMs: number;
-  wasPutOff: boolean;
   saved: { ends: number; at: number; saving: Promise<void> | undefined };
   ends: number;
 }
@@ -86,9 +85,10 @@ async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
     delivery,
     sends: new Map(),
     gone: [],
-    later: new Map(delivery.work.work.later),
+    later: new Map(
+      delivery.work.work.later?.map(([position, untilMs, times]) => [position, { untilMs, times }]),
+    ),
     waitMs: Number.POSITIVE_INFINITY,
-    wasPutOff: false,
     saved: { ends: 0, at: performance.now(), saving: undefined },
     ends: 0,
   };
@@ -98,9 +98,8 @@ async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
     await deps.flagGone(run.gone);
     if (delivery.open.size === 0) return { done: true } as const;
     await delivery.save(laterOf(run));
-    const retries = (delivery.work.work.retries ?? 0) + (run.wasPutOff ? 1 : 0);
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
-    return { done: false, retryAfterMs, retries } as const;
+    return { done: false, retryAfterMs } as const;
   } finally {
     clearInterval(timer);
     leave?.();
@@ -151,7 +150,7 @@ async function findRecipients(run: Run, ways: Ways): Promise<Recipient[]> {
 
 /** Whether a recipient may be tried now; else its wait counts. */
 function isDue(run: Run, position: number): boolean {
-  const waitMs = (run.later.get(position) ?? 0) - run.deps.now();
+  const waitMs = (run.later.get(position)?.untilMs ?? 0) - run.deps.now();
   if (waitMs <= 0) return true;
   run.waitMs = Math.min(run.waitMs, waitMs);
   return false;
@@ -253,17 +252,15 @@ function note(run: Run, recipient: Recipient, leave: Leave, attempt: Attempt): v
 }
 
 function putOff(run: Run, position: number, afterMs: number | undefined): void {
-  const retries = run.delivery.work.work.retries ?? 0;
-  const delayMs = retryDelayMs(retries, afterMs, Math.random);
-  run.later.set(position, run.deps.now() + delayMs);
+  const times = run.later.get(position)?.times ?? 0;
+  const delayMs = retryDelayMs(times, afterMs, Math.random);
+  run.later.set(position, { untilMs: run.deps.now() + delayMs, times: times + 1 });
   run.waitMs = Math.min(run.waitMs, delayMs);
-  run.wasPutOff = true;
 }
 
-/** Who has to wait still. */
-function laterOf({ later, delivery, deps }: Run): Map<number, number> {
-  const now = deps.now();
-  return new Map([...later].filter(([at, until]) => until > now && delivery.open.has(at)));
+/** Who was put off and has no end yet. */
+function laterOf({ later, delivery }: Run): Map<number, PutOff> {
+  return new Map([...later].filter(([position]) => delivery.open.has(position)));
 }
 
 /** Keeps the outcomes so far. Whoever sends waits for it, so that no more than a few are unsaved. */

@@ -2,6 +2,7 @@ import { failed, OUTCOMES } from '@carillon/core/outcomes';
 import type { Channel } from '@carillon/core/platforms';
 import { hasBit, splitTokens } from '@carillon/core/work';
 import { bytesOf } from '@carillon/store/bytes';
+import type { PutOffEntry } from '@carillon/store/documents';
 import type { SendingView } from '@carillon/store/pushes';
 import type { Settlement } from '@carillon/store/work-table';
 import type { UnfinishedWork } from '@carillon/store/work-unfinished';
@@ -26,12 +27,7 @@ export interface DeliverDeps {
   receivedBefore(work: HeldWork): Promise<readonly number[]>;
   /** Tokens of the work that a newer push of its collapse key is for. */
   newerRecipients(push: SendingView, tokens: readonly string[]): Promise<ReadonlySet<string>>;
-  giveBack(
-    work: HeldWork,
-    delayMs: number,
-    received: readonly number[],
-    retries?: number,
-  ): Promise<void>;
+  giveBack(work: HeldWork, delayMs: number, received: readonly number[]): Promise<void>;
   /** False: the claim was lost. */
   saveOutcomes(unfinished: UnfinishedWork): Promise<boolean>;
   settle(push: SendingView, settlement: Settlement, work: HeldWork): Promise<void>;
@@ -79,7 +75,7 @@ async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered
   }
   const rest = await tryChannel(deps, push, work, tally);
   if (rest !== undefined) {
-    await deps.giveBack(work, rest.afterMs, tally.received(), rest.retries);
+    await deps.giveBack(work, rest.afterMs, tally.received());
     return { work: work.id, end: 'given back', n: work.work.n };
   }
   const settlement = tally.settlement();
@@ -106,7 +102,7 @@ async function tryChannel(
   push: SendingView,
   work: HeldWork,
   tally: Tally,
-): Promise<{ afterMs: number; retries?: number } | undefined> {
+): Promise<{ afterMs: number } | undefined> {
   if (!deps.isSendable(push)) return endUnsendable(push, tally);
   const channel = deps.channels[work.work.channel];
   if (channel === undefined) {
@@ -122,15 +118,17 @@ async function tryChannel(
     maySend: freshness(deps, push, work),
     end: tally.end,
     async save(later) {
-      await deps.saveOutcomes({ ...tally.settlement(), later: [...later] });
+      const putOff = [...later].map(([position, { untilMs, times }]): PutOffEntry => {
+        return [position, untilMs, times];
+      });
+      await deps.saveOutcomes({ ...tally.settlement(), later: putOff });
     },
   });
   if (open.size === 0) return undefined;
   const now = await deps.readPush(push._id);
   if (now === undefined || !deps.isSendable(now)) return endUnsendable(now ?? push, tally);
   if (result.done) return { afterMs: 0 };
-  const { retryAfterMs: afterMs, retries } = result;
-  return retries === undefined ? { afterMs } : { afterMs, retries };
+  return { afterMs: result.retryAfterMs };
 }
 
 /** Expired: nothing more is sent. Deleted: its end closes the work, whatever we write here is fenced. */

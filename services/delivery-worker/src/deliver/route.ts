@@ -1,6 +1,7 @@
 import { type ProviderSecret, providerSecret } from '@carillon/core/credentials';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import type { CredentialDocument } from '@carillon/store/documents';
+import { LRUCache } from 'lru-cache';
 import { type Circuit, createCircuit } from './circuit.ts';
 import type { Address, ProviderChannel, ProviderClient } from './provider.ts';
 import { createSemaphore, type Semaphore } from './semaphore.ts';
@@ -21,6 +22,9 @@ export interface Route {
   accepted(): void;
 }
 
+/** Web Push endpoints come from devices, and names under a vendor's domain have no end. */
+const LINES_KEPT = 1_000;
+
 /** What a route needs. */
 export interface RouteDeps {
   channel: ProviderChannel;
@@ -34,13 +38,15 @@ export interface RouteDeps {
 export interface OpenRoute {
   document: CredentialDocument;
   route: Route;
+  /** One of its lines rests. */
+  rests(): boolean;
   close(): Promise<void>;
 }
 
 /** Opens the client of a credential. @throws Error when its secret can't be unsealed or read */
 export function openRoute(deps: RouteDeps, document: CredentialDocument): OpenRoute {
   const client = deps.channel.connect(secretOf(deps.keys, document));
-  const lines = new Map<string, Line>();
+  const lines = new LRUCache<string, Line>({ max: LINES_KEPT });
   const { _id, revision } = document;
   let isRefused = document.refused !== undefined;
   const route: Route = {
@@ -66,7 +72,8 @@ export function openRoute(deps: RouteDeps, document: CredentialDocument): OpenRo
       deps.noteAccepted(_id, revision).catch(deps.onError);
     },
   };
-  return { document, route, close: () => client.close() };
+  const rests = () => [...lines.values()].some(({ circuit }) => circuit.isOpen());
+  return { document, route, rests, close: () => client.close() };
 }
 
 function secretOf(keys: SealingKeys, { _id, secret }: CredentialDocument): ProviderSecret {

@@ -70,8 +70,8 @@ test.each([
   expect(encode(changes).expiry).toBe(expiry);
 });
 
-test('a collapse key is what a header takes', () => {
-  expect(encode({}).collapseId).toBeUndefined();
+test('a collapse key is what a header takes; without one it is the push’s own id', () => {
+  expect(encode({}).collapseId).toBe(PUSH_ID);
   expect(encode({ options: { collapseKey: 'news:1' } }).collapseId).toBe('news:1');
   const hashed = encode({ options: { collapseKey: 'ключ' } }).collapseId;
   expect(hashed).toMatch(/^[\w-]{43}$/);

@@ -85,14 +85,13 @@ function beginSend(push: ProviderPush, lineTo: (environment: AppleEnvironment) =
 /** `compiled` is what the library sends: our text. */
 function makeMessage(message: ApnsMessage, topic: string): Message {
   const { body, pushType, priority, expiry, collapseId } = message;
-  const id = collapseId !== undefined && { collapseId };
   const notification = new Notification({
     compiled: body,
     topic,
     pushType,
     priority,
     expiry,
-    ...id,
+    collapseId,
   }) as Notification & LibraryNotification;
   return { headers: notification.headers(), body: notification.compile() };
 }

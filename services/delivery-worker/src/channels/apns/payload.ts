@@ -18,7 +18,7 @@ export interface ApnsMessage {
   priority: 5 | 10;
   /** Unix seconds; 0: for devices that are there now. */
   expiry: number;
-  collapseId?: string;
+  collapseId: string;
 }
 
 /** Where our names of the options within `aps` and `aps.alert` differ from Apple's, and where they don't. */
@@ -49,7 +49,8 @@ export function encodeApns(push: ProviderPush, nowMs: number): ApnsMessage {
     // Apple refuses a background push of priority 10.
     priority: background ? 5 : 10,
     expiry: push.nowOnly ? 0 : expirySeconds(push.expiresAt, nowMs),
-    ...(collapseKey !== undefined && { collapseId: collapseId(collapseKey) }),
+    // Without a key its own id: when an answer is lost and the push sent again, the device shows one.
+    collapseId: collapseKey === undefined ? push.id : collapseId(collapseKey),
   };
 }
 

@@ -97,9 +97,6 @@ function inTime(answer: Promise<FcmAnswer>): Promise<FcmAnswer> {
       () => resolve({ kind: 'lost', detail: 'no answer in time' }),
       DEADLINE_MS,
     );
-    answer.then((got) => {
-      clearTimeout(deadline);
-      resolve(got);
-    }, reject);
+    answer.finally(() => clearTimeout(deadline)).then(resolve, reject);
   });
 }
