@@ -126,10 +126,16 @@ async function rowsSeen(
   return seen;
 }
 
-/** The flags of those that are gone, as the API shows them. */
+/** The flags of those that are gone, as the API shows them, one by one and in bulk. */
 async function flagsOf(devices: readonly ProviderDevice[], rows: readonly Row[]) {
   const gone = devices.filter((_, index) => rows[index]?.[1] === GONE);
-  return Promise.all(gone.map(async ({ token }) => (await infoOf(tenant, token)).presence));
+  const tokens = gone.map(({ token }) => token);
+  const { json } = await tenant.api<{ presence: object[] }>('POST', '/devices/presence', {
+    tokens,
+  });
+  const infos = await Promise.all(tokens.map((token) => infoOf(tenant, token)));
+  expect(json.presence).toHaveLength(gone.length);
+  return [...infos.map(({ presence }) => presence), ...json.presence];
 }
 
 describe('APNs', () => {
