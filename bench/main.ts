@@ -1,19 +1,55 @@
 import { parseArgs } from 'node:util';
 import { benchGateway } from './gateway/bench.ts';
-import type { Row } from './table.ts';
+import { benchProviders } from './providers/bench.ts';
+import { createStackBenches } from './stack/benches.ts';
+import { describeMachine } from './support/machine.ts';
+import { printMachine, printUses } from './support/print.ts';
+import { type Result, writeResults } from './support/results.ts';
 import { printTable } from './table.ts';
 
-/** Each prints a table of ratios against a raw limit that was measured in the same run. */
-const BENCHES: Record<string, (isQuick: boolean) => Promise<Row[]>> = { gateway: benchGateway };
-
 const { values } = parseArgs({
-  options: { only: { type: 'string' }, quick: { type: 'boolean', default: false } },
+  options: {
+    only: { type: 'string', multiple: true },
+    quick: { type: 'boolean', default: false },
+    full: { type: 'boolean', default: false },
+  },
 });
+const { quick, full } = values;
+const stack = createStackBenches(quick ? 'quick' : full ? 'full' : 'usual');
+
+/** Each gives rows of ratios against a raw limit that was measured in the same run. */
+const BENCHES: Record<string, () => Promise<Pick<Result, 'rows' | 'uses'>>> = {
+  ...stack.run,
+  gateway: async () => ({ rows: await benchGateway(quick), uses: [] }),
+  providers: async () => ({ rows: await benchProviders(quick), uses: [] }),
+};
+const wanted = values.only ?? Object.keys(BENCHES);
+const unknown = wanted.filter((name) => !(name in BENCHES));
+if (unknown.length > 0) {
+  throw new Error(`no bench is called ${unknown}; there are: ${Object.keys(BENCHES).join(', ')}`);
+}
 
 let areMet = true;
-for (const [name, bench] of Object.entries(BENCHES)) {
-  if (values.only !== undefined && values.only !== name) continue;
-  process.stdout.write(`\n${name}${values.quick ? ' (quick)' : ''}\n`);
-  areMet = printTable(await bench(values.quick)) && areMet;
+const results: Result[] = [];
+for (const name of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(name, () => void stack.close().finally(() => process.exit(1)));
+}
+try {
+  const machine = wanted.some((name) => name in stack.run)
+    ? await describeMachine(await stack.scene())
+    : undefined;
+  printMachine(machine);
+  for (const [bench, run] of Object.entries(BENCHES)) {
+    if (!wanted.includes(bench)) continue;
+    process.stdout.write(`\n${bench}${quick ? ' (quick)' : ''}\n`);
+    const startedAt = performance.now();
+    const { rows, uses } = await run();
+    results.push({ bench, seconds: (performance.now() - startedAt) / 1_000, rows, uses });
+    areMet = printTable(rows) && areMet;
+    printUses(uses);
+  }
+  process.stdout.write(`\n${await writeResults(machine, results)}\n`);
+} finally {
+  await stack.close();
 }
 process.exitCode = areMet ? 0 : 1;

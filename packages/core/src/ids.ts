@@ -39,16 +39,9 @@ export function batchId(pushId: string, sequence: number): string {
   return `${pushId}-${sequence.toString().padStart(SEQUENCE_DIGITS, '0')}`;
 }
 
-const FALLBACK = 'f';
-
 /** The batch that tries another channel for recipients of this work who haven't acknowledged: one for each work. */
 export function fallbackId(workId: string): string {
-  return workId + FALLBACK;
-}
-
-/** The reverse of {@link fallbackId}. */
-export function workOfFallback(fallback: string): string {
-  return fallback.slice(0, -FALLBACK.length);
+  return `${workId}f`;
 }
 
 /** The push of a unit of work, which is a batch or a push that holds its only batch itself. */

@@ -70,7 +70,7 @@ export function apnsSecret({ apns, ca }: SandboxCredentials): ProviderSecret {
 }
 
 /** The sandbox's service account. */
-export function fcmSecret({ fcm, ca }: SandboxCredentials): ProviderSecret {
+function fcmSecret({ fcm, ca }: SandboxCredentials): ProviderSecret {
   const { project_id, client_email, private_key, token_uri } = fcm.serviceAccount;
   return {
     kind: 'fcm',

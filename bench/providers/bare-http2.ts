@@ -1,0 +1,31 @@
+import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node:http2';
+
+/** A request on a session and nothing around it: the least that a message costs. */
+export function openBareHttp2(url: string, ca: string) {
+  const session = connect(url, { ca });
+  session.on('error', (error) => {
+    throw error;
+  });
+  return (headers: OutgoingHttpHeaders, body: string) => ask(session, headers, body);
+}
+
+function ask(
+  session: ClientHttp2Session,
+  headers: OutgoingHttpHeaders,
+  body: string,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request(headers);
+    let status: number | undefined;
+    stream.once('response', (answer) => {
+      status = answer[':status'];
+    });
+    stream.once('end', () => {
+      if (status === 200) resolve();
+      else reject(new Error(`status ${status}`));
+    });
+    stream.once('error', reject);
+    stream.resume();
+    stream.end(body);
+  });
+}

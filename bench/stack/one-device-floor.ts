@@ -1,0 +1,45 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import type { Scene } from '../support/scene.ts';
+import { createPushFloor } from './push-floor.ts';
+
+/** A lone push's way with nothing around it. */
+export interface OneDeviceFloor {
+  /** A journaled insert, XADD, XREAD, a write to a socket and the PUBACK from it, one after the other. */
+  deliver(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const STREAM = 'bench:floor';
+const PUBLISH = Buffer.from(`2\x2a\x00\x18${'0'.repeat(24)}\x00\x01{"message":"x"}`, 'latin1');
+const PUBACK = Buffer.from([0x40, 2, 0, 1]);
+
+export async function startOneDeviceFloor({ mongo, redis, stack }: Scene): Promise<OneDeviceFloor> {
+  const insert = createPushFloor(mongo, stack.dev.app);
+  const reader = redis.duplicate();
+  const server = createServer({ noDelay: true });
+  await once(server.listen({ host: '127.0.0.1', port: 0 }), 'listening');
+  const accepted = once(server, 'connection') as Promise<[Socket]>;
+  const { port } = server.address() as AddressInfo;
+  const device = connect({ host: '127.0.0.1', port, noDelay: true });
+  device.on('data', () => device.write(PUBACK));
+  const [socket] = await accepted;
+  let last = '0';
+  return {
+    async deliver() {
+      await insert();
+      const id = await redis.xadd(STREAM, '*', 'push', PUBLISH);
+      await reader.xread('COUNT', 1, 'STREAMS', STREAM, last);
+      last = id ?? last;
+      socket.write(PUBLISH);
+      await once(socket, 'data');
+    },
+    async stop() {
+      reader.disconnect();
+      device.destroy();
+      socket.destroy();
+      server.close();
+      await redis.del(STREAM);
+    },
+  };
+}

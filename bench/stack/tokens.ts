@@ -1,0 +1,59 @@
+import { inTurns, ratioRow } from '../support/figures.ts';
+import { inFlight } from '../support/pace.ts';
+import { pushIdOf, type Scene, type Size } from '../support/scene.ts';
+import type { Row } from '../table.ts';
+
+const ROUNDS = 7;
+const TOKENS: Record<Size, number> = { quick: 30_000, usual: 100_000, full: 100_000 };
+const TOKENS_PER_QUERY = 1_000;
+const QUERIES_AT_ONCE = 8;
+const AN_HOUR_SECONDS = 3_600;
+
+/** A push to as many tokens as one may name, up to its 200. Scheduled, so that nothing but accepting is measured. */
+export async function tokens(scene: Scene, size: Size): Promise<Row[]> {
+  const { stack, mongo, audience, request, call } = scene;
+  const to = await audience.register(TOKENS[size]);
+  const schedule = Math.floor(Date.now() / 1_000) + AN_HOUR_SECONDS;
+  const body = JSON.stringify({ to, data: { message: 'Hello' }, schedule });
+  const bytes = request('POST', '/push', body);
+  const rounds = await inTurns(
+    ROUNDS + 1,
+    () => timed(() => parseAndLookUp(mongo, stack.dev.app, body)),
+    async () => {
+      let id = '';
+      const ms = await timed(async () => {
+        id = pushIdOf(await call(bytes));
+      });
+      await call(request('DELETE', `/pushes/${id}`));
+      return ms;
+    },
+  );
+  const count = TOKENS[size].toLocaleString('en');
+  const what = `tokens: ${count} to the 200 against JSON.parse and look-ups`;
+  const goal = { atMost: 2 };
+  return [ratioRow(what, rounds.slice(1), { unit: 'ms', goal, ratio: 'ours/floor' })];
+}
+
+async function parseAndLookUp(mongo: Scene['mongo'], app: string, body: string): Promise<void> {
+  const { to } = JSON.parse(body) as { to: string[] };
+  let found = 0;
+  await inFlight(Math.ceil(to.length / TOKENS_PER_QUERY), QUERIES_AT_ONCE, async (n) => {
+    const some = to.slice(n * TOKENS_PER_QUERY, (n + 1) * TOKENS_PER_QUERY);
+    // Of the ways to ask, the quickest: the server puts the answers together.
+    const groups = await mongo
+      .collection<{ _id: string }>('devices')
+      .aggregate<{ tokens: string[] }>([
+        { $match: { _id: { $in: some }, app, deletedAt: { $exists: false } } },
+        { $group: { _id: '$platform', tokens: { $push: '$_id' } } },
+      ])
+      .toArray();
+    for (const group of groups) found += group.tokens.length;
+  });
+  if (found !== to.length) throw new Error(`${found} of ${to.length} tokens were found`);
+}
+
+async function timed(work: () => Promise<void>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}

@@ -1,0 +1,45 @@
+import { type DeviceEvents, type Identity, openDevice } from './lean-device.ts';
+
+/** What the bench tells a process that plays devices. */
+export type DevicesOrder =
+  | { do: 'open'; devices: Identity[]; port: number; localAddress: string }
+  | { do: 'report' };
+
+/** What it answers to `report`. */
+export interface DevicesReport {
+  connected: number;
+  arrived: number;
+  /** Seconds of its CPU so far. */
+  cpu: number;
+}
+
+/** Opened at once: more would overflow a backlog. */
+const AT_ONCE = 40;
+const report: DevicesReport = { connected: 0, arrived: 0, cpu: 0 };
+let waiting: (() => void)[] = [];
+
+const events: DeviceEvents = {
+  connected() {
+    report.connected += 1;
+    waiting.pop()?.();
+  },
+  arrived() {
+    report.arrived += 1;
+  },
+  closed() {
+    report.connected -= 1;
+  },
+};
+
+function open({ devices, port, localAddress }: Extract<DevicesOrder, { do: 'open' }>): void {
+  waiting = devices.map((device) => () => openDevice(device, { port, localAddress }, events));
+  for (let n = 0; n < AT_ONCE; n += 1) waiting.pop()?.();
+}
+
+function answer(): void {
+  const { user, system } = process.cpuUsage();
+  process.send?.({ ...report, cpu: (user + system) / 1e6 });
+}
+
+process.on('message', (order: DevicesOrder) => (order.do === 'open' ? open(order) : answer()));
+process.on('disconnect', () => process.exit());

@@ -1,0 +1,42 @@
+import { readFileSync } from 'node:fs';
+import { cpus, loadavg, release, totalmem } from 'node:os';
+import type { Servers } from './servers.ts';
+
+/** What the figures were measured on. */
+export interface Machine {
+  cpu: string;
+  cores: number;
+  memoryGb: number;
+  system: string;
+  node: string;
+  mongodb: string;
+  redis: string;
+  /** Runnable processes, averaged over the minute before: what else the machine did. */
+  loadBefore: number;
+}
+
+/** Describes this machine and the servers of a stack. */
+export async function describeMachine({ mongo, redis }: Servers): Promise<Machine> {
+  const [cpu] = cpus();
+  const { version } = await mongo.command({ buildInfo: 1 });
+  const info = await redis.info('server');
+  return {
+    cpu: cpu?.model ?? 'unknown',
+    cores: cpus().length,
+    memoryGb: Math.round(totalmem() / 2 ** 30),
+    system: `${distribution()}, Linux ${release()}`,
+    node: process.versions.node,
+    mongodb: String(version),
+    redis: /redis_version:(\S+)/.exec(info)?.[1] ?? 'unknown',
+    loadBefore: loadavg()[0] ?? Number.NaN,
+  };
+}
+
+function distribution(): string {
+  try {
+    const text = readFileSync('/etc/os-release', 'utf8');
+    return /^PRETTY_NAME="(.*)"$/m.exec(text)?.[1] ?? 'Linux';
+  } catch {
+    return 'Linux';
+  }
+}
