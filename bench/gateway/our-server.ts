@@ -15,7 +15,6 @@ import { createCountdown, obeyBench } from './server-process.ts';
 
 const RECIPIENTS_PER_BATCH = 1_000;
 const REPLY_EVERY_MS = 10;
-const SILENCE_EVERY_MS = 50;
 const FAR_MS = 60_000;
 
 /** The gateway's own parts, without Redis and MongoDB behind them: what a message costs at the sockets. */
@@ -44,7 +43,6 @@ const connections = createConnections({
   closed: () => undefined,
 });
 const patience = createPatience(answer);
-setInterval(patience.answerSilent, SILENCE_EVERY_MS);
 const sweep = startSweep({ connections, look: async () => undefined });
 const delivering = createDelivering({
   find: connections.find,

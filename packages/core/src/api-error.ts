@@ -57,7 +57,11 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | undefined;
 
   constructor(code: ApiErrorCode, message?: string, retryAfterSeconds?: number) {
+    // An answer, not a surprise: nobody reads its stack, which would cost more than the rest of a refusal.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(message ?? API_ERRORS[code][1]);
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.status = API_ERRORS[code][0];
     this.retryAfterSeconds = retryAfterSeconds;

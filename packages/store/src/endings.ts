@@ -1,10 +1,12 @@
+import { createGroup } from '@carillon/core/group';
 import { newClaimId } from '@carillon/core/ids';
 import { addCounts, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import type { Collection, Db } from 'mongodb';
+import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { answerable, countWork, sentTo } from './fates.ts';
 import { rowId } from './inbox.ts';
+import { bulkErrors } from './inserting.ts';
 
 /** How long fates are kept after a push has ended to the outside. */
 const KEEP_FATES_MS = 2 * 86_400_000;
@@ -12,6 +14,17 @@ const KEEP_FATES_MS = 2 * 86_400_000;
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 
 type Ending = 'expired' | 'deleted';
+
+/** A push to look at. */
+interface Look {
+  id: string;
+  retentionMs: number;
+}
+
+type Ended = Pick<
+  PushDocument,
+  '_id' | 'state' | 'sendUntil' | 'fan' | 'work' | 'collapse' | 'ending'
+>;
 
 interface Tables {
   pushes: Collection<PushDocument>;
@@ -29,29 +42,18 @@ export function createEndings(db: Db, clock: Clock) {
     clock,
   };
   const { pushes } = tables;
+  const finishGrouped = createGroup<Look, void>((looks) => finishSome(tables, looks), {
+    maxItems: 200,
+    inFlight: 2,
+  });
   return {
     /**
      * Looks whether a push has come to its end, and ends it: delivered to all (asked for in the order that no
-     * hand-on can hide from), expired, or deleted.
+     * hand-on can hide from), expired, or deleted. Lone looks share round trips.
      *
      * @param retentionMs how long a push delivered to all can be asked for
      */
-    async finish(id: string, retentionMs: number): Promise<void> {
-      const push = await pushes.findOne({ _id: id });
-      if (push === null) return;
-      if (push.ending !== undefined) return endAll(tables, id, push.ending);
-      if (push.state !== 'open') return;
-      if (clock.now() >= push.sendUntil.getTime()) return expire(tables, id);
-      if (!(await isAllDelivered(tables, push))) return;
-      const counts = await finalCounts(tables, push, 'expired');
-      await pushes.updateOne(
-        { _id: id, state: 'open' },
-        {
-          $set: { state: 'finished', counts, purgeAt: purgeTime(clock, retentionMs) },
-          $currentDate: { finishedAt: true },
-        },
-      );
-    },
+    finish: (id: string, retentionMs: number): Promise<void> => finishGrouped({ id, retentionMs }),
 
     /** Marks an app's push deleted, from which moment nothing of it is sent; `finish` does the rest. */
     async markDeleted(app: string, id: string): Promise<boolean> {
@@ -84,6 +86,53 @@ export function createEndings(db: Db, clock: Clock) {
 
 function purgeTime(clock: Clock, retentionMs: number): Date {
   return new Date(clock.now() + retentionMs + KEEP_FATES_MS);
+}
+
+/** Looks at some pushes; one whose end fails is its own caller's error. */
+async function finishSome(tables: Tables, looks: Look[]): Promise<(Error | undefined)[]> {
+  const ids = looks.map(({ id }) => id);
+  const projection = { state: 1, sendUntil: 1, 'fan.done': 1, work: 1, collapse: 1, ending: 1 };
+  const found = await tables.pushes
+    .find<Ended>({ _id: { $in: ids } }, { projection, batchSize: ids.length + 1 })
+    .toArray();
+  const delivered = await allDelivered(tables, found);
+  const errors = new Map<string, Error>();
+  await Promise.all(
+    found.map(async (push) => {
+      try {
+        if (push.ending !== undefined) await endAll(tables, push._id, push.ending);
+        else if (isOver(tables, push)) await expire(tables, push._id);
+      } catch (error) {
+        errors.set(push._id, error as Error);
+      }
+    }),
+  );
+  const retentionOf = new Map(looks.map(({ id, retentionMs }) => [id, retentionMs]));
+  const updates: AnyBulkWriteOperation<PushDocument>[] = [];
+  for (const push of delivered) {
+    const sums = await sumOf(tables, push);
+    const counts = countsWith(sums, { rows: 0, sent: 0, ending: 'expired' });
+    const purgeAt = purgeTime(tables.clock, retentionOf.get(push._id) ?? 0);
+    updates.push({
+      updateOne: {
+        filter: { _id: push._id, state: 'open' },
+        update: {
+          $set: { state: 'finished', counts, purgeAt },
+          $currentDate: { finishedAt: true },
+        },
+      },
+    });
+  }
+  if (updates.length > 0) {
+    for (const [index, { error }] of await bulkErrors(tables.pushes, updates)) {
+      errors.set(delivered[index]?._id ?? '', error);
+    }
+  }
+  return ids.map((id) => errors.get(id));
+}
+
+function isOver({ clock }: Tables, { state, sendUntil }: Ended): boolean {
+  return state === 'open' && clock.now() >= sendUntil.getTime();
 }
 
 async function expire(tables: Tables, id: string): Promise<void> {
@@ -121,15 +170,19 @@ async function closeAll({ pushes, batches }: Tables, push: string, ended: number
 }
 
 /** Counts at the end: who was last in an inbox and has no row any more gave way; who has one ends as `ending`. */
-async function finalCounts(
-  tables: Tables,
-  push: PushDocument,
-  ending: Ending,
-): Promise<OutcomeCounts> {
-  const { inbox: handed = 0, owed = 0, ...others } = await sumOf(tables, push);
+async function finalCounts(tables: Tables, push: Ended, ending: Ending): Promise<OutcomeCounts> {
+  const counts = await sumOf(tables, push);
+  const { inbox: handed = 0 } = counts;
   const owing = handed === 0 ? 0 : await tables.inbox.countDocuments({ push: push._id });
   const rows = Math.min(handed, owing);
   const sent = rows === 0 ? 0 : Math.min(rows, await countSentOtherwise(tables, push));
+  return countsWith(counts, { rows, sent, ending });
+}
+
+function countsWith(
+  { inbox: handed = 0, owed = 0, ...others }: OutcomeCounts,
+  { rows, sent, ending }: { rows: number; sent: number; ending: Ending },
+): OutcomeCounts {
   const ended = rows - sent + owed;
   return addCounts(others, {
     ...(sent > 0 && { sent }),
@@ -139,7 +192,7 @@ async function finalCounts(
 }
 
 /** Those still owed whom another channel's provider took the push for: sent is stronger than expired. */
-async function countSentOtherwise({ batches, inbox }: Tables, push: PushDocument): Promise<number> {
+async function countSentOtherwise({ batches, inbox }: Tables, push: Ended): Promise<number> {
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
   let sent = 0;
   for await (const fallback of batches.find({ push: push._id, 'work.fallback': true })) {
@@ -149,7 +202,7 @@ async function countSentOtherwise({ batches, inbox }: Tables, push: PushDocument
   return sent;
 }
 
-async function sumOf({ batches }: Tables, push: PushDocument): Promise<OutcomeCounts> {
+async function sumOf({ batches }: Tables, push: Ended): Promise<OutcomeCounts> {
   if (push.work !== undefined) return countWork(push.work);
   let sum: OutcomeCounts = {};
   for await (const { work } of batches.find(answerable(push._id))) {
@@ -158,13 +211,26 @@ async function sumOf({ batches }: Tables, push: PushDocument): Promise<OutcomeCo
   return sum;
 }
 
-/** Each hand-on writes the next debt before it closes its own, so looking in this order misses none. */
-async function isAllDelivered({ batches, inbox }: Tables, push: PushDocument): Promise<boolean> {
-  if (!push.fan.done) return false;
-  if (push.work !== undefined && push.work.state !== 'closed') return false;
-  const only = { projection: { _id: 1 } } as const;
-  if ((await batches.findOne({ push: push._id, 'work.state': UNCLOSED }, only)) !== null) {
-    return false;
-  }
-  return (await inbox.findOne({ push: push._id }, only)) === null;
+/**
+ * Those that are delivered to all. Each hand-on writes the next debt before it closes its own, so looking in this
+ * order misses none: the pushes (before the call), batches, inboxes.
+ */
+async function allDelivered(tables: Tables, found: readonly Ended[]): Promise<Ended[]> {
+  const closed = found.filter(
+    (push) =>
+      push.ending === undefined &&
+      push.state === 'open' &&
+      !isOver(tables, push) &&
+      push.fan.done &&
+      (push.work === undefined || push.work.state === 'closed'),
+  );
+  if (closed.length === 0) return [];
+  const ids = closed.map(({ _id }) => _id);
+  const worked = new Set(
+    await tables.batches.distinct('push', { push: { $in: ids }, 'work.state': UNCLOSED }),
+  );
+  const rest = ids.filter((id) => !worked.has(id));
+  if (rest.length === 0) return [];
+  const owed = new Set(await tables.inbox.distinct('push', { push: { $in: rest } }));
+  return closed.filter(({ _id }) => !worked.has(_id) && !owed.has(_id));
 }

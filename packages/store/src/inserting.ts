@@ -1,5 +1,6 @@
 import {
   type AnyBulkWriteOperation,
+  type BulkWriteOptions,
   type Collection,
   type Document,
   MongoBulkWriteError,
@@ -14,10 +15,11 @@ const DUPLICATE_KEY = 11_000;
 export async function bulkErrors<T extends Document>(
   collection: Collection<T>,
   operations: AnyBulkWriteOperation<T>[],
+  options: Pick<BulkWriteOptions, 'writeConcern'> = {},
 ): Promise<Map<number, { duplicate: boolean; error: Error }>> {
   const errors = new Map<number, { duplicate: boolean; error: Error }>();
   try {
-    await collection.bulkWrite(operations, { ordered: false });
+    await collection.bulkWrite(operations, { ordered: false, ...options });
   } catch (error) {
     // A write concern that wasn't met concerns every operation of the group.
     if (

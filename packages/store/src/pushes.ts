@@ -3,33 +3,9 @@ import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 import { bulkErrors } from './inserting.ts';
+import { SENDING_VIEW, type SendingView } from './sending-view.ts';
 
-/** What must be known of a push right before something is sent. */
-export type SendingView = Pick<
-  PushDocument,
-  | '_id'
-  | 'app'
-  | 'state'
-  | 'acceptedAt'
-  | 'dueAt'
-  | 'expiresAt'
-  | 'sendUntil'
-  | 'data'
-  | 'options'
-  | 'collapse'
->;
-
-const SENDING_VIEW = {
-  app: 1,
-  state: 1,
-  acceptedAt: 1,
-  dueAt: 1,
-  expiresAt: 1,
-  sendUntil: 1,
-  data: 1,
-  options: 1,
-  collapse: 1,
-} as const;
+export type { SendingView } from './sending-view.ts';
 
 /** How long an idempotency key is remembered (guarantee G2). */
 const IDEMPOTENCY_MS = 86_400_000;

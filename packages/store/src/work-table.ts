@@ -1,11 +1,21 @@
 import { createGroup } from '@carillon/core/group';
 import { isBatchId, newClaimId, pushOfWork } from '@carillon/core/ids';
 import { countOutcomes } from '@carillon/core/outcomes';
-import { type AnyBulkWriteOperation, Binary, type Collection, type Db } from 'mongodb';
+import {
+  type AnyBulkWriteOperation,
+  Binary,
+  type BulkWriteOptions,
+  type Collection,
+  type Db,
+  type Document,
+  type Filter,
+  type WithId,
+} from 'mongodb';
 import { packNumbers } from './bytes.ts';
 import { fromNow } from './clock.ts';
 import type { BatchDocument, PushDocument, Work } from './documents.ts';
 import { bulkErrors } from './inserting.ts';
+import { SENDING_VIEW, type SendingView } from './sending-view.ts';
 
 /** Work that a worker holds until its lease ends. */
 export interface ClaimedWork {
@@ -13,6 +23,8 @@ export interface ClaimedWork {
   push: string;
   claim: string;
   work: Work;
+  /** The push as it was a moment after the claim, when it holds the work itself. */
+  view?: SendingView;
 }
 
 /** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
@@ -27,8 +39,13 @@ export interface Settlement {
 }
 
 type Wanted = { id: string; reply: string; leaseMs: number };
-type Holder = { _id: string; state?: string; work?: Work };
+type Holder = Partial<SendingView> & { _id: string; work?: Work };
 type Update = AnyBulkWriteOperation<Holder>;
+
+interface OneUpdate {
+  filter: Document;
+  update: Document | Document[];
+}
 
 /** A claim or lease that is lost costs a second try, not a push, so it doesn't wait for the journal. */
 const QUICK = { writeConcern: { w: 1, journal: false } } as const;
@@ -108,14 +125,18 @@ async function claimSome(
 ): Promise<(ClaimedWork | undefined)[]> {
   const claims = wanted.map(() => newClaimId());
   const updates = wanted.map(({ id, reply, leaseMs }, index) => ({
-    updateOne: { filter: claimable(id), update: claimed(claims[index] ?? '', reply, leaseMs) },
+    filter: claimable(id),
+    update: claimed(claims[index] ?? '', reply, leaseMs),
   }));
-  await holder.bulkWrite(updates as Update[], { ordered: false, ...QUICK });
-  const works = await byClaim(holder, wanted, { work: 1 });
+  // A batch has none of the push's fields; its push is read for itself.
+  const projection = { ...SENDING_VIEW, work: 1 } as const;
+  const holders = byClaim(await updateAndFind(holder, wanted, updates, projection, QUICK));
   return wanted.map(({ id }, index) => {
     const claim = claims[index] ?? '';
-    const work = works.get(claim);
-    return work && { id, push: pushOfWork(id), claim, work };
+    const { work, ...view } = holders.get(claim) ?? {};
+    if (work === undefined) return undefined;
+    const claimedWork = { id, push: pushOfWork(id), claim, work };
+    return isBatchId(id) ? claimedWork : { ...claimedWork, view: view as SendingView };
   });
 }
 
@@ -123,31 +144,39 @@ async function settleSome(
   holder: Collection<Holder>,
   settlements: Settlement[],
 ): Promise<({ got: Record<string, number> } | undefined)[]> {
-  const updates = settlements.map((settlement) => ({ updateOne: settled(settlement) }));
-  for (const { error } of (await bulkErrors(holder, updates as unknown as Update[])).values()) {
-    throw error;
-  }
-  const works = await byClaim(holder, settlements, {
-    'work.claim': 1,
-    'work.got': 1,
-    'work.state': 1,
-  });
+  const projection = { 'work.claim': 1, 'work.got': 1, 'work.state': 1 } as const;
+  const updates = settlements.map((settlement) => settled(settlement));
+  const holders = byClaim(await updateAndFind(holder, settlements, updates, projection));
   return settlements.map(({ claim }) => {
-    const work = works.get(claim);
+    const work = holders.get(claim)?.work;
     return work?.state === 'closed' ? { got: work.got ?? {} } : undefined;
   });
 }
 
-async function byClaim(
+/** Updates some documents and reads them afterwards: a lone one in one round trip, a crowd in two. */
+async function updateAndFind(
   holder: Collection<Holder>,
   items: readonly { id: string }[],
-  projection: Record<string, 1>,
-): Promise<Map<string, Work>> {
-  const found = await holder
+  updates: readonly OneUpdate[],
+  projection: Readonly<Record<string, 1>>,
+  options: Pick<BulkWriteOptions, 'writeConcern'> = {},
+): Promise<WithId<Holder>[]> {
+  const [only] = updates;
+  if (only !== undefined && updates.length === 1) {
+    const after = { ...options, projection, returnDocument: 'after' } as const;
+    const found = await holder.findOneAndUpdate(only.filter as Filter<Holder>, only.update, after);
+    return found === null ? [] : [found];
+  }
+  const operations = updates.map((updateOne) => ({ updateOne })) as Update[];
+  for (const { error } of (await bulkErrors(holder, operations, options)).values()) throw error;
+  return holder
     .find({ _id: { $in: items.map((one) => one.id) } }, { projection, batchSize: items.length + 1 })
     .toArray();
+}
+
+function byClaim(found: readonly WithId<Holder>[]): Map<string, WithId<Holder>> {
   return new Map(
-    found.flatMap(({ work }) => (work?.claim === undefined ? [] : [[work.claim, work]])),
+    found.flatMap((one) => (one.work?.claim === undefined ? [] : [[one.work.claim, one]])),
   );
 }
 
@@ -177,7 +206,7 @@ function claimed(claim: string, reply: string, leaseMs: number): Record<string, 
   ];
 }
 
-function settled({ id, claim, outcomes, ms, finish }: Settlement): Record<string, unknown> {
+function settled({ id, claim, outcomes, ms, finish }: Settlement): OneUpdate {
   const counts = countOutcomes(outcomes);
   return {
     filter: {

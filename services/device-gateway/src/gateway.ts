@@ -26,7 +26,6 @@ import { startSweep } from './sweep.ts';
 
 /** Recipients that may wait here to be written; above it workers are told to hold back. */
 const CAPACITY = 20_000;
-const SILENCE_EVERY_MS = 50;
 
 export interface GatewaySettings {
   store: Pick<Store, 'inbox' | 'pushes' | 'devices' | 'receipts' | 'clock'>;
@@ -62,7 +61,6 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
   const link = await createGatewayLink(settings.presenceUrl, eventsFor(parts));
   const limits = settings.hasAddressLimits ? createAddressLimits() : NO_ADDRESS_LIMITS;
   const strangers = createStrangers(limits);
-  const silence = setInterval(parts.patience.answerSilent, SILENCE_EVERY_MS);
   const linkDeps = linkDepsFor(settings, parts, { limits, strangers });
   const listening: Listening = await listen(settings.listen, {
     limits,
@@ -84,7 +82,7 @@ export async function startGateway(settings: GatewaySettings): Promise<Gateway> 
     listening.stop();
     strangers.stop();
     await sayGoodbye(parts.connections, settings.goodbyeSeconds);
-    clearInterval(silence);
+    parts.patience.stop();
     parts.sweep.stop();
     parts.counts.stop();
     limits.stop();

@@ -4,12 +4,13 @@ import type { Connection, Sent, Waiter } from './connection.ts';
 /** A device has a second from the write to acknowledge. */
 const PATIENCE_MS = 1_000;
 
+const LOOK_EVERY_MS = 50;
+
 /** Waits for PUBACKs on behalf of workers. */
 export interface Patience {
   /** The worker is answered by the PUBACK of `sent`, or `silent` after a second. */
   await(connection: Connection, sent: Sent, waiter: Waiter): void;
-  /** Answers for devices that were silent; to be called often. */
-  answerSilent(): void;
+  stop(): void;
 }
 
 /**
@@ -18,6 +19,8 @@ export interface Patience {
  */
 export function createPatience(answer: (to: Waiter, answer: Answer) => void): Patience {
   const awaited = new Set<Connection>();
+  /** Runs while somebody is waited for. */
+  let timer: NodeJS.Timeout | undefined;
 
   /** Whether somebody still waits for this connection. */
   function answerFor(connection: Connection, now: number): boolean {
@@ -38,6 +41,20 @@ export function createPatience(answer: (to: Waiter, answer: Answer) => void): Pa
     return isAwaited;
   }
 
+  function stop(): void {
+    clearInterval(timer);
+    timer = undefined;
+  }
+
+  function answerSilent(): void {
+    const now = performance.now();
+    for (const connection of awaited) {
+      connection.isAwaited = answerFor(connection, now);
+      if (!connection.isAwaited) awaited.delete(connection);
+    }
+    if (awaited.size === 0) stop();
+  }
+
   return {
     await(connection, sent, waiter) {
       waiter.until = performance.now() + PATIENCE_MS;
@@ -45,13 +62,8 @@ export function createPatience(answer: (to: Waiter, answer: Answer) => void): Pa
       if (connection.isAwaited) return;
       connection.isAwaited = true;
       awaited.add(connection);
+      timer ??= setInterval(answerSilent, LOOK_EVERY_MS);
     },
-    answerSilent() {
-      const now = performance.now();
-      for (const connection of awaited) {
-        connection.isAwaited = answerFor(connection, now);
-        if (!connection.isAwaited) awaited.delete(connection);
-      }
-    },
+    stop,
   };
 }

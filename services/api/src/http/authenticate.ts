@@ -28,15 +28,17 @@ export function createAuthenticate(deps: {
   /** Counts a wrong key of a client address; true: there were too many. A good key is never counted. */
   countWrongKey(address: string): Promise<boolean>;
 }) {
+  // By the key itself, which its request holds anyway: a digest each time would cost more than the look-up saves.
   const cache = new LRUCache<string, { owner: KeyOwner | undefined }>({
     max: CACHE_KEYS,
     ttl: CACHE_MS,
-    fetchMethod: async (digest) => ({ owner: await deps.keys.owner(digest) }),
+    fetchMethod: async (key) => ({ owner: await deps.keys.owner(apiKeyDigest(deps.pepper, key)) }),
   });
 
   async function ownerOf(key: string): Promise<KeyOwner | undefined> {
     if (!isApiKeyForm(key)) return undefined;
-    return (await cache.fetch(apiKeyDigest(deps.pepper, key)))?.owner;
+    const known = cache.get(key) ?? (await cache.fetch(key));
+    return known?.owner;
   }
 
   /** @throws ApiError INVALID_API_KEY, AUTH_LIMIT_EXCEEDED, ACCOUNT_SUSPENDED */

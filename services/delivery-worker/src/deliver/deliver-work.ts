@@ -62,7 +62,8 @@ export async function deliverWork(deps: DeliverDeps, id: string): Promise<Delive
 }
 
 async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered> {
-  const push = await deps.readPush(work.push);
+  const readAt = work.view === undefined ? performance.now() : work.claimedAt;
+  const push = work.view ?? (await deps.readPush(work.push));
   if (push === undefined) return { work: work.id, end: 'not taken' };
   const tally = createTally(deps, push, work);
   for (const position of await deps.receivedBefore(work)) tally.end(position, OUTCOMES.delivered);
@@ -73,7 +74,7 @@ async function deliverHeld(deps: DeliverDeps, work: HeldWork): Promise<Delivered
       if (newer.has(token)) tally.end(position, OUTCOMES.superseded);
     }
   }
-  const rest = await tryChannel(deps, push, work, tally);
+  const rest = await tryChannel(deps, { push, readAt }, work, tally);
   if (rest !== undefined) {
     await deps.giveBack(work, rest.afterMs, tally.received());
     return { work: work.id, end: 'given back', n: work.work.n };
@@ -99,7 +100,7 @@ async function leaveOutReached(deps: DeliverDeps, push: SendingView, tally: Tall
 /** Undefined when every recipient has an outcome, else when the rest is tried again. */
 async function tryChannel(
   deps: DeliverDeps,
-  push: SendingView,
+  { push, readAt }: Read,
   work: HeldWork,
   tally: Tally,
 ): Promise<{ afterMs: number } | undefined> {
@@ -115,7 +116,7 @@ async function tryChannel(
     work,
     tokens: tally.tokens,
     open,
-    maySend: freshness(deps, push, work),
+    maySend: freshness(deps, { push, readAt }, work),
     end: tally.end,
     async save(later) {
       const putOff = [...later].map(([position, { untilMs, times }]): PutOffEntry => {
@@ -137,9 +138,16 @@ function endUnsendable(push: SendingView, tally: Tally): undefined {
   return undefined;
 }
 
-function freshness(deps: DeliverDeps, push: SendingView, work: HeldWork): () => Promise<boolean> {
+/** A push, and from when on what is known of it may be out of date; by the monotonic clock. */
+interface Read {
+  push: SendingView;
+  readAt: number;
+}
+
+function freshness(deps: DeliverDeps, read: Read, work: HeldWork): () => Promise<boolean> {
+  const { push } = read;
   let current: SendingView | undefined = push;
-  let readAt = performance.now();
+  let { readAt } = read;
   return async () => {
     if (performance.now() - readAt > STATE_MAX_AGE_MS) {
       const before = performance.now();

@@ -16,6 +16,8 @@ export interface ClaimStore {
 export interface HeldWork extends ClaimedWork {
   /** Whether the lease surely still lasts, by the monotonic clock, measured from before the claim was sent. */
   isSafe(): boolean;
+  /** When it was claimed at the earliest, by the monotonic clock. */
+  claimedAt: number;
 }
 
 /** Claims work and keeps its leases alive with one renewal for all that the process holds. */
@@ -43,7 +45,8 @@ export function createLeases(store: ClaimStore, reply: string, onError: (error: 
       if (work === undefined) return undefined;
       const entry = { work, until: before + LEASE_MS };
       held.set(work.claim, entry);
-      return { ...work, isSafe: () => performance.now() < entry.until - MARGIN_MS };
+      const isSafe = () => performance.now() < entry.until - MARGIN_MS;
+      return { ...work, isSafe, claimedAt: before };
     },
     /** Forgets work that was settled, given back or lost. */
     drop: (work: Pick<ClaimedWork, 'claim'>): void => void held.delete(work.claim),

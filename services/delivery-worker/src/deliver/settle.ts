@@ -42,5 +42,14 @@ export async function settleWork(
     push._id,
     surplus.map((token) => rowId({ token, push: push._id, ...collapse })),
   );
-  if (!isWhole) void deps.addFinishJob(push._id);
+  if (!isWhole && mayBeOver(work, outcomes, closed.got)) void deps.addFinishJob(push._id);
+}
+
+/**
+ * Whether the push may have come to its end by this: a device that has a row has its push looked at when the row
+ * goes, unless its receipt came before the work was closed.
+ */
+function mayBeOver({ id }: HeldWork, outcomes: Uint8Array, got: Record<string, number>): boolean {
+  if (isBatchId(id)) return true;
+  return outcomes.every((code, position) => code !== OUTCOMES.inbox || hasBit(got, position));
 }
