@@ -21,6 +21,13 @@ interface Sent {
   devicesCpu: number;
 }
 
+/** Ours, with each process of the chain. */
+interface SentByUs extends Sent {
+  uses: Use[];
+}
+
+type Rounds = { floor: Sent; ours: SentByUs }[];
+
 /** One push to very many connected devices, against a bare server that writes to as many sockets. */
 export async function fanOut(scene: Scene, size: Size): Promise<Row[]> {
   const count = DEVICES[size];
@@ -33,7 +40,7 @@ export async function fanOut(scene: Scene, size: Size): Promise<Row[]> {
     await scene.untilIdle();
     const body = JSON.stringify({ to: tokens, data: PAYLOAD });
     const request = scene.request('POST', '/push', body);
-    const rounds: { floor: Sent; ours: Sent }[] = [];
+    const rounds: Rounds = [];
     for (let n = 0; n <= ROUNDS; n += 1) {
       rounds.push({
         floor: await withDevices(herd, () => floor.send(PAYLOAD_BYTES)),
@@ -47,34 +54,34 @@ export async function fanOut(scene: Scene, size: Size): Promise<Row[]> {
 }
 
 /** From the POST until the outcome of every recipient is kept. */
-async function sendToAll(scene: Scene, request: Buffer): Promise<Omit<Sent, 'devicesCpu'>> {
+async function sendToAll(scene: Scene, request: Buffer): Promise<Omit<SentByUs, 'devicesCpu'>> {
   const meter = startMeter(scene.stack);
   const startedAt = performance.now();
   const push = pushIdOf(await scene.call(request));
   await untilWorked(scene.mongo, push, 10);
   const seconds = (performance.now() - startedAt) / 1_000;
-  const cpu = totalCpu(meter.read().filter(isOfTheChain));
+  const uses = meter.read().filter(isOfTheChain);
   const row = await scene.mongo.collection('inbox').findOne({ push });
   if (row !== null) throw new Error(`a device has not answered: ${JSON.stringify(row)}`);
   await scene.untilIdle();
-  return { seconds, cpu };
+  return { seconds, cpu: totalCpu(uses), uses };
 }
 
 function isOfTheChain({ process }: Use): boolean {
   return !/^(sandbox|npm-start|supervisor)/.test(process);
 }
 
-async function withDevices(
+async function withDevices<T>(
   herd: Herd,
-  send: () => Promise<Omit<Sent, 'devicesCpu'>>,
-): Promise<Sent> {
+  send: () => Promise<T>,
+): Promise<T & Pick<Sent, 'devicesCpu'>> {
   const before = await herd.report();
   const sent = await send();
   const after = await herd.report();
   return { ...sent, devicesCpu: after.cpu - before.cpu };
 }
 
-function rowsOf(rounds: readonly { floor: Sent; ours: Sent }[], count: number): Row[] {
+function rowsOf(rounds: Rounds, count: number): Row[] {
   const pick = (name: keyof Sent, factor: number) =>
     rounds.map(({ floor, ours }) => ({ floor: floor[name] * factor, ours: ours[name] * factor }));
   const to = `to ${count.toLocaleString('en')} connected`;
@@ -85,6 +92,11 @@ function rowsOf(rounds: readonly { floor: Sent; ours: Sent }[], count: number): 
   return [
     ratioRow(`fan-out: ${to}, POST to the last kept receipt`, pick('seconds', 1), time),
     ratioRow(`fan-out-cpu: ${to}, the whole chain a device`, pick('cpu', perDevice), cpu),
+    ...(rounds[0]?.ours.uses ?? []).map(({ process }, at) => ({
+      what: `fan-out: CPU of ${process}, a device`,
+      value: median(rounds.map(({ ours }) => (ours.uses[at]?.cpuSeconds ?? 0) * perDevice)),
+      unit: 'µs',
+    })),
     {
       what: 'fan-out: CPU of the devices, a device',
       value: median(rounds.map(({ ours }) => ours.devicesCpu * perDevice)),

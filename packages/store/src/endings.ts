@@ -21,10 +21,7 @@ interface Look {
   retentionMs: number;
 }
 
-type Ended = Pick<
-  PushDocument,
-  '_id' | 'state' | 'sendUntil' | 'fan' | 'work' | 'collapse' | 'ending'
->;
+type Ended = Pick<PushDocument, '_id' | 'state' | 'sendUntil' | 'fan' | 'work' | 'ending'>;
 
 interface Tables {
   pushes: Collection<PushDocument>;
@@ -91,7 +88,7 @@ function purgeTime(clock: Clock, retentionMs: number): Date {
 /** Looks at some pushes; one whose end fails is its own caller's error. */
 async function finishSome(tables: Tables, looks: Look[]): Promise<(Error | undefined)[]> {
   const ids = looks.map(({ id }) => id);
-  const projection = { state: 1, sendUntil: 1, 'fan.done': 1, work: 1, collapse: 1, ending: 1 };
+  const projection = { state: 1, sendUntil: 1, 'fan.done': 1, 'work.state': 1, ending: 1 };
   const found = await tables.pushes
     .find<Ended>({ _id: { $in: ids } }, { projection, batchSize: ids.length + 1 })
     .toArray();
@@ -150,9 +147,9 @@ async function expire(tables: Tables, id: string): Promise<void> {
 async function endAll(tables: Tables, id: string, ending: Ending): Promise<void> {
   const { pushes, inbox, clock } = tables;
   await closeAll(tables, id, OUTCOMES[ending]);
-  const closed = await pushes.findOne({ _id: id });
+  const closed = await pushes.findOne({ _id: id }, { projection: { counts: 1 } });
   if (closed === null) return;
-  const counts = closed.counts ?? (await finalCounts(tables, closed, ending));
+  const counts = closed.counts ?? (await finalCounts(tables, id, ending));
   const purgeAt = purgeTime(clock, 0);
   await pushes.updateOne({ _id: id }, { $set: { counts, 'fan.done': true, purgeAt } });
   await inbox.deleteMany({ push: id });
@@ -169,11 +166,16 @@ async function closeAll({ pushes, batches }: Tables, push: string, ended: number
   await batches.updateMany({ push, 'work.state': UNCLOSED }, close);
 }
 
-/** Counts at the end: who was last in an inbox and has no row any more gave way; who has one ends as `ending`. */
-async function finalCounts(tables: Tables, push: Ended, ending: Ending): Promise<OutcomeCounts> {
+/**
+ * Counts at the end: who was last in an inbox and has no row any more gave way; who has one ends as `ending`. Rows
+ * are counted first: a receipt is noted before its row goes, so one that comes meanwhile counts as delivered.
+ */
+async function finalCounts(tables: Tables, id: string, ending: Ending): Promise<OutcomeCounts> {
+  const owing = await tables.inbox.countDocuments({ push: id });
+  const push = await tables.pushes.findOne({ _id: id }, { projection: { work: 1, collapse: 1 } });
+  if (push === null) return {};
   const counts = await sumOf(tables, push);
   const { inbox: handed = 0 } = counts;
-  const owing = handed === 0 ? 0 : await tables.inbox.countDocuments({ push: push._id });
   const rows = Math.min(handed, owing);
   const sent = rows === 0 ? 0 : Math.min(rows, await countSentOtherwise(tables, push));
   return countsWith(counts, { rows, sent, ending });
@@ -192,7 +194,10 @@ function countsWith(
 }
 
 /** Those still owed whom another channel's provider took the push for: sent is stronger than expired. */
-async function countSentOtherwise({ batches, inbox }: Tables, push: Ended): Promise<number> {
+async function countSentOtherwise(
+  { batches, inbox }: Tables,
+  push: Pick<PushDocument, '_id' | 'collapse'>,
+): Promise<number> {
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
   let sent = 0;
   for await (const fallback of batches.find({ push: push._id, 'work.fallback': true })) {
@@ -202,7 +207,10 @@ async function countSentOtherwise({ batches, inbox }: Tables, push: Ended): Prom
   return sent;
 }
 
-async function sumOf({ batches }: Tables, push: Ended): Promise<OutcomeCounts> {
+async function sumOf(
+  { batches }: Tables,
+  push: Pick<PushDocument, '_id' | 'work'>,
+): Promise<OutcomeCounts> {
   if (push.work !== undefined) return countWork(push.work);
   let sum: OutcomeCounts = {};
   for await (const { work } of batches.find(answerable(push._id))) {
@@ -215,7 +223,10 @@ async function sumOf({ batches }: Tables, push: Ended): Promise<OutcomeCounts> {
  * Those that are delivered to all. Each hand-on writes the next debt before it closes its own, so looking in this
  * order misses none: the pushes (before the call), batches, inboxes.
  */
-async function allDelivered(tables: Tables, found: readonly Ended[]): Promise<Ended[]> {
+async function allDelivered(
+  tables: Tables,
+  found: readonly Ended[],
+): Promise<Pick<PushDocument, '_id' | 'work'>[]> {
   const closed = found.filter(
     (push) =>
       push.ending === undefined &&
@@ -232,5 +243,10 @@ async function allDelivered(tables: Tables, found: readonly Ended[]): Promise<En
   const rest = ids.filter((id) => !worked.has(id));
   if (rest.length === 0) return [];
   const owed = new Set(await tables.inbox.distinct('push', { push: { $in: rest } }));
-  return closed.filter(({ _id }) => !worked.has(_id) && !owed.has(_id));
+  const delivered = rest.filter((id) => !owed.has(id));
+  if (delivered.length === 0) return [];
+  // Read again: a receipt may have been noted, and its row have gone, since the pushes were read.
+  return tables.pushes
+    .find({ _id: { $in: delivered } }, { projection: { work: 1 }, batchSize: delivered.length + 1 })
+    .toArray();
 }

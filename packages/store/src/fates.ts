@@ -82,9 +82,12 @@ export function createFates(db: Db) {
       if (push === null) return undefined;
       const facts = { id, state: push.state, devices: push.devices };
       if (push.counts !== undefined) return { ...facts, outcomes: push.counts };
-      let outcomes: OutcomeCounts = {};
-      for await (const { work } of workOf(push)) outcomes = addCounts(outcomes, countWork(work));
-      return { ...facts, outcomes: await withRows(id, outcomes) };
+      const before = await sumOf(push);
+      const rows = before.inbox === undefined ? 0 : await inbox.countDocuments({ push: id });
+      if ((before.inbox ?? 0) <= rows) return { ...facts, outcomes: before };
+      // Read again: a receipt may have been noted, and its row have gone, since the work was read.
+      const now = (await pushes.findOne({ _id: id }, { projection: { work: 1 } })) ?? push;
+      return { ...facts, outcomes: withRows(await sumOf(now), rows) };
     },
 
     /** How one recipient stands; undefined if the push doesn't exist or wasn't for it. */
@@ -120,15 +123,18 @@ export function createFates(db: Db) {
     return push.state === 'deleted' ? 'deleted' : 'expired';
   }
 
-  /** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */
-  async function withRows(push: string, counts: OutcomeCounts): Promise<OutcomeCounts> {
-    const { inbox: handed = 0, ...others } = counts;
-    if (handed === 0) return counts;
-    const rows = await inbox.countDocuments({ push });
-    const owed = Math.min(rows, handed);
-    return {
-      ...addCounts(others, owed < handed ? { superseded: handed - owed } : {}),
-      ...(owed > 0 && { inbox: owed }),
-    };
+  async function sumOf(push: Pick<PushDocument, '_id' | 'work'>): Promise<OutcomeCounts> {
+    let sum: OutcomeCounts = {};
+    for await (const { work } of workOf(push)) sum = addCounts(sum, countWork(work));
+    return sum;
   }
+}
+
+/** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */
+function withRows({ inbox: handed = 0, ...others }: OutcomeCounts, rows: number): OutcomeCounts {
+  const owed = Math.min(rows, handed);
+  return {
+    ...addCounts(others, owed < handed ? { superseded: handed - owed } : {}),
+    ...(owed > 0 && { inbox: owed }),
+  };
 }

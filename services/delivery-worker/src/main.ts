@@ -20,7 +20,7 @@ const environment = z.object({
   ...redisEnv,
   ...presenceEnv,
   /** Jobs of each queue at once. */
-  CONCURRENCY: z.coerce.number().int().min(1).max(500).default(50),
+  CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
   /** How long a push delivered to all can be asked for. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
   /** Keys of the providers' secrets, newest first: `2:<hex>,1:<hex>`. */

@@ -6,6 +6,8 @@ import type { Activity } from '@carillon/store/devices';
 /** Work of a provider's channel waits for answers of far away, and one app's must not keep others' waiting. */
 const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
+/** Of lone pushes so many more are under way: each is small, and those of one moment share round trips. */
+const LONE_FACTOR = 8;
 
 /** What the jobs do. */
 export interface Processors {
@@ -18,7 +20,7 @@ export interface Processors {
 /**
  * Starts the workers of all queues that a delivery-worker serves.
  *
- * @param concurrency jobs of each queue at once
+ * @param concurrency batches of a push at once
  * @returns what stops each
  */
 export function startWorkers(
@@ -35,11 +37,17 @@ export function startWorkers(
       'send',
       send,
       ({ push, batches }) => (batches ? fanOut(push) : deliver(push)),
-      concurrency,
+      concurrency * LONE_FACTOR,
     ),
     startDeliver('mqtt', concurrency),
     ...PROVIDER_CHANNELS.map((channel) => startDeliver(channel, PROVIDER_CONCURRENCY)),
-    createWorker(worker, 'finish', finishJob, ({ push }) => finish(push), concurrency),
+    createWorker(
+      worker,
+      'finish',
+      finishJob,
+      ({ push }) => finish(push),
+      concurrency * LONE_FACTOR,
+    ),
     createWorker(
       worker,
       'presence',
