@@ -24,15 +24,20 @@ export interface Metrics {
 
 /**
  * The library measures the event loop's delay by a timer that wakes the process a hundred times a second, also when
- * nobody uses it. The loop's utilization, which costs nothing, tells the same.
+ * nobody uses it. The loop's utilization tells as much.
  */
 const NEVER_MS = 2 ** 31 - 1;
+const UTILIZATION_EVERY_MS = 1_000;
 
 /** A registry of its own, with the process's default metrics (CPU, memory, event loop). */
 export function createMetrics(): Metrics {
   const registry = new Registry();
   const registers = [registry];
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS });
+  collectDefaultMetrics({
+    register: registry,
+    eventLoopMonitoringPrecision: NEVER_MS,
+    eventLoopUtilizationTimeout: UTILIZATION_EVERY_MS,
+  });
   for (const part of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
     registry.removeSingleMetric(`nodejs_eventloop_lag_${part}_seconds`);
   }

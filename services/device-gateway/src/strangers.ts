@@ -40,19 +40,26 @@ export function createStrangers(limits: Pick<AddressLimits, 'known'>): Strangers
       // Nobody else follows a link that closes before MQTT begins.
       if (wire.destroyed) forget(stranger);
     }
+    if (all.size === 0) stopLooking();
   }
 
-  const timer = setInterval(closeLate, LOOK_EVERY_MS);
+  /** Runs while there is a stranger. */
+  let timer: NodeJS.Timeout | undefined;
+  function stopLooking(): void {
+    clearInterval(timer);
+    timer = undefined;
+  }
   return {
     count: () => all.size,
     add(wire, address) {
       const stranger = { address, openedAt: performance.now(), wire, isHeard: false };
       all.add(stranger);
+      timer ??= setInterval(closeLate, LOOK_EVERY_MS);
       return stranger;
     },
     forget,
     stop() {
-      clearInterval(timer);
+      stopLooking();
       for (const { wire } of all) wire.destroy();
     },
   };
