@@ -64,7 +64,7 @@ export function createWorkTable(db: Db) {
       maxItems: 200,
       inFlight,
     });
-  const claimGrouped = grouped(claimSome, 2);
+  const claimGrouped = grouped(claimSome, 1);
   const settleGrouped = grouped(settleSome, 1);
 
   return {
