@@ -26,16 +26,18 @@ export async function deviceInfo(
   app: string,
   token: string,
 ): Promise<string> {
-  const device = DEVICE_TOKEN.test(token) ? await deps.findDevice(token) : undefined;
-  if (device === undefined || device.deletedAt !== undefined) {
-    throw new ApiError('INVALID_DEVICE_TOKEN');
-  }
-  if (device.app !== app) throw new ApiError('APP_MISMATCH');
-  const [[online = false], subscriptions, pending] = await Promise.all([
+  if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_TOKEN');
+  // Asked at once, and thrown away should the device be nobody's or somebody else's.
+  const [device, [online = false], subscriptions, pending] = await Promise.all([
+    deps.findDevice(token),
     deps.areOnline([token]),
     deps.topicsOf(token),
     pendingOf(deps, app, token),
   ]);
+  if (device === undefined || device.deletedAt !== undefined) {
+    throw new ApiError('INVALID_DEVICE_TOKEN');
+  }
+  if (device.app !== app) throw new ApiError('APP_MISMATCH');
   const head = JSON.stringify({
     device: { date: unixSeconds(device.registeredAt), platform: device.platform },
     subscriptions,
