@@ -47,7 +47,7 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
         await withDeadline(queue.addBulk(jobs)).catch(onError);
         return jobs.map(() => undefined);
       },
-      { maxItems: 200, inFlight: 1 },
+      { maxItems: 200 },
     );
     const opened = { queue, add };
     queues.set(name, opened);

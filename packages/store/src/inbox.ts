@@ -42,7 +42,7 @@ export function createInbox(db: Db) {
       lists.map((rows) => (isCollapsing(rows) ? insertCollapsing(inbox, rows) : new Set<string>())),
     );
   }
-  const oweShort = createGroup(oweAll, { maxItems: 50, inFlight: 1 });
+  const oweShort = createGroup(oweAll, { maxItems: 50 });
   const oweLong = createGroup(oweAll, { maxItems: 1, inFlight: 3 });
 
   async function listRowsOf(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {

@@ -58,14 +58,12 @@ export function createWorkTable(db: Db) {
 
   const grouped = <T extends { id: string }, R>(
     run: (holder: Collection<Holder>, some: T[]) => Promise<R[]>,
-    inFlight: number,
   ) =>
     createGroup<T, R>((items) => byHolder(items, (id, some) => run(holderOf(id), some)), {
       maxItems: 200,
-      inFlight,
     });
-  const claimGrouped = grouped(claimSome, 1);
-  const settleGrouped = grouped(settleSome, 1);
+  const claimGrouped = grouped(claimSome);
+  const settleGrouped = grouped(settleSome);
 
   return {
     /**
