@@ -1,5 +1,5 @@
-import { inTurns, percentile, ratioRow } from '../support/figures.ts';
-import { inFlight } from '../support/pace.ts';
+import { inTurns, ratioRow } from '../support/figures.ts';
+import { inFlight, middle } from '../support/pace.ts';
 import type { Scene, Size } from '../support/scene.ts';
 import type { Row } from '../table.ts';
 import { createPushFloor } from './push-floor.ts';
@@ -64,14 +64,4 @@ async function perSecond(count: number, once: () => Promise<void>): Promise<numb
   const startedAt = performance.now();
   await inFlight(count, AT_ONCE, once);
   return (count * 1_000) / (performance.now() - startedAt);
-}
-
-async function middle(count: number, once: () => Promise<void>): Promise<number> {
-  const times: number[] = [];
-  for (let n = 0; n < count; n += 1) {
-    const startedAt = performance.now();
-    await once();
-    times.push(performance.now() - startedAt);
-  }
-  return percentile(times, 0.5);
 }

@@ -1,6 +1,6 @@
 import { type Connected, connectDevices } from '../support/connected.ts';
 import { inTurns, percentile, type Round, ratioRow, spread } from '../support/figures.ts';
-import { steadily } from '../support/pace.ts';
+import { middle, steadily } from '../support/pace.ts';
 import { pushIdOf, type Scene, type Size } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 import { median, type Row } from '../table.ts';
@@ -115,14 +115,4 @@ async function untilArrived(scene: Scene, devices: Connected, n: number): Promis
 function post({ request, call }: Scene, { tokens }: Connected, n: number, mark: string) {
   const to = tokens[n % tokens.length];
   return call(request('POST', '/push', JSON.stringify({ to, data: { mark } })));
-}
-
-async function middle(count: number, once: () => Promise<unknown>): Promise<number> {
-  const times: number[] = [];
-  for (let n = 0; n < count; n += 1) {
-    const startedAt = performance.now();
-    await once();
-    times.push(performance.now() - startedAt);
-  }
-  return percentile(times, 0.5);
 }

@@ -1,4 +1,5 @@
 import { inTurns, percentile, ratioRow } from '../support/figures.ts';
+import { middle } from '../support/pace.ts';
 import type { Scene, Size } from '../support/scene.ts';
 import { cpuSeconds, pidOf } from '../support/usage.ts';
 import type { Row } from '../table.ts';
@@ -59,14 +60,4 @@ async function measure(
       unit: 'ms',
     },
   ];
-}
-
-async function middle(times: number, once: () => Promise<void>): Promise<number> {
-  const taken: number[] = [];
-  for (let n = 0; n < times; n += 1) {
-    const startedAt = performance.now();
-    await once();
-    taken.push(performance.now() - startedAt);
-  }
-  return percentile(taken, 0.5);
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { percentile } from './figures.ts';
 
 /** Does `each` so many times, with so many under way at once. Throws what the first of them throws. */
 export async function inFlight(
@@ -36,4 +37,15 @@ export async function steadily(
     await sleep(1);
   }
   await Promise.all(started);
+}
+
+/** Does `once` so many times, one after the other, and gives the median of their durations in milliseconds. */
+export async function middle(count: number, once: () => Promise<unknown>): Promise<number> {
+  const times: number[] = [];
+  for (let n = 0; n < count; n += 1) {
+    const startedAt = performance.now();
+    await once();
+    times.push(performance.now() - startedAt);
+  }
+  return percentile(times, 0.5);
 }
