@@ -51,3 +51,12 @@ test('a push that has expired is kept for its fates, and then goes with all its 
   await pushes.updateOne({ _id: push }, { $set: { purgeAt: new Date() } });
   await until(async () => (await tracesOf(push)).every((n) => n === 0), { timeoutMs: 20_000 });
 });
+
+test('as many go as come: thousands that may go at once do', async () => {
+  const pushes = mongo.db.collection<{ _id: string; state: string; purgeAt: Date }>('pushes');
+  const mayGo = { state: 'finished', purgeAt: new Date() };
+  const ids = Array.from({ length: 5_000 }, (_, n) => `f${n.toString().padStart(23, '0')}`);
+  await pushes.insertMany(ids.map((_id) => ({ _id, ...mayGo })));
+  const left = () => pushes.countDocuments({ _id: { $in: ids } });
+  await until(async () => (await left()) === 0, { timeoutMs: 30_000, everyMs: 200 });
+});

@@ -1,4 +1,4 @@
-import { type Db, Long } from 'mongodb';
+import { type Db, type Document, Long } from 'mongodb';
 
 const SAMPLES = 3;
 const SAMPLE_EVERY_MS = 10_000;
@@ -53,7 +53,7 @@ export async function createClock(db: Db): Promise<Clock> {
   return { now: () => offset + performance.now(), stop: () => clearInterval(timer) };
 }
 
-/** A time by MongoDB's clock, for an update that is a pipeline. */
-export function fromNow(ms: number): Record<string, unknown> {
-  return { $add: ['$$NOW', Long.fromNumber(ms)] };
+/** A time by MongoDB's clock, for an update that is a pipeline; `ms` a number or an expression. */
+export function fromNow(ms: number | Document): Document {
+  return { $add: ['$$NOW', typeof ms === 'number' ? Long.fromNumber(ms) : ms] };
 }

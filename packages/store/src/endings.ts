@@ -1,12 +1,12 @@
 import { createGroup } from '@carillon/core/group';
 import { newClaimId } from '@carillon/core/ids';
 import { addCounts, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
+import { eachItsOwn } from './each-its-own.ts';
 import { answerable, countWork, sentTo } from './fates.ts';
 import { rowId } from './inbox.ts';
-import { bulkErrors } from './inserting.ts';
 
 /** How long fates are kept after a push has ended to the outside. */
 const KEEP_FATES_MS = 2 * 86_400_000;
@@ -104,28 +104,33 @@ async function finishSome(tables: Tables, looks: Look[]): Promise<(Error | undef
       }
     }),
   );
+  await finishDelivered(tables, delivered, looks);
+  return ids.map((id) => errors.get(id));
+}
+
+/** Ends pushes that are delivered to all, with one statement. */
+async function finishDelivered(
+  tables: Tables,
+  delivered: readonly Pick<PushDocument, '_id' | 'work'>[],
+  looks: readonly Look[],
+): Promise<void> {
+  if (delivered.length === 0) return;
   const retentionOf = new Map(looks.map(({ id, retentionMs }) => [id, retentionMs]));
-  const updates: AnyBulkWriteOperation<PushDocument>[] = [];
+  const ids = delivered.map(({ _id }) => _id);
+  const allCounts: OutcomeCounts[] = [];
   for (const push of delivered) {
     const sums = await sumOf(tables, push);
-    const counts = countsWith(sums, { rows: 0, sent: 0, ending: 'expired' });
-    const purgeAt = purgeTime(tables.clock, retentionOf.get(push._id) ?? 0);
-    updates.push({
-      updateOne: {
-        filter: { _id: push._id, state: 'open' },
-        update: {
-          $set: { state: 'finished', counts, purgeAt },
-          $currentDate: { finishedAt: true },
-        },
-      },
-    });
+    allCounts.push(countsWith(sums, { rows: 0, sent: 0, ending: 'expired' }));
   }
-  if (updates.length > 0) {
-    for (const [index, { error }] of await bulkErrors(tables.pushes, updates)) {
-      errors.set(delivered[index]?._id ?? '', error);
-    }
-  }
-  return ids.map((id) => errors.get(id));
+  await tables.pushes.updateMany(
+    { _id: { $in: ids }, state: 'open' },
+    eachItsOwn(ids, (own) => ({
+      state: 'finished',
+      counts: own(allCounts),
+      purgeAt: own(ids.map((id) => purgeTime(tables.clock, retentionOf.get(id) ?? 0))),
+      finishedAt: '$$NOW',
+    })),
+  );
 }
 
 function isOver({ clock }: Tables, { state, sendUntil }: Ended): boolean {

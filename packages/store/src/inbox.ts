@@ -23,6 +23,11 @@ export function rowId({
   return collapse === undefined ? `${token}:${push}` : `${token}:~${collapse}`;
 }
 
+/** Whether a row's id names a collapse key, so that its push may change. */
+export function namesCollapseKey(rowId: string): boolean {
+  return rowId.includes(':~');
+}
+
 /** Rows up to which a list is written together with others. */
 const SHORT_LIST = 20;
 

@@ -1,9 +1,9 @@
 import { createGroup } from '@carillon/core/group';
 import { isBatchId } from '@carillon/core/ids';
 import { bitWords } from '@carillon/core/work';
-import type { AnyBulkWriteOperation, Db, Document } from 'mongodb';
-import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
+import type { Db, Filter } from 'mongodb';
+import type { InboxDocument } from './documents.ts';
+import { namesCollapseKey } from './inbox.ts';
 
 /** A device's proof that came later than its hand-over waited for. */
 export interface LateReceipt {
@@ -15,8 +15,8 @@ export interface LateReceipt {
 
 /** Late receipts: first the bit in the batch, then the row, so that a receipt is never lost between the two. */
 export function createReceipts(db: Db) {
-  const pushes = db.collection<PushDocument>('pushes');
-  const batches = db.collection<BatchDocument>('batches');
+  const pushes = db.collection<{ _id: string }>('pushes');
+  const batches = db.collection<{ _id: string }>('batches');
   const inbox = db.collection<InboxDocument>('inbox');
 
   const recordGrouped = createGroup<LateReceipt, void>(
@@ -29,47 +29,39 @@ export function createReceipts(db: Db) {
   );
 
   async function writeBits(receipts: LateReceipt[]): Promise<void> {
-    const positions = new Map<string, number[]>();
-    for (const { work, position } of receipts) {
-      const list = positions.get(work);
-      if (list === undefined) positions.set(work, [position]);
-      else list.push(position);
-    }
-    const toPushes: AnyBulkWriteOperation<Document>[] = [];
-    const toBatches: AnyBulkWriteOperation<Document>[] = [];
-    for (const [_id, list] of positions) {
-      const bits: Record<string, { or: number }> = {};
-      for (const [word, value] of bitWords(list)) bits[`work.got.${word}`] = { or: value };
-      const update = { updateOne: { filter: { _id }, update: { $bit: bits } } };
-      (isBatchId(_id) ? toBatches : toPushes).push(
-        update as unknown as AnyBulkWriteOperation<Document>,
-      );
-    }
-    const targets = [
-      { collection: pushes, operations: toPushes },
-      { collection: batches, operations: toBatches },
-    ];
+    const works = Map.groupBy(receipts, ({ work }) => work);
+    // Most works have one recipient, so the same bit is to be set in many of them.
+    const alike = Map.groupBy(works.keys(), (id) =>
+      JSON.stringify([isBatchId(id), bitsOf(works.get(id) ?? [])]),
+    );
+    const updates = [...alike.values()].map((ids) => ({
+      filter: { _id: { $in: ids } },
+      update: { $bit: bitsOf(works.get(ids[0] ?? '') ?? []) },
+    }));
     await Promise.all(
-      targets.map(async ({ collection, operations }) => {
-        if (operations.length === 0) return;
-        const errors = await bulkErrors(collection as never, operations);
-        for (const { error } of errors.values()) throw error;
+      [pushes, batches].map(async (holder) => {
+        const isOfBatches = holder === batches;
+        const operations = updates
+          .filter(({ filter }) => isBatchId(filter._id.$in[0] ?? '') === isOfBatches)
+          .map((updateMany) => ({ updateMany }));
+        if (operations.length > 0) await holder.bulkWrite(operations, { ordered: false });
       }),
     );
   }
 
   /** A row is removed only for the push that was received: a newer one of its collapse key stays owed. */
   async function removeRows(receipts: LateReceipt[]): Promise<void> {
-    const rowsOf = new Map<string, string[]>();
-    for (const { push, rowId } of receipts) {
-      const list = rowsOf.get(push);
-      if (list === undefined) rowsOf.set(push, [rowId]);
-      else list.push(rowId);
-    }
+    const [plain = [], collapsing = []] = [false, true].map((wanted) =>
+      receipts.filter(({ rowId }) => namesCollapseKey(rowId) === wanted),
+    );
+    const byPush = Map.groupBy(collapsing, ({ push }) => push);
+    const filters: Filter<InboxDocument>[] = [...byPush].map(([push, some]) => {
+      return { _id: { $in: idsOf(some) }, push };
+    });
+    // Their ids name the push.
+    if (plain.length > 0) filters.push({ _id: { $in: idsOf(plain) } });
     await inbox.bulkWrite(
-      [...rowsOf].map(([push, rowIds]) => ({
-        deleteMany: { filter: { _id: { $in: rowIds }, push } },
-      })),
+      filters.map((filter) => ({ deleteMany: { filter } })),
       { ordered: false },
     );
   }
@@ -80,4 +72,14 @@ export function createReceipts(db: Db) {
       await Promise.all(receipts.map((receipt) => recordGrouped(receipt)));
     },
   };
+}
+
+/** What to set in a work for these receipts of it. */
+function bitsOf(receipts: readonly LateReceipt[]): Record<string, { or: number }> {
+  const words = bitWords(receipts.map(({ position }) => position));
+  return Object.fromEntries([...words].map(([word, or]) => [`work.got.${word}`, { or }]));
+}
+
+function idsOf(receipts: readonly LateReceipt[]): string[] {
+  return receipts.map(({ rowId }) => rowId);
 }

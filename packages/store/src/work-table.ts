@@ -2,19 +2,18 @@ import { createGroup } from '@carillon/core/group';
 import { isBatchId, newClaimId, pushOfWork } from '@carillon/core/ids';
 import { countOutcomes } from '@carillon/core/outcomes';
 import {
-  type AnyBulkWriteOperation,
   Binary,
-  type BulkWriteOptions,
   type Collection,
   type Db,
   type Document,
   type Filter,
   type WithId,
+  type WriteConcernSettings,
 } from 'mongodb';
 import { packNumbers } from './bytes.ts';
 import { fromNow } from './clock.ts';
 import type { BatchDocument, PushDocument, Work } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
+import { eachItsOwn } from './each-its-own.ts';
 import { SENDING_VIEW, type SendingView } from './sending-view.ts';
 
 /** Work that a worker holds until its lease ends. */
@@ -40,12 +39,6 @@ export interface Settlement {
 
 type Wanted = { id: string; reply: string; leaseMs: number };
 type Holder = Partial<SendingView> & { _id: string; work?: Work };
-type Update = AnyBulkWriteOperation<Holder>;
-
-interface OneUpdate {
-  filter: Document;
-  update: Document | Document[];
-}
 
 /** A claim or lease that is lost costs a second try, not a push, so it doesn't wait for the journal. */
 const QUICK = { writeConcern: { w: 1, journal: false } } as const;
@@ -121,14 +114,12 @@ async function claimSome(
   holder: Collection<Holder>,
   wanted: Wanted[],
 ): Promise<(ClaimedWork | undefined)[]> {
+  const ids = wanted.map(({ id }) => id);
   const claims = wanted.map(() => newClaimId());
-  const updates = wanted.map(({ id, reply, leaseMs }, index) => ({
-    filter: claimable(id),
-    update: claimed(claims[index] ?? '', reply, leaseMs),
-  }));
+  const change = { ids, filter: claimable(ids), update: claimed(wanted, claims) };
   // A batch has none of the push's fields; its push is read for itself.
   const projection = { ...SENDING_VIEW, work: 1 } as const;
-  const holders = byClaim(await updateAndFind(holder, wanted, updates, projection, QUICK));
+  const holders = byClaim(await updateAndFind(holder, change, projection, QUICK));
   return wanted.map(({ id }, index) => {
     const claim = claims[index] ?? '';
     const { work, ...view } = holders.get(claim) ?? {};
@@ -142,33 +133,57 @@ async function settleSome(
   holder: Collection<Holder>,
   settlements: Settlement[],
 ): Promise<({ got: Record<string, number> } | undefined)[]> {
-  const projection = { 'work.claim': 1, 'work.got': 1, 'work.state': 1 } as const;
-  const updates = settlements.map((settlement) => settled(settlement));
-  const holders = byClaim(await updateAndFind(holder, settlements, updates, projection));
+  const alike = [true, false].map((isEnd) =>
+    settlements.filter(({ finish }) => (finish !== undefined) === isEnd),
+  );
+  const found = await Promise.all(alike.map((some) => settleAlike(holder, some)));
+  const holders = byClaim(found.flat());
   return settlements.map(({ claim }) => {
     const work = holders.get(claim)?.work;
     return work?.state === 'closed' ? { got: work.got ?? {} } : undefined;
   });
 }
 
-/** Updates some documents and reads them afterwards: a lone one in one round trip, a crowd in two. */
+/** Settles some of which all finish their push, or none. */
+async function settleAlike(
+  holder: Collection<Holder>,
+  settlements: readonly Settlement[],
+): Promise<WithId<Holder>[]> {
+  if (settlements.length === 0) return [];
+  const projection = { 'work.claim': 1, 'work.got': 1, 'work.state': 1 } as const;
+  try {
+    return await updateAndFind(holder, settled(settlements), projection);
+  } catch (error) {
+    if (settlements.length === 1) throw error;
+    // After a failover the driver repeats a change of one document, not one of many.
+    const found = await Promise.all(settlements.map((one) => settleAlike(holder, [one])));
+    return found.flat();
+  }
+}
+
+/** A change of some documents, and which they may be. */
+interface Change {
+  ids: readonly string[];
+  filter: Document;
+  update: Document[];
+}
+
+/** Changes some documents and reads them afterwards: a lone one in one round trip, a crowd in two. */
 async function updateAndFind(
   holder: Collection<Holder>,
-  items: readonly { id: string }[],
-  updates: readonly OneUpdate[],
+  { ids, filter, update }: Change,
   projection: Readonly<Record<string, 1>>,
-  options: Pick<BulkWriteOptions, 'writeConcern'> = {},
+  options: { writeConcern?: WriteConcernSettings } = {},
 ): Promise<WithId<Holder>[]> {
-  const [only] = updates;
-  if (only !== undefined && updates.length === 1) {
+  const which = filter as Filter<Holder>;
+  if (ids.length === 1) {
     const after = { ...options, projection, returnDocument: 'after' } as const;
-    const found = await holder.findOneAndUpdate(only.filter as Filter<Holder>, only.update, after);
+    const found = await holder.findOneAndUpdate(which, update, after);
     return found === null ? [] : [found];
   }
-  const operations = updates.map((updateOne) => ({ updateOne })) as Update[];
-  for (const { error } of (await bulkErrors(holder, operations, options)).values()) throw error;
+  await holder.updateMany(which, update, options);
   return holder
-    .find({ _id: { $in: items.map((one) => one.id) } }, { projection, batchSize: items.length + 1 })
+    .find({ _id: { $in: [...ids] } }, { projection, batchSize: ids.length + 1 })
     .toArray();
 }
 
@@ -178,51 +193,57 @@ function byClaim(found: readonly WithId<Holder>[]): Map<string, WithId<Holder>> 
   );
 }
 
-/** Due and free by MongoDB's clock; a push's own work only while the push is open. */
-function claimable(id: string): Record<string, unknown> {
+/** Due and free by MongoDB's clock; pushes' own work only while they are open. The ids are all of one kind. */
+function claimable(ids: readonly string[]): Document {
   return {
-    _id: id,
+    _id: { $in: ids },
     'work.state': 'ready',
-    ...(!isBatchId(id) && { state: 'open' }),
+    ...(!isBatchId(ids[0] ?? '') && { state: 'open' }),
     $expr: { $lte: ['$work.at', '$$NOW'] },
   };
 }
 
-function claimed(claim: string, reply: string, leaseMs: number): Record<string, unknown>[] {
+function claimed(wanted: readonly Wanted[], claims: readonly string[]): Document[] {
   const unheld = { $eq: [{ $type: '$work.claim' }, 'missing'] };
   const before = { claim: '$work.claim', reply: '$work.reply' };
-  return [
-    {
-      $set: {
-        'work.before': { $cond: [unheld, '$$REMOVE', before] },
-        'work.claim': { $literal: claim },
-        'work.reply': { $literal: reply },
-        'work.at': fromNow(leaseMs),
-        'work.tries': { $add: ['$work.tries', 1] },
-      },
-    },
-  ];
+  const ids = wanted.map(({ id }) => id);
+  return eachItsOwn(ids, (own) => ({
+    'work.before': { $cond: [unheld, '$$REMOVE', before] },
+    'work.claim': own(claims),
+    'work.reply': own(wanted.map(({ reply }) => reply)),
+    'work.at': fromNow(own(wanted.map(({ leaseMs }) => leaseMs))),
+    'work.tries': { $add: ['$work.tries', 1] },
+  }));
 }
 
-function settled({ id, claim, outcomes, ms, finish }: Settlement): OneUpdate {
-  const counts = countOutcomes(outcomes);
+function settled(settlements: readonly Settlement[]): Change {
+  const ids = settlements.map(({ id }) => id);
+  const isEnd = settlements[0]?.finish !== undefined;
+  const allCounts = settlements.map(({ outcomes }) => countOutcomes(outcomes));
   return {
+    ids,
     filter: {
-      _id: id,
-      'work.claim': claim,
+      _id: { $in: ids },
+      'work.claim': { $in: settlements.map(({ claim }) => claim) },
       'work.state': 'ready',
-      ...(finish && { state: 'open' }),
+      ...(isEnd && { state: 'open' }),
     },
-    update: {
-      $set: {
+    update: eachItsOwn(ids, (own) => {
+      const counts = own(allCounts);
+      return {
         'work.state': 'closed',
-        'work.outcomes': new Binary(outcomes),
+        'work.outcomes': own(settlements.map(({ outcomes }) => new Binary(outcomes))),
         'work.counts': counts,
-        'work.ms': new Binary(packNumbers(ms)),
-        ...(finish && { state: 'finished', purgeAt: finish.purgeAt, counts }),
-      },
-      $unset: { 'work.before': true },
-      $currentDate: { 'work.closedAt': true, ...(finish && { finishedAt: true }) },
-    },
+        'work.ms': own(settlements.map(({ ms }) => new Binary(packNumbers(ms)))),
+        'work.before': '$$REMOVE',
+        'work.closedAt': '$$NOW',
+        ...(isEnd && {
+          state: 'finished',
+          purgeAt: own(settlements.map(({ finish }) => finish?.purgeAt)),
+          counts,
+          finishedAt: '$$NOW',
+        }),
+      };
+    }),
   };
 }

@@ -2,6 +2,8 @@ import type { SweptPush } from '@carillon/store/cleaning';
 
 /** Items of each kind looked at in one tick. */
 const AT_ONCE = 100;
+/** How long pushes that may go are removed in one tick: as many go as come, however many that are. */
+const PURGE_FOR_MS = 2_000;
 /** Open pushes that the slow sweep looks at in one tick. */
 const SWEPT_AT_ONCE = 200;
 
@@ -36,11 +38,22 @@ export function createClean(deps: CleanDeps): () => Promise<Cleaned> {
     await deps.addFinishJobs(open.map(({ id }) => id));
   }
 
+  async function purge(): Promise<number> {
+    const end = performance.now() + PURGE_FOR_MS;
+    let purged = 0;
+    let last = AT_ONCE;
+    while (last === AT_ONCE && performance.now() < end) {
+      last = await deps.purge(AT_ONCE);
+      purged += last;
+    }
+    return purged;
+  }
+
   return async () => {
     await sweep();
     return {
       abandoned: await deps.abandon(),
-      purged: await deps.purge(AT_ONCE),
+      purged: await purge(),
       recounted: await deps.recountTopics(AT_ONCE),
       emptied: await deps.forgetEmptied(AT_ONCE),
     };

@@ -12,6 +12,8 @@ const environment = z.object({ ...commonEnv, ...mongodbEnv, ...redisEnv });
 
 /** How often each kind of work's turn comes. */
 const EVERY_MS = { reconcile: 1_000, clean: 5_000 };
+/** Cleaning must not keep what is due waiting. */
+const TASKS_AT_ONCE = 2;
 
 await runService('scheduler', environment, async ({ log, metrics, release, readyWhen }, env) => {
   const onError = (err: unknown): void =>
@@ -48,6 +50,9 @@ await runService('scheduler', environment, async ({ log, metrics, release, ready
   }
 
   const worker = { redisUrl: env.REDIS_URL, onError };
-  release('worker', createWorker(worker, 'maintenance', jobSchemas.maintenance, work, 1));
+  release(
+    'worker',
+    createWorker(worker, 'maintenance', jobSchemas.maintenance, work, TASKS_AT_ONCE),
+  );
   release('ticks', keepTicking(worker, EVERY_MS));
 });

@@ -1,0 +1,17 @@
+import type { Document } from 'mongodb';
+
+/** A document's own value out of a list in the order of the ids. */
+type Own = (values: readonly unknown[]) => Document;
+
+/**
+ * An update of many documents by one statement that gives each its own values. MongoDB plans and parses a statement
+ * once; one for each document costs it three times the CPU.
+ *
+ * @param ids of the documents
+ * @param set the fields, as of `$set` in a pipeline
+ */
+export function eachItsOwn(ids: readonly string[], set: (own: Own) => Document): Document[] {
+  const own: Own = (values) => ({ $arrayElemAt: [{ $literal: values }, '$place'] });
+  const place = { $indexOfArray: [{ $literal: ids }, '$_id'] };
+  return [{ $set: { place } }, { $set: set(own) }, { $unset: 'place' }];
+}
