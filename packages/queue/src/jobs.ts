@@ -3,8 +3,8 @@ import { z } from 'zod';
 
 /** Jobs carry ids and small numbers, never payloads: the processor reads the present truth. */
 export const jobSchemas = {
-  /** Release batches of a push, or deliver it at once when it holds its only batch. */
-  send: z.object({ push: z.string(), batches: z.boolean() }),
+  /** Release batches of a push, or deliver pushes at once that hold their only batch. */
+  send: z.union([z.object({ fanOut: z.string() }), z.object({ lone: z.array(z.string()) })]),
   /** Deliver one batch. */
   deliver: z.object({ work: z.string() }),
   /** See whether a push has come to its end. */
@@ -34,7 +34,8 @@ export type QueueName = (typeof QUEUE_NAMES)[number];
 
 /**
  * One job per push and step of its fan-out: API, reconciler and the step before may all add it. A step has
- * an id of its own because an id added from inside its own job is silently ignored.
+ * an id of its own because an id added from inside its own job is silently ignored. Lone pushes of a moment share
+ * a job, named by the first of them: what the reconciler adds for pushes that wait in line is added once.
  */
 export function sendJobId(push: string, step: number): string {
   return `send-${push}-${step}`;

@@ -14,8 +14,10 @@ import {
 
 /** Adds jobs. Nothing here throws or waits long: a job that Redis didn't take is found again in MongoDB. */
 export interface Producers {
-  /** `batches`: the push has batches to release, else it holds its only one. */
-  send(push: string, step: { batches: boolean; seq?: number; delayMs?: number }): Promise<void>;
+  /** A step of the fan-out of a push that has batches. */
+  fanOut(push: string, step?: { seq: number; delayMs?: number }): Promise<void>;
+  /** Delivers a push that holds its only batch. Those of one moment share jobs. */
+  send(push: string): Promise<void>;
   deliver(work: string, channel: Channel): Promise<void>;
   finish(pushes: readonly string[]): Promise<void>;
   /** Has what is due looked for after a time, right behind a unix second. */
@@ -27,6 +29,8 @@ export interface Producers {
 /** Late enough for a device's receipts to have gone into one look. */
 const FINISH_AFTER_MS = 2_000;
 const ADD_DEADLINE_MS = 600;
+/** So few that several workers share a crowd. */
+const LONE_PER_JOB = 50;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
@@ -57,13 +61,23 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
   const add = (name: QueueName, job: Job): Promise<void> =>
     (queues.get(name) ?? open(name)).add(job);
 
+  const sendGrouped = createGroup<string, void>(
+    async (lone) => {
+      const opts = { ...EPHEMERAL, jobId: sendJobId(lone[0] ?? '', 0) };
+      await add('send', { name: 'send', data: { lone }, opts });
+      return lone.map(() => undefined);
+    },
+    { maxItems: LONE_PER_JOB },
+  );
+
   return {
-    send: (push, { batches, seq = 0, delayMs = 0 }) =>
+    fanOut: (push, { seq, delayMs = 0 } = { seq: 0 }) =>
       add('send', {
         name: 'send',
-        data: { push, batches },
+        data: { fanOut: push },
         opts: { ...EPHEMERAL, jobId: sendJobId(push, seq), delay: delayMs },
       }),
+    send: sendGrouped,
     deliver: (work, channel) =>
       add(deliverQueue(channel), {
         name: 'deliver',

@@ -138,7 +138,8 @@ function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened
     hasApnsCredential: (app) => store.credentials.has(app, 'apns'),
     insertBatches: store.batches.insert,
     commit: store.pushes.commit,
-    addSendJob: (push, batches) => producers.send(push, { batches }),
+    addSendJob: producers.send,
+    addFanOutJob: producers.fanOut,
     addDeliverJob: producers.deliver,
     addDueJob: async (dueAtMs) => {
       const afterMs = dueAtMs - store.clock.now() + DUE_MARGIN_MS;

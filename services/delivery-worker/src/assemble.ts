@@ -111,7 +111,7 @@ export function assembleFanOut({ store, producers }: Opened): FanOutDeps {
     release: store.batches.release,
     pageTopics: (fanOut, free, isSafe) => pageTopics(pageDeps, fanOut, free, isSafe),
     addDeliverJob: producers.deliver,
-    addNextStep: (push, seq, delayMs) => producers.send(push, { batches: true, seq, delayMs }),
+    addNextStep: (push, seq, delayMs) => producers.fanOut(push, { seq, delayMs }),
     addFinishJob: (push) => producers.finish([push]),
   };
 }

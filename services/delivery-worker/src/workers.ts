@@ -2,6 +2,7 @@ import { PROVIDER_CHANNELS } from '@carillon/core/credentials';
 import { deliverQueue, jobSchemas } from '@carillon/queue/jobs';
 import { createWorker, type WorkerDeps } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
+import { createSemaphore } from './deliver/semaphore.ts';
 
 /** Work of a provider's channel waits for answers of far away, and one app's must not keep others' waiting. */
 const PROVIDER_CONCURRENCY = 500;
@@ -29,16 +30,35 @@ export function startWorkers(
   concurrency: number,
 ): (() => Promise<void>)[] {
   const { send, deliver: deliverJob, finish: finishJob, presence } = jobSchemas;
+  const places = createSemaphore(concurrency * LONE_FACTOR);
+  let isStopping = false;
+  async function deliverInPlace(push: string): Promise<void> {
+    const leave = await places.enter();
+    try {
+      // What has not begun is found by the reconciler, and another process does it.
+      if (!isStopping) await deliver(push);
+    } finally {
+      leave();
+    }
+  }
+  async function deliverLone(pushes: readonly string[]): Promise<void> {
+    const ends = await Promise.allSettled(pushes.map(deliverInPlace));
+    for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  }
   const startDeliver = (channel: Parameters<typeof deliverQueue>[0], atOnce: number) =>
     createWorker(worker, deliverQueue(channel), deliverJob, ({ work }) => deliver(work), atOnce);
+  const stopSending = createWorker(
+    worker,
+    'send',
+    send,
+    (job) => ('lone' in job ? deliverLone(job.lone) : fanOut(job.fanOut)),
+    concurrency * LONE_FACTOR,
+  );
   return [
-    createWorker(
-      worker,
-      'send',
-      send,
-      ({ push, batches }) => (batches ? fanOut(push) : deliver(push)),
-      concurrency * LONE_FACTOR,
-    ),
+    () => {
+      isStopping = true;
+      return stopSending();
+    },
     startDeliver('mqtt', concurrency),
     ...PROVIDER_CHANNELS.map((channel) => startDeliver(channel, PROVIDER_CONCURRENCY)),
     createWorker(

@@ -31,6 +31,7 @@ await runService('scheduler', environment, async ({ log, metrics, release, ready
     dueFanOuts: store.fanOuts.due,
     dueEndings: store.endings.due,
     addSendJob: producers.send,
+    addFanOutJob: producers.fanOut,
     addDeliverJob: producers.deliver,
     addFinishJobs: producers.finish,
   };

@@ -11,7 +11,8 @@ export interface ReconcileDeps {
   dueWork(limit: number): Promise<{ id: string; channel: Channel }[]>;
   dueFanOuts(limit: number): Promise<{ id: string; seq: number }[]>;
   dueEndings(limit: number): Promise<string[]>;
-  addSendJob(push: string, step: { batches: boolean; seq?: number }): Promise<void>;
+  addSendJob(push: string): Promise<void>;
+  addFanOutJob(push: string, step: { seq: number }): Promise<void>;
   addDeliverJob(work: string, channel: Channel): Promise<void>;
   addFinishJobs(pushes: readonly string[]): Promise<void>;
 }
@@ -37,11 +38,9 @@ export async function reconcile(deps: ReconcileDeps): Promise<Reconciled> {
   ]);
   await Promise.all([
     ...works.map(({ id, channel }) =>
-      isBatchId(id) || channel !== 'mqtt'
-        ? deps.addDeliverJob(id, channel)
-        : deps.addSendJob(id, { batches: false }),
+      isBatchId(id) || channel !== 'mqtt' ? deps.addDeliverJob(id, channel) : deps.addSendJob(id),
     ),
-    ...fanOuts.map(({ id, seq }) => deps.addSendJob(id, { batches: true, seq })),
+    ...fanOuts.map(({ id, seq }) => deps.addFanOutJob(id, { seq })),
     deps.addFinishJobs(endings),
   ]);
   return { opened, works: works.length, fanOuts: fanOuts.length, endings: endings.length };

@@ -25,7 +25,9 @@ export interface AcceptDeps extends AudienceDeps {
   insertBatches(batches: readonly BatchDocument[]): Promise<void>;
   /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
   commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
-  addSendJob(push: string, batches: boolean): Promise<void>;
+  addFanOutJob(push: string): Promise<void>;
+  /** For a push that holds its only batch, of devices on our own link. */
+  addSendJob(push: string): Promise<void>;
   /** For a push that holds its only batch, of a channel through a provider. */
   addDeliverJob(push: string, channel: Channel): Promise<void>;
   /** Has the push opened when it is due, without waiting for the reconciler's tick. */
@@ -79,8 +81,8 @@ export async function acceptPush(
 
 /** A provider that is slow must not hold up the queue that all pushes begin in. */
 function hurry(deps: AcceptDeps, { _id, work }: PushDocument): Promise<void> {
-  if (work === undefined || work.channel === 'mqtt') return deps.addSendJob(_id, !work);
-  return deps.addDeliverJob(_id, work.channel);
+  if (work === undefined) return deps.addFanOutJob(_id);
+  return work.channel === 'mqtt' ? deps.addSendJob(_id) : deps.addDeliverJob(_id, work.channel);
 }
 
 function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {
