@@ -7,8 +7,8 @@ export const jobSchemas = {
   send: z.union([z.object({ fanOut: z.string() }), z.object({ lone: z.array(z.string()) })]),
   /** Deliver one batch. */
   deliver: z.object({ work: z.string() }),
-  /** See whether a push has come to its end. */
-  finish: z.object({ push: z.string() }),
+  /** See whether pushes have come to their end. */
+  finish: z.object({ pushes: z.array(z.string()) }),
   /** Connects and disconnects of devices: token, milliseconds since 1970. */
   presence: z.object({ events: z.array(z.tuple([z.string(), z.number()])) }),
   /** A tick of a job scheduler. */
@@ -46,12 +46,12 @@ export function deliverJobId(work: string): string {
   return `deliver-${work}`;
 }
 
+/** One end of a push at a time, for a large one takes long. */
+export function endJobId(push: string): string {
+  return `end-${push}`;
+}
+
 /** One look for what is due in a second, however many pushes are scheduled for it. */
 export function dueJobId(second: number): string {
   return `due-${second}`;
-}
-
-/** One look at a push's end, however many of its batches close meanwhile. */
-export function finishJobId(push: string): string {
-  return `finish-${push}`;
 }

@@ -6,7 +6,7 @@ import {
   deliverJobId,
   deliverQueue,
   dueJobId,
-  finishJobId,
+  endJobId,
   type PresenceJob,
   type QueueName,
   sendJobId,
@@ -19,7 +19,10 @@ export interface Producers {
   /** Delivers a push that holds its only batch. Those of one moment share jobs. */
   send(push: string): Promise<void>;
   deliver(work: string, channel: Channel): Promise<void>;
+  /** Has it looked, in 2 s, whether these pushes are delivered to all. */
   finish(pushes: readonly string[]): Promise<void>;
+  /** Has pushes ended that have expired or been deleted. */
+  end(pushes: readonly string[]): Promise<void>;
   /** Has what is due looked for after a time, right behind a unix second. */
   lookForDue(second: number, afterMs: number): Promise<void>;
   presence(events: PresenceJob['events']): Promise<void>;
@@ -31,6 +34,9 @@ const FINISH_AFTER_MS = 2_000;
 const ADD_DEADLINE_MS = 600;
 /** So few that several workers share a crowd. */
 const LONE_PER_JOB = 50;
+const LOOKS_PER_JOB = 200;
+/** A look that was asked for so long before it begins covers what has ended by then. */
+const FINISH_MARGIN_MS = 500;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
@@ -70,6 +76,16 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
     { maxItems: LONE_PER_JOB },
   );
 
+  const finishGrouped = createGroup<string, void>(
+    async (pushes) => {
+      const opts = { ...EPHEMERAL, delay: FINISH_AFTER_MS };
+      await add('finish', { name: 'finish', data: { pushes }, opts });
+      return pushes.map(() => undefined);
+    },
+    { maxItems: LOOKS_PER_JOB },
+  );
+  const isNew = createRecently(FINISH_AFTER_MS - FINISH_MARGIN_MS);
+
   return {
     fanOut: (push, { seq, delayMs = 0 } = { seq: 0 }) =>
       add('send', {
@@ -85,14 +101,14 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
         opts: { ...EPHEMERAL, jobId: deliverJobId(work) },
       }),
     async finish(pushes) {
+      await Promise.all(pushes.filter(isNew).map((push) => finishGrouped(push)));
+    },
+    async end(pushes) {
       await Promise.all(
-        pushes.map((push) =>
-          add('finish', {
-            name: 'finish',
-            data: { push },
-            opts: { ...EPHEMERAL, jobId: finishJobId(push), delay: FINISH_AFTER_MS },
-          }),
-        ),
+        pushes.map((push) => {
+          const opts = { ...EPHEMERAL, jobId: endJobId(push), delay: FINISH_AFTER_MS };
+          return add('finish', { name: 'finish', data: { pushes: [push] }, opts });
+        }),
       );
     },
     lookForDue: (second, afterMs) =>
@@ -107,6 +123,24 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
       await Promise.allSettled([...queues.values()].map(({ queue }) => queue.close()));
       connection.disconnect();
     },
+  };
+}
+
+/** Tells of each name whether it is new: not asked for within a time. */
+function createRecently(forMs: number): (name: string) => boolean {
+  let recent = new Set<string>();
+  let before = new Set<string>();
+  let turnsAt = 0;
+  return (name) => {
+    const now = performance.now();
+    if (now >= turnsAt) {
+      before = now < turnsAt + forMs / 2 ? recent : new Set();
+      recent = new Set();
+      turnsAt = now + forMs / 2;
+    }
+    if (recent.has(name) || before.has(name)) return false;
+    recent.add(name);
+    return true;
   };
 }
 

@@ -39,18 +39,21 @@ export function createEndings(db: Db, clock: Clock) {
     clock,
   };
   const { pushes } = tables;
-  const finishGrouped = createGroup<Look, void>((looks) => finishSome(tables, looks), {
+  const lookGrouped = createGroup<Look, Ending | undefined>((looks) => lookAt(tables, looks), {
     maxItems: 200,
     inFlight: 2,
   });
   return {
     /**
      * Looks whether a push has come to its end, and ends it: delivered to all (asked for in the order that no
-     * hand-on can hide from), expired, or deleted. Lone looks share round trips.
+     * hand-on can hide from), expired, or deleted. Lone looks share round trips; a long end keeps nobody else waiting.
      *
      * @param retentionMs how long a push delivered to all can be asked for
      */
-    finish: (id: string, retentionMs: number): Promise<void> => finishGrouped({ id, retentionMs }),
+    async finish(id: string, retentionMs: number): Promise<void> {
+      const ending = await lookGrouped({ id, retentionMs });
+      if (ending !== undefined) await endAll(tables, id, ending);
+    },
 
     /** Marks an app's push deleted, from which moment nothing of it is sent; `finish` does the rest. */
     async markDeleted(app: string, id: string): Promise<boolean> {
@@ -85,27 +88,24 @@ function purgeTime(clock: Clock, retentionMs: number): Date {
   return new Date(clock.now() + retentionMs + KEEP_FATES_MS);
 }
 
-/** Looks at some pushes; one whose end fails is its own caller's error. */
-async function finishSome(tables: Tables, looks: Look[]): Promise<(Error | undefined)[]> {
+/** Ends those of some pushes that are delivered to all, and tells which others are to be ended. */
+async function lookAt(tables: Tables, looks: readonly Look[]): Promise<(Ending | undefined)[]> {
   const ids = looks.map(({ id }) => id);
   const projection = { state: 1, sendUntil: 1, 'fan.done': 1, 'work.state': 1, ending: 1 };
   const found = await tables.pushes
     .find<Ended>({ _id: { $in: ids } }, { projection, batchSize: ids.length + 1 })
     .toArray();
-  const delivered = await allDelivered(tables, found);
-  const errors = new Map<string, Error>();
-  await Promise.all(
-    found.map(async (push) => {
-      try {
-        if (push.ending !== undefined) await endAll(tables, push._id, push.ending);
-        else if (isOver(tables, push)) await expire(tables, push._id);
-      } catch (error) {
-        errors.set(push._id, error as Error);
-      }
+  const endings = new Map<string, Ending | undefined>();
+  const [delivered] = await Promise.all([
+    allDelivered(tables, found),
+    ...found.map(async (push) => {
+      const isToExpire = push.ending === undefined && isOver(tables, push);
+      const ending = isToExpire ? await beginExpiry(tables, push._id) : push.ending;
+      endings.set(push._id, ending);
     }),
-  );
+  ]);
   await finishDelivered(tables, delivered, looks);
-  return ids.map((id) => errors.get(id));
+  return ids.map((id) => endings.get(id));
 }
 
 /** Ends pushes that are delivered to all, with one statement. */
@@ -137,12 +137,13 @@ function isOver({ clock }: Tables, { state, sendUntil }: Ended): boolean {
   return state === 'open' && clock.now() >= sendUntil.getTime();
 }
 
-async function expire(tables: Tables, id: string): Promise<void> {
-  const begun = await tables.pushes.updateOne(
+/** Undefined: it has ended otherwise meanwhile. */
+async function beginExpiry({ pushes }: Tables, id: string): Promise<Ending | undefined> {
+  const begun = await pushes.updateOne(
     { _id: id, state: 'open' },
     { $set: { state: 'finished', ending: 'expired' } },
   );
-  if (begun.modifiedCount === 1) await endAll(tables, id, 'expired');
+  return begun.modifiedCount === 1 ? 'expired' : undefined;
 }
 
 /**

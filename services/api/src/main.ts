@@ -148,7 +148,7 @@ function pushFeature(routing: Routing, { store, producers, retentionMs }: Opened
     findPush: store.pushes.find,
     pendingDevices: (push) => store.pending.devices(push, LIMITS.pendingDevices),
     markDeleted: store.endings.markDeleted,
-    addFinishJob: (push) => producers.finish([push]),
+    addEndJob: (push) => producers.end([push]),
     now: store.clock.now,
     retentionMs,
   });

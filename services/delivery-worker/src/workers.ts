@@ -65,7 +65,7 @@ export function startWorkers(
       worker,
       'finish',
       finishJob,
-      ({ push }) => finish(push),
+      async ({ pushes }) => void (await Promise.all(pushes.map(finish))),
       concurrency * LONE_FACTOR,
     ),
     createWorker(

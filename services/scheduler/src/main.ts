@@ -33,7 +33,7 @@ await runService('scheduler', environment, async ({ log, metrics, release, ready
     addSendJob: producers.send,
     addFanOutJob: producers.fanOut,
     addDeliverJob: producers.deliver,
-    addFinishJobs: producers.finish,
+    addEndJobs: producers.end,
   };
   const clean = createClean({
     abandon: store.cleaning.abandon,

@@ -14,7 +14,7 @@ export interface ReconcileDeps {
   addSendJob(push: string): Promise<void>;
   addFanOutJob(push: string, step: { seq: number }): Promise<void>;
   addDeliverJob(work: string, channel: Channel): Promise<void>;
-  addFinishJobs(pushes: readonly string[]): Promise<void>;
+  addEndJobs(pushes: readonly string[]): Promise<void>;
 }
 
 /** What one tick found. */
@@ -41,7 +41,7 @@ export async function reconcile(deps: ReconcileDeps): Promise<Reconciled> {
       isBatchId(id) || channel !== 'mqtt' ? deps.addDeliverJob(id, channel) : deps.addSendJob(id),
     ),
     ...fanOuts.map(({ id, seq }) => deps.addFanOutJob(id, { seq })),
-    deps.addFinishJobs(endings),
+    deps.addEndJobs(endings),
   ]);
   return { opened, works: works.length, fanOuts: fanOuts.length, endings: endings.length };
 }

@@ -8,7 +8,7 @@ export interface DeleteDeps {
   findPush(app: string, id: string): Promise<PushDocument | undefined>;
   /** Marks the push deleted; false if it was deleted meanwhile. */
   markDeleted(app: string, id: string): Promise<boolean>;
-  addFinishJob(id: string): Promise<void>;
+  addEndJob(id: string): Promise<void>;
   now(): number;
   retentionMs: number;
 }
@@ -29,6 +29,6 @@ export async function deletePush(
     throw new ApiError('INVALID_PUSH_ID');
   }
   if (!(await deps.markDeleted(app, id))) throw new ApiError('INVALID_PUSH_ID');
-  void deps.addFinishJob(id);
+  void deps.addEndJob(id);
   return { success: true };
 }
