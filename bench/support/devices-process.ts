@@ -1,4 +1,4 @@
-import { type DeviceEvents, type Identity, openDevice } from './lean-device.ts';
+import { type DeviceAddress, type Identity, openDevice } from './lean-device.ts';
 
 /** What the bench tells a process that plays devices. */
 export type DevicesOrder =
@@ -18,21 +18,29 @@ const AT_ONCE = 40;
 const report: DevicesReport = { connected: 0, arrived: 0, cpu: 0 };
 let waiting: (() => void)[] = [];
 
-const events: DeviceEvents = {
-  connected() {
-    report.connected += 1;
-    waiting.pop()?.();
-  },
-  arrived() {
-    report.arrived += 1;
-  },
-  closed() {
-    report.connected -= 1;
-  },
-};
+/** A gateway that is full turns devices away, and another has room: like real ones they come again. */
+const COME_AGAIN_MS = 300;
+
+function connect(device: Identity, at: DeviceAddress): void {
+  let isConnected = false;
+  openDevice(device, at, {
+    connected() {
+      isConnected = true;
+      report.connected += 1;
+      waiting.pop()?.();
+    },
+    arrived() {
+      report.arrived += 1;
+    },
+    closed() {
+      if (isConnected) report.connected -= 1;
+      else setTimeout(connect, COME_AGAIN_MS, device, at);
+    },
+  });
+}
 
 function open({ devices, port, localAddress }: Extract<DevicesOrder, { do: 'open' }>): void {
-  waiting = devices.map((device) => () => openDevice(device, { port, localAddress }, events));
+  waiting = devices.map((device) => () => connect(device, { port, localAddress }));
   for (let n = 0; n < AT_ONCE; n += 1) waiting.pop()?.();
 }
 
