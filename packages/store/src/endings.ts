@@ -124,7 +124,7 @@ async function finishDelivered(
   }
   await tables.pushes.updateMany(
     { _id: { $in: ids }, state: 'open' },
-    eachItsOwn(ids, (own) => ({
+    eachItsOwn('$_id', ids, (own) => ({
       state: 'finished',
       counts: own(allCounts),
       purgeAt: own(ids.map((id) => purgeTime(tables.clock, retentionOf.get(id) ?? 0))),

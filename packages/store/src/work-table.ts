@@ -207,7 +207,7 @@ function claimed(wanted: readonly Wanted[], claims: readonly string[]): Document
   const unheld = { $eq: [{ $type: '$work.claim' }, 'missing'] };
   const before = { claim: '$work.claim', reply: '$work.reply' };
   const ids = wanted.map(({ id }) => id);
-  return eachItsOwn(ids, (own) => ({
+  return eachItsOwn('$_id', ids, (own) => ({
     'work.before': { $cond: [unheld, '$$REMOVE', before] },
     'work.claim': own(claims),
     'work.reply': own(wanted.map(({ reply }) => reply)),
@@ -218,17 +218,19 @@ function claimed(wanted: readonly Wanted[], claims: readonly string[]): Document
 
 function settled(settlements: readonly Settlement[]): Change {
   const ids = settlements.map(({ id }) => id);
+  const claims = settlements.map(({ claim }) => claim);
   const isEnd = settlements[0]?.finish !== undefined;
   const allCounts = settlements.map(({ outcomes }) => countOutcomes(outcomes));
   return {
     ids,
     filter: {
       _id: { $in: ids },
-      'work.claim': { $in: settlements.map(({ claim }) => claim) },
+      'work.claim': { $in: claims },
       'work.state': 'ready',
       ...(isEnd && { state: 'open' }),
     },
-    update: eachItsOwn(ids, (own) => {
+    // By the claim: this process may hold two on the same work, of which the older has lapsed.
+    update: eachItsOwn('$work.claim', claims, (own) => {
       const counts = own(allCounts);
       return {
         'work.state': 'closed',
