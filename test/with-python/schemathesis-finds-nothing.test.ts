@@ -40,5 +40,5 @@ test('answers keep to the OpenAPI document, whatever is asked', async () => {
     ...['--generation-with-security-parameters', 'false'],
   ];
   const { code, output } = await runPython(args, { cwd: folder, env: { PYTHONPATH: folder } });
-  expect([code, output.slice(-4_000)]).toEqual([0, expect.any(String)]);
+  expect({ code, ...(code !== 0 && { output: output.slice(-6_000) }) }).toEqual({ code: 0 });
 }, 600_000);
