@@ -19,9 +19,12 @@ afterAll(() => scene?.close());
 test('a worker that was frozen for three leases finds its batches taken over', async () => {
   const { stack, mongo, crowd } = scene;
   for (const device of crowd.devices) device.holdReceipts();
+  // The other one joins in afterwards, so that the frozen one surely holds what is open.
+  stack.kill('delivery-worker', 'SIGSTOP', 1);
   const push = await sendPush(stack, crowd.tokens);
   await untilMidway(mongo, push);
   stack.kill('delivery-worker', 'SIGSTOP');
+  stack.kill('delivery-worker', 'SIGCONT', 1);
   const frozenAt = performance.now();
   expect(isMidway(await workStates(mongo, push))).toBe(true);
   for (const device of crowd.devices) device.releaseReceipts();
