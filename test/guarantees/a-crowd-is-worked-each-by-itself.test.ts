@@ -7,6 +7,8 @@ import { workOf } from '../../packages/store/src/new-work.ts';
 import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type Stack, startStack } from '../support/stack.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
 
 const CROWD = 120;
 const LEASE_MS = 60_000;
@@ -128,6 +130,31 @@ test('of two claims of one process on the same work only the later one settles i
   expect([first, second]).toEqual([undefined, { got: {} }]);
   const push = await pushes().findOne({ _id: id });
   expect(push?.work?.counts).toEqual({ delivered: 1 });
+});
+
+test('a settlement whose answer was lost on the way is told as what it was', async () => {
+  const { port, pathname } = new URL(stack.dev.mongodb.replace('/carillon', '/crowd'));
+  const proxy = await startTcpProxy(Number(port));
+  const remote = await connectStore({
+    uri: `mongodb://127.0.0.1:${proxy.port}${pathname}`,
+    appName: 'test',
+  });
+  try {
+    const ids = await keepPushes(CROWD);
+    const claims = await claimAll(ids);
+    proxy.swallowAnswers();
+    const settling = Promise.all(
+      ids.map((id, n) => remote.work.settle(settlement(id, claims[n]?.claim ?? '', n))),
+    );
+    const closed = { _id: { $in: ids }, 'work.state': 'closed' };
+    await until(async () => (await pushes().countDocuments(closed as object)) === CROWD);
+    proxy.cut();
+    proxy.mend();
+    expect(await settling).toEqual(ids.map(() => ({ got: {} })));
+  } finally {
+    await remote.close();
+    await proxy.stop();
+  }
 });
 
 test('receipts of a crowd: each in its work, and its row gone', async () => {

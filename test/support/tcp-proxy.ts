@@ -7,6 +7,8 @@ export interface TcpProxy {
   /** Breaks every connection and refuses new ones until it is mended. */
   cut(): void;
   mend(): void;
+  /** Leaves every connection open and passes no answer on any more; what is asked still arrives. */
+  swallowAnswers(): void;
   /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
   stall(): void;
   /** Twice is harmless. */
@@ -16,6 +18,7 @@ export interface TcpProxy {
 /** Passes everything on to a port of this machine. */
 export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
+  const answering = new Set<Socket>();
   let isCut = false;
   const keep = (socket: Socket) => {
     sockets.add(socket);
@@ -30,6 +33,8 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     if (isCut) return void socket.resetAndDestroy();
     const onward = connect(target, '127.0.0.1');
     keep(onward);
+    answering.add(onward);
+    onward.once('close', () => answering.delete(onward));
     socket.pipe(onward).pipe(socket);
     socket.once('close', () => onward.destroy());
     onward.once('close', () => socket.destroy());
@@ -43,6 +48,9 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     mend() {
       isCut = false;
+    },
+    swallowAnswers() {
+      for (const socket of answering) socket.unpipe().resume();
     },
     stall() {
       for (const socket of sockets) socket.unpipe().pause();

@@ -2,6 +2,7 @@ import { createGroup } from '@carillon/core/group';
 import { isBatchId, newClaimId, pushOfWork } from '@carillon/core/ids';
 import { countOutcomes } from '@carillon/core/outcomes';
 import {
+  type AnyBulkWriteOperation,
   Binary,
   type Collection,
   type Db,
@@ -155,9 +156,14 @@ async function settleAlike(
     return await updateAndFind(holder, settled(settlements), projection);
   } catch (error) {
     if (settlements.length === 1) throw error;
-    // After a failover the driver repeats a change of one document, not one of many.
-    const found = await Promise.all(settlements.map((one) => settleAlike(holder, [one])));
-    return found.flat();
+    // After a failover the driver repeats a change of one document, not one of many. Some may have taken effect.
+    const updates = settlements.map((one) => {
+      const { filter, update } = settled([one]);
+      return { updateOne: { filter, update } };
+    });
+    await holder.bulkWrite(updates as AnyBulkWriteOperation<Holder>[], { ordered: false });
+    const ids = settlements.map(({ id }) => id);
+    return findAll(holder, ids, projection);
   }
 }
 
@@ -182,6 +188,14 @@ async function updateAndFind(
     return found === null ? [] : [found];
   }
   await holder.updateMany(which, update, options);
+  return findAll(holder, ids, projection);
+}
+
+function findAll(
+  holder: Collection<Holder>,
+  ids: readonly string[],
+  projection: Readonly<Record<string, 1>>,
+): Promise<WithId<Holder>[]> {
   return holder
     .find({ _id: { $in: [...ids] } }, { projection, batchSize: ids.length + 1 })
     .toArray();
