@@ -35,8 +35,8 @@ const ADD_DEADLINE_MS = 600;
 /** So few that several workers share a crowd. */
 const LONE_PER_JOB = 50;
 const LOOKS_PER_JOB = 200;
-/** A look that was asked for so long before it begins covers what has ended by then. */
-const FINISH_MARGIN_MS = 500;
+/** What was asked for so recently needs no second look: the first is still to come, whatever the machines' clocks say. */
+const FINISH_ASKED_MS = 500;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
@@ -84,7 +84,7 @@ export function createProducers(redisUrl: string, onError: OnRedisError): Produc
     },
     { maxItems: LOOKS_PER_JOB },
   );
-  const isNew = createRecently(FINISH_AFTER_MS - FINISH_MARGIN_MS);
+  const isNew = createRecently(FINISH_ASKED_MS);
 
   return {
     fanOut: (push, { seq, delayMs = 0 } = { seq: 0 }) =>
