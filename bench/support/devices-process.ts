@@ -21,22 +21,31 @@ let waiting: (() => void)[] = [];
 /** A gateway that is full turns devices away, and another has room: like real ones they come again. */
 const COME_AGAIN_MS = 300;
 
+const FIRST_PORT = 10_000;
+const LAST_PORT = 60_000;
+let localPort = FIRST_PORT;
+
 function connect(device: Identity, at: DeviceAddress): void {
   let isConnected = false;
-  openDevice(device, at, {
-    connected() {
-      isConnected = true;
-      report.connected += 1;
-      waiting.pop()?.();
+  localPort = localPort < LAST_PORT ? localPort + 1 : FIRST_PORT;
+  openDevice(
+    device,
+    { ...at, localPort },
+    {
+      connected() {
+        isConnected = true;
+        report.connected += 1;
+        waiting.pop()?.();
+      },
+      arrived() {
+        report.arrived += 1;
+      },
+      closed() {
+        if (isConnected) report.connected -= 1;
+        else setTimeout(connect, COME_AGAIN_MS, device, at);
+      },
     },
-    arrived() {
-      report.arrived += 1;
-    },
-    closed() {
-      if (isConnected) report.connected -= 1;
-      else setTimeout(connect, COME_AGAIN_MS, device, at);
-    },
-  });
+  );
 }
 
 function open({ devices, port, localAddress }: Extract<DevicesOrder, { do: 'open' }>): void {

@@ -7,7 +7,7 @@ import { until } from './until.ts';
 
 /** Links to both a floor and a stack have to fit into the 20,000 files that a process may open. */
 const DEVICES_PER_PROCESS = 8_400;
-const CONNECT_MS = 300_000;
+const CONNECT_MS = 120_000;
 
 /** Thousands of devices, played by processes of their own, which acknowledge whatever comes. */
 export interface Herd {

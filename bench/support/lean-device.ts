@@ -19,6 +19,8 @@ export interface DeviceAddress {
   port: number;
   /** Its own address; many devices would run out of ports with one. */
   localAddress?: string;
+  /** Given, the kernel need not look for a free one: among thousands that takes milliseconds. */
+  localPort?: number;
 }
 
 const CONNACK = 2;

@@ -1,9 +1,9 @@
-import { once } from 'node:events';
 import { connect } from 'node:net';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import supertest from 'supertest';
+import { closed } from '../../../test/support/closed.ts';
 import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/route.ts';
 import { serve } from '../src/http/server.ts';
@@ -132,6 +132,6 @@ async function talk(bytes: string): Promise<string> {
   socket.on('data', (chunk: Buffer) => {
     answer += chunk.toString();
   });
-  await once(socket, 'close');
+  await closed(socket);
   return answer;
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { newDeviceToken } from '@carillon/core/ids';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { generate } from 'mqtt-packet';
+import { closed } from '../../../test/support/closed.ts';
 import { createMqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
 import { type Bench, owe, startBench } from './gateway-under-test.ts';
@@ -139,7 +140,7 @@ describe('without MongoDB', () => {
       expect([...(await once(socket, 'data'))[0]]).toEqual([0x20, 2, 0, 0]);
       process.kill(bench.mongod.pid, 'SIGCONT');
       // Checked as soon as MongoDB answers: it was never registered.
-      await once(socket, 'close');
+      await closed(socket);
     } finally {
       process.kill(bench.mongod.pid, 'SIGCONT');
     }

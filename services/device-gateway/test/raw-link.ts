@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { deviceAuth } from '@carillon/core/device-auth';
 import { generate, type IConnectPacket } from 'mqtt-packet';
+import { closed } from '../../../test/support/closed.ts';
 import { AUTH_KEYS } from './gateway-under-test.ts';
 
 /** A CONNECT of a device whose credentials are ours, with what a test wants to be different. */
@@ -30,7 +31,7 @@ export async function talk(port: number, ...pieces: Buffer[]): Promise<number[]>
   const answers: Buffer[] = [];
   socket.on('data', (bytes) => answers.push(bytes));
   for (const piece of pieces) socket.write(piece);
-  await once(socket, 'close');
+  await closed(socket);
   return [...Buffer.concat(answers)];
 }
 
@@ -47,6 +48,6 @@ export async function closedWithin(socket: Socket): Promise<number> {
   const startedAt = performance.now();
   // Its close shows behind what was not read.
   socket.resume();
-  if (!socket.destroyed) await once(socket, 'close');
+  await closed(socket);
   return performance.now() - startedAt;
 }

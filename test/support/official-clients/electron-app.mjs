@@ -16,15 +16,17 @@ Module._load = (name, ...rest) => (name === 'electron' ? electron : load(name, .
 
 const require = createRequire(import.meta.url);
 const Pushy = require('pushy-electron');
-Pushy.setNotificationListener((payload) => process.send({ payload }));
-Pushy.setConnectivityListener((connected) => process.send({ connected }));
+// The SDK may still report while the test has already let go.
+const tell = (what) => process.connected && process.send(what, () => undefined);
+Pushy.setNotificationListener((payload) => tell({ payload }));
+Pushy.setConnectivityListener((connected) => tell({ connected }));
 
 process.on('message', async ({ id, method, args }) => {
   try {
-    process.send({ id, result: (await Pushy[method](...args)) ?? null });
+    tell({ id, result: (await Pushy[method](...args)) ?? null });
   } catch (error) {
-    process.send({ id, error: error.message });
+    tell({ id, error: error.message });
   }
 });
 process.on('disconnect', () => process.exit(0));
-process.send({ ready: true });
+tell({ ready: true });
