@@ -1,18 +1,17 @@
 import { encodeFcm } from '../../services/delivery-worker/src/channels/fcm/payload.ts';
 import { fcmTokens, PUSH } from './load.ts';
 
-/** The headers that firebase-admin sends, without firebase-admin. */
+/** The headers that we send. */
 export function fcmHeaders(): Record<string, string> {
   return {
     'x-firebase-client': 'fire-admin-node/14.5.1',
     access_token_auth: 'true',
     authorization: 'Bearer an-access-token-of-the-bench',
-    'x-goog-api-client': 'gl-node/24.21.0 fire-admin/14.5.1',
     'content-type': 'application/json;charset=utf-8',
   };
 }
 
-/** The JSON that it sends. */
+/** The JSON that firebase-admin makes. */
 export function fcmMessages(): (index: number) => string {
   const { data } = encodeFcm(PUSH);
   const android = { priority: 'high', ttl: '86400s' };

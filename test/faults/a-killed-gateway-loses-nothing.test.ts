@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { keepConnected } from '../support/faults/crowd.ts';
+import { holdOpen, keepConnected } from '../support/faults/crowd.ts';
 import {
   isMidway,
   sendPush,
@@ -49,10 +49,12 @@ test('after it has sent a push and before it has replied', async () => {
 
 test('told to stop in the middle of a fan-out, it doubles nothing', async () => {
   const { stack, mongo, crowd } = scene;
-  const push = await sendPush(stack, crowd.tokens);
+  const holder = await holdOpen(stack);
+  const push = await sendPush(stack, [...crowd.tokens, holder.token]);
   await untilMidway(mongo, push);
   const old = stack.kill(GATEWAY, 'SIGTERM');
   expect(isMidway(await workStates(mongo, push))).toBe(true);
+  holder.cut();
   await stack.waitForRestart(GATEWAY, old);
   await expectWhole(scene, push, 'gateway told to stop');
   expect(crowd.devices.filter((device) => countOf(device, push) > 1)).toEqual([]);

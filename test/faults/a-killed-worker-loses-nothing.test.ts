@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { holdOpen } from '../support/faults/crowd.ts';
 import {
   isMidway,
   type SentPush,
@@ -112,10 +113,12 @@ test('twice on the same batch', async () => {
 
 test('told to stop in the middle of a fan-out, it hands on what it has', async () => {
   const { stack, mongo, crowd } = scene;
-  const push = await sendPush(stack, crowd.tokens);
+  const holder = await holdOpen(stack);
+  const push = await sendPush(stack, [...crowd.tokens, holder.token]);
   await untilMidway(mongo, push);
   const old = stack.kill(WORKER, 'SIGTERM');
   expect(isMidway(await workStates(mongo, push))).toBe(true);
+  holder.cut();
   await stack.waitForRestart(WORKER, old);
   await expectWhole(scene, push, 'worker told to stop');
   expect(crowd.devices.filter((device) => countOf(device, push) > 1)).toEqual([]);

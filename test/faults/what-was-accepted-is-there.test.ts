@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
 import { workStates } from '../support/faults/pushes.ts';
@@ -12,6 +13,8 @@ const SMALL_PUSHES = 40;
 /** A mongod killed among 100,000 inserts first replays its journal, on a machine that does other things too. */
 const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to answer again' };
 
+const UNDER_WAY_MS = 100;
+
 let scene: Scene;
 beforeAll(async () => {
   scene = await openScene(CROWD);
@@ -19,9 +22,8 @@ beforeAll(async () => {
 afterAll(() => scene?.close());
 
 test('an API killed before the commit has accepted nothing, and told nobody it had', async () => {
-  const { stack, mongo, crowd } = scene;
-  const attempt = attemptPush(stack, crowd.tokens);
-  const id = await untilHalfAccepted();
+  const { stack, mongo } = scene;
+  const { attempt, id } = await stopHalfAccepted();
   const old = stack.kill('api', 'SIGKILL');
   expect(await stateOf(id)).toBe('accepting');
   const { isAccepted, payload } = await attempt;
@@ -54,8 +56,7 @@ test('with mongod killed in the middle of accepting, every push that got its 200
   const old = stack.kill('mongodb', 'SIGKILL');
   const attempts = await Promise.all(small);
   await stack.waitForRestart('mongodb', old);
-  const answers = async () => (await stack.api('GET', '/topics')).status === 200;
-  await until(answers, JOURNAL_REPLAYED);
+  await until(apiAnswers, JOURNAL_REPLAYED);
   for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
   await expectWholeOrAbsent(id, await big);
 }, 150_000);
@@ -67,8 +68,28 @@ test('what was answered right before mongod is killed is there after', async () 
   const old = stack.kill('mongodb', 'SIGKILL');
   expect(attempts.filter(({ isAccepted }) => !isAccepted)).toEqual([]);
   await stack.waitForRestart('mongodb', old);
+  await until(apiAnswers, JOURNAL_REPLAYED);
   for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
-});
+}, 150_000);
+
+async function apiAnswers(): Promise<boolean> {
+  return (await scene.stack.api('GET', '/topics')).status === 200;
+}
+
+/** A push whose API stands still before its commit; one that was committed first is let go, and another tried. */
+async function stopHalfAccepted(): Promise<{ attempt: Promise<Attempt>; id: string }> {
+  const { stack, crowd } = scene;
+  for (;;) {
+    const attempt = attemptPush(stack, crowd.tokens);
+    const id = await untilHalfAccepted();
+    stack.kill('api', 'SIGSTOP');
+    // What was on its way to MongoDB has come there.
+    await sleep(UNDER_WAY_MS);
+    if ((await stateOf(id)) === 'accepting') return { attempt, id };
+    stack.kill('api', 'SIGCONT');
+    await attempt;
+  }
+}
 
 /** Waits until some batches of a push that is being accepted are there, and not all. */
 async function untilHalfAccepted(): Promise<string> {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   createPlace,
@@ -10,9 +11,15 @@ import {
   textOf,
 } from '../support/first-run/npm-start.ts';
 import { endAll } from '../support/first-run/processes-of.ts';
+import { findProcess } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
 const SUPERVISOR_PATIENCE = { timeoutMs: 30_000, everyMs: 10 };
+
+/** What comes sooner is taken for the same Ctrl-C. */
+const OTHER_KEYSTROKE_MS = 1_000;
+/** How long a service that doesn't end is waited for, when nobody asks twice. */
+const SERVICE_PATIENCE_MS = 25_000;
 
 let place: Place;
 beforeAll(async () => {
@@ -57,11 +64,16 @@ describe('SIGINT', () => {
 
   test('given twice ends it sooner, and as completely', async () => {
     const start = place.start();
-    await start.ready();
+    const { pid } = findProcess(await start.ready(), 'api', 0);
+    // It would be waited for.
+    process.kill(pid, 'SIGSTOP');
+    const askedAt = performance.now();
     start.signal('SIGINT');
     await until(() => start.stdout().includes('Stopping'));
+    await sleep(OTHER_KEYSTROKE_MS);
     start.signal('SIGINT');
     await start.exit();
+    expect(performance.now() - askedAt).toBeLessThan(SERVICE_PATIENCE_MS);
     await expectNothingLeft();
   });
 

@@ -4,6 +4,8 @@ import { type HerdScene, setHerdScene } from '../support/gateway/herd-scene.ts';
 
 /** The whole herd of ten thousand: CARILLON_HERD=10000; a process must be allowed to open 20,000 files. */
 const HERD = Number(process.env.CARILLON_HERD ?? 1_000);
+/** Side by side: a herd is back too soon for one after the other to have a p99. */
+const PULSES = 5;
 const ALL_BACK_MS = 60_000;
 const API_P99_MS = 500;
 const DEADLINE_MS = 180_000;
@@ -20,19 +22,23 @@ test(
   `${HERD} devices, cut at once and coming back at once, are all back within 60 s`,
   async () => {
     const { stack, herd, tokens } = scene;
-    const pulse = startApiPulse(stack, tokens, 'pulse');
+    const pulses = Array.from({ length: PULSES }, (_, n) =>
+      startApiPulse(stack, tokens, `pulse ${n}`),
+    );
     herd.cut();
     await scene.sendToAll('while they come back');
     const backMs = await herd.untilConnected(ALL_BACK_MS);
     await scene.untilOnline(HERD);
-    await pulse.stop();
-    const p99 = quantile(pulse.latenciesMs, 0.99);
+    for (const pulse of pulses) await pulse.stop();
+    const latenciesMs = pulses.flatMap((pulse) => pulse.latenciesMs);
+    const p99 = quantile(latenciesMs, 0.99);
     process.stdout.write(
-      `${HERD} devices back in ${Math.round(backMs)} ms, API p99 ${Math.round(p99)} ms\n`,
+      `${HERD} devices back in ${Math.round(backMs)} ms, API p99 ${Math.round(p99)} ms of ${latenciesMs.length}\n`,
     );
-    expect(pulse.failures).toEqual([]);
+    expect(pulses.flatMap(({ failures }) => failures)).toEqual([]);
     expect(p99).toBeLessThan(API_P99_MS);
-    await scene.untilArrived(pulse.accepted, 1);
+    const accepted = pulses.flatMap((pulse) => pulse.accepted);
+    await scene.untilArrived(accepted, 1);
     await scene.untilArrived(['while they come back'], HERD);
   },
   DEADLINE_MS,

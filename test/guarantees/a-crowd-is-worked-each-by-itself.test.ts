@@ -201,3 +201,18 @@ test('looked at in one moment, those that are delivered to all end, each with it
   expect(ended.every(({ purgeAt }) => (purgeAt?.getTime() ?? 0) > Date.now())).toBe(true);
   expect(await pushes().countDocuments({ _id: { $in: open }, state: 'open' })).toBe(open.length);
 });
+
+test('what is hurried while it is claimed is due as soon as it is given back, and nothing else is', async () => {
+  const [hurried = '', calm = ''] = await keepPushes(2);
+  await pushes().updateOne({ _id: calm }, { $set: { app: 'another app' } });
+  const claims = await claimAll([hurried, calm]);
+  await store.work.hurry('app', 'mqtt');
+  const dueNow = async () => (await store.work.due(CROWD)).map(({ id }) => id);
+  expect(await dueNow()).not.toContain(hurried);
+  for (const one of claims) if (one) await store.work.giveBack(one, LEASE_MS, []);
+  const due = await dueNow();
+  expect([due.includes(hurried), due.includes(calm)]).toEqual([true, false]);
+  const [again] = await claimAll([hurried]);
+  if (again) await store.work.giveBack(again, LEASE_MS, []);
+  expect(await dueNow()).not.toContain(hurried);
+});

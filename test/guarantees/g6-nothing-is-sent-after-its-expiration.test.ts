@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { type SentPush, sendPush, untilFates } from '../support/faults/pushes.ts';
 import { createFleet, payloadsAt, pendingAt } from '../support/guarantees/devices.ts';
@@ -11,6 +12,8 @@ import { until } from '../support/until.ts';
 
 const DAY = 86_400;
 const WINDOW = 16;
+/** Long enough for the push to meet the full window, short enough to come in time. */
+const HELD_MS = 500;
 
 let stack: Stack;
 let mongo: TestMongo;
@@ -39,6 +42,22 @@ test('time to live 0 reaches a device that is connected, and no status tells of 
   await device.waitFor(1);
   await untilFates(mongo, push, { delivered: 1 });
   await expectNothingBut(device, [push]);
+});
+
+test('time to live 0 reaches a device that is connected and still empties its inbox', async () => {
+  const device = await fleet.offline();
+  const owed: SentPush[] = [];
+  for (let i = 0; i <= WINDOW; i += 1) owed.push(await sendPush(stack, device.token));
+  for (const push of owed) await untilPending(stack, push, [device.token]);
+  device.holdReceipts();
+  await device.connect();
+  await device.waitFor(WINDOW);
+  const push = await sendPush(stack, device.token, { time_to_live: 0 });
+  await sleep(HELD_MS);
+  device.releaseReceipts();
+  await device.waitFor(WINDOW + 2);
+  await untilFates(mongo, push, { delivered: 1 });
+  await expectNothingBut(device, [...owed, push]);
 });
 
 test('time to live 0 is not kept for a device that is offline', async () => {

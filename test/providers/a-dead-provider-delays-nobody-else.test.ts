@@ -27,6 +27,8 @@ const NORMAL_MS = 5_000;
 const DEAD_MS = 15_000;
 const WINDOW = 200;
 const PROBES = 20;
+/** Dead, then at rest for up to a minute more, then at work. */
+const DEADLINE_MS = 120_000;
 
 let scene: ProviderScene;
 let second: SecondSandbox;
@@ -63,7 +65,8 @@ const DEATHS = {
 const WELL = { blackHole: false, refuse: false, dropEvery: null };
 
 describe.each(Object.entries(DEATHS))('while APNs %s', (_, death) => {
-  test('all others get theirs in normal time; then so do its own', async () => {
+  const name = 'all others get theirs in normal time; then so do its own';
+  const all = async () => {
     const iphones = await gatherIphones(tenant, IPHONES);
     const before = await attemptsOver(scene.stack, 'apns');
     await scene.sandbox.behave('apns', death);
@@ -83,7 +86,8 @@ describe.each(Object.entries(DEATHS))('while APNs %s', (_, death) => {
     await untilCounts(scene.store, stuck[0] as Sent, { sent: IPHONES });
     for (const push of stuck.slice(1)) await untilCounts(scene.store, push, { sent: 1 });
     expect((await scene.sandbox.counts()).doubles).toBe(0);
-  });
+  };
+  test(name, all, DEADLINE_MS);
 });
 
 /** Sends over all other ways at once, one push of them to iPhones too; milliseconds until each has arrived. */

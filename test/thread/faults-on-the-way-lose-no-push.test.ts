@@ -133,9 +133,15 @@ async function newDevice(): Promise<MqttDevice> {
   return device;
 }
 
+/** A device whose link is live: until its inbox was read, right after CONNACK, pushes go through that. */
 async function connectedDevice(): Promise<MqttDevice> {
   const device = await newDevice();
   await device.connect();
+  for (const _ of ['perhaps by its inbox', 'surely live']) {
+    const push = await send(stack, device.token);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+  }
+  device.arrivals.splice(0);
   return device;
 }
 

@@ -158,6 +158,8 @@ export interface Work {
   before?: { claim: string; reply: string };
   /** It tries another channel for recipients whom other work is answerable for: never counted by itself. */
   fallback?: true;
+  /** Asked for while it was claimed: once given back it is due at once. */
+  hurried?: true;
   /** Claims so far. */
   tries: number;
   /** Recipients whom a provider has put off. */

@@ -21,8 +21,8 @@ export function createUnfinishedWork(db: Db) {
 
   return {
     /**
-     * Gives work back unfinished, due again after `delayMs`, with the receipts it has. Nothing happens if the
-     * claim was lost.
+     * Gives work back unfinished, due again after `delayMs`, or at once if it was hurried meanwhile, with the
+     * receipts it has. Nothing happens if the claim was lost.
      */
     async giveBack(
       { id, claim }: Pick<ClaimedWork, 'id' | 'claim'>,
@@ -38,8 +38,8 @@ export function createUnfinishedWork(db: Db) {
         await holderOf(id).updateOne(mine, { $bit: Object.fromEntries(words) });
       }
       await holderOf(id).updateOne(mine, [
-        { $set: { 'work.at': fromNow(delayMs) } },
-        { $unset: ['work.claim', 'work.reply', 'work.before'] },
+        { $set: { 'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] } } },
+        { $unset: ['work.claim', 'work.reply', 'work.before', 'work.hurried'] },
       ]);
     },
 
@@ -55,20 +55,25 @@ export function createUnfinishedWork(db: Db) {
       return matchedCount === 1;
     },
 
-    /** Has an app's work of a channel that waits for its next try tried at once. */
+    /**
+     * Has an app's work of a channel that waits for its next try tried at once. Who works on some of it now may
+     * have met what it had to wait for: that is tried again as soon as it is given back.
+     */
     async hurry(app: string, channel: Work['channel']): Promise<void> {
-      const waiting = {
+      const begun = {
         app,
         'work.state': 'ready' as const,
         'work.channel': channel,
-        'work.claim': { $exists: false },
         // What waits for its first time isn't late.
         'work.tries': { $gt: 0 },
       };
+      const isClaimed = { $ne: [{ $type: '$work.claim' }, 'missing'] };
+      const hurried = {
+        'work.at': { $cond: [isClaimed, '$work.at', '$$NOW'] },
+        'work.hurried': { $cond: [isClaimed, true, '$$REMOVE'] },
+      };
       await Promise.all(
-        [batches, pushes].map((holder) =>
-          holder.updateMany(waiting as object, [{ $set: { 'work.at': '$$NOW' } }]),
-        ),
+        [batches, pushes].map((holder) => holder.updateMany(begun as object, [{ $set: hurried }])),
       );
     },
 

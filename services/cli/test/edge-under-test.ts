@@ -13,8 +13,8 @@ export interface Edge {
   env: { CARILLON_API: string; CARILLON_MQTT: string; CARILLON_API_KEY: string };
   /** `POST /push` and the like, as they came. */
   requests: { path: string; body: string }[];
-  /** HTTP statuses for paths; 200 if absent. */
-  statuses: Record<string, number>;
+  /** HTTP statuses for paths, or those of the next requests; 200 if absent. */
+  statuses: Record<string, number | number[]>;
   /** CONNACK return codes of the next connects; then 0. */
   connacks: number[];
   /** Control packet types (MQTT 3.1.1, table 2.1) that devices sent. */
@@ -33,7 +33,8 @@ export async function startEdge(): Promise<Edge> {
   const http = createHttpServer(async (request, response) => {
     const path = request.url ?? '';
     edge.requests.push({ path, body: await text(request) });
-    const status = edge.statuses[path] ?? 200;
+    const told = edge.statuses[path];
+    const status = (Array.isArray(told) ? told.shift() : told) ?? 200;
     const device = { token: `t${++registered}`, auth: 'a' };
     const body = status === 200 ? device : { code: 'CODE', error: 'No.' };
     response.writeHead(status, { 'retry-after': '0' }).end(JSON.stringify(body));

@@ -56,12 +56,16 @@ function mongodPath(): string {
   return found ?? 'mongod';
 }
 
-export async function startBench(): Promise<Bench> {
-  const redisServer = await startRedis();
-  const mongod = await startServer(mongodPath(), ({ port, folder }) => [
+function startMongod(): Promise<TestServer> {
+  return startServer(mongodPath(), ({ port, folder }) => [
     ...['--port', `${port}`, '--bind_ip', '127.0.0.1', '--dbpath', folder],
     ...['--wiredTigerCacheSizeGB', '0.25', '--quiet'],
   ]);
+}
+
+export async function startBench(): Promise<Bench> {
+  const redisServer = await startRedis();
+  const mongod = await startMongod();
   const uri = `mongodb://127.0.0.1:${mongod.port}/test`;
   const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
@@ -103,10 +107,15 @@ export async function startBench(): Promise<Bench> {
     worker,
     finished,
     startGateway: start,
-    async device(gateway = first) {
+    async device(gateway = first, { scheme, ca } = { scheme: 'mqtt' }) {
       const { token } = await store.devices.register(APP, 'electron');
-      const url = `mqtt://127.0.0.1:${gateway.ports.mqtt}`;
-      return createMqttDevice({ url, token, auth: deviceAuth(AUTH_KEYS, token) });
+      const url = `${scheme}://127.0.0.1:${gateway.ports[scheme]}`;
+      return createMqttDevice({
+        url,
+        token,
+        auth: deviceAuth(AUTH_KEYS, token),
+        ...(ca && { ca }),
+      });
     },
     push: (token, options) => acceptPush(store, token, options),
     async handOver(push, token, deadlineMs = 500) {

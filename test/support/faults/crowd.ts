@@ -4,7 +4,7 @@ import { deviceAuth, parseDeviceAuthKeys } from '../../../packages/core/src/devi
 import { newDeviceToken } from '../../../packages/core/src/ids.ts';
 import type { DeviceDocument } from '../../../packages/store/src/documents.ts';
 import type { TestMongo } from '../mongo.ts';
-import { createMqttDevice, type MqttDevice } from '../mqtt-device.ts';
+import { createMqttDevice, type MqttDevice, newMqttDevice } from '../mqtt-device.ts';
 import type { Stack } from '../stack.ts';
 
 const DOCUMENTS_PER_INSERT = 10_000;
@@ -64,6 +64,14 @@ async function connectAll(devices: readonly MqttDevice[]): Promise<void> {
     for (let device = rest.pop(); device !== undefined; device = rest.pop()) await device.connect();
   };
   await Promise.all(Array.from({ length: CONNECTS_AT_ONCE }, connectSome));
+}
+
+/** A connected device that acknowledges nothing: it keeps the batch open that it is in. */
+export async function holdOpen(stack: Stack): Promise<MqttDevice> {
+  const device = await newMqttDevice(stack.dev);
+  device.holdReceipts();
+  await device.connect();
+  return device;
 }
 
 /** Connects devices again whenever their link breaks, as the SDKs do, until it is stopped. */

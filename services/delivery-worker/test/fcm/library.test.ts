@@ -1,11 +1,12 @@
 import { expect, test } from '@jest/globals';
-import { turnOffRetries } from '../../src/channels/fcm/library.ts';
+import { replaceHttpClient } from '../../src/channels/fcm/library.ts';
 
 test.each([
   [{}],
   [{ messagingRequestHandler: {} }],
   [{ messagingRequestHandler: { httpClient: {} } }],
-  [{ messagingRequestHandler: { httpClient: { retry: { attempts: 4 } } } }],
+  [{ messagingRequestHandler: { httpClient: { send: 'by mail' } } }],
 ])('a library of another shape is told, not guessed at: %j', (messaging) => {
-  expect(() => turnOffRetries(messaging)).toThrow('firebase-admin has changed');
+  const nobody = { send: () => Promise.reject(new Error('nobody asks')) };
+  expect(() => replaceHttpClient(messaging, nobody)).toThrow('firebase-admin has changed');
 });

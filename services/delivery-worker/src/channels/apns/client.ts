@@ -10,7 +10,7 @@ import type {
 } from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
 import { type ApnsLine, type ApnsSecret, type Message, openLine } from './line.ts';
-import { type ApnsAnswer, apnsOutcome } from './outcome.ts';
+import { apnsOutcome, isExpiredToken } from './outcome.ts';
 import { type ApnsMessage, encodeApns } from './payload.ts';
 
 /** More at once on a session makes requests wait for a stream, and costs more than it brings. */
@@ -77,7 +77,7 @@ function beginSend(push: ProviderPush, lineTo: (environment: AppleEnvironment) =
     const line = lineTo(address.environment);
     const answer = await line.send(made, address.address);
     if (!isExpiredToken(answer)) return apnsOutcome(answer);
-    // node-apn has signed a new provider token by now; if that one is expired too, it is our clock.
+    // A new provider token has been signed by now; if that one is expired too, it is our clock.
     return apnsOutcome(await line.send(made, address.address));
   };
 }
@@ -93,17 +93,14 @@ function makeMessage(message: ApnsMessage, topic: string): Message {
     expiry,
     collapseId,
   }) as Notification & LibraryNotification;
-  return { headers: notification.headers(), body: notification.compile() };
+  const headers = Object.entries(notification.headers()).flat().map(String);
+  return { headers, body: notification.compile() };
 }
 
 /** What its types lack. */
 interface LibraryNotification {
   headers(): Record<string, string>;
   compile(): string;
-}
-
-function isExpiredToken(answer: ApnsAnswer): boolean {
-  return answer.kind === 'answered' && answer.reason === 'ExpiredProviderToken';
 }
 
 function notApple({ channel }: Address): Attempt {

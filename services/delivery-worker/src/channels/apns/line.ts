@@ -2,9 +2,9 @@ import type { ClientHttp2Session } from 'node:http2';
 import type { SecretOf } from '@carillon/core/credentials';
 import type { AppleEnvironment } from '@carillon/store/documents';
 import { Provider, type ProviderOptions } from 'node-apn';
-import { type Asked, ask } from './ask.ts';
+import { ask } from './ask.ts';
 import { readFailure } from './failure.ts';
-import type { ApnsAnswer } from './outcome.ts';
+import { type ApnsAnswer, isExpiredToken } from './outcome.ts';
 import { createReadiness } from './readiness.ts';
 
 export type ApnsSecret = SecretOf<'apns-token'> | SecretOf<'apns-certificate'>;
@@ -16,12 +16,15 @@ const HOSTS: Record<AppleEnvironment, string> = {
 const APNS_PORT = 443;
 /** How long a link that is being closed may go on with what it carries. */
 const RETIRE_MS = 10_000;
+/** Apple wants a provider token replaced within an hour. */
+const TOKEN_SECONDS = 3_300;
 /** Megabytes; Node's own 10 end a session that has a few thousand requests waiting for a stream. */
 const SESSION_MEMORY = 200;
 
 /** A notification as the library makes it: its headers, but for those of a recipient, and its body. */
 export interface Message {
-  headers: Record<string, string>;
+  /** Names and values in turns. */
+  headers: readonly string[];
   body: string;
 }
 
@@ -33,12 +36,21 @@ export interface ApnsLine {
   close(): Promise<void>;
 }
 
+/** The library's provider token. */
+interface ProviderToken {
+  current: string;
+  generation: number;
+  isExpired(afterSeconds: number): boolean;
+  /** Signs a new one, if this generation is still the current one. */
+  regenerate(generation: number): void;
+}
+
 /** The parts of node-apn's client that we put right or use; they aren't in its types. */
 interface LibraryClient {
+  config: { address: string; token: ProviderToken | null };
   session?: ClientHttp2Session;
-  /** What `Provider.send` does for each recipient, after making the message anew. */
-  write(message: Message, token: string, type: 'device', method: 'post'): Promise<Asked>;
-  request(session: ClientHttp2Session, ...rest: unknown[]): Promise<unknown>;
+  /** Makes the session, once for all who ask meanwhile. */
+  connect(): Promise<void>;
   closeAndDestroySession(session: ClientHttp2Session | undefined): Promise<void>;
   shutdown(): Promise<void>;
 }
@@ -62,6 +74,8 @@ function lineOver(provider: Provider): ApnsLine {
   const client = clientOf(provider);
   const readiness = createReadiness();
   const retiring = new Map<ClientHttp2Session, Promise<void>>();
+  const { address: authority } = client.config;
+  const start = [':method', 'POST', ':scheme', 'https', ':authority', authority, ':path'];
 
   function retire(session: ClientHttp2Session | undefined): void {
     if (session === undefined || session.destroyed || retiring.has(session)) return;
@@ -71,23 +85,42 @@ function lineOver(provider: Provider): ApnsLine {
 
   // The library destroys a session at GOAWAY, and with it the requests that the server is answering.
   client.closeAndDestroySession = async (session) => retire(session);
-  const request = client.request.bind(client);
-  // For the library a request never fails, or it would lose the status of an answer on a closing session.
-  client.request = (session, ...rest) =>
-    ask({
+
+  async function makeSession(): Promise<ClientHttp2Session> {
+    await client.connect();
+    if (client.session === undefined) throw new Error('node-apn made no session');
+    return client.session;
+  }
+  async function sendSigned(
+    { headers, body }: Message,
+    address: string,
+    authorization: readonly string[],
+  ): Promise<ApnsAnswer> {
+    const { session: last } = client;
+    const isOver = last === undefined || last.closed || last.destroyed;
+    const session = isOver ? await makeSession() : last;
+    const path = `/3/device/${address}`;
+    return ask({
       session,
       readiness,
-      // Of a session it uses no more than that.
-      request: (over) => request(over as unknown as ClientHttp2Session, ...rest),
+      headers: [...start, path, ...headers, ...authorization],
+      body,
       // A dead link would take all that follow with it.
       onSilence: () => retire(session),
     });
+  }
 
   return {
-    async send(message, token) {
+    async send(message, address) {
+      const { token } = client.config;
+      if (token?.isExpired(TOKEN_SECONDS)) token.regenerate(token.generation);
+      const generation = token?.generation ?? 0;
+      const authorization = token ? ['authorization', `bearer ${token.current}`] : [];
       try {
-        const done = await client.write(message, token, 'device', 'post');
-        return done.answer;
+        const answer = await sendSigned(message, address, authorization);
+        // However many were refused, a new one is signed once.
+        if (isExpiredToken(answer)) token?.regenerate(generation);
+        return answer;
       } catch (error) {
         // Only making a session fails here, and only for a key or certificate that TLS can't load.
         return { kind: 'unusable', detail: readFailure(error).detail };
@@ -113,9 +146,12 @@ function closeGently(session: ClientHttp2Session): Promise<void> {
 
 function clientOf(provider: Provider): LibraryClient {
   const { client } = provider as unknown as { client?: Partial<LibraryClient> };
-  const { write, request, closeAndDestroySession, shutdown } = client ?? {};
-  const parts = [write, request, closeAndDestroySession, shutdown];
-  if (parts.some((part) => typeof part !== 'function')) {
+  const { config, connect, closeAndDestroySession, shutdown } = client ?? {};
+  const isKnown =
+    [connect, closeAndDestroySession, shutdown].every((part) => typeof part === 'function') &&
+    typeof config?.address === 'string' &&
+    (config.token === null || typeof config.token?.regenerate === 'function');
+  if (!isKnown) {
     throw new Error('node-apn has changed its client: check what channels/apns/line.ts puts right');
   }
   return client as LibraryClient;

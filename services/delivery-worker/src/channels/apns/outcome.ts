@@ -105,3 +105,8 @@ function retry(scope: 'recipient' | 'line', { retryAfterMs }: Answered, detail: 
   const after = retryAfterMs !== undefined && { afterMs: retryAfterMs };
   return { kind: 'retry', scope, detail, ...after };
 }
+
+/** Whether the provider token had ended on its way. */
+export function isExpiredToken(answer: ApnsAnswer): boolean {
+  return answer.kind === 'answered' && answer.reason === 'ExpiredProviderToken';
+}

@@ -16,19 +16,15 @@ const TAKEN: ApnsAnswer = { kind: 'answered', status: 200 };
 /** Made once: each stream closes, and a stack trace costs more than all else here. */
 const BROKEN = new Error('the link broke');
 
-/** What came of a request; `text` is the body of a refusal. */
-export type OnAnswer = (answer: ApnsAnswer, text?: string) => void;
-
 /**
- * Reads an answer in node-apn's place, which loses the status with an empty or unreadable body, never sees
- * Retry-After, and keeps a body of any length.
+ * Reads an answer.
  *
  * @param onAnswer told once
  * @returns to be told that nothing more is waited for, and why
  */
 export function watchStream(
   stream: ClientHttp2Stream,
-  onAnswer: OnAnswer,
+  onAnswer: (answer: ApnsAnswer) => void,
   onFlood: () => void,
 ): (why: unknown) => void {
   let status: number | undefined;
@@ -37,10 +33,10 @@ export function watchStream(
   let isOver = false;
   const chunks: Buffer[] = [];
 
-  function end(answer: ApnsAnswer, text?: string): void {
+  function end(answer: ApnsAnswer): void {
     if (isOver) return;
     isOver = true;
-    onAnswer(answer, text);
+    onAnswer(answer);
   }
   function breakOff(why: unknown): void {
     // 200 says all in its header; a refusal without its reason isn't one to act on.
@@ -62,7 +58,7 @@ export function watchStream(
     else if (status !== undefined && stream.rstCode === constants.NGHTTP2_NO_ERROR) {
       const text = Buffer.concat(chunks).toString();
       const after = retryAfterMs(retryAfter, Date.now());
-      end({ kind: 'answered', status, ...readBody(text), retryAfterMs: after }, text);
+      end({ kind: 'answered', status, ...readBody(text), retryAfterMs: after });
     }
   });
   stream.on('error', breakOff);

@@ -4,6 +4,7 @@ import { getCACertificates } from 'node:tls';
 import type { SecretOf } from '@carillon/core/credentials';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
+import { jsonOrText } from './json-or-text.ts';
 import type { FcmAnswer } from './outcome.ts';
 
 type FcmSecret = SecretOf<'fcm'>;
@@ -110,7 +111,7 @@ async function post(url: string, form: string, agent: Agent): Promise<Posted> {
           if (text.length > MAX_ANSWER_BYTES) throw new Error('the answer has no end');
         }
         const after = retryAfterMs(answer.headers['retry-after'], Date.now());
-        resolve({ status: answer.statusCode ?? 0, body: parsed(text), retryAfterMs: after });
+        resolve({ status: answer.statusCode ?? 0, body: jsonOrText(text), retryAfterMs: after });
       } catch (error) {
         lose(error);
       }
@@ -130,14 +131,6 @@ function authorities({ gateway }: FcmSecret): { ca?: string[] } {
 
 function toBase64Url(value: object): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 function wordOf(error: unknown): string {

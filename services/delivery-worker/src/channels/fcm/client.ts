@@ -2,8 +2,8 @@ import type { SecretOf } from '@carillon/core/credentials';
 import type { Attempt, ProviderChannel, ProviderClient } from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
 import { createAccessTokens, NoAccessToken } from './access-token.ts';
-import { FcmAgent } from './agent.ts';
-import { openLibrary } from './library.ts';
+import { FCM_ORIGIN, openLibrary } from './library.ts';
+import { createLinks } from './links.ts';
 import { type FcmAnswer, fcmOutcome, isTokenRefused } from './outcome.ts';
 import { encodeFcm, messageFor } from './payload.ts';
 
@@ -24,9 +24,14 @@ export const fcm: ProviderChannel = {
 };
 
 function connect(secret: SecretOf<'fcm'>): ProviderClient {
-  const agent = new FcmAgent({ maxSockets: WINDOW }, DEADLINE_MS, secret.gateway);
+  const links = createLinks({
+    origin: FCM_ORIGIN,
+    count: WINDOW,
+    deadlineMs: DEADLINE_MS,
+    gateway: secret.gateway,
+  });
   const tokens = createAccessTokens(secret);
-  const library = openLibrary(secret.projectId, tokens, agent);
+  const library = openLibrary(secret.projectId, tokens, links);
   const inFlight = createInFlight();
   let closing: Promise<void> | undefined;
 
@@ -59,7 +64,7 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
     await inFlight.idle();
     await library.close();
     tokens.close();
-    agent.destroy();
+    await links.close();
   }
 
   return {
@@ -90,7 +95,7 @@ function refuse(tooLarge: boolean, channel: string): Attempt | undefined {
   return { kind: 'rejected', reason: 'payload-too-large', detail: 'over 4,096 bytes' };
 }
 
-/** The library never settles when a link breaks in the middle of an answer. */
+/** Getting an access token and sending are each bounded; here both together are. */
 function inTime(answer: Promise<FcmAnswer>): Promise<FcmAnswer> {
   return new Promise((resolve, reject) => {
     const deadline = setTimeout(

@@ -1,38 +1,53 @@
-import type { Agent } from 'node:https';
-import { type Credential, deleteApp, FirebaseAppError, initializeApp } from 'firebase-admin/app';
+import { type Credential, deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging, type TokenMessage } from 'firebase-admin/messaging';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
 import { type AccessTokens, NoAccessToken } from './access-token.ts';
+import { jsonOrText } from './json-or-text.ts';
+import type { Links, Reply } from './links.ts';
 import type { FcmAnswer } from './outcome.ts';
 
-/** firebase-admin, as one project's way to FCM. */
+/** firebase-admin, as one project's way to FCM: it checks a message and puts it in the words of the API. */
 export interface FcmLibrary {
-  /** One request. Never rejects; may not settle before the agent ends its link, and not even then. */
+  /** One request. Never rejects; settles within the deadline of the links and that of an access token. */
   send(message: TokenMessage): Promise<FcmAnswer>;
   close(): Promise<void>;
 }
 
-const httpError = z.object({
-  httpResponse: z.object({
-    status: z.number(),
-    headers: z.record(z.string(), z.unknown()).default({}),
-    data: z.unknown(),
-  }),
-});
+/** Where the library sends messages. */
+export const FCM_ORIGIN = 'https://fcm.googleapis.com';
+
+/** What the library asks its HTTP client for. */
+interface Request {
+  url: string;
+  headers: Record<string, string>;
+  data: object;
+}
+
+/** What it looks at in the answer, once it is a message that was taken. */
+interface Taken {
+  isJson(): true;
+  data: object;
+}
+
+/** What sends the library's requests. */
+interface HttpClient {
+  send(request: Request): Promise<Taken>;
+}
+
+const taken = z.object({ name: z.string() });
 
 let apps = 0;
 
-/** @throws Error when the library has changed where its retries are */
-export function openLibrary(projectId: string, tokens: AccessTokens, agent: Agent): FcmLibrary {
-  // Already expired for the library, so that it asks us each time and doesn't keep a token that was refused.
+/** @throws Error when the library has changed where its HTTP client is */
+export function openLibrary(projectId: string, tokens: AccessTokens, links: Links): FcmLibrary {
   const credential: Credential = {
     getAccessToken: async () => ({ access_token: await tokens.get(), expires_in: 0 }),
   };
   apps += 1;
-  const app = initializeApp({ projectId, httpAgent: agent, credential }, `fcm-${apps}`);
+  const app = initializeApp({ projectId, credential }, `fcm-${apps}`);
   const messaging = getMessaging(app);
-  turnOffRetries(messaging);
+  replaceHttpClient(messaging, { send: (request) => sendOver(links, tokens, request) });
 
   return {
     async send(message) {
@@ -40,7 +55,11 @@ export function openLibrary(projectId: string, tokens: AccessTokens, agent: Agen
         await messaging.send(message);
         return { kind: 'accepted' };
       } catch (error) {
-        return readError(error);
+        if (error instanceof NotTaken || error instanceof NoAccessToken) return error.answer;
+        return {
+          kind: 'malformed',
+          detail: error instanceof Error ? error.message : String(error),
+        };
       }
     },
     close: () => deleteApp(app),
@@ -48,31 +67,67 @@ export function openLibrary(projectId: string, tokens: AccessTokens, agent: Agen
 }
 
 /**
- * The library sends a message up to five times when a link breaks or FCM is unavailable, which doubles messages and
- * takes up to 82 s. Nothing public turns that off.
+ * The library's own client sends a message up to five times when a link breaks or FCM is unavailable, which doubles
+ * messages and takes up to 82 s; it reads a body of any length, never settles when a link breaks in the middle of an
+ * answer, and costs twice what ours does. Nothing public replaces it.
  *
- * @throws Error when the library has changed where they are
+ * @throws Error when the library has changed where it is
  */
-export function turnOffRetries(messaging: object): void {
+export function replaceHttpClient(messaging: object, httpClient: HttpClient): void {
   const inner = messaging as {
-    messagingRequestHandler?: { httpClient?: { retry?: { maxRetries?: unknown } | undefined } };
+    messagingRequestHandler?: { httpClient?: { send?: unknown } };
   };
-  const client = inner.messagingRequestHandler?.httpClient;
-  if (typeof client?.retry?.maxRetries !== 'number') {
-    throw new Error('firebase-admin has changed where its retries are: check channels/fcm/library');
+  const handler = inner.messagingRequestHandler;
+  if (typeof handler?.httpClient?.send !== 'function') {
+    throw new Error(
+      'firebase-admin has changed where its HTTP client is: check channels/fcm/library',
+    );
   }
-  client.retry = undefined;
+  handler.httpClient = httpClient;
 }
 
-function readError(error: unknown): FcmAnswer {
-  if (!(error instanceof Error)) return { kind: 'lost', detail: String(error) };
-  if (error.cause instanceof NoAccessToken) return error.cause.answer;
-  const { data } = httpError.safeParse(error);
-  if (data !== undefined) {
-    const { status, headers, data: body } = data.httpResponse;
-    const after = retryAfterMs(headers['retry-after'], Date.now());
-    return { kind: 'answered', status, body, retryAfterMs: after };
+/** That FCM didn't take a message, or that nobody knows; the library passes it on as it is. */
+class NotTaken extends Error {
+  readonly answer: FcmAnswer;
+
+  constructor(answer: FcmAnswer) {
+    super(answer.kind);
+    this.answer = answer;
   }
-  const isNetwork = error instanceof FirebaseAppError;
-  return { kind: isNetwork ? 'lost' : 'malformed', detail: error.message };
+}
+
+async function sendOver(
+  links: Links,
+  tokens: AccessTokens,
+  { url, headers, data }: Request,
+): Promise<Taken> {
+  const authorization = `Bearer ${await tokens.get()}`;
+  const all = { ...headers, authorization, 'content-type': 'application/json;charset=utf-8' };
+  const reply = await post(links, url.slice(FCM_ORIGIN.length), all, JSON.stringify(data));
+  const body = jsonOrText(reply.text);
+  if (reply.status === 200 && taken.safeParse(body).success) {
+    return { isJson: () => true, data: body as object };
+  }
+  const after = retryAfterMs(reply.headers['retry-after'], Date.now());
+  throw new NotTaken({ kind: 'answered', status: reply.status, body, retryAfterMs: after });
+}
+
+/** @throws NotTaken when no whole answer came */
+async function post(
+  links: Links,
+  path: string,
+  headers: Record<string, string>,
+  body: string,
+): Promise<Reply> {
+  try {
+    return await links.post(path, headers, body);
+  } catch (error) {
+    throw new NotTaken({ kind: 'lost', detail: wordsOf(error) });
+  }
+}
+
+function wordsOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code } = error as NodeJS.ErrnoException;
+  return code === undefined ? error.message : `${code}: ${error.message}`;
 }

@@ -99,13 +99,19 @@ async function follow(
   const rows: number[] = [];
   const rowsOfSent: number[] = [];
   for (const [position, answer] of answers) {
-    const next = AFTER[answer];
+    const next = nextAfter(delivery, answer);
     if (next === 'delivered') delivery.end(position, OUTCOMES.delivered);
     else if (next === 'superseded') delivery.end(position, OUTCOMES.superseded);
     else if (next === 'row of a sent one') rowsOfSent.push(position);
     else if (next === 'row' || isLast) rows.push(position);
   }
   await Promise.all([owe(deps, delivery, rows, false), owe(deps, delivery, rowsOfSent, true)]);
+}
+
+function nextAfter(delivery: Delivery, answer: Answer): Next {
+  const isBusy = answer === 'draining' || answer === 'refused';
+  // It is connected, and its inbox takes no push that is only for now: a moment later it has caught up.
+  return isBusy && !isKept(delivery) ? 'again' : AFTER[answer];
 }
 
 /**
