@@ -133,13 +133,13 @@ async function newDevice(): Promise<MqttDevice> {
   return device;
 }
 
-/** A device whose link is live: until its inbox was read, right after CONNACK, pushes go through that. */
+/** A device whose link is live: until its inbox was read, right after CONNACK, a push goes through that. */
 async function connectedDevice(): Promise<MqttDevice> {
   const device = await newDevice();
   await device.connect();
-  for (const _ of ['perhaps by its inbox', 'surely live']) {
-    const push = await send(stack, device.token);
-    await untilOutcome(stack, push.id, [device.token], 'delivered');
+  for (const arrivals of [1, 2]) {
+    await send(stack, device.token);
+    await device.waitFor(arrivals);
   }
   device.arrivals.splice(0);
   return device;

@@ -15,7 +15,7 @@ export interface Asking {
   headers: string[];
   body: string;
   /** No answer came in time. */
-  onSilence(): void;
+  onSilence(session: ClientHttp2Session): void;
 }
 
 /** One request: its answer as seen on the wire, or why there is none. Always resolves, within 10 s. */
@@ -54,7 +54,7 @@ export function ask({ session, readiness, headers, body, onSilence }: Asking): P
 
   const deadline = setTimeout(() => {
     giveUp('no answer in time');
-    onSilence();
+    onSilence(session);
   }, DEADLINE_MS);
   const ready = readiness(session);
   if (ready === true) begin();

@@ -67,17 +67,23 @@ function beginSend(push: ProviderPush, lineTo: (environment: AppleEnvironment) =
   }
   const byBundle = new Map<string, Message>();
 
+  function messageTo(bundle: string): Message {
+    const known = byBundle.get(bundle);
+    if (known !== undefined) return known;
+    const made = makeMessage(message, bundle);
+    byBundle.set(bundle, made);
+    return made;
+  }
+
   return async (address): Promise<Attempt> => {
     if (address.channel !== 'apns') return notApple(address);
-    let made = byBundle.get(address.bundle);
-    if (made === undefined) {
-      made = makeMessage(message, address.bundle);
-      byBundle.set(address.bundle, made);
-    }
     const line = lineTo(address.environment);
+    const made = messageTo(address.bundle);
+    const token = line.tokenInUse();
     const answer = await line.send(made, address.address);
     if (!isExpiredToken(answer)) return apnsOutcome(answer);
-    // A new provider token has been signed by now; if that one is expired too, it is our clock.
+    line.replaceToken(token);
+    // If the new one is expired too, it is our clock.
     return apnsOutcome(await line.send(made, address.address));
   };
 }

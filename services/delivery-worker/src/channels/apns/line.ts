@@ -4,7 +4,7 @@ import type { AppleEnvironment } from '@carillon/store/documents';
 import { Provider, type ProviderOptions } from 'node-apn';
 import { ask } from './ask.ts';
 import { readFailure } from './failure.ts';
-import { type ApnsAnswer, isExpiredToken } from './outcome.ts';
+import type { ApnsAnswer } from './outcome.ts';
 import { createReadiness } from './readiness.ts';
 
 export type ApnsSecret = SecretOf<'apns-token'> | SecretOf<'apns-certificate'>;
@@ -21,6 +21,10 @@ const TOKEN_SECONDS = 3_300;
 /** Megabytes; Node's own 10 end a session that has a few thousand requests waiting for a stream. */
 const SESSION_MEMORY = 200;
 
+/** How the headers of every request begin; the authority, and the path, which each has for itself, come next. */
+const START = [':method', 'POST', ':scheme', 'https', ':authority'];
+const PATH_AT = START.length + 2;
+
 /** A notification as the library makes it: its headers, but for those of a recipient, and its body. */
 export interface Message {
   /** Names and values in turns. */
@@ -31,7 +35,11 @@ export interface Message {
 /** The link to one of Apple's two servers; opened by the first request, and again after it broke. */
 export interface ApnsLine {
   /** Always resolves, within 10 s. */
-  send(message: Message, token: string): Promise<ApnsAnswer>;
+  send(message: Message, address: string): Promise<ApnsAnswer>;
+  /** Which provider token requests bear now. */
+  tokenInUse(): number;
+  /** Signs a new provider token, unless that one has been replaced already. */
+  replaceToken(refused: number): void;
   /** To be called when no request is under way. */
   close(): Promise<void>;
 }
@@ -59,7 +67,12 @@ interface LibraryClient {
 export function openLine(secret: ApnsSecret, environment: AppleEnvironment): ApnsLine {
   const provider = createProvider(secret, environment);
   if (provider instanceof Provider) return lineOver(provider);
-  return { send: async () => provider, close: async () => undefined };
+  return {
+    send: async () => provider,
+    tokenInUse: () => 0,
+    replaceToken: () => undefined,
+    close: async () => undefined,
+  };
 }
 
 function createProvider(secret: ApnsSecret, environment: AppleEnvironment): Provider | ApnsAnswer {
@@ -73,9 +86,8 @@ function createProvider(secret: ApnsSecret, environment: AppleEnvironment): Prov
 function lineOver(provider: Provider): ApnsLine {
   const client = clientOf(provider);
   const readiness = createReadiness();
+  const headersOf = createHeaders(client.config);
   const retiring = new Map<ClientHttp2Session, Promise<void>>();
-  const { address: authority } = client.config;
-  const start = [':method', 'POST', ':scheme', 'https', ':authority', authority, ':path'];
 
   function retire(session: ClientHttp2Session | undefined): void {
     if (session === undefined || session.destroyed || retiring.has(session)) return;
@@ -86,50 +98,59 @@ function lineOver(provider: Provider): ApnsLine {
   // The library destroys a session at GOAWAY, and with it the requests that the server is answering.
   client.closeAndDestroySession = async (session) => retire(session);
 
-  async function makeSession(): Promise<ClientHttp2Session> {
-    await client.connect();
-    if (client.session === undefined) throw new Error('node-apn made no session');
-    return client.session;
-  }
-  async function sendSigned(
-    { headers, body }: Message,
+  function askOver(
+    session: ClientHttp2Session,
+    message: Message,
     address: string,
-    authorization: readonly string[],
   ): Promise<ApnsAnswer> {
-    const { session: last } = client;
-    const isOver = last === undefined || last.closed || last.destroyed;
-    const session = isOver ? await makeSession() : last;
-    const path = `/3/device/${address}`;
-    return ask({
-      session,
-      readiness,
-      headers: [...start, path, ...headers, ...authorization],
-      body,
-      // A dead link would take all that follow with it.
-      onSilence: () => retire(session),
-    });
+    const headers = headersOf(message, address);
+    // A dead link would take all that follow with it.
+    return ask({ session, readiness, headers, body: message.body, onSilence: retire });
+  }
+
+  async function askOverNew(message: Message, address: string): Promise<ApnsAnswer> {
+    try {
+      await client.connect();
+    } catch (error) {
+      // Only for a key or certificate that TLS can't load.
+      return { kind: 'unusable', detail: readFailure(error).detail };
+    }
+    if (client.session === undefined) throw new Error('node-apn made no session');
+    return askOver(client.session, message, address);
   }
 
   return {
-    async send(message, address) {
-      const { token } = client.config;
-      if (token?.isExpired(TOKEN_SECONDS)) token.regenerate(token.generation);
-      const generation = token?.generation ?? 0;
-      const authorization = token ? ['authorization', `bearer ${token.current}`] : [];
-      try {
-        const answer = await sendSigned(message, address, authorization);
-        // However many were refused, a new one is signed once.
-        if (isExpiredToken(answer)) token?.regenerate(generation);
-        return answer;
-      } catch (error) {
-        // Only making a session fails here, and only for a key or certificate that TLS can't load.
-        return { kind: 'unusable', detail: readFailure(error).detail };
-      }
+    send(message, address) {
+      const { session } = client;
+      const isThere = session !== undefined && !session.closed && !session.destroyed;
+      return isThere ? askOver(session, message, address) : askOverNew(message, address);
+    },
+    tokenInUse: () => client.config.token?.generation ?? 0,
+    replaceToken(refused) {
+      client.config.token?.regenerate(refused);
     },
     async close() {
       await client.shutdown();
       await Promise.all(retiring.values());
     },
+  };
+}
+
+/** Makes what gives the headers of a request; most of them are the same as those of the request before. */
+function createHeaders({ address: authority, token }: LibraryClient['config']) {
+  let last: { message?: Message; generation?: number | undefined } = {};
+  let common: string[] = [];
+
+  return (message: Message, address: string): string[] => {
+    if (token?.isExpired(TOKEN_SECONDS)) token.regenerate(token.generation);
+    if (message !== last.message || token?.generation !== last.generation) {
+      const authorization = token === null ? [] : ['authorization', `bearer ${token.current}`];
+      common = [...START, authority, ':path', '', ...message.headers, ...authorization];
+      last = { message, generation: token?.generation };
+    }
+    const headers = common.slice();
+    headers[PATH_AT] = `/3/device/${address}`;
+    return headers;
   };
 }
 

@@ -1,4 +1,9 @@
-import { type ClientHttp2Stream, constants } from 'node:http2';
+import {
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type IncomingHttpStatusHeader as Status,
+} from 'node:http2';
 import { z } from 'zod';
 import { retryAfterMs } from '../retry-after.ts';
 import { readFailure } from './failure.ts';
@@ -27,11 +32,7 @@ export function watchStream(
   onAnswer: (answer: ApnsAnswer) => void,
   onFlood: () => void,
 ): (why: unknown) => void {
-  let status: number | undefined;
-  let retryAfter: unknown;
-  let bytes = 0;
   let isOver = false;
-  const chunks: Buffer[] = [];
 
   function end(answer: ApnsAnswer): void {
     if (isOver) return;
@@ -39,31 +40,44 @@ export function watchStream(
     onAnswer(answer);
   }
   function breakOff(why: unknown): void {
-    // 200 says all in its header; a refusal without its reason isn't one to act on.
-    if (!isOver) end(status === 200 ? TAKEN : readFailure(why));
+    // A refusal without its reason isn't one to act on.
+    if (!isOver) end(readFailure(why));
   }
 
   stream.on('response', (headers) => {
-    status = headers[':status'] ?? 0;
-    retryAfter = headers['retry-after'];
+    if (headers[':status'] !== 200) {
+      readRefusal(stream, headers, end, onFlood);
+      return;
+    }
+    // That says all.
+    end(TAKEN);
+    stream.resume();
   });
+  stream.on('error', breakOff);
+  stream.on('close', () => breakOff(BROKEN));
+  return breakOff;
+}
+
+function readRefusal(
+  stream: ClientHttp2Stream,
+  { ':status': status = 0, 'retry-after': retryAfter }: IncomingHttpHeaders & Status,
+  end: (answer: ApnsAnswer) => void,
+  onFlood: () => void,
+): void {
+  let bytes = 0;
+  const chunks: Buffer[] = [];
   stream.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > MAX_ANSWER_BYTES) onFlood();
     else chunks.push(chunk);
   });
   stream.on('end', () => {
-    if (status === 200) end(TAKEN);
     // A cut link ends a stream too, but with a code; one that is only closed may have come whole.
-    else if (status !== undefined && stream.rstCode === constants.NGHTTP2_NO_ERROR) {
-      const text = Buffer.concat(chunks).toString();
-      const after = retryAfterMs(retryAfter, Date.now());
-      end({ kind: 'answered', status, ...readBody(text), retryAfterMs: after });
-    }
+    if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) return;
+    const text = Buffer.concat(chunks).toString();
+    const after = retryAfterMs(retryAfter, Date.now());
+    end({ kind: 'answered', status, ...readBody(text), retryAfterMs: after });
   });
-  stream.on('error', breakOff);
-  stream.on('close', () => breakOff(BROKEN));
-  return breakOff;
 }
 
 function readBody(text: string): { reason?: string; timestamp?: number } {
