@@ -9,10 +9,8 @@ import type { Line, Route } from './route.ts';
 import type { Routes, Ways } from './routes.ts';
 
 /** What a killed worker repeats are the sends of which it knew no end, and those that weren't saved yet. */
-const SAVE_AFTER_ENDS = 25;
+const SAVE_AFTER_ENDS = 50;
 const SAVE_EVERY_MS = 1_000;
-/** So many are never unsaved: sending waits. */
-const MOST_UNSAVED = 100;
 /** Work of more recipients than this waits for a place, so that lone pushes aren't held up by a fan-out. */
 const SMALL = 50;
 /** A wait that isn't worth giving the work back for, and how often. */
@@ -268,7 +266,7 @@ function laterOf({ later, delivery }: Run): Map<number, PutOff> {
   return new Map([...later].filter(([position]) => delivery.open.has(position)));
 }
 
-/** Keeps the outcomes so far. Sending goes on meanwhile, until there are too many again. */
+/** Keeps the outcomes so far. Whoever sends waits for it, so that no more than a few are unsaved. */
 async function saveIfDue(run: Run): Promise<void> {
   const { saved } = run;
   const unsaved = run.ends - saved.ends;
@@ -276,9 +274,7 @@ async function saveIfDue(run: Run): Promise<void> {
     unsaved >= SAVE_AFTER_ENDS || (unsaved > 0 && performance.now() - saved.at >= SAVE_EVERY_MS);
   if (!isDue || run.delivery.open.size === 0) return;
   saved.saving ??= save(run);
-  if (unsaved >= MOST_UNSAVED) await saved.saving;
-  // Whoever has to wait for it is told.
-  else saved.saving.catch(() => undefined);
+  await saved.saving;
 }
 
 async function save(run: Run): Promise<void> {

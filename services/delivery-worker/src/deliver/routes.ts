@@ -8,7 +8,7 @@ const FRESH_MS = 3_000;
 const SWEEP_EVERY_MS = 60_000;
 const IDLE_MS = 600_000;
 /** Large units of work of one app that are worked at once; more would only hold memory. */
-const LARGE_AT_ONCE = 4;
+const LARGE_AT_ONCE = 2;
 /** Units of work of one app held by this process. */
 const HELD_AT_ONCE = 200;
 
