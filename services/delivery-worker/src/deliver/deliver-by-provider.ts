@@ -8,8 +8,8 @@ import { retryDelayMs } from './retry.ts';
 import type { Line, Route } from './route.ts';
 import type { Routes, Ways } from './routes.ts';
 
-/** What a killed worker repeats are the sends of which it knew no end, and those that weren't saved yet. */
-const SAVE_AFTER_ENDS = 50;
+/** A killed worker repeats at most what was under way, and so many sends of each large unit of work. */
+const SAVE_AFTER_ENDS = 25;
 const SAVE_EVERY_MS = 1_000;
 /** Work of more recipients than this waits for a place, so that lone pushes aren't held up by a fan-out. */
 const SMALL = 50;
@@ -170,7 +170,6 @@ async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<bo
         if (recipient === undefined) return;
         next += 1;
         maySend = (await sendOne(run, recipient)) && maySend;
-        await saveIfDue(run);
       }
     } catch (error) {
       maySend = false;
@@ -189,6 +188,7 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
   const { window, circuit } = recipient.line;
   const leaveWindow = await window.enter();
   try {
+    await saveIfDue(run);
     if (!(await run.delivery.maySend())) return false;
     const leave = circuit.enter();
     if (typeof leave === 'number') {
@@ -266,15 +266,22 @@ function laterOf({ later, delivery }: Run): Map<number, PutOff> {
   return new Map([...later].filter(([position]) => delivery.open.has(position)));
 }
 
-/** Keeps the outcomes so far. Whoever sends waits for it, so that no more than a few are unsaved. */
+/**
+ * Keeps the outcomes so far. Whoever is to send next waits for it in its place in the window, so that no more than
+ * a few are unsaved, and none is on its way in its stead.
+ */
 async function saveIfDue(run: Run): Promise<void> {
-  const { saved } = run;
-  const unsaved = run.ends - saved.ends;
-  const isDue =
-    unsaved >= SAVE_AFTER_ENDS || (unsaved > 0 && performance.now() - saved.at >= SAVE_EVERY_MS);
-  if (!isDue || run.delivery.open.size === 0) return;
-  saved.saving ??= save(run);
-  await saved.saving;
+  while (isSaveDue(run)) {
+    run.saved.saving ??= save(run);
+    // What has ended meanwhile may be too much again.
+    await run.saved.saving;
+  }
+}
+
+function isSaveDue({ saved, ends, delivery }: Run): boolean {
+  const unsaved = ends - saved.ends;
+  if (unsaved === 0 || delivery.open.size === 0) return false;
+  return unsaved >= SAVE_AFTER_ENDS || performance.now() - saved.at >= SAVE_EVERY_MS;
 }
 
 async function save(run: Run): Promise<void> {

@@ -13,8 +13,8 @@ import { type ApnsLine, type ApnsSecret, type Message, openLine } from './line.t
 import { apnsOutcome, isExpiredToken } from './outcome.ts';
 import { type ApnsMessage, encodeApns } from './payload.ts';
 
-/** More at once on a session makes requests wait for a stream, and costs more than it brings. */
-const WINDOW = 200;
+/** Of so many nobody knows the end when a link or a worker is lost, so no more than the round trip asks for. */
+const WINDOW = 150;
 
 const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
 
