@@ -3,14 +3,12 @@ import type { Channel } from '@carillon/core/platforms';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { DeliverByChannel, Delivery, PutOff } from './channel.ts';
 import type { Leave } from './circuit.ts';
+import { keepProgress, type Progress } from './progress.ts';
 import type { Address, Attempt, ProviderPush, Send } from './provider.ts';
 import { retryDelayMs } from './retry.ts';
 import type { Line, Route } from './route.ts';
 import type { Routes, Ways } from './routes.ts';
 
-/** A killed worker repeats at most what was under way, and so many sends of each large unit of work. */
-const SAVE_AFTER_ENDS = 25;
-const SAVE_EVERY_MS = 1_000;
 /** Work of more recipients than this waits for a place, so that lone pushes aren't held up by a fan-out. */
 const SMALL = 50;
 /** A wait that isn't worth giving the work back for, and how often. */
@@ -53,8 +51,7 @@ interface Run {
   later: Map<number, PutOff>;
   /** The shortest wait that anything left over asks for. */
   waitMs: number;
-  saved: { ends: number; at: number; saving: Promise<void> | undefined };
-  ends: number;
+  progress: Progress;
 }
 
 /**
@@ -80,31 +77,23 @@ export function createDeliverByProvider(deps: ProviderDeps): DeliverByChannel {
 
 async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
   const leave = delivery.open.size > SMALL ? await ways.large.enter() : undefined;
-  const run: Run = {
-    deps,
-    delivery,
-    sends: new Map(),
-    gone: [],
-    later: new Map(
-      delivery.work.work.later?.map(([position, untilMs, times]) => [position, { untilMs, times }]),
-    ),
-    waitMs: Number.POSITIVE_INFINITY,
-    saved: { ends: 0, at: performance.now(), saving: undefined },
-    ends: 0,
-  };
-  const timer = setInterval(() => void saveIfDue(run).catch(() => undefined), SAVE_EVERY_MS);
+  const later: Run['later'] = new Map(
+    delivery.work.work.later?.map(([position, untilMs, times]) => [position, { untilMs, times }]),
+  );
+  const save = () => delivery.save(laterOf({ later, delivery }));
+  const progress = keepProgress(save, () => delivery.open.size > 0);
+  const waitMs = Number.POSITIVE_INFINITY;
+  const run: Run = { deps, delivery, sends: new Map(), gone: [], later, waitMs, progress };
   try {
     const maySend = await sendAll(run, ways);
     await deps.flagGone(run.gone);
     if (delivery.open.size === 0) return { done: true } as const;
-    clearInterval(timer);
-    // One that is under way knows less, and must not come last.
-    await run.saved.saving?.catch(() => undefined);
-    await delivery.save(laterOf(run));
+    await progress.stop();
+    await save();
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } finally {
-    clearInterval(timer);
+    await progress.stop();
     leave?.();
   }
 }
@@ -188,7 +177,8 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
   const { window, circuit } = recipient.line;
   const leaveWindow = await window.enter();
   try {
-    await saveIfDue(run);
+    // In its place in the window, so that nobody is on the way in its stead.
+    await run.progress.saveIfDue();
     if (!(await run.delivery.maySend())) return false;
     const leave = circuit.enter();
     if (typeof leave === 'number') {
@@ -225,7 +215,7 @@ function note(run: Run, recipient: Recipient, leave: Leave, attempt: Attempt): v
   const { position, token, address, route, line } = recipient;
   const end = (outcome: number): void => {
     run.delivery.end(position, outcome);
-    run.ends += 1;
+    run.progress.ended();
   };
   if (attempt.kind === 'refused') {
     const restMs = line.circuit.refused(leave);
@@ -262,37 +252,8 @@ function putOff(run: Run, position: number, afterMs: number | undefined): void {
 }
 
 /** Who was put off and has no end yet. */
-function laterOf({ later, delivery }: Run): Map<number, PutOff> {
+function laterOf({ later, delivery }: Pick<Run, 'later' | 'delivery'>): Map<number, PutOff> {
   return new Map([...later].filter(([position]) => delivery.open.has(position)));
-}
-
-/**
- * Keeps the outcomes so far. Whoever is to send next waits for it in its place in the window, so that no more than
- * a few are unsaved, and none is on its way in its stead.
- */
-async function saveIfDue(run: Run): Promise<void> {
-  while (isSaveDue(run)) {
-    run.saved.saving ??= save(run);
-    // What has ended meanwhile may be too much again.
-    await run.saved.saving;
-  }
-}
-
-function isSaveDue({ saved, ends, delivery }: Run): boolean {
-  const unsaved = ends - saved.ends;
-  if (unsaved === 0 || delivery.open.size === 0) return false;
-  return unsaved >= SAVE_AFTER_ENDS || performance.now() - saved.at >= SAVE_EVERY_MS;
-}
-
-async function save(run: Run): Promise<void> {
-  const { saved, ends } = run;
-  try {
-    await run.delivery.save(laterOf(run));
-    saved.ends = ends;
-    saved.at = performance.now();
-  } finally {
-    saved.saving = undefined;
-  }
 }
 
 function asProviderPush({ push }: Delivery): ProviderPush {
