@@ -25,7 +25,7 @@ const OTHERS = 500;
 const NORMAL_MS = 5_000;
 /** How long the provider is dead at least: longer than the deadline of a request. */
 const DEAD_MS = 15_000;
-const WINDOW = 200;
+const WINDOW = 150;
 const PROBES = 20;
 /** Dead, then at rest for up to a minute more, then at work. */
 const DEADLINE_MS = 120_000;

@@ -13,9 +13,9 @@ const BATCHES = 2;
 const KILLS = 3;
 const WORKER = 'delivery-worker';
 /** Requests on a line to APNs at once: nobody knows what became of those that a killed worker has sent. */
-const WINDOW = 200;
+const WINDOW = 150;
 /** Answers that a batch may have had without keeping them. */
-const UNSAVED = 100;
+const UNSAVED = 25;
 const SLOW = { delayMs: 400 };
 const STOPPED_MS = 20_000;
 /** Work that was given back is taken up by the next look for due work. */

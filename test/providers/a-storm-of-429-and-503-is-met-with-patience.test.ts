@@ -13,7 +13,7 @@ const SOME = 50;
 const PAUSE_SECONDS = 3;
 const PAUSE_MS = PAUSE_SECONDS * 1_000;
 /** What may be under way on a line to APNs, and to FCM. */
-const WINDOWS = { apns: 200, fcm: 100 };
+const WINDOWS = { apns: 150, fcm: 100 };
 /** Answers of requests that were under way when the first came. */
 const UNDER_WAY_MS = 1_000;
 const SHORT_STORM_MS = 6_000;

@@ -21,7 +21,7 @@ const BROWSERS = 100;
 const SOME = 50;
 /** Slow enough for something to happen in the middle of a run. */
 const SLOW = { delayMs: 300 };
-const WINDOW = 200;
+const WINDOW = 150;
 const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
 /** Android's outcomes are known when the push ends. */
 const ANDROID = { time_to_live: 20 };

@@ -14,7 +14,7 @@ const EVERY = 50;
 const SOMETIMES = 100;
 const SELDOM = 500;
 /** Requests on a line at once: over HTTP/2 they share a link. */
-const WINDOWS = { apns: 200, webPush: 50 };
+const WINDOWS = { apns: 150, webPush: 50 };
 /** Android's outcomes are known when the push ends: its own link could have brought it until then. */
 const ANDROID_SECONDS = 15;
 
