@@ -41,6 +41,7 @@ let apps = 0;
 
 /** @throws Error when the library has changed where its HTTP client is */
 export function openLibrary(projectId: string, tokens: AccessTokens, links: Links): FcmLibrary {
+  // Nobody asks for it any more; without one the library would look for the machine's own.
   const credential: Credential = {
     getAccessToken: async () => ({ access_token: await tokens.get(), expires_in: 0 }),
   };
