@@ -11,7 +11,7 @@ const PROVIDER_TOKEN_BYTES = 150;
 /** What node-apn sends, without node-apn. */
 obeyAsSender(({ host, ports, ca }) => {
   const ask = openBareHttp2(`https://${host}:${ports.apns}`, ca);
-  const { body, pushType, priority, expiry } = encodeApns(PUSH, Date.now());
+  const { body, pushType, priority, expiry, collapseId } = encodeApns(PUSH, Date.now());
   const headers = {
     ':method': 'POST',
     ':scheme': 'https',
@@ -21,6 +21,7 @@ obeyAsSender(({ host, ports, ca }) => {
     'apns-push-type': pushType,
     'apns-priority': priority,
     'apns-expiration': expiry,
+    'apns-collapse-id': collapseId,
   };
   const tokenOf = appleTokens();
   return (count) =>

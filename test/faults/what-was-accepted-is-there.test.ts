@@ -37,6 +37,7 @@ test('an API killed before the commit has accepted nothing, and told nobody it h
 
 test('an API killed after the commit has accepted the whole push', async () => {
   const { stack, crowd } = scene;
+  const untilHalfAccepted = await watchAccepting();
   const attempt = attemptPush(stack, crowd.tokens);
   const id = await untilHalfAccepted();
   await until(async () => (await stateOf(id)) === 'open', { everyMs: 0 });
@@ -50,6 +51,7 @@ test('an API killed after the commit has accepted the whole push', async () => {
 test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {
   const { stack, crowd } = scene;
   const tokens = crowd.devices.map(({ token }) => token);
+  const untilHalfAccepted = await watchAccepting();
   const big = attemptPush(stack, crowd.tokens);
   const small = Array.from({ length: SMALL_PUSHES }, () => attemptPush(stack, tokens));
   const id = await untilHalfAccepted();
@@ -80,6 +82,7 @@ async function apiAnswers(): Promise<boolean> {
 async function stopHalfAccepted(): Promise<{ attempt: Promise<Attempt>; id: string }> {
   const { stack, crowd } = scene;
   for (;;) {
+    const untilHalfAccepted = await watchAccepting();
     const attempt = attemptPush(stack, crowd.tokens);
     const id = await untilHalfAccepted();
     stack.kill('api', 'SIGSTOP');
@@ -91,8 +94,11 @@ async function stopHalfAccepted(): Promise<{ attempt: Promise<Attempt>; id: stri
   }
 }
 
-/** Waits until some batches of a push that is being accepted are there, and not all. */
-async function untilHalfAccepted(): Promise<string> {
+/**
+ * Looks which pushes are being accepted already. What it gives waits until some batches of another one are there, and
+ * not all.
+ */
+async function watchAccepting(): Promise<() => Promise<string>> {
   const { db } = scene.mongo;
   const known = await db.collection('pushes').distinct('_id', { state: 'accepting' });
   const halfAccepted = async () => {
@@ -103,7 +109,7 @@ async function untilHalfAccepted(): Promise<string> {
     const batches = await db.collection('batches').countDocuments({ push: id });
     return batches > 0 && batches < BATCHES && id;
   };
-  return until(halfAccepted, { everyMs: 0, what: 'a push that is half accepted' });
+  return () => until(halfAccepted, { everyMs: 0, what: 'a push that is half accepted' });
 }
 
 async function stateOf(_id: string): Promise<string | undefined> {

@@ -177,4 +177,10 @@ test("a credential of Apple's other environment is no help", async () => {
     outcome: 'failed',
     reason: 'wrong-credential',
   });
+
+  const secret = apnsSecret(scene.credentials);
+  await scene.keep({ app, channel: 'apns', environment: 'development' }, secret);
+  // What is accepted after its credential was kept doesn't fail for want of it.
+  const next = await send(tenant, theirs.tokens);
+  await untilCounts(scene.store, next, { sent: SOME }, { timeoutMs: SECONDS_MS });
 });

@@ -66,6 +66,17 @@ test('FCM cuts the link at every 50th request: all is sent, and nothing twice', 
   expect(byChannel.fcm?.requests).toBeGreaterThanOrEqual(ANDROIDS + ANDROIDS / EVERY);
 });
 
+test('a Web Push service says goodbye to every link after 50 requests: all is sent, and nothing twice', async () => {
+  const { tokens } = await gatherBrowsers(tenant, scene.sandbox, BROWSERS);
+  await scene.sandbox.behave('web-push', { goawayEvery: EVERY });
+  const push = await send(tenant, tokens);
+  await untilCounts(scene.store, push, { sent: BROWSERS });
+  const { byChannel, doubles } = await scene.sandbox.counts();
+  expect(doubles).toBe(0);
+  expect(byChannel['web-push']?.accepted).toBe(BROWSERS);
+  expect(byChannel['web-push']?.connections).toBeGreaterThan(5);
+});
+
 test('a Web Push service cuts a link at every 100th request: all is sent, and only what was under way may come twice', async () => {
   const { tokens } = await gatherBrowsers(tenant, scene.sandbox, BROWSERS);
   await scene.sandbox.behave('web-push', { dropEvery: SOMETIMES });

@@ -26,17 +26,24 @@ export function readPushHost(entry: string): NamedPushHost {
 }
 
 /**
- * Whether we may ever send to a Web Push endpoint. It comes from the device, so everything is compared on the
- * parsed URL: https on its own port, no user information, a host that is a browser vendor's push service. No
- * address written as a number can be one, in whatever form: the URL parser makes 0x7f.1 and 2130706433 alike.
+ * Reads a Web Push endpoint; undefined: one that we may never send to. It comes from the device, so everything is
+ * compared on the parsed URL: https on its own port, no user information, a host that is a browser vendor's push
+ * service. No address written as a number can be one, in whatever form: the URL parser makes 0x7f.1 and 2130706433
+ * alike.
  *
- * @param more entries of further services (see readPushHost), for instance of one in the own network
+ * @param more further services, for instance one in the own network
  */
-export function isPushEndpoint(text: string, more: readonly string[] = []): boolean {
-  if (text.length > MAX_CHARACTERS || !URL.canParse(text)) return false;
-  const url = new URL(text);
+export function readPushEndpoint(
+  text: string,
+  more: readonly NamedPushHost[] = [],
+): URL | undefined {
+  const url = text.length > MAX_CHARACTERS ? null : URL.parse(text);
+  return url !== null && isAllowed(url, more) ? url : undefined;
+}
+
+function isAllowed(url: URL, more: readonly NamedPushHost[]): boolean {
   if (url.protocol !== 'https:' || url.username !== '' || url.password !== '') return false;
-  if (more.some((entry) => readPushHost(entry).host === url.host)) return true;
+  if (more.some(({ host }) => host === url.host)) return true;
   return url.port === '' && PUSH_SERVICES.some((service) => isHostOf(service, url.hostname));
 }
 

@@ -156,8 +156,10 @@ async function endAll(tables: Tables, id: string, ending: Ending): Promise<void>
   const closed = await pushes.findOne({ _id: id }, { projection: { counts: 1 } });
   if (closed === null) return;
   const counts = closed.counts ?? (await finalCounts(tables, id, ending));
+  // The first counts stay: whoever works on the same end may have counted while rows were already being removed.
+  const first = { $ifNull: ['$counts', { $literal: counts }] };
   const purgeAt = purgeTime(clock, 0);
-  await pushes.updateOne({ _id: id }, { $set: { counts, 'fan.done': true, purgeAt } });
+  await pushes.updateOne({ _id: id }, [{ $set: { counts: first, 'fan.done': true, purgeAt } }]);
   await inbox.deleteMany({ push: id });
   await pushes.updateOne({ _id: id }, { $unset: { ending: true } });
 }

@@ -48,6 +48,22 @@ export function sentTo({ work }: Pick<BatchDocument, 'work'>): string[] {
   );
 }
 
+/** How a push stands: its recipients by outcome. */
+interface PushFate {
+  id: string;
+  state: PushDocument['state'];
+  devices: number;
+  outcomes: OutcomeCounts;
+}
+
+interface KnownRecipient {
+  push: PushDocument;
+  /** The id of its work. */
+  work: string;
+  position: number;
+  fate: RecipientFate;
+}
+
 /** How recipients of pushes stand or ended. */
 export function createFates(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
@@ -63,7 +79,10 @@ export function createFates(db: Db) {
       for await (const { _id, work } of batches.find(answerable(push._id))) yield { id: _id, work };
   }
 
-  async function rowOwes(push: string, work: string, position: number): Promise<boolean> {
+  async function rowOwes(
+    push: string,
+    { work, position }: Pick<KnownRecipient, 'work' | 'position'>,
+  ): Promise<boolean> {
     return (await inbox.findOne({ push, work, position }, { projection: { _id: 1 } })) !== null;
   }
 
@@ -72,53 +91,51 @@ export function createFates(db: Db) {
      * Counts per outcome. While a push is open, `inbox` counts the devices that are still owed it and `owed`
      * those that nobody has tried yet; a row that gave way to a newer push of its collapse key is superseded.
      */
-    async ofPush(
-      id: string,
-    ): Promise<
-      | { id: string; state: PushDocument['state']; devices: number; outcomes: OutcomeCounts }
-      | undefined
-    > {
+    async ofPush(id: string): Promise<PushFate | undefined> {
       const push = await pushes.findOne({ _id: id });
       if (push === null) return undefined;
-      const facts = { id, state: push.state, devices: push.devices };
-      if (push.counts !== undefined) return { ...facts, outcomes: push.counts };
+      if (push.counts !== undefined) return facts(push, push.counts);
       const before = await sumOf(push);
       const rows = before.inbox === undefined ? 0 : await inbox.countDocuments({ push: id });
-      if ((before.inbox ?? 0) <= rows) return { ...facts, outcomes: before };
-      // Read again: a receipt may have been noted, and its row have gone, since the work was read.
-      const now = (await pushes.findOne({ _id: id }, { projection: { work: 1 } })) ?? push;
-      return { ...facts, outcomes: withRows(await sumOf(now), rows) };
+      if ((before.inbox ?? 0) <= rows) return facts(push, before);
+      // Read again: receipts are noted, and ends counted, before rows go.
+      const now = (await pushes.findOne({ _id: id })) ?? push;
+      return facts(now, now.counts ?? withRows(await sumOf(now), rows));
     },
 
     /** How one recipient stands; undefined if the push doesn't exist or wasn't for it. */
     async ofRecipient(id: string, token: string): Promise<RecipientFate | undefined> {
-      const push = await pushes.findOne({ _id: id });
-      if (push === null) return undefined;
-      for await (const { id: workId, work } of workOf(push)) {
-        const position = splitTokens(work.tokens).indexOf(token);
-        if (position < 0) continue;
-        const described = describeOutcome(codeAt(work, position));
-        const milliseconds = numberAt(work.ms, position);
-        const isOwed = described.outcome === 'inbox' && (await rowOwes(id, workId, position));
-        return {
-          ...described,
-          ...(described.outcome === 'inbox' &&
-            !isOwed && { outcome: await endWithoutRow(push, workId, token) }),
-          ...(milliseconds > 0 && { milliseconds }),
-        };
-      }
-      return undefined;
+      const known = await lookUp(id, token);
+      if (known?.fate.outcome !== 'inbox' || (await rowOwes(id, known))) return known?.fate;
+      // Read again: receipts are noted, and ends begun, before rows go.
+      const now = await lookUp(id, token);
+      if (now?.fate.outcome !== 'inbox') return now?.fate;
+      return { ...now.fate, outcome: await endWithoutRow(now, token) };
     },
   };
 
+  /** Where a recipient's work is and what it tells. */
+  async function lookUp(id: string, token: string): Promise<KnownRecipient | undefined> {
+    const push = await pushes.findOne({ _id: id });
+    if (push === null) return undefined;
+    for await (const { id: workId, work } of workOf(push)) {
+      const position = splitTokens(work.tokens).indexOf(token);
+      if (position < 0) continue;
+      const milliseconds = numberAt(work.ms, position);
+      const described = describeOutcome(codeAt(work, position));
+      const fate = { ...described, ...(milliseconds > 0 && { milliseconds }) };
+      return { push, work: workId, position, fate };
+    }
+    return undefined;
+  }
+
   /** The strongest that is known: superseded where a newer push took the row, else sent before expired or deleted. */
   async function endWithoutRow(
-    push: PushDocument,
-    workId: string,
+    { push, work }: KnownRecipient,
     token: string,
   ): Promise<OutcomeName> {
     if (push.state === 'open' || push.finishedAt !== undefined) return 'superseded';
-    const fallback = await batches.findOne({ _id: fallbackId(workId) });
+    const fallback = await batches.findOne({ _id: fallbackId(work) });
     if (fallback !== null && sentTo(fallback).includes(token)) return 'sent';
     return push.state === 'deleted' ? 'deleted' : 'expired';
   }
@@ -128,6 +145,10 @@ export function createFates(db: Db) {
     for await (const { work } of workOf(push)) sum = addCounts(sum, countWork(work));
     return sum;
   }
+}
+
+function facts({ _id, state, devices }: PushDocument, outcomes: OutcomeCounts): PushFate {
+  return { id: _id, state, devices, outcomes };
 }
 
 /** Of those whose last outcome is `inbox`, the ones without a row gave way to a newer push. */

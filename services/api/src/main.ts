@@ -1,5 +1,6 @@
 import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
 import { LIMITS } from '@carillon/core/limits';
+import { readPushHost } from '@carillon/core/web-push-endpoint';
 import { connectRedis } from '@carillon/presence/redis';
 import { createWhoIsOnline, type WhoIsOnline } from '@carillon/presence/who-is-online';
 import { createWindowCounts } from '@carillon/presence/window-counts';
@@ -112,7 +113,7 @@ await runService('api', environment, async ({ log, metrics, release, readyWhen }
       dropSubscriptions: async (app, token) =>
         store.subscriptions.unsubscribe(app, token, await store.subscriptions.topicsOf(token)),
       countRegistration: limits.countRegistration,
-      webPushHosts: env.WEB_PUSH_HOSTS,
+      webPushHosts: env.WEB_PUSH_HOSTS.map(readPushHost),
       webPushPublicKey: store.credentials.webPushPublicKey,
       findDevice: store.devices.findForConnect,
       findRecipient: store.devices.findRecipient,

@@ -1,7 +1,7 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
+import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { findStack } from '../src/stack.ts';
 import { carillon } from './carillon.ts';
 
@@ -19,7 +19,7 @@ const SEALING_KEYS = `1:${'a'.repeat(64)}`;
 const NO_MONGODB = { MONGODB_URI: 'mongodb://user:secret@127.0.0.1:1/carillon' };
 
 function homeOfStack(): string {
-  const home = mkdtempSync(join(tmpdir(), 'carillon-cli-'));
+  const home = temporaryFolder();
   writeFileSync(join(home, 'dev.json'), JSON.stringify(DEV));
   const secrets = { apiKeyPepper: PEPPER, credentialKeys: SEALING_KEYS };
   writeFileSync(join(home, 'secrets.json'), JSON.stringify(secrets));

@@ -1,9 +1,9 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { providerSecret } from '@carillon/core/credentials';
 import { describe, expect, test } from '@jest/globals';
+import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { checkAppleCertificate } from '../src/credential/apple-certificate.ts';
 import { checkAppleToken } from '../src/credential/apple-token.ts';
 import { checkServiceAccount } from '../src/credential/firebase.ts';
@@ -11,7 +11,7 @@ import { checkWebPush } from '../src/credential/web-push.ts';
 import { makeCertificate, packP12 } from './certificates.ts';
 
 const PKCS8 = { format: 'pem', type: 'pkcs8' } as const;
-const folder = mkdtempSync(join(tmpdir(), 'carillon-credentials-'));
+const folder = temporaryFolder();
 const IDS = { keyId: 'ABCDE12345', teamId: 'TEAM123456' };
 
 function fileOf(content: string | Buffer, name = `${randomBytes(4).toString('hex')}.txt`): string {

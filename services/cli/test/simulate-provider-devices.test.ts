@@ -1,8 +1,6 @@
-import { mkdtempSync } from 'node:fs';
 import { connect } from 'node:http2';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { until } from '../../../test/support/until.ts';
 import { createSandbox, type Sandbox } from '../../sandbox/src/sandbox.ts';
 import { carillon, type Ended } from './carillon.ts';
@@ -16,7 +14,7 @@ let stop: AbortController;
 let lines: string[];
 
 beforeAll(async () => {
-  const files = mkdtempSync(join(tmpdir(), 'carillon-cli-'));
+  const files = temporaryFolder();
   sandbox = await createSandbox({ control: ANY, apns: ANY, fcm: ANY, webPush: ANY, files });
 });
 

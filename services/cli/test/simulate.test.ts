@@ -1,7 +1,7 @@
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { until } from '../../../test/support/until.ts';
 import { carillon, type Ended } from './carillon.ts';
 import { type Edge, PACKETS, startEdge } from './edge-under-test.ts';
@@ -31,7 +31,7 @@ function registrations(): number {
 }
 
 function stateFile(devices: object[], app = 'a1'): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'carillon-cli-')), 'state.json');
+  const path = join(temporaryFolder(), 'state.json');
   writeFileSync(path, JSON.stringify({ app, platform: 'electron', devices }));
   return path;
 }
@@ -124,7 +124,7 @@ describe('credentials kept in a file', () => {
   });
 
   test('are never overwritten where the file is something else', async () => {
-    const path = join(mkdtempSync(join(tmpdir(), 'carillon-cli-')), 'notes');
+    const path = join(temporaryFolder(), 'notes');
     writeFileSync(path, 'my notes');
     expect(await simulate('--state', path)).toMatchObject({ code: 1 });
     expect(readFileSync(path, 'utf8')).toBe('my notes');

@@ -1,11 +1,9 @@
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { createSandbox, type Sandbox } from '../src/sandbox.ts';
 
 const ANY = { host: '127.0.0.1', port: 0 };
-/** Making keys takes a while, so all tests of a process share one folder. */
-const FILES = mkdtempSync(join(tmpdir(), 'carillon-sandbox-'));
+/** Making keys takes a while, so all tests of a file share one folder. */
+const FILES = temporaryFolder();
 
 /** A request as the control API tells it. */
 export interface Seen {

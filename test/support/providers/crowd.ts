@@ -1,6 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { newDeviceToken } from '../../../packages/core/src/ids.ts';
-import type { DeviceDocument, ProviderAddress } from '../../../packages/store/src/documents.ts';
+import type {
+  DeviceDocument,
+  ProviderAddress,
+  SubscriptionDocument,
+  TopicDocument,
+} from '../../../packages/store/src/documents.ts';
 import type { TestTenant } from '../api/tenants.ts';
 import { openMongo } from '../mongo.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -76,4 +81,23 @@ async function gather(
     tokens: documents.map(({ _id }) => _id),
     addresses: addresses.map(({ address }) => address),
   };
+}
+
+/** Subscribes iPhones to a topic of their own, straight in the database too. */
+export async function subscribeIphones(
+  { dev }: TestTenant,
+  topic: string,
+  tokens: readonly string[],
+): Promise<void> {
+  const id = `${dev.app}:${topic}`;
+  const since = new Date();
+  const documents = tokens.map((token): SubscriptionDocument => {
+    return { _id: `${id}:${token}`, token, platform: 'ios', since };
+  });
+  const mongo = await openMongo(dev);
+  const subscriptions = mongo.db.collection<SubscriptionDocument>('subscriptions');
+  await subscriptions.insertMany(documents, { ordered: false });
+  const topics = mongo.db.collection<TopicDocument>('topics');
+  await topics.insertOne({ _id: id, n: { ios: tokens.length }, v: 1 });
+  await mongo.close();
 }

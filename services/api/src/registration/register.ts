@@ -1,7 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
 import { type DeviceAuthKeys, deviceAuth } from '@carillon/core/device-auth';
 import type { Platform } from '@carillon/core/platforms';
-import { isPushEndpoint } from '@carillon/core/web-push-endpoint';
+import { type NamedPushHost, readPushEndpoint } from '@carillon/core/web-push-endpoint';
 import type { ProviderAddress } from '@carillon/store/documents';
 import { check } from '../http/check.ts';
 import type { RegisteringApp } from '../http/rate-limits.ts';
@@ -22,8 +22,8 @@ export interface RegisterDeps extends AppFinder {
   countRegistration(address: string, app: RegisteringApp): Promise<void>;
   /** False: a failure was seen lately, nobody may get a new token. */
   isQuiet(): boolean;
-  /** Hosts of Web Push services besides the browsers' own. */
-  webPushHosts: readonly string[];
+  /** Web Push services besides the browsers' own. */
+  webPushHosts: readonly NamedPushHost[];
 }
 
 /**
@@ -51,7 +51,7 @@ export async function register(
 
 function providerAddress(
   request: RegisterRequest,
-  webPushHosts: readonly string[],
+  webPushHosts: readonly NamedPushHost[],
 ): ProviderAddress | undefined {
   if (request.platform === 'ios') return appleAddress(request);
   if (request.platform === 'android' && request.fcmToken !== undefined) {
@@ -59,7 +59,7 @@ function providerAddress(
   }
   if (request.platform !== 'web') return undefined;
   const { endpoint, key, auth } = request.subscription;
-  if (!isPushEndpoint(endpoint, webPushHosts)) {
+  if (readPushEndpoint(endpoint, webPushHosts) === undefined) {
     throw new ApiError('INVALID_PARAM', 'The subscription\'s "endpoint" is of no push service.');
   }
   return { channel: 'web-push', address: endpoint, p256dh: key, auth };

@@ -118,6 +118,10 @@ async function findRecipients(run: Run, ways: Ways): Promise<Recipient[]> {
   const positions = [...open].filter((position) => isDue(run, position));
   const wanted = positions.map((position) => tokens[position] ?? '');
   const found = await deps.addresses(push.app, wanted);
+  const lacksRoute = ({ provider }: ReachableDevice) =>
+    provider?.channel === deps.channel && ways.routeFor(provider) === undefined;
+  // The owner may just have added the credential: what was accepted since must not fail for want of it.
+  if (found.some(lacksRoute)) await ways.refresh();
   const devices = new Map(found.map((device) => [device._id, device]));
   return positions.flatMap((position, index) => {
     const token = wanted[index] ?? '';
@@ -133,7 +137,7 @@ async function findRecipients(run: Run, ways: Ways): Promise<Recipient[]> {
     }
     const route = ways.routeFor(address);
     if (route === undefined) {
-      end(position, failed('wrong-credential'));
+      end(position, failed(ways.areConfigured() ? 'wrong-credential' : 'channel-not-configured'));
       return [];
     }
     return [{ position, token, address, route, line: route.lineOf(address) }];

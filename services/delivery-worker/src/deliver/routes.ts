@@ -16,6 +16,10 @@ const HELD_AT_ONCE = 200;
 export interface Ways {
   /** Undefined: none of the app's credentials is for this address. */
   routeFor(address: Address): Route | undefined;
+  /** False: the app has lost its last credential for the channel since. */
+  areConfigured(): boolean;
+  /** Reads the app's credentials again. */
+  refresh(): Promise<void>;
   /** So much work of this app is held already that more would keep other apps from being served. */
   isCrowded(): boolean;
   /** A place to work a large unit of work. */
@@ -64,7 +68,16 @@ export function createRoutes(deps: RoutesDeps): Routes {
     return entry;
   }
 
+  /** Never joins a reading that began before: it may have looked before the owner changed something. */
   async function read(app: string, entry: AppEntry): Promise<void> {
+    await entry.reading?.catch(() => undefined);
+    entry.reading ??= readNow(app, entry).finally(() => {
+      entry.reading = undefined;
+    });
+    await entry.reading;
+  }
+
+  async function readNow(app: string, entry: AppEntry): Promise<void> {
     const documents = await deps.load(app);
     const kept = documents.map(
       (document) =>
@@ -100,25 +113,21 @@ export function createRoutes(deps: RoutesDeps): Routes {
         closeOld(entry);
       };
       try {
-        if (isStale(entry)) {
-          entry.reading ??= read(app, entry).finally(() => {
-            entry.reading = undefined;
-          });
-          await entry.reading;
-        }
+        if (isStale(entry)) await read(app, entry);
       } catch (error) {
         release();
         throw error;
       }
-      const { kept, large } = entry;
-      if (kept.length === 0) {
+      if (entry.kept.length === 0) {
         release();
         return undefined;
       }
       return {
-        routeFor: (address) => pick(kept, address),
+        routeFor: (address) => pick(entry.kept, address),
+        areConfigured: () => entry.kept.length > 0,
+        refresh: () => read(app, entry),
         isCrowded: () => entry.held > HELD_AT_ONCE,
-        large,
+        large: entry.large,
         release,
       };
     },

@@ -89,7 +89,8 @@ export function createTlsServer(options: TlsServerOptions): TlsServer {
         });
       }),
     limitStreams: () => {
-      for (const session of sessions) session.settings(limited());
+      // One that was cut is among them until it tells of its close.
+      for (const session of sessions) if (!session.destroyed) session.settings(limited());
     },
     stop: () =>
       new Promise((resolve) => {

@@ -1,5 +1,9 @@
 import type { SecretOf } from '@carillon/core/credentials';
-import { isPushEndpoint, readPushHost } from '@carillon/core/web-push-endpoint';
+import {
+  type NamedPushHost,
+  readPushEndpoint,
+  readPushHost,
+} from '@carillon/core/web-push-endpoint';
 import type {
   Address,
   Attempt,
@@ -26,31 +30,32 @@ const WINDOW = 50;
 
 /** The channel to browsers (RFC 8030, 8291, 8292). A line is the origin of an endpoint. */
 export function createWebPush(options: WebPushOptions): ProviderChannel {
-  const detours = readDetours(options.hosts);
+  const hosts = options.hosts.map(readPushHost);
+  const detours = detoursTo(hosts);
   return {
     window: WINDOW,
     connect(secret) {
       if (secret.kind !== 'web-push') throw new Error(`no credential of Web Push: ${secret.kind}`);
-      return connect(secret, options.hosts, createPoster({ ...options, detours }));
+      return connect(secret, hosts, createPoster({ ...options, detours }));
     },
   };
 }
 
 interface Connected {
-  hosts: readonly string[];
+  hosts: readonly NamedPushHost[];
   vapid: Vapid;
   poster: Poster;
 }
 
 function connect(
   secret: SecretOf<'web-push'>,
-  hosts: readonly string[],
+  hosts: readonly NamedPushHost[],
   poster: Poster,
 ): ProviderClient {
   const connected: Connected = { hosts, vapid: createVapid(secret), poster };
   const inFlight = createInFlight();
   return {
-    lineOf: ({ address }) => (URL.canParse(address) ? new URL(address).origin : 'none'),
+    lineOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
     begin(push) {
       const send = begin(connected, push);
       return (address) => inFlight.track(send(address));
@@ -72,13 +77,12 @@ function begin(connected: Connected, push: ProviderPush): Send {
   if (plaintext.length > MAX_PLAINTEXT_BYTES) return async () => TOO_LARGE;
   return async (address) => {
     // Registration has checked it; the list of hosts may have changed since.
-    if (address.channel !== 'web-push' || !isPushEndpoint(address.address, connected.hosts)) {
-      return NOT_ALLOWED;
-    }
+    const endpoint = readPushEndpoint(address.address, connected.hosts);
+    if (address.channel !== 'web-push' || endpoint === undefined) return NOT_ALLOWED;
     const body = encryptFor(plaintext, address);
     if (body === undefined) return BAD_KEYS;
     const ttl = ttlSeconds(push, Date.now());
-    return post(connected, new URL(address.address), { ...headers, ttl }, body);
+    return post(connected, endpoint, { ...headers, ttl }, body);
   };
 }
 
@@ -112,10 +116,9 @@ async function post(
 }
 
 /** Where the named hosts are reached: there, wherever that is, or where their entry points to. */
-function readDetours(entries: readonly string[]): Detours {
+function detoursTo(hosts: readonly NamedPushHost[]): Detours {
   return new Map(
-    entries.map((entry) => {
-      const { host, at } = readPushHost(entry);
+    hosts.map(({ host, at }) => {
       const { hostname, port } = new URL(`https://${at ?? host}`);
       const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
       return [host, { hostname: bare, port: port || '443' }];
