@@ -6,7 +6,7 @@ import type { SentPush } from './pushes.ts';
 export type Attempt = { mark: string; payload: string } & (
   | { isAccepted: true; push: SentPush; tookMs: number }
   /** A 5xx or a cut connection: the push is there or it is not (guarantee G2). */
-  | { isAccepted: false; status?: number; tookMs: number }
+  | { isAccepted: false; status?: number; error?: string; tookMs: number }
 );
 
 /**
@@ -33,8 +33,13 @@ export async function attemptPush(
     return { ...sent, isAccepted: true, push, tookMs: tookMs() };
   } catch (error) {
     if (error instanceof Unexpected) throw error;
-    return { ...sent, isAccepted: false, tookMs: tookMs() };
+    return { ...sent, isAccepted: false, error: reasonOf(error), tookMs: tookMs() };
   }
+}
+
+/** `fetch` keeps what happened to the connection in the cause. */
+function reasonOf(error: unknown): string {
+  return String(error instanceof Error ? (error.cause ?? error) : error);
 }
 
 interface Answer {

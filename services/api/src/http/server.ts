@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { Server as NetServer } from 'node:net';
 import { ApiError } from '@carillon/core/api-error';
 import type { Listen } from '@carillon/runtime/env';
@@ -40,6 +40,7 @@ export async function serve(
   );
   answerMalformed(server);
   server.keepAliveTimeout = 65_000;
+  const underWay = watchAnswers(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen({ ...listen, backlog: BACKLOG }, resolve);
@@ -47,7 +48,7 @@ export async function serve(
   const bound = server.address();
   return {
     port: typeof bound === 'object' && bound !== null ? bound.port : 0,
-    stop: () => stopGently(server),
+    stop: () => stopGently(server, underWay),
   };
 }
 
@@ -105,18 +106,32 @@ function allow(methods: ReadonlySet<string>): RequestHandler {
   };
 }
 
+/** The answers that are not yet given. */
+function watchAnswers(server: Server): ReadonlySet<ServerResponse> {
+  const underWay = new Set<ServerResponse>();
+  server.prependListener('request', (_request, response) => {
+    underWay.add(response);
+    response.once('close', () => underWay.delete(response));
+  });
+  return underWay;
+}
+
 /**
  * Takes no more connections, and asks clients off those they keep with their next answer: a busy one would keep
  * the process alive, and one that was cut might have a request on its way (guarantee G17).
  */
-async function stopGently(server: Server): Promise<void> {
+async function stopGently(server: Server, underWay: ReadonlySet<ServerResponse>): Promise<void> {
   const closed = once(server, 'close');
-  server.prependListener('request', (_request, response) =>
-    response.setHeader('connection', 'close'),
-  );
+  const askOff = (response: ServerResponse): void => {
+    if (!response.headersSent) response.setHeader('connection', 'close');
+  };
+  for (const response of underWay) askOff(response);
+  server.prependListener('request', (_request, response) => askOff(response));
   // HTTP's own close would cut idle connections at once.
   NetServer.prototype.close.call(server);
-  const timer = setInterval(() => server.closeIdleConnections(), IDLE_MS);
+  // A process that stood still meets its timers before the requests that came meanwhile: those are read first.
+  const cutSilent = (): void => void setImmediate(() => server.closeIdleConnections());
+  const timer = setInterval(cutSilent, IDLE_MS);
   await closed;
   clearInterval(timer);
 }
