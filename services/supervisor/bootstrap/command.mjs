@@ -5,7 +5,7 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import { ensureDependencies } from './dependencies.mjs';
 import { findMongod } from './mongod.mjs';
-import { NODE_24, ROOT } from './places.mjs';
+import { COMPILED, NODE_24, ROOT } from './places.mjs';
 import { findRedis } from './redis.mjs';
 import { stopSetUpOnSignals } from './run.mjs';
 import { prepareStart, runSupervisor } from './start.mjs';
@@ -21,7 +21,7 @@ export async function runCommand(command, args) {
   if (command === 'start') return runSupervisor(await setUp(prepareStart));
   if (command === 'test') return runTests(args);
   await setUp(ensureDependencies);
-  return runInTerminal([join(ROOT, 'services/cli/src/main.ts'), ...args]);
+  return runInTerminal([join(ROOT, 'services/cli/src/main.ts'), ...args], COMPILED);
 }
 
 async function setUp(work) {

@@ -8,7 +8,7 @@ import { ensureDependencies } from './dependencies.mjs';
 import { endProcesses, findLeftOver, removeTraces } from './left-over.mjs';
 import { lockHolder } from './lock.mjs';
 import { findMongod } from './mongod.mjs';
-import { NODE_24, ROOT } from './places.mjs';
+import { COMPILED, NODE_24, ROOT } from './places.mjs';
 import { checkPorts, withSharedSockets } from './ports.mjs';
 import { findRedis } from './redis.mjs';
 import { checkStopped } from './run.mjs';
@@ -72,7 +72,11 @@ export async function runSupervisor(handover) {
     );
     return spawn(NODE_24, [join(ROOT, 'services/supervisor/src/main.ts')], {
       cwd: ROOT,
-      env: { ...process.env, CARILLON_HANDOVER: JSON.stringify({ ...handover, sockets }) },
+      env: {
+        ...COMPILED,
+        ...process.env,
+        CARILLON_HANDOVER: JSON.stringify({ ...handover, sockets }),
+      },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...Object.values(descriptors)],
       // Out of reach of the terminal's Ctrl-C, which the bootstrap passes on once.
       detached: true,

@@ -102,7 +102,7 @@ function planEach(
 
 function ownEnv(): NodeJS.ProcessEnv {
   return {
-    ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS']),
+    ...pick(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS', 'NODE_COMPILE_CACHE']),
     NODE_ENV: 'development',
     LOG_LEVEL: 'info',
   };
