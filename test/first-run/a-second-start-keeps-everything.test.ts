@@ -1,5 +1,6 @@
+import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createPlace, isThere, type Place } from '../support/first-run/npm-start.ts';
+import { createPlace, isThere, type Place, textOf } from '../support/first-run/npm-start.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
@@ -38,6 +39,13 @@ test('the app, the key and the addresses are the same', () => {
   const { processes: _old, ...said } = before;
   expect(after).toMatchObject(said);
   expect(isThere(place, 'logs/api-0.log.1')).toBe(true);
+});
+
+test('what Node compiled for the first start is there for the second', () => {
+  const api = after.processes.find(({ service }) => service === 'api');
+  const environment = textOf({ home: `/proc/${api?.pid}` }, 'environ').split('\0');
+  const folder = environment.find((one) => one.startsWith('NODE_COMPILE_CACHE='))?.split('=')[1];
+  expect(readdirSync(folder ?? '', { recursive: true }).length).toBeGreaterThan(100);
 });
 
 test('devices and subscriptions are there', async () => {
