@@ -25,7 +25,8 @@ export async function openServers(
     const server = createServer({ noDelay: true, pauseOnConnect: true }, take);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
-      server.listen({ ...options, backlog: BACKLOG }, resolve);
+      // With a descriptor Node takes the backlog from nowhere but its own argument, and 511 without it.
+      server.listen(options, BACKLOG, resolve);
     });
     server.on('error', failed);
     return server;

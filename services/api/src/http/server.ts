@@ -43,7 +43,8 @@ export async function serve(
   const underWay = watchAnswers(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen({ ...listen, backlog: BACKLOG }, resolve);
+    // With a descriptor Node takes the backlog from nowhere but its own argument, and 511 without it.
+    server.listen(listen, BACKLOG, resolve);
   });
   const bound = server.address();
   return {
