@@ -1,10 +1,15 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { quantile, startApiPulse } from '../support/gateway/api-pulse.ts';
-import { type HerdScene, mostDevices, setHerdScene } from '../support/gateway/herd-scene.ts';
+import { type HerdScene, setHerdScene } from '../support/gateway/herd-scene.ts';
 
-/** A smaller one is back before the API has answered often enough for a p99. Another with CARILLON_HERD. */
-const HERD = Number(process.env.CARILLON_HERD ?? mostDevices(10_000));
-/** Side by side, for the same reason. */
+/**
+ * No more than a listening socket's backlog, or the kernel's second tries would fill the loopback that the API
+ * shares here with the herd, and be measured. Ten thousand by CARILLON_HERD=10000; a process must be allowed to
+ * open 12,000 files.
+ */
+const HERD = Number(process.env.CARILLON_HERD ?? 3_000);
+/** A herd is back too soon to tell a p99 from the slowest of a few: it is cut again, and asked side by side. */
+const CUTS = 5;
 const PULSES = 5;
 const ALL_BACK_MS = 60_000;
 const API_P99_MS = 500;
@@ -19,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => scene?.stop());
 
 test(
-  `${HERD} devices, cut at once and coming back at once, are all back within 60 s`,
+  `${HERD} devices, cut at once and coming back at once, ${CUTS} times, are all back within 60 s of each`,
   async () => {
     const { stack, herd, tokens } = scene;
     const pulses = Array.from({ length: PULSES }, (_, n) =>
@@ -27,13 +32,18 @@ test(
     );
     herd.cut();
     await scene.sendToAll('while they come back');
-    const backMs = await herd.untilConnected(ALL_BACK_MS);
+    const backMs = [await herd.untilConnected(ALL_BACK_MS)];
+    await scene.untilOnline(HERD);
+    while (backMs.length < CUTS) {
+      herd.cut();
+      backMs.push(await herd.untilConnected(ALL_BACK_MS));
+    }
     await scene.untilOnline(HERD);
     for (const pulse of pulses) await pulse.stop();
     const latenciesMs = pulses.flatMap((pulse) => pulse.latenciesMs);
     const p99 = quantile(latenciesMs, 0.99);
     process.stdout.write(
-      `${HERD} devices back in ${Math.round(backMs)} ms, API p99 ${Math.round(p99)} ms of ${latenciesMs.length}\n`,
+      `${HERD} devices back in ${backMs.map(Math.round).join(', ')} ms, API p99 ${Math.round(p99)} ms of ${latenciesMs.length}\n`,
     );
     expect(pulses.flatMap(({ failures }) => failures)).toEqual([]);
     expect(p99).toBeLessThan(API_P99_MS);

@@ -6,8 +6,6 @@ import { until } from '../until.ts';
 import { type Herd, startHerd } from './herd.ts';
 
 const TOKENS_PER_CALL = 1_000;
-/** What a process has open besides the links of devices, amply. */
-const OTHER_FILES = 1_000;
 const WAIT_MS = 60_000;
 
 /** A stack with a herd of devices that are all online. */
@@ -22,15 +20,6 @@ export interface HerdScene {
   /** Waits until each named push has arrived at so many devices. */
   untilArrived(names: readonly string[], devices: number, everyMs?: number): Promise<unknown>;
   stop(): Promise<void>;
-}
-
-/** As many devices as are wanted, or as a process may have links to, which the machine's limit of open files bounds. */
-export function mostDevices(wanted: number): number {
-  const { userLimits } = process.report.getReport() as {
-    userLimits: { open_files: { hard: number | 'unlimited' } };
-  };
-  const { hard } = userLimits.open_files;
-  return hard === 'unlimited' ? wanted : Math.min(wanted, hard - OTHER_FILES);
 }
 
 export async function setHerdScene(size: number): Promise<HerdScene> {

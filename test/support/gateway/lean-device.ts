@@ -27,6 +27,7 @@ export class LeanDevice {
   #socket: Socket | undefined;
   #rest: Buffer | undefined;
   #isConnected = false;
+  #isCut = false;
   #isStopped = false;
 
   constructor({ token, auth }: { token: string; auth: string }, at: LeanAddress, on: LeanEvents) {
@@ -51,6 +52,12 @@ export class LeanDevice {
 
   /** Breaks the link without a word; the device comes back at once. */
   cut(): void {
+    if (this.#isConnected) {
+      // Counted now: who asks right after the cut must not be told of links that are as good as gone.
+      this.#isConnected = false;
+      this.#isCut = true;
+      this.#on.disconnected();
+    }
     if (this.#at.isSecure === true) this.#socket?.destroy();
     else this.#socket?.resetAndDestroy();
   }
@@ -71,10 +78,12 @@ export class LeanDevice {
 
   #closed(): void {
     const wasConnected = this.#isConnected;
+    const comesBackAtOnce = wasConnected || this.#isCut;
     this.#isConnected = false;
+    this.#isCut = false;
     if (wasConnected) this.#on.disconnected();
     if (this.#isStopped) return;
-    if (wasConnected) setImmediate(() => this.open());
+    if (comesBackAtOnce) setImmediate(() => this.open());
     else setTimeout(() => this.open(), RETRY_MS);
   }
 
