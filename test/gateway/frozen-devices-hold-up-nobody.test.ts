@@ -5,8 +5,8 @@ import { type HerdScene, setHerdScene } from '../support/gateway/herd-scene.ts';
 /** More with CARILLON_HERD. */
 const HERD = Number(process.env.CARILLON_HERD ?? 1_000);
 const FROZEN = HERD / 20;
-/** More pushes than a device may have in flight; and so many that a single one is less than a hundredth of all. */
-const PUSHES = 110;
+/** More pushes than a device may have in flight. */
+const PUSHES = 20;
 const DEADLINE_MS = 180_000;
 
 let scene: HerdScene;
