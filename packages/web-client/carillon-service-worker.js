@@ -1,11 +1,11 @@
 /**
- * Shows pushes as notifications. Serve it from your own origin, beside `carillon-web-push.js`; or call
- * `importScripts('carillon-service-worker.js')` in a worker that you have already.
+ * Shows pushes as notifications. Serve it from your own origin, in the folder of `carillon-web-push.js`; or call
+ * `importScripts('carillon-service-worker.js')` in your own worker.
  *
- * Of a push's data it shows `title`, `message` and `image`, and opens `url` when the notification is clicked.
+ * It shows `title`, `message` and `image` of a push's data, and opens `url` when the notification is clicked.
  */
 
-/** What open pages are told. */
+/** Type of the messages to open pages. */
 const PUSH_MESSAGE = 'carillon-push';
 
 self.addEventListener('install', () => self.skipWaiting());
@@ -18,7 +18,7 @@ self.addEventListener('notificationclick', (event) => {
 self.addEventListener('pushsubscriptionchange', (event) => event.waitUntil(renew(event)));
 
 /**
- * Browsers take the subscription away from who receives without showing anything, so something is shown always.
+ * Handles a push. Always shows a notification: browsers end the subscription of a worker that does not.
  *
  * @param {PushMessageData | null} message
  */
@@ -27,7 +27,7 @@ async function receive(message) {
   const pages = await self.clients.matchAll({ type: 'window', includeUncontrolled: true });
   for (const page of pages) page.postMessage({ type: PUSH_MESSAGE, data });
   const { title, message: body, image, url } = data;
-  // A newer one with the same key takes the older one's place; a push that comes twice its own.
+  // A newer notification with the same collapse key replaces the older one; a duplicate replaces itself.
   const tag = data._pushyCollapseKey ?? data._pushyId;
   await self.registration.showNotification(textOf(title) ?? textOf(body) ?? location.hostname, {
     ...(title && body && { body: textOf(body) }),
@@ -62,8 +62,8 @@ async function open(url) {
 }
 
 /**
- * The browser has replaced the subscription. The page registers the new one at its next visit; until then nothing
- * arrives, for only the page knows the device's credentials.
+ * Renews an expired subscription. The page registers the new one at the next visit; no push arrives until then,
+ * because only the page has the device's credentials.
  *
  * @param {PushSubscriptionChangeEvent} event
  */

@@ -1,30 +1,35 @@
 /**
- * Web Push with Carillon, for pages: asks for permission, subscribes, registers the browser as a device.
- * An ES module without dependencies; `carillon-service-worker.js` goes beside it.
+ * Web Push client for pages: requests the permission, subscribes, and registers the browser as a device.
+ * An ES module without dependencies. Serve `carillon-service-worker.js` from the same folder.
  */
 
 const STORED_AS = 'carillon-web-push';
 const SDK = 1;
-/** What the service worker tells open pages. */
+/** Type of the service worker's messages to open pages. */
 const PUSH_MESSAGE = 'carillon-push';
+/** Deadline of a subscription: browsers retry forever without an error. */
+const SUBSCRIBE_MS = 20_000;
 
 /**
  * @typedef {object} RegisterOptions
- * @property {string} api Address of the API, for instance `https://push.example.com`.
+ * @property {string} api URL of the API, for example `https://push.example.com`.
  * @property {string} [appId] The app's id. Without it the app is found by `app`.
- * @property {string} [app] A host name of the app; by default the page's own.
- * @property {string | URL} [serviceWorker] Address of the service worker, by default beside this module. Your own
- *   worker will do if it imports ours.
+ * @property {string} [app] A host name of the app; by default the host of the page.
+ * @property {string | URL} [serviceWorker] URL of the service worker, by default in the folder of this module. You can
+ *   use your own worker if it imports this one.
  * @property {string} [scope] Scope of the service worker, by default its folder.
  */
 
 /**
  * @typedef {object} Device
- * @property {string} token The device token: whom a push is sent to.
- * @property {boolean} isNew Whether it was registered just now, and so is subscribed to no topic.
+ * @property {string} token The device token, the address of pushes.
+ * @property {boolean} isNew True: it was registered by this call and has no topic subscriptions.
  */
 
-/** What went wrong, by its code: an API error's, or `UNSUPPORTED`, `DENIED`, `UNREACHABLE`, `NOT_REGISTERED`. */
+/**
+ * Error with a code: that of an API error, or `UNSUPPORTED`, `DENIED`, `UNREACHABLE`, `NO_PUSH_SERVICE`,
+ * `NOT_REGISTERED`.
+ */
 export class WebPushError extends Error {
   /**
    * @param {string} code
@@ -37,15 +42,15 @@ export class WebPushError extends Error {
   }
 }
 
-/** Whether this browser can receive pushes on this page. On iPhones a site must be on the home screen first. */
+/** Checks whether this browser can receive pushes on this page. On iOS the site must be on the home screen. */
 export function isSupported() {
   return isSecureContext && 'serviceWorker' in navigator && 'PushManager' in window;
 }
 
 /**
- * Makes this browser a device of the app, or finds that it is one already. Call it from a click: browsers ask for
- * permission only then. Call it at every visit of somebody who has given it, too: a subscription that the
- * browser has replaced is registered anew.
+ * Registers this browser as a device of the app, unless it is registered. Call it from a click handler: browsers show
+ * the permission prompt only then. Once the permission is granted, call it at every visit too: it registers a
+ * subscription that the browser has replaced.
  *
  * @param {RegisterOptions} options
  * @returns {Promise<Device>}
@@ -80,7 +85,7 @@ export async function register(options) {
   return { token, isNew: true };
 }
 
-/** The token of this browser; undefined until it is registered. */
+/** Returns the device token of this browser; undefined until it is registered. */
 export function deviceToken() {
   return read()?.token;
 }
@@ -105,7 +110,7 @@ export async function unsubscribe(topics) {
   await changeTopics('/devices/unsubscribe', topics);
 }
 
-/** Ends the subscription: the server learns of it with the next push. The permission stays. */
+/** Ends the subscription. The server notices at the next push. The permission stays granted. */
 export async function unregister() {
   localStorage.removeItem(STORED_AS);
   for (const worker of await navigator.serviceWorker.getRegistrations()) {
@@ -117,7 +122,7 @@ export async function unregister() {
  * Calls a function with the data of each push that arrives while the page is open.
  *
  * @param {(data: Record<string, unknown>) => void} listener
- * @returns {() => void} ends it
+ * @returns {() => void} removes the listener
  */
 export function onPush(listener) {
   /** @param {MessageEvent} event */
@@ -142,7 +147,7 @@ async function changeTopics(path, topics) {
 
 /**
  * @param {RegisterOptions} options
- * @returns {Promise<ServiceWorkerRegistration>} one whose worker runs: there can be no subscription before
+ * @returns {Promise<ServiceWorkerRegistration>} with an active worker, which a subscription requires
  */
 async function startWorker({ serviceWorker, scope }) {
   const url = serviceWorker ?? new URL('carillon-service-worker.js', import.meta.url);
@@ -168,9 +173,31 @@ async function startWorker({ serviceWorker, scope }) {
 async function subscribeTo(manager, publicKey) {
   const existing = await manager.getSubscription();
   if (existing && keyOf(existing) === publicKey) return existing;
-  // A browser refuses to subscribe with one key while it is subscribed with another.
+  // A browser can't subscribe with a key while it is subscribed with another one.
   await existing?.unsubscribe();
-  return manager.subscribe({ userVisibleOnly: true, applicationServerKey: toBytes(publicKey) });
+  const options = { userVisibleOnly: true, applicationServerKey: toBytes(publicKey) };
+  return withDeadline(manager.subscribe(options));
+}
+
+/**
+ * @param {Promise<PushSubscription>} subscribing a late result is found by the next call of `register`
+ * @returns {Promise<PushSubscription>}
+ */
+async function withDeadline(subscribing) {
+  const unreachable = () =>
+    new WebPushError('NO_PUSH_SERVICE', "This browser's push service can not be reached.");
+  let timer;
+  const late = new Promise((_resolve, reject) => {
+    timer = setTimeout(() => reject(unreachable()), SUBSCRIBE_MS);
+  });
+  try {
+    return await Promise.race([subscribing, late]);
+  } catch (error) {
+    // The Push API's error for a push service that is unreachable or rejects the subscription.
+    throw error.name === 'AbortError' ? unreachable() : error;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** @param {PushSubscription} subscription */
@@ -187,7 +214,7 @@ function toBytes(base64url) {
 }
 
 /**
- * Whether the server still knows the device. An outage is no refusal: only one that says so is.
+ * Checks whether the server still knows the device. Only an explicit rejection counts, not an outage.
  *
  * @param {Record<string, string>} stored
  */
@@ -214,12 +241,13 @@ async function call(api, path, body) {
   const response = await fetch(new URL(path, api), request).catch(() => {
     throw new WebPushError('UNREACHABLE', `${api} can not be reached.`);
   });
-  const answer = await response.json().catch(() => ({}));
+  const result = await response.json().catch(() => ({}));
   if (!response.ok) {
-    const { code = 'UNREACHABLE', error = `${api} answered ${response.status}.` } = answer;
+    const { code = 'UNREACHABLE', error = `${api} responded with status ${response.status}.` } =
+      result;
     throw new WebPushError(code, error);
   }
-  return answer;
+  return result;
 }
 
 /** @returns {Record<string, string> | undefined} */

@@ -1,33 +1,43 @@
-import { isIPv6 } from 'node:net';
+import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 
-const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
-const GROUPS_OF_A_NETWORK = 4;
+const NETWORK_GROUP_COUNT = 4;
+
+/** Prefixes whose last 32 bits are an IPv4 address: mapped (RFC 4291, 2.5.5.2) and NAT64 (RFC 6052, 2.1). */
+const IPV4_PREFIXES = [
+  ipaddr.IPv6.parseCIDR('::ffff:0:0/96'),
+  ipaddr.IPv6.parseCIDR('64:ff9b::/96'),
+];
 
 /**
- * What limits per client address count by: an IPv4 address, or the /64 network of an IPv6 one, of which every
- * household has a whole. Anything else is taken as it is.
+ * Returns the group that limits per client address count by: an IPv4 address in any notation, or the /64 network of
+ * an IPv6 address, because a household usually has a whole /64. An IPv4 client's address behind NAT64 (64:ff9b::/96)
+ * counts as the IPv4 address: otherwise all IPv4 clients would share one /64. Any other text is returned unchanged.
  */
-export function addressGroup(address: string): string {
-  const mapped = MAPPED.exec(address)?.[1];
-  if (mapped !== undefined) return mapped;
-  const [plain = ''] = address.split('%');
-  if (!isIPv6(plain)) return address;
-  return `${ipv6Groups(plain).slice(0, GROUPS_OF_A_NETWORK).join(':')}::/64`;
+export function toAddressGroup(address: string): string {
+  const [ip = ''] = address.trim().split('%');
+  if (isIPv4(ip)) return ip;
+  if (!isIPv6(ip)) return address;
+  // ipaddr.js takes `::192.0.2.1` (compatible, deprecated) for the mapped address, but not `0::192.0.2.1`.
+  const parsed = ipaddr.IPv6.parse(ip.replace(/^::(?=\d+\.)/, '0::'));
+  if (IPV4_PREFIXES.some((prefix) => parsed.match(prefix))) {
+    return parsed.toByteArray().slice(-4).join('.');
+  }
+  const network = parsed.parts.slice(0, NETWORK_GROUP_COUNT);
+  return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
-/** The groups in front of and behind `::` with the zeros that it stands for (RFC 4291, 2.2). */
-function ipv6Groups(address: string): string[] {
-  const [head = '', tail] = address.split('::');
-  const front = groupsIn(head);
-  if (tail === undefined) return front;
-  const back = groupsIn(tail);
-  const zeros = Math.max(0, 8 - front.length - back.length);
-  return [...front, ...Array<string>(zeros).fill('0'), ...back];
-}
+/** Ranges of addresses that a proxy of one's own has, and hardly any client on the internet (RFC 1918, 4193, 6598). */
+const PRIVATE_RANGES: ReadonlySet<string> = new Set([
+  'private',
+  'uniqueLocal',
+  'loopback',
+  'linkLocal',
+  'carrierGradeNat',
+]);
 
-function groupsIn(text: string): string[] {
-  const groups = text === '' ? [] : text.split(':');
-  return groups.map((group) =>
-    group.includes('.') ? group : Number.parseInt(group, 16).toString(16),
-  );
+/** Returns whether an address is private, in any notation; false for other text. */
+export function isPrivateAddress(address: string): boolean {
+  const [ip = ''] = address.trim().split('%');
+  return ipaddr.isValid(ip) && PRIVATE_RANGES.has(ipaddr.process(ip).range());
 }

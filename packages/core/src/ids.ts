@@ -1,55 +1,60 @@
 import { randomBytes } from 'node:crypto';
 
-/** A push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
+/** Creates a push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
 export function newPushId(nowMs: number): string {
   return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
 }
 
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
-/** Whether a string has the form of a push id. */
+/** Checks the format of a push id. */
 export function isPushId(text: string): boolean {
   return PUSH_ID.test(text);
 }
 
-/** A device token: 22 hex characters, 88 random bits, the length of Pushy's own. */
+/** Creates a device token: 22 hex characters, 88 random bits, as long as Pushy's. */
 export function newDeviceToken(): string {
   return randomBytes(11).toString('hex');
 }
 
-/** An account, app or API key id: 24 hex characters, as Pushy's app ids. */
+/** Creates the id of an account, app or API key: 24 hex characters, as Pushy's app ids. */
 export function newObjectId(): string {
   return randomBytes(12).toString('hex');
 }
 
-/** A Secret API Key: 64 hex characters, 256 random bits. Clients accept only `[0-9a-zA-Z]+`. */
+/** Creates a Secret API Key: 64 hex characters, 256 random bits. Clients accept only `[0-9a-zA-Z]+`. */
 export function newApiKey(): string {
   return randomBytes(32).toString('hex');
 }
 
-/** A claim, connection or process identity. Random, not a counter: nobody can hold it by chance. */
+/** Creates the id of a claim, connection or process. Random instead of a counter, so that no two are equal. */
 export function newClaimId(): string {
   return randomBytes(9).toString('base64url');
 }
 
 const SEQUENCE_DIGITS = 6;
 
-/** The id of a push's batch; batches of one push sort by their number. */
+/**
+ * Returns the id of a push's batch; batches of one push sort by their number. A letter in front of a number with more
+ * than six digits says how many it has, since letters sort after digits: 999999, a1000000, b10000000.
+ */
 export function batchId(pushId: string, sequence: number): string {
-  return `${pushId}-${sequence.toString().padStart(SEQUENCE_DIGITS, '0')}`;
+  const digits = sequence.toString().padStart(SEQUENCE_DIGITS, '0');
+  const extraDigits = digits.length - SEQUENCE_DIGITS;
+  return `${pushId}-${extraDigits === 0 ? '' : (9 + extraDigits).toString(36)}${digits}`;
 }
 
-/** The batch that tries another channel for recipients of this work who haven't acknowledged: one for each work. */
-export function fallbackId(workId: string): string {
-  return `${workId}f`;
+/** Returns the id of the fallback batch: it tries another channel for recipients that have not acknowledged. One per batch. */
+export function fallbackBatchId(id: string): string {
+  return `${id}f`;
 }
 
-/** The push of a unit of work, which is a batch or a push that holds its only batch itself. */
-export function pushOfWork(workId: string): string {
-  return workId.slice(0, 24);
+/** Returns the push of a batch. The id of an embedded batch is the id of its push. */
+export function pushIdOfBatch(id: string): string {
+  return id.slice(0, 24);
 }
 
-/** Whether the work lies in a batch of its own and not in the push document. */
-export function isBatchId(workId: string): boolean {
-  return workId.length > 24;
+/** Checks that an id is that of a separate batch, not of one embedded in its push. */
+export function isBatchId(id: string): boolean {
+  return id.length > 24;
 }

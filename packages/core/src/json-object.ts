@@ -1,12 +1,12 @@
 /**
- * Adds fields to a JSON object that stays text, so that every number, key and order of it comes out exactly as it
- * went in. They go last: readers take the later of two equal keys (RFC 8259, 4, leaves it open; parsers agree).
+ * Appends fields to the JSON text of an object without parsing it, so that its numbers, keys and order stay unchanged.
+ * The fields go last, because parsers take the last of two equal keys (RFC 8259, 4, leaves it open; parsers agree).
  *
- * @param objectText JSON text of an object; not checked
- * @param fields values for JSON.stringify; undefined ones are left out
+ * @param objectText JSON text of an object; not validated
+ * @param fields values for JSON.stringify; undefined ones are omitted
  */
-export function withFields(objectText: string, fields: Record<string, unknown>): string {
-  const own = objectText.trim().slice(1, -1).trim();
-  const added = JSON.stringify(fields).slice(1, -1);
-  return `{${own}${own !== '' && added !== '' ? ',' : ''}${added}}`;
+export function appendJsonFields(objectText: string, fields: Record<string, unknown>): string {
+  const existing = objectText.trim().slice(1, -1).trim();
+  const appended = JSON.stringify(fields).slice(1, -1);
+  return `{${existing}${existing !== '' && appended !== '' ? ',' : ''}${appended}}`;
 }

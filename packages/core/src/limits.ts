@@ -1,4 +1,4 @@
-/** The specification's limits (section 8) and our own, in one place. Times are in seconds unless the name says Ms. */
+/** Limits of the specification (section 8) and of this project. Times are in seconds unless the name ends in Ms. */
 export const LIMITS = {
   tokensPerPush: 100_000,
   topicsPerPush: 100,
@@ -9,27 +9,32 @@ export const LIMITS = {
   collapseKeyCharacters: 32,
   tokensPerPresence: 1_000,
   topicsPerSubscribe: 100,
+  /** Topics that a device can subscribe to. */
+  topicsPerDevice: 1_000,
   subscribersPerPage: 1_000,
   pendingDevices: 1_000,
-  /** Deliveries that wait for one device; what comes beyond fails visibly. */
+  /** Pending deliveries of one device; further ones fail with `inbox-full`. */
   pendingPerDevice: 1_000,
   deviceTokenCharacters: 64,
-  /** Recipients of one batch: the flat optimum of queue, presence look-up and retry unit. */
+  /** Recipients of one batch: a measured compromise between jobs per push, size of a presence look-up and size of a retry. */
   batchRecipients: 1_000,
-  /** How long a push with time to live 0 is worked. */
+  /** Time for which a push with time to live 0 is sent. */
   sendNowSeconds: 5,
-  /** Requests of an account, by its plan; an account may have a number of its own. */
+  /** Requests of an account by plan; an account may have a custom limit. */
   requestsPerMinute: { trial: 60, pro: 800 },
-  /** Wrong API keys of a client address, after which they are told apart from a slip. */
+  /** Invalid API keys of a client address, above which AUTH_LIMIT_EXCEEDED is returned. */
   wrongKeysPerHour: 100,
-  /** New devices from one client address: a carrier's NAT stands for thousands of phones. */
+  /** Registrations from one client address: thousands of phones share a carrier's NAT. */
   registrationsPerAddressHour: 3_000,
-  /** New devices of one app; an app may have a number of its own. */
+  /** Topic changes that devices make themselves, per device and per client address. */
+  topicChangesPerDeviceMinute: 60,
+  topicChangesPerAddressMinute: 3_000,
+  /** Registrations of one app; an app may have a custom limit. */
   registrationsPerAppHour: 600_000,
 } as const;
 
-/** A token that we can keep: it is part of keys, where `:` and white space separate. */
+/** Format of device tokens. They are part of keys in which `:` and white space are separators. */
 export const DEVICE_TOKEN = /^[0-9A-Za-z_-]{1,64}$/;
 
-/** A topic's name (specification, section 2). */
+/** Format of topic names (specification, section 2). */
 export const TOPIC_NAME = /^[a-zA-Z0-9\-_.]{1,100}$/;

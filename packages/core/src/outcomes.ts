@@ -1,6 +1,6 @@
 /**
- * How a delivery ended, as one byte for each recipient of a batch.
- * `owed` is no end: the recipient has none yet. `inbox` is none either: the inbox row owes now.
+ * Outcomes of deliveries, stored as one byte per recipient of a batch. Two are not final: `owed` means pending in the
+ * batch, `inbox` means pending in the device's inbox.
  */
 export const OUTCOMES = {
   owed: 0,
@@ -16,7 +16,7 @@ export type OutcomeName = keyof typeof OUTCOMES | 'failed';
 
 const FIRST_FAILURE = 16;
 
-/** Why a delivery failed; its place in this list is stored, so append only. */
+/** Reasons of failed deliveries. The index is stored, so the list is append-only. */
 export const FAILURES = [
   'channel-not-configured',
   'inbox-full',
@@ -29,8 +29,8 @@ export const FAILURES = [
 ] as const;
 export type Failure = (typeof FAILURES)[number];
 
-/** The byte of a failed delivery. */
-export function failed(reason: Failure): number {
+/** Returns the byte of a failed delivery. */
+export function failureCode(reason: Failure): number {
   return FIRST_FAILURE + FAILURES.indexOf(reason);
 }
 
@@ -38,7 +38,7 @@ const NAMES = new Map<number, OutcomeName>(
   Object.entries(OUTCOMES).map(([name, code]) => [code, name as keyof typeof OUTCOMES]),
 );
 
-/** An outcome byte in words; `reason` only for a failure. */
+/** Returns the name of an outcome byte; `reason` only for a failure. */
 export function describeOutcome(code: number): { outcome: OutcomeName; reason?: Failure } {
   const name = NAMES.get(code);
   if (name !== undefined) return { outcome: name };
@@ -46,10 +46,10 @@ export function describeOutcome(code: number): { outcome: OutcomeName; reason?: 
   return reason === undefined ? { outcome: 'failed' } : { outcome: 'failed', reason };
 }
 
-/** How many recipients ended how; keys that are 0 are left out. */
+/** Number of recipients by outcome; outcomes without recipients are omitted. */
 export type OutcomeCounts = Partial<Record<OutcomeName, number>>;
 
-/** Counts the bytes of a batch by the outcome's name. */
+/** Counts a batch's bytes by outcome. */
 export function countOutcomes(codes: Uint8Array): OutcomeCounts {
   const counts: OutcomeCounts = {};
   for (const code of codes) {
@@ -57,13 +57,4 @@ export function countOutcomes(codes: Uint8Array): OutcomeCounts {
     counts[outcome] = (counts[outcome] ?? 0) + 1;
   }
   return counts;
-}
-
-/** Adds counts up, for instance those of a push's batches. */
-export function addCounts(into: OutcomeCounts, more: OutcomeCounts): OutcomeCounts {
-  const sum: OutcomeCounts = { ...into };
-  for (const [name, n] of Object.entries(more) as [OutcomeName, number][]) {
-    sum[name] = (sum[name] ?? 0) + n;
-  }
-  return sum;
 }

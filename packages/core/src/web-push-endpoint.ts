@@ -1,4 +1,4 @@
-/** The push services of the browsers: hosts as they are, or `.domain` for every host under it. */
+/** Push services of the browser vendors: a host, or `.domain` for every host under it. */
 const PUSH_SERVICES = [
   'fcm.googleapis.com',
   'jmt17.google.com',
@@ -9,44 +9,43 @@ const PUSH_SERVICES = [
 
 const MAX_CHARACTERS = 2_048;
 
-/** A Web Push service that an operator names besides the browsers' own. */
-export interface NamedPushHost {
-  /** As it is in endpoints: the host, and its port unless 443. */
+/** A Web Push service that the operator allows besides those of the browser vendors. */
+export interface AllowedPushHost {
+  /** Host as in endpoint URLs, with the port unless 443. */
   host: string;
-  /** `host:port` where it is reached instead: a proxy of the own network. */
-  at?: string;
+  /** `host:port` to connect to instead, for instance a proxy in the operator's network. */
+  connectTo?: string;
 }
 
-/** Reads an operator's entry: `host`, `host:port`, or either with `=host:port`, where it is reached instead. */
-export function readPushHost(entry: string): NamedPushHost {
-  const [name = '', at] = entry.trim().split('=', 2);
-  // As URLs write it: lower case, without the port 443.
+/** Parses an operator's entry: `host` or `host:port`, optionally followed by `=host:port` to connect to instead. */
+export function parsePushHost(entry: string): AllowedPushHost {
+  const [name = '', connectTo] = entry.trim().split('=', 2);
+  // Normalized as in URLs: lower case, without port 443.
   const host = URL.canParse(`https://${name}`) ? new URL(`https://${name}`).host : name;
-  return at === undefined ? { host } : { host, at };
+  return connectTo === undefined ? { host } : { host, connectTo };
 }
 
 /**
- * Reads a Web Push endpoint; undefined: one that we may never send to. It comes from the device, so everything is
- * compared on the parsed URL: https on its own port, no user information, a host that is a browser vendor's push
- * service. No address written as a number can be one, in whatever form: the URL parser makes 0x7f.1 and 2130706433
- * alike.
+ * Parses a Web Push endpoint; undefined if pushes must not be sent to it. The endpoint comes from the device, so all
+ * checks run on the parsed URL: https on port 443, no user information, and a push service of a browser vendor as
+ * host. Numeric addresses never match, in any notation, because the URL parser normalizes 0x7f.1 and 2130706433.
  *
- * @param more further services, for instance one in the own network
+ * @param allowedHosts further services, for instance one in the operator's network
  */
-export function readPushEndpoint(
+export function parsePushEndpoint(
   text: string,
-  more: readonly NamedPushHost[] = [],
+  allowedHosts: readonly AllowedPushHost[] = [],
 ): URL | undefined {
   const url = text.length > MAX_CHARACTERS ? null : URL.parse(text);
-  return url !== null && isAllowed(url, more) ? url : undefined;
+  return url !== null && isAllowed(url, allowedHosts) ? url : undefined;
 }
 
-function isAllowed(url: URL, more: readonly NamedPushHost[]): boolean {
+function isAllowed(url: URL, allowedHosts: readonly AllowedPushHost[]): boolean {
   if (url.protocol !== 'https:' || url.username !== '' || url.password !== '') return false;
-  if (more.some(({ host }) => host === url.host)) return true;
-  return url.port === '' && PUSH_SERVICES.some((service) => isHostOf(service, url.hostname));
+  if (allowedHosts.some(({ host }) => host === url.host)) return true;
+  return url.port === '' && PUSH_SERVICES.some((service) => matchesService(service, url.hostname));
 }
 
-function isHostOf(service: string, host: string): boolean {
+function matchesService(service: string, host: string): boolean {
   return service.startsWith('.') ? host.endsWith(service) : host === service;
 }

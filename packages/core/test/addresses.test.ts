@@ -1,21 +1,44 @@
 import { describe, expect, test } from '@jest/globals';
-import { addressGroup } from '../src/client-address.ts';
-import { readPushEndpoint, readPushHost } from '../src/web-push-endpoint.ts';
+import { isPrivateAddress, toAddressGroup } from '../src/client-address.ts';
+import { parsePushEndpoint, parsePushHost } from '../src/web-push-endpoint.ts';
 
 const isAllowed = (endpoint: string, entries: readonly string[] = []) =>
-  readPushEndpoint(endpoint, entries.map(readPushHost)) !== undefined;
+  parsePushEndpoint(endpoint, entries.map(parsePushHost)) !== undefined;
 
-describe('limits count', () => {
+describe('toAddressGroup maps', () => {
   test.each([
     ['192.0.2.1', '192.0.2.1'],
     ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['::FFFF:192.0.2.1', '192.0.2.1'],
+    ['::ffff:c000:201', '192.0.2.1'],
+    ['0:0:0:0:0:ffff:c000:201', '192.0.2.1'],
+    ['0000:0000:0000:0000:0000:FFFF:C000:0201', '192.0.2.1'],
+    ['0:0:0:0:0:ffff:192.0.2.1', '192.0.2.1'],
+    ['::ffff:0:0', '0.0.0.0'],
+    ['::ffff:192.0.2.1%eth0', '192.0.2.1'],
+    // IPv4 clients behind NAT64 or a stateless translator (RFC 6052).
+    ['64:ff9b::192.0.2.1', '192.0.2.1'],
+    ['64:ff9b::c000:201', '192.0.2.1'],
+    ['64:FF9B:0:0:0:0:C000:0201', '192.0.2.1'],
+    // The local-use NAT64 prefix (RFC 8215) counts as any other network.
+    ['64:ff9b:1::c000:201', '64:ff9b:1:0::/64'],
+    // Translated (RFC 2765) and compatible addresses do not count as IPv4 addresses.
+    ['::ffff:0:192.0.2.1', '0:0:0:0::/64'],
+    ['::192.0.2.1', '0:0:0:0::/64'],
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
-    ['2001:0db8:0001:0002:ffff::1', '2001:db8:1:2::/64'],
+    ['2001:0DB8:0001:0002:ffff::1', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::192.0.2.1', '2001:db8:1:2::/64'],
     ['2001:db8::1', '2001:db8:0:0::/64'],
     ['::1', '0:0:0:0::/64'],
+    ['::', '0:0:0:0::/64'],
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['FE80::1%25eth0', 'fe80:0:0:0::/64'],
+    ['no address', 'no address'],
+    ['1.2.3', '1.2.3'],
+    ['2001:db8::1::2', '2001:db8::1::2'],
     ['', ''],
-  ])('%p as %p', (address, group) => expect(addressGroup(address)).toBe(group));
+  ])('%p to %p', (address, group) => expect(toAddressGroup(address)).toBe(group));
 });
 
 describe('a Web Push endpoint', () => {
@@ -25,7 +48,7 @@ describe('a Web Push endpoint', () => {
     'https://wns2-par02p.notify.windows.com/w/?token=abc',
     'https://web.push.apple.com/abc',
     'https://FCM.googleapis.com:443/x',
-  ])('%s is one', (endpoint) => expect(isAllowed(endpoint)).toBe(true));
+  ])('%s is accepted', (endpoint) => expect(isAllowed(endpoint)).toBe(true));
 
   test.each([
     'http://fcm.googleapis.com/x',
@@ -36,11 +59,25 @@ describe('a Web Push endpoint', () => {
     `https://fcm.googleapis.com/${'x'.repeat(2_048)}`,
     '//fcm.googleapis.com/x',
     '',
-  ])('%p is none', (endpoint) => expect(isAllowed(endpoint)).toBe(false));
+  ])('%p is rejected', (endpoint) => expect(isAllowed(endpoint)).toBe(false));
 
-  test('of a service of one’s own is one when it is named, with its port', () => {
+  test('of another host is accepted only if the operator allows it, with its port', () => {
     expect(isAllowed('https://push.example:8443/x', ['push.example:8443'])).toBe(true);
     expect(isAllowed('https://push.example/x', ['push.example:8443'])).toBe(false);
     expect(isAllowed('http://push.example:8443/x', ['push.example:8443'])).toBe(false);
   });
+});
+
+describe('isPrivateAddress', () => {
+  test.each(['10.0.0.1', '172.31.0.1', '192.168.1.1', '127.0.0.1', '100.64.0.1', '::1', 'fd00::1'])(
+    'is true for %s',
+    (address) => expect(isPrivateAddress(address)).toBe(true),
+  );
+  test.each(['::ffff:10.0.0.1', 'fe80::1%eth0'])('is true for %s, in another notation', (address) =>
+    expect(isPrivateAddress(address)).toBe(true),
+  );
+  test.each(['203.0.113.9', '2001:db8::1', '172.32.0.1', '::ffff:8.8.8.8', '', 'proxy'])(
+    'is false for %s',
+    (address) => expect(isPrivateAddress(address)).toBe(false),
+  );
 });

@@ -1,9 +1,15 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { deviceAuth, isDeviceAuth, parseDeviceAuthKeys } from '../src/device-auth.ts';
-import { batchId, isBatchId, isPushId, newPushId, pushOfWork } from '../src/ids.ts';
-import { countOutcomes, describeOutcome, FAILURES, failed, OUTCOMES } from '../src/outcomes.ts';
-import { bitWords, hasBit, joinTokens, splitTokens } from '../src/work.ts';
+import { hasBit, joinTokens, splitTokens, toBitWords } from '../src/batch.ts';
+import { createDeviceAuth, isDeviceAuth, parseDeviceAuthKeys } from '../src/device-auth.ts';
+import { batchId, isBatchId, isPushId, newPushId, pushIdOfBatch } from '../src/ids.ts';
+import {
+  countOutcomes,
+  describeOutcome,
+  FAILURES,
+  failureCode,
+  OUTCOMES,
+} from '../src/outcomes.ts';
 
 describe('ids', () => {
   test('of pushes sort by time and are 24 hex characters', () => {
@@ -17,33 +23,41 @@ describe('ids', () => {
     );
   });
 
-  test('of batches name their push, and are told from pushes', () => {
+  test('of batches sort by their number beyond six digits', () => {
+    const push = newPushId(1_790_000_000_000);
+    const numbers = [0, 1, 999_999, 1_000_000, 1_000_001, 9_999_999, 10_000_000, 2 ** 31];
+    const ids = numbers.map((number) => batchId(push, number));
+    expect([...ids].sort()).toEqual(ids);
+    expect(ids.map(pushIdOfBatch)).toEqual(ids.map(() => push));
+  });
+
+  test('of batches contain their push id and differ from push ids', () => {
     const push = newPushId(1_790_000_000_000.5);
-    expect(pushOfWork(batchId(push, 7))).toBe(push);
+    expect(pushIdOfBatch(batchId(push, 7))).toBe(push);
     expect([isBatchId(batchId(push, 7)), isBatchId(push)]).toEqual([true, false]);
   });
 });
 
-test('bits say exactly the positions that were set', () => {
+test('hasBit returns exactly the positions that were set', () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.integer({ min: 0, max: 1_023 })), (positions) => {
-      const words = Object.fromEntries(bitWords(positions));
+      const words = Object.fromEntries(toBitWords(positions));
       const found = [...Array(1_024).keys()].filter((position) => hasBit(words, position));
       expect(found).toEqual(positions.sort((a, b) => a - b));
     }),
   );
 });
 
-test('tokens come apart as they were joined', () => {
+test('splitTokens reverses joinTokens', () => {
   expect(splitTokens(joinTokens(['a', 'b']))).toEqual(['a', 'b']);
   expect(splitTokens(joinTokens([]))).toEqual([]);
 });
 
-test('outcomes are told in words and counted by them', () => {
-  expect(FAILURES.map((reason) => describeOutcome(failed(reason)))).toEqual(
+test('outcomes are described and counted by name', () => {
+  expect(FAILURES.map((reason) => describeOutcome(failureCode(reason)))).toEqual(
     FAILURES.map((reason) => ({ outcome: 'failed', reason })),
   );
-  const codes = Uint8Array.of(OUTCOMES.delivered, OUTCOMES.delivered, failed('inbox-full'));
+  const codes = Uint8Array.of(OUTCOMES.delivered, OUTCOMES.delivered, failureCode('inbox-full'));
   expect(countOutcomes(codes)).toEqual({ delivered: 2, failed: 1 });
 });
 
@@ -51,17 +65,17 @@ describe('device credentials', () => {
   const old = parseDeviceAuthKeys(`1:${'a'.repeat(64)}`);
   const both = parseDeviceAuthKeys(`2:${'b'.repeat(64)},1:${'a'.repeat(64)}`);
 
-  test('hold for their token only, and outlive a new key', () => {
-    const auth = deviceAuth(old, 'token');
+  test('are valid only for their token, and stay valid after a key rotation', () => {
+    const auth = createDeviceAuth(old, 'token');
     expect(auth).toMatch(/^[0-9a-f]{64}$/);
     expect(isDeviceAuth(both, 'token', auth)).toBe(true);
     expect(isDeviceAuth(both, 'other', auth)).toBe(false);
-    expect(isDeviceAuth(old, 'token', deviceAuth(both, 'token'))).toBe(false);
+    expect(isDeviceAuth(old, 'token', createDeviceAuth(both, 'token'))).toBe(false);
     expect(isDeviceAuth(old, 'token', 'é'.repeat(64))).toBe(false);
   });
 
   test.each(['', '1', '1:ab', 'x:aa', `300:${'a'.repeat(64)}`])(
-    'keys like %p are refused',
+    'keys like %p are rejected',
     (text) => {
       expect(() => parseDeviceAuthKeys(text)).toThrow();
     },

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { withFields } from '../src/json-object.ts';
+import { appendJsonFields } from '../src/json-object.ts';
 
 test.each([
   ['{}', { a: 1 }, '{"a":1}'],
@@ -8,10 +8,10 @@ test.each([
   ['{}', {}, '{}'],
   ['{ "n": 12345678901234567890 }\n', { a: null }, '{"n": 12345678901234567890,"a":null}'],
   ['{"a":"}"}', { b: undefined, c: { d: [] } }, '{"a":"}","c":{"d":[]}}'],
-])('%j with %j is %j', (text, fields, expected) => {
-  expect(withFields(text, fields)).toBe(expected);
+])('%j with fields %j becomes %j', (text, fields, expected) => {
+  expect(appendJsonFields(text, fields)).toBe(expected);
 });
 
-test('of two equal keys ours wins', () => {
-  expect(JSON.parse(withFields('{"id":"theirs"}', { id: 'ours' }))).toEqual({ id: 'ours' });
+test('an appended field overrides an existing one', () => {
+  expect(JSON.parse(appendJsonFields('{"id":"theirs"}', { id: 'ours' }))).toEqual({ id: 'ours' });
 });

@@ -1,10 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
-import { readPushEndpoint, readPushHost } from '../src/web-push-endpoint.ts';
+import { parsePushEndpoint, parsePushHost } from '../src/web-push-endpoint.ts';
 
 const isAllowed = (endpoint: string, entries: readonly string[] = []) =>
-  readPushEndpoint(endpoint, entries.map(readPushHost)) !== undefined;
+  parsePushEndpoint(endpoint, entries.map(parsePushHost)) !== undefined;
 
-describe('a hostile end point is none', () => {
+describe('a hostile endpoint is rejected', () => {
   test.each([
     'https://127.0.0.1/x',
     'https://127.1/x',
@@ -50,10 +50,10 @@ describe('an operator’s entry', () => {
     [' push.example:8443 ', { host: 'push.example:8443' }],
     ['127.0.0.1:4009', { host: '127.0.0.1:4009' }],
     ['[::1]:4009', { host: '[::1]:4009' }],
-    ['jmt17.google.com=127.0.0.1:9', { host: 'jmt17.google.com', at: '127.0.0.1:9' }],
-  ])('%p is read', (entry, read) => expect(readPushHost(entry)).toEqual(read));
+    ['jmt17.google.com=127.0.0.1:9', { host: 'jmt17.google.com', connectTo: '127.0.0.1:9' }],
+  ])('%p is parsed', (entry, expected) => expect(parsePushHost(entry)).toEqual(expected));
 
-  test('allows its host, with its port and no other', () => {
+  test('allows its host only with its port', () => {
     const entries = ['127.0.0.1:4009', 'push.example=10.0.0.1:3128'];
     expect(isAllowed('https://127.0.0.1:4009/x', entries)).toBe(true);
     expect(isAllowed('https://2130706433:4009/x', entries)).toBe(true);

@@ -1,48 +1,52 @@
 /** Lifetimes in Redis, in seconds. */
-export const TTL = {
-  /** A device's place; refreshed by its gateway well before it ends. */
-  place: 300,
-  /** A gateway's lease and its hand-over stream. */
+export const TTL_SECONDS = {
+  /** Presence entry of a device; its gateway refreshes it well before it expires. */
+  presence: 300,
+  /** Lease and stream of a gateway. */
   lease: 12,
-  /** A worker's reply stream; longer than any claim, so that a successor can read it. */
+  /** Reply stream of a worker; longer than any claim, so that the worker's successor can read it. */
   replies: 600,
 } as const;
 
-/** Where a device is connected. */
-export interface Place {
+/** Gateway and connection of a device. */
+export interface PresenceEntry {
   gateway: string;
   connection: string;
-  /** Recipients the gateway said it takes now; with 0 nothing is handed over. */
+  /** Number of recipients that the gateway accepts now; with 0 nothing is dispatched to it. */
   credit: number;
 }
 
-/** Holds the {@link writePlace} of a device. */
-export function placeKey(token: string): string {
+/** Returns the key of a device's presence entry ({@link encodePresence}). */
+export function presenceKey(token: string): string {
   return `p:${token}`;
 }
 
-/** Exists while the gateway lives; holds its credit. */
+/** Returns the key of a gateway's lease, which exists while the gateway lives and holds its credit. */
 export function leaseKey(gateway: string): string {
   return `g:${gateway}`;
 }
 
-/** The stream of what workers hand over to a gateway. */
-export function handOverKey(gateway: string): string {
+/** Returns the key of a gateway's stream, to which workers dispatch. */
+export function gatewayStreamKey(gateway: string): string {
   return `h:${gateway}`;
 }
 
-/** The stream of answers to one worker. */
-export function replyKey(worker: string): string {
+/** Returns the key of a worker's reply stream. */
+export function replyStreamKey(worker: string): string {
   return `r:${worker}`;
 }
 
-/** Ids are base64url, so `|` separates. */
-export function writePlace(gateway: string, connection: string): string {
-  return `${gateway}|${connection}`;
+/**
+ * Encodes a presence entry. Ids are base64url, so `|` is a safe separator.
+ *
+ * @param connectedAt milliseconds, Redis's time; decides which of two connections is newer
+ */
+export function encodePresence(gateway: string, connection: string, connectedAt: number): string {
+  return `${gateway}|${connection}|${connectedAt}`;
 }
 
-/** The reverse of {@link writePlace}; undefined for what we never wrote. */
-export function readPlace(
+/** Decodes the text of {@link encodePresence}; undefined for a missing or foreign value. */
+export function decodePresence(
   text: string | null | undefined,
 ): { gateway: string; connection: string } | undefined {
   const [gateway, connection] = (text ?? '').split('|');

@@ -1,88 +1,93 @@
 import { newClaimId } from '@carillon/core/ids';
-import { handOverKey, leaseKey, TTL } from './keys.ts';
+import { gatewayStreamKey, leaseKey, TTL_SECONDS } from './keys.ts';
 import type { Redis } from './redis.ts';
 
-const RENEW_MS = 3_000;
+const RENEW_INTERVAL_MS = 3_000;
 
-/** A gateway's identity: alive as long as its lease is. */
+/** Lease of a gateway's identity. */
 export interface Lease {
-  /** The present identity; undefined before the first one, while Redis is away at the start. */
+  /** Returns the current identity; undefined until Redis is first reached. */
   id(): string | undefined;
-  /** Renews at once, for instance when the credit changed much; also the regular beat. */
+  /** Renews at once, for instance after the credit changed. */
   renew(): Promise<void>;
-  /** Gives the identity up, so that everybody sees it within a moment. */
-  end(): Promise<void>;
+  /** Returns the time of the last renewal by the monotonic clock (`performance.now()`). */
+  lastProgressAt(): number;
+  /** Deletes the lease, so that workers see the gateway as stopped at once. */
+  release(): Promise<void>;
 }
 
 /**
- * Takes an identity and renews it every 3 s. A lease that ran out (Redis emptied, process frozen) can't be
- * renewed, since others saw its devices offline meanwhile: then a new identity is taken.
+ * Acquires an identity and renews its lease every 3 s. An expired lease (Redis flushed, process frozen) can't be
+ * renewed, because workers saw its devices as offline meanwhile: a new identity is acquired instead.
  *
- * @param on.credit recipients that may be handed over now
- * @param on.beat after each renewal
- * @param on.identity a new identity is there; devices announced under the one before are unknown now
+ * @param on.credit returns the number of recipients that the gateway accepts now
+ * @param on.renewed is called after each renewal
+ * @param on.identityChanged is called with a new identity; devices registered under the former one are offline
  */
 export function createLease(
   redis: Redis,
-  on: { credit(): number; beat(): void; identity(): void },
+  on: { credit(): number; renewed(): void; identityChanged(): void },
 ): Lease {
   let id: string | undefined;
-  let ended = false;
-  let underway: Promise<void> | undefined;
+  let isReleased = false;
+  let lastProgressAt = performance.now();
+  let inFlight: Promise<void> | undefined;
 
-  async function renewPresent(present: string): Promise<boolean> {
-    const answers = await redis
+  async function renewCurrent(currentId: string): Promise<boolean> {
+    const results = await redis
       .pipeline()
-      .set(leaseKey(present), on.credit(), 'EX', TTL.lease, 'XX')
-      .expire(handOverKey(present), TTL.lease)
+      .set(leaseKey(currentId), on.credit(), 'EX', TTL_SECONDS.lease, 'XX')
+      .expire(gatewayStreamKey(currentId), TTL_SECONDS.lease)
       .exec();
-    for (const [error] of answers ?? []) if (error) throw error;
-    return answers?.[0]?.[1] === 'OK' && answers[1]?.[1] === 1;
+    for (const [error] of results ?? []) if (error) throw error;
+    return results?.[0]?.[1] === 'OK' && results[1]?.[1] === 1;
   }
 
-  async function take(): Promise<void> {
-    const fresh = newClaimId();
-    // The stream must be there before anybody sees the lease: workers don't create it (NOMKSTREAM).
-    const answers = await redis
+  async function acquire(): Promise<void> {
+    const newId = newClaimId();
+    // The stream must exist before the lease is visible, because workers don't create it (NOMKSTREAM).
+    const results = await redis
       .pipeline()
-      .xadd(handOverKey(fresh), '*', 'begin', '')
-      .expire(handOverKey(fresh), TTL.lease)
-      .set(leaseKey(fresh), on.credit(), 'EX', TTL.lease)
+      .xadd(gatewayStreamKey(newId), '*', 'begin', '')
+      .expire(gatewayStreamKey(newId), TTL_SECONDS.lease)
+      .set(leaseKey(newId), on.credit(), 'EX', TTL_SECONDS.lease)
       .exec();
-    for (const [error] of answers ?? []) if (error) throw error;
-    if (ended) return;
-    id = fresh;
-    on.identity();
+    for (const [error] of results ?? []) if (error) throw error;
+    if (isReleased) return;
+    id = newId;
+    on.identityChanged();
   }
 
-  async function renewOrTake(): Promise<void> {
-    if (id === undefined || !(await renewPresent(id))) await take();
-    on.beat();
+  async function renewOrAcquire(): Promise<void> {
+    if (id === undefined || !(await renewCurrent(id))) await acquire();
+    lastProgressAt = performance.now();
+    on.renewed();
   }
 
-  /** One at a time: two that both find the lease gone would take two identities. */
+  /** Runs one renewal at a time: two that both miss the lease would acquire two identities. */
   async function renew(): Promise<void> {
-    // One that is under way may tell a credit that has changed since.
-    await underway?.catch(() => undefined);
-    if (ended) return;
-    underway ??= renewOrTake().finally(() => {
-      underway = undefined;
+    // A renewal in progress may have sent an outdated credit.
+    await inFlight?.catch(() => undefined);
+    if (isReleased) return;
+    inFlight ??= renewOrAcquire().finally(() => {
+      inFlight = undefined;
     });
-    await underway;
+    await inFlight;
   }
 
-  // While Redis is away nobody else can see a lease either; the next beat tells what became of it.
-  const beat = (): void => void renew().catch(() => undefined);
-  const timer = setInterval(beat, RENEW_MS);
-  beat();
+  // While Redis is away workers can't see the lease either; the next renewal finds its state.
+  const renewInBackground = (): void => void renew().catch(() => undefined);
+  const timer = setInterval(renewInBackground, RENEW_INTERVAL_MS);
+  renewInBackground();
 
   return {
     id: () => id,
     renew,
-    async end() {
-      ended = true;
+    lastProgressAt: () => lastProgressAt,
+    async release() {
+      isReleased = true;
       clearInterval(timer);
-      if (id !== undefined) await redis.del(leaseKey(id), handOverKey(id)).catch(() => 0);
+      if (id !== undefined) await redis.del(leaseKey(id), gatewayStreamKey(id)).catch(() => 0);
     },
   };
 }

@@ -1,31 +1,35 @@
-const KEPT_SAMPLES = 5;
+import type { Redis } from './redis.ts';
 
-/** Redis's clock, followed by the local monotonic clock: deadlines of hand-overs are in this time. */
-export interface RedisTime {
-  /** Milliseconds since 1970 by Redis's clock; NaN before the first sample. */
-  now(): number;
-  /** Asks Redis once. Throws when Redis fails. */
-  sample(): Promise<void>;
-}
+const MAX_SAMPLES = 5;
 
-/** Follows the clock by the quickest of the last few answers; a slow answer tells little. */
-export function createRedisTime(redis: {
-  time(): Promise<readonly (string | number)[]>;
-}): RedisTime {
+/**
+ * Creates an estimate of Redis's clock from the local monotonic clock; dispatch deadlines are in this time. Of the last
+ * few samples the one with the shortest round trip counts, because it is the most accurate.
+ */
+export function createRedisTime(redis: Redis) {
   let samples: { offset: number; roundTrip: number }[] = [];
   let offset = Number.NaN;
   return {
-    now: () => offset + performance.now(),
-    async sample() {
-      const before = performance.now();
+    /** Returns milliseconds since 1970 by Redis's clock; NaN before the first sample. */
+    now: (): number => offset + performance.now(),
+    /** Converts a time of the monotonic clock. */
+    fromMonotonic: (monotonic: number): number => offset + monotonic,
+    /** Takes a sample. Throws if Redis fails. */
+    async sample(): Promise<void> {
+      const requestedAt = performance.now();
       const [seconds, micros] = await redis.time();
-      const after = performance.now();
+      const answeredAt = performance.now();
       const serverMs = Number(seconds) * 1_000 + Number(micros) / 1_000;
-      const fresh = { offset: serverMs - (before + after) / 2, roundTrip: after - before };
-      // Another server, or a clock that was set: what was learnt before is wrong.
-      const jumped = Math.abs(fresh.offset - offset) > 250 + fresh.roundTrip;
-      samples = jumped ? [fresh] : [fresh, ...samples].slice(0, KEPT_SAMPLES);
-      offset = samples.reduce((best, one) => (one.roundTrip < best.roundTrip ? one : best)).offset;
+      const latest = {
+        offset: serverMs - (requestedAt + answeredAt) / 2,
+        roundTrip: answeredAt - requestedAt,
+      };
+      // A different server, or a clock that was set: earlier samples are invalid.
+      const hasJumped = Math.abs(latest.offset - offset) > 250 + latest.roundTrip;
+      samples = hasJumped ? [latest] : [latest, ...samples].slice(0, MAX_SAMPLES);
+      offset = samples.reduce((best, candidate) =>
+        candidate.roundTrip < best.roundTrip ? candidate : best,
+      ).offset;
     },
   };
 }

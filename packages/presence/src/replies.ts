@@ -1,83 +1,94 @@
 /**
- * What a gateway says about one recipient of a hand-over:
- * - acknowledged: the device's PUBACK came;
- * - silent: written to the socket, but no PUBACK within a second, or the link broke after the write;
- * - draining: the connection has not emptied its inbox yet;
- * - not-here: no such connection (any more);
- * - refused: the connection takes no more now and will read its inbox itself;
- * - not-written: the deadline passed before the write, or the gateway takes nothing now;
- * - superseded: a newer push of the same collapse key went out on this connection before;
- * - unanswered: nothing came back (never on the wire).
+ * Result of a delivery to one recipient, as its gateway reports it:
+ * - acknowledged: the device sent its PUBACK;
+ * - unacked: written to the socket, but no PUBACK arrived within a second, or the connection broke after the write;
+ * - syncing: the connection is still replaying its inbox;
+ * - not-connected: the connection does not exist (any more);
+ * - backpressure: the connection accepts no more now and will read its inbox itself;
+ * - not-sent: the deadline passed before the write, or the gateway accepts nothing now;
+ * - superseded: a newer push with the same collapse key was already sent on this connection;
+ * - unanswered: no reply arrived (never sent).
  */
-export type Answer =
+export type DeliveryResult =
   | 'acknowledged'
-  | 'silent'
-  | 'draining'
-  | 'not-here'
-  | 'refused'
-  | 'not-written'
+  | 'unacked'
+  | 'syncing'
+  | 'not-connected'
+  | 'backpressure'
+  | 'not-sent'
   | 'superseded'
   | 'unanswered';
 
-/** An answer's index is written to Redis, where processes of two versions meet: append only. */
-const WIRE: readonly Answer[] = [
+/** The index of a result is sent through Redis between processes of different versions: append-only. */
+const RESULT_CODES: readonly DeliveryResult[] = [
   'acknowledged',
-  'silent',
-  'draining',
-  'not-here',
-  'refused',
-  'not-written',
+  'unacked',
+  'syncing',
+  'not-connected',
+  'backpressure',
+  'not-sent',
   'superseded',
 ];
 
-/** The answer for some recipients of one claim, by their position in the work. */
+/** One result for some recipients of a claim, by their position in the batch. */
 export interface Reply {
   work: string;
   claim: string;
-  answer: Answer;
+  result: DeliveryResult;
   positions: number[];
+  /** Context of the gateway's span, if the push is traced. */
+  trace?: string;
 }
 
 const BITMAP_BYTES = 128;
 
-/** Gathers answers until they are sent, so that many recipients become one entry a stream. */
-export interface ReplyBook {
-  add(to: { reply: string; work: string; claim: string; position: number }, answer: Answer): void;
-  /** Reply stream → the fields of one entry; empties the book. */
-  take(): Map<string, string[]>;
+/** Addressee of a delivery result. */
+export interface ReplyTo {
+  reply: string;
+  work: string;
+  claim: string;
+  position: number;
+  /** Context of the gateway's span (`traceparent`), if the push is traced; one for all recipients of a dispatch. */
+  trace?: string | undefined;
 }
 
-export function createReplyBook(): ReplyBook {
+/** Creates a collection of results until they are sent, so that many recipients share one entry per reply stream. */
+export function createResultBatch() {
   let streams = new Map<string, Map<string, Buffer>>();
-  /** Answers for the same work come in a row. */
-  let last:
-    | { reply: string; work: string; claim: string; answer: Answer; bitmap: Buffer }
+  /** Consecutive results are often for the same batch. */
+  let lastBitmap:
+    | (Omit<ReplyTo, 'position'> & { result: DeliveryResult; bitmap: Buffer })
     | undefined;
 
-  function bitmapFor(reply: string, work: string, claim: string, answer: Answer): Buffer {
+  function bitmapFor({ reply, work, claim, trace }: ReplyTo, result: DeliveryResult): Buffer {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
-    const name = `${work} ${claim} ${WIRE.indexOf(answer)}`;
+    const untraced = `${work} ${claim} ${RESULT_CODES.indexOf(result)}`;
+    // A worker of an earlier release reads the first three words only.
+    const name = trace === undefined ? untraced : `${untraced} ${trace}`;
     const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
     fields.set(name, bitmap);
-    last = { reply, work, claim, answer, bitmap };
+    lastBitmap = { reply, work, claim, trace, result, bitmap };
     return bitmap;
   }
 
   return {
-    add({ reply, work, claim, position }, answer) {
+    add(to: ReplyTo, result: DeliveryResult): void {
+      const { reply, work, claim, position, trace } = to;
       const isSame =
-        last?.answer === answer &&
-        last.claim === claim &&
-        last.work === work &&
-        last.reply === reply;
-      const bitmap = isSame && last ? last.bitmap : bitmapFor(reply, work, claim, answer);
+        lastBitmap?.result === result &&
+        lastBitmap.claim === claim &&
+        lastBitmap.work === work &&
+        lastBitmap.reply === reply &&
+        lastBitmap.trace === trace;
+      const bitmap = isSame && lastBitmap ? lastBitmap.bitmap : bitmapFor(to, result);
       bitmap[position >> 3] = (bitmap[position >> 3] ?? 0) | (1 << (position & 7));
     },
-    take() {
+    /** Returns the fields of one entry by reply stream, and empties the collection. */
+    takeAll(): Map<string, string[]> {
       const taken = streams;
       streams = new Map();
-      last = undefined;
+      lastBitmap = undefined;
       return new Map([...taken].map(([reply, fields]) => [reply, encodeFields(fields)]));
     },
   };
@@ -85,26 +96,26 @@ export function createReplyBook(): ReplyBook {
 
 function encodeFields(fields: Map<string, Buffer>): string[] {
   return [...fields].flatMap(([name, bitmap]) => {
-    // Most pushes are for one device: bytes behind the last bit say nothing.
+    // Trailing zero bytes are omitted: most pushes are for one device.
     const used = bitmap.findLastIndex((byte) => byte !== 0) + 1;
     return [name, bitmap.toString('base64', 0, used)];
   });
 }
 
-/** Reads an entry of a reply stream (`[name, bitmap, …]`); skips what it does not know. */
+/** Decodes an entry of a reply stream (`[name, bitmap, …]`). Skips unknown results. */
 export function readReplyEntry(fields: readonly string[]): Reply[] {
   const replies: Reply[] = [];
   for (let i = 0; i + 1 < fields.length; i += 2) {
-    const [work, claim, code] = (fields[i] ?? '').split(' ');
-    const answer = WIRE[Number(code)];
-    if (!work || !claim || answer === undefined) continue;
-    const positions = positionsOf(Buffer.from(fields[i + 1] ?? '', 'base64'));
-    replies.push({ work, claim, answer, positions });
+    const [work, claim, code, trace] = (fields[i] ?? '').split(' ');
+    const result = RESULT_CODES[Number(code)];
+    if (!work || !claim || result === undefined) continue;
+    const positions = decodePositions(Buffer.from(fields[i + 1] ?? '', 'base64'));
+    replies.push({ work, claim, result, positions, ...(trace !== undefined && { trace }) });
   }
   return replies;
 }
 
-function positionsOf(bitmap: Buffer): number[] {
+function decodePositions(bitmap: Buffer): number[] {
   const positions: number[] = [];
   for (const [index, byte] of bitmap.entries()) {
     for (let bit = 0; bit < 8; bit += 1) {

@@ -6,35 +6,36 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from '../../../test/support/until.ts';
 
-/** A server process of a test's own, on a free port and with a folder that goes with it. */
+/** A server process for one test, on a free port and with a temporary folder. */
 export interface TestServer {
   port: number;
   pid: number;
   stop(): Promise<void>;
 }
 
-/** Starts a program that listens on the port it is told, and waits until it does. */
+/** Starts a program on a port, by default a free one, and waits until it accepts connections. */
 export async function startServer(
   command: string,
-  args: (at: { port: number; folder: string }) => string[],
+  args: (server: { port: number; folder: string }) => string[],
+  givenPort?: number,
 ): Promise<TestServer> {
-  const port = await freePort();
+  const port = givenPort ?? (await freePort());
   const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
   const server = spawn(command, args({ port, folder }), { stdio: 'ignore' });
-  const ended = once(server, 'exit');
+  const exited = once(server, 'exit');
   await until(() => canConnect(port), { what: `${command} on port ${port}` });
   return {
     port,
     pid: server.pid ?? 0,
     async stop() {
       server.kill('SIGKILL');
-      await ended;
+      await exited;
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
-/** A Redis that keeps nothing. */
+/** Starts a Redis without persistence. */
 export async function startRedis(): Promise<TestServer & { url: string }> {
   const server = await startServer('redis-server', ({ port, folder }) => [
     ...['--port', `${port}`, '--bind', '127.0.0.1', '--dir', folder],
@@ -43,7 +44,8 @@ export async function startRedis(): Promise<TestServer & { url: string }> {
   return { ...server, url: `redis://127.0.0.1:${server.port}` };
 }
 
-async function freePort(): Promise<number> {
+/** Finds a port of this machine that is free now. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;

@@ -1,57 +1,66 @@
-import { CHANNELS, type Channel } from '@carillon/core/platforms';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { z } from 'zod';
 
-/** Jobs carry ids and small numbers, never payloads: the processor reads the present truth. */
+/** Data of the jobs by queue. Jobs hold ids and small numbers, never payloads: the processor reads the current state. */
 export const jobSchemas = {
-  /** Release batches of a push, or deliver pushes at once that hold their only batch. */
+  /** Runs a step of a push's fan-out, or delivers pushes with an embedded batch. */
   send: z.union([z.object({ fanOut: z.string() }), z.object({ lone: z.array(z.string()) })]),
-  /** Deliver one batch. */
+  /** Delivers one batch. */
   deliver: z.object({ work: z.string() }),
-  /** See whether pushes have come to their end. */
+  /** Checks whether pushes are complete. */
   finish: z.object({ pushes: z.array(z.string()) }),
-  /** Connects and disconnects of devices: token, milliseconds since 1970. */
+  /** Records connects and disconnects of devices: token, milliseconds since 1970. */
   presence: z.object({ events: z.array(z.tuple([z.string(), z.number()])) }),
-  /** A tick of a job scheduler. */
+  /** Runs a periodic task. */
   maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
 };
 export type MaintenanceJob = z.infer<typeof jobSchemas.maintenance>;
 export type PresenceJob = z.infer<typeof jobSchemas.presence>;
 
-/** The queue of a channel's batches; each scales alone. */
-export function deliverQueue(channel: Channel): `deliver-${Channel}` {
+/** Returns the queue of a channel's batches. Each channel scales independently. */
+export function deliverQueueName(channel: Channel): `deliver-${Channel}` {
   return `deliver-${channel}`;
 }
 
 /** All queues. */
 export const QUEUE_NAMES = [
   'send',
-  ...CHANNELS.map(deliverQueue),
+  ...CHANNELS.map(deliverQueueName),
   'finish',
   'presence',
   'maintenance',
 ] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
+/** The queues that delivery-workers take; the scheduler takes the other one. */
+export const WORKER_QUEUES = QUEUE_NAMES.filter((name) => name !== 'maintenance');
+export type WorkerQueue = (typeof WORKER_QUEUES)[number];
+
+/** Returns the key that the workers of a queue renew while they take jobs. */
+export function workerKey(queue: QueueName): string {
+  return `worker:${queue}`;
+}
+
 /**
- * One job per push and step of its fan-out: API, reconciler and the step before may all add it. A step has
- * an id of its own because an id added from inside its own job is silently ignored. Lone pushes of a moment share
- * a job, named by the first of them: what the reconciler adds for pushes that wait in line is added once.
+ * Returns the id of a `send` job, one per push and fan-out step: API, reconciler and the previous step may all add it.
+ * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Embedded
+ * pushes share a job named by the first of them, so that the reconciler adds a waiting job only once.
  */
 export function sendJobId(push: string, step: number): string {
   return `send-${push}-${step}`;
 }
 
-/** One job per batch: released by the fan-out, found again by the reconciler while it waits in the queue. */
+/** Returns the id of a `deliver` job, one per batch: the fan-out and the reconciler may both add it. */
 export function deliverJobId(work: string): string {
   return `deliver-${work}`;
 }
 
-/** One end of a push at a time, for a large one takes long. */
-export function endJobId(push: string): string {
+/** Returns the id of a termination job, one per push at a time, because terminating a large push takes long. */
+export function terminateJobId(push: string): string {
   return `end-${push}`;
 }
 
-/** One look for what is due in a second, however many pushes are scheduled for it. */
-export function dueJobId(second: number): string {
+/** Returns the id of a due check, one per second, however many pushes are due in it. */
+export function dueCheckJobId(second: number): string {
   return `due-${second}`;
 }

@@ -1,155 +1,168 @@
-import { createGroup } from '@carillon/core/group';
-import type { Channel } from '@carillon/core/platforms';
+import { createBatcher } from '@carillon/core/batcher';
+import type { Channel } from '@carillon/core/channels';
+import { withTimeout } from '@carillon/core/with-timeout';
+import { createRedis, type OnRedisError, type RedisAddress } from '@carillon/presence/redis';
 import { type JobsOptions, Queue } from 'bullmq';
-import { connectProducer, type OnRedisError } from './connection.ts';
+import { LRUCache } from 'lru-cache';
 import {
   deliverJobId,
-  deliverQueue,
-  dueJobId,
-  endJobId,
+  deliverQueueName,
+  dueCheckJobId,
   type PresenceJob,
   type QueueName,
   sendJobId,
+  terminateJobId,
 } from './jobs.ts';
 
-/** Adds jobs. Nothing here throws or waits long: a job that Redis didn't take is found again in MongoDB. */
-export interface Producers {
-  /** A step of the fan-out of a push that has batches. */
-  fanOut(push: string, step?: { seq: number; delayMs?: number }): Promise<void>;
-  /** Delivers a push that holds its only batch. Those of one moment share jobs. */
-  send(push: string): Promise<void>;
-  deliver(work: string, channel: Channel): Promise<void>;
-  /** Has it looked, in 2 s, whether these pushes are delivered to all. */
-  finish(pushes: readonly string[]): Promise<void>;
-  /** Has pushes ended that have expired or been deleted. */
-  end(pushes: readonly string[]): Promise<void>;
-  /** Has what is due looked for after a time, right behind a unix second. */
-  lookForDue(second: number, afterMs: number): Promise<void>;
-  presence(events: PresenceJob['events']): Promise<void>;
-  close(): Promise<void>;
-}
-
-/** Late enough for a device's receipts to have gone into one look. */
-const FINISH_AFTER_MS = 2_000;
-const ADD_DEADLINE_MS = 600;
-/** So few that several workers share a crowd. */
-const LONE_PER_JOB = 50;
-const LOOKS_PER_JOB = 200;
-/** What was asked for so recently needs no second look: the first is still to come, whatever the machines' clocks say. */
-const FINISH_ASKED_MS = 500;
+/** Delay of a completion check, so that most receipts of the push are stored before it runs. */
+const COMPLETION_CHECK_DELAY_MS = 2_000;
+/** The command timeout does not cover the wait of a client that is not ready yet. */
+const ADD_TIMEOUT_MS = 600;
+/** Embedded pushes per job: few, so that several workers share a burst. */
+const EMBEDDED_PER_JOB = 50;
+const CHECKS_PER_JOB = 200;
+/** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
+const DELAYED_SCORE_FACTOR = 0x1000;
+/** A completion check requested this recently is not requested again: it has not run yet. */
+const CHECK_DEDUP_MS = 500;
+const MAX_RECENT_CHECKS = 50_000;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
-/** Kept for nobody: an id that is kept would silently swallow the next job of that id. */
-const EPHEMERAL = { removeOnComplete: true, removeOnFail: true, attempts: 1 } as const;
+/** A finished job is removed at once: BullMQ silently ignores a new job whose id still exists. */
+const REMOVED_WHEN_DONE = { removeOnComplete: true, removeOnFail: true, attempts: 1 } as const;
 
-/** Makes the producers of a process; jobs added at the same time share round trips. */
-export function createProducers(redisUrl: string, onError: OnRedisError): Producers {
-  const connection = connectProducer(redisUrl, onError);
-  const queues = new Map<QueueName, { queue: Queue; add: (job: Job) => Promise<void> }>();
+/** Adds jobs to the queues. */
+export type Producers = ReturnType<typeof createProducers>;
 
-  function open(name: QueueName) {
-    const queue = new Queue(name, { connection, streams: { events: { maxLen: 1_000 } } });
-    queue.on('error', onError);
-    const add = createGroup<Job, void>(
-      async (jobs) => {
-        // Told once for all that were added together, not once for each.
-        await withDeadline(queue.addBulk(jobs)).catch(onError);
-        return jobs.map(() => undefined);
-      },
-      { maxItems: 200 },
-    );
-    const opened = { queue, add };
-    queues.set(name, opened);
-    return opened;
-  }
+/**
+ * Creates the producers of a process. Jobs added at the same time share round trips. No function throws or waits
+ * longer than 600 ms: the reconciler finds a job that Redis did not accept again in MongoDB.
+ */
+export function createProducers(redis: RedisAddress, onError: OnRedisError) {
+  const { addTo, countDue, close } = createQueues(redis, onError);
 
-  const add = (name: QueueName, job: Job): Promise<void> =>
-    (queues.get(name) ?? open(name)).add(job);
-
-  const sendGrouped = createGroup<string, void>(
+  const sendBatched = createBatcher<string, void>(
+    'enqueue-push',
     async (lone) => {
-      const opts = { ...EPHEMERAL, jobId: sendJobId(lone[0] ?? '', 0) };
-      await add('send', { name: 'send', data: { lone }, opts });
+      const opts = { ...REMOVED_WHEN_DONE, jobId: sendJobId(lone[0] ?? '', 0) };
+      await addTo('send', { name: 'send', data: { lone }, opts });
       return lone.map(() => undefined);
     },
-    { maxItems: LONE_PER_JOB },
+    { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
-  const finishGrouped = createGroup<string, void>(
+  const checkBatched = createBatcher<string, void>(
+    'enqueue-completion-check',
     async (pushes) => {
-      const opts = { ...EPHEMERAL, delay: FINISH_AFTER_MS };
-      await add('finish', { name: 'finish', data: { pushes }, opts });
+      const opts = { ...REMOVED_WHEN_DONE, delay: COMPLETION_CHECK_DELAY_MS };
+      await addTo('finish', { name: 'finish', data: { pushes }, opts });
       return pushes.map(() => undefined);
     },
-    { maxItems: LOOKS_PER_JOB },
+    { maxBatchSize: CHECKS_PER_JOB },
   );
-  const isNew = createRecently(FINISH_ASKED_MS);
+  const recentChecks = new LRUCache<string, true>({ max: MAX_RECENT_CHECKS, ttl: CHECK_DEDUP_MS });
+
+  function isFirstRequest(push: string): boolean {
+    if (recentChecks.has(push)) return false;
+    recentChecks.set(push, true);
+    return true;
+  }
 
   return {
-    fanOut: (push, { seq, delayMs = 0 } = { seq: 0 }) =>
-      add('send', {
+    /** Enqueues a step of the fan-out of a push. */
+    fanOut: (
+      push: string,
+      { seq, delayMs = 0 }: { seq: number; delayMs?: number } = { seq: 0 },
+    ): Promise<void> =>
+      addTo('send', {
         name: 'send',
         data: { fanOut: push },
-        opts: { ...EPHEMERAL, jobId: sendJobId(push, seq), delay: delayMs },
+        opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq), delay: delayMs },
       }),
-    send: sendGrouped,
-    deliver: (work, channel) =>
-      add(deliverQueue(channel), {
+    /** Enqueues the delivery of a push with an embedded batch. Pushes of the same moment share a job. */
+    sendEmbedded: sendBatched,
+    /** Enqueues the delivery of a batch. */
+    deliver: (work: string, channel: Channel): Promise<void> =>
+      addTo(deliverQueueName(channel), {
         name: 'deliver',
         data: { work },
-        opts: { ...EPHEMERAL, jobId: deliverJobId(work) },
+        opts: { ...REMOVED_WHEN_DONE, jobId: deliverJobId(work) },
       }),
-    async finish(pushes) {
-      await Promise.all(pushes.filter(isNew).map((push) => finishGrouped(push)));
+    /** Enqueues a check, in 2 s, whether these pushes are complete. */
+    async checkCompletion(pushes: readonly string[]): Promise<void> {
+      await Promise.all(pushes.filter(isFirstRequest).map((push) => checkBatched(push)));
     },
-    async end(pushes) {
+    /** Enqueues the termination of pushes that have expired or were deleted. */
+    async terminate(pushes: readonly string[]): Promise<void> {
       await Promise.all(
         pushes.map((push) => {
-          const opts = { ...EPHEMERAL, jobId: endJobId(push), delay: FINISH_AFTER_MS };
-          return add('finish', { name: 'finish', data: { pushes: [push] }, opts });
+          const opts = {
+            ...REMOVED_WHEN_DONE,
+            jobId: terminateJobId(push),
+            delay: COMPLETION_CHECK_DELAY_MS,
+          };
+          return addTo('finish', { name: 'finish', data: { pushes: [push] }, opts });
         }),
       );
     },
-    lookForDue: (second, afterMs) =>
-      add('maintenance', {
+    /** Enqueues a check for due pushes, to run after `afterMs`, just after a Unix second. */
+    scheduleDueCheck: (second: number, afterMs: number): Promise<void> =>
+      addTo('maintenance', {
         name: 'reconcile',
         data: { task: 'reconcile' },
-        opts: { ...EPHEMERAL, jobId: dueJobId(second), delay: afterMs },
+        opts: { ...REMOVED_WHEN_DONE, jobId: dueCheckJobId(second), delay: afterMs },
       }),
-    presence: (events) =>
-      add('presence', { name: 'presence', data: { events }, opts: { ...EPHEMERAL } }),
-    async close() {
+    /** Enqueues connects and disconnects of devices. */
+    publishPresence: (events: PresenceJob['events']): Promise<void> =>
+      addTo('presence', { name: 'presence', data: { events }, opts: { ...REMOVED_WHEN_DONE } }),
+    /** Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails. */
+    countDue: createBatcher<QueueName, number>('count-due-jobs', countDue),
+    close,
+  };
+}
+
+/** Opens queues on first use, over one connection. */
+function createQueues(redis: RedisAddress, onError: OnRedisError) {
+  const connection = createRedis(redis, 'producer', onError);
+  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
+
+  function openQueue(name: QueueName) {
+    const queue = new Queue(name, { connection, streams: { events: { maxLen: 1_000 } } });
+    queue.on('error', onError);
+    const addJob = createBatcher<Job, void>(
+      'add-job',
+      async (jobs) => {
+        // One report for all jobs of the batch.
+        await withTimeout(queue.addBulk(jobs), ADD_TIMEOUT_MS, 'Redis').catch(onError);
+        return jobs.map(() => undefined);
+      },
+      { maxBatchSize: 200 },
+    );
+    const openedQueue = { queue, addJob };
+    queues.set(name, openedQueue);
+    return openedQueue;
+  }
+
+  return {
+    addTo: (name: QueueName, job: Job): Promise<void> =>
+      (queues.get(name) ?? openQueue(name)).addJob(job),
+    async countDue(names: readonly QueueName[]): Promise<number[]> {
+      const pipeline = connection.pipeline();
+      for (const name of names) {
+        pipeline.llen(`bull:${name}:wait`);
+        pipeline.zcount(`bull:${name}:delayed`, 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
+      }
+      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
+      const counts = (results ?? []).map(([error, count]) => {
+        if (error) throw error;
+        return Number(count);
+      });
+      return names.map((_, index) => (counts[2 * index] ?? 0) + (counts[2 * index + 1] ?? 0));
+    },
+    async close(): Promise<void> {
       await Promise.allSettled([...queues.values()].map(({ queue }) => queue.close()));
       connection.disconnect();
     },
   };
-}
-
-/** Tells of each name whether it is new: not asked for within a time. */
-function createRecently(forMs: number): (name: string) => boolean {
-  let recent = new Set<string>();
-  let before = new Set<string>();
-  let turnsAt = 0;
-  return (name) => {
-    const now = performance.now();
-    if (now >= turnsAt) {
-      before = now < turnsAt + forMs / 2 ? recent : new Set();
-      recent = new Set();
-      turnsAt = now + forMs / 2;
-    }
-    if (recent.has(name) || before.has(name)) return false;
-    recent.add(name);
-    return true;
-  };
-}
-
-/** The command's own timeout doesn't cover a client that waits to be ready. */
-async function withDeadline(added: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('Redis took no job in time')), ADD_DEADLINE_MS);
-  });
-  added.catch(() => undefined);
-  await Promise.race([added, late]).finally(() => clearTimeout(timer));
 }

@@ -1,32 +1,57 @@
+import {
+  createRedis,
+  type OnRedisError,
+  type Redis,
+  type RedisAddress,
+} from '@carillon/presence/redis';
 import { Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
-import { connectProducer, connectWorker, type OnRedisError } from './connection.ts';
-import type { MaintenanceJob, QueueName } from './jobs.ts';
+import { type MaintenanceJob, type QueueName, workerKey } from './jobs.ts';
 
 /** Settings shared by the workers of a process. */
-export interface WorkerDeps {
-  redisUrl: string;
+export interface WorkerSettings {
+  redis: RedisAddress;
   onError: OnRedisError;
 }
 
+/** A running worker of a queue. */
+export interface QueueWorker {
+  queue: QueueName;
+  /** Returns when it last took a job or had no free slot, by the monotonic clock (`performance.now()`). */
+  lastProgressAt(): number;
+  /** Stops taking jobs, waits for those in progress and closes the connections. */
+  stop(): Promise<void>;
+}
+
 /**
- * Runs the jobs of a queue. A job that throws is gone from the queue: what it should have done is still owed in
- * MongoDB, from where the reconciler adds it again.
- *
- * @returns a function that takes no more jobs, waits for those under way, and closes the links
+ * Processes the jobs of a queue. A failed job is removed from the queue; its work is still pending in MongoDB, and the
+ * reconciler enqueues it again.
  */
 export function createWorker<S extends z.ZodType>(
-  { redisUrl, onError }: WorkerDeps,
+  { redis, onError }: WorkerSettings,
   queue: QueueName,
   schema: S,
   process: (data: z.infer<S>) => Promise<void>,
   concurrency: number,
-): () => Promise<void> {
-  const connection = connectWorker(redisUrl, onError);
-  const worker = new Worker(queue, (job) => process(schema.parse(job.data)), {
+): QueueWorker {
+  const connection = createRedis(redis, 'worker', onError);
+  let activeJobs = 0;
+  let lastProgressAt = performance.now();
+  async function processJob(data: unknown): Promise<void> {
+    activeJobs += 1;
+    lastProgressAt = performance.now();
+    try {
+      await process(schema.parse(data));
+    } finally {
+      // A slot is free again only now: from here on the worker is expected to take a job.
+      if (activeJobs === concurrency) lastProgressAt = performance.now();
+      activeJobs -= 1;
+    }
+  }
+  const worker = new Worker(queue, (job) => processJob(job.data), {
     connection,
     concurrency,
-    // A killed worker's jobs run again soon; a job run twice is harmless (claims are fenced).
+    // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,
     stalledInterval: 2_500,
     maxStalledCount: 1_000,
@@ -35,39 +60,82 @@ export function createWorker<S extends z.ZodType>(
   });
   worker.on('error', onError);
   worker.on('failed', (_, error) => onError(error));
-  return async () => {
-    await worker.close();
-    connection.disconnect();
+  const stopAnnouncing = announceWorker(connection, queue, onError);
+  return {
+    queue,
+    lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
+    async stop() {
+      stopAnnouncing();
+      await worker.close();
+      connection.disconnect();
+    },
+  };
+}
+
+const ANNOUNCE_EVERY_MS = 5_000;
+/** Longer than a restart of the only worker. */
+const ANNOUNCED_MS = 15_000;
+
+/** Renews the key that shows that the queue has a worker. */
+function announceWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
+  const announce = (): void => {
+    // While Redis is away, the connection would keep every call for later.
+    if (connection.status !== 'ready') return;
+    connection.set(workerKey(queue), 1, 'PX', ANNOUNCED_MS).catch(onError);
+  };
+  connection.on('ready', announce);
+  const timer = setInterval(announce, ANNOUNCE_EVERY_MS);
+  return () => {
+    connection.off('ready', announce);
+    clearInterval(timer);
   };
 }
 
 const UPSERT_EVERY_MS = 5_000;
 
+/** The job schedulers that a process keeps. */
+export interface KeptJobSchedulers {
+  /** Returns when they were last upserted, by the monotonic clock (`performance.now()`). */
+  lastProgressAt(): number;
+  stop(): Promise<void>;
+}
+
 /**
- * Keeps job schedulers ticking: upserted again every 5 s, so that they tick again after Redis was emptied.
- * Several processes may keep the same ones; each tick is one job.
+ * Keeps the job schedulers of the periodic tasks. Upserts them every 5 s, so that they survive a flush of Redis. Several
+ * processes may keep the same ones; each interval still adds one job.
  *
- * @param everyMs how often each task's turn comes
+ * @param intervalsMs interval of each task
  */
-export function keepTicking(
-  { redisUrl, onError }: WorkerDeps,
-  everyMs: Record<MaintenanceJob['task'], number>,
-): () => Promise<void> {
-  const connection = connectProducer(redisUrl, onError);
-  const ticks = new Queue<MaintenanceJob>('maintenance', { connection });
-  ticks.on('error', onError);
+export function keepJobSchedulers(
+  { redis, onError }: WorkerSettings,
+  intervalsMs: Record<MaintenanceJob['task'], number>,
+): KeptJobSchedulers {
+  const connection = createRedis(redis, 'producer', onError);
+  const queue = new Queue<MaintenanceJob>('maintenance', { connection });
+  queue.on('error', onError);
   const opts = { removeOnComplete: true, removeOnFail: true };
+  let lastProgressAt = performance.now();
   const upsert = (): void => {
-    for (const [task, every] of Object.entries(everyMs)) {
+    const upserts = Object.entries(intervalsMs).map(([task, intervalMs]) => {
       const data = { task: task as MaintenanceJob['task'] };
-      ticks.upsertJobScheduler(task, { every }, { name: task, data, opts }).catch(onError);
-    }
+      return queue.upsertJobScheduler(task, { every: intervalMs }, { name: task, data, opts });
+    });
+    for (const upserted of upserts) upserted.catch(onError);
+    Promise.all(upserts).then(
+      () => {
+        lastProgressAt = performance.now();
+      },
+      () => undefined,
+    );
   };
   connection.once('ready', upsert);
   const timer = setInterval(upsert, UPSERT_EVERY_MS);
-  return async () => {
-    clearInterval(timer);
-    await ticks.close();
-    connection.disconnect();
+  return {
+    lastProgressAt: () => lastProgressAt,
+    async stop() {
+      clearInterval(timer);
+      await queue.close();
+      connection.disconnect();
+    },
   };
 }

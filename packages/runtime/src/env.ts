@@ -1,38 +1,39 @@
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { SettingsError } from '@carillon/core/settings-error';
 import { z } from 'zod';
 
-/** The environment is wrong; the message lists every fault. */
-export class EnvError extends Error {}
-
 /**
- * Reads a service's settings from the environment, once, all faults at once.
- * Any NAME may instead be given as NAME_FILE, the path of a file with the value (mounted secrets).
+ * Reads a service's settings from the environment. Any NAME may instead be given as NAME_FILE, the path of a file with
+ * the value (mounted secrets).
+ *
+ * @throws SettingsError listing all errors
  */
 export function readEnv<S extends z.ZodObject>(schema: S, env: NodeJS.ProcessEnv): z.infer<S> {
-  const given: Record<string, string> = {};
+  const values: Record<string, string> = {};
   for (const name of Object.keys(schema.shape)) {
-    const value = env[name] ?? fromFile(env[`${name}_FILE`]);
-    if (value !== undefined && value !== '') given[name] = value;
+    const value = env[name] ?? readValueFile(env[`${name}_FILE`]);
+    if (value !== undefined && value !== '') values[name] = value;
   }
-  const parsed = schema.safeParse(given);
+  const parsed = schema.safeParse(values);
   if (parsed.success) return parsed.data;
-  throw new EnvError(`Wrong environment:\n${z.prettifyError(parsed.error)}`);
+  throw new SettingsError(`Wrong environment:\n${z.prettifyError(parsed.error)}`);
 }
 
-function fromFile(path: string | undefined): string | undefined {
+function readValueFile(path: string | undefined): string | undefined {
   if (path === undefined) return undefined;
   try {
     return readFileSync(path, 'utf8').trim();
   } catch {
-    throw new EnvError(`Wrong environment:\nthe file ${path} can't be read`);
+    throw new SettingsError(`Wrong environment:\nthe file ${path} can't be read`);
   }
 }
 
-/** Where a server listens: an address, or a socket that whoever started the process has opened. */
-export type Listen = { host: string; port: number } | { fd: number };
+/** Address that a server listens on, or the descriptor of a socket that the parent process opened. */
+export type ListenAddress = { host: string; port: number } | { fd: number };
 
-/** Reads `host:port` or `fd:N`. */
-export const listenAt = z.string().transform((text, context): Listen => {
+/** Schema of `host:port` or `fd:N`. */
+export const listenAddress = z.string().transform((text, context): ListenAddress => {
   const fd = /^fd:(\d+)$/.exec(text)?.[1];
   if (fd !== undefined) return { fd: Number(fd) };
   const [, host, port] = /^(.+):(\d+)$/.exec(text) ?? [];
@@ -43,31 +44,82 @@ export const listenAt = z.string().transform((text, context): Listen => {
   return z.NEVER;
 });
 
-/** What every service reads. */
+/** Variables that every service reads. */
 export const commonEnv = {
-  /** Least serious level that is logged. */
+  /** Minimum level of logged messages. */
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
-  /** The operators' port: /livez, /readyz, /metrics. Not for the public. */
-  OPS_LISTEN: listenAt.default({ host: '127.0.0.1', port: 9000 }),
+  /** Address of the ops server: /livez, /readyz, /metrics. Must not be public. */
+  OPS_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 9000 }),
+  /** Host names that the ops server accepts besides localhost and IP addresses, separated by commas. */
+  OPS_HOSTS: z
+    .string()
+    .default('')
+    .transform((text) =>
+      text
+        .split(',')
+        .map((name) => name.trim())
+        .filter(Boolean),
+    ),
+  /** Base URL of the OTLP/HTTP receiver of traces, for instance http://collector:4318; unset: no traces. */
+  OTEL_EXPORTER_OTLP_ENDPOINT: z
+    .string()
+    .regex(/^https?:\/\/[^/]/, 'write http://host:port')
+    .optional(),
+  /** Part of the pushes that are traced, 0 to 1. The sampling decision of a caller's trace takes precedence. */
+  OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1),
 };
 
-/** Where the data are. */
+/** Variables of MongoDB. */
 export const mongodbEnv = {
-  /** MongoDB with the database's name, for instance mongodb://db:27017/carillon. */
+  /** URI of MongoDB with the database name, for instance mongodb://db:27017/carillon. */
   MONGODB_URI: z.string().regex(/^mongodb(\+srv)?:\/\//, 'write mongodb://host:port/database'),
 };
 
-/** Where the queues and, unless told otherwise, presence are. */
+/** Variables of the Redis for queues and, by default, for presence. */
 export const redisEnv = {
-  /** Redis or Valkey with maxmemory-policy noeviction, for instance redis://cache:6379. */
+  /** URL of a Redis or Valkey with maxmemory-policy noeviction, for instance redis://cache:6379. */
   REDIS_URL: z.string().regex(/^rediss?:\/\//, 'write redis://host:port'),
+  /** Certificate of the own authority of all rediss:// servers, PEM. Defaults to the public authorities. */
+  REDIS_CA: z.string().refine(isCertificate, 'write a certificate in PEM format').optional(),
 };
 
-/** The second role of Redis: who is connected where, and the hand-over to gateways. */
+function isCertificate(text: string): boolean {
+  try {
+    new X509Certificate(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Variables of the Redis for presence, dispatch to gateways and rate limits. */
 export const presenceEnv = {
-  /** Defaults to REDIS_URL. */
+  /** URL of the Redis for presence, dispatch to gateways and rate limits. Defaults to REDIS_URL. */
   PRESENCE_REDIS_URL: z
     .string()
     .regex(/^rediss?:\/\//, 'write redis://host:port')
     .optional(),
 };
+
+/** Variables of services that stand behind a load balancer. */
+export const stopDelayEnv = {
+  /** Seconds for which a process told to stop serves on while /readyz says no, so that load balancers take it off first. */
+  STOP_DELAY_SECONDS: z.coerce.number().min(0).max(300).default(0),
+};
+
+/** Settings of the Redis servers. */
+interface RedisSettings {
+  REDIS_URL: string;
+  PRESENCE_REDIS_URL?: string | undefined;
+  REDIS_CA?: string | undefined;
+}
+
+/** Returns where the Redis for queues is. */
+export function queueRedis({ REDIS_URL, REDIS_CA }: RedisSettings) {
+  return { url: REDIS_URL, ca: REDIS_CA };
+}
+
+/** Returns where the Redis for presence is. */
+export function presenceRedis({ REDIS_URL, PRESENCE_REDIS_URL, REDIS_CA }: RedisSettings) {
+  return { url: PRESENCE_REDIS_URL ?? REDIS_URL, ca: REDIS_CA };
+}

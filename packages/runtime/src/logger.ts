@@ -1,13 +1,19 @@
-import { type Logger, pino } from 'pino';
+import { type Logger, pino, stdTimeFunctions } from 'pino';
 
 export type { Logger };
 
-/** JSON lines on standard output, one wide line per unit of work. Callers never pass keys, URLs or payloads. */
+/** Creates a logger that writes JSON lines to standard output. Callers never pass keys, URLs or payloads. */
 export function createLogger(service: string, level: string): Logger {
-  return pino({ level, base: { service, pid: process.pid }, serializers: { err: describeError } });
+  return pino({
+    level,
+    base: { service, pid: process.pid },
+    // ISO 8601, which people and log collectors can read.
+    timestamp: stdTimeFunctions.isoTime,
+    serializers: { err: describeError },
+  });
 }
 
-/** Only what tells the fault: drivers hang whole commands, payloads included, onto their errors. */
+/** Selects the known fields of an error: drivers attach whole commands, with payloads, to their errors. */
 function describeError(error: unknown): object {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, cause } = error;

@@ -1,71 +1,107 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import { createLatencyHistogram, type LatencyHistogram } from './latency-histogram.ts';
+import { METRICS, type Metric, type MetricName } from './metric-list.ts';
 
 type Labels = Record<string, string>;
 
-/** The metrics of one process. Label values come from small fixed sets: never a token, key or id. */
+/** Value of a gauge for one combination of labels. */
+export interface Sample {
+  labels: Labels;
+  value: number;
+}
+
+/** The metrics of one process. They are described in metric-list.ts. */
 export interface Metrics {
   /** A number that only grows. */
-  counter(
-    name: string,
-    help: string,
-    labels?: readonly string[],
-  ): { add(n: number, labels?: Labels): void };
-  /** A number that goes up and down, read when it is asked for. */
-  gauge(name: string, help: string, read: () => number | Promise<number>): void;
+  createCounter(name: MetricName<'counter'>): { add(n: number, labels?: Labels): void };
+  /** Numbers that only grow and are counted elsewhere; read when they are asked for. */
+  createReadCounter(name: MetricName<'counter'>, readTotals: () => readonly Sample[]): void;
+  /** A number that goes up and down, or one for each combination of labels; read when it is asked for. */
+  createGauge(name: MetricName<'gauge'>, readValue: () => GaugeValue | Promise<GaugeValue>): void;
   /** Durations in seconds. */
-  durations(
-    name: string,
-    help: string,
-    labels?: readonly string[],
-  ): { observe(seconds: number, labels?: Labels): void };
+  createHistogram(name: MetricName<'histogram'>): {
+    observe(seconds: number, labels?: Labels): void;
+  };
+  /** Durations of which many are known at once. */
+  createLatencyHistogram(
+    name: MetricName<'histogram'>,
+  ): Pick<LatencyHistogram, 'observeMilliseconds'>;
   /** All metrics in the text format of Prometheus. */
   expose(): Promise<{ contentType: string; text: string }>;
 }
 
-/**
- * The library measures the event loop's delay by a timer that wakes the process a hundred times a second, also when
- * nobody uses it. The loop's utilization tells as much.
- */
-const NEVER_MS = 2 ** 31 - 1;
-const UTILIZATION_EVERY_MS = 1_000;
+type GaugeValue = number | readonly Sample[];
 
-/** A registry of its own, with the process's default metrics (CPU, memory, event loop). */
+/**
+ * Effectively disables the library's event loop lag metrics, whose timer wakes an idle process a hundred times a
+ * second. The event loop utilization gives the same information.
+ */
+const DISABLED_INTERVAL_MS = 2 ** 31 - 1;
+const UTILIZATION_INTERVAL_MS = 1_000;
+const BUCKETS_SECONDS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60];
+
+/** Creates the metrics of a process, with the default ones (CPU, memory, event loop). */
 export function createMetrics(): Metrics {
-  const registry = new Registry();
-  const registers = [registry];
-  collectDefaultMetrics({
-    register: registry,
-    eventLoopMonitoringPrecision: NEVER_MS,
-    eventLoopUtilizationTimeout: UTILIZATION_EVERY_MS,
-  });
-  for (const part of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
-    registry.removeSingleMetric(`nodejs_eventloop_lag_${part}_seconds`);
-  }
+  const registry = createRegistry();
+  const latencies: LatencyHistogram[] = [];
+  const describe = (name: MetricName) => {
+    const { help, labels }: Metric = METRICS[name];
+    return { name, help, labelNames: [...labels], registers: [registry] };
+  };
   return {
-    counter(name, help, labels = []) {
-      const counter = new Counter({ name, help, labelNames: [...labels], registers });
-      return { add: (n, values) => (values ? counter.inc(values, n) : counter.inc(n)) };
+    createCounter(name) {
+      const counter = new Counter(describe(name));
+      return { add: (n, labels) => (labels ? counter.inc(labels, n) : counter.inc(n)) };
     },
-    gauge(name, help, read) {
-      new Gauge({
-        name,
-        help,
-        registers,
-        async collect() {
-          this.set(await read());
+    createReadCounter(name, readTotals) {
+      new Counter({
+        ...describe(name),
+        collect() {
+          this.reset();
+          for (const { labels, value } of readTotals()) this.inc(labels, value);
         },
       });
     },
-    durations(name, help, labels = []) {
-      const buckets = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60];
-      const histogram = new Histogram({ name, help, labelNames: [...labels], buckets, registers });
+    createGauge(name, readValue) {
+      new Gauge({
+        ...describe(name),
+        async collect() {
+          const value = await readValue();
+          if (typeof value === 'number') return this.set(value);
+          this.reset();
+          for (const sample of value) this.set(sample.labels, sample.value);
+        },
+      });
+    },
+    createHistogram(name) {
+      const histogram = new Histogram({ ...describe(name), buckets: BUCKETS_SECONDS });
       return {
-        observe: (seconds, values) =>
-          values ? histogram.observe(values, seconds) : histogram.observe(seconds),
+        observe: (seconds, labels) =>
+          labels ? histogram.observe(labels, seconds) : histogram.observe(seconds),
       };
     },
+    createLatencyHistogram(name) {
+      const { help, labelNames } = describe(name);
+      const histogram = createLatencyHistogram(name, help, labelNames[0] ?? '');
+      latencies.push(histogram);
+      return histogram;
+    },
     async expose() {
-      return { contentType: registry.contentType, text: await registry.metrics() };
+      const texts = [await registry.metrics(), ...latencies.map((histogram) => histogram.expose())];
+      return { contentType: registry.contentType, text: texts.join('\n') };
     },
   };
+}
+
+function createRegistry(): Registry {
+  const registry = new Registry();
+  collectDefaultMetrics({
+    register: registry,
+    eventLoopMonitoringPrecision: DISABLED_INTERVAL_MS,
+    eventLoopUtilizationTimeout: UTILIZATION_INTERVAL_MS,
+  });
+  for (const statistic of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
+    registry.removeSingleMetric(`nodejs_eventloop_lag_${statistic}_seconds`);
+  }
+  return registry;
 }

@@ -1,77 +1,152 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { SettingsError } from '@carillon/core/settings-error';
+import type { Tracer } from '@carillon/core/tracing';
 import closeWithGrace from 'close-with-grace';
 import type { z } from 'zod';
-import { type commonEnv, EnvError, readEnv } from './env.ts';
+import packageJson from '../package.json' with { type: 'json' };
+import { type commonEnv, readEnv } from './env.ts';
+import { createEventLoopWatch, startBeats } from './event-loop.ts';
+import { createHealth } from './health.ts';
 import { createLogger, type Logger } from './logger.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
-import { type ReadyCheck, serveOps } from './ops.ts';
+import type { TracingSettings } from './opentelemetry.ts';
+import { startOpsServer } from './ops-server.ts';
+import { exposeProcessCounts } from './process-metrics.ts';
+import { createProgress, type WatchedLoop } from './progress.ts';
+import { createStartConditions, StartAborted } from './start-conditions.ts';
+import { startTracing } from './tracing.ts';
 
-/** What a service gets to build itself. */
+/** Parts that a service uses to start. */
 export interface ServiceContext {
   log: Logger;
   metrics: Metrics;
-  /** Registers the release of something just opened; releases run in reverse order. */
+  /** Records spans; undefined while tracing is off. */
+  tracer: Tracer | undefined;
+  /** Registers the release of a resource; releases run in reverse order. */
   release(name: string, release: () => Promise<void> | void): void;
-  /** Adds a condition for /readyz. */
-  readyWhen(check: ReadyCheck): void;
+  /**
+   * Waits, alive and not ready, until a condition of the start is met: repeats `check` with growing pauses of at most
+   * 2 s and returns its result. A SettingsError ends the process, any other error is retried.
+   */
+  waitFor<T>(name: string, check: () => Promise<T>): Promise<T>;
+  /** Adds a loop, without whose progress the process is not ready and, later, not alive. */
+  watch(loop: WatchedLoop): void;
 }
 
-const STOP_DEADLINE_MS = 20_000;
+/** Deadline of a stop that has nothing to drain. */
+export const STOP_TIMEOUT_MS = 20_000;
+
+/** Times of a stop. */
+interface StopTimes {
+  /** Time for which a process told to stop goes on serving, unready, so that load balancers take it off. */
+  delayMs?: number;
+  /** Deadline of the stop after the delay; the process then exits with code 1. */
+  timeoutMs?: number;
+}
 
 type CommonSchema = z.ZodObject<typeof commonEnv>;
+interface Release {
+  name: string;
+  release: () => Promise<void> | void;
+}
 
 /**
- * Runs a service from its environment to its end: reads the settings, opens the ops port, calls `start`,
- * is ready, and on SIGTERM, SIGINT or the end of the process that started it releases everything and exits.
- * A surprise (uncaught exception) ends the process with code 1: leases and the supervisor recover.
+ * Runs a service: reads the settings, starts the ops server, calls `start` and reports ready. On SIGTERM, SIGINT or the
+ * end of its parent process it releases all resources and exits. An uncaught exception ends the process with code 1;
+ * leases and the supervisor recover from it.
  */
 export async function runService<S extends CommonSchema>(
   name: string,
   schema: S,
   start: (context: ServiceContext, env: z.infer<S>) => Promise<void>,
+  getStopTimes: (env: z.infer<S>) => StopTimes = () => ({}),
 ): Promise<void> {
-  const env = readSettings(schema);
+  const env = orExit(() => readEnv(schema, process.env));
   const log = createLogger(name, env.LOG_LEVEL);
   const metrics = createMetrics();
-  const state = { started: false, stopping: false, checks: [] as ReadyCheck[] };
-  const releases: { name: string; release: () => Promise<void> | void }[] = [];
+  exposeProcessCounts(metrics, { name, version: packageJson.version });
+  const stopping = new AbortController();
+  const releases: Release[] = [];
+  const isServing = () => health.isStarted();
+  stopOnSignal({ log, stopping, releases, isServing, ...getStopTimes(env) });
 
-  const grace = closeWithGrace(
-    { delay: STOP_DEADLINE_MS, logger: false },
-    async ({ signal, err }) => {
-      state.stopping = true;
-      if (err !== undefined) log.fatal({ err }, 'ended by a surprise');
-      else log.info({ signal }, 'stopping');
-      for (const { name: what, release } of releases.reverse()) {
-        await Promise.resolve(release()).catch((error: unknown) =>
-          log.warn({ err: error, what }, 'release failed'),
-        );
-      }
-      log.info('stopped');
-    },
-  );
-  // Whoever started us may die without a word; the channel's end is its last one.
-  process.once('disconnect', () => void grace.close());
-
-  const closeOps = await serveOps(env.OPS_LISTEN, metrics, state);
-  releases.push({ name: 'ops', release: closeOps });
-  await start(
-    {
-      log,
-      metrics,
-      release: (what, release) => releases.push({ name: what, release }),
-      readyWhen: (check) => state.checks.push(check),
-    },
-    env,
-  );
-  state.started = true;
+  const progress = createProgress();
+  const eventLoop = createEventLoopWatch();
+  const conditions = createStartConditions(log, stopping.signal);
+  const tracing = await startTracing(name, readTracingSettings(env), log);
+  // Released last, so that the spans of the stop are exported too.
+  releases.push({ name: 'tracing', release: tracing.stop });
+  const health = createHealth({ log, progress, eventLoop, conditions, stopping: stopping.signal });
+  const closeOpsServer = await startOpsServer(env.OPS_LISTEN, metrics, health, env.OPS_HOSTS);
+  releases.push({ name: 'ops', release: closeOpsServer });
+  releases.push({ name: 'event loop', release: startBeats(eventLoop) });
+  try {
+    await start(
+      {
+        log,
+        metrics,
+        tracer: tracing.tracer,
+        release: (resource, release) => releases.push({ name: resource, release }),
+        waitFor: conditions.waitFor,
+        watch: progress.watch,
+      },
+      env,
+    );
+  } catch (error) {
+    // The stop in progress exits.
+    if (error instanceof StartAborted) return;
+    orExit(() => {
+      throw error;
+    });
+  }
+  if (stopping.signal.aborted) return;
+  health.markStarted();
   log.info('ready');
 }
 
-function readSettings<S extends CommonSchema>(schema: S): z.infer<S> {
+/** Releases all resources and exits on a signal, the end of the parent process, or an uncaught exception. */
+function stopOnSignal({
+  log,
+  stopping,
+  releases,
+  isServing,
+  delayMs = 0,
+  timeoutMs = STOP_TIMEOUT_MS,
+}: StopTimes & {
+  log: Logger;
+  stopping: AbortController;
+  releases: Release[];
+  isServing: () => boolean;
+}): void {
+  const delay = delayMs + timeoutMs;
+  const shutdown = closeWithGrace({ delay, logger: false }, async ({ signal, err }) => {
+    stopping.abort();
+    if (err !== undefined) log.fatal({ err }, 'stopping after an unexpected error');
+    else log.info({ signal }, 'stopping');
+    // Without a signal the process has failed or its parent is gone: nothing waits for a load balancer.
+    if (signal !== undefined && isServing()) await sleep(delayMs);
+    for (const { name, release } of releases.reverse()) {
+      await Promise.resolve(release()).catch((error: unknown) =>
+        log.warn({ err: error, what: name }, 'releasing a resource failed'),
+      );
+    }
+    log.info('stopped');
+  });
+  // A killed parent sends no signal; the closed IPC channel is the only notice.
+  process.once('disconnect', () => void shutdown.close());
+}
+
+function readTracingSettings(env: z.infer<CommonSchema>): TracingSettings | undefined {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER_ARG: ratio } = env;
+  return endpoint === undefined ? undefined : { endpoint, ratio };
+}
+
+/** Returns the result of a function; ends the process with the text of a SettingsError. */
+function orExit<T>(read: () => T): T {
   try {
-    return readEnv(schema, process.env);
+    return read();
   } catch (error) {
-    if (!(error instanceof EnvError)) throw error;
+    if (!(error instanceof SettingsError)) throw error;
     process.stderr.write(`${error.message}\n`);
     process.exit(1);
   }

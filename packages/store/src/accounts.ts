@@ -7,7 +7,10 @@ import type { AccountDocument } from './documents.ts';
 export function createAccounts(db: Db, clock: Clock) {
   const accounts = db.collection<AccountDocument>('accounts');
 
-  async function change(id: string, update: Parameters<typeof accounts.findOneAndUpdate>[1]) {
+  async function findAndUpdate(
+    id: string,
+    update: Parameters<typeof accounts.findOneAndUpdate>[1],
+  ) {
     return (
       (await accounts.findOneAndUpdate({ _id: id }, update, { returnDocument: 'after' })) ??
       undefined
@@ -15,16 +18,23 @@ export function createAccounts(db: Db, clock: Clock) {
   }
 
   return {
-    /** Makes an account and returns its id. */
+    /** Creates an account and returns its id. */
     async create(name: string, plan: AccountDocument['plan']): Promise<string> {
       const _id = newObjectId();
       await accounts.insertOne({ _id, name, plan, createdAt: new Date(clock.now()) });
       return _id;
     },
     find: async (id: string) => (await accounts.findOne({ _id: id })) ?? undefined,
-    /** Sets the requests per minute; null is unlimited. Undefined if there is no such account. */
-    limit: (id: string, limit: number | null) => change(id, { $set: { limit } }),
-    suspend: (id: string) => change(id, { $currentDate: { suspendedAt: true } }),
-    resume: (id: string) => change(id, { $unset: { suspendedAt: true } }),
+    /** Lists accounts after the id `after`, in order of id. */
+    list: (after: string, limit: number) =>
+      accounts
+        .find({ _id: { $gt: after } })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray(),
+    /** Sets the requests per minute; null is unlimited. Undefined if the account doesn't exist. */
+    limit: (id: string, limit: number | null) => findAndUpdate(id, { $set: { limit } }),
+    suspend: (id: string) => findAndUpdate(id, { $currentDate: { suspendedAt: true } }),
+    resume: (id: string) => findAndUpdate(id, { $unset: { suspendedAt: true } }),
   };
 }

@@ -1,8 +1,8 @@
 import { newObjectId } from '@carillon/core/ids';
-import type { Db } from 'mongodb';
+import type { Db, UpdateFilter } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AppDocument } from './documents.ts';
-import { isDuplicateKey } from './failures.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
 
 /** Settings of an app that an operator may change. */
 export type AppSettings = Pick<
@@ -20,32 +20,57 @@ export type AppSettings = Pick<
 export function createApps(db: Db, clock: Clock) {
   const apps = db.collection<AppDocument>('apps');
   return {
-    /** Makes an app of an account and returns its id. */
+    /** Creates an app of an account and returns its id. */
     async create(name: string, account: string): Promise<string> {
       const _id = newObjectId();
       await apps.insertOne({ _id, account, name, createdAt: new Date(clock.now()) });
       return _id;
     },
     find: async (id: string) => (await apps.findOne({ _id: id })) ?? undefined,
-    /** The app that an iOS app's bundle id or a site's host name belongs to. */
-    findNamed: async (name: string) =>
+    /** Lists apps after the id `after`, in order of id: those of one account, or of all. */
+    list: (account: string | undefined, after: string, limit: number) =>
+      apps
+        .find({ _id: { $gt: after }, ...(account !== undefined && { account }) })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray(),
+    /** Finds the app that has an iOS bundle id or a site's host name. */
+    findByBundleIdOrHost: async (name: string) =>
       (await apps.findOne({ $or: [{ bundleIds: name }, { webHosts: name }] })) ?? undefined,
+    /** Records that an iOS device of an app has connected over MQTT; written once. */
+    async markIosOverMqtt(id: string): Promise<void> {
+      await apps.updateOne(
+        { _id: id, iosOverMqtt: { $exists: false } },
+        { $set: { iosOverMqtt: true } },
+      );
+    },
     /**
-     * Changes settings; undefined if there is no such app.
+     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist.
      *
-     * @throws when a bundle id or host name is another app's
+     * @throws if another app has one of the bundle ids or host names
      */
-    async change(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
+    async updateSettings(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
       try {
-        const update = { $set: settings };
-        const changed = await apps.findOneAndUpdate({ _id: id }, update, {
+        const updated = await apps.findOneAndUpdate({ _id: id }, buildSettingsUpdate(settings), {
           returnDocument: 'after',
         });
-        return changed ?? undefined;
+        return updated ?? undefined;
       } catch (error) {
         if (!isDuplicateKey(error)) throw error;
         throw new Error('another app has this bundle id or host name already');
       }
     },
+  };
+}
+
+/** Unsets empty lists: a unique index treats them as one value, so only one app could have one. */
+function buildSettingsUpdate(settings: AppSettings): UpdateFilter<AppDocument> {
+  const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0;
+  const entries = Object.entries(settings);
+  const valuesToSet = entries.filter(([, value]) => !isEmpty(value));
+  const valuesToUnset = entries.filter(([, value]) => isEmpty(value)).map(([name]) => [name, true]);
+  return {
+    ...(valuesToSet.length > 0 && { $set: Object.fromEntries(valuesToSet) }),
+    ...(valuesToUnset.length > 0 && { $unset: Object.fromEntries(valuesToUnset) }),
   };
 }

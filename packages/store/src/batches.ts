@@ -1,32 +1,60 @@
-import type { Channel } from '@carillon/core/platforms';
+import type { Channel } from '@carillon/core/channels';
 import type { Db } from 'mongodb';
+import type { ClaimedBatch } from './batch-table.ts';
+import { bulkWriteErrors } from './bulk-write.ts';
 import type { BatchDocument } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
 
 const BATCHES_PER_INSERT = 20;
 const INSERTS_IN_FLIGHT = 4;
 
-/** Batches: recipients of pushes that don't hold their only batch themselves. */
+/** Batches that have a document of their own, because their push has more than one. */
 export function createBatches(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
 
   return {
-    /** Keeps batches for good, several inserts at a time. */
-    async insert(documents: readonly BatchDocument[]): Promise<void> {
+    /**
+     * Inserts batches durably, several inserts at a time. Stops and returns false when `shouldContinue` returns false.
+     * Also after an error, no insert is in flight when it returns.
+     */
+    async insert(
+      documents: readonly BatchDocument[],
+      shouldContinue: () => Promise<boolean>,
+    ): Promise<boolean> {
+      // Not p-map: it returns at the first error while other inserts are in flight.
       let next = 0;
-      async function insertSome(): Promise<void> {
-        while (next < documents.length) {
-          const some = documents.slice(next, next + BATCHES_PER_INSERT);
-          next += some.length;
-          await batches.insertMany(some, { ordered: false });
+      let isStopped = false;
+      async function insertNext(): Promise<void> {
+        while (!isStopped && next < documents.length) {
+          const page = documents.slice(next, next + BATCHES_PER_INSERT);
+          next += page.length;
+          if (await shouldContinue()) await batches.insertMany(page, { ordered: false });
+          else isStopped = true;
         }
       }
-      await Promise.all(Array.from({ length: INSERTS_IN_FLIGHT }, insertSome));
+      const abort = (error: unknown): never => {
+        isStopped = true;
+        throw error;
+      };
+      const inserts = Array.from({ length: INSERTS_IN_FLIGHT }, () => insertNext().catch(abort));
+      for (const result of await Promise.allSettled(inserts)) {
+        if (result.status === 'rejected') throw result.reason;
+      }
+      return !isStopped;
     },
 
-    /** Keeps batches for good; those that are there already stay as they are. */
-    async insertPage(documents: readonly BatchDocument[]): Promise<void> {
-      const errors = await bulkErrors(
+    /** Removes the batches of a push that was never accepted. */
+    async removeAll(push: string): Promise<void> {
+      await batches.deleteMany({ push });
+    },
+
+    /** Removes a claimed batch whose push doesn't exist: the push was purged before the batch was inserted. */
+    async removeOrphan({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): Promise<void> {
+      await batches.deleteOne({ _id: id, 'work.claim': claim });
+    },
+
+    /** Inserts batches durably; existing ones stay unchanged. */
+    async insertIfAbsent(documents: readonly BatchDocument[]): Promise<void> {
+      const errors = await bulkWriteErrors(
         batches,
         documents.map((document) => ({ insertOne: { document } })),
       );
@@ -34,25 +62,25 @@ export function createBatches(db: Db) {
     },
 
     /**
-     * Releases waiting batches of a push in order of their number, so that at most `open` are released and not
-     * closed. Returns those released now, whether any still waits, and how many more may be open.
+     * Makes waiting batches of a push ready in order of their number, so that at most `maxOpen` are ready. Returns the
+     * released batches, whether others still wait, and how many more could be ready.
      */
     async release(
       push: string,
-      open: number,
+      maxOpen: number,
     ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }> {
       const ready = await batches.countDocuments(
-        // Fallbacks wait for their time, and the fan-out not for them.
+        // Fallbacks are ready from the start and due later: the fan-out does not wait for them.
         { push, 'work.state': 'ready', 'work.fallback': { $exists: false } },
-        { limit: open },
+        { limit: maxOpen },
       );
-      const free = Math.max(0, open - ready);
-      const next = await batches
+      const free = Math.max(0, maxOpen - ready);
+      const waitingBatches = await batches
         .find({ push, 'work.state': 'waiting' }, { projection: { 'work.channel': 1 } })
         .sort({ _id: 1 })
         .limit(free + 1)
         .toArray();
-      const released = next.slice(0, free);
+      const released = waitingBatches.slice(0, free);
       if (released.length > 0) {
         await batches.updateMany(
           { _id: { $in: released.map((batch) => batch._id) }, 'work.state': 'waiting' },
@@ -61,7 +89,7 @@ export function createBatches(db: Db) {
       }
       return {
         released: released.map(({ _id, work }) => ({ id: _id, channel: work.channel })),
-        waiting: next.length > released.length,
+        waiting: waitingBatches.length > released.length,
         free: free - released.length,
       };
     },

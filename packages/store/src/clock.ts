@@ -1,59 +1,59 @@
 import { type Db, type Document, Long } from 'mongodb';
 
-const SAMPLES = 3;
-const SAMPLE_EVERY_MS = 10_000;
+const SAMPLE_COUNT = 3;
+const RESYNC_INTERVAL_MS = 10_000;
 
-/** MongoDB's time, followed by the local monotonic clock: wall clocks of the services don't matter. */
-export interface Clock {
-  /** Milliseconds since 1970 by MongoDB's clock. */
-  now(): number;
-  stop(): void;
+/** MongoDB's time, advanced by the local monotonic clock: the services' wall clocks don't matter. */
+export type Clock = Awaited<ReturnType<typeof createClock>>;
+
+/** Bounds of the server's offset from the local clock: the server read its clock between request and response. */
+interface OffsetBounds {
+  minOffsetMs: number;
+  maxOffsetMs: number;
 }
 
-/** How far the server's time is from the local one: surely between these, for it read its clock meanwhile. */
-interface Sample {
-  least: number;
-  most: number;
-}
-
-async function sample(db: Db): Promise<Sample> {
+async function sampleServerTime(db: Db): Promise<OffsetBounds> {
   const before = performance.now();
   const hello = await db.admin().command({ hello: 1 });
   const after = performance.now();
   const localTime: unknown = hello.localTime;
-  if (!(localTime instanceof Date)) throw new Error('the database does not tell its time');
+  if (!(localTime instanceof Date)) throw new Error('MongoDB reported no local time');
   const at = localTime.getTime();
-  // The server tells whole milliseconds.
-  return { least: at - after, most: at + 1 - before };
+  // The server reports whole milliseconds.
+  return { minOffsetMs: at - after, maxOffsetMs: at + 1 - before };
 }
 
-/** The offset, moved only where the samples prove it wrong. `NaN`: none is known yet. */
-function corrected(offset: number, samples: readonly Sample[]): number {
-  const least = Math.max(...samples.map((one) => one.least));
-  const most = Math.min(...samples.map((one) => one.most));
-  // Samples that contradict each other: one of the clocks was set in between.
-  if (Number.isNaN(offset) || least > most) return (least + most) / 2;
-  return Math.min(most, Math.max(least, offset));
+/** Returns the offset, changed only as far as the samples contradict it. `NaN`: none is known yet. */
+function correctOffset(offsetMs: number, samples: readonly OffsetBounds[]): number {
+  const minOffsetMs = Math.max(...samples.map((one) => one.minOffsetMs));
+  const maxOffsetMs = Math.min(...samples.map((one) => one.maxOffsetMs));
+  // The samples contradict each other: one of the clocks was set in between.
+  if (Number.isNaN(offsetMs) || minOffsetMs > maxOffsetMs) return (minOffsetMs + maxOffsetMs) / 2;
+  return Math.min(maxOffsetMs, Math.max(minOffsetMs, offsetMs));
 }
 
 /**
- * Reads the server's clock a few times and looks again every 10 s. A later look moves only what it proves wrong: on a
- * busy machine an answer may be a second old, and the time must not jump by that.
+ * Reads the server's clock a few times, and again every 10 s. A later reading changes the offset only as far as it
+ * contradicts it: on a busy machine a response may be a second late, and the time must not jump by that.
  */
-export async function createClock(db: Db): Promise<Clock> {
-  let offset = Number.NaN;
-  async function follow(): Promise<void> {
-    const samples: Sample[] = [];
-    for (let i = 0; i < SAMPLES; i += 1) samples.push(await sample(db));
-    offset = corrected(offset, samples);
+export async function createClock(db: Db) {
+  let offsetMs = Number.NaN;
+  async function syncOffset(): Promise<void> {
+    const samples: OffsetBounds[] = [];
+    for (let i = 0; i < SAMPLE_COUNT; i += 1) samples.push(await sampleServerTime(db));
+    offsetMs = correctOffset(offsetMs, samples);
   }
-  await follow();
-  const timer = setInterval(() => void follow().catch(() => undefined), SAMPLE_EVERY_MS);
+  await syncOffset();
+  const timer = setInterval(() => void syncOffset().catch(() => undefined), RESYNC_INTERVAL_MS);
   timer.unref();
-  return { now: () => offset + performance.now(), stop: () => clearInterval(timer) };
+  return {
+    /** Returns the milliseconds since 1970 by MongoDB's clock. */
+    now: (): number => offsetMs + performance.now(),
+    stop: (): void => clearInterval(timer),
+  };
 }
 
-/** A time by MongoDB's clock, for an update that is a pipeline; `ms` a number or an expression. */
-export function fromNow(ms: number | Document): Document {
-  return { $add: ['$$NOW', typeof ms === 'number' ? Long.fromNumber(ms) : ms] };
+/** Builds a time by MongoDB's clock for a pipeline update; the delay is a number or an expression. */
+export function fromNow(delayMs: number | Document): Document {
+  return { $add: ['$$NOW', typeof delayMs === 'number' ? Long.fromNumber(delayMs) : delayMs] };
 }

@@ -1,21 +1,46 @@
-import { splitTokens } from '@carillon/core/work';
-import type { Db } from 'mongodb';
+import { splitTokens } from '@carillon/core/batch';
+import { createBatcher } from '@carillon/core/batcher';
+import type { Collection, Db, Document } from 'mongodb';
 import type { BatchDocument, PushDocument } from './documents.ts';
+import { batchIdsOf } from './final-outcomes.ts';
 
-/** Newer pushes of one key that are looked at; the newest first. */
-const NEWER_PUSHES = 100;
+/** Newer pushes of one key that are compared. */
+const MAX_NEWER_PUSHES = 100;
 
-/** Which recipients of a push have a newer one of its collapse key. */
+const OPEN_OR_FINISHED = { $in: ['open' as const, 'finished' as const] };
+
+/** A push with a collapse key. */
+interface CollapsiblePush {
+  _id: string;
+  app: string;
+  collapse: string;
+}
+
+interface NewerQuery {
+  push: CollapsiblePush;
+  token: string;
+}
+
+/** Finds recipients of a push that have a newer push of the same collapse key. */
 export function createCollapse(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
   const batches = db.collection<BatchDocument>('batches');
+  const hasNewerBatched = createBatcher<NewerQuery, boolean>(
+    'find-newer-push',
+    (queries) => checkNewer({ pushes, batches }, queries),
+    { maxBatchSize: 64, maxInFlight: 2 },
+  );
   return {
+    /** Returns whether the device has a newer push of the key; concurrent calls share a query. */
+    hasNewer: (push: CollapsiblePush, token: string): Promise<boolean> =>
+      hasNewerBatched({ push, token }),
+
     /**
-     * Tokens between `from` and `to` that a newer push of the same app and key is for (guarantee G9). Topic
-     * audiences count as soon as their batches are made; until then the inbox and the gateway decide.
+     * Finds the tokens between `from` and `to` that have a newer push of the same app and key (guarantee G9).
+     * Subscribers of a topic count as soon as they are in a batch; until then the inbox and the gateway decide.
      */
-    async newerRecipients(
-      push: { _id: string; app: string; collapse: string },
+    async findNewerRecipients(
+      push: CollapsiblePush,
       from: string,
       to: string,
     ): Promise<Set<string>> {
@@ -25,18 +50,18 @@ export function createCollapse(db: Db) {
             app: push.app,
             collapse: push.collapse,
             _id: { $gt: push._id },
-            state: { $in: ['open', 'finished'] },
+            state: OPEN_OR_FINISHED,
           },
           { projection: { 'work.tokens': 1 } },
         )
         .sort({ _id: -1 })
-        .limit(NEWER_PUSHES)
+        .limit(MAX_NEWER_PUSHES)
         .toArray();
       const tokens = new Set(newer.flatMap(({ work }) => splitTokens(work?.tokens ?? '')));
       const inBatches = newer.flatMap(({ _id, work }) => (work === undefined ? [_id] : []));
       if (inBatches.length === 0) return tokens;
       const overlapping = batches.find(
-        { push: { $in: inBatches }, from: { $lte: to }, to: { $gte: from } },
+        { $or: inBatches.map(batchIdsOf), from: { $lte: to }, to: { $gte: from } },
         { projection: { 'work.tokens': 1 } },
       );
       for await (const { work } of overlapping) {
@@ -45,4 +70,86 @@ export function createCollapse(db: Db) {
       return tokens;
     },
   };
+}
+
+interface Tables {
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+}
+
+/** A newer push, and those of the queried devices that are in its only batch. */
+type NewerPush = Pick<PushDocument, '_id' | 'app' | 'collapse'> & {
+  tokens: string[];
+  isInBatches: boolean;
+};
+
+/**
+ * Compares the oldest of the newer pushes. A push that has overtaken an older one was accepted soon after it, however
+ * long ago that was; an app that uses one key for all its pushes has many newer ones, which must not hide it.
+ */
+async function checkNewer({ pushes, batches }: Tables, queries: NewerQuery[]): Promise<boolean[]> {
+  const oldest = new Map<string, CollapsiblePush>();
+  for (const { push } of queries) {
+    const oldestSoFar = oldest.get(collapseKeyOf(push));
+    if (oldestSoFar === undefined || push._id < oldestSoFar._id)
+      oldest.set(collapseKeyOf(push), push);
+  }
+  const tokens = [...new Set(queries.map(({ token }) => token))];
+  const newerFilters = [...oldest.values()].map(({ _id, app, collapse }) => {
+    return { app, collapse, _id: { $gt: _id }, state: OPEN_OR_FINISHED };
+  });
+  const projection = {
+    app: 1,
+    collapse: 1,
+    tokens: filterTokensIn('$work.tokens', tokens),
+    isInBatches: { $eq: [{ $type: '$work' }, 'missing'] },
+  };
+  const newer = await pushes
+    .find<NewerPush>({ $or: newerFilters }, { projection })
+    .sort({ _id: 1 })
+    .limit(MAX_NEWER_PUSHES * newerFilters.length)
+    .toArray();
+  const inBatches = newer.flatMap(({ _id, isInBatches }) => (isInBatches ? [_id] : []));
+  const batchTokens = await findTokensInBatches(batches, inBatches, tokens);
+  return queries.map(({ push, token }) =>
+    newer.some(
+      (one) =>
+        one._id > push._id &&
+        collapseKeyOf(one) === collapseKeyOf(push) &&
+        (one.tokens.includes(token) || batchTokens.get(one._id)?.has(token) === true),
+    ),
+  );
+}
+
+function collapseKeyOf({ app, collapse = '' }: Pick<NewerPush, 'app' | 'collapse'>): string {
+  return `${app} ${collapse}`;
+}
+
+/**
+ * Builds an expression for those of the tokens that a field of joined tokens contains; one may be a substring of
+ * another.
+ */
+function filterTokensIn(field: string, tokens: readonly string[]): Document {
+  const joined = { $concat: [' ', { $ifNull: [field, ''] }, ' '] };
+  const isIn = { $gte: [{ $indexOfBytes: [joined, { $concat: [' ', '$$this', ' '] }] }, 0] };
+  return { $filter: { input: { $literal: tokens }, cond: isIn } };
+}
+
+/** Finds which of the tokens are in the batches of each push. */
+async function findTokensInBatches(
+  batches: Collection<BatchDocument>,
+  pushes: readonly string[],
+  tokens: readonly string[],
+): Promise<Map<string, Set<string>>> {
+  const found = new Map<string, Set<string>>();
+  if (pushes.length === 0) return found;
+  const ranges = tokens.map((token) => ({ from: { $lte: token }, to: { $gte: token } }));
+  const overlapping = batches.find<{ push: string; tokens: string[] }>(
+    { $and: [{ $or: pushes.map(batchIdsOf) }, { $or: ranges }] },
+    { projection: { push: 1, tokens: filterTokensIn('$work.tokens', tokens) } },
+  );
+  for await (const { push, tokens: matchingTokens } of overlapping) {
+    found.set(push, new Set([...(found.get(push) ?? []), ...matchingTokens]));
+  }
+  return found;
 }

@@ -1,43 +1,72 @@
+import type { Channel } from '@carillon/core/channels';
+import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import { newClaimId } from '@carillon/core/ids';
-import type { Channel } from '@carillon/core/platforms';
 import type { Sealed } from '@carillon/core/sealing';
 import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
-import type { AppleEnvironment, CredentialDocument } from './documents.ts';
+import type { CredentialDocument } from './documents.ts';
 
-/** Which of an app's credentials: one for a channel, and for APNs one for each environment if they differ. */
-export interface CredentialPlace {
+/** Identifies a credential: one per app and channel, or for APNs one per environment if they differ. */
+export interface CredentialKey {
   app: string;
   channel: Channel;
   environment?: AppleEnvironment;
 }
 
-/** The id of a credential, to which its secret is bound when it is sealed. */
-export function credentialId({ app, channel, environment }: CredentialPlace): string {
+/** A credential that its provider rejects. */
+export type RefusedCredential = Required<Pick<CredentialDocument, '_id' | 'refused'>>;
+
+/** Returns the id of a credential; the sealed secret is bound to it. */
+export function credentialId({ app, channel, environment }: CredentialKey): string {
   return environment === undefined ? `${app}:${channel}` : `${app}:${channel}:${environment}`;
 }
 
-/** What apps need to send through providers. */
+/** Builds a credential with a new revision. */
+function buildCredential(
+  key: CredentialKey,
+  secret: Sealed,
+  about: CredentialDocument['about'],
+  changedAt: Date,
+): CredentialDocument {
+  return {
+    _id: credentialId(key),
+    ...key,
+    secret,
+    about,
+    revision: newClaimId(),
+    changedAt,
+  };
+}
+
+/** Credentials of apps at providers. */
 export function createCredentials(db: Db, clock: Clock) {
   const credentials = db.collection<CredentialDocument>('credentials');
 
-  function ofChannel(app: string, channel: Channel) {
+  function channelFilter(app: string, channel: Channel) {
     const ids = [undefined, 'development' as const, 'production' as const].map((environment) =>
       credentialId({ app, channel, ...(environment && { environment }) }),
     );
     return { _id: { $in: ids } };
   }
 
+  function buildDocument(key: CredentialKey, secret: Sealed, about: CredentialDocument['about']) {
+    return buildCredential(key, secret, about, new Date(clock.now()));
+  }
+
   return {
-    /** Whether an app can send through a channel. */
+    /** Returns whether an app has a credential for a channel. */
     has: async (app: string, channel: Channel): Promise<boolean> =>
-      (await credentials.findOne(ofChannel(app, channel), { projection: { _id: 1 } })) !== null,
+      (await credentials.findOne(channelFilter(app, channel), { projection: { _id: 1 } })) !== null,
 
-    /** An app's credentials for a channel: none, one, or one for each environment. */
-    ofChannel: (app: string, channel: Channel) =>
-      credentials.find(ofChannel(app, channel)).toArray(),
+    /** Lists an app's credentials for a channel: none, one, or one per environment. */
+    listForChannel: (app: string, channel: Channel) =>
+      credentials.find(channelFilter(app, channel)).toArray(),
 
-    /** The public half of an app's key pair for Web Push (RFC 8292), base64url. */
+    /** Finds a credential. */
+    find: async (key: CredentialKey): Promise<CredentialDocument | undefined> =>
+      (await credentials.findOne({ _id: credentialId(key) })) ?? undefined,
+
+    /** Returns the public key of an app for Web Push (RFC 8292), base64url. */
     async webPushPublicKey(app: string): Promise<string | undefined> {
       const found = await credentials.findOne(
         { _id: credentialId({ app, channel: 'web-push' }) },
@@ -46,43 +75,82 @@ export function createCredentials(db: Db, clock: Clock) {
       return found?.about.publicKey;
     },
 
-    /** All of an app's credentials, in order of their ids. */
+    /** Lists credentials of any app that their provider rejects at the moment, in order of their next try. */
+    listRefused: (limit: number): Promise<RefusedCredential[]> =>
+      credentials
+        .find<RefusedCredential>(
+          { 'refused.until': { $gt: new Date(clock.now()) } },
+          { projection: { refused: 1 } },
+        )
+        .sort({ 'refused.until': 1 })
+        .limit(limit)
+        .toArray(),
+
+    /** Lists an app's credentials in order of id. */
     list: (app: string) => credentials.find({ app }).sort({ _id: 1 }).toArray(),
 
-    /** Keeps a credential in place of the one before; workers take it up within seconds. */
+    /** Saves a credential, replacing the previous one; workers use it within seconds. */
     async put(
-      place: CredentialPlace,
+      key: CredentialKey,
       secret: Sealed,
       about: Record<string, string>,
     ): Promise<CredentialDocument> {
-      const document: CredentialDocument = {
-        _id: credentialId(place),
-        ...place,
-        secret,
-        about,
-        revision: newClaimId(),
-        changedAt: new Date(clock.now()),
-      };
+      const document = buildDocument(key, secret, about);
       await credentials.replaceOne({ _id: document._id }, document, { upsert: true });
       return document;
     },
 
-    /** Removes a credential; false if there is none. */
-    remove: async (place: CredentialPlace): Promise<boolean> =>
-      (await credentials.deleteOne({ _id: credentialId(place) })).deletedCount === 1,
+    /**
+     * Replaces one revision of a credential.
+     *
+     * @returns undefined if that revision was changed or removed meanwhile; then nothing is changed
+     */
+    async replace(
+      { _id, revision, app, channel, environment }: CredentialDocument,
+      secret: Sealed,
+      about: Record<string, string>,
+    ): Promise<CredentialDocument | undefined> {
+      const key = { app, channel, ...(environment !== undefined && { environment }) };
+      const document = buildDocument(key, secret, about);
+      const { matchedCount } = await credentials.replaceOne({ _id, revision }, document);
+      return matchedCount === 1 ? document : undefined;
+    },
 
-    /** Notes that the provider refuses this revision of a credential, for operators and other workers. */
-    async noteRefusal(id: string, revision: string, detail: string, restMs: number): Promise<void> {
+    /** Reads all credentials of all apps, one at a time. */
+    iterateAll: (): AsyncIterable<CredentialDocument> => credentials.find(),
+
+    /**
+     * Saves the same secret sealed again, for instance under a new key. The revision stays, because the secret does.
+     *
+     * @returns false if the credential was changed or removed meanwhile; then nothing is changed
+     */
+    reseal: async (
+      { _id, revision }: Pick<CredentialDocument, '_id' | 'revision'>,
+      secret: Sealed,
+    ): Promise<boolean> =>
+      (await credentials.updateOne({ _id, revision }, { $set: { secret } })).matchedCount === 1,
+
+    /** Removes a credential; false if it doesn't exist. */
+    remove: async (key: CredentialKey): Promise<boolean> =>
+      (await credentials.deleteOne({ _id: credentialId(key) })).deletedCount === 1,
+
+    /** Records that the provider rejects this revision of a credential, for operators and other workers. */
+    async recordRefusal(
+      id: string,
+      revision: string,
+      detail: string,
+      retryAfterMs: number,
+    ): Promise<void> {
       const at = new Date(clock.now());
-      const until = new Date(at.getTime() + restMs);
+      const until = new Date(at.getTime() + retryAfterMs);
       await credentials.updateOne(
         { _id: id, revision },
         { $set: { refused: { detail, at, until } } },
       );
     },
 
-    /** The provider takes this revision again. */
-    async noteAccepted(id: string, revision: string): Promise<void> {
+    /** Records that the provider accepts this revision again. */
+    async clearRefusal(id: string, revision: string): Promise<void> {
       await credentials.updateOne({ _id: id, revision }, { $unset: { refused: true } });
     },
   };

@@ -1,23 +1,51 @@
-import type { Db } from 'mongodb';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createBatcher } from '@carillon/core/batcher';
+import type { Platform, ProviderAddress } from '@carillon/core/channels';
+import { newDeviceToken } from '@carillon/core/ids';
+import { LIMITS } from '@carillon/core/limits';
+import type { Collection, Db, UpdateFilter } from 'mongodb';
+import pMap from 'p-map';
 import type { Clock } from './clock.ts';
-import { createDeviceLookups } from './device-lookups.ts';
 import type { DeviceDocument } from './documents.ts';
-import { createRegistering } from './registering.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
 
-/** A sign of life. */
+const MAX_ATTEMPTS = 12;
+const RETRY_DELAY_MS = 10;
+
+/** Thrown when other devices kept claiming the same provider address at the same moment. */
+export class AddressConflictError extends Error {}
+
+/** A device as a recipient. */
+export interface Recipient {
+  token: string;
+  platform: Platform;
+}
+
+/** The fields of a device that a connect needs. */
+export type ConnectingDevice = Pick<
+  DeviceDocument,
+  'app' | 'platform' | 'deletedAt' | 'authDigest'
+>;
+
+type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'>;
+
+/** More would hold more of a large audience in memory at once. */
+const QUERIES_IN_FLIGHT = 4;
+
+/** A moment at which a device was seen. */
 export interface Activity {
   token: string;
   /** Milliseconds since 1970, MongoDB's time. */
   at: number;
 }
 
-/** What is known of how to reach a device. */
+/** How a provider reaches a device, and whether it still does. */
 export type ReachableDevice = Pick<
   DeviceDocument,
   '_id' | 'provider' | 'uninstalled' | 'unsubscribed'
 >;
 
-/** A device whose address its provider says is dead. */
+/** A device whose address its provider reports as gone. */
 export interface GoneDevice {
   token: string;
   address: string;
@@ -25,16 +53,127 @@ export interface GoneDevice {
   lastSeenAt?: Date;
 }
 
-/** Registered devices. */
+/** Registered devices: registration, lookups, flags. */
 export function createDevices(db: Db, clock: Clock) {
   const devices = db.collection<DeviceDocument>('devices');
 
+  const findByTokens = (tokens: string[], apps: string[]): Promise<FoundDevice[]> =>
+    devices
+      .find(
+        { _id: { $in: tokens }, app: { $in: apps } },
+        // All in one batch of the cursor: the default of 101 would cost a second round trip.
+        { projection: { app: 1, platform: 1, deletedAt: 1 }, batchSize: tokens.length + 1 },
+      )
+      .toArray();
+
+  const findBatched = createBatcher<{ app: string; token: string }, FoundDevice | undefined>(
+    'find-device',
+    async (queries) => {
+      const apps = [...new Set(queries.map((one) => one.app))];
+      const tokens = queries.map((one) => one.token);
+      const byToken = new Map((await findByTokens(tokens, apps)).map((one) => [one._id, one]));
+      return queries.map(({ app, token }) => {
+        const device = byToken.get(token);
+        return device?.app === app ? device : undefined;
+      });
+    },
+    { maxInFlight: 4 },
+  );
+
+  /** The server groups by platform: a thousand tokens in an array cost a third of a thousand documents. */
+  async function findPage(app: string, tokens: readonly string[]): Promise<Recipient[]> {
+    const groups = await devices
+      .aggregate<{ _id: Platform; tokens: string[] }>([
+        { $match: { _id: { $in: tokens }, app, deletedAt: { $exists: false } } },
+        { $group: { _id: '$platform', tokens: { $push: '$_id' } } },
+      ])
+      .toArray();
+    return groups.flatMap(({ _id: platform, tokens: platformTokens }) =>
+      platformTokens.map((token) => ({ token, platform })),
+    );
+  }
+
+  async function findRecipientsByToken(
+    app: string,
+    tokens: readonly string[],
+  ): Promise<Recipient[]> {
+    const size = LIMITS.batchRecipients;
+    const starts = Array.from({ length: Math.ceil(tokens.length / size) }, (_, n) => n * size);
+    const pages = await pMap(starts, (start) => findPage(app, tokens.slice(start, start + size)), {
+      concurrency: QUERIES_IN_FLIGHT,
+    });
+    return pages.flat();
+  }
+
+  const findForConnect = createBatcher<string, ConnectingDevice | undefined>(
+    'find-connecting-device',
+    async (tokens) => {
+      const projection = { app: 1, platform: 1, deletedAt: 1, authDigest: 1 };
+      const found = await devices
+        .find({ _id: { $in: tokens } }, { projection, batchSize: tokens.length + 1 })
+        .toArray();
+      const byToken = new Map(found.map((device) => [device._id, device]));
+      return tokens.map((token) => byToken.get(token));
+    },
+    { maxInFlight: 2 },
+  );
+
   return {
-    ...createDeviceLookups(devices),
-    ...createRegistering(devices, clock),
-    /** A device with all its fields, of whatever app: the caller compares. */
+    /** Finds one device of an app; undefined when it is absent, deleted or another app's. */
+    async findRecipient(app: string, token: string): Promise<Recipient | undefined> {
+      const device = await findBatched({ app, token });
+      if (device === undefined || device.deletedAt !== undefined) return undefined;
+      return { token, platform: device.platform };
+    },
+    /** Finds the devices of an app among these tokens, in no order; absent, deleted and other apps' are left out. */
+    findRecipients: findRecipientsByToken,
+    /** Finds the fields that a connect needs; undefined when the device doesn't exist. */
+    findForConnect,
+
+    /**
+     * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
+     * now.
+     *
+     * @throws {AddressConflictError}
+     */
+    async register(
+      app: string,
+      platform: Platform,
+      address?: ProviderAddress,
+    ): Promise<{ token: string; replaced: string[] }> {
+      const _id = newDeviceToken();
+      const now = new Date(clock.now());
+      const provider = address && { ...address, since: now };
+      const device = { _id, app, platform, registeredAt: now, lastActiveAt: now };
+      const replaced = await writeWithUniqueAddress(devices, app, _id, address, () =>
+        devices.insertOne({ ...device, ...(provider && { provider }) }),
+      );
+      return { token: _id, replaced };
+    },
+
+    /**
+     * Sets a device's provider address; undefined removes it. Returns the tokens of the devices it replaces.
+     *
+     * @throws {AddressConflictError}
+     */
+    async setAddress(
+      app: string,
+      token: string,
+      address: ProviderAddress | undefined,
+    ): Promise<string[]> {
+      const since = new Date(clock.now());
+      const update: UpdateFilter<DeviceDocument> =
+        address === undefined
+          ? { $unset: { provider: true } }
+          : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
+      return writeWithUniqueAddress(devices, app, token, address, () =>
+        devices.updateOne({ _id: token, app, deletedAt: { $exists: false } }, update),
+      );
+    },
+
+    /** Finds a device of any app with all its fields: the caller compares the app. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
-    /** The devices of an app among these tokens with all their fields, in no order. */
+    /** Finds the devices of an app among these tokens with all their fields, in no order. */
     findAll: (app: string, tokens: readonly string[]) =>
       devices
         .find(
@@ -42,8 +181,10 @@ export function createDevices(db: Db, clock: Clock) {
           { batchSize: tokens.length + 1 },
         )
         .toArray(),
-    /** Where providers reach the devices of an app among these tokens, in no order; those deleted are left out. */
-    addresses: (app: string, tokens: readonly string[]): Promise<ReachableDevice[]> =>
+    /**
+     * Finds the provider addresses of the devices of an app among these tokens, in no order; deleted ones are left out.
+     */
+    findReachable: (app: string, tokens: readonly string[]): Promise<ReachableDevice[]> =>
       devices
         .find<ReachableDevice>(
           { _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
@@ -53,8 +194,8 @@ export function createDevices(db: Db, clock: Clock) {
           },
         )
         .toArray(),
-    /** The devices of an app among these tokens that FCM reaches too. */
-    async withFcmToken(app: string, tokens: readonly string[]): Promise<string[]> {
+    /** Returns those of these tokens whose device is the app's and has an FCM token. */
+    async filterWithFcmToken(app: string, tokens: readonly string[]): Promise<string[]> {
       const found = await devices
         .find(
           {
@@ -70,13 +211,13 @@ export function createDevices(db: Db, clock: Clock) {
       return found.map(({ _id }) => _id);
     },
     /**
-     * Flags devices that a provider told to be gone, but only those that haven't given an address after the
-     * provider saw them last (guarantee G16).
+     * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them
+     * last (guarantee G16).
      */
-    async flagGone(gone: readonly GoneDevice[]): Promise<void> {
-      if (gone.length === 0) return;
+    async flagGone(goneDevices: readonly GoneDevice[]): Promise<void> {
+      if (goneDevices.length === 0) return;
       await devices.bulkWrite(
-        gone.map(({ token, address, flag, lastSeenAt }) => ({
+        goneDevices.map(({ token, address, flag, lastSeenAt }) => ({
           updateOne: {
             filter: {
               _id: token,
@@ -89,7 +230,9 @@ export function createDevices(db: Db, clock: Clock) {
         { ordered: false },
       );
     },
-    /** Notes signs of life, later ones only; devices of the same time share an update. */
+    /**
+     * Records when devices were last seen; an older time changes nothing. Devices of the same second share an update.
+     */
     async touch(activities: readonly Activity[]): Promise<void> {
       const tokensAt = new Map<number, string[]>();
       for (const { token, at } of activities) {
@@ -109,7 +252,7 @@ export function createDevices(db: Db, clock: Clock) {
         { ordered: false },
       );
     },
-    /** An app's devices in order of token, from after `after`. */
+    /** Lists an app's devices after the token `after`, in order of token. */
     list: (app: string, after: string, limit: number) =>
       devices
         .find({ app, _id: { $gt: after }, deletedAt: { $exists: false } })
@@ -117,4 +260,52 @@ export function createDevices(db: Db, clock: Clock) {
         .limit(limit)
         .toArray(),
   };
+}
+
+/**
+ * Deletes the app's other devices that have this provider address: an installation that registers again is a new
+ * device. Returns their tokens. If the caller dies before it clears their subscriptions and inbox, the scheduler finds
+ * them by `leaving` (store/deleted-devices).
+ */
+async function unregisterDuplicates(
+  devices: Collection<DeviceDocument>,
+  app: string,
+  address: string,
+  exceptToken: string,
+): Promise<string[]> {
+  const duplicateFilter = { app, 'provider.address': address, _id: { $ne: exceptToken } };
+  const found = await devices.find(duplicateFilter, { projection: { _id: 1 } }).toArray();
+  if (found.length === 0) return [];
+  await devices.updateMany(duplicateFilter, {
+    $currentDate: { deletedAt: true },
+    $set: { leaving: true },
+    $unset: { provider: true },
+  });
+  return found.map(({ _id }) => _id);
+}
+
+/**
+ * Runs `write` after {@link unregisterDuplicates}, and both again while another device takes the address at the same
+ * moment.
+ */
+async function writeWithUniqueAddress(
+  devices: Collection<DeviceDocument>,
+  app: string,
+  token: string,
+  address: ProviderAddress | undefined,
+  write: () => Promise<unknown>,
+): Promise<string[]> {
+  const replaced: string[] = [];
+  for (let attempt = 1; ; attempt += 1) {
+    if (address !== undefined)
+      replaced.push(...(await unregisterDuplicates(devices, app, address.address, token)));
+    try {
+      await write();
+      return replaced;
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+      if (attempt === MAX_ATTEMPTS) throw new AddressConflictError();
+      await delay(Math.random() * RETRY_DELAY_MS * attempt);
+    }
+  }
 }

@@ -1,7 +1,9 @@
+import type { BatchState, PushState } from '@carillon/core/batch';
+import type { Channel, Platform, ProviderAddress } from '@carillon/core/channels';
+import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import type { Failure, OutcomeCounts } from '@carillon/core/outcomes';
-import type { Channel, Platform } from '@carillon/core/platforms';
+import type { ProxyWarning } from '@carillon/core/proxy-warnings';
 import type { Sealed } from '@carillon/core/sealing';
-import type { PushState, WorkState } from '@carillon/core/work';
 import type { Binary } from 'mongodb';
 
 /** An account: a customer with a plan and a limit of requests per minute. */
@@ -22,73 +24,48 @@ export interface AppDocument {
   name: string;
   /** Characters of `data` instead of the specification's 4,096. */
   payloadLimit?: number;
-  /** Whether `data` may come as a JSON string, as some senders write it. */
+  /** True if `data` may be a JSON string instead of an object. */
   dataString?: boolean;
-  /** No new devices. */
+  /** New devices are rejected. */
   registrationClosed?: boolean;
-  /** New devices an hour instead of the usual limit; null: unlimited. */
+  /** New devices an hour instead of the default limit; null: unlimited. */
   registrationsPerHour?: number | null;
-  /** Seconds after which Android devices that haven't acknowledged get the push over FCM; absent: never. */
+  /** Seconds after which Android devices that haven't acknowledged get the push over FCM; null or absent: never. */
   fcmFallbackSeconds?: number | null;
-  /** Bundle ids of iOS apps that name themselves by it when they register. */
+  /** Bundle ids that iOS apps may register with instead of the app id. */
   bundleIds?: string[];
-  /** Host names of sites that name themselves by it. */
+  /** Host names that sites may register with instead of the app id. */
   webHosts?: string[];
+  /** An iOS device of the app has connected over MQTT. */
+  iosOverMqtt?: true;
   createdAt: Date;
 }
 
-/** APNs is two: which one, an app's build says. */
-export type AppleEnvironment = 'development' | 'production';
-
-/** How a provider reaches a device. */
-export type ProviderAddress =
-  | {
-      channel: 'apns';
-      /** APNs device token, hex, lower case. */
-      address: string;
-      environment: AppleEnvironment;
-      /** The app's topic at APNs. */
-      bundle: string;
-    }
-  | {
-      channel: 'fcm';
-      /** FCM registration token. */
-      address: string;
-    }
-  | {
-      channel: 'web-push';
-      /** The subscription's endpoint. */
-      address: string;
-      /** The browser's public key and secret (RFC 8291), base64url. */
-      p256dh: string;
-      auth: string;
-    };
-
-/** What an app needs to send through a provider. */
+/** An app's credential at a provider. */
 export interface CredentialDocument {
   /** app:channel, or app:apns:environment */
   _id: string;
   app: string;
   channel: Channel;
   environment?: AppleEnvironment;
-  /** A ProviderSecret of core/credentials as JSON, sealed and bound to the id. */
+  /** A ProviderSecret of core/channels as JSON, sealed and bound to the id. */
   secret: Sealed;
-  /** What may be shown of it. */
+  /** Fields that may be shown. */
   about: Record<string, string>;
-  /** New with each change: what is known of a credential holds for one revision. */
+  /** New with each change: a rejection or a cached client is valid for one revision. */
   revision: string;
   changedAt: Date;
-  /** The provider's last refusal, while it lasts. */
+  /** The provider's last rejection; sending is paused until `until`. */
   refused?: { detail: string; at: Date; until: Date };
 }
 
-/** A Secret API Key; the key itself is nowhere. */
+/** A secret API key; the key itself is not stored. */
 export interface KeyDocument {
   _id: string;
   app: string;
   /** HMAC-SHA-256 of the key under the pepper, hex. */
   digest: string;
-  /** Its last four characters, to tell keys apart. */
+  /** The key's last four characters, to tell keys apart. */
   lastFour: string;
   createdAt: Date;
   revokedAt?: Date;
@@ -99,15 +76,20 @@ export interface DeviceDocument {
   _id: string;
   app: string;
   platform: Platform;
-  /** Only imported devices keep one: SHA-256 of their auth, hex. */
+  /** SHA-256 of the device's auth key, hex; only imported devices have it. */
   authDigest?: string;
-  /** Unique within the app; `since` is when the device gave it, for providers tell of tokens that are long replaced. */
+  /**
+   * Unique within the app. `since` is when the device registered it: providers also report tokens that were replaced
+   * since.
+   */
   provider?: ProviderAddress & { since: Date };
   uninstalled?: boolean;
   unsubscribed?: boolean;
   registeredAt: Date;
   lastActiveAt: Date;
   deletedAt?: Date;
+  /** The device is deleted, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
+  leaving?: true;
 }
 
 /** A device's subscription to a topic. */
@@ -116,9 +98,9 @@ export interface SubscriptionDocument {
   _id: string;
   token: string;
   platform: Platform;
-  /** A change under way (store/subscriptions). */
+  /** Mark of a change in progress (store/subscriptions). */
   pending?: number;
-  /** Identity of the call that made the mark. */
+  /** Identity of the call that set the mark. */
   by?: string;
   since: Date;
 }
@@ -129,57 +111,91 @@ export interface TopicDocument {
   _id: string;
   /** Subscribers per platform. */
   n: Partial<Record<Platform, number>>;
-  /** Grows with each change, so that a recount knows whether one came between. */
+  /** Grows with each change, so that a recount detects a concurrent one. */
   v: number;
 }
 
-/** Where a page of a topic's subscribers begins. */
-export interface AnchorDocument {
+/** Cursor of a page of a topic's subscribers. */
+export interface PageCursorDocument {
   /** app:topic:page */
   _id: string;
   after: string;
   at: Date;
 }
 
-/** A recipient's position, until when it is put off in milliseconds since 1970, and how often it was. */
-export type PutOffEntry = [position: number, untilMs: number, times: number];
+/** The version of the schema; the collection holds one document. */
+export interface SchemaDocument {
+  _id: 'schema';
+  /** The last step that was completed. */
+  version: number;
+  /** The migration that runs, until when by MongoDB's clock. */
+  lease?: { owner: string; until: Date };
+}
 
-/** A unit of durable work: the recipients of one push on one channel. Lies in a batch, or in a push of only one. */
-export interface Work {
-  state: WorkState;
-  channel: Channel;
-  /** When it may be claimed; while claimed, when the lease ends. MongoDB's time. */
+/** A proxy that processes noticed and their settings don't name. */
+export interface ProxyWarningDocument {
+  _id: ProxyWarning;
+  /** When a process noticed it last. */
   at: Date;
-  /** Random identity of the present claim; every write of a claim is conditional on it. */
+}
+
+/** A deferred recipient: position, time of the next try in milliseconds since 1970, number of deferrals, last error. */
+export type DeferredEntry = [position: number, untilMs: number, times: number, word?: string];
+
+/** An error of a provider, and the positions of the recipients that it was returned for. */
+export type ProviderErrorEntry = [word: string, positions: number[]];
+
+/**
+ * A batch: recipients of one push on one channel. Stored in a document of its own, or in its push if there is only one.
+ */
+export interface Batch {
+  state: BatchState;
+  channel: Channel;
+  /** When the batch may be claimed; while it is claimed, when the lease ends. MongoDB's time. */
+  at: Date;
+  /** Random id of the current claim; every write of its worker is conditional on it. */
   claim?: string;
   /** The reply stream of the claim's worker. */
   reply?: string;
-  /** The claim before, whose worker neither settled nor gave back. */
+  /** The previous claim, if its worker neither settled nor released the batch. */
   before?: { claim: string; reply: string };
-  /** It tries another channel for recipients whom other work is answerable for: never counted by itself. */
+  /**
+   * The batch tries a second channel for recipients of another batch, which holds their outcomes: it is not counted.
+   */
   fallback?: true;
-  /** Asked for while it was claimed: once given back it is due at once. */
+  /** A retry was requested while the batch was claimed: it is due as soon as it is released. */
   hurried?: true;
   /** Claims so far. */
   tries: number;
-  /** Recipients whom a provider has put off. */
-  later?: PutOffEntry[];
+  /** Recipients that a provider has deferred. */
+  later?: DeferredEntry[];
+  /** Errors of a provider about recipients that have failed or are gone. */
+  words?: ProviderErrorEntry[];
   n: number;
-  /** Recipients, sorted, joined by core/work. */
+  /** Device tokens of the recipients, sorted, joined by core/batch. */
   tokens: string;
-  /** A byte for each recipient (core/outcomes); before it is closed, those that a provider's answers have ended. */
+  /** One byte for each recipient (core/outcomes); before the batch is closed, the outcomes saved so far. */
   outcomes?: Binary;
-  /** Receipts that came by other ways than the claim's replies: word → int32 of bits, sparse. */
+  /** Receipts that did not reach the worker of the claim: word → int32 of bits, sparse. */
   got?: Record<string, number>;
+  /** Recipients whose device was deleted while it had an inbox row, in the same form. */
+  gone?: Record<string, number>;
   counts?: OutcomeCounts;
-  /** How all recipients without an outcome of their own ended, when the push's end closed the work. */
+  /** Outcome of all recipients without one of their own, if the end of the push closed the batch. */
   ended?: number;
-  /** Milliseconds from acceptance (or due time) to receipt: 4 bytes little endian for each recipient, 0 unknown. */
+  /**
+   * Some recipients also got the push over MQTT and had not acknowledged when the batch was closed: until the outcomes
+   * are final, a receipt overrides them.
+   */
+  lateReceipts?: boolean;
+  /** `outcomes` holds the final outcome of every recipient: written when the push ended, and never changed again. */
+  final?: true;
+  /** Milliseconds from acceptance or due time to receipt: 4 bytes little endian for each recipient, 0 unknown. */
   ms?: Binary;
   closedAt?: Date;
 }
 
-/** What the push asks of the channels besides its payload. */
+/** Options of a push for the channels. */
 export interface PushOptions {
   collapseKey?: string;
   contentAvailable?: boolean;
@@ -188,15 +204,15 @@ export interface PushOptions {
 }
 
 /** Progress of a push's fan-out. */
-export interface FanOut {
+export interface FanOutProgress {
   at?: Date;
   claim?: string;
-  /** The topics' pages: the page being made is of the tokens after `from` up to `to`. */
+  /** The current page of the topics' subscribers: the tokens after `from` up to `to`. */
   from?: string;
   to?: string;
-  /** Steps so far, for the jobs' ids. */
+  /** Steps so far; part of the job ids. */
   seq: number;
-  /** The number of the next page's first batch. */
+  /** Number of the next page's first batch. */
   next: number;
   done: boolean;
 }
@@ -206,28 +222,32 @@ export interface PushDocument {
   app: string;
   state: PushState;
   acceptedAt: Date;
+  /** In state `accepting`: when the lease of the accepting process ends. */
+  acceptingUntil?: Date;
   dueAt?: Date;
   expiresAt: Date;
-  /** End of all sending: expiresAt, or shortly after acceptance for a time to live of 0. */
+  /** Nothing is sent after this: `expiresAt`, or shortly after acceptance for a time to live of 0. */
   sendUntil: Date;
   finishedAt?: Date;
-  /** An end that was begun and isn't completed. */
+  /** An expiry or deletion that has begun and isn't complete. */
   ending?: 'expired' | 'deleted';
-  /** When the document may go. */
+  /** When the document may be removed. */
   purgeAt?: Date;
-  /** The payload as the JSON text that came in: every number, key and order comes out exactly as it went in. */
+  /** The payload as the JSON text of the request: numbers, keys and their order are delivered unchanged. */
   data: string;
   options?: PushOptions;
-  /** Hash of the collapse key (core/work). */
+  /** Hash of the collapse key (core/batch). */
   collapse?: string;
-  /** What the fan-out resolves when it runs; `tokens` have batches of their own. */
+  /** Topics that the fan-out resolves when it runs; the `tokens` are in batches already. */
   audience?: { topics: string[]; tokens: string };
   devices: number;
-  fan: FanOut;
-  work?: Work;
+  fan: FanOutProgress;
+  work?: Batch;
   counts?: OutcomeCounts;
-  /** `failed`: the tokens answered as such, a JSON list, for they may hold anything. */
-  idempotency?: { key: string; bodyHash: string; failed: string };
+  /** Context of the trace that the request began or continued (`traceparent`, W3C Trace Context), if it is sampled. */
+  trace?: string;
+  /** `failed`: one bit per token of the request, set if the response listed it as failed (store/failed-tokens). */
+  idempotency?: { key: string; bodyHash: string; failed?: Binary };
 }
 
 export interface BatchDocument {
@@ -238,24 +258,35 @@ export interface BatchDocument {
   /** First and last of its tokens. */
   from: string;
   to: string;
-  work: Work;
+  work: Batch;
 }
 
-/** A push still owed to a device. */
+/** A push that is pending for a device. */
 export interface InboxDocument {
   /** `token:push`, or `token:~hash` of a collapse key, where the newest push wins. */
   _id: string;
   push: string;
-  /** The batch, or the push that holds its only batch. */
+  /** Id of the batch, or of the push that holds its only batch. */
   work: string;
   position: number;
-  /** Already written to the device's socket once without a receipt. */
+  /** The push was written to the device's socket once, without a receipt. */
   sent?: boolean;
 }
 
-/** How one recipient of a push stands. */
-export interface RecipientFate {
+/** Status of one recipient of a push. */
+export interface RecipientStatus {
   outcome: string;
   reason?: Failure;
   milliseconds?: number;
+  /** The provider's last error about this recipient. */
+  detail?: string;
+  /** How often a provider has deferred it. */
+  tries?: number;
+  /** Earliest time of the next try, ISO 8601. */
+  nextTryAt?: string;
+}
+
+/** A recipient for which a provider returned an error. */
+export interface RecipientProviderError extends RecipientStatus {
+  token: string;
 }

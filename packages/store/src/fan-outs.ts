@@ -1,29 +1,33 @@
 import { newClaimId } from '@carillon/core/ids';
 import { type Db, Long } from 'mongodb';
 import type { PushDocument } from './documents.ts';
+import type { Suspensions } from './suspensions.ts';
 
-/** A push whose fan-out somebody holds until the lease ends. */
+/** A push whose fan-out a worker holds until the lease ends. */
 export interface ClaimedFanOut {
-  push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience'>;
+  push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience' | 'trace'>;
   claim: string;
+  /** When it was claimed, by MongoDB's clock. */
+  claimedAt: Date;
 }
 
-/** How a step of a fan-out ends. */
-export type StepEnd = { cursor?: { from: string; next: number } } & (
+/** Result of a step of a fan-out. */
+export type StepResult = { cursor?: { from: string; next: number } } & (
   | { done: true }
   | { done: false; delayMs: number }
 );
 
 /** Claims on the fan-out of pushes with many batches. */
-export function createFanOuts(db: Db) {
+export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) {
   const pushes = db.collection<PushDocument>('pushes');
   return {
-    /** Takes a due fan-out; undefined: somebody holds it, it is done, or the push isn't open. */
+    /** Claims a due fan-out; undefined: it is claimed or done, the push isn't open, or its account is suspended. */
     async claim(id: string, leaseMs: number): Promise<ClaimedFanOut | undefined> {
       const claim = newClaimId();
       const push = await pushes.findOneAndUpdate(
         {
           _id: id,
+          ...suspensions.filter(),
           state: 'open',
           'fan.done': false,
           $expr: { $lte: ['$fan.at', '$$NOW'] },
@@ -37,21 +41,22 @@ export function createFanOuts(db: Db) {
           },
         ],
         {
-          projection: { app: 1, fan: 1, audience: 1 },
+          projection: { app: 1, fan: 1, audience: 1, trace: 1 },
           returnDocument: 'after',
           writeConcern: { w: 1, journal: false },
         },
       );
-      return push === null ? undefined : { push, claim };
+      if (push?.fan.at === undefined) return undefined;
+      return { push, claim, claimedAt: new Date(push.fan.at.getTime() - leaseMs) };
     },
 
     /**
-     * Begins a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are numbered from
-     * `next`. Kept before the batches are, so that a page done twice covers the same range with the same batches.
-     * False: the claim was lost.
+     * Saves the range of a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are
+     * numbered from `next`. Call it before the batches are inserted: a page that is repeated then covers the same range
+     * with the same batches. False: the claim was lost.
      */
     async beginPage(
-      { push, claim }: ClaimedFanOut,
+      { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
       page: { from: string; to: string; next: number },
     ): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(
@@ -63,30 +68,38 @@ export function createFanOuts(db: Db) {
 
     /**
      * Ends a step: the fan-out is due again after `delayMs`, or done. `cursor` is the end of the last page whose
-     * batches are kept. False: the claim was lost.
+     * batches are stored. False: the claim was lost.
      */
-    async endStep({ push, claim }: ClaimedFanOut, end: StepEnd): Promise<boolean> {
-      const set = {
-        'fan.done': end.done,
+    async endStep(
+      { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
+      result: StepResult,
+    ): Promise<boolean> {
+      const fields = {
+        'fan.done': result.done,
         'fan.seq': { $add: ['$fan.seq', 1] },
-        ...(!end.done && { 'fan.at': { $add: ['$$NOW', Long.fromNumber(end.delayMs)] } }),
-        ...(end.cursor && {
-          'fan.from': { $literal: end.cursor.from },
-          'fan.next': end.cursor.next,
+        ...(!result.done && { 'fan.at': { $add: ['$$NOW', Long.fromNumber(result.delayMs)] } }),
+        ...(result.cursor && {
+          'fan.from': { $literal: result.cursor.from },
+          'fan.next': result.cursor.next,
         }),
       };
       const { matchedCount } = await pushes.updateOne({ _id: push._id, 'fan.claim': claim }, [
-        { $set: set },
-        { $unset: ['fan.claim', ...(end.cursor ? ['fan.to'] : [])] },
+        { $set: fields },
+        { $unset: ['fan.claim', ...(result.cursor ? ['fan.to'] : [])] },
       ]);
       return matchedCount === 1;
     },
 
-    /** Open pushes whose fan-out is due although nobody works on it. */
-    due: (limit: number): Promise<{ id: string; seq: number }[]> =>
+    /** Finds open pushes whose fan-out is due and not claimed. */
+    findDue: (limit: number): Promise<{ id: string; seq: number }[]> =>
       pushes
         .find(
-          { state: 'open', 'fan.done': false, $expr: { $lte: ['$fan.at', '$$NOW'] } },
+          {
+            ...suspensions.filter(),
+            state: 'open',
+            'fan.done': false,
+            $expr: { $lte: ['$fan.at', '$$NOW'] },
+          },
           { projection: { 'fan.seq': 1 } },
         )
         .sort({ 'fan.at': 1 })

@@ -1,10 +1,11 @@
-import { createGroup } from '@carillon/core/group';
+import { createBatcher } from '@carillon/core/batcher';
+import { processCounts } from '@carillon/core/process-counts';
 import type { Collection, Db } from 'mongodb';
+import { bulkWriteErrors } from './bulk-write.ts';
 import type { InboxDocument } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
 
-/** A row to write: a push that a device is owed. */
-export interface OwedPush {
+/** A row to write: a push that is pending for a device. */
+export interface PendingPush {
   token: string;
   push: string;
   work: string;
@@ -14,69 +15,73 @@ export interface OwedPush {
   sent: boolean;
 }
 
-/** The id of the row that owes a push to a device. */
+/** Returns the id of a push's row in a device's inbox. */
 export function rowId({
   token,
   push,
   collapse,
-}: Pick<OwedPush, 'token' | 'push' | 'collapse'>): string {
+}: Pick<PendingPush, 'token' | 'push' | 'collapse'>): string {
   return collapse === undefined ? `${token}:${push}` : `${token}:~${collapse}`;
 }
 
-/** Whether a row's id names a collapse key, so that its push may change. */
-export function namesCollapseKey(rowId: string): boolean {
+/** Returns whether a row's id contains a collapse key, so that its push may change. */
+export function isCollapseRowId(rowId: string): boolean {
   return rowId.includes(':~');
 }
 
-/** Rows up to which a list is written together with others. */
-const SHORT_LIST = 20;
+/** Lists of up to this many rows are written together with others. */
+const SHORT_LIST_ROWS = 20;
 
-/** Enough for most crowds of inboxes in one round trip; the driver's default is 101. */
+/** Enough for the inboxes of some dozens of devices in one round trip; the driver's default is 101. */
 const ROWS_PER_READ = 2_000;
 
-/** What devices are owed until they prove that they have it. */
+/** Inboxes: the pushes stored for a device until it acknowledges them. */
 export function createInbox(db: Db) {
   const inbox = db.collection<InboxDocument>('inbox');
 
-  /** Lists with a collapse key decide for themselves, all others go into one insert. */
-  async function oweAll(lists: OwedPush[][]): Promise<Set<string>[]> {
-    const isCollapsing = (rows: OwedPush[]): boolean => rows[0]?.collapse !== undefined;
-    const plain = lists.filter((rows) => !isCollapsing(rows)).flat();
-    if (plain.length > 0) await insertPlain(inbox, plain);
+  /** Writes each list with a collapse key by itself, and all others by one insert. */
+  async function enqueueAll(lists: PendingPush[][]): Promise<Set<string>[]> {
+    const isCollapsing = (rows: PendingPush[]): boolean => rows[0]?.collapse !== undefined;
+    const plainRows = lists.filter((rows) => !isCollapsing(rows)).flat();
+    if (plainRows.length > 0) await insertPlain(inbox, plainRows);
     return Promise.all(
       lists.map((rows) => (isCollapsing(rows) ? insertCollapsing(inbox, rows) : new Set<string>())),
     );
   }
-  const oweShort = createGroup(oweAll, { maxItems: 50 });
-  const oweLong = createGroup(oweAll, { maxItems: 1, inFlight: 3 });
+  const enqueueShort = createBatcher('write-inbox', enqueueAll, { maxBatchSize: 50 });
+  const enqueueLong = createBatcher('write-inbox', enqueueAll, { maxBatchSize: 1, maxInFlight: 3 });
 
-  async function listRowsOf(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {
+  async function listRowsByToken(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {
     const ranges = tokens.map((token) => ({ _id: { $gte: `${token}:`, $lt: `${token};` } }));
     const rows = await inbox.find({ $or: ranges }, { batchSize: ROWS_PER_READ }).toArray();
-    const byToken = Map.groupBy(rows, tokenOf);
-    for (const some of byToken.values()) some.sort((a, b) => (a.push < b.push ? -1 : 1));
+    const byToken = Map.groupBy(rows, parseToken);
+    for (const deviceRows of byToken.values())
+      deviceRows.sort((a, b) => (a.push < b.push ? -1 : 1));
     return byToken;
   }
 
   return {
     /**
-     * Writes rows of one push; returns the tokens for which a newer push of the collapse key is there. Short lists
-     * share round trips; of long ones only a few are under way at once, for each takes megabytes on its way.
+     * Writes rows of one push; returns the tokens that have a newer push of the collapse key. Short lists share round
+     * trips; of long lists only a few are in flight at once, because each takes megabytes of memory.
      */
-    async owe(rows: OwedPush[]): Promise<Set<string>> {
+    async enqueue(rows: PendingPush[]): Promise<Set<string>> {
       if (rows.length === 0) return new Set();
-      return rows.length > SHORT_LIST ? oweLong(rows) : oweShort(rows);
+      return rows.length > SHORT_LIST_ROWS ? enqueueLong(rows) : enqueueShort(rows);
     },
 
-    /** A device's rows, oldest push first. */
+    /** Lists a device's rows, oldest push first. */
     listRows: async (token: string): Promise<InboxDocument[]> =>
-      (await listRowsOf([token])).get(token) ?? [],
+      (await listRowsByToken([token])).get(token) ?? [],
 
-    /** The rows of some dozens of devices in one query, each device's oldest push first; none for an empty inbox. */
-    listRowsOf,
+    /**
+     * Lists the rows of some dozens of devices in one query, each device's oldest push first; empty inboxes are left
+     * out.
+     */
+    listRowsByToken,
 
-    /** The devices among these that a push is still owed to. */
-    async owedAmong(
+    /** Returns those of these devices whose inbox has the push. */
+    async filterPending(
       push: { _id: string; collapse?: string },
       tokens: readonly string[],
     ): Promise<Set<string>> {
@@ -90,43 +95,48 @@ export function createInbox(db: Db) {
           { projection: { _id: 1 }, batchSize: ids.length + 1 },
         )
         .toArray();
-      return new Set(rows.map(tokenOf));
+      return new Set(rows.map(parseToken));
     },
 
-    /** Removes rows of one push, for instance of recipients whose receipt came meanwhile. */
-    async remove(push: string, rowIds: readonly string[]): Promise<void> {
-      if (rowIds.length > 0) await inbox.deleteMany({ _id: { $in: [...rowIds] }, push });
+    /**
+     * Removes rows of one push whose recipients have an outcome in the batch, or a newer push of the collapse key.
+     * Returns how many there were.
+     */
+    async remove(push: string, rowIds: readonly string[]): Promise<number> {
+      if (rowIds.length === 0) return 0;
+      return (await inbox.deleteMany({ _id: { $in: [...rowIds] }, push })).deletedCount;
     },
 
-    /** Tokens that a push is still owed to, in order. */
-    owedTo: (push: string, limit: number): Promise<string[]> =>
+    /** Lists the tokens of devices whose inbox has the push, in order. */
+    listPendingTokens: (push: string, limit: number): Promise<string[]> =>
       inbox
         .find({ push }, { projection: { _id: 1 } })
         .sort({ _id: 1 })
         .limit(limit)
-        .map(tokenOf)
+        .map(parseToken)
         .toArray(),
 
-    /** Whether anybody is still owed this push. */
-    isOwed: async (push: string): Promise<boolean> =>
+    /** Returns whether the push is in any inbox. */
+    hasPending: async (push: string): Promise<boolean> =>
       (await inbox.findOne({ push }, { projection: { _id: 1 } })) !== null,
   };
 }
 
 type Inbox = Collection<InboxDocument>;
 
-/** Rows without a collapse key: written once, however often a batch is worked. */
-async function insertPlain(inbox: Inbox, rows: OwedPush[]): Promise<void> {
-  const errors = await bulkErrors(
+/** Inserts rows without a collapse key; a row that exists already stays, because a batch may be tried twice. */
+async function insertPlain(inbox: Inbox, rows: PendingPush[]): Promise<void> {
+  const errors = await bulkWriteErrors(
     inbox,
     rows.map((row) => ({ insertOne: { document: toDocument(row) } })),
   );
+  processCounts.inboxRowsWritten += rows.length - errors.size;
   for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
 }
 
-/** Rows with a collapse key: the newest push wins (guarantee G9). Returns the tokens that have a newer one. */
-async function insertCollapsing(inbox: Inbox, rows: OwedPush[]): Promise<Set<string>> {
-  const errors = await bulkErrors(
+/** Upserts rows with a collapse key: the newest push wins (guarantee G9). Returns the tokens that have a newer one. */
+async function insertCollapsing(inbox: Inbox, rows: PendingPush[]): Promise<Set<string>> {
+  const errors = await bulkWriteErrors(
     inbox,
     rows.map((row) => {
       const { _id, ...document } = toDocument(row);
@@ -139,30 +149,32 @@ async function insertCollapsing(inbox: Inbox, rows: OwedPush[]): Promise<Set<str
       };
     }),
   );
-  const lost = new Set<string>();
-  const refused: OwedPush[] = [];
+  processCounts.inboxRowsWritten += rows.length - errors.size;
+  const superseded = new Set<string>();
+  const rejected: PendingPush[] = [];
   for (const [index, { duplicate, error }] of errors) {
     if (!duplicate) throw error;
-    refused.push(rows[index] as OwedPush);
+    rejected.push(rows[index] as PendingPush);
   }
-  if (refused.length === 0) return lost;
-  // The row in place is ours already (work done twice), or a newer push's.
-  const there = await inbox
+  if (rejected.length === 0) return superseded;
+  // The existing row is this push's already (the batch was tried twice), or a newer push's.
+  const present = await inbox
     .find(
-      { _id: { $in: refused.map(rowId) } },
-      { projection: { push: 1 }, batchSize: refused.length + 1 },
+      { _id: { $in: rejected.map(rowId) } },
+      { projection: { push: 1 }, batchSize: rejected.length + 1 },
     )
     .toArray();
-  const pushOf = new Map(there.map((row) => [row._id, row.push]));
-  for (const row of refused) if ((pushOf.get(rowId(row)) ?? '') > row.push) lost.add(row.token);
-  return lost;
+  const pushByRowId = new Map(present.map((row) => [row._id, row.push]));
+  for (const row of rejected)
+    if ((pushByRowId.get(rowId(row)) ?? '') > row.push) superseded.add(row.token);
+  return superseded;
 }
 
-function tokenOf({ _id }: Pick<InboxDocument, '_id'>): string {
+function parseToken({ _id }: Pick<InboxDocument, '_id'>): string {
   return _id.slice(0, _id.indexOf(':'));
 }
 
-function toDocument(row: OwedPush): InboxDocument {
+function toDocument(row: PendingPush): InboxDocument {
   return {
     _id: rowId(row),
     push: row.push,

@@ -3,28 +3,38 @@ import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { AccountDocument, AppDocument, KeyDocument } from './documents.ts';
 
-/** What a valid key opens. */
+/** The app and account of a valid key. */
 export interface KeyOwner {
   keyId: string;
   app: AppDocument;
   account: AccountDocument;
 }
 
-/** Secret API Keys, known only by their digest. */
+interface FoundKey {
+  _id: string;
+  digest: string;
+  apps: AppDocument[];
+  accounts: AccountDocument[];
+}
+
+/** Secret API keys, stored only as digests. */
 export function createKeys(db: Db, clock: Clock) {
   const keys = db.collection<KeyDocument>('keys');
-  return {
-    /** Keeps a new key's digest and returns the key's id. */
-    async create(app: string, digest: string, lastFour: string): Promise<string> {
-      const _id = newObjectId();
-      await keys.insertOne({ _id, app, digest, lastFour, createdAt: new Date(clock.now()) });
-      return _id;
-    },
-    /** The app and account of a key that isn't revoked, in one round trip. */
-    async owner(digest: string): Promise<KeyOwner | undefined> {
-      const [found] = await keys
-        .aggregate<{ _id: string; apps: AppDocument[]; accounts: AccountDocument[] }>([
-          { $match: { digest, revokedAt: { $exists: false } } },
+
+  async function findOwners(digests: string[]): Promise<Map<string, KeyOwner>> {
+    const [singleDigest] = digests;
+    const found = await keys
+      .aggregate<FoundKey>(
+        [
+          {
+            $match: {
+              digest:
+                digests.length === 1 && singleDigest !== undefined
+                  ? singleDigest
+                  : { $in: digests },
+              revokedAt: { $exists: false },
+            },
+          },
           { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'apps' } },
           {
             $lookup: {
@@ -34,19 +44,38 @@ export function createKeys(db: Db, clock: Clock) {
               as: 'accounts',
             },
           },
-        ])
-        .toArray();
-      const app = found?.apps[0];
-      const account = found?.accounts[0];
-      return found && app && account ? { keyId: found._id, app, account } : undefined;
+        ],
+        { batchSize: digests.length + 1 },
+      )
+      .toArray();
+    const owners = new Map<string, KeyOwner>();
+    for (const { _id: keyId, digest, apps, accounts } of found) {
+      const [app] = apps;
+      const [account] = accounts;
+      if (app !== undefined && account !== undefined) owners.set(digest, { keyId, app, account });
+    }
+    return owners;
+  }
+
+  return {
+    /** Stores a new key's digest and returns the key's id. */
+    async create(app: string, digest: string, lastFour: string): Promise<string> {
+      const _id = newObjectId();
+      await keys.insertOne({ _id, app, digest, lastFour, createdAt: new Date(clock.now()) });
+      return _id;
     },
-    /** An app's keys, oldest first, without their digests. */
+    /** Finds the app and account of a key that isn't revoked, in one round trip. */
+    owner: async (digest: string): Promise<KeyOwner | undefined> =>
+      (await findOwners([digest])).get(digest),
+    /** Finds the owners of many keys by their digests; unknown and revoked keys are left out. */
+    owners: findOwners,
+    /** Lists an app's keys, oldest first, without their digests. */
     list: (app: string) =>
       keys
         .find({ app }, { projection: { digest: 0 } })
         .sort({ createdAt: 1, _id: 1 })
         .toArray() as Promise<Omit<KeyDocument, 'digest'>[]>,
-    /** Revokes a key; false if there is no such one, or it is revoked already. */
+    /** Revokes a key; false if it doesn't exist or is revoked already. */
     async revoke(id: string): Promise<boolean> {
       const { modifiedCount } = await keys.updateOne(
         { _id: id, revokedAt: { $exists: false } },

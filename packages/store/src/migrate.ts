@@ -1,10 +1,36 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
 
 /**
- * The indexes beside `_id`, each with what reads it. Partial indexes hold only documents that still owe
- * something, so they stay small however many pushes are kept.
+ * Fields of the index on the embedded batches that are not closed. It answers alone how many are due: MongoDB reads a
+ * document to check a field that is not in the index, even one that the partial filter fixes. The channel comes first,
+ * so that MongoDB never considers the index for the many queries by push and state.
+ */
+export const DUE_PUSHES_INDEX = {
+  'work.channel': 1,
+  'work.state': 1,
+  state: 1,
+  'work.at': 1,
+  app: 1,
+} as const;
+/** The same for batches with a document of their own, those that wait for their release included. */
+export const DUE_BATCHES_INDEX = {
+  'work.channel': 1,
+  'work.state': 1,
+  'work.at': 1,
+  app: 1,
+} as const;
+
+/** Fields of the index on the batches of a push. */
+export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
+
+/**
+ * The indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
+ * however many pushes are stored.
  */
 const INDEXES: Record<string, IndexDescription[]> = {
+  accounts: [
+    { key: { suspendedAt: 1 }, partialFilterExpression: { suspendedAt: { $exists: true } } },
+  ],
   apps: [
     { key: { account: 1 } },
     {
@@ -18,9 +44,15 @@ const INDEXES: Record<string, IndexDescription[]> = {
       partialFilterExpression: { webHosts: { $exists: true } },
     },
   ],
-  credentials: [{ key: { app: 1, channel: 1 } }],
+  credentials: [
+    { key: { app: 1, channel: 1 } },
+    {
+      key: { 'refused.until': 1 },
+      partialFilterExpression: { 'refused.until': { $exists: true } },
+    },
+  ],
   keys: [
-    // The look-up of every request.
+    // Read by every request.
     { key: { digest: 1 }, unique: true },
     { key: { app: 1 } },
   ],
@@ -31,16 +63,24 @@ const INDEXES: Record<string, IndexDescription[]> = {
       unique: true,
       partialFilterExpression: { 'provider.address': { $exists: true } },
     },
+    // Recent deletions: a batch may have written rows for one of these devices.
+    { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
+    { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },
   ],
   pushes: [
     { key: { app: 1, _id: 1 } },
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
     { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
+    // Hinted by the release before this one, which may run beside it: a later release drops it.
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
+    {
+      key: DUE_PUSHES_INDEX,
+      partialFilterExpression: { 'work.state': 'ready' },
+    },
     { key: { expiresAt: 1, _id: 1 }, partialFilterExpression: { state: 'open' } },
     { key: { acceptedAt: 1 }, partialFilterExpression: { state: 'accepting' } },
     { key: { ending: 1 }, partialFilterExpression: { ending: { $exists: true } } },
-    // Newer pushes of the same collapse key.
+    // Read for newer pushes of a collapse key.
     {
       key: { app: 1, collapse: 1, _id: 1 },
       partialFilterExpression: { collapse: { $exists: true } },
@@ -53,8 +93,13 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { purgeAt: 1 }, partialFilterExpression: { purgeAt: { $exists: true } } },
   ],
   batches: [
+    // As in `pushes`: for the release before this one.
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
-    { key: { push: 1, 'work.state': 1 } },
+    {
+      key: DUE_BATCHES_INDEX,
+      partialFilterExpression: { 'work.state': { $in: ['waiting', 'ready'] } },
+    },
+    { key: BATCHES_OF_PUSH_INDEX },
   ],
   subscriptions: [
     { key: { token: 1 } },
@@ -64,20 +109,20 @@ const INDEXES: Record<string, IndexDescription[]> = {
   inbox: [{ key: { push: 1, _id: 1 } }],
 };
 
-/** Creates what indexes are missing. */
+/** Creates the indexes that are missing. */
 export async function ensureIndexes(db: Db): Promise<void> {
   for (const [collection, indexes] of Object.entries(INDEXES)) {
     await db.collection(collection).createIndexes(indexes);
   }
 }
 
-/** The indexes that aren't there, each as `collection(fields)`. */
+/** Lists the indexes that are missing, each as `collection(fields)`. */
 export async function missingIndexes(db: Db): Promise<string[]> {
   const missing: string[] = [];
   for (const [collection, indexes] of Object.entries(INDEXES)) {
-    const present = new Set(await presentKeys(db, collection));
+    const existing = new Set(await listIndexKeys(db, collection));
     for (const { key } of indexes) {
-      if (!present.has(JSON.stringify(key))) {
+      if (!existing.has(JSON.stringify(key))) {
         missing.push(`${collection}(${Object.keys(key).join(', ')})`);
       }
     }
@@ -85,7 +130,7 @@ export async function missingIndexes(db: Db): Promise<string[]> {
   return missing;
 }
 
-async function presentKeys(db: Db, collection: string): Promise<string[]> {
+async function listIndexKeys(db: Db, collection: string): Promise<string[]> {
   try {
     const indexes = await db.collection(collection).listIndexes().toArray();
     return indexes.map((index) => JSON.stringify(index.key));

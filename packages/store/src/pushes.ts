@@ -1,63 +1,131 @@
-import { createGroup } from '@carillon/core/group';
-import type { Db } from 'mongodb';
-import type { Clock } from './clock.ts';
+import { createBatcher } from '@carillon/core/batcher';
+import { type Tracer, traceBatches } from '@carillon/core/tracing';
+import type { Db, Document, Filter } from 'mongodb';
+import { bulkWriteErrors } from './bulk-write.ts';
+import { type Clock, fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
-import { SENDING_VIEW, type SendingView } from './sending-view.ts';
-
-export type { SendingView } from './sending-view.ts';
+import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
+import type { Suspensions } from './suspensions.ts';
 
 /** How long an idempotency key is remembered (guarantee G2). */
-const IDEMPOTENCY_MS = 86_400_000;
+const IDEMPOTENCY_TTL_MS = 86_400_000;
 
-/** Accepted pushes. */
-export function createPushes(db: Db, clock: Clock) {
+/** How long the lease of an API process lasts on a push of many batches that it is accepting. */
+const ACCEPTING_LEASE_MS = 3_000;
+
+/** The lease of a push in state `accepting` without one: an earlier version inserted it. */
+const DEFAULT_LEASE_MS = 60_000;
+
+/** How long an abandoned push is kept: batches that its owner still writes are removed with it. */
+const ABANDONED_RETENTION_MS = 3_600_000;
+
+/** An expression: the lease of a push in state `accepting` has ended, by MongoDB's clock. */
+export const IS_LEASE_EXPIRED: Document = {
+  $lt: [{ $ifNull: ['$acceptingUntil', { $add: ['$acceptedAt', DEFAULT_LEASE_MS] }] }, '$$NOW'],
+};
+
+/**
+ * Abandons a push in state `accepting`: its owner can't commit it any more, and its idempotency key is free at once.
+ */
+export const ABANDON_UPDATE: Document[] = [
+  { $set: { state: 'abandoned', purgeAt: fromNow(ABANDONED_RETENTION_MS) } },
+  { $unset: ['acceptingUntil', 'idempotency'] },
+];
+
+const LISTED_FIELDS = {
+  state: 1,
+  acceptedAt: 1,
+  dueAt: 1,
+  expiresAt: 1,
+  devices: 1,
+  'audience.topics': 1,
+  counts: 1,
+} as const;
+
+/** A push in a list: without its payload and recipients. */
+export type ListedPush = Pick<
+  PushDocument,
+  '_id' | 'state' | 'acceptedAt' | 'dueAt' | 'expiresAt' | 'devices' | 'counts'
+> & { audience?: { topics?: string[] } };
+
+/** Pushes: insert and commit, idempotency keys, reads. */
+export function createPushes(
+  db: Db,
+  clock: Clock,
+  suspensions: Pick<Suspensions, 'filter'>,
+  tracer?: Tracer,
+) {
   const pushes = db.collection<PushDocument>('pushes');
 
-  /** Undefined: kept. True: the idempotency key is taken. */
-  const insertGrouped = createGroup<PushDocument, true | undefined>(
-    async (documents) => {
-      const errors = await bulkErrors(
-        pushes,
-        documents.map((document) => ({ insertOne: { document } })),
-      );
-      return documents.map(({ idempotency }, index) => {
-        const one = errors.get(index);
-        return one?.duplicate && idempotency !== undefined ? true : one?.error;
-      });
-    },
-    { maxItems: 500 },
-  );
-
-  const readGrouped = createGroup<string, SendingView | undefined>(
+  const readBatched = createBatcher<string, SendablePush | undefined>(
+    'read-push',
     async (ids) => {
       const found = await pushes
-        .find<SendingView>(
+        .find<SendablePush>(
           { _id: { $in: ids } },
-          { projection: SENDING_VIEW, batchSize: ids.length + 1 },
+          { projection: SENDABLE_PUSH_FIELDS, batchSize: ids.length + 1 },
         )
         .toArray();
       const byId = new Map(found.map((push) => [push._id, push]));
       return ids.map((id) => byId.get(id));
     },
-    { maxItems: 500, inFlight: 4 },
+    { maxBatchSize: 500, maxInFlight: 4 },
   );
 
-  /** A key binds for a day, and only to a push that came to be. */
-  function isBinding({ state, acceptedAt }: PushDocument): boolean {
-    return state !== 'abandoned' && acceptedAt.getTime() > clock.now() - IDEMPOTENCY_MS;
+  /** Undefined: inserted. True: the idempotency key is in use. */
+  const insertBatched = createBatcher<PushDocument, true | undefined>(
+    'insert-push',
+    traceBatches(
+      tracer,
+      'insert pushes',
+      ({ trace }) => trace,
+      async (documents) => {
+        const errors = await bulkWriteErrors(
+          pushes,
+          documents.map((document) => ({ insertOne: { document } })),
+        );
+        return documents.map(({ idempotency }, index) => {
+          const writeError = errors.get(index);
+          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
+        });
+      },
+    ),
+    { maxBatchSize: 500 },
+  );
+
+  /**
+   * Checks whether the key of a push still counts: for a day, if the push was committed or its owner is still accepting it.
+   */
+  async function isKeyInUse({ _id, state, acceptedAt }: PushDocument): Promise<boolean> {
+    if (state === 'abandoned' || acceptedAt.getTime() <= clock.now() - IDEMPOTENCY_TTL_MS)
+      return false;
+    return state !== 'accepting' || !(await abandon({ _id, $expr: IS_LEASE_EXPIRED }));
+  }
+
+  function withLease(push: PushDocument): PushDocument {
+    if (push.state !== 'accepting') return push;
+    return { ...push, acceptingUntil: new Date(clock.now() + ACCEPTING_LEASE_MS) };
+  }
+
+  async function abandon(filter: Filter<PushDocument>): Promise<boolean> {
+    const { modifiedCount } = await pushes.updateOne(
+      { ...filter, state: 'accepting' },
+      ABANDON_UPDATE,
+    );
+    return modifiedCount === 1;
   }
 
   return {
     /**
-     * Keeps a push for good: majority and journal. Lone inserts share the sync (guarantee G1). If an earlier push
-     * holds the same idempotency key, that one is returned and nothing is kept.
+     * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. If
+     * an earlier push has the same idempotency key, returns that push and inserts nothing. A push in state `accepting`
+     * gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
      */
     async insert(push: PushDocument): Promise<PushDocument | undefined> {
-      while (await insertGrouped(push)) {
-        const holder = { app: push.app, 'idempotency.key': push.idempotency?.key };
-        const earlier = await pushes.findOne(holder);
-        if (earlier !== null && isBinding(earlier)) return earlier;
+      while (await insertBatched(withLease(push))) {
+        const keyFilter = { app: push.app, 'idempotency.key': push.idempotency?.key };
+        const earlier = await pushes.findOne(keyFilter);
+        if (earlier !== null && (await isKeyInUse(earlier))) return earlier;
         if (earlier !== null) {
           await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });
         }
@@ -65,55 +133,100 @@ export function createPushes(db: Db, clock: Clock) {
       return undefined;
     },
 
-    /** The push that an app's idempotency key stands for; undefined when the key is free. */
-    async findByKey(app: string, key: string): Promise<PushDocument | undefined> {
+    /**
+     * Finds the push with an app's idempotency key; undefined when the key is free. A push in state `accepting` whose
+     * lease has ended is abandoned, which frees its key.
+     */
+    async findByIdempotencyKey(app: string, key: string): Promise<PushDocument | undefined> {
       const found = await pushes.findOne({ app, 'idempotency.key': key });
-      return found !== null && isBinding(found) ? found : undefined;
+      return found !== null && (await isKeyInUse(found)) ? found : undefined;
     },
 
-    /** The commit of a push of many batches; false if it was given up meanwhile. */
-    async commit(id: string, state: 'open' | 'scheduled'): Promise<boolean> {
+    /** Renews the lease of a push in state `accepting`. False: it was abandoned. */
+    async renewAcceptingLease(id: string): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(
         { _id: id, state: 'accepting' },
-        { $set: { state } },
+        [{ $set: { acceptingUntil: fromNow(ACCEPTING_LEASE_MS) } }],
+        { writeConcern: { w: 1, journal: false } },
       );
       return matchedCount === 1;
     },
 
-    /** Opens scheduled pushes whose time has come, by MongoDB's clock: never early. */
+    /** Abandons a push for its owner. False: it isn't in state `accepting` any more; it may have been committed. */
+    abandon: (id: string): Promise<boolean> => abandon({ _id: id }),
+
+    /** Commits a push of many batches; false if it was abandoned meanwhile. */
+    async commit(id: string, state: 'open' | 'scheduled'): Promise<boolean> {
+      const { matchedCount } = await pushes.updateOne(
+        { _id: id, state: 'accepting' },
+        { $set: { state }, $unset: { acceptingUntil: true } },
+      );
+      return matchedCount === 1;
+    },
+
+    /**
+     * Opens scheduled pushes that are due by MongoDB's clock: never early. Pushes of suspended accounts are opened only
+     * after their expiry, so that they end. Returns how many.
+     */
     async openDue(): Promise<number> {
+      const isExpired = { expiresAt: { $lte: new Date(clock.now()) } };
       const { modifiedCount } = await pushes.updateMany(
-        { state: 'scheduled', $expr: { $lte: ['$dueAt', '$$NOW'] } },
+        {
+          state: 'scheduled',
+          $expr: { $lte: ['$dueAt', '$$NOW'] },
+          $or: [suspensions.filter(), isExpired],
+        },
         { $set: { state: 'open' } },
       );
       return modifiedCount;
     },
 
-    /** What senders need of these pushes; those that are gone are left out. */
-    async readForSending(ids: readonly string[]): Promise<Map<string, SendingView>> {
-      const views = await Promise.all(ids.map((id) => readGrouped(id)));
+    /** Reads the fields that are needed to send these pushes; pushes that don't exist are left out. */
+    async readForSending(ids: readonly string[]): Promise<Map<string, SendablePush>> {
+      const sendablePushes = await Promise.all(ids.map((id) => readBatched(id)));
       return new Map(
-        views.flatMap((view): [string, SendingView][] => (view ? [[view._id, view]] : [])),
+        sendablePushes.flatMap((sendable): [string, SendablePush][] =>
+          sendable ? [[sendable._id, sendable]] : [],
+        ),
       );
     },
 
-    /** Whether anything of this push may still be sent (guarantees G6 and G8). */
-    isSendable: (push: Pick<SendingView, 'state' | 'sendUntil'>): boolean =>
+    /** Checks whether a push may still be sent (guarantees G6 and G8). */
+    isSendable: (push: Pick<SendablePush, 'state' | 'sendUntil'>): boolean =>
       push.state === 'open' && clock.now() < push.sendUntil.getTime(),
 
-    /** A push of an app, whole; undefined when absent or another app's. */
+    /** Finds a push of an app with all its fields; undefined when it is absent or another app's. */
     find: async (app: string, id: string) => (await pushes.findOne({ _id: id, app })) ?? undefined,
 
-    /** A push of any app, whole, for the operators' command line. */
+    /** Finds a push of any app with all its fields, for the operators' command line. */
     inspect: async (id: string) => (await pushes.findOne({ _id: id })) ?? undefined,
 
-    /** The payloads of an app's pushes. */
+    /** Lists an app's accepted pushes older than the id `before`, the newest first. */
+    list: (app: string, before: string, limit: number): Promise<ListedPush[]> =>
+      pushes
+        .find<ListedPush>(
+          { app, _id: { $lt: before }, state: { $ne: 'accepting' } },
+          { projection: LISTED_FIELDS },
+        )
+        .sort({ _id: -1 })
+        .limit(limit)
+        .toArray(),
+
+    /** Reads the payloads and times of an app's pushes. */
     payloads: (app: string, ids: readonly string[]) =>
       pushes
         .find(
           { _id: { $in: [...ids] }, app },
           {
-            projection: { acceptedAt: 1, expiresAt: 1, data: 1, state: 1 },
+            projection: {
+              acceptedAt: 1,
+              dueAt: 1,
+              expiresAt: 1,
+              finishedAt: 1,
+              data: 1,
+              state: 1,
+              collapse: 1,
+            },
             batchSize: ids.length + 1,
           },
         )

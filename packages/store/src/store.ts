@@ -1,99 +1,149 @@
-import { MongoClient } from 'mongodb';
+import { SettingsError } from '@carillon/core/settings-error';
+import type { Tracer } from '@carillon/core/tracing';
+import { MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
-import { createAnchors } from './anchors.ts';
 import { createApps } from './apps.ts';
+import { createBacklog } from './backlog.ts';
+import { createBatchTable } from './batch-table.ts';
 import { createBatches } from './batches.ts';
-import { createCleaning } from './cleaning.ts';
 import { createClock } from './clock.ts';
 import { createCollapse } from './collapse.ts';
+import { countFailures } from './count-failures.ts';
 import { createCredentials } from './credentials.ts';
+import { createDeletedDevices } from './deleted-devices.ts';
+import { createDeliveryStatus } from './delivery-status.ts';
 import { createDevices } from './devices.ts';
-import { createEndings } from './endings.ts';
 import { createFanOuts } from './fan-outs.ts';
-import { createFates } from './fates.ts';
-import { createFullInboxes } from './full-inboxes.ts';
+import { createReceipts } from './final-outcomes.ts';
 import { createInbox } from './inbox.ts';
+import { createInboxQuota } from './inbox-quota.ts';
 import { createKeys } from './keys.ts';
-import { ensureIndexes, missingIndexes } from './migrate.ts';
+import { missingIndexes } from './migrate.ts';
+import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
+import { createProxyWarnings } from './proxy-warnings.ts';
+import { createPushCompletion } from './push-completion.ts';
 import { createPushes } from './pushes.ts';
-import { createReceipts } from './receipts.ts';
+import { createRetention } from './retention.ts';
+import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSubscriptions } from './subscriptions.ts';
+import { createSuspensions } from './suspensions.ts';
 import { createTopics } from './topics.ts';
-import { createWorkTable } from './work-table.ts';
-import { createUnfinishedWork } from './work-unfinished.ts';
 
-/** The longest that a caller of the API may wait for the word that MongoDB is away (guarantee G15). */
-const ANSWER_WITHIN_MS = 3_000;
+/** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
+const RESPONSE_TIMEOUT_MS = 3_000;
 
-/** All collections, over one connection pool. */
+/** All collections over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
 
 /**
- * Connects to MongoDB. Everything that carries a debt is written with majority and journal, which is the
- * default here; only claims and lease renewals ask for less.
+ * Connects to MongoDB. The default write concern is majority and journal, for every write that a delivery depends on;
+ * only claims and lease renewals use a weaker one.
  *
- * @param uri with the database's name
- * @param timeoutMs longest wait for an answer, a connection or a server (guarantee G15: no false success, no long wait)
+ * @param uri includes the name of the database
+ * @param timeoutMs longest wait for a response (guarantee G15: no false success, no long wait)
+ * @param checkoutMs longest wait for a free connection of the pool
+ * @param tracer records the batched writes of traced pushes
+ * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
  */
 export async function connectStore({
   uri,
   appName,
   timeoutMs = 5_000,
+  checkoutMs = timeoutMs,
+  tracer,
 }: {
   uri: string;
   appName: string;
   timeoutMs?: number;
+  checkoutMs?: number;
+  tracer?: Tracer | undefined;
 }) {
-  const client = new MongoClient(uri, {
+  const client = createClient(uri, {
     appName,
     socketTimeoutMS: timeoutMs,
-    waitQueueTimeoutMS: timeoutMs,
+    waitQueueTimeoutMS: checkoutMs,
     connectTimeoutMS: 2_000,
     serverSelectionTimeoutMS: 2_000,
-    // Whoever has somebody waiting answers with the first failure; a second try would double the wait.
-    retryReads: timeoutMs > ANSWER_WITHIN_MS,
+    // A process with a waiting client reports the first failure; a retry would double the wait.
+    retryReads: timeoutMs > RESPONSE_TIMEOUT_MS,
     maxPoolSize: 32,
     writeConcern: { w: 'majority', journal: true },
   });
-  await client.connect();
-  const db = client.db();
-  const clock = await createClock(db);
+  const { db, clock } = await connect(client);
+  const subscriptions = createSubscriptions(db);
+  const receipts = createReceipts(db);
+  const suspensions = createSuspensions(db);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
     devices: createDevices(db, clock),
-    subscriptions: createSubscriptions(db),
+    deletedDevices: createDeletedDevices(db, { subscriptions, receipts }),
+    subscriptions,
     topics: createTopics(db),
-    anchors: createAnchors(db),
-    pushes: createPushes(db, clock),
+    pageCursors: createPageCursors(db),
+    pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),
-    fanOuts: createFanOuts(db),
-    work: { ...createWorkTable(db), ...createUnfinishedWork(db) },
-    fates: createFates(db),
-    pending: createPending(db),
-    endings: createEndings(db, clock),
+    fanOuts: createFanOuts(db, suspensions),
+    batchTable: createBatchTable(db, suspensions, tracer),
+    backlog: createBacklog(db, clock, suspensions),
+    deliveryStatus: createDeliveryStatus(db),
+    pending: createPending(db, clock),
+    pushCompletion: createPushCompletion(db, clock),
     inbox: createInbox(db),
-    fullInboxes: createFullInboxes(db),
+    inboxQuota: createInboxQuota(db),
     collapse: createCollapse(db),
-    cleaning: createCleaning(db),
-    receipts: createReceipts(db),
+    retention: createRetention(db),
+    receipts,
+    suspensions,
     clock,
-    /** Creates what indexes are missing; harmless when repeated and from several processes. */
-    migrate: () => ensureIndexes(db),
-    /** The indexes that `migrate` would create, each as `collection(fields)`. */
+    proxyWarnings: createProxyWarnings(db),
+    schema: createSchema(db),
+    /** Updates the schema: indexes and steps. Idempotent; of several processes at once one works, the others wait. */
+    migrate: (options?: MigrationOptions) => migrate(db, options),
+    /** Lists the indexes that `migrate` would create, each as `collection(fields)`. */
     missingIndexes: () => missingIndexes(db),
-    /** The server's version. */
+    /** Returns the server's version. */
     version: async (): Promise<string> => String((await db.command({ buildInfo: 1 })).version),
-    /** Resolves when the server answers. */
+    /**
+     * Returns the bytes free and in total on the server's data volume; undefined where the server doesn't report them.
+     */
+    diskSpace: async (): Promise<{ free: number; total: number } | undefined> => {
+      const { fsTotalSize: total, fsUsedSize: used } = await db.command({ dbStats: 1 });
+      return total > 0 ? { free: total - used, total } : undefined;
+    },
+    /** Resolves when the server responds. */
     ping: async (): Promise<void> => {
       await db.command({ ping: 1 });
     },
     close: async (): Promise<void> => {
       clock.stop();
+      suspensions.stop();
       await client.close();
     },
   };
+}
+
+function createClient(uri: string, options: MongoClientOptions): MongoClient {
+  try {
+    return new MongoClient(uri, options);
+  } catch (error) {
+    // The driver's texts name parts of the URI, though not the password.
+    throw new SettingsError(`Wrong environment:\nMONGODB_URI: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+async function connect(client: MongoClient) {
+  try {
+    await client.connect();
+    const db = countFailures(client.db());
+    return { db, clock: await createClock(db) };
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
 }

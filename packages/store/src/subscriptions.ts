@@ -1,43 +1,43 @@
+import type { Platform } from '@carillon/core/channels';
 import { newClaimId } from '@carillon/core/ids';
-import type { Platform } from '@carillon/core/platforms';
 import type { Collection, Db } from 'mongodb';
+import { bulkWriteErrors } from './bulk-write.ts';
 import type { SubscriptionDocument, TopicDocument } from './documents.ts';
-import { bulkErrors } from './inserting.ts';
 import { createTopicCounters } from './topic-counters.ts';
 
-/** A device's subscription to one topic, as the fan-out needs it. */
+/** A subscriber of a topic, as the fan-out needs it. */
 export interface Subscriber {
   token: string;
   platform: Platform;
 }
 
-/** Marks of a change under way; a subscription with a leaving mark counts as gone. */
-const JOINING = 1;
-const LEAVING = -1;
-/** Met a change of somebody else under way: the counter is not touched but counted anew by the sweep. */
-const JOINING_RECOUNT = 2;
-const LEAVING_RECOUNT = -2;
-export const IS_LEAVING = { $in: [LEAVING, LEAVING_RECOUNT] };
-export const IS_JOINING = { $in: [JOINING, JOINING_RECOUNT] };
+/** Marks of a change in progress; a subscription that is marked UNSUBSCRIBING counts as removed. */
+const SUBSCRIBING = 1;
+const UNSUBSCRIBING = -1;
+/** Two changes of one subscription overlapped: neither changes the counter, the sweep recounts the topic. */
+const SUBSCRIBING_RECOUNT = 2;
+const UNSUBSCRIBING_RECOUNT = -2;
+export const IS_UNSUBSCRIBING = { $in: [UNSUBSCRIBING, UNSUBSCRIBING_RECOUNT] };
+export const IS_SUBSCRIBING = { $in: [SUBSCRIBING, SUBSCRIBING_RECOUNT] };
 
 function subscriptionId(app: string, topic: string, token: string): string {
   return `${app}:${topic}:${token}`;
 }
 
-/** All subscriptions of a topic, in order of token, from after a token. */
+/** Returns the id range of a topic's subscriptions after a token, in order of token. */
 export function topicRange(app: string, topic: string, after = '') {
   return { $gt: `${app}:${topic}:${after}`, $lt: `${app}:${topic};` };
 }
 
-/** The topic's name and the token in a subscription's id; neither holds a colon. */
-export function partsOf(id: string): { topic: string; token: string } {
+/** Parses the topic and the token out of a subscription's id; neither contains a colon. */
+export function parseSubscriptionId(id: string): { topic: string; token: string } {
   const [, topic = '', token = ''] = id.split(':');
   return { topic, token };
 }
 
 /**
- * Who is subscribed to what. A change marks the subscription, counts, and clears the mark: whatever dies in
- * between leaves a mark, whose topic the sweep counts anew (guarantee G12).
+ * Subscriptions of devices to topics. A change marks the subscription, changes the counter, and clears the mark. If the
+ * process dies in between, the mark stays and the sweep recounts the topic (guarantee G12).
  */
 export function createSubscriptions(db: Db) {
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
@@ -48,18 +48,26 @@ export function createSubscriptions(db: Db) {
     unsubscribe: (app: string, token: string, topics: readonly string[]) =>
       unsubscribe(subscriptions, counters.add, app, token, topics),
 
-    /** Topics a device is subscribed to, in order of name. */
-    topicsOf: async (token: string): Promise<string[]> => {
+    /** Lists the topics of a device, in order of name. */
+    listTopics: async (token: string): Promise<string[]> => {
       const found = await subscriptions
-        .find({ token, pending: { $not: IS_LEAVING } }, { projection: { _id: 1 } })
+        .find({ token, pending: { $not: IS_UNSUBSCRIBING } }, { projection: { _id: 1 } })
         .toArray();
-      return found.map(({ _id }) => partsOf(_id).topic).sort();
+      return found.map(({ _id }) => parseSubscriptionId(_id).topic).sort();
     },
 
-    /** A topic's subscribers in order of token, from after a token. */
-    page: async (app: string, topic: string, after: string, limit: number): Promise<Subscriber[]> =>
+    /** Lists a topic's subscribers after a token, in order of token. */
+    listPage: async (
+      app: string,
+      topic: string,
+      after: string,
+      limit: number,
+    ): Promise<Subscriber[]> =>
       subscriptions
-        .find({ _id: topicRange(app, topic, after), pending: { $not: IS_LEAVING } }, SUBSCRIBER)
+        .find(
+          { _id: topicRange(app, topic, after), pending: { $not: IS_UNSUBSCRIBING } },
+          SUBSCRIBER_QUERY_OPTIONS,
+        )
         .sort({ _id: 1 })
         .limit(limit)
         .map(toSubscriber)
@@ -68,13 +76,19 @@ export function createSubscriptions(db: Db) {
     /** The same as a stream. */
     stream: (app: string, topic: string, after: string): AsyncIterable<Subscriber> =>
       subscriptions
-        .find({ _id: topicRange(app, topic, after), pending: { $not: IS_LEAVING } }, SUBSCRIBER)
+        .find(
+          { _id: topicRange(app, topic, after), pending: { $not: IS_UNSUBSCRIBING } },
+          SUBSCRIBER_QUERY_OPTIONS,
+        )
         .sort({ _id: 1 })
         .map(toSubscriber),
   };
 }
 
-const SUBSCRIBER = { projection: { token: 1, platform: 1 }, batchSize: 1_001 } as const;
+const SUBSCRIBER_QUERY_OPTIONS = {
+  projection: { token: 1, platform: 1 },
+  batchSize: 1_001,
+} as const;
 
 function toSubscriber({ token, platform }: SubscriptionDocument): Subscriber {
   return { token, platform };
@@ -89,17 +103,17 @@ async function subscribe(
   { token, platform }: Subscriber,
   topics: readonly string[],
 ): Promise<void> {
-  const by = newClaimId();
+  const changeId = newClaimId();
   const names = [...new Set(topics)];
   const ids = names.map((topic) => subscriptionId(app, topic, token));
-  const errors = await bulkErrors(
+  const errors = await bulkWriteErrors(
     subscriptions,
     ids.map((_id) => ({
       updateOne: {
-        // An upsert, for MongoDB's own time in `since`; one that is there already is left as it is.
-        filter: { _id, by },
+        // An upsert, because only an update can set `since` to MongoDB's time; an existing subscription stays.
+        filter: { _id, by: changeId },
         update: {
-          $setOnInsert: { token, platform, pending: JOINING },
+          $setOnInsert: { token, platform, pending: SUBSCRIBING },
           $currentDate: { since: true },
         },
         upsert: true,
@@ -107,17 +121,23 @@ async function subscribe(
     })),
   );
   for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-  const known = ids.filter((_, index) => errors.has(index));
-  if (known.length > 0) {
+  const existing = ids.filter((_, index) => errors.has(index));
+  if (existing.length > 0) {
     await subscriptions.updateMany(
-      { _id: { $in: known }, pending: IS_LEAVING },
-      { $set: { pending: JOINING_RECOUNT }, $unset: { by: true }, $currentDate: { since: true } },
+      { _id: { $in: existing }, pending: IS_UNSUBSCRIBING },
+      {
+        $set: { pending: SUBSCRIBING_RECOUNT },
+        $unset: { by: true },
+        $currentDate: { since: true },
+      },
     );
   }
   const added = ids.filter((_, index) => !errors.has(index));
-  await addToCounters(added.map((id) => ({ app, topic: partsOf(id).topic, platform, n: 1 })));
+  await addToCounters(
+    added.map((id) => ({ app, topic: parseSubscriptionId(id).topic, platform, n: 1 })),
+  );
   await subscriptions.updateMany(
-    { _id: { $in: added }, by, pending: JOINING },
+    { _id: { $in: added }, by: changeId, pending: SUBSCRIBING },
     { $unset: { pending: true, by: true } },
   );
 }
@@ -129,23 +149,35 @@ async function unsubscribe(
   token: string,
   topics: readonly string[],
 ): Promise<void> {
-  const by = newClaimId();
+  if (topics.length === 0) return;
+  const changeId = newClaimId();
   const ids = topics.map((topic) => subscriptionId(app, topic, token));
   await subscriptions.updateMany(
     { _id: { $in: ids }, pending: { $exists: false } },
-    { $set: { pending: LEAVING, by }, $currentDate: { since: true } },
+    { $set: { pending: UNSUBSCRIBING, by: changeId }, $currentDate: { since: true } },
   );
   await subscriptions.updateMany(
-    { _id: { $in: ids }, pending: IS_JOINING },
-    { $set: { pending: LEAVING_RECOUNT }, $unset: { by: true }, $currentDate: { since: true } },
+    { _id: { $in: ids }, pending: IS_SUBSCRIBING },
+    {
+      $set: { pending: UNSUBSCRIBING_RECOUNT },
+      $unset: { by: true },
+      $currentDate: { since: true },
+    },
   );
-  const left = await subscriptions.find({ _id: { $in: ids }, by }, SUBSCRIBER).toArray();
+  const unsubscribed = await subscriptions
+    .find({ _id: { $in: ids }, by: changeId }, SUBSCRIBER_QUERY_OPTIONS)
+    .toArray();
   await addToCounters(
-    left.map(({ _id, platform }) => ({ app, topic: partsOf(_id).topic, platform, n: -1 })),
+    unsubscribed.map(({ _id, platform }) => ({
+      app,
+      topic: parseSubscriptionId(_id).topic,
+      platform,
+      n: -1,
+    })),
   );
   await subscriptions.deleteMany({
-    _id: { $in: left.map(({ _id }) => _id) },
-    by,
-    pending: LEAVING,
+    _id: { $in: unsubscribed.map(({ _id }) => _id) },
+    by: changeId,
+    pending: UNSUBSCRIBING,
   });
 }

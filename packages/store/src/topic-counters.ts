@@ -1,5 +1,5 @@
-import { createGroup } from '@carillon/core/group';
-import type { Platform } from '@carillon/core/platforms';
+import { createBatcher } from '@carillon/core/batcher';
+import type { Platform } from '@carillon/core/channels';
 import type { Collection } from 'mongodb';
 import type { TopicDocument } from './documents.ts';
 
@@ -12,11 +12,11 @@ export interface CounterChange {
 }
 
 /**
- * Changes counters; all changes of a topic that a process has at hand go into one update, so that a topic that
- * everybody joins at once isn't written once for each.
+ * Changes counters of topics. All concurrent changes of a topic in one process go into one update, so that a topic that
+ * many devices join at once isn't written once per device.
  */
 export function createTopicCounters(topics: Collection<TopicDocument>) {
-  const addGrouped = createGroup<CounterChange, void>(async (changes) => {
+  const addBatched = createBatcher<CounterChange, void>('change-topic-counter', async (changes) => {
     const sums = new Map<string, Record<string, number>>();
     for (const { app, topic, platform, n } of changes) {
       const id = `${app}:${topic}`;
@@ -36,12 +36,12 @@ export function createTopicCounters(topics: Collection<TopicDocument>) {
   return {
     /** Applies changes durably. */
     add: async (changes: readonly CounterChange[]): Promise<void> => {
-      await Promise.all(changes.map((change) => addGrouped(change)));
+      await Promise.all(changes.map((change) => addBatched(change)));
     },
   };
 }
 
-/** All subscribers of a topic by its counters. */
-export function totalOf(topic: Pick<TopicDocument, 'n'> | undefined): number {
+/** Returns the number of a topic's subscribers by its counters. */
+export function countSubscribers(topic: Pick<TopicDocument, 'n'> | undefined): number {
   return Object.values(topic?.n ?? {}).reduce((sum, n) => sum + Math.max(0, n), 0);
 }

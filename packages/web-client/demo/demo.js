@@ -8,6 +8,7 @@ import {
 } from './carillon-web-push.js';
 
 const TOPIC = 'news';
+const DATA = { title: 'Hello', message: 'It works.', url: location.href };
 
 const query = new URLSearchParams(location.search);
 const api = query.get('api') ?? location.origin;
@@ -23,21 +24,22 @@ for (const button of document.querySelectorAll('[data-copy]')) {
   button.addEventListener('click', () => copy(button));
 }
 if ('serviceWorker' in navigator) onPush(showPush);
-// Whoever has said yes before isn't asked again.
+// With the permission granted, register without a click.
 if (deviceToken() && Notification.permission === 'granted') turnOn();
 
 async function turnOn() {
   byId('register').disabled = true;
-  say('One moment …');
+  setStatus('Registering …');
   try {
     const isId = /^[0-9a-f]{24}$/.test(app);
     const { token } = await register({ api, ...(isId ? { appId: app } : { app }) });
     byId('token').textContent = token;
+    byId('command').textContent = commandFor(token);
     byId('curl').textContent = curlFor(token);
     show(true);
-    say('');
+    setStatus('');
   } catch (error) {
-    say(error.message, true);
+    setStatus(`${error.message} ${hintFor(error)}`, true);
   } finally {
     byId('register').disabled = false;
   }
@@ -47,7 +49,7 @@ async function turnOff() {
   await unregister();
   byId('topic').checked = false;
   show(false);
-  say('Turned off.');
+  setStatus('Turned off.');
 }
 
 async function changeTopic() {
@@ -58,14 +60,34 @@ async function changeTopic() {
   });
 }
 
+/** @param {Error & { code?: string }} error */
+function hintFor({ code }) {
+  if (code === 'NO_PUSH_SERVICE') {
+    return 'With the sandbox, use a Firefox configured as in docs/web-push.md; other browsers need Internet access.';
+  }
+  return query.has('app')
+    ? ''
+    : 'Open this page with the URL that npm start prints: it contains the app.';
+}
+
+/** @param {string} text */
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** @param {string} token */
+function commandFor(token) {
+  return `npm run -s carillon -- push send --to ${token} \\
+  --data ${quoted(JSON.stringify(DATA))}`;
+}
+
 /** @param {string} token */
 function curlFor(token) {
-  const push = { to: token, data: { title: 'Hello', message: 'It works.', url: location.href } };
-  const body = JSON.stringify(push).replaceAll("'", "'\\''");
-  return `curl '${new URL('/push', api)}' \\
+  const body = JSON.stringify({ to: token, data: DATA });
+  return `curl ${quoted(String(new URL('/push', api)))} \\
   -H "Authorization: Bearer $API_KEY" \\
   -H 'Content-Type: application/json' \\
-  -d '${body}'`;
+  -d ${quoted(body)}`;
 }
 
 /** @param {Record<string, unknown>} data */
@@ -104,7 +126,7 @@ function show(isOn) {
 }
 
 /** @param {string} text */
-function say(text, isFault = false) {
+function setStatus(text, isFault = false) {
   byId('status').textContent = text;
   byId('status').classList.toggle('fault', isFault);
 }

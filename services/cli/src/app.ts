@@ -1,72 +1,192 @@
-import { parseSealingKeys } from '@carillon/core/sealing';
-import type { AppDocument } from '@carillon/store/documents';
-import type { Store } from '@carillon/store/store';
-import type { Command } from 'commander';
 import {
-  addSettingOptions,
-  appLines,
-  appView,
-  type SettingOptions,
-  settingsOf,
-} from './app-settings.ts';
-import { keepCredential } from './credential/keep.ts';
-import { checkWebPush } from './credential/web-push.ts';
+  type AppView,
+  createApp,
+  getApp,
+  listApps,
+  normalizeBundleId,
+  normalizeWebHost,
+  updateAppSettings,
+} from '@carillon/admin/apps';
+import { ensureDemoApp } from '@carillon/admin/demo-app';
+import { LIMITS } from '@carillon/core/limits';
+import { parseSealingKeys } from '@carillon/core/sealing';
+import type { AppSettings } from '@carillon/store/apps';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { withStore } from './database.ts';
-import { misused, refused } from './failure.ts';
-import { makeKey } from './key.ts';
-import type { Output } from './output.ts';
-import { need, type Stack } from './stack.ts';
+import { usageError } from './failure.ts';
+import { createIntegerParser, createNameCollector, createSecondsParser } from './option-parsers.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { type CommandContext, requireSetting } from './stack.ts';
 
-/** `carillon app …`: the tenants that own devices, topics and pushes. */
-export function addAppCommands(
-  program: Command,
-  { stack, output }: { stack: () => Stack; output: Output },
-): void {
-  const app = program.command('app').description('apps: tenants and their settings');
+const MAX_PAYLOAD_CHARACTERS = 1_000_000;
+const MAX_FALLBACK_SECONDS = 86_400;
+const MAX_REGISTRATIONS_PER_HOUR = 1_000_000_000;
 
-  function showApp(id: string, found: AppDocument | undefined): void {
-    if (found === undefined) throw refused(`There is no app ${id}.`);
-    const view = appView(found);
-    output.show(view, appLines(view));
-  }
+/** Adds `carillon app …`: the tenants that own devices, topics and pushes. */
+export function addAppCommands(program: Command, { stack, output }: CommandContext): void {
+  const app = program.command('app').description('manage apps: tenants and their settings');
 
   app
     .command('create')
     .description(
-      'make an app with a first key, which is shown this once, and a key pair for browsers',
+      'create an app with its first API key, which is shown only once, and a key pair for Web Push',
     )
     .argument('<name>')
-    .requiredOption('--account <id>', 'its account')
+    .requiredOption('--account <id>', 'account of the app')
     .action(async (name: string, { account }: { account: string }) => {
-      const where = stack();
-      // Looked up before anything is made: an app without a key would be left behind.
-      const pepper = need(where, 'pepper');
-      const sealingKeys = parseSealingKeys(need(where, 'sealingKeys'));
-      const made = await withStore(where, async (store) => {
-        if ((await store.accounts.find(account)) === undefined) {
-          throw refused(`There is no account ${account}.`);
-        }
-        const id = await store.apps.create(name, account);
-        const pair = checkWebPush({});
-        await keepCredential(store, sealingKeys, { app: id, channel: pair.channel }, pair);
-        return { id, apiKey: (await makeKey(store, pepper, id)).apiKey };
-      });
-      output.show(made, [`App ${made.id} made.`, `API key, shown this once: ${made.apiKey}`]);
+      const target = stack();
+      // Read before the app is created: a failure would leave an app without a key.
+      const pepper = requireSetting(target, 'pepper');
+      const sealingKeys = parseSealingKeys(requireSetting(target, 'sealingKeys'));
+      const created = await withStore(target, (store) =>
+        createApp(store, { pepper, sealingKeys }, { name, account }),
+      );
+      output.show(created, [
+        `App ${created.id} created.`,
+        `API key, shown only once: ${created.apiKey}`,
+      ]);
+    });
+  // Used by the first run: one process instead of one for each step.
+  app
+    .command('demo', { hidden: true })
+    .description("ensure a demo app with an account and the sandbox's credentials")
+    .option('--existing <id>', 'app to keep if the database has it')
+    .action(async ({ existing }: { existing?: string }) => {
+      const target = stack();
+      const pepper = requireSetting(target, 'pepper');
+      const sealingKeys = parseSealingKeys(requireSetting(target, 'sealingKeys'));
+      const sandbox = requireSetting(target, 'sandbox');
+      const demo = await withStore(target, (store) =>
+        ensureDemoApp(store, { pepper, sealingKeys }, { existing, sandbox }),
+      );
+      output.show(demo, [`App ${demo.app} ${demo.apiKey === undefined ? 'exists' : 'created'}.`]);
     });
   app
     .command('show')
     .description('show an app and its settings')
     .argument('<id>')
-    .action(async (id: string) =>
-      showApp(id, await withStore(stack(), (store) => store.apps.find(id))),
-    );
+    .action(async (id: string) => {
+      const view = await withStore(stack(), (store) => getApp(store, id));
+      output.show(view, formatApp(view));
+    });
+  addPaging(
+    app
+      .command('list')
+      .description('list apps in order of id')
+      .option('--account <id>', 'only apps of this account'),
+    'after',
+    'id',
+  ).action(async (options: PagingOptions & { account?: string }) => {
+    const query = { ...toPageQuery(options), account: options.account };
+    const page = await withStore(stack(), (store) => listApps(store, query));
+    const format = (view: AppView) => `${view.id}  account ${view.account}  ${view.name}`;
+    output.show(page.items, formatPage(page, format, 'after'));
+  });
   addSettingOptions(
     app.command('set').description('change settings of an app').argument('<id>'),
   ).action(async (id: string, options: SettingOptions) => {
     if (Object.keys(options).length === 0) {
-      throw misused('Say what to set, for instance --payload-limit 8192.');
+      throw usageError('Give at least one setting, for example --payload-limit 8192.');
     }
-    const change = (store: Store) => store.apps.change(id, settingsOf(options));
-    showApp(id, await withStore(stack(), change));
+    const settings = toAppSettings(options);
+    const view = await withStore(stack(), (store) => updateAppSettings(store, id, settings));
+    output.show(view, formatApp(view));
   });
+}
+
+/** Options of `app set` as the parser returns them. */
+interface SettingOptions {
+  payloadLimit?: number;
+  dataString?: 'on' | 'off';
+  registration?: 'open' | 'closed';
+  registrationsPerHour?: number | 'unlimited';
+  fcmFallback?: number | 'off';
+  /** False removes all. */
+  bundleId?: string[] | false;
+  webHost?: string[] | false;
+}
+
+function addSettingOptions(command: Command): Command {
+  return command
+    .option(
+      '--payload-limit <characters>',
+      `maximum length of a push's data (default ${LIMITS.payloadCharacters})`,
+      createIntegerParser(1, MAX_PAYLOAD_CHARACTERS),
+    )
+    .addOption(
+      new Option('--data-string <switch>', 'whether data can also be a JSON string').choices([
+        'on',
+        'off',
+      ]),
+    )
+    .addOption(
+      new Option('--registration <state>', 'whether new devices can register').choices([
+        'open',
+        'closed',
+      ]),
+    )
+    .option(
+      '--registrations-per-hour <number>',
+      `maximum number of new devices per hour, or unlimited (default ${LIMITS.registrationsPerAppHour})`,
+      parseRegistrationsPerHour,
+    )
+    .option(
+      '--fcm-fallback <time>',
+      'time until a push that an Android device has not acknowledged is also sent over FCM (30, 30s, 5m), or off',
+      parseFcmFallback,
+    )
+    .option(
+      '--bundle-id <ids>',
+      'bundle ids that iOS apps can register with instead of the app id; replaces the previous ones',
+      createNameCollector(normalizeBundleId),
+    )
+    .option('--no-bundle-id', 'remove all bundle ids')
+    .option(
+      '--web-host <hosts>',
+      'host names that sites can register with instead of the app id; replaces the previous ones',
+      createNameCollector(normalizeWebHost),
+    )
+    .option('--no-web-host', 'remove all host names');
+}
+
+function parseFcmFallback(text: string): number | 'off' {
+  return text === 'off' ? text : createSecondsParser(MAX_FALLBACK_SECONDS)(text);
+}
+
+function parseRegistrationsPerHour(text: string): number | 'unlimited' {
+  if (text === 'unlimited') return text;
+  try {
+    return createIntegerParser(1, MAX_REGISTRATIONS_PER_HOUR)(text);
+  } catch {
+    throw new InvalidArgumentError('It must be a whole number from 1, or unlimited.');
+  }
+}
+
+function toAppSettings(options: SettingOptions): AppSettings {
+  const { payloadLimit, dataString, registration, fcmFallback } = options;
+  const { registrationsPerHour: perHour, bundleId: bundleIds, webHost: webHosts } = options;
+  return {
+    ...(payloadLimit !== undefined && { payloadLimit }),
+    ...(dataString !== undefined && { dataString: dataString === 'on' }),
+    ...(registration !== undefined && { registrationClosed: registration === 'closed' }),
+    ...(perHour !== undefined && {
+      registrationsPerHour: perHour === 'unlimited' ? null : perHour,
+    }),
+    ...(fcmFallback !== undefined && {
+      fcmFallbackSeconds: fcmFallback === 'off' ? null : fcmFallback,
+    }),
+    ...(bundleIds !== undefined && { bundleIds: bundleIds || [] }),
+    ...(webHosts !== undefined && { webHosts: webHosts || [] }),
+  };
+}
+
+function formatApp(view: AppView): string[] {
+  const names = [...view.bundleIds, ...view.webHosts];
+  return [
+    `App ${view.id} (${view.name}) of account ${view.account}, created ${view.createdAt}.`,
+    `Payload limit: ${view.payloadLimit} characters; data as a JSON string: ${view.dataString ? 'on' : 'off'}.`,
+    `Registration: ${view.registration}, ${view.registrationsPerHour ?? 'unlimited'} per hour.`,
+    `Fallback over FCM: ${view.fcmFallback === 'off' ? 'off' : `after ${view.fcmFallback} s`}.`,
+    ...(names.length === 0 ? [] : [`Bundle ids and host names: ${names.join(', ')}.`]),
+  ];
 }

@@ -1,56 +1,53 @@
 import { isNativeError } from 'node:util/types';
+import { describeError } from '@carillon/admin/admin-error';
+import { SettingsError } from '@carillon/core/settings-error';
 import { connectStore, type Store } from '@carillon/store/store';
-import { Failure, misused, reasonOf, refused, unreachable } from './failure.ts';
-import { need, type Stack } from './stack.ts';
+import { commandFailed, Failure, serviceUnreachable, usageError } from './failure.ts';
+import { requireSetting, type Stack } from './stack.ts';
 
-/** The driver's errors that mean: the server isn't there, or is silent. */
-const UNREACHABLE =
+/** Names of the driver's errors that mean that the server can't be reached or does not respond. */
+const UNREACHABLE_ERROR =
   /^Mongo(ServerSelection|Network|NetworkTimeout|OperationTimeout|TopologyClosed)Error$/;
 
 /**
- * Opens the stack's MongoDB for one piece of work and closes it after.
+ * Opens the stack's MongoDB for one operation and closes it afterwards.
  *
- * @param timeoutMs total time of one operation; the default of the store if absent
- * @throws Failure when MongoDB can't be reached or refuses
+ * @param timeoutMs maximum duration of one database operation; absent: the store's default
+ * @throws Failure when MongoDB can't be reached or rejects the operation
  */
 export async function withStore<T>(
   stack: Stack,
-  work: (store: Store) => Promise<T>,
+  operation: (store: Store) => Promise<T>,
   timeoutMs?: number,
 ): Promise<T> {
-  const uri = need(stack, 'mongodb');
+  const uri = requireSetting(stack, 'mongodb');
   let store: Store | undefined;
   try {
-    const wait = timeoutMs === undefined ? {} : { timeoutMs };
-    store = await connectStore({ uri, appName: 'carillon-cli', ...wait });
-    return await work(store);
+    const timeout = timeoutMs === undefined ? {} : { timeoutMs };
+    store = await connectStore({ uri, appName: 'carillon-cli', ...timeout });
+    return await operation(store);
   } catch (error) {
-    throw asFailure(error, uri);
+    throw toFailure(error, uri);
   } finally {
     await store?.close();
   }
 }
 
-function asFailure(error: unknown, uri: string): unknown {
+function toFailure(error: unknown, uri: string): unknown {
   if (error instanceof Failure || !isNativeError(error)) return error;
-  const where = placeOf(uri);
-  if (UNREACHABLE.test(error.name) || 'syscall' in error) {
-    return unreachable(`MongoDB at ${where} can't be reached: ${reasonOf(error)}.`);
+  const host = hostOf(uri);
+  if (UNREACHABLE_ERROR.test(error.name) || 'syscall' in error) {
+    return serviceUnreachable(`MongoDB at ${host} can't be reached: ${describeError(error)}.`);
   }
-  if (error.name === 'MongoParseError') {
-    return misused(`The address of MongoDB can't be used: ${reasonOf(error)}.`);
+  if (error instanceof SettingsError) {
+    return usageError(`The address of MongoDB is invalid: ${describeError(error.cause)}.`);
   }
   return error.name.startsWith('Mongo')
-    ? refused(`MongoDB at ${where} refused: ${reasonOf(error)}.`)
+    ? commandFailed(`MongoDB at ${host} returned an error: ${describeError(error)}.`)
     : error;
 }
 
-/** Host and port of an address, without the user and password before them. */
-export function placeOf(address: string): string {
+/** Returns host and port of an address, without user and password. */
+export function hostOf(address: string): string {
   return address.replace(/^[a-z+]+:\/\/(.*@)?/, '').replace(/[/?].*$/, '');
-}
-
-/** @throws Failure when there is no such app */
-export async function needApp(store: Pick<Store, 'apps'>, id: string): Promise<void> {
-  if ((await store.apps.find(id)) === undefined) throw refused(`There is no app ${id}.`);
 }

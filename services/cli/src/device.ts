@@ -1,95 +1,122 @@
-import type { DeviceDocument } from '@carillon/store/documents';
-import type { Store } from '@carillon/store/store';
+import { type DeviceView, listDevices } from '@carillon/admin/devices';
+import { listDevicePushes, MAX_SCANNED_PUSHES } from '@carillon/admin/pushes';
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { askApi } from './api.ts';
-import { needApp, withStore } from './database.ts';
-import { count, momentOf, type Output } from './output.ts';
-import { need, type Stack } from './stack.ts';
+import { type ApiRequest, requestApi } from './api-client.ts';
+import { withStore } from './database.ts';
+import { formatCount, formatTimestamp } from './output.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { describeRecipientStatus } from './push.ts';
+import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
-const PAGE = 1_000;
-
-/** The parts of the API's device answer (specification 4.4) that people are shown. */
-const deviceAnswer = z.object({
+/** Fields of the API's device response (specification 4.4) that are shown to people. */
+const deviceResponse = z.object({
   device: z.object({ date: z.number(), platform: z.string() }),
   presence: z.object({
     online: z.boolean(),
     last_active: z.object({ date: z.number(), seconds_ago: z.number() }),
+    uninstalled: z.boolean().optional(),
+    unsubscribed: z.boolean().optional(),
   }),
   subscriptions: z.array(z.string()),
   pending_notifications: z.array(z.unknown()),
 });
 
-/** `carillon device …`: registered installations. */
-export function addDeviceCommands(
-  program: Command,
-  { stack, output }: { stack: () => Stack; output: Output },
-): void {
-  const device = program.command('device').description('registered devices');
-  device
-    .command('list')
-    .description("list an app's devices in order of token")
-    .requiredOption('--app <id>', 'the app')
-    .action(async ({ app }: { app: string }) => {
-      const views = await withStore(stack(), async (store) => {
-        await needApp(store, app);
-        return listDevices(store, app);
-      });
-      output.show(
-        views,
-        views.map(
-          ({ token, platform, last_active }) =>
-            `${token}  ${platform.padEnd(8)}  last active ${momentOf(last_active)}`,
-        ),
-      );
-    });
+/** Adds `carillon device …`: registered installations. */
+export function addDeviceCommands(program: Command, context: CommandContext): void {
+  const { stack, output } = context;
+  const device = program.command('device').description('manage registered devices');
+  addPaging(
+    device
+      .command('list')
+      .description("list an app's devices in order of token")
+      .requiredOption('--app <id>', 'the app'),
+    'after',
+    'token',
+  ).action(async (options: PagingOptions & { app: string }) => {
+    const page = await withStore(stack(), (store) =>
+      listDevices(store, options.app, toPageQuery(options)),
+    );
+    output.show(page.items, formatPage(page, formatDevice, 'after'));
+  });
+  addPushesCommand(device, context);
   device
     .command('show')
-    .description('show a device as the API does')
+    .description('show a device from the API')
     .argument('<token>')
     .action(async (token: string) => {
-      const where = stack();
-      const path = `/devices/${encodeURIComponent(token)}`;
-      const request = { method: 'GET', path, key: need(where, 'apiKey') } as const;
-      const text = await askApi(need(where, 'api'), request);
-      output.showText(text, inWords(token, text));
+      const text = await requestDevice(stack(), 'GET', token);
+      output.showText(text, describeDevice(token, text));
+    });
+  device
+    .command('delete')
+    .description('delete a device: it is disconnected and can no longer connect')
+    .argument('<token>')
+    .action(async (token: string) => {
+      const text = await requestDevice(stack(), 'DELETE', token);
+      output.showText(text, [`Device ${token} deleted.`]);
     });
 }
 
-async function listDevices(store: Pick<Store, 'devices'>, app: string) {
-  const views: ReturnType<typeof deviceView>[] = [];
-  for (let after = ''; ; ) {
-    const page = await store.devices.list(app, after, PAGE);
-    views.push(...page.map(deviceView));
-    const last = page.at(-1);
-    if (last === undefined || page.length < PAGE) return views;
-    after = last._id;
-  }
+function addPushesCommand(device: Command, { stack, output }: CommandContext): void {
+  addPaging(
+    device
+      .command('pushes')
+      .description(
+        `list recent pushes to a device, the newest first: all that are pending for it over MQTT, and those of the app's newest ${MAX_SCANNED_PUSHES} that were sent to it by token or topic in one batch (at most 1,000 devices of one platform). For other pushes use push outcomes ID --token TOKEN.`,
+      )
+      .argument('<token>'),
+    'before',
+    'id',
+  ).action(async (token: string, options: PagingOptions) => {
+    const page = await withStore(stack(), (store) =>
+      listDevicePushes(store, token, toPageQuery(options)),
+    );
+    const lines = formatPage(
+      page,
+      (view) =>
+        `${view.id}  ${formatTimestamp(view.date)}  ${view.state}: ${describeRecipientStatus(view)}`,
+      'before',
+    );
+    output.show(page.items, lines);
+  });
 }
 
-/** A device with the names and times (unix seconds) of the HTTP API. */
-function deviceView(device: DeviceDocument) {
-  return {
-    token: device._id,
-    date: unixSeconds(device.registeredAt),
-    platform: device.platform,
-    last_active: unixSeconds(device.lastActiveAt),
-    ...(device.uninstalled && { uninstalled: true }),
-    ...(device.unsubscribed && { unsubscribed: true }),
-  };
+function requestDevice(
+  target: Stack,
+  method: ApiRequest['method'],
+  token: string,
+): Promise<string> {
+  const path = `/devices/${encodeURIComponent(token)}`;
+  const key = requireSetting(target, 'apiKey');
+  return requestApi(requireSetting(target, 'api'), { method, path, key });
 }
 
-function unixSeconds(date: Date): number {
-  return Math.floor(date.getTime() / 1_000);
+function formatDevice(device: DeviceView): string {
+  const { token, platform, last_active } = device;
+  const flags = listFlags(device).map((flag) => `, ${flag}`);
+  return `${token}  ${platform.padEnd(8)}  last active ${formatTimestamp(last_active)}${flags.join('')}`;
 }
 
-function inWords(token: string, text: string): string[] {
-  const { device, presence, ...has } = deviceAnswer.parse(JSON.parse(text));
+/** Lists the flags that a failed delivery has set. */
+function listFlags(flags: {
+  uninstalled?: boolean | undefined;
+  unsubscribed?: boolean | undefined;
+}): string[] {
+  return [
+    ...(flags.uninstalled ? ['uninstalled'] : []),
+    ...(flags.unsubscribed ? ['unsubscribed'] : []),
+  ];
+}
+
+function describeDevice(token: string, text: string): string[] {
+  const { device, presence, ...lists } = deviceResponse.parse(JSON.parse(text));
   const { date, seconds_ago } = presence.last_active;
   return [
-    `Device ${token}: ${device.platform}, registered ${momentOf(device.date)}.`,
-    `${presence.online ? 'Online' : 'Offline'}, last active ${momentOf(date)} (${seconds_ago} s ago).`,
-    `Topics: ${has.subscriptions.join(', ') || 'none'}.`,
-    `Waiting for it: ${count(has.pending_notifications.length, 'push', 'pushes')}.`,
+    `Device ${token}: ${device.platform}, registered ${formatTimestamp(device.date)}.`,
+    ...listFlags(presence).map((flag) => `A delivery failed because the device is ${flag}.`),
+    `${presence.online ? 'Online' : 'Offline'}, last active ${formatTimestamp(date)} (${seconds_ago} s ago).`,
+    `Topics: ${lists.subscriptions.join(', ') || 'none'}.`,
+    `Pending: ${formatCount(lists.pending_notifications.length, 'push', 'pushes')}.`,
   ];
 }

@@ -1,45 +1,54 @@
-import { isNativeError } from 'node:util/types';
+import type { AdminError, AdminField } from '@carillon/admin/admin-error';
 
-/** How every command tells a script how it went. */
-export const EXIT = { done: 0, refused: 1, misused: 2, unreachable: 3 } as const;
+/** Exit codes of all commands. */
+export const EXIT = { success: 0, failure: 1, usage: 2, unreachable: 3 } as const;
 
-/** An expected end other than success: a sentence for the reader and an exit code. */
+/** Expected failure of a command: one sentence for the operator and an exit code. */
 export class Failure extends Error {
   readonly exitCode: number;
-  /** JSON text for standard output under --json; empty when the command has answered already. */
-  readonly answer: string;
+  /** JSON text for standard output with --json; empty when the command has already written its result. */
+  readonly json: string;
 
-  constructor(exitCode: number, sentence: string, answer = JSON.stringify({ error: sentence })) {
-    super(sentence);
+  constructor(exitCode: number, message: string, json = JSON.stringify({ error: message })) {
+    super(message);
     this.exitCode = exitCode;
-    this.answer = answer;
+    this.json = json;
   }
 }
 
-/** The request was understood, and can't or won't be done. */
-export function refused(sentence: string, answer?: string): Failure {
-  return new Failure(EXIT.refused, sentence, answer);
+/** Creates the failure of a valid request that can't be carried out. */
+export function commandFailed(message: string, json?: string): Failure {
+  return new Failure(EXIT.failure, message, json);
 }
 
-/** The command line says something that isn't possible. */
-export function misused(sentence: string): Failure {
-  return new Failure(EXIT.misused, sentence);
+/** Creates the failure of an invalid command line. */
+export function usageError(message: string): Failure {
+  return new Failure(EXIT.usage, message);
 }
 
-/** A server isn't there, or doesn't answer in time. */
-export function unreachable(sentence: string): Failure {
-  return new Failure(EXIT.unreachable, sentence);
+/** Creates the failure of a server that can't be reached or does not respond in time. */
+export function serviceUnreachable(message: string): Failure {
+  return new Failure(EXIT.unreachable, message);
 }
 
-/** The innermost words of an error, without a full stop: Node puts "fetch failed" around what really happened. */
-export function reasonOf(error: unknown): string {
-  if (!isNativeError(error)) return String(error);
-  if (isNativeError(error.cause)) return reasonOf(error.cause);
-  if (error instanceof AggregateError && error.message === '') return reasonOf(error.errors[0]);
-  return error.message.replace(/\.?(\n.*)?$/s, '');
+const OPTION_OF: Record<AdminField, string> = {
+  keyId: '--key-id',
+  teamId: '--team-id',
+  passphrase: '--passphrase-file',
+  environment: '--environment',
+  contact: '--contact',
+  privateKey: '--private-key-file',
+  replace: '--replace',
+};
+
+/** Converts an administrative error to a failure that names the options which resolve it. */
+export function toAdminFailure({ code, message, fields }: AdminError): Failure {
+  const options = fields.map((field) => OPTION_OF[field]).join(', ');
+  const text = options === '' ? message : message.replace(/\.$/, ` (${options}).`);
+  return code === 'SANDBOX_UNREACHABLE' ? serviceUnreachable(text) : commandFailed(text);
 }
 
-/** Whether the system says that there is no such file. */
-export function isAbsent(error: unknown): boolean {
+/** Returns true when an error means that a file does not exist. */
+export function isFileNotFound(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

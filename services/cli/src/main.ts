@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { run } from './program.ts';
 
-const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect'];
+const STOP_EVENTS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect'];
 const manifest: { version: string } = JSON.parse(
   readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
 );
 
 const stop = new AbortController();
-// Whoever read the output has gone (`carillon simulate | head`).
+// The reader of the output has exited (`carillon simulate | head`).
 process.stdout.on('error', () => stop.abort());
 
 process.exitCode = await run(process.argv.slice(2), {
@@ -17,9 +17,9 @@ process.exitCode = await run(process.argv.slice(2), {
   out: (text) => process.stdout.write(text),
   err: (text) => process.stderr.write(text),
   stopSignal: () => {
-    for (const event of STOPS) process.once(event, () => stop.abort());
+    for (const event of STOP_EVENTS) process.once(event, () => stop.abort());
     return stop.signal;
   },
 });
-// The channel to a parent would keep the process alive.
+// The IPC channel to a parent would keep the process alive.
 if (process.connected) process.disconnect();

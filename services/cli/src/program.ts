@@ -1,27 +1,29 @@
-import { EnvError } from '@carillon/runtime/env';
+import { AdminError, describeError } from '@carillon/admin/admin-error';
+import { SettingsError } from '@carillon/core/settings-error';
 import { Command, CommanderError } from 'commander';
 import { addAccountCommands } from './account.ts';
 import { addAppCommands } from './app.ts';
-import { addCredentialCommands } from './credential/command.ts';
+import { addCanaryCommand } from './canary.ts';
+import { addCredentialCommands } from './credential.ts';
 import { addDeviceCommands } from './device.ts';
-import { addDoctorCommand } from './doctor/command.ts';
-import { EXIT, Failure, misused, reasonOf, refused } from './failure.ts';
+import { addDoctorCommand } from './doctor.ts';
+import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
 import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
 import { createOutput } from './output.ts';
 import { addPushCommands } from './push.ts';
-import { addSimulateCommand } from './simulate/command.ts';
+import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
 
-/** What the command line has of its surroundings. */
-export interface Surroundings {
+/** Environment of a command line, as the process or a test provides it. */
+export interface CliContext {
   env: NodeJS.ProcessEnv;
   nodeVersion: string;
-  /** Of the product. */
+  /** Version of the product. */
   version: string;
   out(text: string): void;
   err(text: string): void;
-  /** Aborts when whoever runs the command wants it to stop; from the first call on, that no longer kills it. */
+  /** Returns a signal that aborts when the command is asked to stop; the first call disables the default exit. */
   stopSignal(): AbortSignal;
 }
 
@@ -30,34 +32,34 @@ export interface Surroundings {
  *
  * @returns the exit code
  */
-export async function run(args: readonly string[], around: Surroundings): Promise<number> {
-  // Known before anything is parsed: a wrong command line is answered in the form that was asked for.
-  const output = createOutput(around.out, () => args.includes('--json'));
+export async function run(args: readonly string[], context: CliContext): Promise<number> {
+  // Read before the arguments are parsed, so that the error of an invalid command line is JSON too.
+  const output = createOutput(context.out, () => args.includes('--json'));
   try {
-    await createProgram(around, output).parseAsync(args, { from: 'user' });
-    return EXIT.done;
+    await createProgram(context, output).parseAsync(args, { from: 'user' });
+    return EXIT.success;
   } catch (error) {
-    const failure = asFailure(error);
-    if (failure === undefined) return EXIT.done;
-    around.err(`${failure.message}\n`);
-    if (output.isJson() && failure.answer !== '') around.out(`${failure.answer}\n`);
+    const failure = toFailure(error);
+    if (failure === undefined) return EXIT.success;
+    context.err(`${failure.message}\n`);
+    if (output.isJson() && failure.json !== '') context.out(`${failure.json}\n`);
     return failure.exitCode;
   }
 }
 
-function createProgram(around: Surroundings, output: ReturnType<typeof createOutput>): Command {
+function createProgram(context: CliContext, output: ReturnType<typeof createOutput>): Command {
   const program = new Command('carillon')
-    .description("Carillon's command line for operators")
-    .version(around.version)
+    .description('Command line for operators of Carillon')
+    .version(context.version)
     .option('--json', 'print one JSON value on standard output')
     .exitOverride()
     .configureOutput({
-      writeOut: around.out,
-      // Help that nobody asked for says what is possible; errors are told by run.
-      writeErr: around.err,
+      writeOut: context.out,
+      // Commander writes its usage text here; run writes the errors.
+      writeErr: context.err,
       outputError: () => undefined,
     });
-  const deps = { ...around, stack: () => findStack(around.env), output };
+  const deps = { ...context, stack: () => findStack(context.env), output };
   addMigrateCommand(program, deps);
   addAccountCommands(program, deps);
   addAppCommands(program, deps);
@@ -66,23 +68,25 @@ function createProgram(around: Surroundings, output: ReturnType<typeof createOut
   addDeviceCommands(program, deps);
   addPushCommands(program, deps);
   addSimulateCommand(program, deps);
+  addCanaryCommand(program, deps);
   addDoctorCommand(program, deps);
   return program;
 }
 
-/** Any end of a command as a failure; undefined for help and version, which were asked for. */
-function asFailure(error: unknown): Failure | undefined {
+/** Converts any error to a failure; returns undefined for --help and --version, which Commander throws as errors. */
+function toFailure(error: unknown): Failure | undefined {
   if (error instanceof Failure) return error;
-  if (error instanceof EnvError) return misused(onOneLine(error.message));
+  if (error instanceof AdminError) return toAdminFailure(error);
+  if (error instanceof SettingsError) return usageError(joinLines(error.message));
   if (error instanceof CommanderError) {
     if (error.exitCode === 0) return undefined;
-    if (error.code === 'commander.help') return misused('Say which command to run.');
-    return misused(error.message.replace(/^error: /, ''));
+    if (error.code === 'commander.help') return usageError('Give a command to run.');
+    return usageError(error.message.replace(/^error: /, ''));
   }
-  return refused(`The command failed: ${reasonOf(error)}.`);
+  return commandFailed(`The command failed: ${describeError(error)}.`);
 }
 
-/** A list of faults as a sentence: its marks and line breaks left out. */
-function onOneLine(text: string): string {
+/** Joins a list of errors to one line, without its bullets. */
+function joinLines(text: string): string {
   return text.replace(/\s*\n\s*[✖→]?\s*/g, ' ');
 }

@@ -1,13 +1,25 @@
-import type { Command } from 'commander';
+import {
+  getPushOutcomes,
+  getRecipientOutcome,
+  listPushes,
+  type PushView,
+} from '@carillon/admin/pushes';
+import { LIMITS } from '@carillon/core/limits';
+import type { RecipientStatus } from '@carillon/store/documents';
+import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { askApi } from './api.ts';
-import { collected, jsonObjectText, wholeNumber } from './arguments.ts';
-import { misused } from './failure.ts';
-import { count, momentOf, type Output } from './output.ts';
-import { addOutcomesCommand } from './push-outcomes.ts';
-import { need, type Stack } from './stack.ts';
-
-const ANY_SECONDS = wholeNumber(0, 99_999_999_999);
+import { type ApiRequest, requestApi } from './api-client.ts';
+import { withStore } from './database.ts';
+import { usageError } from './failure.ts';
+import {
+  collectValues,
+  createSecondsParser,
+  parseJsonObjectText,
+  parseTimestamp,
+} from './option-parsers.ts';
+import { formatCount, formatTimestamp } from './output.ts';
+import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
+import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
 interface SendOptions {
   to?: string[];
@@ -16,70 +28,148 @@ interface SendOptions {
   ttl?: number;
   collapseKey?: string;
   schedule?: number;
+  notification?: string;
+  contentAvailable?: true;
+  mutableContent?: true;
+  idempotencyKey?: string;
 }
 
-/** `carillon push …`: send, and ask what became of it. */
-export function addPushCommands(
-  program: Command,
-  { stack, output }: { stack: () => Stack; output: Output },
-): void {
-  const push = program.command('push').description('send pushes and see what became of them');
+/** Adds `carillon push …`: sends pushes through the API and shows their outcomes. */
+export function addPushCommands(program: Command, context: CommandContext): void {
+  const push = program.command('push').description('send pushes and show their outcomes');
+  addSendCommand(push, context);
+  addStatusCommand(push, context);
+  addListCommand(push, context);
+  addOutcomesCommand(push, context);
+}
 
-  async function ask(method: 'GET' | 'POST', path: string, body?: string): Promise<string> {
-    const where = stack();
-    const key = need(where, 'apiKey');
-    return askApi(need(where, 'api'), { method, path, key, ...(body !== undefined && { body }) });
-  }
-
+function addSendCommand(push: Command, { stack, output }: CommandContext): void {
   push
     .command('send')
     .description('send a push through the API')
-    .option('--to <tokens>', 'device tokens, separated by commas; repeatable', collected)
-    .option('--topic <names>', 'topics, separated by commas; repeatable', collected)
-    .requiredOption('--data <json>', 'the payload, a JSON object', jsonObjectText)
-    .option('--ttl <seconds>', 'time to live', ANY_SECONDS)
-    .option('--collapse-key <key>', 'replaces pending pushes of the same key')
-    .option('--schedule <unix seconds>', 'when to send', ANY_SECONDS)
+    .option('--to <tokens>', 'device tokens, separated by commas; repeatable', collectValues)
+    .option('--topic <names>', 'topics, separated by commas; repeatable', collectValues)
+    .requiredOption('--data <json>', 'the payload, a JSON object', parseJsonObjectText)
+    .option(
+      '--ttl <time>',
+      'time to live: seconds, or with a unit (90s, 15m, 1h, 30d)',
+      createSecondsParser(LIMITS.timeToLiveMax),
+    )
+    .option('--collapse-key <key>', 'replaces pending pushes with the same key')
+    .option(
+      '--schedule <date>',
+      'time to send: a date with a time zone (2030-01-31T18:00:00Z), or unix seconds',
+      parseTimestamp,
+    )
+    .option('--notification <json>', 'notification for iOS, a JSON object', parseJsonObjectText)
+    .option('--content-available', 'wakes iOS apps in the background')
+    .option('--mutable-content', "runs the iOS app's service extension")
+    .option(
+      '--idempotency-key <key>',
+      'idempotency key: a repeat with the same key and options sends no second push',
+      parseIdempotencyKey,
+    )
     .action(async (options: SendOptions) => {
-      const text = await ask('POST', '/push', sendBody(options));
-      output.showText(text, answerInWords(text));
+      const { idempotencyKey: key } = options;
+      const idempotency = key !== undefined && { idempotencyKey: key };
+      const body = buildSendBody(options);
+      const request = { method: 'POST', path: '/push', body, ...idempotency } as const;
+      const text = await requestWithKey(stack(), request);
+      output.showText(text, describeSendResponse(text));
     });
+}
+
+function addStatusCommand(push: Command, { stack, output }: CommandContext): void {
   push
     .command('status')
-    .description("a push's status as the API tells it")
+    .description("show a push's status from the API")
     .argument('<id>')
     .action(async (id: string) => {
-      const text = await ask('GET', `/pushes/${encodeURIComponent(id)}`);
-      output.showText(text, statusInWords(id, text));
+      const path = `/pushes/${encodeURIComponent(id)}`;
+      const text = await requestWithKey(stack(), { method: 'GET', path });
+      output.showText(text, describeStatus(id, text));
     });
-  addOutcomesCommand(push, { stack, output });
 }
 
-/** The body of `POST /push`; the payload's text goes in unchanged, so that its numbers stay as written. */
-function sendBody({ to = [], topic = [], data, ttl, collapseKey, schedule }: SendOptions): string {
+function addListCommand(push: Command, { stack, output }: CommandContext): void {
+  addPaging(
+    push
+      .command('list')
+      .description("list an app's pushes from the database, the newest first")
+      .requiredOption('--app <id>', 'the app'),
+    'before',
+    'id',
+  ).action(async (options: PagingOptions & { app: string }) => {
+    const page = await withStore(stack(), (store) =>
+      listPushes(store, options.app, toPageQuery(options)),
+    );
+    output.show(page.items, formatPage(page, formatPush, 'before'));
+  });
+}
+
+function addOutcomesCommand(push: Command, { stack, output }: CommandContext): void {
+  push
+    .command('outcomes')
+    .description("show the outcomes of a push's recipients from the database")
+    .argument('<id>')
+    .option('--token <token>', 'only this recipient')
+    .action(async (id: string, { token }: { token?: string }) => {
+      if (token === undefined) {
+        const outcomes = await withStore(stack(), (store) => getPushOutcomes(store, id));
+        output.show(outcomes, formatOutcomes(outcomes));
+      } else {
+        const status = await withStore(stack(), (store) => getRecipientOutcome(store, id, token));
+        output.show(status, [`Device ${token}: ${describeRecipientStatus(status)}.`]);
+      }
+    });
+}
+
+function requestWithKey(target: Stack, request: ApiRequest): Promise<string> {
+  return requestApi(requireSetting(target, 'api'), {
+    ...request,
+    key: requireSetting(target, 'apiKey'),
+  });
+}
+
+function parseIdempotencyKey(text: string): string {
+  // HTTP strips white space around header values, so the API would receive another key.
+  if (/^(?! )[\x20-\x7e]{1,255}(?<! )$/.test(text)) return text;
+  throw new InvalidArgumentError(
+    'It must be 1 to 255 ASCII characters, without a space at the ends.',
+  );
+}
+
+/** Builds the body of `POST /push`; JSON texts are inserted unchanged, because parsing would change large numbers. */
+function buildSendBody(options: SendOptions): string {
+  const { to = [], topic = [], data, notification } = options;
   const recipients = [...to, ...topic.map((name) => `/topics/${name}`)];
-  if (recipients.length === 0) throw misused('Say whom to send to, with --to or --topic.');
+  if (recipients.length === 0) throw usageError('Give the recipients with --to or --topic.');
   const fields = JSON.stringify({
     to: recipients,
-    time_to_live: ttl,
-    collapse_key: collapseKey,
-    schedule,
+    time_to_live: options.ttl,
+    collapse_key: options.collapseKey,
+    schedule: options.schedule,
+    content_available: options.contentAvailable,
+    mutable_content: options.mutableContent,
   });
-  return `${fields.slice(0, -1)},"data":${data}}`;
+  const notificationField = notification === undefined ? '' : `,"notification":${notification}`;
+  return `${fields.slice(0, -1)}${notificationField},"data":${data}}`;
 }
 
-const sendAnswer = z.object({
+const sendResponse = z.object({
   id: z.string(),
   info: z.object({ devices: z.number(), failed: z.array(z.string()).default([]) }),
 });
 
-function answerInWords(text: string): string[] {
-  const { id, info } = sendAnswer.parse(JSON.parse(text));
-  const accepted = `Push ${id} accepted for ${count(info.devices, 'device')}.`;
-  return info.failed.length === 0 ? [accepted] : [accepted, `Unknown: ${info.failed.join(', ')}`];
+function describeSendResponse(text: string): string[] {
+  const { id, info } = sendResponse.parse(JSON.parse(text));
+  const accepted = `Push ${id} accepted for ${formatCount(info.devices, 'device')}.`;
+  return info.failed.length === 0
+    ? [accepted]
+    : [accepted, `Unknown device tokens: ${info.failed.join(', ')}`];
 }
 
-const statusAnswer = z.object({
+const statusResponse = z.object({
   push: z.object({
     date: z.number(),
     expiration: z.number(),
@@ -87,11 +177,44 @@ const statusAnswer = z.object({
   }),
 });
 
-function statusInWords(id: string, text: string): string[] {
-  const { date, expiration, pending_devices } = statusAnswer.parse(JSON.parse(text)).push;
+function describeStatus(id: string, text: string): string[] {
+  const { date, expiration, pending_devices } = statusResponse.parse(JSON.parse(text)).push;
   return [
-    `Push ${id}: accepted ${momentOf(date)}, expires ${momentOf(expiration)}.`,
-    `Pending on ${count(pending_devices.length, 'device')}.`,
+    `Push ${id}: accepted ${formatTimestamp(date)}, expires ${formatTimestamp(expiration)}.`,
+    `Pending on ${formatCount(pending_devices.length, 'device')}.`,
     ...pending_devices.map((token) => `  ${token}`),
   ];
+}
+
+function formatPush(view: PushView): string {
+  const { id, state, date, schedule, devices, outcomes = {} } = view;
+  const due = schedule === undefined ? '' : `, scheduled for ${formatTimestamp(schedule)}`;
+  const outcomeTexts = Object.entries(outcomes).map(([name, n]) => `, ${n} ${name}`);
+  return `${id}  ${formatTimestamp(date)}${due}  ${state}: ${formatCount(devices, 'device')}${outcomeTexts.join('')}`;
+}
+
+function formatOutcomes(status: Awaited<ReturnType<typeof getPushOutcomes>>): string[] {
+  const { id, state, devices, outcomes, recipients, moreRecipients } = status;
+  return [
+    `Push ${id}: ${state}, ${formatCount(devices, 'device')}.`,
+    ...Object.entries(outcomes).map(([name, n]) => `  ${name.padEnd(10)} ${n}`),
+    ...recipients.map(
+      ({ token, ...recipientStatus }) => `  ${token}: ${describeRecipientStatus(recipientStatus)}`,
+    ),
+    ...(moreRecipients > 0
+      ? [`  and ${moreRecipients} more for which a provider returned an error`]
+      : []),
+  ];
+}
+
+/** Describes a recipient's status in one line. */
+export function describeRecipientStatus(recipientStatus: RecipientStatus): string {
+  const { outcome, reason, milliseconds, detail, tries, nextTryAt } = recipientStatus;
+  const reasonText = reason === undefined ? '' : ` (${reason})`;
+  return [
+    `${outcome}${reasonText}${milliseconds === undefined ? '' : ` after ${milliseconds} ms`}`,
+    ...(detail === undefined ? [] : [`provider error "${detail}"`]),
+    ...(tries === undefined ? [] : [formatCount(tries, 'attempt')]),
+    ...(nextTryAt === undefined ? [] : [`next attempt ${nextTryAt}`]),
+  ].join(', ');
 }

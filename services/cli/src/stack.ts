@@ -1,38 +1,44 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { describeError } from '@carillon/admin/admin-error';
 import { readEnv } from '@carillon/runtime/env';
 import { z } from 'zod';
-import { isAbsent, reasonOf, refused, unreachable } from './failure.ts';
+import { commandFailed, isFileNotFound, serviceUnreachable } from './failure.ts';
+import type { Output } from './output.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 
-/** The environment: what isn't set is looked up in the folder of a stack that `npm start` runs. */
-const envSchema = z.object({
-  /** The folder of the stack. */
+/** Environment variables; those that are absent default to the files of a stack that `npm start` runs. */
+export const environmentSchema = z.object({
+  /** Data folder of the stack. */
   CARILLON_HOME: z.string().default(join(ROOT, '.carillon')),
+  /** URI of MongoDB with the database name. */
   MONGODB_URI: z
     .string()
     .regex(/^mongodb(\+srv)?:\/\//, 'write mongodb://host:port/database')
     .optional(),
+  /** URL of the Redis for queues. */
   REDIS_URL: z
     .string()
     .regex(/^rediss?:\/\//, 'write redis://host:port')
     .optional(),
-  /** HMAC key of the digests under which API keys are stored. */
+  /** Certificate of the authority of a rediss:// server, PEM. */
+  REDIS_CA: z.string().optional(),
+  /** HMAC key of the digests of API keys. */
   API_KEY_PEPPER: z.string().min(32).optional(),
-  /** Keys under which providers' secrets are sealed, newest first: `2:<hex>,1:<hex>`. */
+  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. */
   CREDENTIAL_KEYS: z.string().optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
-  /** The Secret API Key for the commands that ask the HTTP API. */
+  /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
-  /** Where devices connect: mqtt://, mqtts://, ws:// or wss://. */
+  /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
-  /** The control API of the sandbox, which plays the providers. */
+  /** Base address of the sandbox's control API; the sandbox simulates the providers. */
   CARILLON_SANDBOX: z.url({ protocol: /^https?$/ }).optional(),
 });
 
-const devSchema = z.object({
+const devFileSchema = z.object({
   api: z.string(),
   apiKey: z.string(),
   mqtt: z.string(),
@@ -48,52 +54,64 @@ const devSchema = z.object({
     }),
   ),
 });
-const secretsSchema = z.object({ apiKeyPepper: z.string(), credentialKeys: z.string().optional() });
+const secretsFileSchema = z.object({
+  apiKeyPepper: z.string(),
+  credentialKeys: z.string().optional(),
+});
 
-/** Where the parts of a stack are; undefined: not known. */
+/** Addresses and secrets of a stack; undefined when unknown. */
 export interface Stack {
   home: string;
   mongodb: string | undefined;
   redis: string | undefined;
+  redisCa: string | undefined;
   pepper: string | undefined;
   sealingKeys: string | undefined;
   api: string | undefined;
   apiKey: string | undefined;
   mqtt: string | undefined;
   sandbox: string | undefined;
-  /** What `npm start` runs, while it does. */
-  processes: z.infer<typeof devSchema>['processes'];
+  /** Processes that `npm start` runs; empty when it does not run. */
+  processes: z.infer<typeof devFileSchema>['processes'];
+}
+
+/** Everything a command needs. */
+export interface CommandContext {
+  /** Finds the stack that the command is for. */
+  stack: () => Stack;
+  output: Output;
 }
 
 /**
- * Finds the stack: the environment first, then the folder of a running one.
+ * Finds the stack: from the environment first, then from the folder of a running stack.
  *
- * @throws EnvError when a variable is wrong, Failure when a file of the folder is
+ * @throws SettingsError when a variable is invalid, Failure when a file of the folder is
  */
 export function findStack(variables: NodeJS.ProcessEnv): Stack {
-  const env = readEnv(envSchema, variables);
+  const env = readEnv(environmentSchema, variables);
   const home = resolve(env.CARILLON_HOME);
-  const dev = readJson(join(home, 'dev.json'), devSchema);
-  const secrets = readJson(join(home, 'secrets.json'), secretsSchema);
-  // Secrets of the folder are for its own servers only: another's keys would get a wrong digest, and
-  // another's API would be told our key.
-  const isOwnDatabase = env.MONGODB_URI === undefined || env.MONGODB_URI === dev?.mongodb;
-  const isOwnApi = env.CARILLON_API === undefined || env.CARILLON_API === dev?.api;
+  const devFile = readJsonFile(join(home, 'dev.json'), devFileSchema);
+  const secrets = readJsonFile(join(home, 'secrets.json'), secretsFileSchema);
+  // The folder's secrets are only for its own servers: keys for another database would get a wrong digest, and
+  // another API would receive this stack's key.
+  const isOwnDatabase = env.MONGODB_URI === undefined || env.MONGODB_URI === devFile?.mongodb;
+  const isOwnApi = env.CARILLON_API === undefined || env.CARILLON_API === devFile?.api;
   return {
     home,
-    mongodb: env.MONGODB_URI ?? dev?.mongodb,
-    redis: env.REDIS_URL ?? dev?.redis,
+    mongodb: env.MONGODB_URI ?? devFile?.mongodb,
+    redis: env.REDIS_URL ?? devFile?.redis,
+    redisCa: env.REDIS_CA,
     sealingKeys: env.CREDENTIAL_KEYS ?? (isOwnDatabase ? secrets?.credentialKeys : undefined),
     pepper: env.API_KEY_PEPPER ?? (isOwnDatabase ? secrets?.apiKeyPepper : undefined),
-    api: env.CARILLON_API ?? dev?.api,
-    apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? dev?.apiKey : undefined),
-    mqtt: env.CARILLON_MQTT ?? dev?.mqtt,
-    sandbox: env.CARILLON_SANDBOX ?? dev?.sandbox,
-    processes: dev?.processes ?? [],
+    api: env.CARILLON_API ?? devFile?.api,
+    apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? devFile?.apiKey : undefined),
+    mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
+    sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
+    processes: devFile?.processes ?? [],
   };
 }
 
-const VARIABLES = {
+const ENV_VARIABLES = {
   mongodb: 'MONGODB_URI',
   redis: 'REDIS_URL',
   pepper: 'API_KEY_PEPPER',
@@ -105,30 +123,32 @@ const VARIABLES = {
 } as const;
 
 /**
- * One fact about the stack that a command can't do without.
+ * Returns a setting of the stack.
  *
- * @throws Failure (unreachable) that says how to have it
+ * @throws Failure (unreachable) that tells how to provide the setting
  */
-export function need(stack: Stack, part: keyof typeof VARIABLES): string {
-  const value = stack[part];
+export function requireSetting(stack: Stack, setting: keyof typeof ENV_VARIABLES): string {
+  const value = stack[setting];
   if (value !== undefined) return value;
-  throw unreachable(
-    `No stack runs on ${stack.home}, and ${VARIABLES[part]} is not set. Start one with npm start, or name a running one with CARILLON_HOME or ${VARIABLES[part]}.`,
+  throw serviceUnreachable(
+    `No stack runs in ${stack.home}, and ${ENV_VARIABLES[setting]} is not set. Start a stack with npm start, or set CARILLON_HOME or ${ENV_VARIABLES[setting]} to use a running one.`,
   );
 }
 
-/** Whether nothing at all is known of a stack. */
-export function isNowhere(stack: Stack): boolean {
-  return [stack.mongodb, stack.redis, stack.api, stack.mqtt].every((part) => part === undefined);
+/** Returns true when no address of the stack is known. */
+export function hasNoEndpoints(stack: Stack): boolean {
+  return [stack.mongodb, stack.redis, stack.api, stack.mqtt].every(
+    (setting) => setting === undefined,
+  );
 }
 
-function readJson<S extends z.ZodType>(path: string, schema: S): z.infer<S> | undefined {
+function readJsonFile<S extends z.ZodType>(path: string, schema: S): z.infer<S> | undefined {
   try {
     return schema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
-    if (isAbsent(error)) return undefined;
-    const why =
-      error instanceof z.ZodError ? 'it lacks what a stack writes there' : reasonOf(error);
-    throw refused(`${path} can't be used: ${why}.`);
+    if (isFileNotFound(error)) return undefined;
+    const reason =
+      error instanceof z.ZodError ? 'its content is not what a stack writes' : describeError(error);
+    throw commandFailed(`${path} can't be used: ${reason}.`);
   }
 }

@@ -1,92 +1,103 @@
-import { parseSealingKeys } from '@carillon/core/sealing';
-import { createHandOver } from '@carillon/presence/hand-over';
-import { connectRedis } from '@carillon/presence/redis';
-import { createWhoIsOnline } from '@carillon/presence/who-is-online';
+import { createDispatcher } from '@carillon/presence/dispatcher';
+import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectRedis, pingRedis } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
-import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
-import { z } from 'zod';
-import { assembleDelivery, assembleFanOut } from './assemble.ts';
-import { deliverWork } from './deliver/deliver-work.ts';
-import { createLeases } from './deliver/leases.ts';
+import { createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
+import { createDeliverMqtt } from './channels/mqtt/deliver-mqtt.ts';
+import { createAppSettings } from './deliver/app-settings.ts';
+import { type DeliveryResources, deliverBatch } from './deliver/deliver-batch.ts';
+import { createLeases } from './deliver/send-gate.ts';
+import { environment } from './environment.ts';
 import { fanOutStep } from './fan-out/fan-out.ts';
 import { openProviders } from './open-providers.ts';
+import { providerChannelsOf } from './queues.ts';
 import { startWorkers } from './workers.ts';
 
-const environment = z.object({
-  ...commonEnv,
-  ...mongodbEnv,
-  ...redisEnv,
-  ...presenceEnv,
-  /** Jobs of each queue at once. */
-  CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
-  /** How long a push delivered to all can be asked for. */
-  RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-  /** Keys of the providers' secrets, newest first: `2:<hex>,1:<hex>`. */
-  CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
-  /** Hosts (with their port, unless 443) of Web Push services besides the browsers' own, separated by commas. */
-  WEB_PUSH_HOSTS: z
-    .string()
-    .default('')
-    .transform((text) => text.split(',').filter(Boolean)),
-  /** Certificate of the authority that signed theirs, PEM. */
-  WEB_PUSH_CA: z.string().optional(),
-});
-
 await runService('delivery-worker', environment, async (context, env) => {
-  const { log, metrics, release, readyWhen } = context;
-  const onError = (err: unknown): void => log.warn({ err }, 'a step failed; it is owed still');
-  const store = await connectStore({ uri: env.MONGODB_URI, appName: 'carillon-delivery-worker' });
+  const { log, metrics, release, tracer, waitFor, watch } = context;
+  const onError = (err: unknown): void => log.warn({ err }, 'a step failed and will be retried');
+  const store = await waitFor('MongoDB', () =>
+    connectStore({ uri: env.MONGODB_URI, appName: 'carillon-delivery-worker', tracer }),
+  );
   release('mongodb', store.close);
-  readyWhen({ name: 'mongodb', check: store.ping });
+  await waitFor('the schema of MongoDB', store.schema.assertUsable);
+  store.suspensions.startRefreshing(onError);
 
-  const producers = createProducers(env.REDIS_URL, onError);
+  const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
-  const presenceUrl = env.PRESENCE_REDIS_URL ?? env.REDIS_URL;
-  const presence = await connectRedis(presenceUrl);
+  await waitFor('Redis', () => Promise.all([queueRedis(env), presenceRedis(env)].map(pingRedis)));
+  const presence = await connectRedis(presenceRedis(env));
   release('presence', () => presence.disconnect());
-  const handOver = await createHandOver({ url: presenceUrl });
-  release('hand-over', handOver.close);
-  const leases = createLeases(store.work, handOver.replyStream, onError);
+  const dispatcher = await createDispatcher(presenceRedis(env), tracer);
+  release('dispatcher', dispatcher.close);
+  const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
   release('leases', leases.stop);
 
+  const presenceReader = createPresenceReader(presence);
+  const getAppSettings = createAppSettings(store);
+  const providers = openProviders(env, providerChannelsOf(env.QUEUES), {
+    store,
+    log,
+    metrics,
+    release,
+    onError,
+  });
+  const mqtt = createDeliverMqtt({ store, presenceReader, dispatcher });
+  const apnsResources = { getAppSettings, presenceReader, dispatcher, onError };
+  const apns = providers.apns && createApnsWithMqtt(apnsResources, providers.apns);
+
   const retentionMs = env.RETENTION_SECONDS * 1_000;
-  const whoIsOnline = createWhoIsOnline(presence);
-  const providers = openProviders(env, { store, log, metrics, release, onError });
   let isStopping = false;
-  const opened = {
+  const delivery: DeliveryResources = {
     store,
     producers,
-    whoIsOnline,
-    handOver,
+    dispatcher,
     leases,
+    channels: { ...providers, mqtt, ...(apns && { apns }) },
+    getAppSettings,
     retentionMs,
-    providers,
+    tracer,
     isStopping: () => isStopping,
+    observeLatencies: metrics.createLatencyHistogram('carillon_delivery_seconds')
+      .observeMilliseconds,
   };
-  const delivery = assembleDelivery(opened);
-  const fanOut = assembleFanOut(opened);
-  const works = metrics.counter('carillon_works_total', 'Units of work by their end', ['end']);
-  async function deliver(id: string): Promise<void> {
+  const batchesCounter = metrics.createCounter('carillon_works_total');
+  async function deliver(id: string): Promise<string | undefined> {
     const startedAt = performance.now();
-    const delivered = await deliverWork(delivery, id);
-    works.add(1, { end: delivered.end });
-    log.info({ ...delivered, ms: Math.round(performance.now() - startedAt) }, 'work');
+    const { trace, ...result } = await deliverBatch(delivery, id);
+    batchesCounter.add(1, { end: result.end });
+    log.info({ ...result, ms: Math.round(performance.now() - startedAt) }, 'batch');
+    return trace;
   }
 
-  const stops = startWorkers(
-    { redisUrl: env.REDIS_URL, onError },
+  const workers = startWorkers(
+    { redis: queueRedis(env), onError },
     {
-      fanOut: (push) => fanOutStep(fanOut, push),
+      fanOut: (push) => fanOutStep({ store, producers, tracer }, push),
       deliver,
-      finish: (push) => store.endings.finish(push, retentionMs),
-      noteActivity: store.devices.touch,
+      checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
+      recordActivity: store.devices.touch,
+      tracer,
     },
+    env.QUEUES,
     env.CONCURRENCY,
   );
   release('workers', async () => {
     isStopping = true;
-    await Promise.all(stops.map((stop) => stop()));
+    await Promise.all(workers.map(({ stop }) => stop()));
   });
+  for (const { queue, lastProgressAt } of workers) {
+    watch({
+      name: `queue ${queue}`,
+      lastProgressAt,
+      async isExpected() {
+        if ((await producers.countDue(queue)) === 0) return false;
+        await store.ping();
+        return true;
+      },
+    });
+  }
 });

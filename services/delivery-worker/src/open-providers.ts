@@ -1,5 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
-import { PROVIDER_CHANNELS, type ProviderChannelName } from '@carillon/core/credentials';
+import type { ProviderChannelName } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
@@ -8,27 +7,33 @@ import { fcm } from './channels/fcm/client.ts';
 import { createWebPush } from './channels/web-push/client.ts';
 import type { DeliverByChannel } from './deliver/channel.ts';
 import { createDeliverByProvider } from './deliver/deliver-by-provider.ts';
-import type { Attempt, ProviderChannel } from './deliver/provider.ts';
-import { createRoutes } from './deliver/routes.ts';
+import type { CompletedAttempt, ProviderChannel } from './deliver/provider.ts';
+import { createProviderClientPool, type ProviderClientPool } from './deliver/provider-clients.ts';
 
-/** The settings of the providers' channels. */
+/** Settings of the channels through providers. */
 export interface ProviderSettings {
-  CREDENTIAL_KEYS: SealingKeys;
+  CREDENTIAL_KEYS?: SealingKeys | undefined;
   WEB_PUSH_HOSTS: string[];
   WEB_PUSH_CA?: string | undefined;
 }
 
-type Around = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
-  store: Store;
+type ProviderContext = Pick<ServiceContext, 'log' | 'metrics' | 'release'> & {
+  store: Pick<Store, 'credentials' | 'devices' | 'clock'>;
   onError(error: unknown): void;
 };
 
-/** Opens the ways out through providers; nothing is connected before something is sent. */
+/**
+ * Creates the deliveries of these channels through providers; the first request opens a connection.
+ *
+ * @throws Error if a channel is opened without CREDENTIAL_KEYS
+ */
 export function openProviders(
   env: ProviderSettings,
-  around: Around,
-): Record<ProviderChannelName, DeliverByChannel> {
-  const tell = createTeller(around);
+  names: readonly ProviderChannelName[],
+  context: ProviderContext,
+): Partial<Record<ProviderChannelName, DeliverByChannel>> {
+  const { store, release, onError } = context;
+  const report = createAttemptReporter(context);
   const channels: Record<ProviderChannelName, ProviderChannel> = {
     apns,
     fcm,
@@ -37,51 +42,48 @@ export function openProviders(
       ...(env.WEB_PUSH_CA !== undefined && { ca: env.WEB_PUSH_CA }),
     }),
   };
-  const opened = PROVIDER_CHANNELS.map((name) => [
-    name,
-    openProvider(around, env.CREDENTIAL_KEYS, name, channels[name], tell),
-  ]);
-  return Object.fromEntries(opened) as Record<ProviderChannelName, DeliverByChannel>;
+  const clientPools: Partial<Record<ProviderChannelName, ProviderClientPool>> = {};
+  exposeCircuits(context.metrics, clientPools);
+  const { CREDENTIAL_KEYS: keys } = env;
+  const deliveries = names.map((name) => {
+    if (keys === undefined) throw new Error(`CREDENTIAL_KEYS are required for ${name}`);
+    const channel = channels[name];
+    const clientPool = createProviderClientPool({
+      name,
+      channel,
+      keys,
+      credentials: store.credentials,
+      onError,
+    });
+    clientPools[name] = clientPool;
+    release(name, clientPool.close);
+    const reportAttempt = (push: string, attempt: CompletedAttempt) => report(push, name, attempt);
+    const delivery = { name, clientPool, window: channel.window, store, report: reportAttempt };
+    return [name, createDeliverByProvider(delivery)] as const;
+  });
+  return Object.fromEntries(deliveries);
 }
 
-type Tell = (push: string, channel: ProviderChannelName, attempt: Attempt) => void;
-
-function createTeller({ log, metrics }: Around): Tell {
-  const answers = metrics.counter('carillon_provider_answers_total', 'Answers of providers', [
-    'channel',
-    'kind',
-  ]);
-  return (push, channel, attempt) => {
-    answers.add(1, { channel, kind: attempt.kind });
+function createAttemptReporter({ log, metrics }: Pick<ProviderContext, 'log' | 'metrics'>) {
+  const responsesCounter = metrics.createCounter('carillon_provider_answers_total');
+  return (push: string, channel: ProviderChannelName, attempt: CompletedAttempt): void => {
+    responsesCounter.add(1, { channel, kind: attempt.kind });
     if (attempt.kind === 'refused') log.warn({ push, channel, ...attempt }, 'credential refused');
     else if (attempt.kind === 'rejected') log.info({ push, channel, ...attempt }, 'rejected');
   };
 }
 
-function openProvider(
-  { store: { credentials, devices, clock }, release, onError }: Around,
-  keys: SealingKeys,
-  name: ProviderChannelName,
-  channel: ProviderChannel,
-  tell: Tell,
-): DeliverByChannel {
-  const routes = createRoutes({
-    channel,
-    keys,
-    load: (app) => credentials.ofChannel(app, name),
-    noteRefusal: credentials.noteRefusal,
-    noteAccepted: credentials.noteAccepted,
-    onError,
-  });
-  release(name, routes.close);
-  return createDeliverByProvider({
-    channel: name,
-    routes,
-    window: channel.window,
-    addresses: devices.addresses,
-    flagGone: devices.flagGone,
-    tell: (push, attempt) => tell(push, name, attempt),
-    pause: (ms) => pause(ms),
-    now: clock.now,
-  });
+/** Exposes the number of circuits by state; a state without a circuit is 0, so that alerts find a value. */
+function exposeCircuits(
+  metrics: ProviderContext['metrics'],
+  clientPools: Partial<Record<ProviderChannelName, Pick<ProviderClientPool, 'countCircuits'>>>,
+): void {
+  metrics.createGauge('carillon_provider_circuits', () =>
+    Object.entries(clientPools).flatMap(([channel, { countCircuits }]) =>
+      Object.entries(countCircuits()).map(([state, value]) => ({
+        labels: { channel, state },
+        value,
+      })),
+    ),
+  );
 }

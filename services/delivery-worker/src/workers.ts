@@ -1,79 +1,121 @@
-import { PROVIDER_CHANNELS } from '@carillon/core/credentials';
-import { deliverQueue, jobSchemas } from '@carillon/queue/jobs';
-import { createWorker, type WorkerDeps } from '@carillon/queue/workers';
+import type { Channel } from '@carillon/core/channels';
+import type { Tracer } from '@carillon/core/tracing';
+import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
+import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
 import { createSemaphore } from './deliver/semaphore.ts';
 
-/** Work of a provider's channel waits for answers of far away, and one app's must not keep others' waiting. */
-const PROVIDER_CONCURRENCY = 500;
+/** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
+export const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
-/** Of lone pushes so many more are under way: each is small, and those of one moment share round trips. */
-const LONE_FACTOR = 8;
+/** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
+export const EMBEDDED_FACTOR = 8;
 
-/** What the jobs do. */
+/** Processors of the queues' jobs. */
 export interface Processors {
   fanOut(push: string): Promise<void>;
-  deliver(work: string): Promise<void>;
-  finish(push: string): Promise<void>;
-  noteActivity(activities: readonly Activity[]): Promise<void>;
+  /** Returns the context of the batch's span, if the push is traced. */
+  deliver(id: string): Promise<string | undefined>;
+  checkCompletion(push: string): Promise<void>;
+  recordActivity(activities: readonly Activity[]): Promise<void>;
+  /** Records the jobs that several traced pushes share. */
+  tracer?: Tracer | undefined;
 }
 
 /**
- * Starts the workers of all queues that a delivery-worker serves.
+ * Starts the workers of the queues that the process takes.
  *
- * @param concurrency batches of a push at once
- * @returns what stops each
+ * @param concurrency jobs of each queue in progress at once
+ * @returns the worker of each queue
  */
 export function startWorkers(
-  worker: WorkerDeps,
-  { fanOut, deliver, finish, noteActivity }: Processors,
+  worker: WorkerSettings,
+  processors: Processors,
+  queues: readonly WorkerQueue[],
   concurrency: number,
-): (() => Promise<void>)[] {
-  const { send, deliver: deliverJob, finish: finishJob, presence } = jobSchemas;
-  const places = createSemaphore(concurrency * LONE_FACTOR);
+): QueueWorker[] {
+  const { deliver, checkCompletion, recordActivity } = processors;
+  const startDeliver = (channel: Channel, jobConcurrency: number) => () =>
+    createWorker(
+      worker,
+      deliverQueueName(channel),
+      jobSchemas.deliver,
+      async ({ work }) => void (await deliver(work)),
+      jobConcurrency,
+    );
+  const starts: Record<WorkerQueue, () => QueueWorker> = {
+    send: () => startSending(worker, processors, concurrency * EMBEDDED_FACTOR),
+    'deliver-mqtt': startDeliver('mqtt', concurrency),
+    'deliver-apns': startDeliver('apns', PROVIDER_CONCURRENCY),
+    'deliver-fcm': startDeliver('fcm', PROVIDER_CONCURRENCY),
+    'deliver-web-push': startDeliver('web-push', PROVIDER_CONCURRENCY),
+    finish: () =>
+      createWorker(
+        worker,
+        'finish',
+        jobSchemas.finish,
+        async ({ pushes }) => void (await Promise.all(pushes.map(checkCompletion))),
+        concurrency * EMBEDDED_FACTOR,
+      ),
+    presence: () =>
+      createWorker(
+        worker,
+        'presence',
+        jobSchemas.presence,
+        ({ events }) => recordActivity(events.map(([token, at]) => ({ token, at }))),
+        PRESENCE_CONCURRENCY,
+      ),
+  };
+  return queues.map((queue) => starts[queue]());
+}
+
+/** Starts the worker of the queue `send`, which delivers pushes with an embedded batch and fans out all others. */
+function startSending(
+  worker: WorkerSettings,
+  { fanOut, deliver, tracer }: Pick<Processors, 'fanOut' | 'deliver' | 'tracer'>,
+  concurrency: number,
+): QueueWorker {
+  const slots = createSemaphore(concurrency);
   let isStopping = false;
-  async function deliverInPlace(push: string): Promise<void> {
-    const leave = await places.enter();
+  async function deliverWithSlot(push: string): Promise<string | undefined> {
+    const releaseSlot = await slots.acquire();
     try {
-      // What has not begun is found by the reconciler, and another process does it.
-      if (!isStopping) await deliver(push);
+      // The reconciler finds pushes that have not begun, and another process delivers them.
+      return isStopping ? undefined : await deliver(push);
     } finally {
-      leave();
+      releaseSlot();
     }
   }
-  async function deliverLone(pushes: readonly string[]): Promise<void> {
-    const ends = await Promise.allSettled(pushes.map(deliverInPlace));
-    for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  async function deliverEmbedded(pushes: readonly string[]): Promise<void> {
+    const startedAt = performance.now();
+    const results = await Promise.allSettled(pushes.map(deliverWithSlot));
+    if (tracer !== undefined) recordJob(tracer, startedAt, results);
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
-  const startDeliver = (channel: Parameters<typeof deliverQueue>[0], atOnce: number) =>
-    createWorker(worker, deliverQueue(channel), deliverJob, ({ work }) => deliver(work), atOnce);
-  const stopSending = createWorker(
+  const sendWorker = createWorker(
     worker,
     'send',
-    send,
-    (job) => ('lone' in job ? deliverLone(job.lone) : fanOut(job.fanOut)),
-    concurrency * LONE_FACTOR,
+    jobSchemas.send,
+    (job) => ('lone' in job ? deliverEmbedded(job.lone) : fanOut(job.fanOut)),
+    concurrency,
   );
-  return [
-    () => {
+  return {
+    ...sendWorker,
+    stop() {
       isStopping = true;
-      return stopSending();
+      return sendWorker.stop();
     },
-    startDeliver('mqtt', concurrency),
-    ...PROVIDER_CHANNELS.map((channel) => startDeliver(channel, PROVIDER_CONCURRENCY)),
-    createWorker(
-      worker,
-      'finish',
-      finishJob,
-      async ({ pushes }) => void (await Promise.all(pushes.map(finish))),
-      concurrency * LONE_FACTOR,
-    ),
-    createWorker(
-      worker,
-      'presence',
-      presence,
-      ({ events }) => noteActivity(events.map(([token, at]) => ({ token, at }))),
-      PRESENCE_CONCURRENCY,
-    ),
-  ];
+  };
+}
+
+/** Records a job. Its span links to those of the pushes' batches, which it cannot be the parent of: a job has many. */
+function recordJob(
+  tracer: Tracer,
+  startedAt: number,
+  results: readonly PromiseSettledResult<string | undefined>[],
+): void {
+  const traces = results.flatMap((result) =>
+    result.status === 'fulfilled' && result.value !== undefined ? [result.value] : [],
+  );
+  tracer.recordShared('send job', traces, startedAt, { 'carillon.items': results.length });
 }

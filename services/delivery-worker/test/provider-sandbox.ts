@@ -6,14 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { SecretOf } from '@carillon/core/credentials';
+import type { SecretOf } from '@carillon/core/channels';
 
 const MAIN = fileURLToPath(new URL('../../sandbox/src/main.ts', import.meta.url));
-const START_MS = 20_000;
+const START_TIMEOUT_MS = 20_000;
 
 type Channel = 'apns' | 'fcm' | 'web-push';
 
-/** One request that the sandbox got. */
+/** One request that the sandbox received. */
 export interface Received {
   to: string;
   push: string | null;
@@ -27,14 +27,14 @@ interface Counts {
   byChannel: Record<Channel, { connections: number }>;
 }
 
-interface Place {
+interface HostPort {
   host: string;
   port: number;
 }
 
 interface Credentials {
   ca: string;
-  apns: Place & {
+  apns: HostPort & {
     key: string;
     keyId: string;
     teamId: string;
@@ -42,8 +42,8 @@ interface Credentials {
     certificateKey: string;
     bundle: string;
   };
-  fcm: Place & { serviceAccount: Record<string, string> };
-  webPush: Place;
+  fcm: HostPort & { serviceAccount: Record<string, string> };
+  webPush: HostPort;
 }
 
 /** A simulated browser's subscription. */
@@ -53,79 +53,79 @@ export interface Subscription {
   auth: string;
 }
 
-/** The providers' sandbox as a process of its own. */
+/** The providers' sandbox as a separate process. */
 export interface ProviderSandbox {
   bundle: string;
   apnsToken: SecretOf<'apns-token'>;
   apnsCertificate: SecretOf<'apns-certificate'>;
   fcm: SecretOf<'fcm'>;
-  /** Where its Web Push service is, and what its certificate is checked against. */
+  /** Host of its Web Push service, and the certificate of its authority. */
   webPush: { host: string; ca: string };
-  /** Makes a simulated browser. */
+  /** Creates a simulated browser. */
   subscribe(): Promise<Subscription>;
-  /** The next requests for a provider token are answered so, one by one; the last stays. */
+  /** Scripts the responses to the next requests for a provider token, in order; the last one stays. */
   script(channel: Channel, token: string, ...answers: object[]): Promise<void>;
-  /** As {@link script}, and after the last one as usual. */
+  /** Like {@link script}, but after the last response the sandbox responds as usual. */
   scriptOnce(channel: Channel, token: string, ...answers: object[]): Promise<void>;
-  conduct(channel: Channel, conduct: object): Promise<void>;
+  injectFaults(channel: Channel, injectFaults: object): Promise<void>;
   received(channel: Channel, to?: string): Promise<Received[]>;
-  /** Pushes that were accepted more than once for one device. */
-  doubles(): Promise<number>;
-  /** Connections that were made. */
+  /** Counts pushes that were accepted more than once for one device. */
+  duplicates(): Promise<number>;
+  /** Counts the connections of a channel. */
   connections(channel: Channel): Promise<number>;
-  /** Everything as usual, nothing received. */
+  /** Removes all faults, scripts and received requests. */
   reset(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Starts a sandbox with files of its own. */
+/** Starts a sandbox with its own files. */
 export async function startProviderSandbox(): Promise<ProviderSandbox> {
   const files = await mkdtemp(join(tmpdir(), 'provider-sandbox-'));
-  const port = await freePort();
-  const anyPort = '127.0.0.1:0';
+  const port = await findFreePort();
+  const ephemeralAddress = '127.0.0.1:0';
   const child = spawn(process.execPath, [MAIN], {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
       PATH: process.env.PATH,
       LOG_LEVEL: 'warn',
-      OPS_LISTEN: anyPort,
+      OPS_LISTEN: ephemeralAddress,
       SANDBOX_LISTEN: `127.0.0.1:${port}`,
-      SANDBOX_APNS_LISTEN: anyPort,
-      SANDBOX_FCM_LISTEN: anyPort,
-      SANDBOX_WEB_PUSH_LISTEN: anyPort,
+      SANDBOX_APNS_LISTEN: ephemeralAddress,
+      SANDBOX_FCM_LISTEN: ephemeralAddress,
+      SANDBOX_WEB_PUSH_LISTEN: ephemeralAddress,
       SANDBOX_FILES: files,
     },
   });
-  const call = caller(`http://127.0.0.1:${port}`);
+  const call = createApiClient(`http://127.0.0.1:${port}`);
   const stop = async (): Promise<void> => {
     if (child.exitCode === null && child.kill('SIGTERM')) await once(child, 'exit');
     await rm(files, { recursive: true });
   };
   try {
-    return { ...secretsOf(await firstAnswer(call)), ...controls(call), stop };
+    return { ...toSecrets(await waitForCredentials(call)), ...createControls(call), stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-type Call = (method: string, path: string, body?: object) => Promise<unknown>;
+type ApiCall = (method: string, path: string, body?: object) => Promise<unknown>;
 
-function caller(base: string): Call {
+function createApiClient(base: string): ApiCall {
   return async (method, path, body) => {
     const payload = body !== undefined && {
       body: JSON.stringify(body),
       headers: { 'content-type': 'application/json' },
     };
-    const answer = await fetch(`${base}${path}`, { method, ...payload });
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    const response = await fetch(`${base}${path}`, { method, ...payload });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
     return text === '' ? undefined : JSON.parse(text);
   };
 }
 
-async function firstAnswer(call: Call): Promise<Credentials> {
-  const deadline = performance.now() + START_MS;
+async function waitForCredentials(call: ApiCall): Promise<Credentials> {
+  const deadline = performance.now() + START_TIMEOUT_MS;
   for (;;) {
     try {
       return (await call('GET', '/credentials')) as Credentials;
@@ -136,9 +136,9 @@ async function firstAnswer(call: Call): Promise<Credentials> {
   }
 }
 
-function secretsOf({ ca, apns, fcm, webPush }: Credentials) {
+function toSecrets({ ca, apns, fcm, webPush }: Credentials) {
   const { serviceAccount: account } = fcm;
-  const apple = { gateway: { host: apns.host, port: apns.port, ca } };
+  const gatewayOptions = { gateway: { host: apns.host, port: apns.port, ca } };
   return {
     bundle: apns.bundle,
     webPush: { host: `${webPush.host}:${webPush.port}`, ca },
@@ -147,13 +147,13 @@ function secretsOf({ ca, apns, fcm, webPush }: Credentials) {
       key: apns.key,
       keyId: apns.keyId,
       teamId: apns.teamId,
-      ...apple,
+      ...gatewayOptions,
     },
     apnsCertificate: {
       kind: 'apns-certificate' as const,
       certificate: apns.certificate,
       key: apns.certificateKey,
-      ...apple,
+      ...gatewayOptions,
     },
     fcm: {
       kind: 'fcm' as const,
@@ -167,7 +167,7 @@ function secretsOf({ ca, apns, fcm, webPush }: Credentials) {
   };
 }
 
-function controls(call: Call) {
+function createControls(call: ApiCall) {
   const counts = async () => (await call('GET', '/counts')) as Counts;
   const put = async (path: string, body: object) => void (await call('PUT', path, body));
   return {
@@ -176,13 +176,14 @@ function controls(call: Call) {
     scriptOnce: (channel: Channel, token: string, ...answers: object[]) =>
       put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers, once: true }),
     subscribe: async () => (await call('POST', '/web-push/subscriptions', {})) as Subscription,
-    conduct: (channel: Channel, conduct: object) => put(`/servers/${channel}`, conduct),
+    injectFaults: (channel: Channel, injectFaults: object) =>
+      put(`/servers/${channel}`, injectFaults),
     async received(channel: Channel, to?: string) {
       const filter = to === undefined ? '' : `&to=${encodeURIComponent(to)}`;
-      const answer = await call('GET', `/received?channel=${channel}${filter}&limit=1000`);
-      return (answer as { received: Received[] }).received;
+      const response = await call('GET', `/received?channel=${channel}${filter}&limit=1000`);
+      return (response as { received: Received[] }).received;
     },
-    doubles: async () => (await counts()).doubles,
+    duplicates: async () => (await counts()).doubles,
     connections: async (channel: Channel) => (await counts()).byChannel[channel].connections,
     async reset() {
       for (const path of ['/scripts', '/servers', '/received']) await call('DELETE', path);
@@ -190,7 +191,7 @@ function controls(call: Call) {
   };
 }
 
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { retryAfterMs } from '../src/channels/retry-after.ts';
+import { parseRetryAfterMs } from '../src/channels/retry-after.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 
@@ -12,5 +12,5 @@ test.each([
   [undefined, undefined],
   [['1'], undefined],
 ])('Retry-After %j is %j ms', (header, expected) => {
-  expect(retryAfterMs(header, NOW)).toBe(expected);
+  expect(parseRetryAfterMs(header, NOW)).toBe(expected);
 });

@@ -1,90 +1,133 @@
-/** Wrong credentials of one address an hour, after which it is not listened to. */
-const WRONG_PER_HOUR = 100;
-/** Links of one address a minute: a carrier's NAT stands for thousands of phones. */
-const LINKS_PER_MINUTE = 3_000;
-/** Times a minute that a device may connect: one that is refused elsewhere comes back about once a second. */
-const CONNECTS_PER_MINUTE = 120;
-/** And that it may take over from its own open link; two that share a token do nothing else. */
-const TAKEOVERS_PER_MINUTE = 60;
-/** Links of one address that have not said who they are. */
-const STRANGERS = 500;
-const MAX_ADDRESSES = 50_000;
+import { toAddressGroup } from '@carillon/core/client-address';
+import { LRUCache } from 'lru-cache';
 
-/** Holds off addresses that flood or guess; legitimate devices behind the same address pass. */
+/** New connections of one address a minute; those above it start after the connections of all other addresses. */
+const CONNECTIONS_PER_MINUTE = 3_000;
+/** Connects of one device a minute: a device that is rejected elsewhere reconnects about once a second. */
+const CONNECTS_PER_MINUTE = 120;
+/** Takeovers of a device's own open connection a minute; two clients that share a token cause nothing else. */
+const TAKEOVERS_PER_MINUTE = 60;
+/** Pending connections of one address: the NAT of a mobile carrier stands for thousands of phones. */
+const MAX_PENDING_PER_ADDRESS = 500;
+
+/** Wrong credentials of one address that are rejected at once; each further one is rejected later than the last. */
+const FREE_AUTH_FAILURES = 10;
+const DELAY_STEP_MS = 100;
+/** Clients wait ten seconds or more for a CONNACK. */
+const MAX_DELAY_MS = 5_000;
+const MAX_AUTH_FAILURES = FREE_AUTH_FAILURES + MAX_DELAY_MS / DELAY_STEP_MS;
+const AUTH_FAILURE_DECAY_PER_SECOND = 0.2;
+
+/**
+ * Lookups of one address for credentials that none of our keys signed (of imported devices), successful ones not
+ * counted: burst and rate. Even with a frozen MongoDB they leave capacity for devices that need no lookup.
+ */
+const LOOKUP_BURST = 400;
+const LOOKUPS_PER_SECOND = 10;
+
+/** Addresses or devices that are remembered by each limit; the least recently counted is forgotten first. */
+const MAX_TRACKED_KEYS = 50_000;
+
+/**
+ * Slows down addresses that flood or guess, without a ban: valid devices may share the address. Implementations:
+ * `createAddressLimits` and `NO_ADDRESS_LIMITS`.
+ */
 export interface AddressLimits {
-  /** Counts a new link; false: close it at once. */
-  open(address: string): boolean;
-  /** The link has said who it is, or closed before it did. */
-  known(address: string): void;
-  wrong(address: string): void;
-  /** A device connects, perhaps although a link of it is open; false: not so often. */
-  connect(token: string, isTakeover: boolean): boolean;
+  /** Most pending connections of one address. */
+  readonly pendingPerAddress: number;
+  /** Counts a new connection; returns whether the address is above its rate. */
+  exceedsConnectionRate(address: string): boolean;
+  /** Counts wrong credentials; returns the milliseconds after which they are rejected. */
+  recordAuthFailure(address: string): number;
+  /** Counts a lookup for credentials that none of our keys signed; false: the address had too many. */
+  tryAcquireLookup(address: string): boolean;
+  /** Takes back a lookup that confirmed the credentials, or failed. */
+  refundLookup(address: string): void;
+  /** Counts a connect of a device; false: it connects too often. */
+  allowConnect(token: string, isTakeover: boolean): boolean;
   stop(): void;
 }
 
 export function createAddressLimits(): AddressLimits {
-  const strangers = new Map<string, number>();
-  const links = new Map<string, number>();
-  const wrongs = new Map<string, number>();
-  const connects = new Map<string, number>();
-  const takeovers = new Map<string, number>();
+  // A count of twice the limit decays within a minute, so no higher count is kept.
+  const connectionRates = createLeakyBuckets(
+    CONNECTIONS_PER_MINUTE / 60,
+    2 * CONNECTIONS_PER_MINUTE,
+  );
+  const authFailures = createLeakyBuckets(AUTH_FAILURE_DECAY_PER_SECOND, MAX_AUTH_FAILURES);
+  const lookups = createLeakyBuckets(LOOKUPS_PER_SECOND, LOOKUP_BURST);
+  const connects = createCounts();
+  const takeovers = createCounts();
 
-  function count(map: Map<string, number>, key: string, by = 1): number {
-    // Whoever has so many addresses can't be held off by address; memory is what is left to guard.
-    if (map.size >= MAX_ADDRESSES) map.clear();
-    const n = (map.get(key) ?? 0) + by;
-    if (n > 0) map.set(key, n);
-    else map.delete(key);
-    return n;
-  }
-
-  const minutely = setInterval(() => {
-    links.clear();
+  const resetTimer = setInterval(() => {
     connects.clear();
     takeovers.clear();
   }, 60_000);
-  const hourly = setInterval(() => wrongs.clear(), 3_600_000);
 
   return {
-    open(address) {
-      const network = networkOf(address);
-      const isTooMuch =
-        count(links, network) > LINKS_PER_MINUTE ||
-        (wrongs.get(network) ?? 0) >= WRONG_PER_HOUR ||
-        (strangers.get(network) ?? 0) >= STRANGERS;
-      if (!isTooMuch) count(strangers, network);
-      return !isTooMuch;
+    pendingPerAddress: MAX_PENDING_PER_ADDRESS,
+    exceedsConnectionRate: (address) =>
+      connectionRates.add(toAddressGroup(address)) > CONNECTIONS_PER_MINUTE,
+    recordAuthFailure(address) {
+      const failureCount = authFailures.add(toAddressGroup(address));
+      return Math.max(0, (failureCount - FREE_AUTH_FAILURES) * DELAY_STEP_MS);
     },
-    known: (address) => void count(strangers, networkOf(address), -1),
-    wrong: (address) => void count(wrongs, networkOf(address)),
-    connect(token, isTakeover) {
-      const isTooOften = isTakeover && count(takeovers, token) > TAKEOVERS_PER_MINUTE;
-      return count(connects, token) <= CONNECTS_PER_MINUTE && !isTooOften;
+    tryAcquireLookup(address) {
+      const group = toAddressGroup(address);
+      if (lookups.read(group) + 1 > LOOKUP_BURST) return false;
+      lookups.add(group);
+      return true;
     },
-    stop() {
-      clearInterval(minutely);
-      clearInterval(hourly);
+    refundLookup: (address) => void lookups.add(toAddressGroup(address), -1),
+    allowConnect(token, isTakeover) {
+      const isTooOften = isTakeover && takeovers.increment(token) > TAKEOVERS_PER_MINUTE;
+      return connects.increment(token) <= CONNECTS_PER_MINUTE && !isTooOften;
+    },
+    stop: () => clearInterval(resetTimer),
+  };
+}
+
+function createCounts() {
+  const counts = new LRUCache<string, number>({ max: MAX_TRACKED_KEYS });
+  return {
+    clear: () => counts.clear(),
+    increment(key: string): number {
+      const count = (counts.get(key) ?? 0) + 1;
+      counts.set(key, count);
+      return count;
     },
   };
 }
 
+/** Creates counts by key that decrease over time and never exceed a capacity. */
+function createLeakyBuckets(leakPerSecond: number, capacity: number) {
+  const buckets = new LRUCache<string, { level: number; updatedAt: number }>({
+    max: MAX_TRACKED_KEYS,
+  });
+
+  function read(key: string): number {
+    const { level, updatedAt } = buckets.get(key) ?? { level: 0, updatedAt: 0 };
+    return Math.max(0, level - ((performance.now() - updatedAt) / 1_000) * leakPerSecond);
+  }
+
+  /** Adds to a count and returns the new count. */
+  function add(key: string, amount = 1): number {
+    const level = Math.min(Math.max(0, read(key) + amount), capacity);
+    if (level > 0) buckets.set(key, { level, updatedAt: performance.now() });
+    else buckets.delete(key);
+    return level;
+  }
+
+  return { read, add };
+}
+
 /** No limits, for load from one machine. */
 export const NO_ADDRESS_LIMITS: AddressLimits = {
-  open: () => true,
-  known: () => undefined,
-  wrong: () => undefined,
-  connect: () => true,
+  pendingPerAddress: Number.POSITIVE_INFINITY,
+  exceedsConnectionRate: () => false,
+  recordAuthFailure: () => 0,
+  tryAcquireLookup: () => true,
+  refundLookup: () => undefined,
+  allowConnect: () => true,
   stop: () => undefined,
 };
-
-/** One customer has a whole /64 of IPv6 addresses, and one address of IPv4. */
-function networkOf(address: string): string {
-  const [head = '', tail] = address.toLowerCase().split('::');
-  if (!address.includes(':')) return address;
-  const left = head.split(':').filter(Boolean);
-  const right = (tail ?? '').split(':').filter(Boolean);
-  // An IPv4 address in IPv6's clothes.
-  if (right.length === 2 && right[0] === 'ffff') return right[1] ?? address;
-  const zeros = Array.from({ length: Math.max(0, 8 - left.length - right.length) }, () => '0');
-  return [...left, ...zeros, ...right].slice(0, 4).join(':');
-}

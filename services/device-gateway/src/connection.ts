@@ -1,173 +1,393 @@
 import { newClaimId } from '@carillon/core/ids';
-import type { Addressee } from '@carillon/presence/gateway-link';
+import type { ReplyTo } from '@carillon/presence/replies';
+import type { AppLoad } from './app-shares.ts';
+import type { DispatchSpan } from './dispatch-span.ts';
 import { type PublishPacket, writePublish } from './publish-packet.ts';
-import type { Wire } from './wire.ts';
+import type { Transport } from './transport.ts';
 
-/** Pushes without a receipt that one device may have at a time. */
-export const WINDOW = 16;
-const KEPT_ACKNOWLEDGED = 32;
-const KEPT_COLLAPSE_KEYS = 32;
-/** Bytes waiting in the socket above which nothing more is sent to it. */
-const FULL_AT_BYTES = 64 * 1_024;
+/** Most pushes without a PUBACK that a device has at a time. */
+const MAX_IN_FLIGHT = 16;
+const MAX_REMEMBERED_ACKS = 32;
+const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
+/** Bytes buffered in the socket above which no further push is written to it. */
+const MAX_BUFFERED_BYTES = 64 * 1_024;
 
-/** Shared by all that have none, and never written to. */
-const NONE: readonly Sent[] = [];
+/** Shared by all connections with nothing in flight; never modified. */
+const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
 const NO_IDS: string[] = [];
 
-/** A worker that waits for the answer about one recipient. */
-export interface Waiter extends Addressee {
-  /** It waits so long for the PUBACK; by the monotonic clock. */
-  until: number;
-  /** When it has written the row of a silent device. */
-  rowsWrittenAt: number;
-  answered: boolean;
+/** A worker that waits for the result of one delivery. */
+export interface PendingReply extends ReplyTo {
+  /** When the wait for the PUBACK ends; monotonic milliseconds. */
+  ackDeadline: number;
+  /** When the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */
+  rowsWrittenBy: number | undefined;
+  isReplied: boolean;
+  /** Counts the results of the dispatch, if its push is traced. */
+  span?: DispatchSpan | undefined;
 }
 
-/** What a receipt needs to be recorded. */
-export interface Owed {
+/** Identifies a delivery for its receipt. */
+export interface DeliveryRef {
   push: string;
   work: string;
   position: number;
-  /** The inbox row that owes it, or would. */
+  /** Id of the delivery's inbox row, whether or not the row exists. */
   rowId: string;
 }
 
-/** A push written to the socket whose PUBACK hasn't come. */
-export interface Sent extends Owed {
+/** A push that was written to the socket and has no PUBACK yet. */
+export interface InFlightPublish extends DeliveryRef {
   packetId: number;
-  /** Milliseconds, monotonic. */
+  /** Monotonic milliseconds. */
   sentAt: number;
-  /** The receipt goes to MongoDB: there is a row, or a worker that no longer waits. */
-  toRecord: boolean;
-  waiters: Waiter[];
+  /** The gateway records the receipt in MongoDB: there is an inbox row, or the worker no longer waits. */
+  mustRecordReceipt: boolean;
+  pendingReplies: PendingReply[];
 }
 
 /**
- * One device's link. It is `draining` until its inbox is empty, then `live`; `leaving` when we close it for
- * a restart, and takes nothing new; `closed` at last. Thousands of them live in a process: what most never
- * need is made on first use.
+ * The MQTT connection of one device. It is `syncing` until its inbox is empty, then `live`; `closing` during a
+ * restart, when no new push is written to it; then `closed`. A process holds thousands of them: state that most never
+ * need is created on first use, and small arrays are copied rather than extended, because `push` reserves room for
+ * many elements.
  */
 export class Connection {
   readonly id = newClaimId();
   readonly token: string;
-  readonly wire: Wire;
-  /** The device is gone when it said nothing for so long (MQTT 3.1.1, 3.1.2.10). */
-  readonly silenceMs: number;
-  state: 'draining' | 'live' | 'leaving' | 'closed' = 'draining';
-  /** Whether MongoDB knows the device; false when it could not be asked at CONNECT. */
-  isVerified: boolean;
-  heardAt = performance.now();
-  /** Since when the socket has held bytes; 0: it holds none. */
-  stuckSince = 0;
-  /** Packets of the last second that prove nothing. */
-  idlePackets = 0;
-  /** The last look into the inbox that a PINGREQ caused. */
-  lookedAt = performance.now();
-  /** When to look whether a row was written after all; 0: no reason. */
-  lookAt = 0;
-  /** The inbox isn't read before. */
-  readAfter = 0;
-  /** A row was written since the last read. */
-  isUnread = false;
-  /** Pushes answered `draining`, whose rows must not be overtaken, and when these are there at the latest. */
-  rowsDue: Map<string, number> | undefined;
-  isReading = false;
-  /** A worker waits for a PUBACK, or did a moment ago. */
-  isAwaited = false;
-  /** Receipts on their way to MongoDB. */
-  recording = 0;
-  /** Wakes whoever waits for this connection to change. */
-  wake: (() => void) | undefined;
-  /** Nearly always none or one: a list of its own would keep room for more in each of thousands. */
-  inFlight: readonly Sent[] = NONE;
-  /** The last of them, in a ring. */
+  readonly transport: Transport;
+  /** Longest silence of the device, one and a half keepalives (MQTT 3.1.1, 3.1.2.10). */
+  readonly keepaliveTimeoutMs: number;
+  readonly connectedAt = performance.now();
+  #app: AppLoad;
+  #state: 'syncing' | 'live' | 'closing' | 'closed' = 'syncing';
+  #isVerified: boolean;
+  #lastPacketAt = this.connectedAt;
+  /** Since when the socket has buffered bytes without a PUBACK; 0: it has none. */
+  #writeBlockedSince = 0;
+  /** Packets of the last second other than expected PUBACKs. */
+  #controlPacketCount = 0;
+  /** Last inbox check that a PINGREQ caused. */
+  #inboxCheckedAt = this.connectedAt;
+  /** When the reaper checks the inbox; 0: not scheduled. */
+  #recheckAt = 0;
+  /** The inbox is not read earlier. */
+  #readNotBefore = 0;
+  #hasUnreadRows = false;
+  #isReplaying = false;
+  /** Pushes answered `syncing`, and when their rows are written at the latest. */
+  #expectedRows: Map<string, number> | undefined;
+  /** Receipts that are being written to MongoDB. */
+  #pendingReceiptCount = 0;
+  #resumeWaiter: (() => void) | undefined;
+  #inFlight: readonly InFlightPublish[] = NONE_IN_FLIGHT;
+  /** Ids of the last acknowledged pushes, a ring buffer. */
   #acknowledged: string[] = NO_IDS;
   #nextAcknowledged = 0;
-  /** The newest of them: what is newer still needs no search. */
+  /** Newest id among them: newer pushes need no search. */
   #newestAcknowledged = '';
-  #newest: Map<string, string> | undefined;
+  #newestByCollapseKey: Map<string, string> | undefined;
   #packetId = 0;
 
+  /** @param device `isVerified` is false when MongoDB could not be read at CONNECT */
   constructor(device: {
     token: string;
-    wire: Wire;
+    app: AppLoad;
+    transport: Transport;
     keepaliveSeconds: number;
     isVerified: boolean;
   }) {
     this.token = device.token;
-    this.wire = device.wire;
-    this.silenceMs = device.keepaliveSeconds * 1_500;
-    this.isVerified = device.isVerified;
+    this.transport = device.transport;
+    this.keepaliveTimeoutMs = device.keepaliveSeconds * 1_500;
+    this.#app = device.app;
+    this.#isVerified = device.isVerified;
+  }
+
+  get state(): 'syncing' | 'live' | 'closing' | 'closed' {
+    return this.#state;
+  }
+
+  /** Load of the device's app on this process. */
+  get app(): AppLoad {
+    return this.#app;
+  }
+
+  /** Pushes without a PUBACK, oldest first. */
+  get inFlight(): readonly InFlightPublish[] {
+    return this.#inFlight;
   }
 
   isOpen(): boolean {
-    return this.state === 'draining' || this.state === 'live';
+    return this.#state === 'syncing' || this.#state === 'live';
   }
 
-  isFull(): boolean {
-    return this.inFlight.length >= WINDOW || this.wire.writableLength > FULL_AT_BYTES;
+  /** Moves the connection to another app's load, once its app is known. */
+  assignApp(app: AppLoad): void {
+    this.#app = app;
+  }
+
+  /** Checks whether MongoDB has confirmed that the device exists. */
+  isVerified(): boolean {
+    return this.#isVerified;
+  }
+
+  markVerified(): void {
+    this.#isVerified = true;
+  }
+
+  /** Stops accepting pushes, before the close; false: the connection is not open any more. */
+  markClosing(): boolean {
+    if (!this.isOpen()) return false;
+    this.#state = 'closing';
+    this.#resume();
+    return true;
+  }
+
+  /** Closes the transport at once and returns the pushes that were in flight. */
+  close(): readonly InFlightPublish[] {
+    const unacknowledged = this.#inFlight;
+    this.#state = 'closed';
+    this.#inFlight = NONE_IN_FLIGHT;
+    this.transport.destroy();
+    this.#resume();
+    return unacknowledged;
   }
 
   /** Writes a push to the socket. */
-  send(packet: PublishPacket, owed: Owed, collapse?: string, dup = false): Sent {
-    const { push, work, position, rowId } = owed;
-    // With 16 in flight an id is free again long before the counter comes round.
+  send(
+    packet: PublishPacket,
+    { push, work, position, rowId }: DeliveryRef,
+    collapse?: string,
+    dup = false,
+  ): InFlightPublish {
+    // With 16 in flight an id is free long before the counter reaches it again.
     this.#packetId = (this.#packetId % 65_535) + 1;
-    const sent: Sent = {
+    const publish: InFlightPublish = {
       push,
       work,
       position,
       rowId,
       packetId: this.#packetId,
       sentAt: performance.now(),
-      toRecord: false,
-      waiters: [],
+      mustRecordReceipt: false,
+      pendingReplies: [],
     };
-    this.inFlight = this.inFlight.length === 0 ? [sent] : this.inFlight.concat(sent);
-    if (collapse !== undefined) this.#noteNewest(collapse, push);
-    writePublish(packet, sent.packetId, dup, this.wire);
-    return sent;
+    this.#inFlight = this.#inFlight.length === 0 ? [publish] : this.#inFlight.concat(publish);
+    if (collapse !== undefined) this.#rememberNewest(collapse, push);
+    writePublish(packet, publish.packetId, dup, this.transport);
+    return publish;
   }
 
-  /** Takes a PUBACK; undefined when nothing of that id is in flight. */
-  acknowledge(packetId: number): Sent | undefined {
-    const sent = this.inFlight.find((one) => one.packetId === packetId);
-    if (sent === undefined) return undefined;
-    this.inFlight = this.inFlight.length === 1 ? NONE : this.inFlight.filter((one) => one !== sent);
-    this.#noteAcknowledged(sent.push);
-    this.stuckSince = 0;
-    return sent;
+  /** Removes the push of a PUBACK from those in flight; undefined: no push has this packet id. */
+  acknowledge(packetId: number): InFlightPublish | undefined {
+    const inFlight = this.#inFlight;
+    const publish = inFlight.find((one) => one.packetId === packetId);
+    if (publish === undefined) return undefined;
+    this.#inFlight =
+      inFlight.length === 1 ? NONE_IN_FLIGHT : inFlight.filter((one) => one !== publish);
+    this.#rememberAcknowledged(publish.push);
+    this.#writeBlockedSince = 0;
+    return publish;
   }
 
-  findInFlight(push: string): Sent | undefined {
-    return this.inFlight.find((sent) => sent.push === push);
+  /** Lets {@link waitUntil} check its condition, after a PUBACK was handled. */
+  notifyAcknowledged(): void {
+    this.#resume();
+  }
+
+  findInFlight(push: string): InFlightPublish | undefined {
+    return this.#inFlight.find((publish) => publish.push === push);
   }
 
   hasAcknowledged(push: string): boolean {
     return push <= this.#newestAcknowledged && this.#acknowledged.includes(push);
   }
 
-  /** Whether a newer push of the collapse key went out here (guarantee G9). */
+  /** Checks whether a newer push of the collapse key was sent on this connection (guarantee G9). */
   hasNewer(collapse: string | undefined, push: string): boolean {
-    return collapse !== undefined && (this.#newest?.get(collapse) ?? '') > push;
+    return collapse !== undefined && (this.#newestByCollapseKey?.get(collapse) ?? '') > push;
   }
 
-  #noteAcknowledged(push: string): void {
+  /** Checks whether the device must acknowledge, or read from its socket, before the next push. */
+  isFull(): boolean {
+    return (
+      this.#inFlight.length >= MAX_IN_FLIGHT || this.transport.writableLength > MAX_BUFFERED_BYTES
+    );
+  }
+
+  /** Pushes that may be sent before the window is full. */
+  freeSlots(): number {
+    return MAX_IN_FLIGHT - this.#inFlight.length;
+  }
+
+  /** Checks whether at least half of the window is free, so that the inbox is read on. */
+  hasWindowSpace(): boolean {
+    return this.#inFlight.length <= MAX_IN_FLIGHT / 2;
+  }
+
+  /** Records that the device has sent a packet, for its keepalive. */
+  recordPacket(): void {
+    this.#lastPacketAt = performance.now();
+  }
+
+  isSilent(now: number): boolean {
+    return now - this.#lastPacketAt > this.keepaliveTimeoutMs;
+  }
+
+  /** Counts a packet other than an expected PUBACK; returns the count of this second. */
+  countControlPacket(): number {
+    this.#controlPacketCount += 1;
+    return this.#controlPacketCount;
+  }
+
+  resetControlPackets(): void {
+    this.#controlPacketCount = 0;
+  }
+
+  /** Milliseconds that the socket has had buffered bytes; called about once a second, which is its precision. */
+  measureWriteBlockedMs(now: number): number {
+    if (this.transport.writableLength === 0) this.#writeBlockedSince = 0;
+    else if (this.#writeBlockedSince === 0) this.#writeBlockedSince = now;
+    return this.#writeBlockedSince === 0 ? 0 : now - this.#writeBlockedSince;
+  }
+
+  /** Starts the inbox check of a PINGREQ; false: the last one was less than 0.9 keepalives ago. */
+  tryStartPingCheck(): boolean {
+    const now = performance.now();
+    if (now - this.#inboxCheckedAt < this.keepaliveTimeoutMs * 0.6) return false;
+    this.#inboxCheckedAt = now;
+    return true;
+  }
+
+  /** Has the inbox checked when a row is written at the latest, instead of at the time scheduled before. */
+  recheckInboxAt(at: number): void {
+    this.#recheckAt = at;
+  }
+
+  /** Has the inbox checked after a delay, unless a check is scheduled. */
+  recheckInboxIn(delayMs: number): void {
+    if (this.#recheckAt === 0) this.#recheckAt = performance.now() + delayMs;
+  }
+
+  /** Starts the scheduled inbox check if it is due and nothing is in flight. */
+  tryStartRecheck(now: number): boolean {
+    if (this.#recheckAt === 0 || now < this.#recheckAt || this.#inFlight.length > 0) return false;
+    this.#recheckAt = 0;
+    return true;
+  }
+
+  /** Has the inbox read (again), not before a moment of the monotonic clock; no push goes live until it is empty. */
+  requestSync(notBefore: number): void {
+    this.#state = 'syncing';
+    this.#hasUnreadRows = true;
+    this.#readNotBefore = Math.max(this.#readNotBefore, notBefore);
+  }
+
+  /** Marks the inbox as being read; false: it is being read already. */
+  tryStartReplay(): boolean {
+    if (this.#isReplaying) return false;
+    this.#isReplaying = true;
+    return true;
+  }
+
+  endReplay(): void {
+    this.#isReplaying = false;
+  }
+
+  needsSync(): boolean {
+    return this.#state === 'syncing' || (this.#hasUnreadRows && this.isOpen());
+  }
+
+  /** Milliseconds until the inbox may be read; not positive: now. */
+  readDelayMs(): number {
+    return this.#readNotBefore - performance.now();
+  }
+
+  /** Delays the next read after a failure. */
+  delayRead(delayMs: number): void {
+    this.#readNotBefore = performance.now() + delayMs;
+  }
+
+  /** Starts a read: rows that are written from now on count as unread. */
+  startRead(): void {
+    this.#hasUnreadRows = false;
+  }
+
+  /** Goes live after a read that found no new row, unless a row was written meanwhile. */
+  completeSync(): void {
+    if (!this.#hasUnreadRows && this.isOpen()) this.#state = 'live';
+  }
+
+  /** Keeps the connection from going live until the row is written. The first deadline of a push holds. */
+  expectRow(push: string, writtenBy: number): void {
+    this.#expectedRows ??= new Map();
+    if (!this.#expectedRows.has(push)) this.#expectedRows.set(push, writtenBy);
+  }
+
+  /** Forgets the expected rows of pushes that were read. */
+  dropExpectedRows(pushes: Iterable<string>): void {
+    for (const push of pushes) this.#expectedRows?.delete(push);
+  }
+
+  /** Checks whether rows are still to be written before the next read. */
+  isExpectingRows(): boolean {
+    return this.isOpen() && !this.#hasUnreadRows && (this.#expectedRows?.size ?? 0) > 0;
+  }
+
+  /** Counts expected rows as written once their deadline has passed. */
+  expireExpectedRows(): void {
+    const now = performance.now();
+    for (const [push, writtenBy] of this.#expectedRows ?? []) {
+      if (now < writtenBy) continue;
+      // The row is written by now, unless a newer push of the collapse key has replaced it.
+      this.#expectedRows?.delete(push);
+      this.#hasUnreadRows = true;
+    }
+  }
+
+  receiptStarted(): void {
+    this.#pendingReceiptCount += 1;
+  }
+
+  receiptFinished(): void {
+    this.#pendingReceiptCount -= 1;
+    this.#resume();
+  }
+
+  hasPendingReceipts(): boolean {
+    return this.#pendingReceiptCount > 0;
+  }
+
+  /** Waits for a condition that changes with PUBACKs, recorded receipts and the close; one caller at a time. */
+  async waitUntil(isDone: () => boolean): Promise<void> {
+    while (this.isOpen() && !isDone()) {
+      await new Promise<void>((resolve) => {
+        this.#resumeWaiter = resolve;
+      });
+    }
+  }
+
+  #resume(): void {
+    this.#resumeWaiter?.();
+  }
+
+  #rememberAcknowledged(push: string): void {
     if (push > this.#newestAcknowledged) this.#newestAcknowledged = push;
-    if (this.#acknowledged.length < KEPT_ACKNOWLEDGED) {
-      // Pushed to, it would take room for many at once.
+    if (this.#acknowledged.length < MAX_REMEMBERED_ACKS) {
       this.#acknowledged = this.#acknowledged.concat(push);
       return;
     }
     this.#acknowledged[this.#nextAcknowledged] = push;
-    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % KEPT_ACKNOWLEDGED;
+    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % MAX_REMEMBERED_ACKS;
   }
 
-  #noteNewest(collapse: string, push: string): void {
-    this.#newest ??= new Map();
-    this.#newest.delete(collapse);
-    this.#newest.set(collapse, push);
-    if (this.#newest.size <= KEPT_COLLAPSE_KEYS) return;
-    for (const oldest of this.#newest.keys()) return void this.#newest.delete(oldest);
+  #rememberNewest(collapse: string, push: string): void {
+    this.#newestByCollapseKey ??= new Map();
+    this.#newestByCollapseKey.delete(collapse);
+    this.#newestByCollapseKey.set(collapse, push);
+    if (this.#newestByCollapseKey.size <= MAX_REMEMBERED_COLLAPSE_KEYS) return;
+    for (const oldest of this.#newestByCollapseKey.keys())
+      return void this.#newestByCollapseKey.delete(oldest);
   }
 }

@@ -1,90 +1,129 @@
-import type { Addressee, Answer, Link } from '@carillon/presence/gateway-link';
-import type { Connection, Owed } from './connection.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { GatewayChannel } from '@carillon/presence/gateway-channel';
+import type { ConnectedDevice } from '@carillon/presence/presence-registry';
+import type { AppLoad, AppShares } from './app-shares.ts';
+import type { Connection } from './connection.ts';
+import type { LastSeenRecorder } from './device-activity.ts';
+import type { GatewayMetrics } from './metrics.ts';
+import type { Receipts, WorkerReplies } from './receipts.ts';
 
-export interface ConnectionsDeps {
-  announce(link: Link): Promise<void>;
-  withdraw(link: Link): Promise<void>;
-  answer(to: Addressee, answer: Answer): void;
-  drain(connection: Connection): void;
-  record(connection: Connection, owed: Owed): void;
-  /** A sign of life for MongoDB. */
-  sawDevice(token: string): void;
-  acknowledged(kind: 'in-time' | 'recorded'): void;
-  closed(reason: string): void;
+const DRAIN_TICK_MS = 50;
+/** Time for receipts that are on their way. */
+const RECEIPT_GRACE_MS = 1_000;
+/** Time for the device to complete the close of TLS or WebSocket. */
+const CLOSE_HANDSHAKE_MS = 500;
+
+/** Returns the entry of a connection in presence. */
+export function toConnectedDevice({ token, id, connectedAt }: Connection): ConnectedDevice {
+  return { token, connection: id, connectedAt };
 }
 
-/** The devices that are connected to this process. */
-export interface Connections {
-  find(token: string): Connection | undefined;
-  all(): IterableIterator<Connection>;
-  size(): number;
-  /** Takes a device in; an older connection of it is closed (MQTT-3.1.4-2). */
-  open(connection: Connection): Promise<void>;
-  /** Takes a PUBACK; false when nothing of that id was in flight. */
-  acknowledge(connection: Connection, packetId: number): boolean;
-  close(connection: Connection, reason: string): void;
-  /** Stops handing over to a connection: its device looks offline from now on. */
-  leave(connection: Connection): void;
-}
+export type Connections = ReturnType<typeof createConnections>;
 
-export function createConnections(deps: ConnectionsDeps): Connections {
+/** Holds the devices that are connected to this process. */
+export function createConnections(context: {
+  /** Returns the channel to presence, which exists once a device can connect. */
+  channel(): Pick<GatewayChannel, 'register' | 'unregister'>;
+  shares: AppShares;
+  replies: WorkerReplies;
+  receipts: Receipts;
+  lastSeen: LastSeenRecorder;
+  metrics: GatewayMetrics;
+}) {
+  const { channel, shares, replies, receipts, lastSeen, metrics } = context;
   const byToken = new Map<string, Connection>();
-
-  function linkOf({ token, id }: Connection): Link {
-    return { token, connection: id };
-  }
+  /** Continues where the last search ended, so that many searches together visit each connection a few times only. */
+  let searchCursor = byToken.values();
 
   function close(connection: Connection, reason: string): void {
     if (connection.state === 'closed') return;
-    const hadLeft = connection.state === 'leaving';
-    connection.state = 'closed';
-    connection.wire.destroy();
-    for (const { waiters } of connection.inFlight) {
-      for (const waiter of waiters) if (!waiter.answered) deps.answer(waiter, 'silent');
-      for (const waiter of waiters) waiter.answered = true;
-    }
-    connection.inFlight = [];
-    connection.wake?.();
-    deps.closed(reason);
+    const wasClosing = connection.state === 'closing';
+    for (const publish of connection.close()) replies.settle(publish, 'unacked');
+    metrics.countClose(reason);
+    shares.closed(connection.app);
     if (byToken.get(connection.token) === connection) {
       byToken.delete(connection.token);
-      deps.sawDevice(connection.token);
+      lastSeen.record(connection.token);
     }
-    if (!hadLeft) void deps.withdraw(linkOf(connection));
+    if (!wasClosing) void channel().unregister(toConnectedDevice(connection));
+  }
+
+  function closeOneWhere(matches: (load: AppLoad) => boolean): void {
+    for (let remaining = byToken.size; remaining > 0; remaining -= 1) {
+      let next = searchCursor.next();
+      if (next.done) {
+        searchCursor = byToken.values();
+        next = searchCursor.next();
+      }
+      if (next.done || !matches(next.value.app)) continue;
+      close(next.value, 'over-share');
+      return;
+    }
   }
 
   return {
-    find: (token) => byToken.get(token),
-    all: () => byToken.values(),
-    size: () => byToken.size,
-    close,
-    async open(connection) {
+    find: (token: string): Connection | undefined => byToken.get(token),
+    all: (): IterableIterator<Connection> => byToken.values(),
+    size: (): number => byToken.size,
+    /** Decides whether an app may open one more connection; may close one of an app above its share. */
+    canOpen: (load: AppLoad): boolean => shares.canOpen(load, closeOneWhere),
+    /** Adds a device and registers it in presence; an older connection of it is closed (MQTT-3.1.4-2). */
+    async add(connection: Connection): Promise<void> {
       const older = byToken.get(connection.token);
       byToken.set(connection.token, connection);
+      shares.opened(connection.app);
       if (older !== undefined) close(older, 'taken-over');
-      deps.sawDevice(connection.token);
-      // First seen, then read: what a worker writes before it sees us is read, what it does later reaches us.
-      await deps.announce(linkOf(connection));
-      deps.drain(connection);
+      lastSeen.record(connection.token);
+      await channel().register(toConnectedDevice(connection));
     },
-    acknowledge(connection, packetId) {
-      const sent = connection.acknowledge(packetId);
-      if (sent === undefined) return false;
-      for (const waiter of sent.waiters) {
-        if (waiter.answered) continue;
-        waiter.answered = true;
-        deps.answer(waiter, 'acknowledged');
-      }
-      if (sent.toRecord) deps.record(connection, sent);
-      deps.acknowledged(sent.toRecord ? 'recorded' : 'in-time');
-      connection.wake?.();
+    /** Handles a PUBACK; false: no push in flight has this packet id. */
+    acknowledge(connection: Connection, packetId: number): boolean {
+      const publish = connection.acknowledge(packetId);
+      if (publish === undefined) return false;
+      replies.settle(publish, 'acknowledged');
+      if (publish.mustRecordReceipt) receipts.record(connection, publish);
+      metrics.countAck(publish.mustRecordReceipt ? 'recorded' : 'in-time');
+      connection.notifyAcknowledged();
       return true;
     },
-    leave(connection) {
-      if (!connection.isOpen()) return;
-      connection.state = 'leaving';
-      connection.wake?.();
-      void deps.withdraw(linkOf(connection));
+    close,
+    /** Stops dispatches to a connection: its device is offline in presence from now on. */
+    markClosing(connection: Connection): void {
+      if (connection.markClosing()) void channel().unregister(toConnectedDevice(connection));
+    },
+    /** Counts a device for its app, which was unknown while MongoDB was unreachable. */
+    assignApp(connection: Connection, app: string): void {
+      if (connection.app.app !== undefined) return;
+      shares.closed(connection.app);
+      connection.assignApp(shares.loadOf(app));
+      shares.opened(connection.app);
     },
   };
+}
+
+/** Closes all connections, spread over time, so that devices don't reconnect all at once (guarantee G17). */
+export async function drainConnections(connections: Connections, seconds: number): Promise<void> {
+  const remaining = [...connections.all()];
+  const perTick = Math.max(1, Math.ceil((remaining.length * DRAIN_TICK_MS) / (seconds * 1_000)));
+  const closing: Promise<void>[] = [];
+  while (remaining.length > 0) {
+    for (const connection of remaining.splice(0, perTick))
+      closing.push(closeGracefully(connections, connection));
+    if (remaining.length > 0) await sleep(DRAIN_TICK_MS);
+  }
+  await Promise.all(closing);
+}
+
+async function closeGracefully(connections: Connections, connection: Connection): Promise<void> {
+  connections.markClosing(connection);
+  await waitUntil(RECEIPT_GRACE_MS, () => connection.inFlight.length === 0);
+  // Some clients stop reconnecting when TLS breaks off without an orderly close.
+  connection.transport.end();
+  await waitUntil(CLOSE_HANDSHAKE_MS, () => connection.state === 'closed');
+  connections.close(connection, 'restart');
+}
+
+async function waitUntil(ms: number, isDone: () => boolean): Promise<void> {
+  const deadline = performance.now() + ms;
+  while (!isDone() && performance.now() < deadline) await sleep(DRAIN_TICK_MS);
 }

@@ -1,196 +1,174 @@
-import { type DeviceAuthKeys, isDeviceAuth } from '@carillon/core/device-auth';
+import type { DeviceAuthKeys } from '@carillon/core/device-auth';
+import type { Tracer } from '@carillon/core/tracing';
 import {
-  createGatewayLink,
+  createGatewayChannel,
+  type GatewayChannel,
   type GatewayEvents,
-  type GatewayLink,
-} from '@carillon/presence/gateway-link';
+} from '@carillon/presence/gateway-channel';
+import type { RedisAddress } from '@carillon/presence/redis';
 import type { Producers } from '@carillon/queue/producers';
-import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
-import { rowId } from '@carillon/store/inbox';
+import type { ProxyWarner } from '@carillon/runtime/proxy-warner';
 import type { Store } from '@carillon/store/store';
 import { createAddressLimits, NO_ADDRESS_LIMITS } from './address-limits.ts';
-import { admit } from './admit.ts';
-import { createConnections } from './connections.ts';
-import { createCounts } from './counts.ts';
-import { createDelivering } from './deliver.ts';
-import { createDraining } from './drain.ts';
-import { type Addresses, type Listening, listen } from './listen.ts';
-import { createPatience } from './patience.ts';
-import { createReceipts } from './receipts.ts';
-import { sayGoodbye } from './say-goodbye.ts';
-import { type LinkDeps, serveLink } from './serve-link.ts';
-import { createSignsOfLife } from './signs-of-life.ts';
-import { createStrangers } from './strangers.ts';
-import { startSweep } from './sweep.ts';
+import { createAppShares } from './app-shares.ts';
+import { startConnectionReaper } from './connection-reaper.ts';
+import { createConnections, drainConnections, toConnectedDevice } from './connections.ts';
+import { createProxyDetector, NO_PROXY_DETECTOR } from './detect-proxy.ts';
+import { createIosAppRecorder, createLastSeenRecorder } from './device-activity.ts';
+import { createInboxReplay } from './inbox-replay.ts';
+import { type ListenAddresses, type ListenSettings, listen } from './listen.ts';
+import { createLiveDelivery } from './live-delivery.ts';
+import { createGatewayMetrics } from './metrics.ts';
+import { createPendingConnections } from './pending-connections.ts';
+import { createInboxReader } from './read-inbox.ts';
+import { createReceipts, createWorkerReplies } from './receipts.ts';
 
-/** Recipients that may wait here to be written; above it workers are told to hold back. */
-const CAPACITY = 20_000;
+/** Recipients that may wait to be written; above it workers get no credit. */
+const MAX_QUEUED_RECIPIENTS = 20_000;
 
-export interface GatewaySettings {
-  store: Pick<Store, 'inbox' | 'pushes' | 'devices' | 'receipts' | 'clock'>;
-  producers: Pick<Producers, 'presence' | 'finish'>;
+/** Settings of a gateway. */
+export interface GatewaySettings extends ListenSettings {
+  store: Pick<
+    Store,
+    'apps' | 'inbox' | 'pushes' | 'collapse' | 'devices' | 'receipts' | 'suspensions' | 'clock'
+  >;
+  producers: Pick<Producers, 'publishPresence' | 'checkCompletion'>;
   metrics: Metrics;
-  log: Pick<Logger, 'info' | 'warn'>;
-  presenceUrl: string;
-  listen: Addresses;
-  /** Each link begins with a header of the PROXY protocol, version 2. */
-  hasProxyHeader: boolean;
-  /** Links that this process holds at most. */
-  maxConnections: number;
+  tracer?: Tracer | undefined;
+  proxyWarner: ProxyWarner;
+  presenceRedis: RedisAddress;
+  listen: ListenAddresses;
+  /** Bytes that may be buffered in all sockets together. */
+  maxWaitingBytes: number;
   authKeys: DeviceAuthKeys;
   hasAddressLimits: boolean;
-  /** Over how many seconds links are closed at the end. */
-  goodbyeSeconds: number;
+  /** Seconds over which connections are closed when the gateway stops. */
+  drainSeconds: number;
 }
 
 /** A running gateway. */
-export interface Gateway {
-  /** Where it listens; 0 for what isn't offered. */
-  ports: Listening['ports'];
-  /** Whether workers can see it; devices are served from MongoDB all the same. */
-  isAnnounced(): boolean;
-  /** Closes all links, spread over time; receipts are written, places removed. */
-  stop(): Promise<void>;
-}
+export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
-/** Puts the parts together and listens. */
-export async function startGateway(settings: GatewaySettings): Promise<Gateway> {
-  // The parts call the link and the link calls the parts; nothing is called before both are there.
-  const parts = createParts(settings, () => link);
-  const link = await createGatewayLink(settings.presenceUrl, eventsFor(parts));
+/** Starts a gateway and listens for devices. */
+export async function startGateway(settings: GatewaySettings) {
+  const { store, log, authKeys, drainSeconds } = settings;
+  // The parts call the channel and the channel calls the parts; the parts call it only once a device is connected.
+  const parts = createParts(settings, () => channel);
+  const channel = await createGatewayChannel(settings.presenceRedis, createGatewayEvents(parts));
+  const { connections, metrics } = parts;
   const limits = settings.hasAddressLimits ? createAddressLimits() : NO_ADDRESS_LIMITS;
-  const strangers = createStrangers(limits);
-  const linkDeps = linkDepsFor(settings, parts, { limits, strangers });
-  const listening: Listening = await listen(settings.listen, {
-    limits,
-    strangers,
-    isFull: () => {
-      const links = parts.connections.size() + strangers.count() + listening.waiting();
-      return links >= settings.maxConnections;
-    },
-    hasProxyHeader: settings.hasProxyHeader,
-    turnedAway: parts.counts.connected,
-    serve: (stranger) => serveLink(linkDeps, stranger),
-    certificate(failure) {
-      if (failure === undefined) settings.log.info('a new TLS certificate is in force');
-      else settings.log.warn({ err: failure }, 'the TLS files can not be used');
-    },
-  });
+  store.suspensions.startRefreshing(
+    (err) => log.warn({ err }, 'the suspended accounts could not be read'),
+    () => checkAllInboxes(parts),
+  );
+  const pendingConnections = createPendingConnections(limits.pendingPerAddress, () =>
+    metrics.countConnect('gave-way'),
+  );
+  const proxyDetector = settings.hasProxyHeader
+    ? NO_PROXY_DETECTOR
+    : createProxyDetector(settings.proxyWarner);
+  const session = {
+    ...{ ...parts, devices: store.devices, authKeys, limits },
+    ...{ pendingConnections, proxyDetector },
+  };
+  const listeners = await listen(settings.listen, settings, session);
 
   async function stop(): Promise<void> {
-    listening.stop();
-    strangers.stop();
-    await sayGoodbye(parts.connections, settings.goodbyeSeconds);
-    parts.patience.stop();
-    parts.sweep.stop();
-    parts.counts.stop();
+    listeners.stop();
+    pendingConnections.stop();
+    await drainConnections(connections, drainSeconds);
+    parts.replies.stop();
+    parts.reaper.stop();
+    metrics.stop();
     limits.stop();
-    await Promise.all([parts.receipts.flush(), parts.life.stop()]);
-    await link.close();
+    await Promise.all([parts.receipts.flush(), parts.lastSeen.stop()]);
+    await channel.close();
   }
 
   let stopped: Promise<void> | undefined;
   return {
-    ports: listening.ports,
-    isAnnounced: link.isHeld,
-    stop() {
+    /** Bound ports; 0 for a transport that is not offered. */
+    ports: listeners.ports,
+    /** Checks whether workers can find this gateway; until then devices get their pushes from the inbox. */
+    isRegistered: channel.hasLease,
+    /** The loops that keep presence and dispatch going. */
+    loops: channel.loops,
+    /** Closes all connections, spread over time, records their receipts and removes them from presence. */
+    stop(): Promise<void> {
       stopped ??= stop();
       return stopped;
     },
   };
 }
 
-function linkDepsFor(
-  { store, authKeys }: GatewaySettings,
-  { connections, draining, counts }: Parts,
-  guards: Pick<LinkDeps, 'limits' | 'strangers'>,
-): LinkDeps {
-  return {
-    ...guards,
-    connections,
-    admit: (frame) =>
-      admit(frame, {
-        isDeviceAuth: (token, auth) => isDeviceAuth(authKeys, token, auth),
-        findDevice: store.devices.findForConnect,
-      }),
-    look: draining.look,
-    connected: counts.connected,
-  };
-}
-
 type Parts = ReturnType<typeof createParts>;
 
-function createParts(settings: GatewaySettings, link: () => GatewayLink) {
-  const { store, producers } = settings;
-  const counts = createCounts(settings.metrics);
-  const life = createSignsOfLife(producers.presence, store.clock.now);
-  const receipts = createReceipts({ record: store.receipts.record, finish: producers.finish });
-  const answer: GatewayLink['answer'] = (to, what) => {
-    counts.answered(what);
-    link().answer(to, what);
+function createParts(settings: GatewaySettings, channel: () => GatewayChannel) {
+  const { store, producers, maxConnections, maxWaitingBytes, tracer } = settings;
+  const { clock, devices } = store;
+  const metrics = createGatewayMetrics(settings.metrics);
+  const iosApps = createIosAppRecorder(store.apps);
+  const lastSeen = createLastSeenRecorder(producers, clock);
+  const receipts = createReceipts(store.receipts, producers);
+  const replies = createWorkerReplies(channel, metrics);
+  const shares = createAppShares(maxConnections);
+  const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
+  metrics.observe(connections, maxConnections);
+  const reader = createInboxReader({ store, producers, receipts, metrics });
+  const inboxReplay = createInboxReplay({ reader, connections, devices, iosApps });
+  const reaper = startConnectionReaper({ connections, shares, inboxReplay, maxWaitingBytes });
+  const delivering = { channel, clock, connections, replies, inboxReplay, metrics, tracer };
+  const liveDelivery = createLiveDelivery(delivering);
+  return {
+    metrics,
+    iosApps,
+    lastSeen,
+    receipts,
+    replies,
+    shares,
+    connections,
+    inboxReplay,
+    reaper,
+    liveDelivery,
   };
-  const draining = createDraining({
-    listRowsOf: store.inbox.listRowsOf,
-    removeRow: (push, row) => store.inbox.remove(push, [row]),
-    readForSending: store.pushes.readForSending,
-    isSendable: store.pushes.isSendable,
-    async exists(token) {
-      const device = await store.devices.findForConnect(token);
-      return device !== undefined && device.deletedAt === undefined;
-    },
-    record: receipts.record,
-    close: (connection, reason) => connections.close(connection, reason),
-    sent: () => counts.published('inbox'),
-  });
-  const connections = createConnections({
-    announce: (place) => link().announce(place),
-    withdraw: (place) => link().withdraw(place),
-    answer,
-    drain: draining.drain,
-    record: receipts.record,
-    sawDevice: life.saw,
-    acknowledged: counts.acknowledged,
-    closed: counts.closed,
-  });
-  counts.watch(connections);
-  const sweep = startSweep({ connections, look: draining.look });
-  const patience = createPatience(answer);
-  const delivering = createDelivering({
-    find: connections.find,
-    answer,
-    await: patience.await,
-    isStrained: sweep.isStrained,
-    redisNow: () => link().now(),
-    mongoNow: store.clock.now,
-    rowId,
-    drain: draining.drain,
-    published: () => counts.published('live'),
-  });
-  return { counts, life, receipts, draining, connections, sweep, patience, delivering };
 }
 
-/** What comes from Redis, and whom it concerns. */
-function eventsFor({ connections, draining, delivering, sweep }: Parts): GatewayEvents {
-  function drain(token: string): void {
+/** Handles the messages from Redis. */
+function createGatewayEvents(parts: Parts): GatewayEvents {
+  const { connections, inboxReplay, liveDelivery, reaper } = parts;
+  function replayInbox(token: string): void {
     const connection = connections.find(token);
-    if (connection !== undefined) draining.drain(connection);
+    if (connection !== undefined) inboxReplay.replay(connection);
   }
   return {
-    deliver: delivering.deliver,
-    drain,
+    deliver: liveDelivery.deliver,
+    inboxChanged: replayInbox,
     kick({ token, connection: id }) {
       const connection = connections.find(token);
       if (connection?.id === id) connections.close(connection, 'taken-over');
     },
-    announced: ({ token }) => drain(token),
-    *links() {
-      for (const { token, id } of connections.all()) yield { token, connection: id };
+    reregistered: ({ token }) => replayInbox(token),
+    recheckInbox({ token }) {
+      const connection = connections.find(token);
+      if (connection !== undefined) inboxReplay.recheck(connection);
     },
-    isHere({ token, connection: id }) {
+    *devices() {
+      for (const connection of connections.all()) yield toConnectedDevice(connection);
+    },
+    isOpen({ token, connection: id }) {
       const connection = connections.find(token);
       return connection?.id === id && connection.isOpen();
     },
-    credit: () => (sweep.isStrained() ? 0 : Math.max(0, CAPACITY - delivering.unwritten())),
+    credit: () =>
+      reaper.isOverloaded() ? 0 : Math.max(0, MAX_QUEUED_RECIPIENTS - liveDelivery.pendingWrites()),
   };
+}
+
+/** Sends what the inboxes hold of an account that is no longer suspended. */
+function checkAllInboxes({ connections, inboxReplay }: Parts): void {
+  for (const connection of connections.all()) {
+    // An inbox that can't be read now is checked at the next PINGREQ.
+    void inboxReplay.checkInbox(connection).catch(() => undefined);
+  }
 }

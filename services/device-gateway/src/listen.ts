@@ -1,71 +1,84 @@
-import { type AcceptDeps, type Entrance, openEntrance } from './accept.ts';
-import type { Where } from './listening-sockets.ts';
-import { createTlsDoor, type TlsFiles } from './over-tls.ts';
-import { createWebSocketDoor } from './over-websocket.ts';
-import type { Stranger } from './strangers.ts';
+import type { Logger } from '@carillon/runtime/logger';
+import { type AcceptContext, type ListenAddress, type Listener, openListener } from './listener.ts';
+import type { Origins } from './origins.ts';
+import { type SessionContext, startMqttSession } from './session.ts';
+import { createTlsListener, type TlsFiles } from './tls-listener.ts';
+import { createWebSocketListener } from './websocket-listener.ts';
 
-/** Where devices come in; a transport that is absent isn't offered. */
-export interface Addresses {
-  mqtt?: Where | undefined;
-  mqtts?: Where | undefined;
-  ws?: Where | undefined;
-  /** Needed for `mqtts`. */
+/** Addresses to listen on; a transport without one is not offered. */
+export interface ListenAddresses {
+  mqtt?: ListenAddress | undefined;
+  mqtts?: ListenAddress | undefined;
+  ws?: ListenAddress | undefined;
+  /** Required for `mqtts`. */
   tls?: TlsFiles | undefined;
 }
 
-export interface ListenDeps extends AcceptDeps {
-  /** Takes over where MQTT begins. */
-  serve(stranger: Stranger): void;
-  /** New TLS files are in force, or can't be used. */
-  certificate(failure?: unknown): void;
+/** Settings of the listeners. */
+export interface ListenSettings extends Pick<AcceptContext, 'maxConnections' | 'hasProxyHeader'> {
+  /** Origins of web pages that may connect over WebSocket. */
+  webSocketOrigins: Origins;
+  log: Pick<Logger, 'info' | 'warn'>;
 }
 
-/** Listens for devices on all transports. */
-export interface Listening {
-  /** Ports that were found free where the address said 0; 0 for what isn't offered. */
-  ports: Record<'mqtt' | 'mqtts' | 'ws', number>;
-  /** Links that were accepted and not begun. */
-  waiting(): number;
-  /** Listens no more; links stay. */
-  stop(): void;
-}
+/** Listens for devices on all transports and starts an MQTT session on each connection. */
+export async function listen(
+  addresses: ListenAddresses,
+  settings: ListenSettings,
+  session: SessionContext,
+) {
+  const { log, webSocketOrigins, maxConnections, hasProxyHeader } = settings;
+  const context: AcceptContext = { ...session, maxConnections, hasProxyHeader };
+  const listeners: Listener[] = [];
+  const transports: { stop(): void }[] = [];
+  const countQueued = () => listeners.reduce((sum, listener) => sum + listener.countQueued(), 0);
 
-export async function listen(at: Addresses, deps: ListenDeps): Promise<Listening> {
-  const { serve } = deps;
-  const entrances: Entrance[] = [];
-  const doors: { stop(): void }[] = [];
-
-  async function open(where: Where | undefined, enter: Parameters<typeof openEntrance>[2]) {
-    if (where === undefined) return 0;
-    const entrance = await openEntrance(where, deps, enter);
-    entrances.push(entrance);
-    return entrance.port;
+  async function open(
+    listenAddress: ListenAddress | undefined,
+    startTransport: Parameters<typeof openListener>[3],
+  ): Promise<number> {
+    if (listenAddress === undefined) return 0;
+    const listener = await openListener(listenAddress, context, countQueued, startTransport);
+    listeners.push(listener);
+    return listener.port;
   }
 
-  async function openSecure(): Promise<number> {
-    if (at.mqtts === undefined) return 0;
-    if (at.tls === undefined) throw new Error('MQTT over TLS needs a certificate and its key');
-    const door = createTlsDoor(at.tls, { secured: serve, reloaded: deps.certificate });
-    doors.push(door);
-    return open(at.mqtts, door.enter);
+  async function openTls(): Promise<number> {
+    if (addresses.mqtts === undefined) return 0;
+    if (addresses.tls === undefined)
+      throw new Error('MQTT over TLS requires a certificate and its key');
+    const transport = createTlsListener(addresses.tls, {
+      secured: (pending) => startMqttSession(session, pending),
+      handshake: (isTls, address) => session.proxyDetector.onTlsHandshake(isTls, address),
+      reloaded(failure) {
+        if (failure === undefined) log.info('a new TLS certificate is in use');
+        else log.warn({ err: failure }, 'the TLS files can not be used');
+      },
+    });
+    transports.push(transport);
+    return open(addresses.mqtts, transport.accept);
   }
 
   async function openWebSocket(): Promise<number> {
-    const door = createWebSocketDoor(serve);
-    doors.push(door);
-    return open(at.ws, door.enter);
+    const transport = createWebSocketListener(webSocketOrigins, {
+      upgraded: (pending) => startMqttSession(session, pending),
+      noHttp: (bytes, address) => session.proxyDetector.onFirstBytes(bytes, address),
+      foreignOrigin: () => session.metrics.countConnect('foreign-origin'),
+    });
+    transports.push(transport);
+    return open(addresses.ws, transport.accept);
   }
 
-  const ports = {
-    mqtt: await open(at.mqtt, (_socket, stranger) => serve(stranger)),
-    mqtts: await openSecure(),
-    ws: await openWebSocket(),
-  };
   return {
-    ports,
-    waiting: () => entrances.reduce((sum, entrance) => sum + entrance.waiting(), 0),
-    stop() {
-      for (const part of [...entrances, ...doors]) part.stop();
+    /** Bound ports; 0 for a transport that is not offered. */
+    ports: {
+      mqtt: await open(addresses.mqtt, (_socket, pending) => startMqttSession(session, pending)),
+      mqtts: await openTls(),
+      ws: await openWebSocket(),
+    },
+    /** Stops listening; connections stay open. */
+    stop(): void {
+      for (const part of [...listeners, ...transports]) part.stop();
     },
   };
 }

@@ -1,103 +1,79 @@
-import { parseDeviceAuthKeys } from '@carillon/core/device-auth';
+import { createBatcher } from '@carillon/core/batcher';
+import { pingRedis } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
-import { commonEnv, listenAt, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
-import { runService } from '@carillon/runtime/service';
+import { presenceRedis, queueRedis } from '@carillon/runtime/env';
+import { createProxyWarner } from '@carillon/runtime/proxy-warner';
+import { runService, STOP_TIMEOUT_MS } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
-import { z } from 'zod';
+import type { z } from 'zod';
+import { environment, type listenSetting } from './environment.ts';
 import { startGateway } from './gateway.ts';
 
-const atAddress = listenAt.transform((at, context) => {
-  if ('host' in at) return at;
-  context.addIssue({ code: 'custom', message: 'write off, host:port or fd:N,N' });
-  return z.NEVER;
-});
-
-/** `fd:4,5,6`: descriptors of one open socket. */
-const descriptors = z
-  .string()
-  .regex(/^fd:\d+(,\d+)*$/)
-  .transform((text) => ({ fds: text.slice(3).split(',').map(Number) }));
-
-/** `off`; `host:port`; or an open socket of whoever started the process. */
-const offered = z.union([z.literal('off'), descriptors, atAddress]);
-
-const schema = z.object({
-  ...commonEnv,
-  ...mongodbEnv,
-  ...redisEnv,
-  ...presenceEnv,
-  /** MQTT 3.1.1 over TCP. */
-  MQTT_LISTEN: offered.default({ host: '127.0.0.1', port: 1883 }),
-  /** MQTT 3.1.1 over TLS. */
-  MQTTS_LISTEN: offered.default('off'),
-  /** Certificate (with its chain) and private key for it, PEM; new ones are noticed. */
-  TLS_CERT_FILE: z.string().optional(),
-  TLS_KEY_FILE: z.string().optional(),
-  /** MQTT 3.1.1 over WebSocket. */
-  MQTT_WS_LISTEN: offered.default('off'),
-  /** `on`: a load balancer begins each link with a header of the PROXY protocol, version 2. */
-  PROXY_PROTOCOL: z.enum(['on', 'off']).default('off'),
-  /** Links that one process holds at most; it must be allowed to open a few more files. */
-  MAX_CONNECTIONS: z.coerce.number().int().min(1).default(18_000),
-  /** Keys that sign device credentials, `id:hex` separated by commas, the newest first. */
-  DEVICE_AUTH_KEYS: z.string().transform((text, context) => {
-    try {
-      return parseDeviceAuthKeys(text);
-    } catch (error) {
-      context.addIssue({ code: 'custom', message: (error as Error).message });
-      return z.NEVER;
-    }
-  }),
-  /** `off`: no limits per client address, for load from one machine. */
-  ADDRESS_LIMITS: z.enum(['on', 'off']).default('on'),
-  /** Over how many seconds links are closed at the end; receipts are flushed after it, within the process's own 20 s. */
-  GATEWAY_DRAIN_SECONDS: z.coerce.number().min(0.1).max(600).default(12),
-});
-
-/** CONNECT is answered within 5 s even if MongoDB is away. */
+/** A CONNECT gets its CONNACK within 5 s even if MongoDB is unreachable. */
 const MONGODB_TIMEOUT_MS = 2_500;
 
-await runService('device-gateway', schema, async ({ log, metrics, release, readyWhen }, env) => {
-  const store = await connectStore({
-    uri: env.MONGODB_URI,
-    appName: 'device-gateway',
-    timeoutMs: MONGODB_TIMEOUT_MS,
-  });
-  release('store', store.close);
-  const producers = createProducers(env.REDIS_URL, (error) =>
-    log.warn({ err: error }, 'the queues were not reached'),
-  );
-  release('producers', producers.close);
-  const gateway = await startGateway({
-    store,
-    producers,
-    metrics,
-    log,
-    presenceUrl: env.PRESENCE_REDIS_URL ?? env.REDIS_URL,
-    listen: {
-      mqtt: onUnlessOff(env.MQTT_LISTEN),
-      mqtts: onUnlessOff(env.MQTTS_LISTEN),
-      ws: onUnlessOff(env.MQTT_WS_LISTEN),
-      tls: tlsFiles(env.TLS_CERT_FILE, env.TLS_KEY_FILE),
-    },
-    hasProxyHeader: env.PROXY_PROTOCOL === 'on',
-    maxConnections: env.MAX_CONNECTIONS,
-    authKeys: env.DEVICE_AUTH_KEYS,
-    hasAddressLimits: env.ADDRESS_LIMITS === 'on',
-    goodbyeSeconds: env.GATEWAY_DRAIN_SECONDS,
-  });
-  release('gateway', gateway.stop);
-  readyWhen({
-    name: 'presence',
-    check: async () => {
-      if (!gateway.isAnnounced()) throw new Error('Redis was not reached yet');
-    },
-  });
-  log.info({ ports: gateway.ports }, 'listening for devices');
-});
+await runService(
+  'device-gateway',
+  environment,
+  async ({ log, metrics, release, tracer, waitFor, watch }, env) => {
+    const store = await waitFor('MongoDB', () =>
+      connectStore({
+        uri: env.MONGODB_URI,
+        appName: 'device-gateway',
+        timeoutMs: MONGODB_TIMEOUT_MS,
+      }),
+    );
+    release('store', store.close);
+    await waitFor('the schema of MongoDB', store.schema.assertUsable);
+    const producers = createProducers(queueRedis(env), (error) =>
+      log.warn({ err: error }, 'the queues in Redis are unreachable'),
+    );
+    release('producers', producers.close);
+    const gateway = await startGateway({
+      store,
+      producers,
+      metrics,
+      tracer,
+      log,
+      proxyWarner: createProxyWarner({ log, record: store.proxyWarnings.record }),
+      presenceRedis: presenceRedis(env),
+      listen: {
+        mqtt: toListenAddress(env.MQTT_LISTEN),
+        mqtts: toListenAddress(env.MQTTS_LISTEN),
+        ws: toListenAddress(env.MQTT_WS_LISTEN),
+        tls: tlsFiles(env.TLS_CERT_FILE, env.TLS_KEY_FILE),
+      },
+      hasProxyHeader: env.PROXY_PROTOCOL === 'on',
+      maxConnections: env.MAX_CONNECTIONS,
+      maxWaitingBytes: env.MAX_WAITING_BYTES,
+      webSocketOrigins: env.MQTT_WS_ORIGINS,
+      authKeys: env.DEVICE_AUTH_KEYS,
+      hasAddressLimits: env.ADDRESS_LIMITS === 'on',
+      drainSeconds: env.GATEWAY_DRAIN_SECONDS,
+    });
+    release('gateway', gateway.stop);
+    log.info({ ports: gateway.ports }, 'listening for devices');
+    // The loops stand still together when Redis does, and share the questions.
+    const doServersRespond = createBatcher<string, boolean>('probe-servers', async (loops) => {
+      await Promise.all([pingRedis(presenceRedis(env)), store.ping()]);
+      return loops.map(() => true);
+    });
+    for (const loop of gateway.loops) {
+      watch({ ...loop, isExpected: () => doServersRespond(loop.name) });
+    }
+    // Meanwhile devices are served from MongoDB.
+    await waitFor('Redis', async () => {
+      if (!gateway.isRegistered()) throw new Error('the gateway is not registered in Redis yet');
+    });
+  },
+  ({ GATEWAY_DRAIN_SECONDS, STOP_DELAY_SECONDS }) => ({
+    delayMs: STOP_DELAY_SECONDS * 1_000,
+    timeoutMs: GATEWAY_DRAIN_SECONDS * 1_000 + STOP_TIMEOUT_MS,
+  }),
+);
 
-function onUnlessOff(at: z.infer<typeof offered>) {
-  return at === 'off' ? undefined : at;
+function toListenAddress(address: z.infer<typeof listenSetting>) {
+  return address === 'off' ? undefined : address;
 }
 
 function tlsFiles(certFile?: string, keyFile?: string) {

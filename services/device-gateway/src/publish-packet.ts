@@ -1,18 +1,18 @@
-import type { Wire } from './wire.ts';
+import type { Transport } from './transport.ts';
 
 const PUBLISH_QOS_1 = 0x32;
 const DUP = 0x08;
 
-/** A PUBLISH of QoS 1, encoded once for all its receivers. */
+/** A PUBLISH of QoS 1, encoded once for all recipients. */
 export interface PublishPacket {
   bytes: Buffer;
-  /** Where the two bytes of the packet id are. */
-  idAt: number;
+  /** Offset of the two bytes of the packet id. */
+  packetIdOffset: number;
 }
 
 /**
- * Encodes a push (MQTT 3.1.1, 3.3). The topic is the push's id: devices ignore it, and it is what tells
- * a receiver that two PUBLISH are the same push.
+ * Encodes a push as PUBLISH (MQTT 3.1.1, 3.3). The topic is the push's id: devices need no topic, and by the id a
+ * device detects a duplicate.
  */
 export function encodePublish(push: string, payload: string): PublishPacket {
   const topicBytes = Buffer.byteLength(push);
@@ -20,13 +20,13 @@ export function encodePublish(push: string, payload: string): PublishPacket {
   const length = encodeLength(remaining);
   const bytes = Buffer.allocUnsafeSlow(1 + length.length + remaining);
   bytes[0] = PUBLISH_QOS_1;
-  let at = 1;
-  for (const byte of length) at = bytes.writeUInt8(byte, at);
-  at = bytes.writeUInt16BE(topicBytes, at);
-  at += bytes.write(push, at);
-  const idAt = at;
-  bytes.write(payload, idAt + 2);
-  return { bytes, idAt };
+  let offset = 1;
+  for (const byte of length) offset = bytes.writeUInt8(byte, offset);
+  offset = bytes.writeUInt16BE(topicBytes, offset);
+  offset += bytes.write(push, offset);
+  const packetIdOffset = offset;
+  bytes.write(payload, packetIdOffset + 2);
+  return { bytes, packetIdOffset };
 }
 
 function encodeLength(remaining: number): number[] {
@@ -41,17 +41,17 @@ function encodeLength(remaining: number): number[] {
 }
 
 /**
- * Writes a PUBLISH for one device. Nearly always the kernel takes the bytes at once, so that they can be used for
- * the next device; else they are the socket's from now on, and the packet gets a copy.
+ * Writes a PUBLISH for one device. Nearly always the kernel accepts the bytes at once and the buffer is reused for
+ * the next device; otherwise the socket keeps the buffer, and the packet gets a copy.
  */
 export function writePublish(
   packet: PublishPacket,
   packetId: number,
   dup: boolean,
-  wire: Pick<Wire, 'write' | 'writableLength'>,
+  transport: Pick<Transport, 'write' | 'writableLength'>,
 ): void {
   packet.bytes[0] = dup ? PUBLISH_QOS_1 | DUP : PUBLISH_QOS_1;
-  packet.bytes.writeUInt16BE(packetId, packet.idAt);
-  wire.write(packet.bytes);
-  if (wire.writableLength > 0) packet.bytes = Buffer.from(packet.bytes);
+  packet.bytes.writeUInt16BE(packetId, packet.packetIdOffset);
+  transport.write(packet.bytes);
+  if (transport.writableLength > 0) packet.bytes = Buffer.from(packet.bytes);
 }

@@ -1,130 +1,161 @@
-import { type Connection, type Owed, WINDOW } from './connection.ts';
+import { createBatcher } from '@carillon/core/batcher';
+import type { Producers } from '@carillon/queue/producers';
+import type { InboxDocument } from '@carillon/store/documents';
+import type { SendablePush } from '@carillon/store/sendable-push';
+import type { Store } from '@carillon/store/store';
+import type { Connection, DeliveryRef } from './connection.ts';
+import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish } from './publish-packet.ts';
+import type { Receipts } from './receipts.ts';
 
-/** A push's state must not be older than this when it is sent (guarantee G8). */
-const STATE_FRESH_MS = 500;
-const STATE_READS = 3;
+/** Greatest age of a push's state when the push is sent (guarantee G8). */
+const MAX_STATE_AGE_MS = 500;
+const MAX_STATE_READS = 3;
+const INBOXES_PER_QUERY = 64;
 
-export interface Row {
-  _id: string;
-  push: string;
-  work: string;
-  position: number;
-  sent?: boolean;
+const NONE_SEEN: ReadonlySet<string> = new Set();
+
+type InboxStore = Pick<Store, 'inbox' | 'pushes' | 'collapse' | 'suspensions'>;
+
+/** State of pushes right before they are sent. */
+interface PushStates {
+  pushes: Map<string, SendablePush>;
+  /** Ids of pushes with a newer push of the collapse key for this device. */
+  superseded: Set<string>;
 }
 
-export interface SendablePush {
-  state: 'accepting' | 'scheduled' | 'open' | 'finished' | 'deleted' | 'abandoned';
-  sendUntil: Date;
-  data: string;
-  collapse?: string;
+export type InboxReader = ReturnType<typeof createInboxReader>;
+
+/** Reads inboxes and sends their pushes. */
+export function createInboxReader(context: {
+  store: InboxStore;
+  producers: Pick<Producers, 'checkCompletion'>;
+  receipts: Receipts;
+  metrics: GatewayMetrics;
+}) {
+  const { store, producers, receipts, metrics } = context;
+
+  // When many devices reconnect at once, a query reads dozens of inboxes.
+  const listRows = createBatcher<string, InboxDocument[]>(
+    'read-inbox',
+    async (tokens) => {
+      const rows = await store.inbox.listRowsByToken(tokens);
+      return tokens.map((token) => rows.get(token) ?? []);
+    },
+    { maxBatchSize: INBOXES_PER_QUERY, maxInFlight: 2 },
+  );
+
+  /** Checks whether a row is to be sent; records the receipt of a push that this connection has acknowledged. */
+  function isNew(connection: Connection, row: InboxDocument, seen: ReadonlySet<string>): boolean {
+    if (seen.has(row.push)) return false;
+    const publish = connection.findInFlight(row.push);
+    if (publish !== undefined) publish.mustRecordReceipt = true;
+    else if (connection.hasAcknowledged(row.push)) receipts.record(connection, toDeliveryRef(row));
+    else return true;
+    return false;
+  }
+
+  async function sendRows(
+    connection: Connection,
+    rows: InboxDocument[],
+    seen: Set<string>,
+  ): Promise<void> {
+    const { pushes, superseded } = await readPushStates(store, connection.token, rows);
+    for (const row of rows) {
+      // A worker may have dispatched the push meanwhile, on an earlier result of this connection.
+      if (!connection.isOpen() || !isNew(connection, row, seen)) continue;
+      seen.add(row.push);
+      const push = pushes.get(row.push);
+      // Rows of deleted and expired pushes are removed when the push ends; those of a suspended account stay.
+      if (push === undefined || !isSendable(store, push)) continue;
+      // A newer push was sent on this connection, or on an earlier one of any gateway (guarantee G9).
+      if (connection.hasNewer(push.collapse, row.push) || superseded.has(row.push)) {
+        await removeSuperseded(row);
+        continue;
+      }
+      const packet = encodePublish(row.push, push.data);
+      const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
+      publish.mustRecordReceipt = true;
+      metrics.countPublish('inbox');
+    }
+  }
+
+  async function removeSuperseded(row: InboxDocument): Promise<void> {
+    await store.inbox.remove(row.push, [row._id]);
+    void producers.checkCompletion([row.push]);
+  }
+
+  return {
+    /**
+     * Reads the inbox and sends its new pushes, as fast as the device acknowledges.
+     *
+     * @param seen pushes that were sent or skipped since the connection started to sync
+     * @returns whether there was a new row
+     * @throws when MongoDB fails
+     */
+    async read(connection: Connection, seen: Set<string>): Promise<boolean> {
+      // Rows whose receipts are being recorded would look unacknowledged. And with a full window the first live
+      // delivery would be rejected.
+      await connection.waitUntil(
+        () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),
+      );
+      const rows = (await listRows(connection.token)).filter((row) => isNew(connection, row, seen));
+      for (let next = 0; next < rows.length; ) {
+        await connection.waitUntil(() => connection.hasWindowSpace());
+        if (!connection.isOpen()) return false;
+        const nextRows = rows.slice(next, next + connection.freeSlots());
+        await sendRows(connection, nextRows, seen);
+        next += nextRows.length;
+      }
+      return rows.length > 0;
+    },
+    /** Checks whether the inbox has a row that was not sent on this connection. */
+    async hasNewRows(connection: Connection): Promise<boolean> {
+      const rows = await listRows(connection.token);
+      return rows.some((row) => isNew(connection, row, NONE_SEEN));
+    },
+  };
 }
 
-export interface InboxDeps {
-  /** A device's rows, oldest push first. */
-  listRows(token: string): Promise<Row[]>;
-  /** Removes a row that a newer push has made void. */
-  removeRow(push: string, rowId: string): Promise<void>;
-  readForSending(pushes: readonly string[]): Promise<Map<string, SendablePush>>;
-  isSendable(push: SendablePush): boolean;
-  record(connection: Connection, owed: Owed): void;
-  sent(): void;
+/** Reads the state of the rows' pushes. Throws when it takes so long that the state may be outdated. */
+async function readPushStates(
+  store: InboxStore,
+  token: string,
+  rows: readonly InboxDocument[],
+): Promise<PushStates> {
+  for (let read = 0; read < MAX_STATE_READS; read += 1) {
+    const startedAt = performance.now();
+    const pushes = await store.pushes.readForSending(rows.map((row) => row.push));
+    const superseded = await findSuperseded(store, token, pushes.values());
+    if (performance.now() - startedAt < MAX_STATE_AGE_MS) return { pushes, superseded };
+  }
+  throw new Error('reading the state of pushes took too long');
 }
 
 /**
- * Reads the inbox and sends what is new in it, a window at a time.
- *
- * @param seen pushes that were sent or left out since the connection began to drain
- * @returns whether there was anything new
- * @throws when MongoDB fails
+ * Finds pushes with a newer push of their collapse key. The older row may still exist although the newer push was
+ * sent live on an earlier connection: the older was on its way to a gateway, or to the inbox, at that time. Pushes
+ * without a collapse key cost no query.
  */
-export async function readInbox(
-  deps: InboxDeps,
-  connection: Connection,
-  seen: Set<string>,
-): Promise<boolean> {
-  // Rows whose receipts are on their way would look as if they were still owed. And with a full window
-  // the first live delivery would be refused.
-  await until(connection, () => connection.recording === 0 && hasRoom(connection));
-  const rows = (await deps.listRows(connection.token)).filter((row) =>
-    isNew(deps, connection, row, seen),
-  );
-  for (let next = 0; next < rows.length; ) {
-    await until(connection, () => hasRoom(connection));
-    if (!connection.isOpen()) return false;
-    const room = WINDOW - connection.inFlight.length;
-    const some = rows.slice(next, next + room);
-    await sendRows(deps, connection, some, seen);
-    next += some.length;
-  }
-  return rows.length > 0;
+async function findSuperseded(
+  store: InboxStore,
+  token: string,
+  pushes: Iterable<SendablePush>,
+): Promise<Set<string>> {
+  const superseded = new Set<string>();
+  const checks = [...pushes].map(async (push) => {
+    const { _id, collapse } = push;
+    if (collapse === undefined || !isSendable(store, push)) return;
+    if (await store.collapse.hasNewer({ ...push, collapse }, token)) superseded.add(_id);
+  });
+  await Promise.all(checks);
+  return superseded;
 }
 
-/** Whether a row is to be sent; what this connection knows already is settled from memory. */
-export function isNew(
-  deps: Pick<InboxDeps, 'record'>,
-  connection: Connection,
-  row: Row,
-  seen: ReadonlySet<string>,
-): boolean {
-  if (seen.has(row.push)) return false;
-  const sent = connection.findInFlight(row.push);
-  if (sent !== undefined) sent.toRecord = true;
-  else if (connection.hasAcknowledged(row.push)) deps.record(connection, owedBy(row));
-  else return true;
-  return false;
+function isSendable({ pushes, suspensions }: InboxStore, push: SendablePush): boolean {
+  return pushes.isSendable(push) && !suspensions.has(push.app);
 }
 
-async function sendRows(
-  deps: InboxDeps,
-  connection: Connection,
-  rows: Row[],
-  seen: Set<string>,
-): Promise<void> {
-  const pushes = await readFresh(
-    deps,
-    rows.map((row) => row.push),
-  );
-  for (const row of rows) {
-    // Handed over live on an answer that was given before this connection began to drain.
-    if (!connection.isOpen() || !isNew(deps, connection, row, seen)) continue;
-    seen.add(row.push);
-    const push = pushes.get(row.push);
-    // Deleted and expired rows are removed by whoever ends the push.
-    if (push === undefined || !deps.isSendable(push)) continue;
-    if (connection.hasNewer(push.collapse, row.push)) {
-      await deps.removeRow(row.push, row._id);
-      continue;
-    }
-    const packet = encodePublish(row.push, push.data);
-    const sent = connection.send(packet, owedBy(row), push.collapse, row.sent);
-    sent.toRecord = true;
-    deps.sent();
-  }
-}
-
-async function readFresh(deps: InboxDeps, ids: string[]): Promise<Map<string, SendablePush>> {
-  for (let read = 0; read < STATE_READS; read += 1) {
-    const startedAt = performance.now();
-    const pushes = await deps.readForSending(ids);
-    if (performance.now() - startedAt < STATE_FRESH_MS) return pushes;
-  }
-  throw new Error('the state of pushes comes too late to send by it');
-}
-
-function owedBy(row: Row): Owed {
+function toDeliveryRef(row: InboxDocument): DeliveryRef {
   return { push: row.push, work: row.work, position: row.position, rowId: row._id };
-}
-
-function hasRoom(connection: Connection): boolean {
-  return connection.inFlight.length <= WINDOW / 2;
-}
-
-/** Waits for a condition that changes with PUBACKs, recorded receipts and the close. */
-async function until(connection: Connection, isMet: () => boolean): Promise<void> {
-  while (connection.isOpen() && !isMet()) {
-    await new Promise<void>((resolve) => {
-      connection.wake = resolve;
-    });
-  }
 }

@@ -1,64 +1,149 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createGroup } from '@carillon/core/group';
-import type { Connection, Owed } from './connection.ts';
+import { createBatcher } from '@carillon/core/batcher';
+import type { GatewayChannel } from '@carillon/presence/gateway-channel';
+import type { DeliveryResult } from '@carillon/presence/replies';
+import type { Producers } from '@carillon/queue/producers';
+import type { Store } from '@carillon/store/store';
+import type { Connection, DeliveryRef, InFlightPublish, PendingReply } from './connection.ts';
+import type { GatewayMetrics } from './metrics.ts';
 
-/** Beyond it receipts are let go, and their devices get those pushes once more: memory is bounded. */
-const MAX_WAITING = 50_000;
-const RETRY_CAP_MS = 5_000;
-const FLUSH_DEADLINE_MS = 5_000;
+/** Time from the write to the PUBACK after which a push counts as unacknowledged. */
+const ACK_TIMEOUT_MS = 1_000;
+const CHECK_INTERVAL_MS = 50;
+/** Bounds the memory: above it receipts are dropped, and their devices receive those pushes again. */
+const MAX_PENDING = 50_000;
+const MAX_RETRY_MS = 5_000;
+const FLUSH_TIMEOUT_MS = 5_000;
 
-export interface ReceiptDeps {
-  /** Writes receipts durably. Throws when MongoDB fails. */
-  record(receipts: readonly Owed[]): Promise<void>;
-  /** Has it looked whether these pushes have come to their end. */
-  finish(pushes: readonly string[]): Promise<void>;
+export type WorkerReplies = ReturnType<typeof createWorkerReplies>;
+
+/**
+ * Replies to workers with the result of each delivery: at once, with the PUBACK, or after a second without one.
+ *
+ * The timeouts hold connections, not pushes: nearly all pushes are acknowledged within milliseconds, and one entry
+ * for each of them would live a second, long enough to burden the garbage collector.
+ *
+ * @param channel returns the channel to the workers, which exists once a device can connect
+ */
+export function createWorkerReplies(
+  channel: () => Pick<GatewayChannel, 'reply'>,
+  metrics: Pick<GatewayMetrics, 'countReply'>,
+) {
+  const awaitingAck = new Set<Connection>();
+  /** Runs while a worker waits for a PUBACK. */
+  let timer: NodeJS.Timeout | undefined;
+
+  function reply(to: PendingReply, result: DeliveryResult): void {
+    to.span?.record(result);
+    metrics.countReply(result);
+    channel().reply(to, result);
+  }
+
+  /** Replies to the workers whose deadline has passed; returns whether other workers still wait. */
+  function expireAcks(connection: Connection, now: number): boolean {
+    let isAwaited = false;
+    for (const publish of connection.inFlight) {
+      for (const pendingReply of publish.pendingReplies) {
+        if (pendingReply.isReplied) continue;
+        if (pendingReply.ackDeadline > now) isAwaited = true;
+        else expireAck(connection, publish, pendingReply);
+      }
+    }
+    return isAwaited;
+  }
+
+  function expireAck(
+    connection: Connection,
+    publish: InFlightPublish,
+    pendingReply: PendingReply,
+  ): void {
+    pendingReply.isReplied = true;
+    // The worker no longer waits: a late receipt is recorded in MongoDB by the gateway.
+    publish.mustRecordReceipt = true;
+    if (pendingReply.rowsWrittenBy !== undefined)
+      connection.recheckInboxAt(pendingReply.rowsWrittenBy);
+    reply(pendingReply, 'unacked');
+  }
+
+  function stop(): void {
+    clearInterval(timer);
+    timer = undefined;
+  }
+
+  function checkTimeouts(): void {
+    const now = performance.now();
+    for (const connection of awaitingAck) {
+      if (!expireAcks(connection, now)) awaitingAck.delete(connection);
+    }
+    if (awaitingAck.size === 0) stop();
+  }
+
+  return {
+    reply,
+    /** Replies with the PUBACK of `publish`, or `unacked` after a second. */
+    awaitAck(connection: Connection, publish: InFlightPublish, pendingReply: PendingReply): void {
+      pendingReply.ackDeadline = performance.now() + ACK_TIMEOUT_MS;
+      publish.pendingReplies.push(pendingReply);
+      awaitingAck.add(connection);
+      timer ??= setInterval(checkTimeouts, CHECK_INTERVAL_MS);
+    },
+    /** Replies to every worker that still waits for this push. */
+    settle(publish: InFlightPublish, result: 'acknowledged' | 'unacked'): void {
+      for (const pendingReply of publish.pendingReplies) {
+        if (pendingReply.isReplied) continue;
+        pendingReply.isReplied = true;
+        reply(pendingReply, result);
+      }
+    },
+    stop,
+  };
 }
 
-/** Receipts that no hand-over waits for: the gateway writes them itself. */
-export interface Receipts {
-  record(connection: Connection, owed: Owed): void;
-  /** Waits until all are written, for 5 s at most. */
-  flush(): Promise<void>;
-}
+export type Receipts = ReturnType<typeof createReceipts>;
 
-export function createReceipts({ record, finish }: ReceiptDeps): Receipts {
-  let waiting = 0;
-  let isEnding = false;
+/** Records the receipts that no worker waits for in MongoDB; retries until MongoDB accepts them. */
+export function createReceipts(
+  receiptTable: Pick<Store['receipts'], 'record'>,
+  producers: Pick<Producers, 'checkCompletion'>,
+) {
+  let pendingCount = 0;
+  let isStopping = false;
 
-  const recordGrouped = createGroup<Owed, void>(
+  const recordBatched = createBatcher<DeliveryRef, void>(
+    'collect-receipt',
     async (receipts) => {
-      for (let retryMs = 100; ; retryMs = Math.min(retryMs * 2, RETRY_CAP_MS)) {
+      for (let retryMs = 100; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
         try {
-          await record(receipts);
+          await receiptTable.record(receipts);
           break;
         } catch (error) {
-          if (isEnding) throw error;
+          if (isStopping) throw error;
           await sleep(retryMs);
         }
       }
-      void finish([...new Set(receipts.map(({ push }) => push))]);
+      void producers.checkCompletion([...new Set(receipts.map(({ push }) => push))]);
       return receipts.map(() => undefined);
     },
-    { maxItems: 1_000, inFlight: 2 },
+    { maxBatchSize: 1_000, maxInFlight: 2 },
   );
 
   return {
-    record(connection, { push, work, position, rowId }) {
-      if (waiting >= MAX_WAITING) return;
-      waiting += 1;
-      connection.recording += 1;
-      recordGrouped({ push, work, position, rowId })
+    record(connection: Connection, { push, work, position, rowId }: DeliveryRef): void {
+      if (pendingCount >= MAX_PENDING) return;
+      pendingCount += 1;
+      connection.receiptStarted();
+      recordBatched({ push, work, position, rowId })
         .catch(() => undefined)
         .finally(() => {
-          waiting -= 1;
-          connection.recording -= 1;
-          connection.wake?.();
+          pendingCount -= 1;
+          connection.receiptFinished();
         });
     },
-    async flush() {
-      isEnding = true;
-      const end = performance.now() + FLUSH_DEADLINE_MS;
-      while (waiting > 0 && performance.now() < end) await sleep(20);
+    /** Waits until all receipts are recorded, 5 s at most. */
+    async flush(): Promise<void> {
+      isStopping = true;
+      const deadline = performance.now() + FLUSH_TIMEOUT_MS;
+      while (pendingCount > 0 && performance.now() < deadline) await sleep(20);
     },
   };
 }

@@ -1,24 +1,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type KeyPair,
-  makeAuthority,
-  makeServerCertificate,
-} from '../../supervisor/src/certificates.ts';
+import { type KeyPair, makeAuthority, makeServerCertificate } from '@carillon/runtime/certificates';
 
-/** A certificate authority of a test's own, and the files of a server's certificate. */
-export interface CertificateFiles {
-  /** PEM. */
-  ca: string;
-  certFile: string;
-  keyFile: string;
-  /** Writes a new certificate and its key over the ones before. */
-  renew(): Promise<void>;
-  remove(): Promise<void>;
-}
+/** A certificate authority for one test, and the files of a server certificate. */
+export type CertificateFiles = Awaited<ReturnType<typeof makeCertificateFiles>>;
 
-export async function makeCertificateFiles(): Promise<CertificateFiles> {
+export async function makeCertificateFiles() {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
   const certFile = join(folder, 'server.pem');
   const keyFile = join(folder, 'server-key.pem');
@@ -32,9 +20,11 @@ export async function makeCertificateFiles(): Promise<CertificateFiles> {
 
   await renew();
   return {
+    /** PEM. */
     ca: authority.certificate,
     certFile,
     keyFile,
+    /** Replaces the certificate and its key by new ones. */
     renew,
     remove: () => rm(folder, { recursive: true, force: true }),
   };

@@ -1,18 +1,16 @@
-import { existsSync, readdirSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { join } from 'node:path';
-import { deviceAuth, parseDeviceAuthKeys } from '@carillon/core/device-auth';
+import { createDeviceAuth, parseDeviceAuthKeys } from '@carillon/core/device-auth';
 import { newObjectId, newPushId } from '@carillon/core/ids';
-import { createHandOver, type Delivery, type HandOver } from '@carillon/presence/hand-over';
-import { connectRedis, type Redis } from '@carillon/presence/redis';
-import { createWhoIsOnline } from '@carillon/presence/who-is-online';
+import { createDispatcher, type Delivery } from '@carillon/presence/dispatcher';
+import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectRedis } from '@carillon/presence/redis';
+import { jobSchemas } from '@carillon/queue/jobs';
+import { createProducers } from '@carillon/queue/producers';
+import { createWorker } from '@carillon/queue/workers';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createProxyWarner } from '@carillon/runtime/proxy-warner';
 import { connectStore, type Store } from '@carillon/store/store';
-import {
-  startRedis,
-  startServer,
-  type TestServer,
-} from '../../../packages/presence/test/start-server.ts';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
+import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createMqttDevice, type MqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
 import { type Gateway, type GatewaySettings, startGateway } from '../src/gateway.ts';
@@ -21,111 +19,91 @@ export const AUTH_KEYS = parseDeviceAuthKeys(`1:${'ab'.repeat(32)}`);
 const APP = newObjectId();
 export const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
-/** Real Redis and MongoDB, a gateway between them, and a worker's side of the hand-over. */
-export interface Bench {
-  gateway: Gateway;
-  store: Store;
-  redis: Redis;
-  mongod: TestServer;
-  worker: HandOver;
-  finished: string[];
-  startGateway(settings?: Partial<GatewaySettings>): Promise<Gateway>;
-  /** Registers a device and gives it, not yet connected. */
-  device(
-    gateway?: Gateway,
-    via?: { scheme: 'mqtt' | 'mqtts' | 'ws'; ca?: string },
-  ): Promise<MqttDevice>;
-  /** Accepts a push of one recipient, to be handed over or owed. */
-  push(token: string, options?: { collapse?: string; data?: string }): Promise<TestPush>;
-  /** Hands a push over to where the device is. */
-  handOver(push: TestPush, token: string, deadlineMs?: number): Promise<string | undefined>;
-  /** Whether the device is where a worker finds it. */
-  isOnline(token: string): Promise<boolean>;
-  stop(): Promise<void>;
-}
-
 export type TestPush = Delivery;
 
-/** The MongoDB that the project's first run uses: on PATH, else in the cache of the user. */
-function mongodPath(): string {
-  const cache = join(homedir(), '.cache', 'carillon');
-  const cached = existsSync(cache) ? readdirSync(cache) : [];
-  const [found] = cached
-    .map((name) => join(cache, name, 'mongod'))
-    .filter((path) => existsSync(path));
-  return found ?? 'mongod';
-}
+const DEFAULTS = {
+  maxConnections: 1_000,
+  maxWaitingBytes: 64 * 1_024 * 1_024,
+  webSocketOrigins: new Set<string>(),
+  authKeys: AUTH_KEYS,
+  hasAddressLimits: true,
+  drainSeconds: 0.1,
+};
 
-function startMongod(): Promise<TestServer> {
-  return startServer(mongodPath(), ({ port, folder }) => [
-    ...['--port', `${port}`, '--bind_ip', '127.0.0.1', '--dbpath', folder],
-    ...['--wiredTigerCacheSizeGB', '0.25', '--quiet'],
-  ]);
-}
+/** A gateway with a real Redis and MongoDB, and a dispatcher as workers use it. */
+export type GatewayUnderTest = Awaited<ReturnType<typeof startGatewayUnderTest>>;
 
-export async function startBench(): Promise<Bench> {
+export async function startGatewayUnderTest() {
   const redisServer = await startRedis();
   const mongod = await startMongod();
   const uri = `mongodb://127.0.0.1:${mongod.port}/test`;
   const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
-  const redis = await connectRedis(redisServer.url);
-  const worker = await createHandOver({ url: redisServer.url });
-  const online = createWhoIsOnline(redis);
-  const finished: string[] = [];
+  const redis = await connectRedis(redisServer);
+  const worker = await createDispatcher({ url: redisServer.url });
+  const presenceReader = createPresenceReader(redis);
   const gateways: Gateway[] = [];
+  const checkedPushes: string[] = [];
+  const queue = { redis: redisServer, onError: () => undefined };
+  const producers = createProducers(queue.redis, queue.onError);
+  const recordChecks = async ({ pushes }: { pushes: string[] }) =>
+    void checkedPushes.push(...pushes);
+  const completionWorker = createWorker(queue, 'finish', jobSchemas.finish, recordChecks, 1);
 
-  async function start(settings: Partial<GatewaySettings> = {}): Promise<Gateway> {
+  const log = { info: () => undefined, warn: () => undefined };
+  async function startAnother(settings: Partial<GatewaySettings> = {}): Promise<Gateway> {
     const gateway = await startGateway({
       store,
-      producers: {
-        presence: async () => undefined,
-        finish: async (pushes) => void finished.push(...pushes),
-      },
+      producers,
       metrics: createMetrics(),
-      presenceUrl: redisServer.url,
-      log: { info: () => undefined, warn: () => undefined },
+      presenceRedis: redisServer,
+      log,
+      proxyWarner: createProxyWarner({ log, record: async () => undefined }),
       listen: { mqtt: ANY_PORT, ws: ANY_PORT },
       hasProxyHeader: false,
-      maxConnections: 1_000,
-      authKeys: AUTH_KEYS,
-      hasAddressLimits: true,
-      goodbyeSeconds: 0.1,
+      ...DEFAULTS,
       ...settings,
     });
     gateways.push(gateway);
-    await until(() => gateway.isAnnounced());
+    await until(() => gateway.isRegistered());
     return gateway;
   }
 
-  const first = await start();
+  const defaultGateway = await startAnother();
   return {
-    gateway: first,
+    gateway: defaultGateway,
     store,
     redis,
     mongod,
     worker,
-    finished,
-    startGateway: start,
-    async device(gateway = first, { scheme, ca } = { scheme: 'mqtt' }) {
-      const { token } = await store.devices.register(APP, 'electron');
-      const url = `${scheme}://127.0.0.1:${gateway.ports[scheme]}`;
-      return createMqttDevice({
-        url,
-        token,
-        auth: deviceAuth(AUTH_KEYS, token),
-        ...(ca && { ca }),
-      });
+    /** Pushes whose completion the gateways have requested to be checked. */
+    checkedPushes,
+    /** Starts a further gateway. */
+    startGateway: startAnother,
+    /** Registers a device and returns it, not connected. */
+    registerDevice: (
+      gateway = defaultGateway,
+      via: DeviceTransport = { scheme: 'mqtt' },
+    ): Promise<MqttDevice> => registerDevice(store, gateway, via),
+    /** Creates an open push of one recipient, to be dispatched or written to the inbox. */
+    createPush: (token: string, options?: { collapse?: string; data?: string }) =>
+      insertPush(store, token, options),
+    /** Dispatches a push to the device's gateway; returns the delivery result. */
+    async dispatch(push: TestPush, token: string, deadlineMs = 500): Promise<string | undefined> {
+      const [presenceEntry] = await presenceReader.lookup([token]);
+      if (presenceEntry === undefined) return 'offline';
+      const deadline = performance.now() + deadlineMs;
+      return (
+        await worker.dispatch(push, [{ token, position: 0, presence: presenceEntry }], deadline)
+      ).get(0);
     },
-    push: (token, options) => acceptPush(store, token, options),
-    async handOver(push, token, deadlineMs = 500) {
-      const [place] = await online.look([token]);
-      if (place === undefined) return 'offline';
-      return (await worker.handOver(push, [{ token, position: 0, place }], deadlineMs)).get(0);
-    },
-    isOnline: async (token) => (await online.look([token]))[0] !== undefined,
-    async stop() {
+    /** Checks whether workers find the device in presence. */
+    isOnline: async (token: string): Promise<boolean> =>
+      (await presenceReader.lookup([token]))[0] !== undefined,
+    async stop(): Promise<void> {
       for (const gateway of gateways) await gateway.stop();
+      await completionWorker.stop();
+      await producers.close();
       await worker.close();
       redis.disconnect();
       await store.close();
@@ -135,7 +113,28 @@ export async function startBench(): Promise<Bench> {
   };
 }
 
-async function acceptPush(
+/** Transport of a device, and for TLS the authority that it trusts, PEM. */
+interface DeviceTransport {
+  scheme: 'mqtt' | 'mqtts' | 'ws';
+  ca?: string;
+}
+
+async function registerDevice(
+  store: Store,
+  gateway: Gateway,
+  { scheme, ca }: DeviceTransport,
+): Promise<MqttDevice> {
+  const { token } = await store.devices.register(APP, 'electron');
+  const url = `${scheme}://127.0.0.1:${gateway.ports[scheme]}`;
+  return createMqttDevice({
+    url,
+    token,
+    auth: createDeviceAuth(AUTH_KEYS, token),
+    ...(ca && { ca }),
+  });
+}
+
+async function insertPush(
   store: Store,
   token: string,
   { collapse, data = '{"n":1}' }: { collapse?: string; data?: string } = {},
@@ -167,15 +166,15 @@ async function acceptPush(
   };
 }
 
-/** Writes the row that owes a push to a device. */
-export async function owe(
-  bench: Bench,
+/** Writes a push to the inbox of a device. */
+export async function enqueueInboxRow(
+  bench: GatewayUnderTest,
   token: string,
   push: TestPush,
   sent = false,
 ): Promise<void> {
   const { push: id, work, collapse } = push;
-  await bench.store.inbox.owe([
+  await bench.store.inbox.enqueue([
     { token, push: id, work, position: 0, sent, ...(collapse !== undefined && { collapse }) },
   ]);
 }

@@ -1,6 +1,6 @@
 import { generate } from 'mqtt-packet';
 
-/** Every type of MQTT 3.1.1, and the two that are forbidden, each in its least form. */
+/** Every packet type of MQTT 3.1.1 and the two forbidden ones, each in its smallest form. */
 export const PACKET_TYPES: readonly { name: string; bytes: Buffer }[] = [
   { name: 'reserved 0', bytes: Buffer.from([0x00, 0]) },
   { name: 'connect', bytes: generate({ cmd: 'connect', clientId: 'x', protocolVersion: 5 }) },
@@ -37,5 +37,5 @@ export const PACKET_TYPES: readonly { name: string; bytes: Buffer }[] = [
   { name: 'reserved 15', bytes: Buffer.from([0xf0, 0]) },
 ];
 
-/** What a connected device may send. */
+/** Packets that a connected device may send. */
 export const SENT_BY_DEVICES = ['puback', 'subscribe', 'unsubscribe', 'pingreq', 'disconnect'];

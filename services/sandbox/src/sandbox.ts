@@ -1,37 +1,44 @@
-import { createConducts } from './answer/conduct.ts';
-import { createScripts } from './answer/scripts.ts';
-import { namedApns } from './apns/reasons.ts';
+import { findCannedApnsResponse } from './apns/reasons.ts';
 import { startApns } from './apns/start.ts';
-import { behaviourRoutes } from './control/behaviour-routes.ts';
-import { fileRoutes } from './control/file-routes.ts';
-import { recordRoutes } from './control/record-routes.ts';
+import { createFaultRoutes } from './control/fault-routes.ts';
+import { createFileRoutes } from './control/file-routes.ts';
+import { createRequestLogRoutes } from './control/request-log-routes.ts';
 import { createControlServer } from './control/server.ts';
-import { webPushRoutes } from './control/web-push-routes.ts';
-import { namedFcm } from './fcm/errors.ts';
+import { createWebPushRoutes } from './control/web-push-routes.ts';
+import { findCannedFcmResponse } from './fcm/errors.ts';
 import { startFcm } from './fcm/start.ts';
-import { APPLE, ensureFiles, type Files, type ServiceAccount } from './files/ensure-files.ts';
-import { createJournal } from './record/journal.ts';
+import {
+  APPLE_CREDENTIALS,
+  ensureFiles,
+  type SandboxFiles,
+  type ServiceAccount,
+} from './files/ensure-files.ts';
+import { createRequestLog } from './request-log/request-log.ts';
+import { createFaultConfigs } from './response/fault-config.ts';
+import { createScripts } from './response/scripts.ts';
+import type { TcpAddress } from './transport/tls-server.ts';
 import { createAutopush } from './web-push/autopush.ts';
-import { namedWebPush } from './web-push/server.ts';
+import { findCannedWebPushResponse } from './web-push/serve-web-push.ts';
 import { startWebPush } from './web-push/start.ts';
-import type { At } from './wire/tls-server.ts';
 
 export interface SandboxOptions {
-  control: At;
-  apns: At;
-  fcm: At;
-  webPush: At;
-  /** The folder of its keys and certificates. */
+  control: TcpAddress;
+  apns: TcpAddress;
+  fcm: TcpAddress;
+  webPush: TcpAddress;
+  /** Folder of its keys and certificates. */
   files: string;
-  /** The name by which clients reach it, when that is not the address it listens on. */
+  /** Host name that clients use, if it differs from the control address. */
   publicHost?: string;
+  /** Path of the stack's `dev.json`. */
+  stackFile?: string;
 }
 
-/** What clients need to use the sandbox in place of the providers. */
+/** Addresses and credentials for clients that use the sandbox instead of the providers. */
 export interface Credentials {
   /** PEM. */
   ca: string;
-  apns: At & {
+  apns: TcpAddress & {
     key: string;
     keyId: string;
     teamId: string;
@@ -42,11 +49,11 @@ export interface Credentials {
     passphrase: string;
     bundle: string;
   };
-  fcm: At & { serviceAccount: ServiceAccount };
-  webPush: At;
+  fcm: TcpAddress & { serviceAccount: ServiceAccount };
+  webPush: TcpAddress;
 }
 
-/** A sandbox that runs. */
+/** A running sandbox. */
 export interface Sandbox {
   /** Base URL of the control API. */
   control: string;
@@ -54,64 +61,73 @@ export interface Sandbox {
   stop(): Promise<void>;
 }
 
-/** Starts all servers. @throws when one can't listen; then none is left open */
+/** Starts all servers. @throws when one can't listen; the others are then closed */
 export async function createSandbox(options: SandboxOptions): Promise<Sandbox> {
-  const host = options.publicHost ?? reachable(options.control.host);
+  const host = options.publicHost ?? toReachableHost(options.control.host);
   const files = await ensureFiles(options.files, host);
-  const journal = createJournal();
+  const requestLog = createRequestLog();
   const scripts = createScripts();
-  const conducts = createConducts();
-  const shared = { files, journal, scripts, conducts, host };
-  const stops: (() => Promise<void>)[] = [];
+  const faultConfigs = createFaultConfigs();
+  const providerContext = { files, requestLog, scripts, faultConfigs, host };
+  const stopFunctions: (() => Promise<void>)[] = [];
   const stop = async () => {
-    await Promise.all(stops.map((one) => one()));
+    await Promise.all(stopFunctions.map((one) => one()));
   };
   try {
-    const apns = await startApns(shared, options.apns);
-    stops.push(apns.stop);
-    const fcm = await startFcm(shared, options.fcm, options.files);
-    stops.push(fcm.stop);
-    const webPush = await startWebPush(shared, options.webPush);
-    stops.push(webPush.stop);
-    const browsers = { subscriptions: webPush.subscriptions, journal, endpoint: webPush.endpoint };
+    const apns = await startApns(providerContext, options.apns);
+    stopFunctions.push(apns.stop);
+    const fcm = await startFcm(providerContext, options.fcm, options.files);
+    stopFunctions.push(fcm.stop);
+    const webPush = await startWebPush(providerContext, options.webPush);
+    stopFunctions.push(webPush.stop);
+    const browserPushService = {
+      subscriptions: webPush.subscriptions,
+      requestLog,
+      createEndpoint: webPush.createEndpoint,
+    };
     const credentials: Credentials = {
       ca: files.ca,
       apns: { host, port: apns.port, ...appleCredentials(files) },
       fcm: { host, port: fcm.port, serviceAccount: fcm.serviceAccount },
       webPush: { host, port: webPush.port },
     };
-    const named = { apns: namedApns, fcm: namedFcm, 'web-push': namedWebPush };
+    const cannedResponses = {
+      apns: findCannedApnsResponse,
+      fcm: findCannedFcmResponse,
+      'web-push': findCannedWebPushResponse,
+    };
     const control = createControlServer(
       [
         { method: 'GET', path: /^\/credentials$/, handle: () => credentials },
-        ...recordRoutes(journal),
-        ...behaviourRoutes({ scripts, conducts, named }),
-        ...webPushRoutes(browsers),
-        ...fileRoutes(),
+        ...createRequestLogRoutes(requestLog),
+        ...createFaultRoutes({ scripts, faultConfigs, cannedResponses }),
+        ...createWebPushRoutes(browserPushService),
+        ...createFileRoutes(options.stackFile),
       ],
-      createAutopush(browsers),
+      createAutopush(browserPushService),
+      [host, options.control.host],
     );
-    stops.push(control.stop);
+    stopFunctions.push(control.stop);
     const port = await control.listen(options.control);
-    return { control: `http://${bracketed(host)}:${port}`, credentials, stop };
+    return { control: `http://${formatUrlHost(host)}:${port}`, credentials, stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-function appleCredentials(files: Files): Omit<Credentials['apns'], keyof At> {
+function appleCredentials(files: SandboxFiles): Omit<Credentials['apns'], keyof TcpAddress> {
   const { certificate, key: certificateKey } = files.apnsCertificate;
   const p12 = files.p12.toString('base64');
-  return { ...APPLE, key: files.apnsKey, certificate, certificateKey, p12 };
+  return { ...APPLE_CREDENTIALS, key: files.apnsKey, certificate, certificateKey, p12 };
 }
 
-/** A server that listens on every address is reached on this one. */
-function reachable(host: string): string {
+/** Replaces a wildcard address by the loopback address. */
+function toReachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   return host === '::' ? '::1' : host;
 }
 
-function bracketed(host: string): string {
+function formatUrlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }

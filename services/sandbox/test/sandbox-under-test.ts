@@ -1,12 +1,12 @@
-import { temporaryFolder } from '../../../test/support/temporary-folder.ts';
+import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
 import { createSandbox, type Sandbox } from '../src/sandbox.ts';
 
-const ANY = { host: '127.0.0.1', port: 0 };
-/** Making keys takes a while, so all tests of a file share one folder. */
-const FILES = temporaryFolder();
+const ANY_PORT = { host: '127.0.0.1', port: 0 };
+/** The tests of a file share one folder, because creating keys is slow. */
+const FILES = createTemporaryFolder();
 
-/** A request as the control API tells it. */
-export interface Seen {
+/** A request log entry of the control API. */
+export interface ReceivedEntry {
   n: number;
   at: number;
   channel: string;
@@ -18,19 +18,19 @@ export interface Seen {
   acked?: number;
 }
 
-export interface UnderTest extends Sandbox {
-  /** Calls the control API and gives its answer, which must be a good one. */
+export interface SandboxUnderTest extends Sandbox {
+  /** Calls the control API and returns the response. @throws when the status is not 200 */
   call(method: string, path: string, body?: unknown): Promise<Record<string, unknown>>;
-  received(query?: string): Promise<Seen[]>;
+  received(query?: string): Promise<ReceivedEntry[]>;
   script(channel: string, token: string, answers: object[], once?: boolean): Promise<unknown>;
-  /** Everything as usual, nothing remembered. */
+  /** Removes scripts, faults and log entries. */
   reset(): Promise<void>;
 }
 
 /** Starts a sandbox on free ports. */
-export async function startSandbox(): Promise<UnderTest> {
-  const at = { control: ANY, apns: ANY, fcm: ANY, webPush: ANY };
-  const sandbox = await createSandbox({ ...at, files: FILES });
+export async function startSandbox(): Promise<SandboxUnderTest> {
+  const listenAddresses = { control: ANY_PORT, apns: ANY_PORT, fcm: ANY_PORT, webPush: ANY_PORT };
+  const sandbox = await createSandbox({ ...listenAddresses, files: FILES });
   async function call(method: string, path: string, body?: unknown) {
     const init = body === undefined ? { method } : { method, body: JSON.stringify(body) };
     const response = await fetch(`${sandbox.control}${path}`, init);
@@ -41,11 +41,13 @@ export async function startSandbox(): Promise<UnderTest> {
   return {
     ...sandbox,
     call,
-    received: async (query = '') => (await call('GET', `/received?${query}`)).received as Seen[],
+    received: async (query = '') =>
+      (await call('GET', `/received?${query}`)).received as ReceivedEntry[],
     script: (channel, token, answers, once = false) =>
       call('PUT', `/scripts/${channel}/${token}`, { answers, once }),
     reset: async () => {
-      for (const what of ['scripts', 'servers', 'received']) await call('DELETE', `/${what}`);
+      for (const collection of ['scripts', 'servers', 'received'])
+        await call('DELETE', `/${collection}`);
     },
   };
 }

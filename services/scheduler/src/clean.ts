@@ -1,61 +1,78 @@
-import type { SweptPush } from '@carillon/store/cleaning';
+import type { Producers } from '@carillon/queue/producers';
+import type { OpenPushCursor } from '@carillon/store/retention';
+import type { Store } from '@carillon/store/store';
 
-/** Items of each kind looked at in one tick. */
-const AT_ONCE = 100;
-/** How long pushes that may go are removed in one tick: as many go as come, however many that are. */
-const PURGE_FOR_MS = 2_000;
-/** Open pushes that the slow sweep looks at in one tick. */
-const SWEPT_AT_ONCE = 200;
+/** Items of each kind processed in one tick. */
+const ITEMS_PER_TICK = 100;
+/** Time for removing pushes past their retention in one tick: removal keeps up with any rate of pushes. */
+const PURGE_BUDGET_MS = 2_000;
+/** Open pushes checked in one tick. */
+const OPEN_PUSHES_PER_TICK = 200;
+/** Batches checked in one tick for a push that is gone. */
+const BATCHES_PER_TICK = 1_000;
 
-/** What cleaning needs. */
-export interface CleanDeps {
-  abandon(): Promise<number>;
-  purge(limit: number): Promise<number>;
-  recountTopics(limit: number): Promise<number>;
-  forgetEmptied(limit: number): Promise<number>;
-  openAfter(last: SweptPush | undefined, limit: number): Promise<SweptPush[]>;
-  addFinishJobs(pushes: readonly string[]): Promise<void>;
-}
-
-/** What one tick cleaned. */
-export interface Cleaned {
+/** Items cleaned in one tick, by kind. */
+export interface CleanResult {
   abandoned: number;
   purged: number;
   recounted: number;
   emptied: number;
+  cleared: number;
+  orphans: number;
 }
 
 /**
- * Makes the slow work of a scheduler: gives up what was never accepted, removes what has ended, counts broken
- * topics anew, and goes round all open pushes so that an end whose job was lost is still found.
+ * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
+ * topics whose change was interrupted, clears deleted devices. It also cycles through all open pushes, so that a
+ * completion whose job was lost is found, and through all batches for those whose push is gone.
  */
-export function createClean(deps: CleanDeps): () => Promise<Cleaned> {
-  let last: SweptPush | undefined;
+export function createClean(
+  { retention, topics, inboxQuota, deletedDevices }: Store,
+  producers: Producers,
+): () => Promise<CleanResult> {
+  let lastOpenPush: OpenPushCursor | undefined;
+  let lastBatchId = '';
 
-  async function sweep(): Promise<void> {
-    const open = await deps.openAfter(last, SWEPT_AT_ONCE);
-    last = open.length < SWEPT_AT_ONCE ? undefined : open.at(-1);
-    await deps.addFinishJobs(open.map(({ id }) => id));
+  async function checkOpenPushes(): Promise<void> {
+    const openPushes = await retention.listOpenAfter(lastOpenPush, OPEN_PUSHES_PER_TICK);
+    lastOpenPush = openPushes.length < OPEN_PUSHES_PER_TICK ? undefined : openPushes.at(-1);
+    await producers.checkCompletion(openPushes.map(({ id }) => id));
   }
 
-  async function purge(): Promise<number> {
-    const end = performance.now() + PURGE_FOR_MS;
+  async function removeNextOrphans(): Promise<number> {
+    const { removed, last } = await retention.removeOrphans(lastBatchId, BATCHES_PER_TICK);
+    lastBatchId = last;
+    return removed;
+  }
+
+  async function purgeUntilBudgetEnds(): Promise<number> {
+    const deadline = performance.now() + PURGE_BUDGET_MS;
     let purged = 0;
-    let last = AT_ONCE;
-    while (last === AT_ONCE && performance.now() < end) {
-      last = await deps.purge(AT_ONCE);
-      purged += last;
+    let removedLast = ITEMS_PER_TICK;
+    while (removedLast === ITEMS_PER_TICK && performance.now() < deadline) {
+      removedLast = await retention.purge(ITEMS_PER_TICK);
+      purged += removedLast;
     }
     return purged;
   }
 
+  async function clearDevices(): Promise<number> {
+    const devices = await deletedDevices.listUncleared(ITEMS_PER_TICK);
+    for (const { app, token } of devices) {
+      await producers.checkCompletion(await deletedDevices.clearLeftovers(app, token));
+    }
+    return devices.length;
+  }
+
   return async () => {
-    await sweep();
+    await checkOpenPushes();
     return {
-      abandoned: await deps.abandon(),
-      purged: await purge(),
-      recounted: await deps.recountTopics(AT_ONCE),
-      emptied: await deps.forgetEmptied(AT_ONCE),
+      abandoned: await retention.abandonStale(),
+      purged: await purgeUntilBudgetEnds(),
+      recounted: await topics.recountInterrupted(ITEMS_PER_TICK),
+      emptied: await inboxQuota.clearBelowQuota(ITEMS_PER_TICK),
+      cleared: await clearDevices(),
+      orphans: await removeNextOrphans(),
     };
   };
 }

@@ -1,59 +1,78 @@
 import { jobSchemas, type MaintenanceJob } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
-import { createWorker, keepTicking } from '@carillon/queue/workers';
-import { commonEnv, mongodbEnv, redisEnv } from '@carillon/runtime/env';
+import { fetchRedisInfo } from '@carillon/queue/redis-info';
+import { createUnservedQueues } from '@carillon/queue/unserved-queues';
+import { createWorker, keepJobSchedulers } from '@carillon/queue/workers';
+import { queueRedis } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
-import { z } from 'zod';
+import { exportBacklog } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
+import { environment } from './environment.ts';
 import { reconcile } from './reconcile.ts';
 
-const environment = z.object({ ...commonEnv, ...mongodbEnv, ...redisEnv });
+/** Interval of each task. */
+const TICK_INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
+/** Cleaning must not delay due pushes. */
+const MAX_CONCURRENT_TASKS = 2;
 
-/** How often each kind of work's turn comes. */
-const EVERY_MS = { reconcile: 1_000, clean: 5_000 };
-/** Cleaning must not keep what is due waiting. */
-const TASKS_AT_ONCE = 2;
+await runService(
+  'scheduler',
+  environment,
+  async ({ log, metrics, release, waitFor, watch }, env) => {
+    const onError = (err: unknown): void =>
+      log.warn({ err }, 'a step failed; the next tick retries it');
+    const store = await waitFor('MongoDB', () =>
+      connectStore({ uri: env.MONGODB_URI, appName: 'carillon-scheduler' }),
+    );
+    release('mongodb', store.close);
+    await waitFor('the schema of MongoDB', store.schema.assertUsable);
+    store.suspensions.startRefreshing(onError);
+    await waitFor('Redis', () => fetchRedisInfo(queueRedis(env)));
+    const producers = createProducers(queueRedis(env), onError);
+    release('producers', producers.close);
 
-await runService('scheduler', environment, async ({ log, metrics, release, readyWhen }, env) => {
-  const onError = (err: unknown): void =>
-    log.warn({ err }, 'a step failed; the next tick repeats it');
-  const store = await connectStore({ uri: env.MONGODB_URI, appName: 'carillon-scheduler' });
-  release('mongodb', store.close);
-  readyWhen({ name: 'mongodb', check: store.ping });
-  const producers = createProducers(env.REDIS_URL, onError);
-  release('producers', producers.close);
+    const unservedQueues = createUnservedQueues(queueRedis(env), onError);
+    release('unserved queues', unservedQueues.close);
+    exportBacklog(metrics, { backlog: store.backlog, unservedQueues, onError });
 
-  const found = metrics.counter('carillon_reconciled_total', 'What ticks found owed', ['what']);
-  const deps = {
-    openDuePushes: store.pushes.openDue,
-    dueWork: store.work.due,
-    dueFanOuts: store.fanOuts.due,
-    dueEndings: store.endings.due,
-    addSendJob: producers.send,
-    addFanOutJob: producers.fanOut,
-    addDeliverJob: producers.deliver,
-    addEndJobs: producers.end,
-  };
-  const clean = createClean({
-    abandon: store.cleaning.abandon,
-    purge: store.cleaning.purge,
-    recountTopics: store.topics.recountBroken,
-    forgetEmptied: store.fullInboxes.forgetEmptied,
-    openAfter: store.cleaning.openAfter,
-    addFinishJobs: producers.finish,
-  });
-  async function work({ task }: MaintenanceJob): Promise<void> {
-    const result = task === 'reconcile' ? await reconcile(deps) : await clean();
-    const facts = Object.entries(result).filter(([, n]) => n > 0);
-    for (const [what, n] of facts) found.add(n, { what });
-    if (facts.length > 0) log.info(Object.fromEntries(facts), task);
-  }
+    const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
+    const clean = createClean(store, producers);
+    async function runTask({ task }: MaintenanceJob): Promise<void> {
+      const result = task === 'reconcile' ? await reconcile(store, producers) : await clean();
+      const counts = Object.entries(result).filter(([, count]) => count > 0);
+      for (const [what, count] of counts) reconciledCounter.add(count, { what });
+      if (counts.length > 0) log.info(Object.fromEntries(counts), task);
+    }
 
-  const worker = { redisUrl: env.REDIS_URL, onError };
-  release(
-    'worker',
-    createWorker(worker, 'maintenance', jobSchemas.maintenance, work, TASKS_AT_ONCE),
-  );
-  release('ticks', keepTicking(worker, EVERY_MS));
-});
+    const settings = { redis: queueRedis(env), onError };
+    const worker = createWorker(
+      settings,
+      'maintenance',
+      jobSchemas.maintenance,
+      runTask,
+      MAX_CONCURRENT_TASKS,
+    );
+    release('worker', worker.stop);
+    const ticks = keepJobSchedulers(settings, TICK_INTERVALS_MS);
+    release('ticks', ticks.stop);
+    // Schedulers share the ticks: one that gets none stands still only if due ticks are left waiting.
+    watch({
+      name: 'queue maintenance',
+      lastProgressAt: worker.lastProgressAt,
+      async isExpected() {
+        if ((await producers.countDue('maintenance')) === 0) return false;
+        await store.ping();
+        return true;
+      },
+    });
+    watch({
+      name: 'job schedulers',
+      lastProgressAt: ticks.lastProgressAt,
+      async isExpected() {
+        await fetchRedisInfo(queueRedis(env));
+        return true;
+      },
+    });
+  },
+);

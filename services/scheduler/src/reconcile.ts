@@ -1,24 +1,12 @@
 import { isBatchId } from '@carillon/core/ids';
-import type { Channel } from '@carillon/core/platforms';
+import type { Producers } from '@carillon/queue/producers';
+import type { Store } from '@carillon/store/store';
 
-/** Items of each kind looked at in one tick; more wait for the next. */
-const AT_ONCE = 1_000;
+/** Items of each kind read in one tick; the rest waits for the next. */
+const ITEMS_PER_TICK = 1_000;
 
-/** What reconciling needs: what MongoDB owes, and producers. */
-export interface ReconcileDeps {
-  /** Opens scheduled pushes whose time has come. */
-  openDuePushes(): Promise<number>;
-  dueWork(limit: number): Promise<{ id: string; channel: Channel }[]>;
-  dueFanOuts(limit: number): Promise<{ id: string; seq: number }[]>;
-  dueEndings(limit: number): Promise<string[]>;
-  addSendJob(push: string): Promise<void>;
-  addFanOutJob(push: string, step: { seq: number }): Promise<void>;
-  addDeliverJob(work: string, channel: Channel): Promise<void>;
-  addEndJobs(pushes: readonly string[]): Promise<void>;
-}
-
-/** What one tick found. */
-export interface Reconciled {
+/** Items found in one tick, by kind. */
+export interface ReconcileResult {
   opened: number;
   works: number;
   fanOuts: number;
@@ -26,22 +14,32 @@ export interface Reconciled {
 }
 
 /**
- * Finds what is owed and worked by nobody, and only adds jobs for it. Jobs that exist are not added twice, so a
- * tick costs nothing while queues are well, and everything that Redis lost comes back within a tick.
+ * Finds pending items in MongoDB that nobody works on, and adds jobs for them. A job that exists isn't added twice, so
+ * a tick costs little while the queues are healthy, and everything that Redis lost comes back within a tick.
  */
-export async function reconcile(deps: ReconcileDeps): Promise<Reconciled> {
-  const opened = await deps.openDuePushes();
-  const [works, fanOuts, endings] = await Promise.all([
-    deps.dueWork(AT_ONCE),
-    deps.dueFanOuts(AT_ONCE),
-    deps.dueEndings(AT_ONCE),
+export async function reconcile(
+  { pushes, batchTable, fanOuts, pushCompletion }: Store,
+  producers: Producers,
+): Promise<ReconcileResult> {
+  const opened = await pushes.openDue();
+  const [dueBatches, dueFanOuts, completions] = await Promise.all([
+    batchTable.findDue(ITEMS_PER_TICK),
+    fanOuts.findDue(ITEMS_PER_TICK),
+    pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
   await Promise.all([
-    ...works.map(({ id, channel }) =>
-      isBatchId(id) || channel !== 'mqtt' ? deps.addDeliverJob(id, channel) : deps.addSendJob(id),
+    ...dueBatches.map(({ id, channel }) =>
+      isBatchId(id) || channel !== 'mqtt'
+        ? producers.deliver(id, channel)
+        : producers.sendEmbedded(id),
     ),
-    ...fanOuts.map(({ id, seq }) => deps.addFanOutJob(id, { seq })),
-    deps.addEndJobs(endings),
+    ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
+    producers.terminate(completions),
   ]);
-  return { opened, works: works.length, fanOuts: fanOuts.length, endings: endings.length };
+  return {
+    opened,
+    works: dueBatches.length,
+    fanOuts: dueFanOuts.length,
+    endings: completions.length,
+  };
 }

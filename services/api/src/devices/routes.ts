@@ -1,23 +1,41 @@
-import type { Routing } from '../http/route.ts';
-import type { Routes } from '../http/server.ts';
-import { type BulkPresenceDeps, bulkPresence } from './bulk-presence.ts';
-import { type DeviceInfoDeps, deviceInfo } from './device-info.ts';
+import type { Store } from '@carillon/store/store';
+import type { Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import type { ClearDeletedDevices } from './clear-deleted-devices.ts';
+import { deleteDevice } from './delete-device.ts';
+import { getDeviceInfo } from './get-device-info.ts';
+import { type AreOnline, getPresence } from './get-presence.ts';
 
-/** 1,000 tokens of the longest kind. */
+/** Fits 1,000 tokens of maximum length. */
 const PRESENCE_BODY_BYTES = 128 * 1024;
 
-/** Asking after devices (specification 4.4, 4.5). */
-export function deviceRoutes(routing: Routing, deps: DeviceInfoDeps & BulkPresenceDeps): Routes {
+/** Registers the routes that show devices (specification 4.4, 4.5) and delete them. */
+export function deviceRoutes(
+  routing: Routing,
+  store: Store,
+  presence: { areOnline: AreOnline; disconnect: (token: string) => Promise<void> },
+  clearDeletedDevices: ClearDeletedDevices,
+  retentionMs: number,
+): RouteRegistrar {
+  const { areOnline, disconnect } = presence;
   return (router) => {
     router.post(
       '/devices/presence',
-      routing.backend({ bodyBytes: PRESENCE_BODY_BYTES }, ({ body }, { app }) =>
-        bulkPresence(deps, app._id, body.value),
+      routing.withApiKey({ maxBodyBytes: PRESENCE_BODY_BYTES }, ({ body }, { app }) =>
+        getPresence(store, areOnline, app._id, body.value),
       ),
     );
     router.get(
       '/devices/:token',
-      routing.backend({}, ({ params }, { app }) => deviceInfo(deps, app._id, params.token ?? '')),
+      routing.withApiKey({}, ({ params }, { app }) =>
+        getDeviceInfo(store, areOnline, { app: app._id, token: params.token ?? '', retentionMs }),
+      ),
+    );
+    router.delete(
+      '/devices/:token',
+      routing.withApiKey({}, ({ params }, { app }) =>
+        deleteDevice(store, { disconnect, clearDeletedDevices }, app._id, params.token ?? ''),
+      ),
     );
   };
 }

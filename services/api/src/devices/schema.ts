@@ -1,15 +1,15 @@
+import { PLATFORMS } from '@carillon/core/channels';
 import { LIMITS } from '@carillon/core/limits';
-import { PLATFORMS } from '@carillon/core/platforms';
 import { z } from 'zod';
 
-/** Specification 4.5. */
+/** Request body of POST /devices/presence (specification 4.5). */
 export const presenceRequest = z
   .object({
     tokens: z
       .array(z.string())
       .min(1)
       .max(LIMITS.tokensPerPresence)
-      .meta({ description: 'Device tokens.' }),
+      .meta({ description: 'Tokens of the devices to look up.' }),
   })
   .meta({ id: 'PresenceRequest' });
 
@@ -17,18 +17,18 @@ const seconds = z.int().meta({ description: 'Unix timestamp in seconds.' });
 const uninstalled = z
   .literal(true)
   .optional()
-  .meta({ description: 'The app was uninstalled, as a failed send has shown.' });
+  .meta({ description: 'Set if a delivery failed because the app is no longer installed.' });
 const unsubscribed = z
   .literal(true)
   .optional()
-  .meta({ description: 'The browser has unsubscribed, as a failed send has shown.' });
+  .meta({ description: 'Set if a delivery failed because the browser is no longer subscribed.' });
 
-/** Specification 4.5, the answer. */
-export const presenceBody = z
+/** Response of POST /devices/presence (specification 4.5). */
+export const presenceResponse = z
   .looseObject({
     presence: z.array(
       z.looseObject({
-        id: z.string().meta({ description: 'Device token.' }),
+        id: z.string().meta({ description: 'Token of the device.' }),
         online: z.boolean(),
         last_active: seconds,
         uninstalled,
@@ -38,11 +38,13 @@ export const presenceBody = z
   })
   .meta({ id: 'Presence' });
 
-/** Specification 4.4, the answer. */
-export const deviceBody = z
+/** Response of GET /devices/<device_token> (specification 4.4). */
+export const deviceResponse = z
   .looseObject({
     device: z.looseObject({ date: seconds, platform: z.enum(PLATFORMS) }),
-    subscriptions: z.array(z.string()).meta({ description: 'Topics.' }),
+    subscriptions: z
+      .array(z.string())
+      .meta({ description: 'Topics that the device is subscribed to.' }),
     presence: z.looseObject({
       online: z.boolean(),
       last_active: z.looseObject({ date: seconds, seconds_ago: z.int().min(0) }),

@@ -1,54 +1,52 @@
 import { ApiError } from '@carillon/core/api-error';
-import { apiKeyDigest, isApiKeyForm } from '@carillon/core/api-key';
+import { digestApiKey, isApiKeyFormat } from '@carillon/core/api-key';
+import { toAddressGroup } from '@carillon/core/client-address';
 import type { KeyOwner } from '@carillon/store/keys';
+import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
+import type { RateLimits } from './rate-limits.ts';
+import { createThrottledLookup } from './throttled-lookup.ts';
 
 /** The caller of a backend request. */
 export interface Caller extends Pick<KeyOwner, 'app' | 'account'> {
-  /** Only for the links that repeat it (specification 4.9): never kept, never logged. */
+  /** Used only for links that repeat the key (specification 4.9): never stored, never logged. */
   apiKey: string;
 }
 
-/** What of a request tells who asks. */
-export interface Asking {
+/** Parts of a request that authentication reads. */
+export interface AuthRequest {
   url?: string | undefined;
   headers: { authorization?: string | undefined };
   /** The client's address. */
   ip?: string | undefined;
 }
 
-/** How long a revoked key may still work, with the look-up before it under 10 s, and a wrong one costs no look-up. */
-const CACHE_MS = 7_000;
-const CACHE_KEYS = 10_000;
+/** Time for which a result is cached: with the look-up's own time a revoked key stops working within 10 s. */
+const CACHE_TTL_MS = 7_000;
+const MAX_CACHED_KEYS = 10_000;
 
-/** Finds the caller by the request's key, before anything of the body is read. */
-export function createAuthenticate(deps: {
-  pepper: string;
-  keys: { owner(digest: string): Promise<KeyOwner | undefined> };
-  /** Counts a wrong key of a client address; true: there were too many. A good key is never counted. */
-  countWrongKey(address: string): Promise<boolean>;
-}) {
-  // By the key itself, which its request holds anyway: a digest each time would cost more than the look-up saves.
-  const cache = new LRUCache<string, { owner: KeyOwner | undefined }>({
-    max: CACHE_KEYS,
-    ttl: CACHE_MS,
-    fetchMethod: async (key) => ({ owner: await deps.keys.owner(apiKeyDigest(deps.pepper, key)) }),
-  });
+/** Cached owner of a valid key. */
+interface CachedOwner {
+  owner: KeyOwner;
+  validUntil: number;
+}
 
-  async function ownerOf(key: string): Promise<KeyOwner | undefined> {
-    if (!isApiKeyForm(key)) return undefined;
-    const known = cache.get(key) ?? (await cache.fetch(key));
-    return known?.owner;
-  }
+type WrongKeyLimits = Pick<RateLimits, 'countWrongKey' | 'hasTooManyWrongKeys'>;
+
+/** Creates the authentication by API key. It runs before any of the body is read. Valid keys are never counted. */
+export function createAuthenticator(keys: Store['keys'], pepper: string, limits: WrongKeyLimits) {
+  const keyLookup = createKeyLookup(keys, pepper, limits);
 
   /** @throws ApiError INVALID_API_KEY, AUTH_LIMIT_EXCEEDED, ACCOUNT_SUSPENDED */
-  return async function authenticate(request: Asking): Promise<Caller> {
-    const key = givenKey(request);
-    if (key === undefined) throw new ApiError('INVALID_API_KEY');
-    const owner = await ownerOf(key);
+  return async function authenticate(request: AuthRequest): Promise<Caller> {
+    const key = readApiKey(request);
+    if (key === undefined) throw new ApiError('INVALID_API_KEY', describeMissingKey(request));
+    const address = request.ip ?? '';
+    const owner = keyLookup.findCached(key) ?? (await keyLookup.find(key, address));
     if (owner === undefined) {
-      const isTooMuch = await deps.countWrongKey(request.ip ?? '');
-      throw new ApiError(isTooMuch ? 'AUTH_LIMIT_EXCEEDED' : 'INVALID_API_KEY');
+      const isLimitExceeded =
+        limits.hasTooManyWrongKeys(address) || (await limits.countWrongKey(address));
+      throw new ApiError(isLimitExceeded ? 'AUTH_LIMIT_EXCEEDED' : 'INVALID_API_KEY');
     }
     const { app, account } = owner;
     if (account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
@@ -56,19 +54,85 @@ export function createAuthenticate(deps: {
   };
 }
 
-/** Whether a request brings a key at all, right or wrong. */
-export function hasKey({ url = '', headers }: Asking): boolean {
-  return headers.authorization !== undefined || keysIn(url).length > 0;
+/**
+ * Creates the look-up of keys with its cache. The cache is indexed by the key itself, not by its digest: computing a
+ * digest for each request would cost more than the cache saves. Valid and invalid keys are cached separately, so that
+ * invalid keys evict no valid one.
+ */
+function createKeyLookup(keys: Store['keys'], pepper: string, limits: WrongKeyLimits) {
+  const validKeys = new LRUCache<string, CachedOwner>({ max: MAX_CACHED_KEYS });
+  const invalidKeys = new LRUCache<string, true>({ max: MAX_CACHED_KEYS, ttl: CACHE_TTL_MS });
+  const inFlight = new Map<string, Promise<KeyOwner | undefined>>();
+
+  /** Used for unknown keys of an address that sent many invalid ones: they share a few look-ups a second. */
+  const findThrottled = createThrottledLookup<KeyOwner>(async (batchKeys) => {
+    const digests = new Map(batchKeys.map((key) => [key, digestApiKey(pepper, key)]));
+    const owners = await keys.owners([...digests.values()]);
+    const ownersByKey = new Map<string, KeyOwner>();
+    for (const [key, digest] of digests) {
+      const owner = owners.get(digest);
+      if (owner !== undefined) ownersByKey.set(key, owner);
+    }
+    return ownersByKey;
+  });
+
+  async function fetchOwner(key: string, address: string): Promise<KeyOwner | undefined> {
+    // A key that was valid at its last look-up is not a guess.
+    const isThrottled = !validKeys.has(key) && limits.hasTooManyWrongKeys(address);
+    const owner = await (isThrottled
+      ? findThrottled(key, toAddressGroup(address))
+      : keys.owner(digestApiKey(pepper, key)));
+    if (owner !== undefined) {
+      validKeys.set(key, { owner, validUntil: performance.now() + CACHE_TTL_MS });
+      return owner;
+    }
+    validKeys.delete(key);
+    invalidKeys.set(key, true);
+    return undefined;
+  }
+
+  return {
+    /** Returns the owner of a valid key if it is cached. */
+    findCached(key: string): KeyOwner | undefined {
+      const cached = validKeys.get(key);
+      return cached !== undefined && cached.validUntil > performance.now()
+        ? cached.owner
+        : undefined;
+    },
+    /** Looks up the owner of a key; undefined if the key is invalid. Concurrent calls share one look-up. */
+    find(key: string, address: string): Promise<KeyOwner | undefined> {
+      if (!isApiKeyFormat(key) || invalidKeys.has(key)) return Promise.resolve(undefined);
+      const pendingLookup = inFlight.get(key);
+      if (pendingLookup !== undefined) return pendingLookup;
+      const lookup = fetchOwner(key, address).finally(() => inFlight.delete(key));
+      inFlight.set(key, lookup);
+      return lookup;
+    },
+  };
 }
 
-/** `?api_key=` (specification, section 5), exactly once, or `Authorization: Bearer`, which stays out of logs. */
-function givenKey({ url = '', headers }: Asking): string | undefined {
-  const keys = keysIn(url);
+/** Checks that a request has an API key, valid or not. */
+export function hasApiKey({ url = '', headers }: AuthRequest): boolean {
+  return headers.authorization !== undefined || readQueryKeys(url).length > 0;
+}
+
+/** Describes why a request has no key that could be looked up. */
+function describeMissingKey({ url = '', headers }: AuthRequest): string {
+  if (readQueryKeys(url).length > 1)
+    return 'The query parameter "api_key" is given more than once.';
+  return headers.authorization === undefined
+    ? 'No Secret API Key was given. It is expected as the query parameter "api_key", or as "Authorization: Bearer KEY".'
+    : 'The header "Authorization" must be "Bearer", a space and the Secret API Key.';
+}
+
+/** Reads `?api_key=` (specification, section 5), given exactly once, or `Authorization: Bearer`. */
+function readApiKey({ url = '', headers }: AuthRequest): string | undefined {
+  const keys = readQueryKeys(url);
   if (keys.length > 0) return keys.length === 1 ? keys[0] : undefined;
   return /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-function keysIn(url: string): string[] {
+function readQueryKeys(url: string): string[] {
   const start = url.indexOf('?');
   return start < 0 ? [] : new URLSearchParams(url.slice(start + 1)).getAll('api_key');
 }

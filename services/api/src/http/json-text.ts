@@ -9,8 +9,12 @@ const CLOSE_LIST = 93;
 const OPEN_OBJECT = 123;
 const CLOSE_OBJECT = 125;
 
-/** The place behind the string that starts at `start`. */
-function endOfString(text: string, start: number): number {
+function invalidBody(problem: string): ApiError {
+  return new ApiError('INVALID_PARAM', `The request body ${problem}.`);
+}
+
+/** Returns the index after the string that starts at `start`. */
+function findStringEnd(text: string, start: number): number {
   let end = start;
   for (;;) {
     end = text.indexOf('"', end + 1);
@@ -22,81 +26,89 @@ function endOfString(text: string, start: number): number {
 }
 
 /**
- * Parses a request's JSON object. Nesting is bounded on the raw text first: the parser itself takes 200,000
- * levels, after which everything that walks the value overflows its stack.
+ * Parses a request's JSON object. Nesting is limited on the raw text first: JSON.parse accepts 200,000 levels, and
+ * code that walks such a value overflows the stack.
+ *
+ * @param createError creates the error for an invalid text
+ * @throws ApiError INVALID_PARAM
  */
-export function parseJsonObject(text: string, maxDepth: number): Record<string, unknown> {
+export function parseJsonObject(
+  text: string,
+  maxDepth: number,
+  createError = invalidBody,
+): Record<string, unknown> {
   let depth = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);
-    if (code === QUOTE) i = endOfString(text, i) - 1;
+    if (code === QUOTE) i = findStringEnd(text, i) - 1;
     else if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
     else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
-    if (depth > maxDepth) throw new ApiError('INVALID_PARAM', 'The JSON is nested too deep.');
+    if (depth > maxDepth) throw createError('is nested too deep');
   }
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    throw new ApiError('INVALID_PARAM', 'The request body is not valid JSON.');
+    throw createError('is not valid JSON');
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new ApiError('INVALID_PARAM', 'The request body must be a JSON object.');
+    throw createError('must be a JSON object');
   }
   return value as Record<string, unknown>;
 }
 
 /**
- * The text of one field of a JSON object, as short as it can be written without changing a number or the order
- * of keys: no white space between tokens, no needless escapes. A field given twice counts as its last, as in
- * JSON.parse. The text must have been parsed successfully before.
+ * Returns the text of one field of a JSON object, compacted but with unchanged numbers and order of keys. Of a field
+ * given twice the last one counts, as in JSON.parse.
+ *
+ * @param text must have been parsed successfully before
  */
-export function fieldText(text: string, field: string): string | undefined {
+export function readFieldText(text: string, field: string): string | undefined {
   let found: [number, number] | undefined;
   let depth = 0;
   let key: string | undefined;
-  let keyNext = true;
+  let expectsKey = true;
   let valueStart = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      const end = endOfString(text, i);
-      if (depth === 1 && keyNext) key = JSON.parse(text.slice(i, end)) as string;
+      const end = findStringEnd(text, i);
+      if (depth === 1 && expectsKey) key = JSON.parse(text.slice(i, end)) as string;
       i = end - 1;
       continue;
     }
     if (depth === 1 && code === COLON) {
-      keyNext = false;
+      expectsKey = false;
       valueStart = i + 1;
     }
     if (depth === 1 && (code === COMMA || code === CLOSE_OBJECT)) {
       if (key === field) found = [valueStart, i];
-      keyNext = true;
+      expectsKey = true;
       key = undefined;
     }
     if (code === OPEN_OBJECT || code === OPEN_LIST) depth += 1;
     else if (code === CLOSE_OBJECT || code === CLOSE_LIST) depth -= 1;
   }
-  return found && compact(text.slice(...found));
+  return found && compactJson(text.slice(...found));
 }
 
-/** A JSON text without white space between tokens and needless escapes within strings. */
-export function compact(text: string): string {
-  let out = '';
-  let plainFrom = 0;
+/** Removes white space between tokens and unnecessary escapes within strings from a JSON text. */
+export function compactJson(text: string): string {
+  let result = '';
+  let copyFrom = 0;
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      const end = endOfString(text, i);
+      const end = findStringEnd(text, i);
       const string = text.slice(i, end);
-      const short = string.includes('\\') ? JSON.stringify(JSON.parse(string)) : string;
-      out += text.slice(plainFrom, i) + short;
-      plainFrom = end;
+      const compacted = string.includes('\\') ? JSON.stringify(JSON.parse(string)) : string;
+      result += text.slice(copyFrom, i) + compacted;
+      copyFrom = end;
       i = end - 1;
     } else if (code === 32 || code === 10 || code === 13 || code === 9) {
-      out += text.slice(plainFrom, i);
-      plainFrom = i + 1;
+      result += text.slice(copyFrom, i);
+      copyFrom = i + 1;
     }
   }
-  return out + text.slice(plainFrom);
+  return result + text.slice(copyFrom);
 }

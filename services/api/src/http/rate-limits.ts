@@ -1,69 +1,109 @@
 import { ApiError } from '@carillon/core/api-error';
-import { addressGroup } from '@carillon/core/client-address';
+import { toAddressGroup } from '@carillon/core/client-address';
 import { LIMITS } from '@carillon/core/limits';
-import type { WindowCounts } from '@carillon/presence/window-counts';
-import type { AccountDocument } from '@carillon/store/documents';
+import type { RateCounter } from '@carillon/presence/rate-counter';
+import type { AccountDocument, AppDocument } from '@carillon/store/documents';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
-/** Where an account stands in its present minute. */
-export interface Allowance {
+/** Usage of an account in the current minute. */
+export interface RateLimitStatus {
   limit: number;
+  /** Negative if the request exceeds the limit. */
   remaining: number;
-  /** Until the minute ends. */
+  /** Seconds until the minute ends. */
   resetSeconds: number;
 }
 
-/** Who may ask how often, counted over all processes. */
-export interface RateLimits {
-  /** Counts a request of an account (specification, section 8); undefined: it is unlimited. */
-  countRequest(account: AccountDocument): Promise<Allowance | undefined>;
-  /** Counts a wrong API key of a client address; true: there were too many in the hour (specification 5.4). */
-  countWrongKey(address: string): Promise<boolean>;
-  /** Counts a new device. @throws ApiError RATE_LIMIT_EXCEEDED */
-  countRegistration(address: string, app: RegisteringApp): Promise<void>;
-}
-
-/** What an app says of new devices. */
-export interface RegisteringApp {
-  _id: string;
-  /** An hour; undefined: the usual limit, null: none. */
-  registrationsPerHour?: number | null;
-}
+/** Limits on requests, counted over all processes. */
+export type RateLimits = ReturnType<typeof createRateLimits>;
 
 /**
- * Makes the limits.
+ * Creates the rate limits of a process.
  *
- * @param hasAddressLimits false: nothing is limited by client address, for load from one machine
+ * @param hasAddressLimits false disables all limits per client address, for load tests from one machine
+ * @param onAddressLimit is called with each client address that exceeds a limit
  */
-export function createRateLimits(counts: WindowCounts, hasAddressLimits: boolean): RateLimits {
-  async function countHourly(key: string, limit: number): Promise<void> {
-    const { n, resetsInMs } = await counts.add(key, HOUR_MS);
-    if (n <= limit) return;
-    const seconds = Math.ceil(resetsInMs / 1_000);
-    throw new ApiError('RATE_LIMIT_EXCEEDED', 'Too many new devices within an hour.', seconds);
+export function createRateLimits(
+  rateCounter: RateCounter,
+  hasAddressLimits: boolean,
+  onAddressLimit: (address: string) => void = () => undefined,
+) {
+  async function countOrThrow(
+    key: string,
+    {
+      limit,
+      windowMs,
+      text,
+      address,
+    }: { limit: number; windowMs: number; text: string; address?: string | undefined },
+  ): Promise<void> {
+    const { count, resetsInMs } = await rateCounter.increment(key, windowMs);
+    if (count <= limit) return;
+    if (address !== undefined) onAddressLimit(address);
+    throw new ApiError('RATE_LIMIT_EXCEEDED', text, Math.ceil(resetsInMs / 1_000));
+  }
+
+  function countNewDeviceOrThrow(key: string, limit: number, address?: string): Promise<void> {
+    const text = 'Too many new devices within an hour.';
+    return countOrThrow(key, { limit, windowMs: HOUR_MS, text, address });
+  }
+
+  function countTopicChangeOrThrow(key: string, limit: number, address?: string): Promise<void> {
+    const text = 'Too many changes of topics within a minute.';
+    return countOrThrow(key, { limit, windowMs: MINUTE_MS, text, address });
   }
 
   return {
-    async countRequest({ _id, plan, limit = LIMITS.requestsPerMinute[plan] }) {
+    /** Counts a request of an account (specification, section 8); undefined if the account has no limit. */
+    async countRequest({
+      _id,
+      plan,
+      limit = LIMITS.requestsPerMinute[plan],
+    }: Pick<AccountDocument, '_id' | 'plan' | 'limit'>): Promise<RateLimitStatus | undefined> {
       if (limit === null) return undefined;
-      const { n, resetsInMs } = await counts.add(`account:${_id}`, MINUTE_MS);
-      // Below zero says that this request is too much already.
-      return { limit, remaining: limit - n, resetSeconds: Math.ceil(resetsInMs / 1_000) };
+      const { count, resetsInMs } = await rateCounter.increment(`account:${_id}`, MINUTE_MS);
+      return { limit, remaining: limit - count, resetSeconds: Math.ceil(resetsInMs / 1_000) };
     },
-    async countWrongKey(address) {
+    /** Counts an invalid API key of a client address; true if the hourly limit is exceeded (specification 5.4). */
+    async countWrongKey(address: string): Promise<boolean> {
       if (!hasAddressLimits) return false;
-      const { n } = await counts.add(`wrong-key:${addressGroup(address)}`, HOUR_MS);
-      return n > LIMITS.wrongKeysPerHour;
+      const { count } = await rateCounter.increment(
+        `wrong-key:${toAddressGroup(address)}`,
+        HOUR_MS,
+      );
+      if (count <= LIMITS.wrongKeysPerHour) return false;
+      onAddressLimit(address);
+      return true;
     },
-    async countRegistration(address, { _id, registrationsPerHour }) {
+    /** Checks the same limit without counting, as far as this process knows. */
+    hasTooManyWrongKeys: (address: string): boolean =>
+      hasAddressLimits &&
+      rateCounter.currentCount(`wrong-key:${toAddressGroup(address)}`) > LIMITS.wrongKeysPerHour,
+    /** Counts a topic change of an authenticated device. @throws ApiError RATE_LIMIT_EXCEEDED */
+    async countTopicChange(token: string, address: string): Promise<void> {
+      // The device's own limit comes first: its excess must not count against others behind the same address.
+      await countTopicChangeOrThrow(`topics:${token}`, LIMITS.topicChangesPerDeviceMinute);
+      if (!hasAddressLimits) return;
+      const key = `topics-from:${toAddressGroup(address)}`;
+      await countTopicChangeOrThrow(key, LIMITS.topicChangesPerAddressMinute, address);
+    },
+    /**
+     * Counts a registration. The app's `registrationsPerHour` replaces the default limit; null means no limit.
+     *
+     * @throws ApiError RATE_LIMIT_EXCEEDED
+     */
+    async countRegistration(
+      address: string,
+      { _id, registrationsPerHour }: Pick<AppDocument, '_id' | 'registrationsPerHour'>,
+    ): Promise<void> {
       if (hasAddressLimits) {
-        const key = `register:${addressGroup(address)}`;
-        await countHourly(key, LIMITS.registrationsPerAddressHour);
+        const key = `register:${toAddressGroup(address)}`;
+        await countNewDeviceOrThrow(key, LIMITS.registrationsPerAddressHour, address);
       }
       const limit = registrationsPerHour ?? LIMITS.registrationsPerAppHour;
-      if (registrationsPerHour !== null) await countHourly(`register-app:${_id}`, limit);
+      if (registrationsPerHour !== null) await countNewDeviceOrThrow(`register-app:${_id}`, limit);
     },
   };
 }

@@ -1,17 +1,48 @@
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '@carillon/core/api-error';
+import { toAddressGroup } from '@carillon/core/client-address';
+import { BodyBudget, type IncomingBody } from './body-budget.ts';
 
-/** Bytes of bodies that a process holds at once; beyond it a client is asked to come again. */
-export function createBodyReader(budgetBytes = 64 * 1024 * 1024) {
-  let held = 0;
+const DEFAULT_BUDGET_BYTES = 64 * 1_024 * 1_024;
+const FIRST_BUFFER_BYTES = 4_096;
+
+/** Account and client address that a body's memory counts for. */
+export interface BodyOwner {
+  account?: string | undefined;
+  /** The client's address. */
+  address(): string;
+}
+
+/** Reads the body of a request. */
+export type ReadBody<R extends IncomingMessage> = (
+  request: R,
+  maxBytes: number,
+  owner: BodyOwner,
+) => Promise<string>;
+
+/**
+ * Creates the body reader of a process.
+ *
+ * @param budgetBytes memory for all bodies that are being received
+ * @param hasAddressLimits false disables the share per client address
+ */
+export function createBodyReader({
+  budgetBytes = DEFAULT_BUDGET_BYTES,
+  hasAddressLimits = true,
+}: {
+  budgetBytes?: number;
+  hasAddressLimits?: boolean;
+} = {}): ReadBody<IncomingMessage> {
+  const budget = new BodyBudget(budgetBytes);
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
   /**
-   * Reads a JSON body as text, at most `limit` bytes.
+   * Reads a JSON body as text, at most `maxBytes`.
    *
-   * @throws ApiError UNSUPPORTED_MEDIA_TYPE, BODY_TOO_LARGE, SERVICE_UNAVAILABLE, INVALID_PARAM (not UTF-8)
+   * @throws ApiError UNSUPPORTED_MEDIA_TYPE, BODY_TOO_LARGE, REQUEST_TIMEOUT, SERVICE_UNAVAILABLE, INVALID_PARAM
+   *   (not UTF-8)
    */
-  return async function readBody(request: IncomingMessage, limit: number): Promise<string> {
+  return async function readBody(request, maxBytes, owner) {
     const type = request.headers['content-type'];
     if (type !== undefined && !/^application\/json\s*(;|$)/i.test(type)) {
       throw new ApiError('UNSUPPORTED_MEDIA_TYPE');
@@ -19,49 +50,106 @@ export function createBodyReader(budgetBytes = 64 * 1024 * 1024) {
     if (request.headers['content-encoding'] !== undefined) {
       throw new ApiError('UNSUPPORTED_MEDIA_TYPE', 'The request body must not be compressed.');
     }
-    if (Number(request.headers['content-length'] ?? 0) > limit)
-      throw new ApiError('BODY_TOO_LARGE');
-    return decode(await take(request, limit));
+    const declaredBytes = Number(request.headers['content-length'] ?? maxBytes);
+    if (declaredBytes > maxBytes) throw new ApiError('BODY_TOO_LARGE');
+    const bytes =
+      readBufferedBody(request, maxBytes) ??
+      (await receiveBody(request, declaredBytes, () => listOwnerKeys(owner)));
+    try {
+      return decoder.decode(bytes);
+    } catch {
+      throw unreadableBody();
+    }
   };
 
-  /** By events: an iterator costs more than all the rest of reading a short body. */
-  function take(request: IncomingMessage, limit: number): Promise<Buffer[]> {
-    return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
-      let length = 0;
-      // A request that is given up isn't destroyed: its connection has to carry the answer yet.
-      const done = (error?: ApiError): void => {
-        request.off('data', add).off('end', done).off('error', broken).off('close', broken);
-        held -= length;
-        if (error === undefined) resolve(chunks);
-        else reject(error);
-      };
-      const broken = (): void => done(unreadable());
-      const add = (chunk: Buffer): void => {
-        length += chunk.length;
-        held += chunk.length;
-        chunks.push(chunk);
-        if (length > limit) done(new ApiError('BODY_TOO_LARGE'));
-        else if (held > budgetBytes) done(new ApiError('SERVICE_UNAVAILABLE'));
-      };
-      // Its client went away while the key was looked up.
-      if (request.destroyed) broken();
-      else request.on('data', add).on('end', done).on('error', broken).on('close', broken);
-    });
+  function listOwnerKeys({ account, address }: BodyOwner): string[] {
+    return [
+      ...(account === undefined ? [] : [`account ${account}`]),
+      ...(hasAddressLimits ? [`address ${toAddressGroup(address())}`] : []),
+    ];
   }
 
-  function decode(chunks: readonly Buffer[]): string {
-    const [only] = chunks;
-    try {
-      return decoder.decode(
-        only !== undefined && chunks.length === 1 ? only : Buffer.concat(chunks),
-      );
-    } catch {
-      throw unreadable();
-    }
+  /** Receives the bytes of a body, at most `maxBytes`. Uses events, because an async iterator is several times slower. */
+  function receiveBody(
+    request: IncomingMessage,
+    maxBytes: number,
+    owners: () => readonly string[],
+  ): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const bodyBuffer = createBodyBuffer(maxBytes);
+      let body: IncomingBody | undefined;
+      // An aborted request is not destroyed: its connection still carries the response.
+      const finish = (error?: ApiError): void => {
+        request
+          .off('data', onData)
+          .off('end', finish)
+          .off('error', onBroken)
+          .off('close', onBroken);
+        body?.close();
+        if (error === undefined) resolve(bodyBuffer.bytes());
+        else reject(error);
+      };
+      const onBroken = (): void => finish(unreadableBody());
+      const onData = (chunk: Buffer): void => {
+        if (!bodyBuffer.add(chunk)) finish(new ApiError('BODY_TOO_LARGE'));
+        // A complete body needs no further memory, so the budget does not pause it.
+        else if (bodyBuffer.length() < maxBytes)
+          body?.reportProgress(chunk.length, bodyBuffer.heldBytes());
+      };
+      // The client disconnected while the key was looked up.
+      if (request.destroyed) return void onBroken();
+      body = budget.open({
+        owners,
+        pause: () => request.pause(),
+        resume: () => request.resume(),
+        abort: finish,
+      });
+      request.on('data', onData).on('end', finish).on('error', onBroken).on('close', onBroken);
+    });
   }
 }
 
-function unreadable(): ApiError {
+/** Returns a body that has arrived completely, as most have by the time their key is looked up; else undefined. */
+function readBufferedBody(request: IncomingMessage, maxBytes: number): Buffer | undefined {
+  if (!request.complete || request.destroyed || request.readableLength === 0) return undefined;
+  if (request.readableLength > maxBytes) throw new ApiError('BODY_TOO_LARGE');
+  return request.read() as Buffer;
+}
+
+/**
+ * Collects chunks in one growing buffer: chunks of a single byte each, kept as they are, would take a hundred times
+ * their size. A body of one chunk is never copied.
+ */
+function createBodyBuffer(maxBytes: number) {
+  let buffer: Buffer = Buffer.alloc(0);
+  let length = 0;
+
+  function append(chunk: Buffer): void {
+    if (length + chunk.length > buffer.length) {
+      const needed = Math.max(length + chunk.length, 2 * buffer.length, FIRST_BUFFER_BYTES);
+      const larger = Buffer.allocUnsafeSlow(Math.min(maxBytes, needed));
+      buffer.copy(larger, 0, 0, length);
+      buffer = larger;
+    }
+    chunk.copy(buffer, length);
+  }
+
+  return {
+    /** Appends a chunk; false if the body would exceed `maxBytes`. */
+    add(chunk: Buffer): boolean {
+      if (length + chunk.length > maxBytes) return false;
+      if (length === 0) buffer = chunk;
+      else append(chunk);
+      length += chunk.length;
+      return true;
+    },
+    length: () => length,
+    /** Returns the bytes of memory that the buffer takes. */
+    heldBytes: () => buffer.length,
+    bytes: () => buffer.subarray(0, length),
+  };
+}
+
+function unreadableBody(): ApiError {
   return new ApiError('INVALID_PARAM', 'The request body could not be read as UTF-8.');
 }

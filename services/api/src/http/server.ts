@@ -2,104 +2,117 @@ import { once } from 'node:events';
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { Server as NetServer } from 'node:net';
 import { ApiError } from '@carillon/core/api-error';
-import type { Listen } from '@carillon/runtime/env';
+import type { ListenAddress } from '@carillon/runtime/env';
 import express, { type ErrorRequestHandler, type RequestHandler, type Router } from 'express';
-import { sendError } from './answer.ts';
-import { answerMalformed, answerPlainly } from './malformed.ts';
-import type { Routing } from './route.ts';
+import { closeAfterResponse, handleParserErrors, sendRawError } from './parser-errors.ts';
+import { sendError } from './response.ts';
+import type { Routing } from './routing.ts';
 
-/** Adds a feature's paths and methods; every other method of such a path gets 405. */
-export type Routes = (router: Router) => void;
+/** Adds a feature's routes; any other method of their paths gets 405. */
+export type RouteRegistrar = (router: Router) => void;
 
-/** Connections that wait while the process restarts or is busy. */
-const BACKLOG = 4_096;
-/** Connections that are silent for so long have no request on its way. */
-const IDLE_MS = 1_000;
+/** Connections that the kernel queues while the process restarts or is busy. */
+const LISTEN_BACKLOG = 4_096;
+/** A connection without bytes for this long has no request in flight. */
+const IDLE_CHECK_INTERVAL_MS = 1_000;
+/** Time for a request to arrive completely. */
+const REQUEST_TIMEOUT_MS = 30_000;
+
+/** Settings of the HTTP server. */
+export interface ServerSettings {
+  /** Number of own proxies in front, whose X-Forwarded-For is trusted; 0 by default. */
+  proxyHops?: number;
+  /** Is called before each request is routed. */
+  onRequest?: RequestHandler;
+  /** Time for a request to arrive completely; 30 s by default. */
+  requestTimeoutMs?: number;
+}
 
 /**
- * Serves the API. Express is kept lean: no etag, no powered-by header, no query parser of depth.
+ * Starts the API's HTTP server. Express runs without etags, powered-by header and nested query parsing, for speed.
  *
- * @param proxyHops how many proxies of ours stand in front and name the client's address
- * @returns the port, and a stop that takes no more requests and waits for those under way
+ * @returns the port, and a function that stops accepting requests and waits for those in flight
  */
 export async function serve(
-  listen: Listen,
+  listen: ListenAddress,
   routing: Routing,
-  features: readonly Routes[],
-  proxyHops = 0,
+  features: readonly RouteRegistrar[],
+  { proxyHops = 0, onRequest, requestTimeoutMs = REQUEST_TIMEOUT_MS }: ServerSettings = {},
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const server = createServer(
     {
-      headersTimeout: 10_000,
-      requestTimeout: 30_000,
+      headersTimeout: Math.min(10_000, requestTimeoutMs),
+      requestTimeout: requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
-      // Node's own answer to a missing one would have no body.
+      // Node's own response to a missing Host header has no body; ours is JSON.
       requireHostHeader: false,
     },
-    needHost(createApp(routing, features, proxyHops)),
+    requireHost(createApp(routing, features, proxyHops, onRequest)),
   );
-  answerMalformed(server);
+  handleParserErrors(server);
   server.keepAliveTimeout = 65_000;
-  const underWay = watchAnswers(server);
+  const openResponses = trackOpenResponses(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    // With a descriptor Node takes the backlog from nowhere but its own argument, and 511 without it.
-    server.listen(listen, BACKLOG, resolve);
+    // For a file descriptor Node reads the backlog only from this argument; its default is 511.
+    server.listen(listen, LISTEN_BACKLOG, resolve);
   });
-  const bound = server.address();
+  const address = server.address();
   return {
-    port: typeof bound === 'object' && bound !== null ? bound.port : 0,
-    stop: () => stopGently(server, underWay),
+    port: typeof address === 'object' && address !== null ? address.port : 0,
+    stop: () => stopGracefully(server, openResponses),
   };
 }
 
 function createApp(
   routing: Routing,
-  features: readonly Routes[],
+  features: readonly RouteRegistrar[],
   proxyHops: number,
+  onRequest: RequestHandler | undefined,
 ): RequestListener {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   app.set('query parser', 'simple').set('trust proxy', proxyHops);
+  if (onRequest !== undefined) app.use(onRequest);
   const router = express.Router();
-  for (const addTo of features) addTo(router);
-  for (const [path, methods] of methodsOf(router)) {
+  for (const addRoutes of features) addRoutes(router);
+  for (const [path, methods] of collectMethods(router)) {
     router.all(
       path,
-      allow(methods),
-      routing.refuse(() => new ApiError('METHOD_NOT_ALLOWED')),
+      setAllowHeader(methods),
+      routing.fail(() => new ApiError('METHOD_NOT_ALLOWED')),
     );
   }
   app.use(router);
-  app.use(routing.refuse(() => new ApiError('NOT_FOUND')));
-  app.use(refuseMalformed);
+  app.use(routing.fail(() => new ApiError('NOT_FOUND')));
+  app.use(handleExpressError);
   return app;
 }
 
-/** RFC 9112, 3.2: HTTP/1.1 without a host is a bad request. */
-function needHost(app: RequestListener): RequestListener {
+/** Rejects HTTP/1.1 requests without a Host header (RFC 9112, 3.2). */
+function requireHost(app: RequestListener): RequestListener {
   return (request, response) => {
     if (request.headers.host !== undefined || request.httpVersion !== '1.1') {
       return app(request, response);
     }
-    answerPlainly(response, new ApiError('INVALID_PARAM', 'The Host header is missing.'));
+    sendRawError(response, new ApiError('INVALID_PARAM', 'The Host header is missing.'));
   };
 }
 
-/** Each path with the methods it answers. */
-function methodsOf(router: Router): Map<string, Set<string>> {
+/** Returns each path with its methods. */
+function collectMethods(router: Router): Map<string, Set<string>> {
   const methods = new Map<string, Set<string>>();
   for (const { route } of router.stack) {
     if (route === undefined) continue;
-    const known = methods.get(route.path) ?? new Set();
-    for (const { method } of route.stack) known.add(method.toUpperCase());
-    methods.set(route.path, known);
+    const allowed = methods.get(route.path) ?? new Set();
+    for (const { method } of route.stack) allowed.add(method.toUpperCase());
+    methods.set(route.path, allowed);
   }
   return methods;
 }
 
-/** RFC 9110, 15.5.6: a 405 says what is allowed. */
-function allow(methods: ReadonlySet<string>): RequestHandler {
+/** Sets the Allow header that a 405 must have (RFC 9110, 15.5.6). */
+function setAllowHeader(methods: ReadonlySet<string>): RequestHandler {
   const header = [...methods].join(', ');
   return (_request, response, next) => {
     response.setHeader('allow', header);
@@ -107,37 +120,37 @@ function allow(methods: ReadonlySet<string>): RequestHandler {
   };
 }
 
-/** The answers that are not yet given. */
-function watchAnswers(server: Server): ReadonlySet<ServerResponse> {
-  const underWay = new Set<ServerResponse>();
+/** Tracks the responses that are not yet sent. */
+function trackOpenResponses(server: Server): ReadonlySet<ServerResponse> {
+  const openResponses = new Set<ServerResponse>();
   server.prependListener('request', (_request, response) => {
-    underWay.add(response);
-    response.once('close', () => underWay.delete(response));
+    openResponses.add(response);
+    response.once('close', () => openResponses.delete(response));
   });
-  return underWay;
+  return openResponses;
 }
 
 /**
- * Takes no more connections, and asks clients off those they keep with their next answer: a busy one would keep
- * the process alive, and one that was cut might have a request on its way (guarantee G17).
+ * Stops accepting connections and closes the kept-alive ones after their next response: a busy connection would keep
+ * the process alive, and closing one at once could lose a request in flight (guarantee G17).
  */
-async function stopGently(server: Server, underWay: ReadonlySet<ServerResponse>): Promise<void> {
+async function stopGracefully(
+  server: Server,
+  openResponses: ReadonlySet<ServerResponse>,
+): Promise<void> {
   const closed = once(server, 'close');
-  const askOff = (response: ServerResponse): void => {
-    if (!response.headersSent) response.setHeader('connection', 'close');
-  };
-  for (const response of underWay) askOff(response);
-  server.prependListener('request', (_request, response) => askOff(response));
-  // HTTP's own close would cut idle connections at once.
+  for (const response of openResponses) closeAfterResponse(response);
+  server.prependListener('request', (_request, response) => closeAfterResponse(response));
+  // http.Server.close() would close idle connections at once.
   NetServer.prototype.close.call(server);
-  // A process that stood still meets its timers before the requests that came meanwhile: those are read first.
-  const cutSilent = (): void => void setImmediate(() => server.closeIdleConnections());
-  const timer = setInterval(cutSilent, IDLE_MS);
+  // After a freeze timers run before arrived requests are read; setImmediate lets those be read first.
+  const closeIdle = (): void => void setImmediate(() => server.closeIdleConnections());
+  const timer = setInterval(closeIdle, IDLE_CHECK_INTERVAL_MS);
   await closed;
   clearInterval(timer);
 }
 
-/** What Express itself can't read, for instance a path with a broken percent escape. */
-const refuseMalformed: ErrorRequestHandler = (_error, _request, response, _next) => {
+/** Responds to a request that Express itself can't parse, for instance with an invalid percent escape. */
+const handleExpressError: ErrorRequestHandler = (_error, _request, response, _next) => {
   sendError(response, new ApiError('INVALID_PARAM', 'The request is malformed.'));
 };

@@ -1,94 +1,309 @@
+import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
+import { collapseHash, joinTokens } from '@carillon/core/batch';
+import { type Channel, channelFor } from '@carillon/core/channels';
 import { newPushId } from '@carillon/core/ids';
-import { LIMITS } from '@carillon/core/limits';
-import { type Channel, channelOf } from '@carillon/core/platforms';
-import { collapseHash, joinTokens } from '@carillon/core/work';
+import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import { processCounts } from '@carillon/core/process-counts';
+import type { Producers } from '@carillon/queue/producers';
+import { createBatch, splitIntoBatches } from '@carillon/store/create-batches';
+import type { Recipient } from '@carillon/store/devices';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
-import { batchesOf, workOf } from '@carillon/store/new-work';
-import type { Idempotency } from './idempotency.ts';
+import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
+import type { Store } from '@carillon/store/store';
 import type { PushRequest } from './parse-push.ts';
-import {
-  type Audience,
-  type AudienceDeps,
-  type Recipient,
-  resolveAudience,
-} from './resolve-audience.ts';
+import type { AcceptedPush } from './schema.ts';
 
-/** What accepting needs of the store and the queue. */
-export interface AcceptDeps extends AudienceDeps {
-  /** Keeps a push for good. The earlier push of its idempotency key, if there is one: then nothing was kept. */
-  insertPush(push: PushDocument): Promise<PushDocument | undefined>;
-  /** The push that an idempotency key stands for. */
-  findByKey(app: string, key: string): Promise<PushDocument | undefined>;
-  /** Whether an app can send over APNs. */
-  hasApnsCredential(app: string): Promise<boolean>;
-  insertBatches(batches: readonly BatchDocument[]): Promise<void>;
-  /** `accepting` → open or scheduled; false if the push was given up meanwhile. */
-  commit(push: string, state: 'open' | 'scheduled'): Promise<boolean>;
-  addFanOutJob(push: string): Promise<void>;
-  /** For a push that holds its only batch, of devices on our own link. */
-  addSendJob(push: string): Promise<void>;
-  /** For a push that holds its only batch, of a channel through a provider. */
-  addDeliverJob(push: string, channel: Channel): Promise<void>;
-  /** Has the push opened when it is due, without waiting for the reconciler's tick. */
-  addDueJob(dueAtMs: number): Promise<void>;
-  now(): number;
+/** Collections that resolving an audience reads. */
+type AudienceStore = Pick<Store, 'devices' | 'topics' | 'subscriptions'>;
+
+/** Recipients of a push. */
+interface Audience {
+  /** Devices that are resolved now, without duplicates. */
+  recipients: Recipient[];
+  /** Topics that the fan-out resolves. */
+  topics: string[];
+  /** `info.devices`. */
+  devices: number;
+  hasIos: boolean;
 }
 
-/** What the sender is told (specification 4.1). */
-export interface Accepted {
-  success: true;
-  id: string;
-  info: { devices: number; failed: string[] };
+/** Collections that accepting a push reads and writes. */
+type AcceptPushStore = AudienceStore & Pick<Store, 'pushes' | 'batches' | 'credentials' | 'clock'>;
+
+/** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
+export interface Idempotency {
+  key: string;
+  /** SHA-256 of the request body's bytes, hex. */
+  bodyHash: string;
+}
+
+/** What a push keeps of its request besides the content. */
+interface PushOrigin {
+  idempotency?: Idempotency | undefined;
+  /** Context of the request's span (`traceparent`), if the request is traced. */
+  trace?: string | undefined;
+}
+
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
+/** A request that is still being accepted is committed or abandoned within seconds, even if its process dies. */
+const RETRY_AFTER_SECONDS = 1;
+/** Topics with up to this many subscribers in total are resolved when the push is accepted, like tokens. */
+const MAX_RESOLVED_SUBSCRIBERS = 1_000;
+/** Up to this many recipients `info.devices` excludes duplicates; above it the topics' counters are added up. */
+const MAX_EXACT_COUNT = 10_000;
+/** Every NO_RECIPIENTS text begins with this (compatibility page). */
+const MESSAGE_PREFIX = 'No devices matched the specified condition.';
+/** Number of tokens that are compared with the names of topics. */
+const MAX_CHECKED_NAMES = 10;
+/** Interval between lease renewals while batches are written; the lease lasts several intervals. */
+const RENEW_INTERVAL_MS = 750;
+/** A due check that runs slightly early finds nothing due, and the push then waits for the next periodic check. */
+const DUE_MARGIN_MS = 30;
+/** Pushes due later than this are left to the periodic check, so that Redis does not hold a year of delayed jobs. */
+const MAX_DUE_JOB_DELAY_MS = 86_400_000;
+
+/** Reads the header `Idempotency-Key`. @throws ApiError INVALID_PARAM */
+export function parseIdempotencyKey(
+  header: string | undefined,
+  bodyText: string,
+): Idempotency | undefined {
+  if (header === undefined) return undefined;
+  if (!KEY_PATTERN.test(header)) {
+    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key must be 1 to 255 ASCII characters.');
+  }
+  return { key: header, bodyHash: createHash('sha256').update(bodyText).digest('hex') };
 }
 
 /**
- * Accepts a push for good: once this returns, the push and its recipients are in MongoDB with majority and
- * journal (guarantee G1). The job is only a hint to hurry; without it the reconciler finds the push.
+ * Returns the response of an earlier request with the same idempotency key; undefined for a new request. Runs before
+ * the request is parsed: since the first request its schedule may have passed and its audience may have changed
+ * (guarantee G2).
  *
- * @throws ApiError NO_RECIPIENTS, NO_APNS_AUTH, INVALID_PARAM (the idempotency key came with another body),
- *   INTERNAL_SERVER_ERROR when accepting took so long that it was given up
+ * @param tokens returns the request's tokens without duplicates; called only if they are needed
+ * @throws ApiError INVALID_PARAM, SERVICE_UNAVAILABLE
+ */
+export async function replayIdempotent(
+  store: Pick<Store, 'pushes'>,
+  app: string,
+  idempotency: Idempotency | undefined,
+  tokens: () => readonly string[],
+): Promise<AcceptedPush | undefined> {
+  if (idempotency === undefined) return undefined;
+  const existing = await store.pushes.findByIdempotencyKey(app, idempotency.key);
+  if (existing === undefined) return undefined;
+  // A different body may be invalid, so its tokens are not parsed.
+  const isSameBody = existing.idempotency?.bodyHash === idempotency.bodyHash;
+  return repeatResponse(existing, idempotency, isSameBody ? tokens() : []);
+}
+
+/**
+ * Accepts a push: when it returns, the push and its recipients are stored in MongoDB with majority write concern and
+ * journal (guarantee G1). The queued job only speeds up delivery; without it the reconciler finds the push.
+ *
+ * @throws ApiError NO_RECIPIENTS, NO_APNS_AUTH, INVALID_PARAM (the idempotency key was used with another body),
+ *   INTERNAL_SERVER_ERROR if accepting took so long that the push was abandoned
  */
 export async function acceptPush(
-  deps: AcceptDeps,
+  store: AcceptPushStore,
+  producers: Producers,
   app: string,
   request: PushRequest,
-  idempotency?: Idempotency,
-): Promise<Accepted> {
-  const audience = await resolveAudience(deps, app, request);
-  if (audience.devices === 0) throw new ApiError('NO_RECIPIENTS');
-  if (audience.hasIos && !(await deps.hasApnsCredential(app))) throw new ApiError('NO_APNS_AUTH');
-  const known = new Set(audience.recipients.map(({ token }) => token));
-  const failed = request.tokens.filter((token) => !known.has(token));
-  const push = frame(app, request, audience.devices, deps.now());
-  if (idempotency !== undefined)
-    push.idempotency = { ...idempotency, failed: JSON.stringify(failed) };
-
-  const byChannel = groupByChannel(audience.recipients);
-  const [only] = byChannel;
-  const fitsOne = byChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
-  const isOne = fitsOne && audience.topics.length === 0;
-  if (isOne && only !== undefined) push.work = workOf(...only, 'ready', startOf(push));
-  else push.fan = { at: startOf(push), seq: 0, next: 0, done: false };
-  const earlier = isOne
-    ? await deps.insertPush(push)
-    : await acceptInBatches(deps, push, byChannel, audience);
-  if (earlier !== undefined) return sameAnswer(earlier, idempotency);
-  if (request.dueAtMs !== undefined) void deps.addDueJob(request.dueAtMs);
-  else void hurry(deps, push);
+  { idempotency, trace }: PushOrigin = {},
+): Promise<AcceptedPush> {
+  const audience = await resolveAudience(store, app, request);
+  if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
+  if (audience.hasIos && !(await store.credentials.has(app, 'apns')))
+    throw new ApiError('NO_APNS_AUTH');
+  const knownTokens = new Set(audience.recipients.map(({ token }) => token));
+  const failed = request.tokens.filter((token) => !knownTokens.has(token));
+  const push = buildPush(app, request, audience.devices, store.clock.now());
+  if (trace !== undefined) push.trace = trace;
+  if (idempotency !== undefined) {
+    const failedBits = packFailed(request.tokens, (token) => knownTokens.has(token));
+    push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
+  }
+  const existing = await storePush(store, push, audience);
+  if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
+  processCounts.pushesAccepted += 1;
+  if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
+  else void enqueuePush(producers, push);
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
 }
 
-/** A provider that is slow must not hold up the queue that all pushes begin in. */
-function hurry(deps: AcceptDeps, { _id, work }: PushDocument): Promise<void> {
-  if (work === undefined) return deps.addFanOutJob(_id);
-  return work.channel === 'mqtt' ? deps.addSendJob(_id) : deps.addDeliverJob(_id, work.channel);
+/**
+ * Returns the response that the first request with this idempotency key got (guarantee G2).
+ *
+ * @throws ApiError INVALID_PARAM for a different body, SERVICE_UNAVAILABLE while the first request is in progress
+ */
+function repeatResponse(
+  existing: PushDocument,
+  idempotency: Idempotency | undefined,
+  tokens: readonly string[],
+): AcceptedPush {
+  if (existing.idempotency?.bodyHash !== idempotency?.bodyHash) {
+    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key was used with another request body.');
+  }
+  // Another request is still accepting this push, so its result is not known yet.
+  if (existing.state === 'accepting') {
+    throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
+  }
+  const failed = unpackFailed(tokens, existing.idempotency?.failed);
+  return { success: true, id: existing._id, info: { devices: existing.devices, failed } };
+}
+
+/** Resolves tokens and small topics. Topics of a scheduled push are resolved when it is due. */
+async function resolveAudience(
+  store: AudienceStore,
+  app: string,
+  request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
+): Promise<Audience> {
+  const tokenRecipients = await findTokenRecipients(store, app, request.tokens);
+  if (request.topics.length === 0) return createResolvedAudience(tokenRecipients);
+  const counters = await store.topics.findCounters(app, request.topics);
+  const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;
+  const topics = request.topics.filter((topic) => getSubscriberCount(topic) > 0);
+  const subscriberCount = topics.reduce((sum, topic) => sum + getSubscriberCount(topic), 0);
+  const isScheduled = request.dueAtMs !== undefined;
+  if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isScheduled) {
+    return createResolvedAudience(await mergeSubscribers(store, app, tokenRecipients, topics));
+  }
+  const total = tokenRecipients.length + subscriberCount;
+  const isEstimate =
+    total > MAX_EXACT_COUNT || (tokenRecipients.length === 0 && topics.length === 1);
+  return {
+    recipients: tokenRecipients,
+    // A topic that is empty now may have subscribers when a scheduled push is due.
+    topics: isScheduled ? request.topics : topics,
+    devices: isEstimate
+      ? total
+      : (await mergeSubscribers(store, app, tokenRecipients, topics)).length,
+    hasIos: tokenRecipients.some(isIos) || topics.some((topic) => counters.get(topic)?.hasIos),
+  };
+}
+
+function createResolvedAudience(recipients: Recipient[]): Audience {
+  return {
+    recipients,
+    topics: [],
+    devices: recipients.length,
+    hasIos: recipients.some(isIos),
+  };
+}
+
+function isIos({ platform }: Recipient): boolean {
+  return platform === 'ios';
+}
+
+async function findTokenRecipients(
+  { devices }: AudienceStore,
+  app: string,
+  tokens: readonly string[],
+): Promise<Recipient[]> {
+  const [onlyToken] = tokens;
+  if (onlyToken === undefined) return [];
+  if (tokens.length > 1) return devices.findRecipients(app, tokens);
+  const device = await devices.findRecipient(app, onlyToken);
+  return device === undefined ? [] : [device];
+}
+
+async function mergeSubscribers(
+  { subscriptions }: AudienceStore,
+  app: string,
+  tokenRecipients: readonly Recipient[],
+  topics: readonly string[],
+): Promise<Recipient[]> {
+  const byToken = new Map(tokenRecipients.map((recipient) => [recipient.token, recipient]));
+  for (const topic of topics) {
+    for await (const recipient of subscriptions.stream(app, topic, '')) {
+      if (byToken.size > MAX_EXACT_COUNT + LIMITS.tokensPerPush) break;
+      byToken.set(recipient.token, recipient);
+    }
+  }
+  return [...byToken.values()];
+}
+
+/**
+ * Creates the error for a push without recipients, with the reason. The text is the same for a token that does not
+ * exist, is deleted or belongs to another app (guarantee G13).
+ */
+async function createNoRecipientsError(
+  store: Pick<Store, 'topics'>,
+  app: string,
+  { tokens, topics }: Pick<PushRequest, 'tokens' | 'topics'>,
+): Promise<ApiError> {
+  const intendedTopic = await findIntendedTopic(store, app, tokens);
+  const reasons = [
+    ...(tokens.length + topics.length === 0 ? ['No recipient was given.'] : []),
+    ...(tokens.length === 1 ? ['The device token belongs to no device of this app.'] : []),
+    ...(tokens.length > 1
+      ? [`None of the ${tokens.length} device tokens belongs to a device of this app.`]
+      : []),
+    ...(topics.length === 1 ? [`The topic "${topics[0]}" has no subscribers.`] : []),
+    ...(topics.length > 1 ? [`None of the ${topics.length} topics has subscribers.`] : []),
+    ...(intendedTopic === undefined ? [] : [`Did you mean /topics/${intendedTopic}?`]),
+  ];
+  return new ApiError('NO_RECIPIENTS', [MESSAGE_PREFIX, ...reasons].join(' '));
+}
+
+/** Finds a topic of the app whose name was given as a token: `news`, `topics/news` or `/topic/news`. */
+async function findIntendedTopic(
+  store: Pick<Store, 'topics'>,
+  app: string,
+  tokens: readonly string[],
+): Promise<string | undefined> {
+  const names = tokens
+    .slice(0, MAX_CHECKED_NAMES)
+    .map((token) => token.replace(/^\/?topics?\//i, ''))
+    .filter((name) => TOPIC_NAME.test(name));
+  if (names.length === 0) return undefined;
+  const counters = await store.topics.findCounters(app, [...new Set(names)]);
+  return names.find((name) => (counters.get(name)?.subscribers ?? 0) > 0);
+}
+
+/**
+ * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push
+ * with the same idempotency key, if there is one; then nothing is stored.
+ */
+function storePush(
+  store: AcceptPushStore,
+  push: PushDocument,
+  audience: Audience,
+): Promise<PushDocument | undefined> {
+  const tokensByChannel = groupByChannel(audience.recipients);
+  const [onlyGroup] = tokensByChannel;
+  const fitsOneBatch =
+    tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
+  if (onlyGroup !== undefined && fitsOneBatch && audience.topics.length === 0) {
+    push.work = createBatch(...onlyGroup, 'ready', notBefore(push));
+    return store.pushes.insert(push);
+  }
+  push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
+  return acceptInBatches(store, push, tokensByChannel, audience);
+}
+
+/** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
+function enqueuePush(producers: Producers, { _id, work: batch }: PushDocument): Promise<void> {
+  if (batch === undefined) return producers.fanOut(_id);
+  return batch.channel === 'mqtt'
+    ? producers.sendEmbedded(_id)
+    : producers.deliver(_id, batch.channel);
+}
+
+/** Schedules a check for due pushes at the due time, so that the push does not wait for the periodic check. */
+async function scheduleDueCheck(
+  { clock }: Pick<Store, 'clock'>,
+  producers: Producers,
+  dueAtMs: number,
+): Promise<void> {
+  const delayMs = dueAtMs - clock.now() + DUE_MARGIN_MS;
+  if (delayMs < MAX_DUE_JOB_DELAY_MS) await producers.scheduleDueCheck(dueAtMs / 1_000, delayMs);
 }
 
 function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {
   const groups = new Map<Channel, string[]>();
   for (const { token, platform } of recipients) {
-    const channel = channelOf(platform);
+    const channel = channelFor(platform);
     const group = groups.get(channel);
     if (group === undefined) groups.set(channel, [token]);
     else group.push(token);
@@ -96,26 +311,31 @@ function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]
   return groups;
 }
 
-/** When the push may be sent first. */
-function startOf(push: PushDocument): Date {
+/** Returns the earliest time at which the push may be sent. */
+function notBefore(push: PushDocument): Date {
   return push.dueAt ?? push.acceptedAt;
 }
 
-/** The push without its recipients. */
-function frame(app: string, request: PushRequest, devices: number, nowMs: number): PushDocument {
-  const start = request.dueAtMs ?? nowMs;
-  const expiresAt = new Date(start + request.timeToLiveSeconds * 1_000);
-  const sendNow = request.timeToLiveSeconds === 0;
+/** Builds the push document without its recipients. */
+function buildPush(
+  app: string,
+  request: PushRequest,
+  devices: number,
+  nowMs: number,
+): PushDocument {
+  const startMs = request.dueAtMs ?? nowMs;
+  const expiresAt = new Date(startMs + request.timeToLiveSeconds * 1_000);
+  const isSendNow = request.timeToLiveSeconds === 0;
   const { collapseKey } = request.options;
   return {
-    // A scheduled push is as new as the moment it is due: for its collapse key, and in an inbox.
-    _id: newPushId(start),
+    // A scheduled push counts as created when it is due, for its collapse key and for its order in an inbox.
+    _id: newPushId(startMs),
     app,
     state: request.dueAtMs === undefined ? 'open' : 'scheduled',
     acceptedAt: new Date(nowMs),
     ...(request.dueAtMs !== undefined && { dueAt: new Date(request.dueAtMs) }),
     expiresAt,
-    sendUntil: sendNow ? new Date(start + LIMITS.sendNowSeconds * 1_000) : expiresAt,
+    sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
     data: request.data,
     ...(Object.keys(request.options).length > 0 && { options: request.options }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
@@ -125,54 +345,65 @@ function frame(app: string, request: PushRequest, devices: number, nowMs: number
 }
 
 /**
- * Recipients first, then the conditional change of state: that is the commit. Whatever dies before it leaves a
- * push in `accepting`, which is given up after a minute and was never answered with 200.
+ * Stores the recipients first and then changes the push's state conditionally: that change is the commit. A process
+ * that dies before it leaves a push in `accepting`, for which no client got a 200. A repeated request abandons that
+ * push once its lease has run out, the scheduler after a minute.
  */
 async function acceptInBatches(
-  deps: AcceptDeps,
+  store: AcceptPushStore,
   push: PushDocument,
-  byChannel: ReadonlyMap<Channel, string[]>,
+  tokensByChannel: ReadonlyMap<Channel, string[]>,
   audience: Audience,
 ): Promise<PushDocument | undefined> {
   const { state } = push;
   if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
-  const batches = batchesOf(push, byChannel);
+  const batches = splitIntoBatches(push, tokensByChannel, notBefore(push));
   push.fan.next = batches.length;
   if (audience.topics.length > 0) {
     const tokens = joinTokens(audience.recipients.map(({ token }) => token));
     push.audience = { topics: audience.topics, tokens };
   }
-  if (batches.length === 0) return deps.insertPush(push);
-  const earlier = await deps.insertPush({ ...push, state: 'accepting' });
-  if (earlier !== undefined) return earlier;
-  await deps.insertBatches(batches);
-  if (!(await deps.commit(push._id, state))) throw new ApiError('INTERNAL_SERVER_ERROR');
+  if (batches.length === 0) return store.pushes.insert(push);
+  const existing = await store.pushes.insert({ ...push, state: 'accepting' });
+  if (existing !== undefined) return existing;
+  await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
+    // Spares a repeated request the wait for the lease. If MongoDB is away, the scheduler abandons the push.
+    void abandonPush(store, push._id).catch(() => undefined);
+    throw error;
+  });
   return undefined;
 }
 
-/**
- * The answer to a request that was made before; undefined for a new one. Asked before the request is looked into:
- * a schedule that was ahead then may be past now, and an audience gone (guarantee G2).
- *
- * @throws ApiError INVALID_PARAM, SERVICE_UNAVAILABLE
- */
-export async function answerAgain(
-  deps: Pick<AcceptDeps, 'findByKey'>,
-  app: string,
-  idempotency: Idempotency | undefined,
-): Promise<Accepted | undefined> {
-  if (idempotency === undefined) return undefined;
-  const earlier = await deps.findByKey(app, idempotency.key);
-  return earlier && sameAnswer(earlier, idempotency);
+async function commitBatches(
+  store: Pick<Store, 'pushes' | 'batches'>,
+  push: string,
+  batches: readonly BatchDocument[],
+  state: 'open' | 'scheduled',
+): Promise<void> {
+  const isComplete = await store.batches.insert(batches, createLeaseRenewal(store, push));
+  if (isComplete && (await store.pushes.commit(push, state))) return;
+  await store.batches.removeAll(push);
+  throw new ApiError('INTERNAL_SERVER_ERROR');
 }
 
-/** A repeated request gets the answer of the first one (guarantee G2). */
-function sameAnswer(earlier: PushDocument, idempotency: Idempotency | undefined): Accepted {
-  if (earlier.idempotency?.bodyHash !== idempotency?.bodyHash) {
-    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key was used with another request body.');
+/** Abandons a push. Removes its batches only if the push can no longer be committed. */
+async function abandonPush(store: Pick<Store, 'pushes' | 'batches'>, push: string): Promise<void> {
+  if (await store.pushes.abandon(push)) await store.batches.removeAll(push);
+}
+
+/**
+ * Creates the check that runs before each write of a push in `accepting`: it renews the lease when it is due. The
+ * check returns false if the push was abandoned, for instance while this process was frozen.
+ */
+function createLeaseRenewal({ pushes }: Pick<Store, 'pushes'>, push: string) {
+  let renewedAt = performance.now();
+  let renewal: Promise<boolean> | undefined;
+  async function renew(): Promise<boolean> {
+    renewedAt = performance.now();
+    return pushes.renewAcceptingLease(push);
   }
-  // Still being accepted by another request: that one's end isn't known yet.
-  if (earlier.state === 'accepting') throw new ApiError('SERVICE_UNAVAILABLE');
-  const failed = JSON.parse(earlier.idempotency?.failed ?? '[]') as string[];
-  return { success: true, id: earlier._id, info: { devices: earlier.devices, failed } };
+  return async () => {
+    if (performance.now() - renewedAt > RENEW_INTERVAL_MS) renewal = renew();
+    return (await renewal) ?? true;
+  };
 }

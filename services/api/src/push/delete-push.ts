@@ -1,34 +1,25 @@
 import { ApiError } from '@carillon/core/api-error';
 import { isPushId } from '@carillon/core/ids';
-import type { PushDocument } from '@carillon/store/documents';
+import type { Producers } from '@carillon/queue/producers';
+import type { Store } from '@carillon/store/store';
 import { isVisible } from './push-status.ts';
 
-/** What deleting needs. */
-export interface DeleteDeps {
-  findPush(app: string, id: string): Promise<PushDocument | undefined>;
-  /** Marks the push deleted; false if it was deleted meanwhile. */
-  markDeleted(app: string, id: string): Promise<boolean>;
-  addEndJob(id: string): Promise<void>;
-  now(): number;
-  retentionMs: number;
-}
-
 /**
- * `DELETE /pushes/<push_id>` (specification 4.3). Scheduled and delivered pushes can be deleted too. Once this
- * returns nothing new is sent a second later (guarantee G8); rows and work are cleared by the `finish` job.
+ * Handles `DELETE /pushes/<push_id>` (specification 4.3). Scheduled and delivered pushes can be deleted too. One
+ * second after it returns no further delivery starts (guarantee G8); the `finish` job clears inbox rows and batches.
  *
  * @throws ApiError INVALID_PUSH_ID
  */
 export async function deletePush(
-  deps: DeleteDeps,
-  app: string,
-  id: string,
+  store: Pick<Store, 'pushes' | 'pushCompletion' | 'clock'>,
+  producers: Producers,
+  { app, id, retentionMs }: { app: string; id: string; retentionMs: number },
 ): Promise<{ success: true }> {
-  const push = isPushId(id) ? await deps.findPush(app, id) : undefined;
-  if (push === undefined || !isVisible(push, deps.now(), deps.retentionMs)) {
+  const push = isPushId(id) ? await store.pushes.find(app, id) : undefined;
+  if (push === undefined || !isVisible(push, store.clock.now(), retentionMs)) {
     throw new ApiError('INVALID_PUSH_ID');
   }
-  if (!(await deps.markDeleted(app, id))) throw new ApiError('INVALID_PUSH_ID');
-  void deps.addEndJob(id);
+  if (!(await store.pushCompletion.markDeleted(app, id))) throw new ApiError('INVALID_PUSH_ID');
+  void producers.terminate([id]);
   return { success: true };
 }

@@ -1,115 +1,201 @@
 import { ApiError } from '@carillon/core/api-error';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import type { AppDocument, PushOptions } from '@carillon/store/documents';
-import { check } from '../http/check.ts';
-import { compact, fieldText, parseJsonObject } from '../http/json-text.ts';
-import type { Body } from '../http/route.ts';
-import { type PushBody, pushBody } from './schema.ts';
+import { compactJson, parseJsonObject, readFieldText } from '../http/json-text.ts';
+import type { Body } from '../http/routing.ts';
+import { invalidParameter, validate } from '../http/validate.ts';
+import { notification, type PushBody, pushBody } from './schema.ts';
 
-/** A request to send, as checked as it can be without looking anything up. */
+/** A validated request to send a push; nothing is looked up yet. */
 export interface PushRequest {
-  /** Without doubles, in the order given. */
+  /** Without duplicates, in the order of the request. */
   tokens: string[];
   topics: string[];
   /** JSON text. */
   data: string;
   timeToLiveSeconds: number;
-  /** When to send, milliseconds since 1970; undefined: now. */
+  /** Time to send at, milliseconds since 1970; undefined for now. */
   dueAtMs?: number;
   options: PushOptions;
 }
 
 const TOPIC_PREFIX = '/topics/';
 
-/** What an app allows in its pushes. */
+const MAX_WARNINGS = 10;
+const MAX_WARNING_CHARACTERS = 64;
+/** Number of fields of an object that are checked; objects written by hand have fewer. */
+const MAX_CHECKED_FIELDS = 100;
+/** Shorter names are similar to too many others. */
+const MIN_NAME_CHARACTERS = 5;
+
+const PUSH_FIELDS = Object.keys(pushBody.shape);
+const NOTIFICATION_FIELDS = Object.keys(notification.shape);
+
+/** Settings of an app for its pushes. */
 export type PushSettings = Pick<AppDocument, 'payloadLimit' | 'dataString'>;
 
 /**
- * Reads the body of `POST /push`.
+ * Parses the body of `POST /push`.
  *
  * @param nowMs MongoDB's time
  * @throws ApiError INVALID_PARAM, PAYLOAD_LIMIT_EXCEEDED
  */
 export function parsePush(body: Body, app: PushSettings, nowMs: number): PushRequest {
-  const payload = payloadText(body, app.dataString === true);
-  // `data` isn't walked: it is kept as text, and its keys may be anything.
+  const payload = readPayloadText(body, app.dataString === true);
+  if (payload === undefined && typeof body.value.data === 'string') throw dataNotObject();
+  // `data` is not validated further: it is stored as text, and its keys are free.
   const value = { ...body.value, data: payload === undefined ? body.value.data : {} };
-  const fields = check(pushBody, value);
-  if (payload === undefined) throw new ApiError('INVALID_PARAM');
-  if (payload.length > (app.payloadLimit ?? LIMITS.payloadCharacters)) {
-    throw new ApiError('PAYLOAD_LIMIT_EXCEEDED');
-  }
-  const dueAtMs = scheduled(fields.schedule, nowMs);
+  const fields = validate(pushBody, value);
+  if (payload === undefined) throw invalidParameter('data', 'must be an object');
+  const limit = app.payloadLimit ?? LIMITS.payloadCharacters;
+  if (payload.length > limit) throw payloadTooLong(payload.length, limit);
+  const dueAtMs = parseSchedule(fields.schedule, nowMs);
   return {
-    ...audience(fields),
+    ...parseAudience(fields),
     data: payload,
-    timeToLiveSeconds: fields.time_to_live,
+    timeToLiveSeconds: fields.time_to_live ?? LIMITS.timeToLiveDefault,
     ...(dueAtMs !== undefined && { dueAtMs }),
-    options: options(fields),
+    options: parseOptions(fields),
   };
 }
 
-/** The payload's JSON text; undefined if it is no object. */
-function payloadText({ text, value }: Body, takesString: boolean): string | undefined {
-  const { data } = value;
-  if (typeof data === 'string' && takesString) {
-    parseJsonObject(data, LIMITS.payloadDepth);
-    return compact(data);
-  }
-  const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
-  return isObject ? fieldText(text, 'data') : undefined;
+function payloadTooLong(characters: number, limit: number): ApiError {
+  const problem = `has ${characters.toLocaleString('en')} characters as stringified JSON`;
+  const text = `The payload ("data") ${problem}; the limit is ${limit.toLocaleString('en')}.`;
+  return new ApiError('PAYLOAD_LIMIT_EXCEEDED', text, undefined, 'data');
 }
 
-/** Tokens and topics from `to`, `tokens` and `registration_ids` together, without doubles. */
-function audience(body: PushBody): { tokens: string[]; topics: string[] } {
+function dataNotObject(): ApiError {
+  const exception = "unless the app's setting for data as a JSON string is on";
+  return invalidParameter('data', `must be an object, not a string, ${exception}`);
+}
+
+/** Returns the tokens of a request that was accepted before, as {@link parsePush} returned them. */
+export function parseTokens({ value }: Body): string[] {
+  return parseAudience(validate(pushBody, { ...value, data: {} })).tokens;
+}
+
+/** Returns the payload's JSON text; undefined if the payload is not an object. */
+function readPayloadText({ text, value }: Body, allowsString: boolean): string | undefined {
+  const { data } = value;
+  if (typeof data === 'string' && allowsString) {
+    parseJsonObject(data, LIMITS.payloadDepth, (problem) =>
+      invalidParameter('data', `is a string that ${problem}`),
+    );
+    return compactJson(data);
+  }
+  return isObject(data) ? readFieldText(text, 'data') : undefined;
+}
+
+/** Merges tokens and topics of `to`, `tokens` and `registration_ids`, without duplicates. */
+function parseAudience(body: PushBody): { tokens: string[]; topics: string[] } {
   const to = typeof body.to === 'string' ? [body.to] : (body.to ?? []);
   if (body.to === undefined && body.tokens === undefined && body.registration_ids === undefined) {
-    throw new ApiError('INVALID_PARAM', 'The parameter "to" is missing.');
+    throw invalidParameter('to', 'is missing');
   }
   const tokens = new Set<string>();
   const topics = new Set<string>();
-  for (const list of [to, body.tokens ?? [], body.registration_ids ?? []]) {
-    for (const item of list) {
-      if (item.startsWith(TOPIC_PREFIX)) topics.add(topicName(item));
+  for (const recipients of [to, body.tokens ?? [], body.registration_ids ?? []]) {
+    for (const item of recipients) {
+      if (item.startsWith(TOPIC_PREFIX)) topics.add(parseTopicName(item));
       else tokens.add(item);
     }
   }
   if (tokens.size > LIMITS.tokensPerPush) {
-    throw new ApiError('INVALID_PARAM', `A push takes at most ${LIMITS.tokensPerPush} tokens.`);
+    throw invalidParameter('to', `must have at most ${LIMITS.tokensPerPush} tokens`);
   }
   if (topics.size > LIMITS.topicsPerPush) {
-    throw new ApiError('INVALID_PARAM', `A push takes at most ${LIMITS.topicsPerPush} topics.`);
+    throw invalidParameter('to', `must have at most ${LIMITS.topicsPerPush} topics`);
   }
   return { tokens: [...tokens], topics: [...topics] };
 }
 
-function topicName(recipient: string): string {
+function parseTopicName(recipient: string): string {
   const name = recipient.slice(TOPIC_PREFIX.length);
   if (TOPIC_NAME.test(name)) return name;
-  throw new ApiError('INVALID_PARAM', 'A topic name must match [a-zA-Z0-9-_.]{1,100}.');
+  throw invalidParameter('to', 'has a topic whose name does not match [a-zA-Z0-9-_.]{1,100}');
 }
 
-function scheduled(schedule: number | undefined, nowMs: number): number | undefined {
+function parseSchedule(schedule: number | undefined, nowMs: number): number | undefined {
   if (schedule === undefined) return undefined;
   const dueAtMs = schedule * 1_000;
-  if (dueAtMs > nowMs && dueAtMs <= aYearAfter(nowMs)) return dueAtMs;
-  throw new ApiError(
-    'INVALID_PARAM',
-    'The parameter "schedule" must be a future unix timestamp in seconds, at most one year ahead.',
-  );
+  if (dueAtMs > nowMs && dueAtMs <= addOneYear(nowMs)) return dueAtMs;
+  const hint = isWithinTenYears(schedule, nowMs) ? '; the given value is in milliseconds' : '';
+  const problem = `must be a future unix timestamp in seconds, at most one year ahead${hint}`;
+  throw invalidParameter('schedule', problem);
 }
 
-/** The same moment a calendar year later, in UTC. */
-function aYearAfter(ms: number): number {
+/** Checks that a number, read as milliseconds, is a time near now. Read as seconds it would be millennia away. */
+function isWithinTenYears(ms: number, nowMs: number): boolean {
+  return Math.abs(ms - nowMs) < 10 * 366 * 86_400_000;
+}
+
+/** Adds a calendar year, in UTC. */
+function addOneYear(ms: number): number {
   const date = new Date(ms);
   return date.setUTCFullYear(date.getUTCFullYear() + 1);
 }
 
-function options(body: PushBody): PushOptions {
+function parseOptions(body: PushBody): PushOptions {
   return {
     ...(body.collapse_key !== undefined && { collapseKey: body.collapse_key }),
     ...(body.content_available !== undefined && { contentAvailable: body.content_available }),
     ...(body.mutable_content !== undefined && { mutableContent: body.mutable_content }),
     ...(body.notification !== undefined && { notification: body.notification }),
   };
+}
+
+/** Lists the ignored fields of a push whose names are similar to known ones, for `info.warnings`. */
+export function findWarnings(value: Record<string, unknown>): string[] {
+  const notificationFields = value.notification;
+  const warnings = [
+    ...findMisspelledFields(value, PUSH_FIELDS, ''),
+    ...(isObject(notificationFields)
+      ? findMisspelledFields(notificationFields, NOTIFICATION_FIELDS, 'notification.')
+      : []),
+  ];
+  return warnings
+    .slice(0, MAX_WARNINGS)
+    .map((text) => text.slice(0, MAX_WARNING_CHARACTERS).toWellFormed());
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function findMisspelledFields(
+  value: object,
+  knownFields: readonly string[],
+  prefix: string,
+): string[] {
+  const warnings: string[] = [];
+  let checkedFields = 0;
+  for (const name in value) {
+    checkedFields += 1;
+    if (checkedFields > MAX_CHECKED_FIELDS) break;
+    if (knownFields.includes(name) || name.length > MAX_WARNING_CHARACTERS) continue;
+    const intended = knownFields.find((knownField) =>
+      isSimilar(normalizeName(name), normalizeName(knownField)),
+    );
+    if (intended !== undefined) warnings.push(`${prefix}${name}: did you mean ${intended}?`);
+  }
+  return warnings;
+}
+
+/** Maps `timeToLive`, `time-to-live` and `TIME_TO_LIVE` to the same name. */
+function normalizeName(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
+}
+
+/** Checks that two names differ by at most one inserted, removed or replaced character. */
+function isSimilar(a: string, b: string): boolean {
+  if (a === b) return true;
+  if (Math.min(a.length, b.length) < MIN_NAME_CHARACTERS || Math.abs(a.length - b.length) > 1) {
+    return false;
+  }
+  let start = 0;
+  while (start < a.length && a[start] === b[start]) start += 1;
+  const tailOf = (text: string, skip: number) => text.slice(start + skip);
+  if (a.length === b.length) return tailOf(a, 1) === tailOf(b, 1);
+  return a.length > b.length ? tailOf(a, 1) === tailOf(b, 0) : tailOf(a, 0) === tailOf(b, 1);
 }

@@ -1,24 +1,17 @@
 import { ApiError } from '@carillon/core/api-error';
 import { isPushId } from '@carillon/core/ids';
+import { LIMITS } from '@carillon/core/limits';
 import type { PushDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
 
-/** What the status needs of the store. */
-export interface StatusDeps {
-  findPush(app: string, id: string): Promise<PushDocument | undefined>;
-  /** Devices of tracked platforms that haven't received the push, at most 1,000. */
-  pendingDevices(push: PushDocument): Promise<string[]>;
-  now(): number;
-  retentionMs: number;
-}
-
-/** Unix time in seconds, as the API gives it. */
-export function unixSeconds(date: Date): number {
+/** Converts a date to Unix time in seconds, the API's unit. */
+export function toUnixSeconds(date: Date): number {
   return Math.floor(date.getTime() / 1_000);
 }
 
 /**
- * Whether a push can be asked for: accepted, not deleted, not expired, not delivered to all for longer than the
- * retention. A time to live of 0 ends at once (guarantee G6).
+ * Checks that the API shows a push: it is accepted, not deleted and not expired, and was not completed longer ago
+ * than the retention. A time to live of 0 expires at once (guarantee G6).
  */
 export function isVisible(
   push: Pick<PushDocument, 'state' | 'expiresAt' | 'finishedAt'>,
@@ -31,22 +24,27 @@ export function isVisible(
   return push.finishedAt === undefined || nowMs < push.finishedAt.getTime() + retentionMs;
 }
 
+/** Checks that a push is due later. Decided by time, because the state changes up to a second late (guarantee G7). */
+export function isScheduled({ dueAt }: Pick<PushDocument, 'dueAt'>, nowMs: number): boolean {
+  return dueAt !== undefined && nowMs < dueAt.getTime();
+}
+
 /**
- * `GET /pushes/<push_id>` (specification 4.2) as JSON text, the payload as it came in.
+ * Handles `GET /pushes/<push_id>` (specification 4.2). Returns JSON text with the payload's original text.
  *
  * @throws ApiError INVALID_PUSH_ID, PUSH_SCHEDULED
  */
-export async function pushStatus(deps: StatusDeps, app: string, id: string): Promise<string> {
-  const push = isPushId(id) ? await deps.findPush(app, id) : undefined;
-  if (push === undefined || !isVisible(push, deps.now(), deps.retentionMs)) {
+export async function getPushStatus(
+  store: Pick<Store, 'pushes' | 'pending' | 'clock'>,
+  { app, id, retentionMs }: { app: string; id: string; retentionMs: number },
+): Promise<string> {
+  const push = isPushId(id) ? await store.pushes.find(app, id) : undefined;
+  if (push === undefined || !isVisible(push, store.clock.now(), retentionMs)) {
     throw new ApiError('INVALID_PUSH_ID');
   }
-  // By time, not by state: the state follows up to a second late (guarantee G7).
-  if (push.dueAt !== undefined && deps.now() < push.dueAt.getTime()) {
-    throw new ApiError('PUSH_SCHEDULED');
-  }
-  const pending = await deps.pendingDevices(push);
-  const date = unixSeconds(push.acceptedAt);
-  const expiration = unixSeconds(push.expiresAt);
+  if (isScheduled(push, store.clock.now())) throw new ApiError('PUSH_SCHEDULED');
+  const pending = await store.pending.findDevices(push, LIMITS.pendingDevices);
+  const date = toUnixSeconds(push.acceptedAt);
+  const expiration = toUnixSeconds(push.expiresAt);
   return `{"push":{"date":${date},"payload":${push.data},"expiration":${expiration},"pending_devices":${JSON.stringify(pending)}}}`;
 }

@@ -1,32 +1,104 @@
-import type { Routing } from '../http/route.ts';
-import type { Routes } from '../http/server.ts';
-import { type AcceptDeps, acceptPush, answerAgain } from './accept-push.ts';
-import { type DeleteDeps, deletePush } from './delete-push.ts';
-import { idempotencyOf } from './idempotency.ts';
-import { parsePush } from './parse-push.ts';
-import { pushStatus, type StatusDeps } from './push-status.ts';
+import { ApiError } from '@carillon/core/api-error';
+import type { Span, Tracer } from '@carillon/core/tracing';
+import type { Producers } from '@carillon/queue/producers';
+import type { Store } from '@carillon/store/store';
+import type { Caller } from '../http/authenticate.ts';
+import type { Body, RequestContext, Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import { acceptPush, parseIdempotencyKey, replayIdempotent } from './accept-push.ts';
+import { deletePush } from './delete-push.ts';
+import { findWarnings, parsePush, parseTokens } from './parse-push.ts';
+import { getPushStatus } from './push-status.ts';
+import type { AcceptedPush } from './schema.ts';
 
-/** 100,000 tokens of the longest kind, and the rest. */
+/** Fits 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 
-/** Sending, asking after and deleting pushes (specification 4.1 to 4.3). */
-export function pushRoutes(routing: Routing, deps: AcceptDeps & StatusDeps & DeleteDeps): Routes {
+/** A busy machine resolves and stores this many tokens in a second. */
+const TOKENS_PER_SECOND = 20_000;
+
+/** Returns the milliseconds that a request may take longer because of its number of tokens. */
+function extraMsForTokens({ value }: Body): number {
+  const lists = [value.to, value.tokens, value.registration_ids];
+  const tokens = lists.reduce<number>(
+    (total, list) => total + (Array.isArray(list) ? list.length : 0),
+    0,
+  );
+  return Math.floor(tokens / TOKENS_PER_SECOND) * 1_000;
+}
+
+/**
+ * Registers the routes that send, show and delete pushes (specification 4.1 to 4.3).
+ *
+ * @param retentionMs time for which a completed push is shown
+ * @param tracer begins or continues a trace with each request to send a push
+ */
+export function pushRoutes(
+  routing: Routing,
+  store: Store,
+  producers: Producers,
+  retentionMs: number,
+  tracer?: Tracer,
+): RouteRegistrar {
+  async function accept(
+    { body, header }: RequestContext,
+    app: Caller['app'],
+    trace: string | undefined,
+  ): Promise<AcceptedPush> {
+    const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
+    const repeated = await replayIdempotent(store, app._id, idempotency, () => parseTokens(body));
+    if (repeated !== undefined) return repeated;
+    const request = parsePush(body, app, store.clock.now());
+    return acceptPush(store, producers, app._id, request, { idempotency, trace });
+  }
+  const sendPush = routing.withApiKey(
+    { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens },
+    async (context, { app }) => {
+      const span = tracer && startSpan(tracer, context);
+      const accepting = accept(context, app, span?.traceparent);
+      const accepted = await (span === undefined ? accepting : endSpan(span, accepting));
+      context.addLogFields({ push: accepted.id });
+      return addWarnings(accepted, context.body.value);
+    },
+  );
+  const getStatus = routing.withApiKey({}, ({ params }, { app }) =>
+    getPushStatus(store, { app: app._id, id: params.id ?? '', retentionMs }),
+  );
+  const removePush = routing.withApiKey({}, ({ params }, { app }) =>
+    deletePush(store, producers, { app: app._id, id: params.id ?? '', retentionMs }),
+  );
   return (router) => {
-    router.post(
-      '/push',
-      routing.backend({ bodyBytes: PUSH_BODY_BYTES }, async ({ body, header }, { app }) => {
-        const idempotency = idempotencyOf(header('idempotency-key'), body.text);
-        const again = await answerAgain(deps, app._id, idempotency);
-        return again ?? acceptPush(deps, app._id, parsePush(body, app, deps.now()), idempotency);
-      }),
-    );
-    router.get(
-      '/pushes/:id',
-      routing.backend({}, ({ params }, { app }) => pushStatus(deps, app._id, params.id ?? '')),
-    );
-    router.delete(
-      '/pushes/:id',
-      routing.backend({}, ({ params }, { app }) => deletePush(deps, app._id, params.id ?? '')),
-    );
+    router.post('/push', sendPush);
+    router.get('/pushes/:id', getStatus);
+    router.delete('/pushes/:id', removePush);
   };
+}
+
+/** Starts the trace of a push. The API key is checked by then, so nobody else makes the process record spans. */
+function startSpan(
+  tracer: Tracer,
+  { header, startedAt }: Pick<RequestContext, 'header' | 'startedAt'>,
+): Span | undefined {
+  return tracer.startRequest('POST /push', header('traceparent'), startedAt, {
+    'http.request.method': 'POST',
+    'http.route': '/push',
+  });
+}
+
+async function endSpan(span: Span, accepting: Promise<AcceptedPush>): Promise<AcceptedPush> {
+  try {
+    const accepted = await accepting;
+    const { id, info } = accepted;
+    span.end({ 'carillon.push.id': id, 'carillon.recipients': info.devices });
+    return accepted;
+  } catch (error) {
+    span.end({ 'error.type': error instanceof ApiError ? error.code : 'INTERNAL_SERVER_ERROR' });
+    throw error;
+  }
+}
+
+/** Derives the warnings from the body, so that a repeated request gets them again although they are not stored. */
+function addWarnings(accepted: AcceptedPush, value: Record<string, unknown>): AcceptedPush {
+  const warnings = findWarnings(value);
+  return warnings.length === 0 ? accepted : { ...accepted, info: { ...accepted.info, warnings } };
 }

@@ -1,109 +1,142 @@
 import { LIMITS } from '@carillon/core/limits';
 import { z } from 'zod';
-import { strings } from '../http/check.ts';
+import { integer, stringArray } from '../http/validate.ts';
 
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
 const text = z.string().max(LIMITS.payloadCharacters);
 
-/** Apple's sound dictionary for critical alerts; the specification leaves its fields open. */
+const VOLUME_MESSAGE = 'must be a number from 0 to 1';
+
+/** Sound of a notification. A dictionary is Apple's form for critical alerts; the specification leaves its fields open. */
 const sound = z.union([
   text,
   z.object({
     critical: z.union([z.literal(0), z.literal(1), z.boolean()]).optional(),
     name: text.optional(),
-    volume: z.number().min(0).max(1).optional(),
+    volume: z.number(VOLUME_MESSAGE).min(0, VOLUME_MESSAGE).max(1, VOLUME_MESSAGE).optional(),
   }),
 ]);
 
-/** Specification 4.1, `notification`. */
-const notification = z
+/** Field `notification` of POST /push (specification 4.1). */
+export const notification = z
   .object({
-    title: text.optional().meta({ description: 'Short description of the purpose.' }),
-    body: text.optional().meta({ description: 'Main alert message.' }),
-    badge: z.int().min(0).optional().meta({ description: 'Number shown on the app icon.' }),
+    title: text.optional().meta({ description: 'Title of the alert.' }),
+    body: text.optional().meta({ description: 'Text of the alert.' }),
+    badge: integer(0, Number.MAX_SAFE_INTEGER)
+      .optional()
+      .meta({ description: 'Number to show on the app icon.' }),
     sound: sound.optional().meta({
-      description: 'File name in the app bundle, or a sound dictionary for critical alerts.',
+      description:
+        'Name of a sound file in the app bundle, or a sound dictionary for critical alerts.',
     }),
-    category: text.optional().meta({ description: 'Selects the content extension.' }),
-    // Symfony's bridge sends a number.
+    category: text
+      .optional()
+      .meta({ description: 'Notification category, which selects the content extension.' }),
+    // Symfony's notifier bridge sends a number.
     thread_id: z
       .union([text, z.number().transform(String)])
       .optional()
-      .meta({ description: 'Groups notifications.' }),
+      .meta({ description: 'Identifier that groups notifications.' }),
     interruption_level: z
       .enum(INTERRUPTION_LEVELS)
       .optional()
-      .meta({ description: 'iOS 15 and later; active unless given.' }),
-    loc_key: text.optional().meta({ description: 'Localization key of the body.' }),
-    loc_args: z.array(text).optional().meta({ description: 'Replacements in loc_key.' }),
-    title_loc_key: text.optional().meta({ description: 'Localization key of the title.' }),
+      .meta({ description: 'Interruption level on iOS 15 and later. Defaults to `active`.' }),
+    loc_key: text.optional().meta({ description: 'Localization key for the text.' }),
+    loc_args: z
+      .array(text)
+      .optional()
+      .meta({ description: 'Values for the placeholders in `loc_key`.' }),
+    title_loc_key: text.optional().meta({ description: 'Localization key for the title.' }),
     title_loc_args: z
       .array(text)
       .optional()
-      .meta({ description: 'Replacements in title_loc_key.' }),
+      .meta({ description: 'Values for the placeholders in `title_loc_key`.' }),
   })
-  .meta({ id: 'IosNotification', description: 'What iOS shows.' });
+  .meta({ id: 'IosNotification', description: 'Alert to display on iOS devices.' });
 
-/** Specification 4.1; unknown fields are ignored. */
+/** Request body of POST /push (specification 4.1). Unknown fields are ignored. */
 export const pushBody = z
   .object({
-    to: z.union([z.string(), strings], 'must be a string or an array of strings').optional().meta({
-      description:
-        'A device token, an array of tokens, a topic (`/topics/NAME`), or an array of topics; at most 100,000 tokens and 100 topics. Required unless `tokens` is given; with both, their union counts.',
-    }),
-    tokens: strings.optional().meta({ description: 'Device tokens, instead of `to` or besides.' }),
-    registration_ids: strings.optional().meta({ description: 'Another name of `tokens`.' }),
+    to: z
+      .union([z.string(), stringArray], 'must be a string or an array of strings')
+      .optional()
+      .meta({
+        description:
+          'Recipients of the push: a device token, a topic (`/topics/NAME`), or an array of them. At most 100,000 tokens and 100 topics. Required unless `tokens` is set. If both are set, the push goes to the recipients of both.',
+      }),
+    tokens: stringArray
+      .optional()
+      .meta({ description: 'Device tokens to send to, instead of or in addition to `to`.' }),
+    registration_ids: stringArray.optional().meta({ description: 'Alias of `tokens`.' }),
     data: z.record(z.string(), z.unknown(), 'must be an object').meta({
       description:
-        "The payload, at most 4,096 characters as JSON unless the app's limit is another.",
+        'Payload to deliver. Limited to 4,096 characters as JSON unless the app has a different limit.',
     }),
-    time_to_live: z.int().min(0).max(LIMITS.timeToLiveMax).default(LIMITS.timeToLiveDefault).meta({
+    time_to_live: integer(0, LIMITS.timeToLiveMax).optional().meta({
       description:
-        'Seconds for which the push waits for devices that are offline; 0: only those connected now get it.',
+        // No `default` in the schema: client generators treat such a field as required.
+        'Seconds for which the push is kept for offline devices. Defaults to 2,592,000 (30 days). With 0, only devices that are connected now receive the push.',
     }),
     content_available: z
       .boolean()
       .optional()
-      .meta({ description: 'iOS: wakes the app in the background.' }),
+      .meta({ description: 'Whether to wake the iOS app in the background.' }),
     mutable_content: z
       .boolean()
       .optional()
-      .meta({ description: 'iOS: runs the service extension.' }),
+      .meta({ description: 'Whether to run the notification service extension of the iOS app.' }),
     notification: notification.optional(),
-    schedule: z.int().min(0).optional().meta({
-      description: 'When to send: a future unix timestamp in seconds, at most one year ahead.',
+    schedule: integer(0, Number.MAX_SAFE_INTEGER).optional().meta({
+      description:
+        'Time to send the push, as a future Unix timestamp in seconds, at most one year ahead.',
     }),
     collapse_key: z.string().min(1).max(LIMITS.collapseKeyCharacters).optional().meta({
-      description: 'A newer push with the same key replaces this one where it is still pending.',
+      description:
+        'Key that identifies pushes that replace each other. A newer push with the same key replaces this one on each device where it is still pending.',
     }),
   })
   .meta({ id: 'Push' });
 export type PushBody = z.infer<typeof pushBody>;
 
-/** Specification 4.1, the answer. */
-export const acceptedBody = z
+/** Response of POST /push (specification 4.1). */
+export const acceptedResponse = z
   .looseObject({
     success: z.literal(true),
-    id: z.string().meta({ description: 'The push, for its status and deletion.' }),
+    id: z.string().meta({ description: 'Unique identifier of the push.' }),
     info: z.looseObject({
-      devices: z.int().meta({ description: 'How many devices will potentially receive the push.' }),
+      devices: z.int().meta({ description: 'Number of devices that can receive the push.' }),
       failed: z
         .array(z.string())
-        .meta({ description: 'Tokens that are not found under the calling app.' }),
+        .meta({ description: 'Device tokens that do not belong to a device of the app.' }),
+      warnings: z.array(z.string()).optional().meta({
+        description:
+          'Unknown fields whose names are similar to known ones. These fields are ignored.',
+      }),
     }),
   })
   .meta({ id: 'Accepted' });
 
-/** Specification 4.2, the answer. */
-export const statusBody = z
+/** Successful response of POST /push, as its code builds it. */
+export interface AcceptedPush {
+  success: true;
+  id: string;
+  info: { devices: number; failed: string[]; warnings?: string[] };
+}
+
+/** Response of GET /pushes/<push_id> (specification 4.2). */
+export const pushStatusResponse = z
   .looseObject({
     push: z.looseObject({
-      date: z.int().meta({ description: 'Creation, unix timestamp in seconds.' }),
-      payload: z.record(z.string(), z.unknown()).meta({ description: 'The data that was sent.' }),
-      expiration: z.int().meta({ description: 'Expiry, unix timestamp in seconds.' }),
+      date: z.int().meta({
+        description: 'Time at which the push was created, as a Unix timestamp in seconds.',
+      }),
+      payload: z.record(z.string(), z.unknown()).meta({ description: 'Payload of the push.' }),
+      expiration: z
+        .int()
+        .meta({ description: 'Time at which the push expires, as a Unix timestamp in seconds.' }),
       pending_devices: z.array(z.string()).max(LIMITS.pendingDevices).meta({
         description:
-          'Tokens that have not received it yet, of platforms that acknowledge over MQTT.',
+          'Tokens of the devices that have not received the push yet. Lists only platforms that acknowledge pushes over MQTT.',
       }),
     }),
   })

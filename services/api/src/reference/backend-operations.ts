@@ -1,19 +1,19 @@
-import { DEVICE_TOKEN, TOPIC_NAME } from '@carillon/core/limits';
+import { DEVICE_TOKEN, LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import { z } from 'zod';
-import { deviceBody, presenceBody, presenceRequest } from '../devices/schema.ts';
-import { acceptedBody, pushBody, statusBody } from '../push/schema.ts';
+import { deviceResponse, presenceRequest, presenceResponse } from '../devices/schema.ts';
+import { acceptedResponse, pushBody, pushStatusResponse } from '../push/schema.ts';
 import {
   subscribeRequest,
-  subscribersBody,
-  topicsBody,
+  subscribersResponse,
+  topicsResponse,
   unsubscribeRequest,
 } from '../topics/schema.ts';
 import type { Operation, Parameter } from './operation.ts';
 
 const TOKEN = 'a6345d0278adc55d3474f5';
-const PUSH = '5a4f9e1b2c3d4e5f60718293';
-const SUCCESS = z.looseObject({ success: z.literal(true) }).meta({ id: 'Success' });
-const DONE = { schema: SUCCESS, example: { success: true } };
+const PUSH_ID = '5a4f9e1b2c3d4e5f60718293';
+const successSchema = z.looseObject({ success: z.literal(true) }).meta({ id: 'Success' });
+const SUCCESS_RESPONSE = { schema: successSchema, example: { success: true } };
 const PAYLOAD = { message: 'Hello World!' };
 const SENT_AT = 1_795_250_000;
 const EXPIRES_AT = 1_797_842_000;
@@ -23,11 +23,11 @@ const pushId: Parameter = {
   in: 'path',
   required: true,
   schema: z.string(),
-  description: 'The id that sending has answered.',
-  example: PUSH,
+  description: 'Identifier of the push, as returned by POST /push.',
+  example: PUSH_ID,
 };
 
-/** Specification 4.1 to 4.3. */
+/** Endpoints of specification 4.1 to 4.3. */
 const pushes: Operation[] = [
   {
     id: 'sendPush',
@@ -36,7 +36,7 @@ const pushes: Operation[] = [
     path: '/push',
     summary: 'Send a push',
     description:
-      'Sends to one or many devices, or to topics. Once this answers 200 the push is kept for good. With an `Idempotency-Key` a repeated request gets the answer of the first one.',
+      'Sends a push to devices, topics, or both. When the endpoint returns 200, the push is stored durably. To retry a request safely, send it with the same `Idempotency-Key`: a repeated request returns the response of the first one and sends nothing again.',
     calledBy: 'backend',
     parameters: [
       {
@@ -44,7 +44,7 @@ const pushes: Operation[] = [
         in: 'header',
         required: false,
         schema: z.string().regex(/^[\x20-\x7e]{1,255}$/),
-        description: 'Your own name for this request, remembered for 24 hours.',
+        description: 'Unique identifier of this request, chosen by you. Kept for 24 hours.',
         example: 'order-4711-shipped',
       },
     ],
@@ -53,8 +53,8 @@ const pushes: Operation[] = [
       example: { to: TOKEN, data: PAYLOAD, notification: { body: 'Hello World!', badge: 1 } },
     },
     response: {
-      schema: acceptedBody,
-      example: { success: true, id: PUSH, info: { devices: 1, failed: [] } },
+      schema: acceptedResponse,
+      example: { success: true, id: PUSH_ID, info: { devices: 1, failed: [] } },
     },
     errors: ['NO_RECIPIENTS', 'NO_APNS_AUTH', 'PAYLOAD_LIMIT_EXCEEDED'],
   },
@@ -63,13 +63,13 @@ const pushes: Operation[] = [
     tag: 'Pushes',
     method: 'get',
     path: '/pushes/{push_id}',
-    summary: 'Status of a push',
+    summary: 'Get the status of a push',
     description:
-      'Which devices have not received it yet. Only platforms that acknowledge over MQTT are tracked (Android, Electron, Python).',
+      'Returns a push and the devices that have not received it yet. Receipt is tracked only on platforms that acknowledge pushes over MQTT: Android, Electron, and Python.',
     calledBy: 'backend',
     parameters: [pushId],
     response: {
-      schema: statusBody,
+      schema: pushStatusResponse,
       example: {
         push: {
           date: SENT_AT,
@@ -87,65 +87,79 @@ const pushes: Operation[] = [
     method: 'delete',
     path: '/pushes/{push_id}',
     summary: 'Delete a push',
-    description: 'Nothing of it is sent any more. Scheduled pushes can be deleted too.',
+    description: 'Deletes a push and stops its delivery. Scheduled pushes can be deleted too.',
     calledBy: 'backend',
     parameters: [pushId],
-    response: DONE,
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_PUSH_ID'],
   },
 ];
 
-/** Specification 4.4 and 4.5. */
+const deviceToken: Parameter = {
+  name: 'device_token',
+  in: 'path',
+  required: true,
+  schema: z.string().regex(DEVICE_TOKEN),
+  description: 'Token of the device, as returned by POST /register.',
+  example: TOKEN,
+};
+
+/** Endpoints of specification 4.4 and 4.5. */
 const devices: Operation[] = [
   {
     id: 'getDevice',
     tag: 'Devices',
     method: 'get',
     path: '/devices/{device_token}',
-    summary: 'Info of a device',
-    description: 'Its platform, presence, subscriptions and the pushes it has yet to receive.',
+    summary: 'Get a device',
+    description: 'Returns the platform, presence, subscriptions, and pending pushes of a device.',
     calledBy: 'backend',
-    parameters: [
-      {
-        name: 'device_token',
-        in: 'path',
-        required: true,
-        schema: z.string().regex(DEVICE_TOKEN),
-        description: 'The token that registering has answered.',
-        example: TOKEN,
-      },
-    ],
+    parameters: [deviceToken],
     response: {
-      schema: deviceBody,
+      schema: deviceResponse,
       example: {
         device: { date: SENT_AT, platform: 'android' },
         subscriptions: ['news', 'weather'],
         presence: { online: true, last_active: { date: SENT_AT, seconds_ago: 215 } },
         pending_notifications: [
-          { id: PUSH, date: SENT_AT, payload: PAYLOAD, expiration: EXPIRES_AT },
+          { id: PUSH_ID, date: SENT_AT, payload: PAYLOAD, expiration: EXPIRES_AT },
         ],
       },
     },
     errors: ['INVALID_DEVICE_TOKEN', 'APP_MISMATCH'],
   },
   {
+    id: 'deleteDevice',
+    tag: 'Devices',
+    method: 'delete',
+    path: '/devices/{device_token}',
+    summary: 'Delete a device',
+    description:
+      'Disconnects a device, revokes its credentials, and removes its subscriptions. Pending deliveries to the device end as `gone`.',
+    calledBy: 'backend',
+    parameters: [deviceToken],
+    response: SUCCESS_RESPONSE,
+    errors: ['INVALID_DEVICE_TOKEN'],
+  },
+  {
     id: 'getPresence',
     tag: 'Devices',
     method: 'post',
     path: '/devices/presence',
-    summary: 'Presence of many devices',
-    description: 'Unknown tokens are left out; only when none is known it is an error.',
+    summary: 'Get the presence of devices',
+    description:
+      'Returns whether devices are online, and when they were last active. Unknown tokens are omitted. If no token is known, the endpoint returns an error.',
     calledBy: 'backend',
     request: { schema: presenceRequest, example: { tokens: [TOKEN] } },
     response: {
-      schema: presenceBody,
+      schema: presenceResponse,
       example: { presence: [{ id: TOKEN, online: true, last_active: SENT_AT }] },
     },
     errors: ['NO_RESULTS'],
   },
 ];
 
-/** Specification 4.6 to 4.9. */
+/** Endpoints of specification 4.6 to 4.9. */
 const topics: Operation[] = [
   {
     id: 'subscribe',
@@ -153,10 +167,10 @@ const topics: Operation[] = [
     method: 'post',
     path: '/topics/subscribe',
     summary: 'Subscribe a device to topics',
-    description: 'Topics need no set-up. Subscribing twice is harmless.',
+    description: `Subscribes a device to one or more topics. A topic is created by its first subscription. Topics that the device is already subscribed to are left unchanged. A device can subscribe to at most ${LIMITS.topicsPerDevice.toLocaleString('en')} topics.`,
     calledBy: 'backend',
     request: { schema: subscribeRequest, example: { token: TOKEN, topics: ['news'] } },
-    response: DONE,
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_TOKEN'],
   },
   {
@@ -165,10 +179,11 @@ const topics: Operation[] = [
     method: 'post',
     path: '/topics/unsubscribe',
     summary: 'Unsubscribe a device from topics',
-    description: '`["*"]` drops all subscriptions of the device.',
+    description:
+      'Unsubscribes a device from one or more topics. Send `["*"]` to remove all subscriptions of the device.',
     calledBy: 'backend',
     request: { schema: unsubscribeRequest, example: { token: TOKEN, topics: ['news'] } },
-    response: DONE,
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_TOKEN'],
   },
   {
@@ -177,10 +192,10 @@ const topics: Operation[] = [
     method: 'get',
     path: '/topics',
     summary: 'List topics',
-    description: "The app's topics that have subscribers.",
+    description: 'Returns the topics of the app that have subscribers.',
     calledBy: 'backend',
     response: {
-      schema: topicsBody,
+      schema: topicsResponse,
       example: { topics: [{ name: 'news', subscribers: 5_000 }] },
     },
     errors: [],
@@ -190,8 +205,9 @@ const topics: Operation[] = [
     tag: 'Topics',
     method: 'get',
     path: '/topics/{topic}',
-    summary: 'Subscribers of a topic',
-    description: 'At most 1,000 a page; `pagination` leads to the next one.',
+    summary: 'List the subscribers of a topic',
+    description:
+      'Returns the subscribers of a topic, up to 1,000 per page. Follow `pagination` to get the next page.',
     calledBy: 'backend',
     parameters: [
       {
@@ -199,7 +215,7 @@ const topics: Operation[] = [
         in: 'path',
         required: true,
         schema: z.string().regex(TOPIC_NAME),
-        description: 'Name of the topic, case-sensitive.',
+        description: 'Name of the topic. Case-sensitive.',
         example: 'news',
       },
       {
@@ -207,12 +223,12 @@ const topics: Operation[] = [
         in: 'query',
         required: false,
         schema: z.int().min(1).max(1_000_000),
-        description: 'Number of the page, from 1.',
+        description: 'Number of the page, starting at 1.',
         example: 2,
       },
     ],
     response: {
-      schema: subscribersBody,
+      schema: subscribersResponse,
       example: {
         subscribers: [TOKEN],
         pagination: '/topics/news?api_key=SECRET_API_KEY&page=2',
@@ -222,5 +238,5 @@ const topics: Operation[] = [
   },
 ];
 
-/** What backends call. */
+/** Endpoints that backends call. */
 export const BACKEND_OPERATIONS: readonly Operation[] = [...pushes, ...devices, ...topics];

@@ -1,25 +1,30 @@
+import { LIMITS } from '@carillon/core/limits';
 import { z } from 'zod';
 import {
   deviceAuthRequest,
   deviceTokenRequest,
-  publicKeyBody,
   publicKeyQuery,
-  registeredBody,
+  publicKeyResponse,
+  registeredResponse,
   registerRequest,
 } from '../registration/schema.ts';
-import { subscribeOwnRequest, unsubscribeOwnRequest } from '../topics/schema.ts';
+import { subscribeAsDeviceRequest, unsubscribeAsDeviceRequest } from '../topics/schema.ts';
 import type { Operation } from './operation.ts';
 
-const DEVICE = {
+const DEVICE_CREDENTIALS = {
   token: 'a6345d0278adc55d3474f5',
   auth: '01c5a7e9f04b2d68c5a7e9f04b2d68c5a7e9f04b2d68c5a7e9f04b2d68c5a7e9',
 };
-const DONE = {
+const SUCCESS_RESPONSE = {
   schema: z.looseObject({ success: z.literal(true) }),
   example: { success: true },
 };
 
-/** What devices call; SDKs do this by themselves. */
+const { topicsPerDevice, topicChangesPerDeviceMinute } = LIMITS;
+const TOPIC_CHANGE_DESCRIPTION = `Authenticate with the \`token\` and \`auth\` of the device, at most ${topicChangesPerDeviceMinute} times a minute, or with an API key for any device of the app.`;
+const TOPIC_LIMIT_DESCRIPTION = `A device can subscribe to at most ${topicsPerDevice.toLocaleString('en')} topics.`;
+
+/** Endpoints that devices call. The SDKs do so automatically. */
 export const DEVICE_OPERATIONS: readonly Operation[] = [
   {
     id: 'register',
@@ -28,13 +33,13 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     path: '/register',
     summary: 'Register a device',
     description:
-      'A new device of an app. It connects over MQTT with `token` as client id and user name, and `auth` as password. A provider address (APNs, FCM, Web Push) belongs to one device of the app: whoever registers it again replaces the device before.',
+      'Creates a device and returns its credentials. To connect over MQTT, the device uses `token` as client ID and user name, and `auth` as password. A provider address (APNs, FCM, Web Push) belongs to one device of the app: registering the same address again replaces the earlier device.',
     calledBy: 'device',
     request: {
       schema: registerRequest,
       example: { appId: '5f0c1e2d3b4a59687706f5e4', platform: 'electron', sdk: 1012 },
     },
-    response: { schema: registeredBody, example: DEVICE },
+    response: { schema: registeredResponse, example: DEVICE_CREDENTIALS },
     errors: ['INVALID_APP_ID', 'REGISTRATION_CLOSED', 'RATE_LIMIT_EXCEEDED'],
   },
   {
@@ -42,9 +47,9 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     tag: 'Registration',
     method: 'get',
     path: '/web-push/public-key',
-    summary: 'Get the public key that a page subscribes with',
+    summary: 'Get the Web Push public key',
     description:
-      'The `applicationServerKey` for `PushManager.subscribe()`. Name the app by `appId`, or by `app`, the host name of the page.',
+      'Returns the `applicationServerKey` for `PushManager.subscribe()`. Identify the app by `appId`, or by `app`, the host name of the page.',
     calledBy: 'device',
     parameters: [
       {
@@ -52,7 +57,7 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
         in: 'query',
         required: false,
         schema: publicKeyQuery.shape.appId,
-        description: "The app's id.",
+        description: 'Identifier of the app.',
         example: '5f0c1e2d3b4a59687706f5e4',
       },
       {
@@ -60,12 +65,12 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
         in: 'query',
         required: false,
         schema: publicKeyQuery.shape.app,
-        description: "The page's host name, in place of `appId`.",
+        description: 'Host name of the page, instead of `appId`.',
         example: 'www.example.com',
       },
     ],
     response: {
-      schema: publicKeyBody,
+      schema: publicKeyResponse,
       example: {
         publicKey:
           'BNbN3OiHTuBaJEJKHtAuh5ZHCQZ5Vgqm1BsxnRFwgLG3iD4UGqRkqN1lk1qkcCBpEdQYDXsF8Xs8tSkUPkHTCvc',
@@ -78,11 +83,12 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     tag: 'Registration',
     method: 'post',
     path: '/devices/auth',
-    summary: 'Check the credentials of a device',
-    description: 'Never limited. Whether `token` and `auth` belong together.',
+    summary: 'Verify device credentials',
+    description:
+      'Verifies that `token` and `auth` belong to the same device. This endpoint has no rate limit.',
     calledBy: 'device',
-    request: { schema: deviceAuthRequest, example: { ...DEVICE, sdk: 1012 } },
-    response: DONE,
+    request: { schema: deviceAuthRequest, example: { ...DEVICE_CREDENTIALS, sdk: 1012 } },
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_AUTH'],
   },
   {
@@ -90,19 +96,20 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     tag: 'Registration',
     method: 'post',
     path: '/devices/token',
-    summary: 'Change the push token of an iOS device',
-    description: 'Null takes it away.',
+    summary: 'Update the push token of an iOS device',
+    description:
+      'Updates the APNs device token of an iOS device. If `pushToken` is null or not set, the stored token is removed.',
     calledBy: 'device',
     request: {
       schema: deviceTokenRequest,
       example: {
-        ...DEVICE,
+        ...DEVICE_CREDENTIALS,
         pushToken: '8d2a41f6b05ce7938d2a41f6b05ce7938d2a41f6b05ce7938d2a41f6b05ce793',
         pushEnvironment: 'production',
         pushBundle: 'com.example.app',
       },
     },
-    response: DONE,
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_AUTH'],
   },
   {
@@ -111,10 +118,13 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     method: 'post',
     path: '/devices/subscribe',
     summary: 'Subscribe to topics as a device',
-    description: 'With `token` and `auth`, or for any device of the app with an API key.',
+    description: `Subscribes the device to one or more topics. ${TOPIC_CHANGE_DESCRIPTION} ${TOPIC_LIMIT_DESCRIPTION}`,
     calledBy: 'either',
-    request: { schema: subscribeOwnRequest, example: { ...DEVICE, topics: ['news'] } },
-    response: DONE,
+    request: {
+      schema: subscribeAsDeviceRequest,
+      example: { ...DEVICE_CREDENTIALS, topics: ['news'] },
+    },
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_AUTH', 'INVALID_DEVICE_TOKEN'],
   },
   {
@@ -123,10 +133,13 @@ export const DEVICE_OPERATIONS: readonly Operation[] = [
     method: 'post',
     path: '/devices/unsubscribe',
     summary: 'Unsubscribe from topics as a device',
-    description: 'With `token` and `auth`, or for any device of the app with an API key.',
+    description: `Unsubscribes the device from one or more topics. ${TOPIC_CHANGE_DESCRIPTION}`,
     calledBy: 'either',
-    request: { schema: unsubscribeOwnRequest, example: { ...DEVICE, topics: ['*'] } },
-    response: DONE,
+    request: {
+      schema: unsubscribeAsDeviceRequest,
+      example: { ...DEVICE_CREDENTIALS, topics: ['*'] },
+    },
+    response: SUCCESS_RESPONSE,
     errors: ['INVALID_DEVICE_AUTH', 'INVALID_DEVICE_TOKEN'],
   },
 ];

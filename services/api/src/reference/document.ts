@@ -3,17 +3,18 @@ import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject } from 'zod-openapi';
 import { BACKEND_OPERATIONS } from './backend-operations.ts';
 import { DEVICE_OPERATIONS } from './device-operations.ts';
-import { errorsOf, type Operation, type Parameter } from './operation.ts';
+import { allowNulls } from './nullable.ts';
+import { listErrors, type Operation, type Parameter } from './operation.ts';
 
-/** Every endpoint, in the order of the reference. */
+/** All endpoints, in the order of the reference. */
 export const OPERATIONS: readonly Operation[] = [...BACKEND_OPERATIONS, ...DEVICE_OPERATIONS];
 
 const JSON_TYPE = 'application/json';
 
 const errorBody = z
   .looseObject({
-    code: z.string().meta({ description: 'Constant name of the error.' }),
-    error: z.string().meta({ description: 'Explanation.' }),
+    code: z.string().meta({ description: 'Constant string that identifies the error.' }),
+    error: z.string().meta({ description: 'Human-readable description of the error.' }),
   })
   .meta({ id: 'Error' });
 
@@ -24,25 +25,28 @@ const SECURITY = {
 } as const;
 
 /**
- * The OpenAPI 3.1 document, made from the schemas that check the requests.
+ * Creates the OpenAPI 3.1 document from the schemas that validate the requests.
  *
  * @param version of the product
+ * @param server URL of the API, which generated clients use unchanged
  */
-export function openApiDocument(version: string): object {
+export function createOpenApiDocument(version: string, server: string): object {
   const paths: Record<string, Record<string, ZodOpenApiOperationObject>> = {};
   for (const operation of OPERATIONS) {
     paths[operation.path] ??= {};
-    Object.assign(paths[operation.path] ?? {}, { [operation.method]: describe(operation) });
+    Object.assign(paths[operation.path] ?? {}, {
+      [operation.method]: describeOperation(operation),
+    });
   }
-  return createDocument({
+  const document = createDocument({
     openapi: '3.1.0',
     info: {
       title: 'Carillon',
       version,
-      description: 'Push notifications to phones, browsers, desktops and small machines.',
+      description: 'Push notifications for phones, browsers, desktops, and embedded devices.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/' }],
+    servers: [{ url: server }],
     tags: ['Pushes', 'Devices', 'Topics', 'Registration'].map((name) => ({ name })),
     paths,
     components: {
@@ -51,27 +55,28 @@ export function openApiDocument(version: string): object {
           type: 'apiKey',
           in: 'query',
           name: 'api_key',
-          description: 'Secret API Key of the app. For backends only.',
+          description: 'Secret API Key of the app. Use it only in a backend.',
         },
         bearer: {
           type: 'http',
           scheme: 'bearer',
-          description: 'The same key in a header, which stays out of logs of URLs.',
+          description: 'Secret API Key of the app in a header, which keeps it out of URL logs.',
         },
       },
     },
   });
+  return allowNulls(document);
 }
 
-function describe(operation: Operation): ZodOpenApiOperationObject {
+function describeOperation(operation: Operation): ZodOpenApiOperationObject {
   const { id, tag, summary, description, calledBy, request, response } = operation;
   return {
     operationId: id,
     tags: [tag],
     summary,
     description,
-    security: SECURITY[calledBy].map((one) => ({ ...one })),
-    requestParams: parametersOf(operation),
+    security: SECURITY[calledBy].map((requirement) => ({ ...requirement })),
+    requestParams: describeParameters(operation),
     ...(request && {
       requestBody: {
         required: true,
@@ -83,31 +88,35 @@ function describe(operation: Operation): ZodOpenApiOperationObject {
         description: 'Success',
         content: { [JSON_TYPE]: { schema: response.schema, example: response.example } },
       },
-      ...errorResponses(operation),
+      ...describeErrorResponses(operation),
     },
   };
 }
 
-/** The parameters by where they stand. */
-function parametersOf({ parameters = [] }: Operation) {
-  const shapeOf = (place: Parameter['in']) =>
+/** Groups the parameters by location. */
+function describeParameters({ parameters = [] }: Operation) {
+  const createParameterSchema = (location: Parameter['in']) =>
     z.object(
       Object.fromEntries(
         parameters
-          .filter((one) => one.in === place)
+          .filter((parameter) => parameter.in === location)
           .map(({ name, required, schema, description, example }) => [
             name,
             (required ? schema : schema.optional()).meta({ description, param: { example } }),
           ]),
       ),
     );
-  return { path: shapeOf('path'), query: shapeOf('query'), header: shapeOf('header') };
+  return {
+    path: createParameterSchema('path'),
+    query: createParameterSchema('query'),
+    header: createParameterSchema('header'),
+  };
 }
 
-/** The errors by their HTTP status, each with an example. */
-function errorResponses(operation: Operation) {
+/** Groups the errors by HTTP status, each with an example. */
+function describeErrorResponses(operation: Operation) {
   const byStatus = new Map<number, ApiErrorCode[]>();
-  for (const code of errorsOf(operation)) {
+  for (const code of listErrors(operation)) {
     const [status] = API_ERRORS[code];
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
@@ -116,13 +125,13 @@ function errorResponses(operation: Operation) {
       status,
       {
         description: codes.join(', '),
-        content: { [JSON_TYPE]: { schema: errorBody, examples: errorExamples(codes) } },
+        content: { [JSON_TYPE]: { schema: errorBody, examples: describeErrorExamples(codes) } },
       },
     ]),
   );
 }
 
-function errorExamples(codes: readonly ApiErrorCode[]) {
+function describeErrorExamples(codes: readonly ApiErrorCode[]) {
   return Object.fromEntries(
     codes.map((code) => [
       code,

@@ -1,18 +1,18 @@
 import { z } from 'zod';
-import { escapeHtml, proseHtml } from './html.ts';
+import { escapeHtml, renderName, renderProse, renderTable } from './html.ts';
 
-/** As much of a JSON schema as the tables show. */
-interface Shape {
+/** Keywords of a JSON schema that the tables show. */
+interface JsonSchema {
   /** `#/$defs/NAME` */
   $ref?: string;
-  $defs?: Record<string, Shape>;
+  $defs?: Record<string, JsonSchema>;
   type?: string;
   description?: string;
-  properties?: Record<string, Shape>;
+  properties?: Record<string, JsonSchema>;
   required?: string[];
-  items?: Shape;
-  anyOf?: Shape[];
-  oneOf?: Shape[];
+  items?: JsonSchema;
+  anyOf?: JsonSchema[];
+  oneOf?: JsonSchema[];
   enum?: unknown[];
   const?: unknown;
   default?: unknown;
@@ -25,8 +25,8 @@ interface Shape {
   pattern?: string;
 }
 
-/** Tables of a schema's fields, one for each alternative. */
-export function fieldTables(schema: z.ZodType, io: 'input' | 'output'): string {
+/** Renders a schema's fields as tables, one for each alternative. */
+export function renderFieldTables(schema: z.ZodType, io: 'input' | 'output'): string {
   const shape = z.toJSONSchema(schema, {
     io,
     reused: 'inline',
@@ -35,71 +35,70 @@ export function fieldTables(schema: z.ZodType, io: 'input' | 'output'): string {
       const { override } = z.globalRegistry.get(zodSchema) ?? {};
       if (typeof override === 'object') Object.assign(jsonSchema, override);
     },
-  }) as Shape;
-  const whole = inlined(shape, shape.$defs ?? {});
-  return (whole.oneOf ?? [whole]).map(tableOf).join('');
+  }) as JsonSchema;
+  const inlinedSchema = inlineReferences(shape, shape.$defs ?? {});
+  return (inlinedSchema.oneOf ?? [inlinedSchema]).map(renderFieldTable).join('');
 }
 
-/** The schema with its references followed; none of ours refers to itself. */
-function inlined(shape: Shape, defs: Record<string, Shape>): Shape {
-  const { $ref, ...own } = shape;
+/** Replaces references by their targets. None of our schemas is recursive. */
+function inlineReferences(shape: JsonSchema, defs: Record<string, JsonSchema>): JsonSchema {
+  const { $ref, ...ownFields } = shape;
   const target = $ref === undefined ? {} : defs[$ref.slice($ref.lastIndexOf('/') + 1)];
-  const { properties, items, oneOf, ...rest } = { ...target, ...own };
-  const inner = (one: Shape) => inlined(one, defs);
+  const { properties, items, oneOf, ...rest } = { ...target, ...ownFields };
+  const inline = (one: JsonSchema) => inlineReferences(one, defs);
   return {
     ...rest,
-    ...(items && { items: inner(items) }),
-    ...(oneOf && { oneOf: oneOf.map(inner) }),
+    ...(items && { items: inline(items) }),
+    ...(oneOf && { oneOf: oneOf.map(inline) }),
     ...(properties && {
       properties: Object.fromEntries(
-        Object.entries(properties).map(([name, one]) => [name, inner(one)]),
+        Object.entries(properties).map(([name, one]) => [name, inline(one)]),
       ),
     }),
   };
 }
 
-function tableOf(shape: Shape): string {
-  const rows = rowsOf(shape, '');
-  return `<table><thead><tr><th>Field</th><th>Type</th><th>Meaning</th></tr></thead><tbody>${rows}</tbody></table>`;
+function renderFieldTable(shape: JsonSchema): string {
+  return renderTable('Fields', ['Field', 'Type', 'Description'], renderRows(shape, ''));
 }
 
-function rowsOf(shape: Shape, prefix: string): string {
+function renderRows(shape: JsonSchema, prefix: string): string {
   return Object.entries(shape.properties ?? {})
     .map(([name, field]) => {
       const required = shape.required?.includes(name) ? ' <b title="required">*</b>' : '';
       const path = `${prefix}${name}`;
-      const row = `<tr><td><code>${escapeHtml(path)}</code>${required}</td><td>${typeText(field)}</td><td>${meaning(field)}</td></tr>`;
-      return row + rowsOf(field, `${path}.`) + rowsOf(field.items ?? {}, `${path}[].`);
+      const row = `<tr><td>${renderName(path)}${required}</td><td>${formatType(field)}</td><td>${formatMeaning(field)}</td></tr>`;
+      return row + renderRows(field, `${path}.`) + renderRows(field.items ?? {}, `${path}[].`);
     })
     .join('');
 }
 
-function typeText(shape: Shape): string {
+function formatType(shape: JsonSchema): string {
   const alternatives = shape.anyOf ?? shape.oneOf;
-  if (alternatives !== undefined) return [...new Set(alternatives.map(typeText))].join(' or ');
-  if (shape.enum !== undefined) return codes(shape.enum);
-  if (shape.const !== undefined) return codes([shape.const]);
-  if (shape.type === 'array') return `array of ${typeText(shape.items ?? {})}`;
+  if (alternatives !== undefined) return [...new Set(alternatives.map(formatType))].join(' or ');
+  if (shape.enum !== undefined) return formatCodes(shape.enum);
+  if (shape.const !== undefined) return formatCodes([shape.const]);
+  if (shape.type === 'array') return `array of ${formatType(shape.items ?? {})}`;
   return escapeHtml(shape.type ?? 'any');
 }
 
-function codes(values: readonly unknown[]): string {
+function formatCodes(values: readonly unknown[]): string {
   return values.map((value) => `<code>${escapeHtml(String(value))}</code>`).join(', ');
 }
 
-function meaning(shape: Shape): string {
-  return [proseHtml(shape.description ?? ''), limitsOf(shape)].filter(Boolean).join(' ');
+function formatMeaning(shape: JsonSchema): string {
+  return [renderProse(shape.description ?? ''), formatLimits(shape)].filter(Boolean).join(' ');
 }
 
-function limitsOf(shape: Shape): string {
-  const isIn = (value: number | undefined) =>
+function formatLimits(shape: JsonSchema): string {
+  const isBounded = (value: number | undefined) =>
     value !== undefined && Math.abs(value) < Number.MAX_SAFE_INTEGER;
   const limits = [
-    isIn(shape.minimum) && `from ${shape.minimum}`,
-    isIn(shape.maximum) && `to ${shape.maximum}`,
-    isIn(shape.maxLength) && `at most ${shape.maxLength} characters`,
-    isIn(shape.maxItems) && `at most ${shape.maxItems} entries`,
-    shape.default !== undefined && `${shape.default} unless given`,
+    isBounded(shape.minimum) && `minimum ${shape.minimum}`,
+    isBounded(shape.maximum) && `maximum ${shape.maximum}`,
+    isBounded(shape.maxLength) && `at most ${shape.maxLength} characters`,
+    isBounded(shape.maxItems) && `at most ${shape.maxItems} items`,
+    shape.default !== undefined && `default ${shape.default}`,
   ].filter((text) => typeof text === 'string');
   return limits.length === 0 ? '' : `<small>${escapeHtml(limits.join(', '))}</small>`;
 }

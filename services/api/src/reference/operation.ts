@@ -1,16 +1,16 @@
 import type { ApiErrorCode } from '@carillon/core/api-error';
 import type { z } from 'zod';
 
-/** Who may call an endpoint: the owner of an API key, a device with its auth, or either. */
+/** Callers of an endpoint: the owner of an API key, a device with its auth, or either. */
 export type CalledBy = 'backend' | 'device' | 'either';
 
-/** One endpoint as the reference tells it. */
+/** One endpoint in the reference. */
 export interface Operation {
-  /** Name of the operation for generated clients. */
+  /** Operation id, which generated clients use as a name. */
   id: string;
   tag: string;
   method: 'get' | 'post' | 'delete';
-  /** With `{name}` for parameters. */
+  /** Path with `{name}` for parameters. */
   path: string;
   summary: string;
   description: string;
@@ -18,11 +18,11 @@ export interface Operation {
   parameters?: readonly Parameter[];
   request?: { schema: z.ZodType; example: object };
   response: { schema: z.ZodType; example: object };
-  /** Beside those that every endpoint of its kind has. */
+  /** Errors besides those that every endpoint of its kind has. */
   errors: readonly ApiErrorCode[];
 }
 
-/** A parameter of the path, the query or the headers. */
+/** Path, query or header parameter. */
 export interface Parameter {
   name: string;
   in: 'path' | 'query' | 'header';
@@ -32,26 +32,30 @@ export interface Parameter {
   example: string | number;
 }
 
-const ALL: readonly ApiErrorCode[] = ['INVALID_PARAM'];
-const WITH_BODY: readonly ApiErrorCode[] = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
-const BACKEND: readonly ApiErrorCode[] = [
+const COMMON_ERRORS: readonly ApiErrorCode[] = ['INVALID_PARAM'];
+const BODY_ERRORS: readonly ApiErrorCode[] = [
+  'REQUEST_TIMEOUT',
+  'BODY_TOO_LARGE',
+  'UNSUPPORTED_MEDIA_TYPE',
+];
+const BACKEND_ERRORS: readonly ApiErrorCode[] = [
   'INVALID_API_KEY',
   'AUTH_LIMIT_EXCEEDED',
   'ACCOUNT_SUSPENDED',
   'RATE_LIMIT_EXCEEDED',
   'INTERNAL_SERVER_ERROR',
 ];
-const OURS: readonly ApiErrorCode[] = ['SERVICE_UNAVAILABLE'];
+const SERVER_ERRORS: readonly ApiErrorCode[] = ['SERVICE_UNAVAILABLE'];
 
-/** Every error that an endpoint can answer. */
-export function errorsOf({ calledBy, request, errors }: Operation): ApiErrorCode[] {
+/** Lists every error that an endpoint can return. */
+export function listErrors({ calledBy, request, errors }: Operation): ApiErrorCode[] {
   return [
     ...new Set([
       ...errors,
-      ...ALL,
-      ...(calledBy === 'device' ? [] : BACKEND),
-      ...(request === undefined ? [] : WITH_BODY),
-      ...OURS,
+      ...COMMON_ERRORS,
+      ...(calledBy === 'device' ? [] : BACKEND_ERRORS),
+      ...(request === undefined ? [] : BODY_ERRORS),
+      ...SERVER_ERRORS,
     ]),
   ];
 }

@@ -1,15 +1,22 @@
 import { API_ERRORS, type ApiErrorCode } from '@carillon/core/api-error';
 import { LIMITS } from '@carillon/core/limits';
-import { fieldTables } from './field-table.ts';
-import { escapeHtml, jsonBlock, proseHtml } from './html.ts';
-import { errorsOf, type Operation } from './operation.ts';
+import { renderFieldTables } from './field-table.ts';
+import {
+  escapeHtml,
+  renderCodeBlock,
+  renderJsonBlock,
+  renderName,
+  renderProse,
+  renderTable,
+} from './html.ts';
+import { listErrors, type Operation } from './operation.ts';
 
 /**
- * The reference as one page of HTML, without scripts and without anything from another host.
+ * Renders the reference as one HTML page, without scripts and without resources from other hosts.
  *
  * @param version of the product
  */
-export function referencePage(operations: readonly Operation[], version: string): string {
+export function renderReferencePage(operations: readonly Operation[], version: string): string {
   const tags = [...new Set(operations.map(({ tag }) => tag))];
   return `<!doctype html>
 <html lang="en">
@@ -22,70 +29,70 @@ export function referencePage(operations: readonly Operation[], version: string)
 <body>
 <nav aria-label="Endpoints">
 <a class="home" href="#top">Carillon HTTP API</a>
-${tags.map((tag) => navOf(tag, operations)).join('\n')}
+${tags.map((tag) => renderNav(tag, operations)).join('\n')}
 <h2>About</h2>
 <ul><li><a href="#limits">Limits</a></li><li><a href="#errors">Errors</a></li><li><a href="/openapi.json">OpenAPI 3.1</a></li></ul>
 </nav>
 <main id="top">
 <h1>HTTP API <small>${escapeHtml(version)}</small></h1>
 ${INTRODUCTION}
-${operations.map(sectionOf).join('\n')}
+${operations.map(renderSection).join('\n')}
 ${LIMITS_SECTION}
-${errorsSection()}
+${renderErrorsSection()}
 </main>
 </body>
 </html>
 `;
 }
 
-const INTRODUCTION = `<p>Requests and answers are JSON. Backends prove themselves with the app's Secret API Key, as the header
-<code>Authorization: Bearer KEY</code> or the query parameter <code>api_key</code>; the header is better, for URLs end up in logs.
-The key must never be part of an app or a page. Unknown fields are ignored. Times are unix timestamps in seconds.</p>`;
+const INTRODUCTION = `<p>Request and response bodies are JSON. Backends authenticate with the app's Secret API Key, in the header
+<code>Authorization: Bearer KEY</code> or in the query parameter <code>api_key</code>. Prefer the header, because URLs are often logged.
+Never include the key in an app or a web page. Unknown fields are ignored. Times are Unix timestamps in seconds.</p>`;
 
 const LIMITS_SECTION = `<section id="limits"><h2>Limits</h2>
-<p>${LIMITS.requestsPerMinute.pro} requests a minute for pro accounts and ${LIMITS.requestsPerMinute.trial} for trial accounts, unless the
-account has a limit of its own. Each answer tells where you stand: <code>RateLimit-Limit</code>, <code>RateLimit-Remaining</code>,
-<code>RateLimit-Reset</code> (seconds). Over the limit comes 429 with <code>Retry-After</code>. One request may reach
-${LIMITS.tokensPerPush.toLocaleString('en')} devices, or a topic of any size.</p></section>`;
+<p>Pro accounts can make ${LIMITS.requestsPerMinute.pro} requests per minute and trial accounts ${LIMITS.requestsPerMinute.trial}, unless the
+account has a custom limit. Each response includes the current usage in the headers <code>RateLimit-Limit</code>,
+<code>RateLimit-Remaining</code>, and <code>RateLimit-Reset</code> (in seconds). Requests above the limit fail with status 429 and a
+<code>Retry-After</code> header. A single request can send to ${LIMITS.tokensPerPush.toLocaleString('en')} devices, or to topics of any size.</p></section>`;
 
-function navOf(tag: string, operations: readonly Operation[]): string {
+function renderNav(tag: string, operations: readonly Operation[]): string {
   const links = operations
     .filter((operation) => operation.tag === tag)
     .map(({ id, summary }) => `<li><a href="#${id}">${escapeHtml(summary)}</a></li>`);
   return `<h2>${tag}</h2><ul>${links.join('')}</ul>`;
 }
 
-function sectionOf(operation: Operation): string {
+function renderSection(operation: Operation): string {
   const { id, method, path, summary, description, request, response } = operation;
   return `<section id="${id}">
 <h2>${escapeHtml(summary)}</h2>
 <p class="endpoint"><span class="${method}">${method.toUpperCase()}</span> <code>${escapeHtml(path)}</code></p>
-<p>${proseHtml(description)}</p>
-${parametersOf(operation)}
-${request === undefined ? '' : `<h3>Request</h3>${fieldTables(request.schema, 'input')}`}
-<pre><code>${escapeHtml(curlOf(operation))}</code></pre>
-<h3>Answer</h3>${fieldTables(response.schema, 'output')}${jsonBlock(response.example)}
-<h3>Errors</h3><p>${errorsOf(operation).map(errorLink).join(' ')}</p>
+<p>${renderProse(description)}</p>
+${renderParameters(operation)}
+${request === undefined ? '' : `<h3>Request</h3>${renderFieldTables(request.schema, 'input')}`}
+${renderCodeBlock(renderCurl(operation))}
+<h3>Response</h3>${renderFieldTables(response.schema, 'output')}${renderJsonBlock(response.example)}
+<h3>Errors</h3><p>${listErrors(operation).map(renderErrorLink).join(' ')}</p>
 </section>`;
 }
 
-function parametersOf({ parameters = [] }: Operation): string {
+function renderParameters({ parameters = [] }: Operation): string {
   const rows = parameters.map(
-    ({ name, in: place, required, description }) =>
-      `<tr><td><code>${name}</code>${required ? ' <b title="required">*</b>' : ''}</td><td>${place}</td><td>${proseHtml(description)}</td></tr>`,
+    ({ name, in: location, required, description }) =>
+      `<tr><td>${renderName(name)}${required ? ' <b title="required">*</b>' : ''}</td><td>${location}</td><td>${renderProse(description)}</td></tr>`,
   );
   return rows.length === 0
     ? ''
-    : `<h3>Parameters</h3><table><thead><tr><th>Name</th><th>In</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+    : `<h3>Parameters</h3>${renderTable('Parameters', ['Name', 'In', 'Description'], rows.join(''))}`;
 }
 
-function curlOf({ method, path, calledBy, request, parameters = [] }: Operation): string {
-  const filled = parameters.reduce(
+function renderCurl({ method, path, calledBy, request, parameters = [] }: Operation): string {
+  const examplePath = parameters.reduce(
     (text, { name, example }) => text.replace(`{${name}}`, String(example)),
     path,
   );
   return [
-    `curl -X ${method.toUpperCase()} "$CARILLON${filled}"`,
+    `curl -X ${method.toUpperCase()} "$CARILLON${examplePath}"`,
     ...(calledBy === 'backend' ? ['-H "Authorization: Bearer $API_KEY"'] : []),
     ...(request === undefined
       ? []
@@ -93,17 +100,17 @@ function curlOf({ method, path, calledBy, request, parameters = [] }: Operation)
   ].join(' \\\n  ');
 }
 
-function errorLink(code: ApiErrorCode): string {
+function renderErrorLink(code: ApiErrorCode): string {
   return `<a class="code" href="#${code}">${code}</a>`;
 }
 
-function errorsSection(): string {
+function renderErrorsSection(): string {
   const rows = Object.entries(API_ERRORS).map(
     ([code, [status, text]]) =>
       `<tr id="${code}"><td><code>${code}</code></td><td>${status}</td><td>${escapeHtml(text)}</td></tr>`,
   );
   const example = { code: 'INVALID_PUSH_ID', error: API_ERRORS.INVALID_PUSH_ID[1] };
-  return `<section id="errors"><h2>Errors</h2><p>Every answer other than success is JSON with <code>code</code> and
-<code>error</code>.</p>${jsonBlock(example)}<table><thead><tr><th>Code</th><th>Status</th><th>Meaning</th></tr></thead>
-<tbody>${rows.join('')}</tbody></table></section>`;
+  return `<section id="errors"><h2>Errors</h2><p>A failed request returns a JSON object with <code>code</code> and
+<code>error</code>.</p>${renderJsonBlock(example)}
+${renderTable('Errors', ['Code', 'Status', 'Description'], rows.join(''))}</section>`;
 }

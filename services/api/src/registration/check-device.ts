@@ -1,59 +1,62 @@
-import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
-import { type DeviceAuthKeys, isDeviceAuth } from '@carillon/core/device-auth';
+import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
-import type { Connecting } from '@carillon/store/device-lookups';
-import { check } from '../http/check.ts';
+import { withTimeout } from '@carillon/core/with-timeout';
+import type { ConnectingDevice } from '@carillon/store/devices';
+import type { Store } from '@carillon/store/store';
+import { validate } from '../http/validate.ts';
+import type { OutageWatch } from './outage-watch.ts';
 import { deviceAuthRequest } from './schema.ts';
 
-/** What checking a device's credentials needs. */
-export interface CheckDeviceDeps {
+/** After this time our signature alone decides. Shorter than the time in which a request must be answered. */
+const LOOKUP_TIMEOUT_MS = 2_000;
+
+/** Keys that verify devices' credentials, and the watch that failed look-ups are reported to. */
+export interface DeviceAuthContext {
   authKeys: DeviceAuthKeys;
-  findDevice(token: string): Promise<Connecting | undefined>;
-  noteFailure(): void;
+  outageWatch: Pick<OutageWatch, 'noteFailure'>;
 }
 
 /**
- * `POST /devices/auth`: whether a device's token and auth belong together. Our own credentials are checked
- * without the database; whether the device was deleted only when the database answers (guarantee G15).
+ * Handles `POST /devices/auth`: checks that a device's token and auth belong together. Credentials signed by our keys
+ * are accepted without the database; a deletion is noticed only if the database responds (guarantee G15).
  *
  * @throws ApiError INVALID_PARAM, INVALID_DEVICE_AUTH, SERVICE_UNAVAILABLE
  */
 export async function checkDevice(
-  deps: CheckDeviceDeps,
+  store: Pick<Store, 'devices'>,
+  context: DeviceAuthContext,
   value: unknown,
 ): Promise<{ success: true }> {
-  const { token, auth } = check(deviceAuthRequest, value);
-  await proveDevice(deps, token, auth).catch((error: unknown) => {
-    if (error instanceof ApiError || !isDeviceAuth(deps.authKeys, token, auth)) throw error;
+  const { token, auth } = validate(deviceAuthRequest, value);
+  const authentication = authenticateDevice(store, context, token, auth);
+  await withTimeout(authentication, LOOKUP_TIMEOUT_MS, 'MongoDB').catch((error: unknown) => {
+    if (error instanceof ApiError || !isDeviceAuth(context.authKeys, token, auth)) throw error;
   });
   return { success: true };
 }
 
 /**
- * The device that a token and auth belong to.
+ * Returns the device that a token and auth belong to.
  *
- * @throws ApiError INVALID_DEVICE_AUTH; any other error when the database can't tell
+ * @throws ApiError INVALID_DEVICE_AUTH; any other error if the look-up fails
  */
-export async function proveDevice(
-  deps: CheckDeviceDeps,
+export async function authenticateDevice(
+  store: Pick<Store, 'devices'>,
+  { authKeys, outageWatch }: DeviceAuthContext,
   token: string,
   auth: string,
-): Promise<Connecting> {
+): Promise<ConnectingDevice> {
   if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_AUTH');
-  const device = await deps.findDevice(token).catch((error: unknown) => {
-    deps.noteFailure();
+  const device = await store.devices.findForConnect(token).catch((error: unknown) => {
+    outageWatch.noteFailure(error);
     throw error;
   });
   if (device === undefined || device.deletedAt !== undefined) {
     throw new ApiError('INVALID_DEVICE_AUTH');
   }
-  const isProven = isDeviceAuth(deps.authKeys, token, auth) || isImported(device, auth);
-  if (!isProven) throw new ApiError('INVALID_DEVICE_AUTH');
+  const isAuthenticated =
+    isDeviceAuth(authKeys, token, auth) || matchesAuthDigest(device.authDigest, auth);
+  if (!isAuthenticated) throw new ApiError('INVALID_DEVICE_AUTH');
   return device;
-}
-
-/** Devices that came from elsewhere keep their auth, of which we have a digest. */
-function isImported(device: { authDigest?: string }, auth: string): boolean {
-  return device.authDigest === createHash('sha256').update(auth).digest('hex');
 }

@@ -1,56 +1,75 @@
 import { ApiError } from '@carillon/core/api-error';
-import { AddressContested } from '@carillon/store/registering';
-import { answerPreflight } from '../http/preflight.ts';
-import type { Routing } from '../http/route.ts';
-import type { Routes } from '../http/server.ts';
-import { type SubscribeDeps, subscribe, unsubscribe } from '../topics/subscribe.ts';
-import { type CheckDeviceDeps, checkDevice } from './check-device.ts';
-import { type PublicKeyDeps, publicKey } from './public-key.ts';
-import { type RegisterDeps, register } from './register.ts';
-import { type SetAddressDeps, setAddress } from './set-address.ts';
-import { changeOwnTopics } from './subscribe-own.ts';
+import { AddressConflictError } from '@carillon/store/devices';
+import type { Store } from '@carillon/store/store';
+import type { RequestHandler } from 'express';
+import type { RateLimits } from '../http/rate-limits.ts';
+import type { Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import { subscribe, unsubscribe } from '../topics/subscribe.ts';
+import { changeDeviceTopics } from './change-device-topics.ts';
+import { checkDevice } from './check-device.ts';
+import { getPublicKey } from './get-public-key.ts';
+import type { OutageWatch } from './outage-watch.ts';
+import { type RegisterContext, registerDevice } from './register-device.ts';
+import { setAddress } from './set-address.ts';
 
-/** What the devices' own calls need. */
-export type RegistrationDeps = RegisterDeps &
-  PublicKeyDeps &
-  CheckDeviceDeps &
-  SetAddressDeps &
-  SubscribeDeps;
+/** Parts of the process, besides the store, that the device endpoints use. */
+interface RegistrationContext extends RegisterContext {
+  rateLimits: RateLimits;
+  outageWatch: OutageWatch;
+}
 
 const TOPICS_BODY_BYTES = 128 * 1024;
 
-/** What devices call, without an API key (compatibility page, "Devices, HTTP"). */
-export function registrationRoutes(routing: Routing, deps: RegistrationDeps): Routes {
-  const topicChange = (change: typeof subscribe | typeof unsubscribe) =>
-    routing.either(
-      { bodyBytes: TOPICS_BODY_BYTES },
-      ({ body }, { app }) => change(deps, app._id, body.value),
-      ({ body }) => changeOwnTopics(deps, change, body.value),
+const PREFLIGHT_HEADERS = {
+  'access-control-allow-origin': '*',
+  'access-control-allow-methods': 'POST',
+  'access-control-allow-headers': 'content-type',
+  'access-control-max-age': '86400',
+};
+
+/** Registers the routes that devices call without an API key (compatibility page, "Devices, HTTP"). */
+export function registrationRoutes(
+  routing: Routing,
+  store: Store,
+  context: RegistrationContext,
+): RouteRegistrar {
+  const handleTopicChange = (change: typeof subscribe | typeof unsubscribe) =>
+    routing.apiKeyOrDevice(
+      { maxBodyBytes: TOPICS_BODY_BYTES },
+      ({ body }, { app }) => change(store, app._id, body.value),
+      ({ body, address }) =>
+        changeDeviceTopics(store, context, { change, value: body.value, address }),
     );
-  const calls = {
-    '/register': routing.device(({ body, address }) =>
-      register(deps, body.value, address).catch(refuseContested),
+  const handlers = {
+    '/register': routing.withDeviceAuth(({ body, address }) =>
+      registerDevice(store, context, body.value, address).catch(toUnavailable),
     ),
-    '/devices/auth': routing.device(({ body }) => checkDevice(deps, body.value)),
-    '/devices/token': routing.device(({ body }) =>
-      setAddress(deps, body.value).catch(refuseContested),
+    '/devices/auth': routing.withDeviceAuth(({ body }) => checkDevice(store, context, body.value)),
+    '/devices/token': routing.withDeviceAuth(({ body }) =>
+      setAddress(store, context, body.value).catch(toUnavailable),
     ),
-    '/devices/subscribe': topicChange(subscribe),
-    '/devices/unsubscribe': topicChange(unsubscribe),
+    '/devices/subscribe': handleTopicChange(subscribe),
+    '/devices/unsubscribe': handleTopicChange(unsubscribe),
   };
   return (router) => {
     router.get(
       '/web-push/public-key',
-      routing.deviceQuestion(({ query }) => publicKey(deps, query)),
+      routing.publicGet(({ query }) => getPublicKey(store, query)),
     );
-    for (const [path, handle] of Object.entries(calls)) {
+    for (const [path, handle] of Object.entries(handlers)) {
       router.post(path, handle);
-      router.options(path, answerPreflight);
+      router.options(path, handlePreflight);
     }
   };
 }
 
-/** Not a failure of ours: the device asks again, and by then the others are through. */
-function refuseContested(error: unknown): never {
-  throw error instanceof AddressContested ? new ApiError('SERVICE_UNAVAILABLE') : error;
+/** Allows a page of any origin to call a device endpoint (Fetch, CORS-preflight request). */
+const handlePreflight: RequestHandler = (_request, response) => {
+  response.writeHead(204, PREFLIGHT_HEADERS).end();
+};
+
+/** Maps a conflict between registrations to SERVICE_UNAVAILABLE: the device retries, and the conflict is over then. */
+function toUnavailable(error: unknown): never {
+  throw error instanceof AddressConflictError ? new ApiError('SERVICE_UNAVAILABLE') : error;
 }

@@ -8,129 +8,147 @@ const ADDRESS_CHARACTERS = 4_096;
 const appId = z
   .string()
   .regex(/^[0-9a-f]{24}$/, 'must be 24 hexadecimal characters')
-  .meta({ description: "The app's id." });
-const token = z.string().meta({ description: "The device's token." });
-const auth = z.string().meta({ description: "The device's auth key." });
-const sdk = z.unknown().optional().meta({ description: "The SDK's version; ignored." });
+  .meta({ description: 'Identifier of the app.' });
+const token = z.string().meta({ description: 'Token of the device.' });
+const auth = z.string().meta({ description: 'Auth key of the device.' });
+const sdk = z.unknown().optional().meta({ description: 'Version of the SDK. Ignored.' });
 
-/** APNs device tokens have no fixed length (Apple, "Registering your app with APNs"). */
+/** APNs device token. Its length is not fixed (Apple, "Registering your app with APNs"). */
 const apnsToken = z
   .string()
   .regex(/^(?:[0-9a-fA-F]{2}){32,100}$/, 'must be hexadecimal')
   .transform((hex) => hex.toLowerCase());
 
-const appleAddress = {
-  pushToken: apnsToken.nullish().meta({ description: 'APNs device token, hexadecimal.' }),
+const appleAddressFields = {
+  pushToken: apnsToken.nullish().meta({ description: 'APNs device token in hexadecimal.' }),
   pushEnvironment: z
     .enum(['development', 'production'])
     .optional()
-    .meta({ description: 'Required with a pushToken.' }),
+    .meta({ description: 'APNs environment of the token. Required if `pushToken` is set.' }),
   pushBundle: z
     .string()
     .regex(/^[0-9A-Za-z.-]{1,155}$/, 'must be a bundle id')
     .optional()
-    .meta({ description: 'Bundle id of the app; required with a pushToken.' }),
+    .meta({ description: 'Bundle ID of the app. Required if `pushToken` is set.' }),
 };
 
-const hasAllOfApple = (value: {
+const hasCompleteAppleAddress = (value: {
   pushToken?: string | null | undefined;
   pushEnvironment?: string | undefined;
   pushBundle?: string | undefined;
 }) =>
   typeof value.pushToken !== 'string' ||
   (value.pushEnvironment !== undefined && value.pushBundle !== undefined);
-const APPLE_FAULT = { message: 'needs a pushEnvironment and a pushBundle', path: ['pushToken'] };
+const INCOMPLETE_APPLE_ADDRESS = {
+  message: 'needs a pushEnvironment and a pushBundle',
+  path: ['pushToken'],
+};
 
-/** A browser's subscription (Push API, PushSubscriptionJSON, with the key's name as the SDK has it). */
-const subscription = z.object({
-  endpoint: z.string().max(2_048).meta({ description: "The push service's URL." }),
-  key: z
-    .string()
-    .max(200)
-    .refine(isP256Point, 'must be a point on P-256')
-    .transform(toBase64Url)
-    .meta({ description: 'The key p256dh, base64.' }),
-  auth: z
-    .string()
-    .max(100)
-    .refine((text) => Buffer.from(text, 'base64').length === AUTH_SECRET_BYTES, {
-      message: 'must be 16 bytes',
-    })
-    .transform(toBase64Url)
-    .meta({ description: 'The secret auth, base64.' }),
-});
+/** A browser's subscription (Push API, PushSubscriptionJSON, with `p256dh` named `key` as in the SDK). */
+const subscription = z
+  .object({
+    endpoint: z.string().max(2_048).meta({ description: 'URL of the push service.' }),
+    key: z
+      .string()
+      .max(200)
+      .refine(isP256Point, 'must be a point on P-256')
+      .transform(toBase64Url)
+      .meta({ description: 'Public key of the subscription (`p256dh`), base64-encoded.' }),
+    auth: z
+      .string()
+      .max(100)
+      .refine((text) => Buffer.from(text, 'base64').length === AUTH_SECRET_BYTES, {
+        message: 'must be 16 bytes',
+      })
+      .transform(toBase64Url)
+      .meta({ description: 'Authentication secret of the subscription (`auth`), base64-encoded.' }),
+  })
+  .meta({ id: 'WebPushSubscription' });
 
-const byName = z.string().min(1).max(255).optional();
+const appName = z.string().min(1).max(255).optional();
 
-/** Compatibility page, "Devices, HTTP": POST /register, by platform. */
+/**
+ * Request body of POST /register by platform (compatibility page, "Devices, HTTP"). Each alternative has an id,
+ * because client generators would otherwise generate the same name twice.
+ */
 export const registerRequest = z
   .discriminatedUnion(
     'platform',
     [
-      z.object({
-        platform: z.enum(['electron', 'python']),
-        appId,
-        sdk,
-      }),
-      z.object({
-        platform: z.literal('android'),
-        appId,
-        sdk,
-        fcmToken: z
-          .string()
-          .regex(/^[\x21-\x7e]+$/, 'must be an FCM registration token')
-          .max(ADDRESS_CHARACTERS)
-          .optional()
-          .meta({ description: 'For the fallback over FCM.' }),
-      }),
+      z
+        .object({
+          platform: z.enum(['electron', 'python']),
+          appId,
+          sdk,
+        })
+        .meta({ id: 'RegisterDesktop' }),
+      z
+        .object({
+          platform: z.literal('android'),
+          appId,
+          sdk,
+          fcmToken: z
+            .string()
+            .regex(/^[\x21-\x7e]+$/, 'must be an FCM registration token')
+            .max(ADDRESS_CHARACTERS)
+            .optional()
+            .meta({
+              description:
+                'FCM registration token. Used as a fallback if the device is not connected.',
+            }),
+        })
+        .meta({ id: 'RegisterAndroid' }),
       z
         .object({
           platform: z.literal('ios'),
           appId: appId.optional(),
-          app: byName.meta({ description: 'Bundle id, in place of appId.' }),
+          app: appName.meta({ description: 'Bundle ID of the app, instead of `appId`.' }),
           sdk,
-          ...appleAddress,
+          ...appleAddressFields,
         })
-        .refine(hasAllOfApple, APPLE_FAULT),
-      z.object({
-        platform: z.literal('web'),
-        appId: appId.optional(),
-        app: byName.meta({ description: "The page's host name, in place of appId." }),
-        sdk,
-        subscription,
-      }),
+        .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
+        .meta({ id: 'RegisterIos' }),
+      z
+        .object({
+          platform: z.literal('web'),
+          appId: appId.optional(),
+          app: appName.meta({ description: 'Host name of the page, instead of `appId`.' }),
+          sdk,
+          subscription,
+        })
+        .meta({ id: 'RegisterWeb' }),
     ],
     'must be one of electron, python, android, ios, web',
   )
   .meta({ id: 'Register' });
 export type RegisterRequest = z.infer<typeof registerRequest>;
 
-/** GET /web-push/public-key. */
+/** Query of GET /web-push/public-key. */
 export const publicKeyQuery = z.object({
   appId: appId.optional(),
-  app: byName.meta({ description: "The page's host name, in place of appId." }),
+  app: appName.meta({ description: 'Host name of the page, instead of `appId`.' }),
 });
 
-/** The answer to GET /web-push/public-key. */
-export const publicKeyBody = z
+/** Response of GET /web-push/public-key. */
+export const publicKeyResponse = z
   .looseObject({
-    publicKey: z.string().meta({ description: 'A point on P-256, base64url.' }),
+    publicKey: z.string().meta({ description: 'Public key: a point on P-256, base64url-encoded.' }),
   })
   .meta({ id: 'PublicKey' });
 
-/** The answer to POST /register. */
-export const registeredBody = z.looseObject({ token, auth }).meta({ id: 'Registered' });
+/** Response of POST /register. */
+export const registeredResponse = z.looseObject({ token, auth }).meta({ id: 'Registered' });
 
-/** POST /devices/auth. */
+/** Request body of POST /devices/auth. */
 export const deviceAuthRequest = z.object({ token, auth, sdk }).meta({ id: 'DeviceAuth' });
 
-/** POST /devices/token. */
+/** Request body of POST /devices/token. */
 export const deviceTokenRequest = z
-  .object({ token, auth, ...appleAddress })
-  .refine(hasAllOfApple, APPLE_FAULT)
+  .object({ token, auth, ...appleAddressFields })
+  .refine(hasCompleteAppleAddress, INCOMPLETE_APPLE_ADDRESS)
   .meta({ id: 'DeviceToken' });
 
-/** Whether a text is an uncompressed point that lies on the curve (RFC 8291, 3.1). */
+/** Checks that a text is an uncompressed point on the curve (RFC 8291, 3.1). */
 function isP256Point(text: string): boolean {
   const bytes = Buffer.from(text, 'base64');
   if (bytes.length !== P256_POINT_BYTES || bytes[0] !== 4) return false;

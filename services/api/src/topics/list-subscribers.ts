@@ -1,70 +1,74 @@
-import { ApiError } from '@carillon/core/api-error';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import type { Store } from '@carillon/store/store';
+import { invalidParameter } from '../http/validate.ts';
 
-/** What paging needs of the store. */
-export interface SubscriberListDeps {
-  page(app: string, topic: string, after: string, limit: number): Promise<{ token: string }[]>;
-  anchor(app: string, topic: string, page: number): Promise<string | undefined>;
-  setAnchor(app: string, topic: string, page: number, after: string): Promise<string>;
-}
+/** Collections that the subscriber list is read from. */
+type SubscriberListStore = Pick<Store, 'subscriptions' | 'topics' | 'pageCursors'>;
 
-const PAGE = LIMITS.subscribersPerPage;
-const PAGES_MAX = 1_000_000;
+const PAGE_SIZE = LIMITS.subscribersPerPage;
+const MAX_PAGE_NUMBER = 1_000_000;
 
 /**
- * `GET /topics/<topic>` (specification 4.9). Pages begin where the one before ended, for 10 minutes the same for
- * everybody, so that going through them misses nobody (guarantee G12). A page whose predecessor nobody has read
- * is found by walking there.
+ * Handles `GET /topics/<topic>` (specification 4.9). A page begins where the page before it ended. That position is
+ * kept for 10 minutes and is the same for all callers, so paging through the list misses no subscriber (guarantee
+ * G12). The start of a page whose previous page was not read is found by paging from the first page, unless the
+ * topic's counter shows that the page is far past the end.
  *
- * @param apiKey the caller's, for the link to the next page as the specification shows it
+ * @param apiKey the caller's key, for the link to the next page as the specification shows it
  * @throws ApiError INVALID_PARAM
  */
 export async function listSubscribers(
-  deps: SubscriberListDeps,
+  store: SubscriberListStore,
   app: string,
   { topic, page, apiKey }: { topic: string; page: string | undefined; apiKey: string },
 ): Promise<{ subscribers: string[]; pagination?: string }> {
   if (!TOPIC_NAME.test(topic)) {
-    throw new ApiError('INVALID_PARAM', 'A topic name must match [a-zA-Z0-9-_.]{1,100}.');
+    throw invalidParameter('topic', 'must match [a-zA-Z0-9-_.]{1,100}');
   }
-  const number = pageNumber(page);
-  const after = await beginOf(deps, app, topic, number);
+  const pageNumber = parsePageNumber(page);
+  const after = await findPageStart(store, app, topic, pageNumber);
   if (after === undefined) return { subscribers: [] };
-  const next = await deps.anchor(app, topic, number + 1);
-  const found = (await deps.page(app, topic, after, PAGE + 1)).map(({ token }) => token);
-  const within = next === undefined ? found : found.filter((token) => token <= next);
-  const subscribers = within.slice(0, PAGE);
-  const isLast = found.length <= PAGE && within.length === found.length;
+  const next = await store.pageCursors.find(app, topic, pageNumber + 1);
+  const found = (await store.subscriptions.listPage(app, topic, after, PAGE_SIZE + 1)).map(
+    ({ token }) => token,
+  );
+  const withinPage = next === undefined ? found : found.filter((token) => token <= next);
+  const subscribers = withinPage.slice(0, PAGE_SIZE);
+  const isLast = found.length <= PAGE_SIZE && withinPage.length === found.length;
   if (isLast) return { subscribers };
-  if (next === undefined || within.length > PAGE) {
-    await deps.setAnchor(app, topic, number + 1, subscribers.at(-1) ?? after);
+  if (next === undefined || withinPage.length > PAGE_SIZE) {
+    await store.pageCursors.set(app, topic, pageNumber + 1, subscribers.at(-1) ?? after);
   }
-  const link = `/topics/${topic}?api_key=${apiKey}&page=${number + 1}`;
+  const link = `/topics/${topic}?api_key=${apiKey}&page=${pageNumber + 1}`;
   return { subscribers, pagination: link };
 }
 
-function pageNumber(page: string | undefined): number {
+function parsePageNumber(page: string | undefined): number {
   if (page === undefined) return 1;
-  if (/^\d{1,7}$/.test(page) && Number(page) >= 1 && Number(page) <= PAGES_MAX) return Number(page);
-  throw new ApiError('INVALID_PARAM', 'The parameter "page" must be a positive integer.');
+  if (/^\d{1,7}$/.test(page) && Number(page) >= 1 && Number(page) <= MAX_PAGE_NUMBER)
+    return Number(page);
+  throw invalidParameter('page', 'must be a positive integer');
 }
 
-/** The token after which a page begins; undefined past the end. */
-async function beginOf(
-  deps: SubscriberListDeps,
+/** Returns the token after which a page begins; undefined past the end. */
+async function findPageStart(
+  store: SubscriberListStore,
   app: string,
   topic: string,
   page: number,
 ): Promise<string | undefined> {
   if (page === 1) return '';
-  const anchor = await deps.anchor(app, topic, page);
-  if (anchor !== undefined) return anchor;
+  const cursor = await store.pageCursors.find(app, topic, page);
+  if (cursor !== undefined) return cursor;
+  const counters = await store.topics.findCounters(app, [topic]);
+  // One more page, because a recent change may not be counted yet.
+  if ((page - 2) * PAGE_SIZE > (counters.get(topic)?.subscribers ?? 0)) return undefined;
   let after = '';
-  for (let at = 1; at < page; at += 1) {
-    const found = await deps.page(app, topic, after, PAGE);
+  for (let current = 1; current < page; current += 1) {
+    const found = await store.subscriptions.listPage(app, topic, after, PAGE_SIZE);
     const last = found.at(-1);
-    if (last === undefined || found.length < PAGE) return undefined;
-    after = await deps.setAnchor(app, topic, at + 1, last.token);
+    if (last === undefined || found.length < PAGE_SIZE) return undefined;
+    after = await store.pageCursors.set(app, topic, current + 1, last.token);
   }
   return after;
 }

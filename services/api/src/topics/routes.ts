@@ -1,38 +1,34 @@
-import type { Routing } from '../http/route.ts';
-import type { Routes } from '../http/server.ts';
-import { listSubscribers, type SubscriberListDeps } from './list-subscribers.ts';
-import { type SubscribeDeps, subscribe, unsubscribe } from './subscribe.ts';
-
-/** What the topic endpoints need. */
-export interface TopicDeps extends SubscribeDeps, SubscriberListDeps {
-  listTopics(app: string): Promise<{ name: string; subscribers: number }[]>;
-}
+import type { Store } from '@carillon/store/store';
+import type { Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import { listSubscribers } from './list-subscribers.ts';
+import { subscribe, unsubscribe } from './subscribe.ts';
 
 const BODY_BYTES = 128 * 1024;
 
-/** Topics and who is subscribed (specification 4.6 to 4.9). */
-export function topicRoutes(routing: Routing, deps: TopicDeps): Routes {
+/** Registers the routes that change and list subscriptions (specification 4.6 to 4.9). */
+export function topicRoutes(routing: Routing, store: Store): RouteRegistrar {
   return (router) => {
     router.post(
       '/topics/subscribe',
-      routing.backend({ bodyBytes: BODY_BYTES }, ({ body }, { app }) =>
-        subscribe(deps, app._id, body.value),
+      routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body }, { app }) =>
+        subscribe(store, app._id, body.value),
       ),
     );
     router.post(
       '/topics/unsubscribe',
-      routing.backend({ bodyBytes: BODY_BYTES }, ({ body }, { app }) =>
-        unsubscribe(deps, app._id, body.value),
+      routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body }, { app }) =>
+        unsubscribe(store, app._id, body.value),
       ),
     );
     router.get(
       '/topics',
-      routing.backend({}, async (_, { app }) => ({ topics: await deps.listTopics(app._id) })),
+      routing.withApiKey({}, async (_, { app }) => ({ topics: await store.topics.list(app._id) })),
     );
     router.get(
       '/topics/:topic',
-      routing.backend({}, ({ params, query }, { app, apiKey }) =>
-        listSubscribers(deps, app._id, {
+      routing.withApiKey({}, ({ params, query }, { app, apiKey }) =>
+        listSubscribers(store, app._id, {
           topic: params.topic ?? '',
           page: query('page'),
           apiKey,

@@ -1,17 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { describeError } from '@carillon/admin/admin-error';
 import { z } from 'zod';
-import { reasonOf, unreachable } from '../failure.ts';
+import { serviceUnreachable } from '../failure.ts';
 
 const RETRY_MS = 1_000;
 const PAYLOAD_KEY = ',"payload":';
 
-/** A push that a provider took for a device. */
-export interface Taken {
-  /** The provider's name for the device. */
+/** Push that a provider accepted for a device. */
+export interface SandboxDelivery {
+  /** Address of the device at the provider. */
   to: string;
-  /** The push's id; empty when it could not be read. */
+  /** Id of the push; empty when the sandbox could not read it. */
   id: string;
-  /** JSON text as it came. */
+  /** JSON text, unchanged. */
   payload: string;
   receivedAt: Date;
 }
@@ -27,64 +28,66 @@ const entrySchema = z.object({
 const fcmMessage = z.object({ data: z.object({ payload: z.string() }) });
 
 /**
- * Watches what arrives at the sandbox, over one stream for all devices, until `signal` aborts; what comes while the
- * stream is cut is caught up.
+ * Streams the pushes that the sandbox receives for all devices, until `signal` aborts. After a reconnect the stream
+ * resumes where it was cut.
  *
- * @param onOpen called once the stream is there
- * @throws Failure when the sandbox can't be reached at first
+ * @param onOpen called once the stream is open
+ * @throws Failure when the first connect to the sandbox fails
  */
 export async function watchSandbox(
   sandbox: string,
-  onTaken: (taken: Taken) => void,
+  onDelivery: (delivery: SandboxDelivery) => void,
   { signal, onOpen }: { signal: AbortSignal; onOpen: () => void },
 ): Promise<void> {
-  let last: number | undefined;
+  let lastEntry: number | undefined;
   let isFirst = true;
   while (!signal.aborted) {
     try {
-      const headers = last === undefined ? {} : { 'last-event-id': String(last) };
-      const answer = await fetch(`${sandbox}/watch`, { headers, signal });
+      const headers = lastEntry === undefined ? {} : { 'last-event-id': String(lastEntry) };
+      const response = await fetch(`${sandbox}/watch`, { headers, signal });
       if (isFirst) onOpen();
       isFirst = false;
-      last ??= 0;
-      for await (const data of eventsOf(answer)) {
+      lastEntry ??= 0;
+      for await (const data of readServerSentEvents(response)) {
         const entry = entrySchema.parse(JSON.parse(data));
-        last = entry.n;
-        tell(entry, data, onTaken);
+        lastEntry = entry.n;
+        reportDelivery(entry, data, onDelivery);
       }
     } catch (error) {
       if (signal.aborted) return;
       if (isFirst) {
-        throw unreachable(`The sandbox at ${sandbox} can't be reached: ${reasonOf(error)}.`);
+        throw serviceUnreachable(
+          `The sandbox at ${sandbox} can't be reached: ${describeError(error)}.`,
+        );
       }
     }
     await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined);
   }
 }
 
-function tell(
+function reportDelivery(
   { channel, to, push, status, at }: z.infer<typeof entrySchema>,
   data: string,
-  onTaken: (taken: Taken) => void,
+  onDelivery: (delivery: SandboxDelivery) => void,
 ): void {
   if (status === null || status < 200 || status > 299) return;
-  // Always the last key, and in a string its quotes would be escaped: so it comes out as it came.
-  const whole = data.slice(data.indexOf(PAYLOAD_KEY) + PAYLOAD_KEY.length, -1);
-  const payload = channel === 'fcm' ? payloadOfMessage(whole) : whole;
-  onTaken({ to, id: push ?? '', payload, receivedAt: new Date(at) });
+  // The payload is always the last property, and quotes within strings are escaped, so the text is unchanged.
+  const payloadText = data.slice(data.indexOf(PAYLOAD_KEY) + PAYLOAD_KEY.length, -1);
+  const payload = channel === 'fcm' ? readFcmPayload(payloadText) : payloadText;
+  onDelivery({ to, id: push ?? '', payload, receivedAt: new Date(at) });
 }
 
-/** An FCM message carries the payload as a text. */
-function payloadOfMessage(text: string): string {
-  const read = fcmMessage.safeParse(JSON.parse(text));
-  return read.success ? read.data.data.payload : text;
+/** Reads the payload of an FCM message, which is a string. */
+function readFcmPayload(text: string): string {
+  const parsed = fcmMessage.safeParse(JSON.parse(text));
+  return parsed.success ? parsed.data.data.payload : text;
 }
 
-/** The data of each unnamed event of a stream of Server-Sent Events. */
-async function* eventsOf(answer: Response): AsyncGenerator<string> {
+/** Yields the data of each unnamed event of a stream of Server-Sent Events. */
+async function* readServerSentEvents(response: Response): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
-  for await (const chunk of answer.body ?? []) {
+  for await (const chunk of response.body ?? []) {
     rest += decoder.decode(chunk, { stream: true });
     const events = rest.split('\n\n');
     rest = events.pop() ?? '';

@@ -1,33 +1,33 @@
-/** Knows when nothing is under way any more. */
+/** Counter of promises in flight. */
 export interface InFlight {
-  /** Passes a promise through; it counts until it settles. */
-  track<T>(work: Promise<T>): Promise<T>;
-  /** Resolves when nothing is tracked. */
+  /** Counts a promise until it settles, and returns it. */
+  track<T>(promise: Promise<T>): Promise<T>;
+  /** Resolves when nothing is in flight. */
   idle(): Promise<void>;
 }
 
-/** @returns an empty count */
+/** Creates a counter at zero. */
 export function createInFlight(): InFlight {
   let count = 0;
-  let waiting: PromiseWithResolvers<void> | undefined;
+  let idleWaiter: PromiseWithResolvers<void> | undefined;
 
-  function ended(): void {
+  function onSettled(): void {
     count -= 1;
     if (count > 0) return;
-    waiting?.resolve();
-    waiting = undefined;
+    idleWaiter?.resolve();
+    idleWaiter = undefined;
   }
 
   return {
-    track<T>(work: Promise<T>): Promise<T> {
+    track<T>(promise: Promise<T>): Promise<T> {
       count += 1;
-      work.then(ended, ended);
-      return work;
+      promise.then(onSettled, onSettled);
+      return promise;
     },
     idle() {
       if (count === 0) return Promise.resolve();
-      waiting ??= Promise.withResolvers();
-      return waiting.promise;
+      idleWaiter ??= Promise.withResolvers();
+      return idleWaiter.promise;
     },
   };
 }

@@ -1,37 +1,78 @@
-import type { SendingView } from '@carillon/store/pushes';
-import type { HeldWork } from './leases.ts';
+import type { Span } from '@carillon/core/tracing';
+import type { ClaimedBatch } from '@carillon/store/batch-table';
+import type { SendablePush } from '@carillon/store/sendable-push';
 
-/** A recipient whom a provider has put off. */
-export interface PutOff {
-  /** Not to be tried earlier, milliseconds since 1970. */
-  untilMs: number;
-  /** How often it was put off by now. */
-  times: number;
+/** A batch that this process has claimed. */
+export interface LeasedBatch extends ClaimedBatch {
+  /**
+   * Checks whether the claim was seen to be ours and its lease surely still lasts, by the monotonic clock, measured from
+   * before the claim or its renewal was sent. Synchronous, so that nothing comes between the check and a send.
+   */
+  isLeaseValid(): boolean;
+  /** Checks whether another worker may have the batch: a lost claim stays lost. */
+  isClaimLost(): boolean;
+  /** Records that the store has refused a write of the claim. */
+  markClaimLost(): void;
+  /** Earliest moment of the claim, by the monotonic clock. */
+  claimedAt: number;
 }
 
-/** What a channel is asked to deliver. */
+/** State of a recipient that a provider has deferred. */
+export interface Deferral {
+  /** Earliest moment of the next attempt, milliseconds since 1970. */
+  retryAtMs: number;
+  /** Deferrals so far. */
+  retries: number;
+  /** The provider's last error. */
+  providerError?: string;
+}
+
+/** One batch to deliver over a channel. */
 export interface Delivery {
-  push: SendingView;
-  work: HeldWork;
+  push: SendablePush;
+  batch: LeasedBatch;
+  /** The batch's span, if the push is traced. */
+  span: Span | undefined;
   /** The recipients' tokens; the index is the position. */
   tokens: readonly string[];
   /** Positions without an outcome yet. */
-  open: ReadonlySet<number>;
-  /** Whether a step outward may be taken now: lease safe, push open and read lately (guarantees G6, G8). */
-  maySend(): Promise<boolean>;
-  /** Notes how a recipient ended. */
-  end(position: number, outcome: number): void;
+  pending: ReadonlySet<number>;
+  /** Positions with a request in flight: a newer push of the collapse key doesn't end them meanwhile. */
+  inFlight: Set<number>;
   /**
-   * Keeps the outcomes so far, so that whoever takes over repeats few.
-   *
-   * @param later whom the provider has put off, by position
+   * Checks whether something may be sent now: lease valid, push open by a recent read (guarantees G6 and G8). Recipients of a
+   * newer push of the collapse key have an outcome afterwards (guarantee G9).
    */
-  save(later: ReadonlyMap<number, PutOff>): Promise<void>;
+  maySend(): Promise<boolean>;
+  /** The same check on what is known, without a query: for requests that had to wait since. */
+  maySendNow(): boolean;
+  /** Ends recipients of a newer push of the collapse key; a recent result is used again. */
+  skipSuperseded(): Promise<void>;
+  /**
+   * Records the outcome of a recipient.
+   *
+   * @param providerError the provider's error, when it didn't accept the push
+   */
+  recordOutcome(position: number, outcome: number, providerError?: string): void;
+  /** Records a receipt, which overrides any other outcome. */
+  recordReceipt(position: number): void;
+  /** Marks the batch: receipts of recipients that have another outcome may come after it is closed. */
+  expectLateReceipts(): void;
+  /** Checks whether a newer push of the collapse key has replaced this one for the recipient. */
+  isSuperseded(position: number): boolean;
+  /** Waits for the receipts of a channel that is used in parallel, and records them: nobody is tried again before. */
+  recordParallelReceipts?(): Promise<void>;
+  /**
+   * Saves the outcomes so far, so that a worker that takes over repeats few.
+   *
+   * @param deferred recipients that the provider has deferred, by position
+   */
+  save(deferred: ReadonlyMap<number, Deferral>): Promise<void>;
 }
 
 /**
- * One of our ways out. Works off what is open and notes outcomes. It returns when it has done what it can:
- * `done`, or the time after which the rest is to be tried again.
+ * Delivers a batch over one channel and records outcomes. Resolves when it can do no more: `done`, or the time after
+ * which the rest is tried again.
  */
 export type DeliverByChannel = (
   delivery: Delivery,

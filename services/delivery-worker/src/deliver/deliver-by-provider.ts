@@ -1,162 +1,292 @@
-import { failed, OUTCOMES } from '@carillon/core/outcomes';
-import type { Channel } from '@carillon/core/platforms';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { ProviderChannelName } from '@carillon/core/channels';
+import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { countAttributes, type Span } from '@carillon/core/tracing';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
-import type { DeliverByChannel, Delivery, PutOff } from './channel.ts';
-import type { Leave } from './circuit.ts';
-import { keepProgress, type Progress } from './progress.ts';
-import type { Address, Attempt, ProviderPush, Send } from './provider.ts';
-import { retryDelayMs } from './retry.ts';
-import type { Line, Route } from './route.ts';
-import type { Routes, Ways } from './routes.ts';
+import type { Store } from '@carillon/store/store';
+import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
+import type { Address, Attempt, CompletedAttempt, ProviderPush, Send } from './provider.ts';
+import type {
+  CredentialClient,
+  ProviderClientPool,
+  ProviderClients,
+  Upstream,
+} from './provider-clients.ts';
+import { computeRetryDelayMs, type Permit } from './retry-policy.ts';
 
-/** Work of more recipients than this waits for a place, so that lone pushes aren't held up by a fan-out. */
-const SMALL = 50;
-/** A wait that isn't worth giving the work back for, and how often. */
-const QUICK_MS = 250;
-const QUICK_ROUNDS = 3;
-/** What other requests have learnt is waited for; the circuit then says how long. */
-const LEAST_REST_MS = 1_000;
-const CROWDED_WAIT_MS = 1_000;
+/** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
+const MAX_SMALL_BATCH_RECIPIENTS = 50;
+/** Longest wait that a batch is not given back for, and how often it may wait. */
+const MAX_INLINE_WAIT_MS = 250;
+const MAX_INLINE_ROUNDS = 3;
+/** Delay after a refused credential that another request has reported; the circuit then says how long. */
+const OPEN_CIRCUIT_WAIT_MS = 1_000;
+const AT_CAPACITY_WAIT_MS = 1_000;
+/** Stored part of a provider's error. */
+export const MAX_PROVIDER_ERROR_CHARACTERS = 100;
 
-/** What delivering through a provider needs. */
-export interface ProviderDeps {
-  channel: Channel;
-  routes: Routes;
-  /** Requests of one unit of work under way at once. */
+/** Unsaved outcomes after which a batch is saved: a killed worker repeats at most these and what was in flight. */
+export const SAVE_AFTER_OUTCOMES = 25;
+const SAVE_INTERVAL_MS = 1_000;
+
+/** Resources of delivering through one provider. */
+export interface ProviderResources {
+  name: ProviderChannelName;
+  clientPool: ProviderClientPool;
+  /** Requests of one batch in flight at once. */
   window: number;
-  addresses(app: string, tokens: readonly string[]): Promise<ReachableDevice[]>;
-  flagGone(gone: readonly GoneDevice[]): Promise<void>;
-  /** Told each answer, for the metrics and the log. */
-  tell(push: string, attempt: Attempt): void;
-  pause(ms: number): Promise<void>;
-  /** Milliseconds since 1970 by MongoDB's clock. */
-  now(): number;
+  store: Pick<Store, 'devices' | 'clock'>;
+  /** Called with each attempt, for the metrics and the log. */
+  report(push: string, attempt: CompletedAttempt): void;
 }
 
 interface Recipient {
   position: number;
   token: string;
   address: Address;
-  route: Route;
-  line: Line;
+  credentialClient: CredentialClient;
+  upstream: Upstream;
 }
 
-/** One unit of work on its way. */
+/** Saving of the outcomes of a batch in progress, so that a worker that takes over repeats few. */
+interface Progress {
+  /** Counts one more recipient with an outcome. */
+  recordCompleted(): void;
+  /** Resolves when few outcomes are unsaved; a finished request waits for it before the next takes its place. */
+  saveIfDue(): Promise<void>;
+  /** Resolves when nothing is saved any more: a save in flight knows less, and must not be the last write. */
+  stop(): Promise<void>;
+}
+
+/** One batch in progress. */
 interface Run {
-  deps: ProviderDeps;
+  resources: ProviderResources;
   delivery: Delivery;
-  sends: Map<Route, Send>;
-  gone: GoneDevice[];
-  /** Whom the provider has put off, by position. */
-  later: Map<number, PutOff>;
-  /** The shortest wait that anything left over asks for. */
+  sends: Map<CredentialClient, Send>;
+  goneDevices: GoneDevice[];
+  /** Recipients that the provider has deferred, by position. */
+  deferred: Map<number, Deferral>;
+  /** Shortest wait among the remaining recipients. */
   waitMs: number;
   progress: Progress;
 }
 
 /**
- * Delivers through a provider: addresses in one query, requests within the line's window, outcomes kept as they
- * come. What the provider puts off, and what a resting line leaves, is given back for the earliest time that makes
- * sense. Whether the push may still be sent is asked before each request.
+ * Creates the delivery through a provider: addresses in one query, requests within the upstream's window, outcomes
+ * saved as they come. Deferred recipients, and those of an open circuit, are given back for the earliest useful time.
+ * Each request first checks whether the push may still be sent.
  */
-export function createDeliverByProvider(deps: ProviderDeps): DeliverByChannel {
+export function createDeliverByProvider(resources: ProviderResources): DeliverByChannel {
   return async (delivery) => {
-    const ways = await deps.routes.of(delivery.push.app);
-    if (ways === undefined) {
-      endAll(delivery, failed('channel-not-configured'));
+    const clients = await resources.clientPool.acquire(delivery.push.app);
+    if (clients === undefined) {
+      recordAll(delivery, failureCode('channel-not-configured'));
       return { done: true };
     }
     try {
-      if (ways.isCrowded()) return { done: false, retryAfterMs: CROWDED_WAIT_MS };
-      return await deliverBy(deps, delivery, ways);
+      if (clients.isAtCapacity()) return { done: false, retryAfterMs: AT_CAPACITY_WAIT_MS };
+      return await (delivery.span === undefined
+        ? deliverWithClients(resources, delivery, clients)
+        : deliverWithSpan(delivery.span, resources, delivery, clients));
     } finally {
-      ways.release();
+      clients.release();
     }
   };
 }
 
-async function deliverBy(deps: ProviderDeps, delivery: Delivery, ways: Ways) {
-  const leave = delivery.open.size > SMALL ? await ways.large.enter() : undefined;
-  const later: Run['later'] = new Map(
-    delivery.work.work.later?.map(([position, untilMs, times]) => [position, { untilMs, times }]),
-  );
-  const save = () => delivery.save(laterOf({ later, delivery }));
-  const progress = keepProgress(save, () => delivery.open.size > 0);
-  const waitMs = Number.POSITIVE_INFINITY;
-  const run: Run = { deps, delivery, sends: new Map(), gone: [], later, waitMs, progress };
+/** Delivers with one span for the batch, which counts the provider's responses by kind. */
+async function deliverWithSpan(
+  batchSpan: Span,
+  resources: ProviderResources,
+  delivery: Delivery,
+  clients: ProviderClients,
+) {
+  const span = batchSpan.startChild('send to provider', {
+    'carillon.push.id': delivery.push._id,
+    'carillon.channel': resources.name,
+    'carillon.recipients': delivery.pending.size,
+  });
+  const counts: Partial<Record<CompletedAttempt['kind'], number>> = {};
+  function report(push: string, attempt: CompletedAttempt): void {
+    counts[attempt.kind] = (counts[attempt.kind] ?? 0) + 1;
+    resources.report(push, attempt);
+  }
   try {
-    const maySend = await sendAll(run, ways);
-    await deps.flagGone(run.gone);
-    if (delivery.open.size === 0) return { done: true } as const;
+    return await deliverWithClients({ ...resources, report }, delivery, clients);
+  } finally {
+    span.end(countAttributes('result', counts));
+  }
+}
+
+async function deliverWithClients(
+  resources: ProviderResources,
+  delivery: Delivery,
+  clients: ProviderClients,
+) {
+  const releaseBulkhead =
+    delivery.pending.size > MAX_SMALL_BATCH_RECIPIENTS
+      ? await clients.bulkhead.acquire()
+      : undefined;
+  const deferred: Run['deferred'] = new Map(
+    delivery.batch.work.later?.map(([position, retryAtMs, retries, providerError]) => {
+      return [
+        position,
+        { retryAtMs, retries, ...(providerError !== undefined && { providerError }) },
+      ];
+    }),
+  );
+  const save = () => delivery.save(selectStillDeferred({ deferred, delivery }));
+  const progress = trackProgress(save, () => delivery.pending.size > 0);
+  const waitMs = Number.POSITIVE_INFINITY;
+  const run: Run = {
+    resources,
+    delivery,
+    sends: new Map(),
+    goneDevices: [],
+    deferred,
+    waitMs,
+    progress,
+  };
+  try {
+    const maySend = await sendAll(run, clients);
+    await resources.store.devices.flagGone(run.goneDevices);
+    if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     await save();
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } finally {
     await progress.stop();
-    leave?.();
+    releaseBulkhead?.();
   }
 }
 
-/** Sends what is open, and again what had to wait only a moment. False: nothing may be sent any more. */
-async function sendAll(run: Run, ways: Ways): Promise<boolean> {
+/**
+ * Starts saving, by the number of outcomes and by the clock.
+ *
+ * @param save saves all outcomes so far; may reject
+ * @param hasPending false: the batch is about to be settled, which saves everything
+ */
+function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Progress {
+  let completed = 0;
+  let saved = { completed: 0, savedAt: performance.now() };
+  let saving: Promise<void> | undefined;
+  let isStopped = false;
+  const timer = setInterval(() => void saveIfDue().catch(() => undefined), SAVE_INTERVAL_MS);
+
+  function isDue(): boolean {
+    const unsaved = completed - saved.completed;
+    if (isStopped || unsaved === 0 || !hasPending()) return false;
+    return unsaved >= SAVE_AFTER_OUTCOMES || performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
+  }
+
+  async function saveNow(): Promise<void> {
+    const completedBefore = completed;
+    try {
+      await save();
+      saved = { completed: completedBefore, savedAt: performance.now() };
+    } finally {
+      saving = undefined;
+    }
+  }
+
+  async function saveIfDue(): Promise<void> {
+    while (isDue()) {
+      saving ??= saveNow();
+      // More requests may have finished meanwhile.
+      await saving;
+    }
+  }
+
+  return {
+    recordCompleted() {
+      completed += 1;
+    },
+    saveIfDue,
+    async stop() {
+      isStopped = true;
+      clearInterval(timer);
+      await saving?.catch(() => undefined);
+    },
+  };
+}
+
+/** Sends to pending recipients, and again to those that had to wait briefly. False: nothing may be sent any more. */
+async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   for (let round = 0; ; round += 1) {
     if (!(await run.delivery.maySend())) return false;
     run.waitMs = Number.POSITIVE_INFINITY;
-    const recipients = await findRecipients(run, ways);
+    const recipients = await findRecipients(run, clients);
     const maySend = await sendRound(run, recipients);
-    const isWorthWaiting = run.waitMs <= QUICK_MS && round < QUICK_ROUNDS;
-    if (!maySend || run.delivery.open.size === 0 || !isWorthWaiting) return maySend;
-    await run.deps.pause(run.waitMs);
+    const isWorthWaiting = run.waitMs <= MAX_INLINE_WAIT_MS && round < MAX_INLINE_ROUNDS;
+    if (!maySend || run.delivery.pending.size === 0 || !isWorthWaiting) return maySend;
+    await Promise.all([pause(run.waitMs), run.delivery.recordParallelReceipts?.()]);
   }
 }
 
-/** The open recipients with their addresses; those that have none end here. */
-async function findRecipients(run: Run, ways: Ways): Promise<Recipient[]> {
-  const { deps, delivery } = run;
-  const { open, tokens, push, end } = delivery;
-  const positions = [...open].filter((position) => isDue(run, position));
-  const wanted = positions.map((position) => tokens[position] ?? '');
-  const found = await deps.addresses(push.app, wanted);
-  const lacksRoute = ({ provider }: ReachableDevice) =>
-    provider?.channel === deps.channel && ways.routeFor(provider) === undefined;
-  // The owner may just have added the credential: what was accepted since must not fail for want of it.
-  if (found.some(lacksRoute)) await ways.refresh();
-  const devices = new Map(found.map((device) => [device._id, device]));
+/** Finds the addresses of recipients that are due; recipients without one fail here. */
+async function findRecipients(run: Run, clients: ProviderClients): Promise<Recipient[]> {
+  const {
+    delivery,
+    resources: { name, store },
+  } = run;
+  const { pending, tokens, push, recordOutcome } = delivery;
+  const positions = [...pending].filter((position) => isDue(run, position));
+  const pendingTokens = positions.map((position) => tokens[position] ?? '');
+  const reachableDevices = await store.devices.findReachable(push.app, pendingTokens);
+  const lacksClient = ({ provider }: ReachableDevice) =>
+    provider?.channel === name && clients.findClient(provider) === undefined;
+  // The owner may just have added the credential: pushes accepted since must not fail without it.
+  if (reachableDevices.some(lacksClient)) await clients.refresh();
+  const devices = new Map(reachableDevices.map((device) => [device._id, device]));
   return positions.flatMap((position, index) => {
-    const token = wanted[index] ?? '';
+    const token = pendingTokens[index] ?? '';
     const device = devices.get(token);
     if (device === undefined || device.uninstalled || device.unsubscribed) {
-      end(position, OUTCOMES.gone);
+      recordOutcome(position, OUTCOMES.gone);
       return [];
     }
     const address = device.provider;
-    if (address?.channel !== deps.channel) {
-      end(position, failed('no-provider-address'));
+    if (address?.channel !== name) {
+      recordOutcome(position, failureCode('no-provider-address'));
       return [];
     }
-    const route = ways.routeFor(address);
-    if (route === undefined) {
-      end(position, failed(ways.areConfigured() ? 'wrong-credential' : 'channel-not-configured'));
+    const credentialClient = clients.findClient(address);
+    if (credentialClient === undefined) {
+      recordOutcome(
+        position,
+        failureCode(clients.hasCredentials() ? 'wrong-credential' : 'channel-not-configured'),
+      );
       return [];
     }
-    return [{ position, token, address, route, line: route.lineOf(address) }];
+    return [
+      {
+        position,
+        token,
+        address,
+        credentialClient,
+        upstream: credentialClient.upstreamOf(address),
+      },
+    ];
   });
 }
 
-/** Whether a recipient may be tried now; else its wait counts. */
+/** Checks whether a recipient may be tried now; else its wait is taken into account. */
 function isDue(run: Run, position: number): boolean {
-  const waitMs = (run.later.get(position)?.untilMs ?? 0) - run.deps.now();
+  const waitMs = (run.deferred.get(position)?.retryAtMs ?? 0) - run.resources.store.clock.now();
   if (waitMs <= 0) return true;
   run.waitMs = Math.min(run.waitMs, waitMs);
   return false;
 }
 
-/** Each recipient once, a window of them at a time. False: nothing may be sent any more. */
+/**
+ * Sends once to each recipient, a window of them at a time. False: nothing may be sent any more. Own loops, not p-map:
+ * recipients that haven't begun are left when sending stops, while those in flight are awaited.
+ */
 async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<boolean> {
   let next = 0;
   let maySend = true;
-  async function sendSome(): Promise<void> {
+  async function sendNext(): Promise<void> {
     try {
       while (maySend) {
         const recipient = recipients[next];
@@ -169,103 +299,145 @@ async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<bo
       throw error;
     }
   }
-  const width = Math.min(run.deps.window, recipients.length);
-  // All of them to their end: what is still on its way belongs to this run.
-  const ends = await Promise.allSettled(Array.from({ length: width }, sendSome));
-  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  const concurrency = Math.min(run.resources.window, recipients.length);
+  // Requests in flight belong to this run, so all are awaited before an error is thrown.
+  const results = await Promise.allSettled(Array.from({ length: concurrency }, sendNext));
+  for (const result of results) if (result.status === 'rejected') throw result.reason;
   return maySend;
 }
 
-/** False: nothing may be sent any more. */
+/** Sends to one recipient. False: nothing may be sent any more. */
 async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
-  const { window, circuit } = recipient.line;
-  const leaveWindow = await window.enter();
+  const { delivery, progress } = run;
+  const { window, circuit } = recipient.upstream;
+  const releaseWindow = await window.acquire();
   try {
-    // In its place in the window, so that nobody is on the way in its stead.
-    await run.progress.saveIfDue();
-    if (!(await run.delivery.maySend())) return false;
-    const leave = circuit.enter();
-    if (typeof leave === 'number') {
-      run.waitMs = Math.min(run.waitMs, leave);
+    if (!(await delivery.maySend())) return false;
+    // A newer push of the collapse key has replaced it meanwhile.
+    if (!delivery.pending.has(recipient.position)) return true;
+    const permit = circuit.acquire();
+    if (typeof permit === 'number') {
+      run.waitMs = Math.min(run.waitMs, permit);
       return true;
     }
-    const attempt = await trySend(run, recipient, leave);
-    run.deps.tell(run.delivery.push._id, attempt);
-    note(run, recipient, leave, attempt);
+    const attempt = await trySend(run, recipient, permit);
+    if (attempt.kind === 'withheld') {
+      circuit.release(permit);
+      return false;
+    }
+    run.resources.report(delivery.push._id, attempt);
+    applyAttempt(run, recipient, permit, attempt);
+    // Before the window is released, so that no other request begins while too much is unsaved.
+    await progress.saveIfDue();
     return true;
   } finally {
-    leaveWindow();
+    releaseWindow();
   }
 }
 
-async function trySend(run: Run, recipient: Recipient, leave: Leave): Promise<Attempt> {
-  const { route, line, address } = recipient;
+async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<Attempt> {
+  const { delivery, sends } = run;
+  const { position, credentialClient, upstream, address } = recipient;
+  delivery.inFlight.add(position);
   try {
-    let send = run.sends.get(route);
+    let send = sends.get(credentialClient);
     if (send === undefined) {
-      send = route.client.begin(asProviderPush(run.delivery));
-      run.sends.set(route, send);
+      send = credentialClient.client.prepare(toProviderPush(delivery), delivery.maySendNow);
+      sends.set(credentialClient, send);
     }
     return await send(address);
   } catch (error) {
-    // A surprise, not an answer: the work is repeated when its lease ends, and a probe must not stay out for ever.
-    line.circuit.left(leave);
+    // An unexpected error: the batch is repeated when its lease ends, and a probe must not block the circuit for ever.
+    upstream.circuit.release(permit);
     throw error;
+  } finally {
+    delivery.inFlight.delete(position);
   }
 }
 
-/** Acts on an answer. */
-function note(run: Run, recipient: Recipient, leave: Leave, attempt: Attempt): void {
-  const { position, token, address, route, line } = recipient;
-  const end = (outcome: number): void => {
-    run.delivery.end(position, outcome);
-    run.progress.ended();
+/** Records the outcome of an attempt. */
+function applyAttempt(
+  run: Run,
+  recipient: Recipient,
+  permit: Permit,
+  attempt: CompletedAttempt,
+): void {
+  const { position, token, address, credentialClient, upstream } = recipient;
+  const recordOutcome = (outcome: number, providerError?: string): void => {
+    run.delivery.recordOutcome(position, outcome, providerError);
+    run.progress.recordCompleted();
   };
   if (attempt.kind === 'refused') {
-    const restMs = line.circuit.refused(leave);
-    if (restMs !== undefined) route.refused(attempt.detail, restMs);
-    // The line rests, not the recipient: a credential put right is tried at once.
-    run.waitMs = Math.min(run.waitMs, restMs ?? LEAST_REST_MS);
+    const openForMs = upstream.circuit.onAuthError(permit);
+    if (openForMs !== undefined) credentialClient.onAuthError(attempt.detail, openForMs);
+    // The circuit opens and the recipient isn't deferred: a corrected credential is tried at once.
+    run.waitMs = Math.min(run.waitMs, openForMs ?? OPEN_CIRCUIT_WAIT_MS);
     return;
   }
-  if (attempt.kind === 'retry' && attempt.scope === 'line') {
-    line.circuit.failed(leave, attempt.afterMs);
-    putOff(run, position, attempt.afterMs);
+  if (attempt.kind === 'retry' && attempt.scope === 'upstream') {
+    upstream.circuit.onFailure(permit, attempt.afterMs);
+    defer(run, position, attempt);
     return;
   }
-  line.circuit.worked(leave);
+  upstream.circuit.onSuccess(permit);
   if (attempt.kind === 'retry') {
-    putOff(run, position, attempt.afterMs);
+    defer(run, position, attempt);
     return;
   }
-  route.accepted();
-  if (attempt.kind === 'sent') end(OUTCOMES.sent);
-  else if (attempt.kind === 'rejected') end(failed(attempt.reason));
+  credentialClient.onAccepted();
+  if (attempt.kind === 'sent') recordOutcome(OUTCOMES.sent);
+  else if (attempt.kind === 'rejected')
+    recordOutcome(failureCode(attempt.reason), sanitizeProviderError(attempt.detail));
   else {
-    end(OUTCOMES.gone);
+    recordOutcome(OUTCOMES.gone, sanitizeProviderError(attempt.detail));
     const { flag, lastSeenAt } = attempt;
-    run.gone.push({ token, address: address.address, flag, ...(lastSeenAt && { lastSeenAt }) });
+    run.goneDevices.push({
+      token,
+      address: address.address,
+      flag,
+      ...(lastSeenAt && { lastSeenAt }),
+    });
   }
 }
 
-function putOff(run: Run, position: number, afterMs: number | undefined): void {
-  const times = run.later.get(position)?.times ?? 0;
-  const delayMs = retryDelayMs(times, afterMs, Math.random);
-  run.later.set(position, { untilMs: run.deps.now() + delayMs, times: times + 1 });
+function defer(
+  run: Run,
+  position: number,
+  { detail, afterMs }: Extract<Attempt, { kind: 'retry' }>,
+): void {
+  const retries = run.deferred.get(position)?.retries ?? 0;
+  const delayMs = computeRetryDelayMs(retries, afterMs, Math.random);
+  const retryAtMs = run.resources.store.clock.now() + delayMs;
+  run.deferred.set(position, {
+    retryAtMs,
+    retries: retries + 1,
+    providerError: sanitizeProviderError(detail),
+  });
   run.waitMs = Math.min(run.waitMs, delayMs);
 }
 
-/** Who was put off and has no end yet. */
-function laterOf({ later, delivery }: Pick<Run, 'later' | 'delivery'>): Map<number, PutOff> {
-  return new Map([...later].filter(([position]) => delivery.open.has(position)));
+/** Makes a provider's text safe to store and to print in a terminal. */
+function sanitizeProviderError(detail: string): string {
+  return detail
+    .replace(/[^\x20-\x7e]+/g, ' ')
+    .slice(0, MAX_PROVIDER_ERROR_CHARACTERS)
+    .trim();
 }
 
-function asProviderPush({ push }: Delivery): ProviderPush {
+/** Selects deferred recipients without an outcome. */
+function selectStillDeferred({
+  deferred,
+  delivery,
+}: Pick<Run, 'deferred' | 'delivery'>): Map<number, Deferral> {
+  return new Map([...deferred].filter(([position]) => delivery.pending.has(position)));
+}
+
+function toProviderPush({ push }: Delivery): ProviderPush {
   const { _id, data, options = {}, expiresAt } = push;
   const startsAt = push.dueAt ?? push.acceptedAt;
   return { id: _id, data, options, expiresAt, nowOnly: expiresAt.getTime() <= startsAt.getTime() };
 }
 
-function endAll(delivery: Delivery, outcome: number): void {
-  for (const position of [...delivery.open]) delivery.end(position, outcome);
+function recordAll(delivery: Delivery, outcome: number): void {
+  for (const position of [...delivery.pending]) delivery.recordOutcome(position, outcome);
 }

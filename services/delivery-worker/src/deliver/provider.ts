@@ -1,59 +1,73 @@
-import type { ProviderSecret } from '@carillon/core/credentials';
+import type { ProviderSecret } from '@carillon/core/channels';
 import type { Failure } from '@carillon/core/outcomes';
 import type { DeviceDocument, PushOptions } from '@carillon/store/documents';
 
 /**
- * How one try to send to one recipient went. Each channel's `outcome.ts` is the table from its provider's answers
- * to these.
+ * Result of one attempt to send to one recipient. Each channel's `outcome.ts` is the table from its provider's
+ * responses to these.
  */
 export type Attempt =
-  /** The provider took it: the last that can be known. */
+  /** The provider accepted the push: nothing later is known. */
   | { kind: 'sent' }
   /**
-   * The address is dead. `lastSeenAt`: until when the provider knew it; the device is flagged only if it gave us
-   * this address before that (guarantee G16). Absent: now.
+   * The address is invalid now. `lastSeenAt`: the last moment at which it was valid; the device is flagged only if it
+   * registered the address before (guarantee G16). Absent: now.
    */
-  | { kind: 'gone'; flag: 'uninstalled' | 'unsubscribed'; lastSeenAt?: Date }
-  /** Never going to work for this recipient. `detail`: the provider's own word, for the log. */
+  | { kind: 'gone'; flag: 'uninstalled' | 'unsubscribed'; detail: string; lastSeenAt?: Date }
+  /** Permanently impossible for this recipient. `detail`: the provider's error. */
   | { kind: 'rejected'; reason: Failure; detail: string }
   /**
-   * Not now. `recipient`: only this one has to wait; `line`: the provider is unwell or asks all of us to slow
-   * down, which counts against the line's circuit. `afterMs`: what Retry-After said.
+   * Deferred. `recipient`: only this one waits; `upstream`: the provider fails or throttles all requests, which counts
+   * as a failure of the upstream's circuit. `afterMs`: its Retry-After.
    */
-  | { kind: 'retry'; scope: 'recipient' | 'line'; detail: string; afterMs?: number }
-  /** The provider refuses our credential: nobody is burnt, the line rests until the credential is put right. */
-  | { kind: 'refused'; detail: string };
+  | { kind: 'retry'; scope: 'recipient' | 'upstream'; detail: string; afterMs?: number }
+  /** The provider refuses our credential: no recipient fails, the circuit opens until the credential is replaced. */
+  | { kind: 'refused'; detail: string }
+  /** Never written to the provider: when its turn came, the push could not be sent any more. */
+  | { kind: 'withheld' };
 
-/** What a provider is to tell the device. */
+/** An attempt that was made. */
+export type CompletedAttempt = Exclude<Attempt, { kind: 'withheld' }>;
+
+export const WITHHELD: Attempt = { kind: 'withheld' };
+
+/** A push as the providers' clients take it. */
 export interface ProviderPush {
   id: string;
-  /** The payload as the JSON text that came in: an object. */
+  /** The payload: the JSON text of the request, an object. */
   data: string;
   options: PushOptions;
   expiresAt: Date;
-  /** Time to live 0: for devices that are there now. */
+  /** Time to live 0: only for devices that are reachable now. */
   nowOnly: boolean;
 }
 
-/** Where a provider reaches a device. */
+/** Address of a device at a provider. */
 export type Address = NonNullable<DeviceDocument['provider']>;
 
-/** Sends one push to one address. Always settles, within the client's deadline, and never rejects for what a provider or a network does. */
+/** Sends one push to one address. Settles within the client's deadline; a provider's or network's failure is a value. */
 export type Send = (address: Address) => Promise<Attempt>;
 
-/** One app's way to a provider, made for one revision of its credential. */
+/** Checks whether a request may be written now. Synchronous, so that nothing comes between the check and the write. */
+export type MaySend = () => boolean;
+
+/** Client of a provider for one revision of an app's credential. */
 export interface ProviderClient {
-  /** The line that an address is reached by: what shares one provider's server, one circuit and one window. */
-  lineOf(address: Address): string;
-  /** Encodes a push once for all its recipients. */
-  begin(push: ProviderPush): Send;
-  /** Lets requests under way end, then closes all links. */
+  /** Returns the key of the address's upstream: addresses of one key share a provider's server, circuit and window. */
+  upstreamKeyOf(address: Address): string;
+  /**
+   * Encodes a push once for all its recipients.
+   *
+   * @param maySend called right before a request is written, however long that waited for a token or a connection
+   */
+  prepare(push: ProviderPush, maySend: MaySend): Send;
+  /** Waits for requests in flight, then closes all connections. */
   close(): Promise<void>;
 }
 
-/** A channel that goes through a provider. */
+/** A channel through a provider. */
 export interface ProviderChannel {
-  /** Requests under way at once on a line, over all pushes. */
+  /** Requests in flight at once per upstream, over all pushes: the channel's descriptor says it. */
   window: number;
   connect(secret: ProviderSecret): ProviderClient;
 }

@@ -1,32 +1,32 @@
-/** A number of places; who finds none waits its turn. */
+/** A number of permits; callers wait in order. Own code, not p-limit: a permit is held across several functions. */
 export interface Semaphore {
-  /** Resolves with what gives the place back; giving it back twice is harmless. */
-  enter(): Promise<() => void>;
+  /** Resolves with a function that releases the permit; a second call does nothing. */
+  acquire(): Promise<() => void>;
 }
 
-/** Makes a semaphore. */
-export function createSemaphore(places: number): Semaphore {
-  let free = places;
-  // A Set keeps the order and drops its first without moving the others.
+/** Creates a semaphore. */
+export function createSemaphore(permits: number): Semaphore {
+  let available = permits;
+  // A Set keeps the order and removes its first entry without moving the others.
   const waiting = new Set<() => void>();
 
-  function leave(): void {
-    const [next] = waiting;
-    if (next === undefined) {
-      free += 1;
+  function release(): void {
+    const [resolveNext] = waiting;
+    if (resolveNext === undefined) {
+      available += 1;
       return;
     }
-    waiting.delete(next);
-    next();
+    waiting.delete(resolveNext);
+    resolveNext();
   }
 
   return {
-    async enter() {
-      if (free > 0) free -= 1;
+    async acquire() {
+      if (available > 0) available -= 1;
       else await new Promise<void>((resolve) => void waiting.add(resolve));
       let isHeld = true;
       return () => {
-        if (isHeld) leave();
+        if (isHeld) release();
         isHeld = false;
       };
     },

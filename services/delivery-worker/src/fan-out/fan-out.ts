@@ -1,49 +1,212 @@
-import type { Channel } from '@carillon/core/platforms';
-import type { ClaimedFanOut, StepEnd } from '@carillon/store/fan-outs';
-import type { Paged } from './page-topics.ts';
+import { splitTokens } from '@carillon/core/batch';
+import {
+  BATCH_NUMBERS_PER_PAGE,
+  type Channel,
+  channelNumber,
+  findChannel,
+} from '@carillon/core/channels';
+import { LIMITS } from '@carillon/core/limits';
+import type { Tracer } from '@carillon/core/tracing';
+import type { Producers } from '@carillon/queue/producers';
+import { createBatchDocument } from '@carillon/store/create-batches';
+import type { BatchDocument } from '@carillon/store/documents';
+import type { ClaimedFanOut } from '@carillon/store/fan-outs';
+import type { Store } from '@carillon/store/store';
+import type { Subscriber } from '@carillon/store/subscriptions';
 
-/** Batches of one push that are released and not closed: a big push never fills the queue of the others. */
-const OPEN_BATCHES = 64;
-const NEXT_STEP_MS = 50;
-const LEASE_MS = 6_000;
-/** A step writes nothing when less of its lease may be left. */
-const MARGIN_MS = 2_000;
+/** Batches of one push that are released and not closed: a large push never fills the queue of the others. */
+export const MAX_OPEN_BATCHES = 64;
+export const NEXT_STEP_DELAY_MS = 50;
+/** Delay until a worker of a newer release may take the page. */
+const NEWER_RELEASE_DELAY_MS = 1_000;
+export const LEASE_MS = 6_000;
+/** A step stops writing when less of its lease may be left. */
+const LEASE_MARGIN_MS = 2_000;
 
-/** What fanning out needs. */
-export interface FanOutDeps {
-  claim(push: string, leaseMs: number): Promise<ClaimedFanOut | undefined>;
-  endStep(fanOut: ClaimedFanOut, end: StepEnd): Promise<boolean>;
-  release(
-    push: string,
-    open: number,
-  ): Promise<{ released: { id: string; channel: Channel }[]; waiting: boolean; free: number }>;
-  /** Makes batches of the topics' next subscribers. */
-  pageTopics(fanOut: ClaimedFanOut, free: number, isSafe: () => boolean): Promise<Paged>;
-  addDeliverJob(work: string, channel: Channel): Promise<void>;
-  addNextStep(push: string, seq: number, delayMs: number): Promise<void>;
-  addFinishJob(push: string): Promise<void>;
+/** The parts of the store and the queue that a fan-out uses. */
+export interface FanOutResources {
+  store: Pick<Store, 'fanOuts' | 'batches' | 'subscriptions'>;
+  producers: Pick<Producers, 'deliver' | 'fanOut' | 'checkCompletion'>;
+  /** Records a span for each step of a traced push. */
+  tracer?: Tracer | undefined;
+}
+
+/** Result of one step of paging. */
+interface PagingResult {
+  /** `newer-release`: the next page has devices of a platform that only a newer release knows. */
+  end: 'done' | 'more' | 'newer-release';
+  /** End of the last page whose batches are stored. */
+  cursor?: { from: string; next: number };
+}
+
+interface Page {
+  from: string;
+  to: string;
+  next: number;
+  subscribers: Subscriber[];
 }
 
 /**
- * One step of a push with many batches: releases as many as may be open, first those that wait, then pages of its
- * topics, and adds itself again until nothing is left. Each write may be repeated; a batch released without a job
- * is found by the reconciler.
+ * Runs one step of a push with many batches: releases as many as may be open, first the waiting ones, then pages of
+ * its topics, and adds the next step until nothing is left. Each write may be repeated; the reconciler finds a batch
+ * that was released without a job.
  */
-export async function fanOutStep(deps: FanOutDeps, push: string): Promise<void> {
-  const before = performance.now();
-  const fanOut = await deps.claim(push, LEASE_MS);
+export async function fanOutStep(resources: FanOutResources, push: string): Promise<void> {
+  const { store, tracer } = resources;
+  const startedAt = performance.now();
+  const fanOut = await store.fanOuts.claim(push, LEASE_MS);
   if (fanOut === undefined) return;
-  const isSafe = (): boolean => performance.now() - before < LEASE_MS - MARGIN_MS;
-  const { released, waiting, free } = await deps.release(push, OPEN_BATCHES);
-  await Promise.all(released.map(({ id, channel }) => deps.addDeliverJob(id, channel)));
-  const { isLeft, cursor }: Paged = waiting
-    ? { isLeft: true }
-    : await deps.pageTopics(fanOut, free, isSafe);
-  const at = cursor ? { cursor } : {};
-  if (!isLeft) {
-    await deps.endStep(fanOut, { ...at, done: true });
-    return deps.addFinishJob(push);
+  const attributes = { 'carillon.push.id': push };
+  const span = tracer?.continueTrace('fan out', fanOut.push.trace, startedAt, attributes);
+  try {
+    await runStep(resources, fanOut, startedAt);
+  } finally {
+    span?.end();
   }
-  const isMine = await deps.endStep(fanOut, { ...at, done: false, delayMs: NEXT_STEP_MS });
-  if (isMine) await deps.addNextStep(push, fanOut.push.fan.seq + 1, NEXT_STEP_MS);
+}
+
+async function runStep(
+  resources: FanOutResources,
+  fanOut: ClaimedFanOut,
+  startedAt: number,
+): Promise<void> {
+  const { store, producers } = resources;
+  const push = fanOut.push._id;
+  const isLeaseValid = (): boolean => performance.now() - startedAt < LEASE_MS - LEASE_MARGIN_MS;
+  const { released, waiting, free } = await store.batches.release(push, MAX_OPEN_BATCHES);
+  await Promise.all(released.map(({ id, channel }) => producers.deliver(id, channel)));
+  const { end, cursor } = waiting
+    ? { end: 'more' as const }
+    : await pageTopics(resources, fanOut, free, isLeaseValid);
+  const progress = cursor ? { cursor } : {};
+  if (end === 'done') {
+    await store.fanOuts.endStep(fanOut, { ...progress, done: true });
+    return producers.checkCompletion([push]);
+  }
+  const delayMs = end === 'newer-release' ? NEWER_RELEASE_DELAY_MS : NEXT_STEP_DELAY_MS;
+  const isClaimHeld = await store.fanOuts.endStep(fanOut, { ...progress, done: false, delayMs });
+  if (isClaimHeld) await producers.fanOut(push, { seq: fanOut.push.fan.seq + 1, delayMs });
+}
+
+/**
+ * Turns the next pages of the topics' subscribers into batches, at most `free` of them. Tokens that the push names
+ * itself have batches of their own and are left out.
+ *
+ * @param isLeaseValid whether the claim surely still holds
+ */
+export async function pageTopics(
+  { store, producers }: FanOutResources,
+  fanOut: ClaimedFanOut,
+  free: number,
+  isLeaseValid: () => boolean,
+): Promise<PagingResult> {
+  const { push } = fanOut;
+  const explicitTokens = new Set(splitTokens(push.audience?.tokens ?? ''));
+  let progress: Pick<PagingResult, 'cursor'> = {};
+  let remaining = free;
+  for await (const page of readPages(store, fanOut)) {
+    const batches = createPageBatches(fanOut, page, explicitTokens);
+    if (batches === undefined) return { ...progress, end: 'newer-release' };
+    if (remaining < batches.length || !isLeaseValid()) return { ...progress, end: 'more' };
+    const isStarted = page.from === (push.fan.from ?? '') && page.to === push.fan.to;
+    if (!isStarted && !(await store.fanOuts.beginPage(fanOut, page)))
+      return { ...progress, end: 'more' };
+    await store.batches.insertIfAbsent(batches);
+    await Promise.all(batches.map(({ _id, work }) => producers.deliver(_id, work.channel)));
+    remaining -= batches.length;
+    progress = { cursor: { from: page.to, next: page.next + BATCH_NUMBERS_PER_PAGE } };
+  }
+  return { ...progress, end: 'done' };
+}
+
+/** Reads pages from the cursor on; a page that was begun keeps its range when devices have joined or left since. */
+async function* readPages(
+  { subscriptions }: Pick<Store, 'subscriptions'>,
+  { push }: ClaimedFanOut,
+): AsyncGenerator<Page> {
+  const { from = '', to, next } = push.fan;
+  const topics = push.audience?.topics ?? [];
+  const streams = topics.map((topic) => subscriptions.stream(push.app, topic, from));
+  let page: Page = { from, to: to ?? '', next, subscribers: [] };
+  let isStarted = to !== undefined;
+  for await (const subscriber of mergeSubscribers(streams)) {
+    const isFull = isStarted
+      ? subscriber.token > page.to
+      : page.subscribers.length === LIMITS.batchRecipients;
+    if (isFull) {
+      yield page;
+      page = {
+        from: page.to,
+        to: '',
+        next: page.next + BATCH_NUMBERS_PER_PAGE,
+        subscribers: [],
+      };
+      isStarted = false;
+    }
+    page.subscribers.push(subscriber);
+    if (!isStarted) page.to = subscriber.token;
+  }
+  if (page.subscribers.length > 0) yield page;
+}
+
+/**
+ * Creates a batch for each channel of the page, numbered by the page and the channel, so that a page done twice, also
+ * by workers of two releases, makes the same batches. Undefined: a platform is of a newer release, whose worker does
+ * the page.
+ */
+function createPageBatches(
+  { push, claimedAt }: ClaimedFanOut,
+  page: Page,
+  explicitTokens: ReadonlySet<string>,
+): BatchDocument[] | undefined {
+  const byChannel = new Map<Channel, string[]>();
+  for (const { token, platform } of page.subscribers) {
+    if (explicitTokens.has(token)) continue;
+    const channel = findChannel(platform);
+    if (channel === undefined) return undefined;
+    const tokens = byChannel.get(channel);
+    if (tokens === undefined) byChannel.set(channel, [token]);
+    // A range that has gained subscribers since it was begun still makes batches of the usual size.
+    else if (tokens.length < LIMITS.batchRecipients) tokens.push(token);
+  }
+  return [...byChannel].map(([channel, tokens]) =>
+    // Due since the claim: by MongoDB's clock, so that a worker can claim it as soon as it has the job.
+    createBatchDocument(
+      push,
+      channel,
+      tokens,
+      page.next + channelNumber(channel),
+      'ready',
+      claimedAt,
+    ),
+  );
+}
+
+/** Merges streams in order of token, each token once. Compares the heads of all streams each time: topics are few. */
+export async function* mergeSubscribers(
+  streams: readonly AsyncIterable<Subscriber>[],
+): AsyncGenerator<Subscriber> {
+  const iterators = streams.map((stream) => stream[Symbol.asyncIterator]());
+  try {
+    const heads = await Promise.all(iterators.map(readNext));
+    for (;;) {
+      let lowest: Subscriber | undefined;
+      for (const head of heads) {
+        if (head !== undefined && (lowest === undefined || head.token < lowest.token))
+          lowest = head;
+      }
+      if (lowest === undefined) return;
+      yield lowest;
+      for (const [index, iterator] of iterators.entries()) {
+        if (heads[index]?.token === lowest.token) heads[index] = await readNext(iterator);
+      }
+    }
+  } finally {
+    await Promise.all(iterators.map((iterator) => iterator.return?.()));
+  }
+}
+
+async function readNext(iterator: AsyncIterator<Subscriber>): Promise<Subscriber | undefined> {
+  const { done, value } = await iterator.next();
+  return done ? undefined : value;
 }

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto';
-import type { AppleEnvironment } from '@carillon/store/documents';
+import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import type { Address } from '../../src/deliver/provider.ts';
 
-/** The address of a device by any name: a device token is 32 bytes in hexadecimal. */
-export function appleAddress(
+/** Creates the address of a device by a name: a device token is 32 bytes in hexadecimal. */
+export function createAppleAddress(
   name: string,
   bundle: string,
   environment: AppleEnvironment = 'production',

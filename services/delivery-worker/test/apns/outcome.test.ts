@@ -1,16 +1,16 @@
 import { expect, test } from '@jest/globals';
-import { type ApnsAnswer, apnsOutcome } from '../../src/channels/apns/outcome.ts';
+import { type ApnsResponse, apnsOutcome } from '../../src/channels/apns/outcome.ts';
 import { REASONS } from './reasons.ts';
 
-function answered(status: number, reason?: string): ApnsAnswer {
-  return { kind: 'answered', status, ...(reason !== undefined && { reason }) };
+function createResponse(status: number, reason?: string): ApnsResponse {
+  return { kind: 'response', status, ...(reason !== undefined && { reason }) };
 }
 
-test('200 is sent', () => expect(apnsOutcome(answered(200))).toEqual({ kind: 'sent' }));
+test('200 is sent', () => expect(apnsOutcome(createResponse(200))).toEqual({ kind: 'sent' }));
 
 test.each(REASONS)('%d %s: %j', (status, reason, attempt) => {
-  const detail = attempt.kind === 'gone' ? {} : { detail: reason };
-  expect(apnsOutcome(answered(status, reason))).toEqual({ ...attempt, ...detail });
+  const detail = `${status} ${reason}`;
+  expect(apnsOutcome(createResponse(status, reason))).toEqual({ ...attempt, detail });
 });
 
 test.each([
@@ -18,39 +18,48 @@ test.each([
   [403, { kind: 'refused' }],
   [413, { kind: 'rejected', reason: 'payload-too-large' }],
   [429, { kind: 'retry', scope: 'recipient' }],
-  [302, { kind: 'retry', scope: 'line' }],
-  [500, { kind: 'retry', scope: 'line' }],
-  [502, { kind: 'retry', scope: 'line' }],
-  [503, { kind: 'retry', scope: 'line' }],
+  [302, { kind: 'retry', scope: 'upstream' }],
+  [500, { kind: 'retry', scope: 'upstream' }],
+  [502, { kind: 'retry', scope: 'upstream' }],
+  [503, { kind: 'retry', scope: 'upstream' }],
 ])('%d without a reason: %j', (status, attempt) => {
-  expect(apnsOutcome(answered(status))).toEqual({ ...attempt, detail: `status ${status}` });
+  expect(apnsOutcome(createResponse(status))).toEqual({
+    ...attempt,
+    detail: `${status} without a reason`,
+  });
 });
 
-test('410 tells until when the token was good', () => {
+test('410 says until when the token was valid', () => {
   const timestamp = Date.UTC(2030, 0, 1);
-  expect(apnsOutcome({ kind: 'answered', status: 410, reason: 'Unregistered', timestamp })).toEqual(
-    { kind: 'gone', flag: 'uninstalled', lastSeenAt: new Date(timestamp) },
+  expect(apnsOutcome({ kind: 'response', status: 410, reason: 'Unregistered', timestamp })).toEqual(
+    {
+      kind: 'gone',
+      flag: 'uninstalled',
+      detail: '410 Unregistered',
+      lastSeenAt: new Date(timestamp),
+    },
   );
 });
 
 test.each([
   [429, 'TooManyRequests', 'recipient'],
-  [429, 'TooManyProviderTokenUpdates', 'line'],
-  [503, 'ServiceUnavailable', 'line'],
+  [429, 'TooManyProviderTokenUpdates', 'upstream'],
+  [503, 'ServiceUnavailable', 'upstream'],
 ] as const)('%d %s waits as long as it says', (status, reason, scope) => {
-  const answer = { kind: 'answered', status, reason, retryAfterMs: 7_000 } as const;
-  expect(apnsOutcome(answer)).toEqual({ kind: 'retry', scope, detail: reason, afterMs: 7_000 });
+  const response = { kind: 'response', status, reason, retryAfterMs: 7_000 } as const;
+  const detail = `${status} ${reason}`;
+  expect(apnsOutcome(response)).toEqual({ kind: 'retry', scope, detail, afterMs: 7_000 });
 });
 
-test('what had no answer burns nobody', () => {
+test('a request without a response fails no recipient', () => {
   const detail = 'why';
   expect([
     apnsOutcome({ kind: 'unprocessed', detail }),
-    apnsOutcome({ kind: 'lost', detail }),
-    apnsOutcome({ kind: 'unusable', detail }),
+    apnsOutcome({ kind: 'no-response', detail }),
+    apnsOutcome({ kind: 'bad-credential', detail }),
   ]).toEqual([
     { kind: 'retry', scope: 'recipient', detail, afterMs: 0 },
-    { kind: 'retry', scope: 'line', detail },
+    { kind: 'retry', scope: 'upstream', detail },
     { kind: 'refused', detail },
   ]);
 });

@@ -1,16 +1,16 @@
 import { expect, test } from '@jest/globals';
 import { encodeApns } from '../../src/channels/apns/payload.ts';
 import type { ProviderPush } from '../../src/deliver/provider.ts';
-import { aPush, PUSH_ID } from '../a-push.ts';
+import { createPush, PUSH_ID } from '../create-push.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const DAY = 86_400_000;
 
 function encode(changes: Partial<ProviderPush>) {
-  return encodeApns(aPush(changes), NOW);
+  return encodeApns(createPush(changes), NOW);
 }
 
-function apsOf(options: ProviderPush['options']): unknown {
+function encodeAps(options: ProviderPush['options']): unknown {
   return JSON.parse(encode({ options }).body).aps;
 }
 
@@ -37,18 +37,18 @@ test.each([
   [{ sound: { critical: 1 } }, { sound: { critical: 1 } }],
   [{ sound: { name: 'a' } }, { sound: { name: 'a' } }],
 ])('a notification of %j is %j', (notification, aps) => {
-  expect(apsOf({ notification })).toEqual(aps);
+  expect(encodeAps({ notification })).toEqual(aps);
 });
 
-test('the flags stand in aps', () => {
-  expect(apsOf({ contentAvailable: true, mutableContent: true })).toEqual({
+test('the flags are in aps', () => {
+  expect(encodeAps({ contentAvailable: true, mutableContent: true })).toEqual({
     'content-available': 1,
     'mutable-content': 1,
   });
-  expect(apsOf({ contentAvailable: false, mutableContent: false })).toEqual({});
+  expect(encodeAps({ contentAvailable: false, mutableContent: false })).toEqual({});
 });
 
-test('data comes out as it went in, beside aps', () => {
+test('data is unchanged and a sibling of aps', () => {
   const { body } = encode({ data: '{ "n": 12345678901234567890, "e": 1.0 }' });
   expect(body).toBe(`{"n": 12345678901234567890, "e": 1.0,"aps":{},"_pushyId":"${PUSH_ID}"}`);
 });
@@ -66,11 +66,11 @@ test.each([
   ['its expiry', { expiresAt: new Date(NOW + 1_999) }, NOW / 1_000 + 1],
   ['30 days at most', { expiresAt: new Date(NOW + 365 * DAY) }, (NOW + 30 * DAY) / 1_000],
   ['0 for devices that are there now', { expiresAt: new Date(NOW), nowOnly: true }, 0],
-])('APNs keeps a push until %s', (_, changes, expiry) => {
+])('APNs stores a push until %s', (_, changes, expiry) => {
   expect(encode(changes).expiry).toBe(expiry);
 });
 
-test('a collapse key is what a header takes; without one it is the push’s own id', () => {
+test('the collapse id is a valid header; without a collapse key it is the id of the push', () => {
   expect(encode({}).collapseId).toBe(PUSH_ID);
   expect(encode({ options: { collapseKey: 'news:1' } }).collapseId).toBe('news:1');
   const hashed = encode({ options: { collapseKey: 'ключ' } }).collapseId;
@@ -78,10 +78,10 @@ test('a collapse key is what a header takes; without one it is the push’s own 
   expect(encode({ options: { collapseKey: 'ключ' } }).collapseId).toBe(hashed);
 });
 
-test('4,096 bytes are the most, not characters', () => {
-  const around = Buffer.byteLength(encode({ data: '{"t":""}' }).body);
-  const text = 'a'.repeat(4_096 - around);
-  expect(encode({ data: `{"t":"${text}"}` }).tooLarge).toBe(false);
-  expect(encode({ data: `{"t":"${text}a"}` }).tooLarge).toBe(true);
-  expect(encode({ data: `{"t":"${text.slice(1)}é"}` }).tooLarge).toBe(true);
+test('the limit is 4,096 bytes, not characters', () => {
+  const overheadBytes = Buffer.byteLength(encode({ data: '{"t":""}' }).body);
+  const text = 'a'.repeat(4_096 - overheadBytes);
+  expect(encode({ data: `{"t":"${text}"}` }).isTooLarge).toBe(false);
+  expect(encode({ data: `{"t":"${text}a"}` }).isTooLarge).toBe(true);
+  expect(encode({ data: `{"t":"${text.slice(1)}é"}` }).isTooLarge).toBe(true);
 });

@@ -1,19 +1,19 @@
 import { expect, test } from '@jest/globals';
-import { encodeFcm, messageFor } from '../../src/channels/fcm/payload.ts';
+import { createTokenMessage, encodeFcm } from '../../src/channels/fcm/payload.ts';
 import type { ProviderPush } from '../../src/deliver/provider.ts';
-import { aPush, PUSH_ID } from '../a-push.ts';
+import { createPush, PUSH_ID } from '../create-push.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const DAY = 86_400_000;
 
-function messageOf(changes: Partial<ProviderPush>) {
-  return messageFor(encodeFcm(aPush(changes)), 'TOKEN', NOW);
+function createMessage(changes: Partial<ProviderPush>) {
+  return createTokenMessage(encodeFcm(createPush(changes)), 'TOKEN', NOW);
 }
 
-test('data goes as its text', () => {
+test('data is sent as one string', () => {
   const data = '{ "n": 12345678901234567890 }';
   const expiresAt = new Date(NOW + 5_000);
-  expect(messageOf({ data, expiresAt, options: { collapseKey: 'ключ' } })).toEqual({
+  expect(createMessage({ data, expiresAt, options: { collapseKey: 'ключ' } })).toEqual({
     token: 'TOKEN',
     data: { payload: data, _pushyId: PUSH_ID },
     android: { priority: 'high', ttl: 5_000, collapseKey: 'ключ' },
@@ -25,13 +25,13 @@ test.each([
   ['never below 0', { expiresAt: new Date(NOW - 1) }, 0],
   ['0 for devices that are there now', { expiresAt: new Date(NOW + DAY), nowOnly: true }, 0],
 ])('the time to live is %s', (_, changes, ttl) => {
-  expect(messageOf(changes).android?.ttl).toBe(ttl);
+  expect(createMessage(changes).android?.ttl).toBe(ttl);
 });
 
-test('4,096 bytes are the most, keys included', () => {
-  const around = Buffer.byteLength(`{"t":""}payload_pushyId${PUSH_ID}`);
-  const text = 'a'.repeat(4_096 - around);
-  expect(encodeFcm(aPush({ data: `{"t":"${text}"}` })).tooLarge).toBe(false);
-  expect(encodeFcm(aPush({ data: `{"t":"${text}a"}` })).tooLarge).toBe(true);
-  expect(encodeFcm(aPush({ data: `{"t":"${text.slice(1)}é"}` })).tooLarge).toBe(true);
+test('the limit is 4,096 bytes, keys included', () => {
+  const overheadBytes = Buffer.byteLength(`{"t":""}payload_pushyId${PUSH_ID}`);
+  const text = 'a'.repeat(4_096 - overheadBytes);
+  expect(encodeFcm(createPush({ data: `{"t":"${text}"}` })).isTooLarge).toBe(false);
+  expect(encodeFcm(createPush({ data: `{"t":"${text}a"}` })).isTooLarge).toBe(true);
+  expect(encodeFcm(createPush({ data: `{"t":"${text.slice(1)}é"}` })).isTooLarge).toBe(true);
 });

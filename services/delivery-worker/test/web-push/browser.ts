@@ -2,10 +2,10 @@ import { createECDH, randomBytes } from 'node:crypto';
 import { decrypt } from 'http_ece';
 import type { Address } from '../../src/deliver/provider.ts';
 
-/** The receiving end of Web Push: a subscription and the keys to what is sent to it. */
+/** A browser's side of Web Push: a subscription and its keys. */
 export interface Browser {
   keys: { p256dh: string; auth: string };
-  /** @throws when a body isn't for this browser */
+  /** Decrypts a body. @throws when it isn't for this browser */
   decrypt(body: Buffer): string;
   address(endpoint: string): Extract<Address, { channel: 'web-push' }>;
 }

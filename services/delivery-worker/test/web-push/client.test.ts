@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { ProviderClient } from '../../src/deliver/provider.ts';
 import { createBrowser } from './browser.ts';
-import { type PushService, say, startPushService } from './push-service.ts';
+import { createHandler, type PushService, startPushService } from './push-service.ts';
 import { createPush, createSecret } from './pushes.ts';
 
 const secret = createSecret();
@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 beforeEach(() => {
   service.received.length = 0;
-  service.answer(say(201));
+  service.respondWith(createHandler(201));
   client = createWebPush({ hosts: [service.host], ca: service.ca }).connect(secret);
 });
 afterEach(() => client.close());
@@ -25,9 +25,9 @@ afterEach(() => client.close());
 const address = (path = '/wpush/v2/abc') => browser.address(`https://${service.host}${path}`);
 
 describe('a push to a browser', () => {
-  test('arrives encrypted, with what the push service has to know', async () => {
+  test('arrives encrypted, with the headers for the push service', async () => {
     const push = createPush({ options: { collapseKey: 'news' } });
-    expect(await client.begin(push)(address('/x?token=1'))).toEqual({ kind: 'sent' });
+    expect(await client.prepare(push, () => true)(address('/x?token=1'))).toEqual({ kind: 'sent' });
     const [request] = service.received;
     expect(request?.path).toBe('/x?token=1');
     expect(request?.headers).toMatchObject({
@@ -45,7 +45,7 @@ describe('a push to a browser', () => {
   });
 
   test('is signed for the origin, with one signature for many pushes (RFC 8292)', async () => {
-    const send = client.begin(createPush());
+    const send = client.prepare(createPush(), () => true);
     for (let n = 0; n < 3; n += 1) await send(address(`/${n}`));
     const headers = service.received.map(({ headers: { authorization } }) => authorization);
     expect(new Set(headers).size).toBe(1);
@@ -57,32 +57,34 @@ describe('a push to a browser', () => {
     expect(hoursLeft).toBeLessThan(24);
   });
 
-  test('goes over links that are kept', async () => {
-    const before = service.links();
-    const send = client.begin(createPush());
+  test('uses keep-alive connections', async () => {
+    const connectionsBefore = service.connections();
+    const send = client.prepare(createPush(), () => true);
     for (let n = 0; n < 20; n += 1) await send(address());
     // One to learn what the service speaks, one that is kept.
-    expect(service.links() - before).toBe(2);
+    expect(service.connections() - connectionsBefore).toBe(2);
   });
 
-  test('of 3,993 bytes is sent, and one of a byte more is not', async () => {
-    const lengthOf = (data: string) => data.length + ',"_pushyId":""'.length + 24;
-    const filled = (bytes: number) => `{"a":"${'x'.repeat(bytes - lengthOf('{"a":""}'))}"}`;
-    const send = (bytes: number) => client.begin(createPush({ data: filled(bytes) }))(address());
+  test('of 3,993 bytes is sent, and of one byte more is rejected', async () => {
+    const payloadLengthOf = (data: string) => data.length + ',"_pushyId":""'.length + 24;
+    const createData = (bytes: number) =>
+      `{"a":"${'x'.repeat(bytes - payloadLengthOf('{"a":""}'))}"}`;
+    const send = (bytes: number) =>
+      client.prepare(createPush({ data: createData(bytes) }), () => true)(address());
     expect(await send(3_993)).toEqual({ kind: 'sent' });
     expect(service.received[0]?.body.length).toBe(4_096);
     expect(await send(3_994)).toMatchObject({ kind: 'rejected', reason: 'payload-too-large' });
     expect(service.received).toHaveLength(1);
   });
 
-  test('with keys that are unusable is rejected', async () => {
+  test('with unusable keys is rejected', async () => {
     const broken = { ...address(), p256dh: Buffer.alloc(65, 4).toString('base64url') };
-    const attempt = await client.begin(createPush())(broken);
+    const attempt = await client.prepare(createPush(), () => true)(broken);
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'bad-provider-address' });
   });
 
-  test('of 50 at once all arrive, also when the client is closed meanwhile', async () => {
-    const send = client.begin(createPush());
+  test('arrives when 50 are sent at once and the client is closed meanwhile', async () => {
+    const send = client.prepare(createPush(), () => true);
     const attempts = Array.from({ length: 50 }, (_, n) => send(address(`/${n}`)));
     await client.close();
     expect(new Set((await Promise.all(attempts)).map(({ kind }) => kind))).toEqual(
@@ -92,27 +94,32 @@ describe('a push to a browser', () => {
 });
 
 describe('a push service', () => {
-  test('is a line of its own', () => {
-    expect(client.lineOf(address())).toBe(`https://${service.host}`);
-    expect(client.lineOf(browser.address('https://web.push.apple.com/a'))).toBe(
+  test('is an upstream of its own', () => {
+    expect(client.upstreamKeyOf(address())).toBe(`https://${service.host}`);
+    expect(client.upstreamKeyOf(browser.address('https://web.push.apple.com/a'))).toBe(
       'https://web.push.apple.com',
     );
   });
 
   test('that refuses a young signature refuses the key pair', async () => {
-    service.answer(say(403, {}, 'no'));
-    const attempt = await client.begin(createPush())(address());
+    service.respondWith(createHandler(403, {}, 'no'));
+    const attempt = await client.prepare(createPush(), () => true)(address());
     expect(attempt).toEqual({ kind: 'refused', detail: '403 no' });
     expect(service.received).toHaveLength(1);
   });
 
-  test('is reached where its entry says, by its own name', async () => {
-    const detour = createWebPush({ hosts: [`fcm.googleapis.com=${service.host}`], ca: service.ca });
-    const connected = detour.connect(secret);
-    const at = browser.address('https://fcm.googleapis.com/fcm/send/abc');
-    expect(await connected.begin(createPush())(at)).toEqual({ kind: 'sent' });
+  test('is reached at the host of its entry, under its own name', async () => {
+    const channel = createWebPush({
+      hosts: [`fcm.googleapis.com=${service.host}`],
+      ca: service.ca,
+    });
+    const overriddenClient = channel.connect(secret);
+    const overriddenAddress = browser.address('https://fcm.googleapis.com/fcm/send/abc');
+    expect(await overriddenClient.prepare(createPush(), () => true)(overriddenAddress)).toEqual({
+      kind: 'sent',
+    });
     expect(service.received[0]?.headers.host).toBe('fcm.googleapis.com');
-    await connected.close();
+    await overriddenClient.close();
   });
 });
 
@@ -129,12 +136,12 @@ function readVapid(authorization: string): { claims: Record<string, unknown>; ke
     },
     format: 'jwk',
   });
-  const isGood = verify(
+  const isValid = verify(
     'sha256',
     Buffer.from(`${head}.${body}`),
     { key: publicKey, dsaEncoding: 'ieee-p1363' },
     Buffer.from(signature, 'base64url'),
   );
-  expect(isGood).toBe(true);
+  expect(isValid).toBe(true);
   return { claims: JSON.parse(Buffer.from(body, 'base64url').toString()), key };
 }

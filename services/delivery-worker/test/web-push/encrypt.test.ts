@@ -4,7 +4,7 @@ import { encrypt } from '../../src/channels/web-push/encrypt.ts';
 import { createBrowser } from './browser.ts';
 
 describe('a message for a browser', () => {
-  test('is read by it, whatever it is', () => {
+  test('is decrypted by it, whatever the content', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 1_300 }), (text) => {
         const browser = createBrowser();
@@ -17,7 +17,7 @@ describe('a message for a browser', () => {
     );
   });
 
-  test('is read by nobody else', () => {
+  test('is decrypted by no other browser', () => {
     const body = encrypt(Buffer.from('secret'), createBrowser().keys);
     expect(() => createBrowser().decrypt(body)).toThrow();
   });
@@ -34,7 +34,7 @@ describe('a message for a browser', () => {
   test.each([
     ['no point', Buffer.alloc(65, 4)],
     ['nothing', Buffer.alloc(0)],
-  ])('can not be made for a key that is %s', (_what, point) => {
+  ])('is not encrypted for a key that is %s', (_what, point) => {
     const keys = { ...createBrowser().keys, p256dh: point.toString('base64url') };
     expect(() => encrypt(Buffer.from('x'), keys)).toThrow();
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { outcomeOf } from '../../src/channels/web-push/outcome.ts';
+import { outcomeOfResponse } from '../../src/channels/web-push/outcome.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 
 const NOW_MS = Date.parse('2030-01-01T00:00:00Z');
@@ -10,10 +10,10 @@ const GOOGLE =
   'the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.\n';
 const APPLE = '{"reason":"VapidPkHashMismatch"}';
 
-const answered = (status: number, text = '', headers: Record<string, string> = {}) =>
-  outcomeOf({ status, text, headers }, NOW_MS);
+const outcomeFor = (status: number, text = '', headers: Record<string, string> = {}) =>
+  outcomeOfResponse({ status, text, headers }, NOW_MS);
 
-describe('a push service that answers', () => {
+describe('a push service that responds', () => {
   test.each<[number, string, Partial<Attempt>]>([
     [200, '', { kind: 'sent' }],
     [201, '', { kind: 'sent' }],
@@ -32,11 +32,11 @@ describe('a push service that answers', () => {
     [413, '', { kind: 'rejected', reason: 'payload-too-large' }],
     [408, '', { kind: 'retry', scope: 'recipient' }],
     [429, '', { kind: 'retry', scope: 'recipient' }],
-    [500, '', { kind: 'retry', scope: 'line' }],
-    [502, '<html>', { kind: 'retry', scope: 'line' }],
-    [503, '', { kind: 'retry', scope: 'line' }],
+    [500, '', { kind: 'retry', scope: 'upstream' }],
+    [502, '<html>', { kind: 'retry', scope: 'upstream' }],
+    [503, '', { kind: 'retry', scope: 'upstream' }],
   ])('%i %p', (status, text, attempt) => {
-    expect(answered(status, text)).toMatchObject(attempt);
+    expect(outcomeFor(status, text)).toMatchObject(attempt);
   });
 
   test.each([
@@ -46,26 +46,26 @@ describe('a push service that answers', () => {
     ['soon', undefined],
   ])('429 and 503 with Retry-After: %s', (header, afterMs) => {
     for (const status of [429, 503]) {
-      const attempt = answered(status, '', { 'retry-after': header });
+      const attempt = outcomeFor(status, '', { 'retry-after': header });
       expect(attempt).toMatchObject({ kind: 'retry', ...(afterMs !== undefined && { afterMs }) });
       expect('afterMs' in attempt).toBe(afterMs !== undefined);
     }
   });
 
-  test('at length is quoted in short, on one line', () => {
-    const attempt = answered(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
+  test('with a long text is quoted in short, on one line', () => {
+    const attempt = outcomeFor(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
     expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
   });
 });
 
-describe('a push service that can not be reached', () => {
-  test('puts the line off', () => {
-    const attempt = outcomeOf({ error: 'ECONNREFUSED', isStale: false }, NOW_MS);
-    expect(attempt).toEqual({ kind: 'retry', scope: 'line', detail: 'ECONNREFUSED' });
+describe('a push service that cannot be reached', () => {
+  test('counts against the upstream', () => {
+    const attempt = outcomeOfResponse({ error: 'ECONNREFUSED', isStale: false }, NOW_MS);
+    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail: 'ECONNREFUSED' });
   });
 
-  test('over a link that it had closed for being idle says nothing about it', () => {
-    const attempt = outcomeOf({ error: 'ECONNRESET', isStale: true }, NOW_MS);
+  test('over an idle connection that was just closed does not count against it', () => {
+    const attempt = outcomeOfResponse({ error: 'ECONNRESET', isStale: true }, NOW_MS);
     expect(attempt).toMatchObject({ kind: 'retry', scope: 'recipient' });
   });
 });

@@ -1,9 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
-import { describePush, encodePayload, ttlSeconds } from '../../src/channels/web-push/payload.ts';
+import {
+  computeTtlSeconds,
+  createHeaders,
+  encodePayload,
+} from '../../src/channels/web-push/payload.ts';
 import { createPush } from './pushes.ts';
 
 describe('the payload', () => {
-  test('is the data as it came, and the id of the push', () => {
+  test('is the unchanged data and the id of the push', () => {
     const push = createPush({ data: '{"b":1.0,"a":12345678901234567890}' });
     expect(encodePayload(push).toString()).toBe(
       `{"b":1.0,"a":12345678901234567890,"_pushyId":"${push.id}"}`,
@@ -20,25 +24,25 @@ describe('the payload', () => {
 });
 
 describe('the headers', () => {
-  const topicOf = (collapseKey: string) =>
-    describePush(createPush({ options: { collapseKey } })).topic;
+  const topicFor = (collapseKey: string) =>
+    createHeaders(createPush({ options: { collapseKey } })).topic;
 
   test('have the collapse key as the topic', () => {
-    for (const key of ['news', 'A-_9'.repeat(8)]) expect(topicOf(key)).toBe(key);
+    for (const key of ['news', 'A-_9'.repeat(8)]) expect(topicFor(key)).toBe(key);
   });
 
-  test('have a hash of a collapse key that may not be a topic', () => {
-    const topics = ['two words', 'two  words', 'ü', 'x'.repeat(33)].map(topicOf);
+  test('have a hash of a collapse key that is no valid topic', () => {
+    const topics = ['two words', 'two  words', 'ü', 'x'.repeat(33)].map(topicFor);
     for (const topic of topics) expect(topic).toMatch(/^[0-9A-Za-z_-]{32}$/);
     expect(new Set(topics).size).toBe(topics.length);
   });
 
   test('have no topic without a collapse key', () => {
-    expect(describePush(createPush())).toEqual({ urgency: 'high' });
+    expect(createHeaders(createPush())).toEqual({ urgency: 'high' });
   });
 
-  test('are urgent unless nothing is to be shown', () => {
-    const urgency = (options: object) => describePush(createPush({ options })).urgency;
+  test('are urgent unless nothing is shown', () => {
+    const urgency = (options: object) => createHeaders(createPush({ options })).urgency;
     expect(urgency({ contentAvailable: true })).toBe('normal');
     expect(urgency({ contentAvailable: true, notification: { title: 't' } })).toBe('high');
   });
@@ -47,11 +51,11 @@ describe('the headers', () => {
 describe('the time to live', () => {
   const now = Date.now();
   const ttl = (seconds: number, nowOnly = false) =>
-    ttlSeconds(createPush({ expiresAt: new Date(now + seconds * 1_000), nowOnly }), now);
+    computeTtlSeconds(createPush({ expiresAt: new Date(now + seconds * 1_000), nowOnly }), now);
 
-  test('is what is left, 28 days at most', () => {
+  test('is the remaining time, 28 days at most', () => {
     expect([ttl(60), ttl(365 * 86_400), ttl(-1)]).toEqual([60, 28 * 86_400, 0]);
   });
 
-  test('is 0 for browsers that are there now', () => expect(ttl(60, true)).toBe(0));
+  test('is 0 for browsers that are reachable now', () => expect(ttl(60, true)).toBe(0));
 });

@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { describe, expect, test } from '@jest/globals';
-import { isPublicAddress, onlyPublic } from '../../src/channels/web-push/public-address.ts';
+import { createPublicLookup, isPublicAddress } from '../../src/channels/web-push/public-address.ts';
 
 const PUBLIC = [
   '1.1.1.1',
@@ -50,8 +50,8 @@ describe('an address', () => {
   test.each(NOT_PUBLIC)('%p is not', (address) => expect(isPublicAddress(address)).toBe(false));
 });
 
-/** Answers every question with these addresses. */
-function resolver(...addresses: string[]): LookupFunction {
+/** Resolves every name to these addresses. */
+function createResolver(...addresses: string[]): LookupFunction {
   return (_hostname, _options, callback) =>
     callback(
       null,
@@ -59,36 +59,43 @@ function resolver(...addresses: string[]): LookupFunction {
     );
 }
 
-function ask(look: LookupFunction, all: boolean): Promise<unknown> {
+function lookupPublic(dnsLookup: LookupFunction, all: boolean): Promise<unknown> {
   return new Promise((resolve, reject) =>
-    onlyPublic(look)('push.example', { all }, (error, address, family) =>
+    createPublicLookup(dnsLookup)('push.example', { all }, (error, address, family) =>
       error === null ? resolve(all ? address : { address, family }) : reject(error),
     ),
   );
 }
 
-describe('looking up a name', () => {
+describe('resolving a name', () => {
   test('gives public addresses', async () => {
-    expect(await ask(resolver('1.1.1.1'), false)).toEqual({ address: '1.1.1.1', family: 4 });
-    expect(await ask(resolver('1.1.1.1'), true)).toEqual([{ address: '1.1.1.1', family: 4 }]);
+    expect(await lookupPublic(createResolver('1.1.1.1'), false)).toEqual({
+      address: '1.1.1.1',
+      family: 4,
+    });
+    expect(await lookupPublic(createResolver('1.1.1.1'), true)).toEqual([
+      { address: '1.1.1.1', family: 4 },
+    ]);
   });
 
   test.each([['127.0.0.1'], ['1.1.1.1', '10.0.0.1'], ['fd00::1'], []])(
     'refuses a name of %p %p',
     async (...addresses) => {
-      await expect(ask(resolver(...addresses), true)).rejects.toMatchObject({ code: 'EPRIVATE' });
+      await expect(lookupPublic(createResolver(...addresses), true)).rejects.toMatchObject({
+        code: 'EPRIVATE',
+      });
     },
   );
 
-  test('refuses this machine by the name that the system knows', async () => {
-    const look: LookupFunction = (_hostname, options, callback) =>
+  test('refuses the local host by its name', async () => {
+    const dnsLookup: LookupFunction = (_hostname, options, callback) =>
       lookup('localhost', options, callback);
-    await expect(ask(look, true)).rejects.toMatchObject({ code: 'EPRIVATE' });
+    await expect(lookupPublic(dnsLookup, true)).rejects.toMatchObject({ code: 'EPRIVATE' });
   });
 
-  test('passes on that there is no such name', async () => {
-    const none: LookupFunction = (_hostname, _options, callback) =>
+  test('reports a name that does not exist', async () => {
+    const notFound: LookupFunction = (_hostname, _options, callback) =>
       callback(Object.assign(new Error(), { code: 'ENOTFOUND' }), []);
-    await expect(ask(none, true)).rejects.toMatchObject({ code: 'ENOTFOUND' });
+    await expect(lookupPublic(notFound, true)).rejects.toMatchObject({ code: 'ENOTFOUND' });
   });
 });

@@ -5,13 +5,13 @@ import { createSecret } from './pushes.ts';
 const ORIGIN = 'https://push.example';
 const HOUR_MS = 3_600_000;
 
-function atTime() {
+function createVapidWithClock() {
   const clock = { ms: 0 };
   return { clock, vapid: createVapid(createSecret(), () => clock.ms) };
 }
 
-test('a signature is renewed long before it ends', () => {
-  const { clock, vapid } = atTime();
+test('a signature is renewed long before it expires', () => {
+  const { clock, vapid } = createVapidWithClock();
   const first = vapid.authorize(ORIGIN);
   clock.ms = 5.9 * HOUR_MS;
   expect(vapid.authorize(ORIGIN)).toBe(first);
@@ -20,7 +20,7 @@ test('a signature is renewed long before it ends', () => {
 });
 
 test('a refused signature is renewed once, unless it is young', () => {
-  const { clock, vapid } = atTime();
+  const { clock, vapid } = createVapidWithClock();
   const first = vapid.authorize(ORIGIN);
   expect(vapid.renew(ORIGIN, first)).toBe(false);
   clock.ms = 0.1 * HOUR_MS;
@@ -32,7 +32,7 @@ test('a refused signature is renewed once, unless it is young', () => {
   expect(vapid.authorize(ORIGIN)).toBe(second);
 });
 
-test('each origin has its own', () => {
-  const { vapid } = atTime();
+test('each origin has a signature of its own', () => {
+  const { vapid } = createVapidWithClock();
   expect(vapid.authorize(ORIGIN)).not.toBe(vapid.authorize('https://other.example'));
 });

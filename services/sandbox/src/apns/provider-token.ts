@@ -1,52 +1,50 @@
 import { createPublicKey } from 'node:crypto';
-import { APPLE } from '../files/ensure-files.ts';
-import { readJwt } from '../wire/jwt.ts';
+import { APPLE_CREDENTIALS } from '../files/ensure-files.ts';
+import { parseJwt } from '../transport/jwt.ts';
 import type { Reason } from './reasons.ts';
 
 const HOUR_MS = 3_600_000;
-/** Clocks differ a little. */
+/** Tolerated clock difference. */
 const LEEWAY_MS = 60_000;
-const REMEMBERED = 1_000;
+const MAX_CACHED_TOKENS = 1_000;
 
-/** Checks provider tokens (Apple, "Establishing a token-based connection to APNs"). */
-export interface ProviderTokens {
-  /** @returns why the token in this header isn't good; undefined: it is */
-  check(authorization: string): Reason | undefined;
-  /** Every token issued up to now has expired. */
-  expire(): void;
-}
+/** Verifies provider tokens (Apple, "Establishing a token-based connection to APNs"). */
+export type ProviderTokenVerifier = ReturnType<typeof createProviderTokenVerifier>;
 
-/** Makes the check for one .p8 key, PEM; a token once verified is known by its text. */
-export function createProviderTokens(p8: string): ProviderTokens {
+/** Creates a verifier for one .p8 key, PEM. It caches verified tokens. */
+export function createProviderTokenVerifier(p8: string) {
   const key = createPublicKey(p8);
-  const known = new Map<string, number>();
+  const issuedAtByToken = new Map<string, number>();
   let expiredBeforeMs = 0;
 
-  /** When the token was issued, Unix milliseconds; undefined: it isn't good. */
+  /** Returns the token's issue time, Unix milliseconds; undefined: it is invalid. */
   function verify(authorization: string): number | undefined {
-    const jwt = readJwt(authorization.replace(/^bearer /i, ''));
+    const jwt = parseJwt(authorization.replace(/^bearer /i, ''));
     const { iat, iss } = jwt?.claims ?? {};
-    if (jwt?.header.kid !== APPLE.keyId || iss !== APPLE.teamId) return undefined;
+    if (jwt?.header.kid !== APPLE_CREDENTIALS.keyId || iss !== APPLE_CREDENTIALS.teamId)
+      return undefined;
     if (typeof iat !== 'number' || iat * 1_000 > Date.now() + LEEWAY_MS) return undefined;
     return jwt.isSignedBy(key, 'ES256') ? iat * 1_000 : undefined;
   }
 
   return {
-    check: (authorization) => {
-      let issuedAtMs = known.get(authorization);
+    /** @returns the reason to reject the token in this header; undefined: it is valid */
+    check: (authorization: string): Reason | undefined => {
+      let issuedAtMs = issuedAtByToken.get(authorization);
       if (issuedAtMs === undefined) {
         issuedAtMs = verify(authorization);
         if (issuedAtMs === undefined) return 'InvalidProviderToken';
-        if (known.size === REMEMBERED) known.clear();
-        known.set(authorization, issuedAtMs);
+        if (issuedAtByToken.size === MAX_CACHED_TOKENS) issuedAtByToken.clear();
+        issuedAtByToken.set(authorization, issuedAtMs);
       }
-      const isOld = issuedAtMs < Date.now() - HOUR_MS || issuedAtMs < expiredBeforeMs;
-      return isOld ? 'ExpiredProviderToken' : undefined;
+      const isExpired = issuedAtMs < Date.now() - HOUR_MS || issuedAtMs < expiredBeforeMs;
+      return isExpired ? 'ExpiredProviderToken' : undefined;
     },
-    expire: () => {
-      // Tokens tell their age in whole seconds, so those of this second are expired by their text.
+    /** Expires every token issued so far. */
+    expireTokens: (): void => {
+      // Issue times are whole seconds, so cached tokens of this second are expired one by one.
       expiredBeforeMs = Math.floor(Date.now() / 1_000) * 1_000;
-      for (const authorization of known.keys()) known.set(authorization, 0);
+      for (const authorization of issuedAtByToken.keys()) issuedAtByToken.set(authorization, 0);
     },
   };
 }

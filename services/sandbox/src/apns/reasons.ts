@@ -1,6 +1,6 @@
-import { jsonVerdict, type Verdict } from '../answer/verdict.ts';
+import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
 
-/** Every reason that APNs gives, with its status (Apple, "Handling notification responses from APNs"). */
+/** APNs error reasons with their status (Apple, "Handling notification responses from APNs"). */
 const STATUSES = {
   BadChannelId: 400,
   BadCollapseId: 400,
@@ -45,18 +45,21 @@ const STATUSES = {
 export type Reason = keyof typeof STATUSES;
 
 /**
- * The answer with a reason.
+ * Creates an error response.
  *
- * @param timestampMs for the 410s: since when the token is dead, Unix milliseconds; absent: now
+ * @param timestampMs for status 410: the time at which the token became inactive, Unix milliseconds; default: now
  */
-export function apnsAnswer(reason: Reason, timestampMs?: number): Verdict {
+export function createApnsError(reason: Reason, timestampMs?: number): ProviderResponse {
   const status = STATUSES[reason];
   const since = status === 410 ? { timestamp: timestampMs ?? Date.now() } : {};
-  return jsonVerdict(status, { reason, ...since });
+  return createJsonResponse(status, { reason, ...since });
 }
 
-/** An answer by the name of its reason; `Success` is 200. */
-export function namedApns(name: string, timestampMs: number | undefined): Verdict | undefined {
+/** Finds a response by its reason; `Success` is status 200. */
+export function findCannedApnsResponse(
+  name: string,
+  timestampMs: number | undefined,
+): ProviderResponse | undefined {
   if (name === 'Success') return { status: 200, headers: {}, body: '' };
-  return Object.hasOwn(STATUSES, name) ? apnsAnswer(name as Reason, timestampMs) : undefined;
+  return Object.hasOwn(STATUSES, name) ? createApnsError(name as Reason, timestampMs) : undefined;
 }

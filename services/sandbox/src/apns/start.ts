@@ -1,21 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
-import type { Conduct } from '../answer/conduct.ts';
-import { createMeet, type Meet } from '../answer/meet.ts';
-import type { Verdict } from '../answer/verdict.ts';
-import { readBody } from '../wire/body.ts';
-import { overHttp2 } from '../wire/exchange.ts';
-import { readObject } from '../wire/jwt.ts';
-import { pickHeaders } from '../wire/pick-headers.ts';
-import type { Shared } from '../wire/shared.ts';
-import { type At, createTlsServer, type TlsServer } from '../wire/tls-server.ts';
-import { type ClientCertificate, clientCertificateOf } from './client-certificate.ts';
-import { faultOf, tokenIn } from './judge.ts';
-import { createProviderTokens, type ProviderTokens } from './provider-token.ts';
-import { apnsAnswer, namedApns, type Reason } from './reasons.ts';
+import type { FaultConfig } from '../response/fault-config.ts';
+import { createRequestHandler, type HandleRequest } from '../response/handle-request.ts';
+import type { ProviderResponse } from '../response/provider-response.ts';
+import { createHttp2Exchange } from '../transport/exchange.ts';
+import { parseJsonObject } from '../transport/jwt.ts';
+import { pickHeaders } from '../transport/pick-headers.ts';
+import type { ProviderContext } from '../transport/provider-context.ts';
+import { readBody } from '../transport/read-body.ts';
+import { createTlsServer, type TcpAddress, type TlsServer } from '../transport/tls-server.ts';
+import { type ClientCertificate, checkClientCertificate } from './client-certificate.ts';
+import { createProviderTokenVerifier, type ProviderTokenVerifier } from './provider-token.ts';
+import { createApnsError, findCannedApnsResponse, type Reason } from './reasons.ts';
+import { findRejectionReason, parseDeviceToken } from './validate-notification.ts';
 
 const CHANNEL = 'apns';
-const SHOWN_HEADERS = [
+const LOGGED_HEADERS = [
   'apns-topic',
   'apns-push-type',
   'apns-priority',
@@ -24,100 +24,109 @@ const SHOWN_HEADERS = [
   'apns-id',
 ] as const;
 
-interface Apns {
+interface ApnsState {
   server: TlsServer;
-  meet: Meet;
-  tokens: ProviderTokens;
-  conduct: Readonly<Conduct>;
-  /** Of connections that were opened with one. */
+  handleRequest: HandleRequest;
+  tokenVerifier: ProviderTokenVerifier;
+  faultConfig: Readonly<FaultConfig>;
+  /** Certificates of the connections that have one. */
   certificates: WeakMap<Http2Session, ClientCertificate>;
 }
 
-/** Starts what plays APNs. */
+/** Starts the simulated APNs. */
 export async function startApns(
-  { files, journal, scripts, conducts }: Shared,
-  at: At,
+  { files, requestLog, scripts, faultConfigs }: ProviderContext,
+  address: TcpAddress,
 ): Promise<{ port: number; stop(): Promise<void> }> {
-  const conduct = conducts.of(CHANNEL);
+  const faultConfig = faultConfigs.get(CHANNEL);
   const server = createTlsServer({
     server: files.server,
     ca: files.ca,
-    askCertificate: true,
+    requestCertificate: true,
     allowHttp1: false,
-    conduct,
-    onConnection: () => journal.connected(CHANNEL),
+    faultConfig,
+    onConnection: () => requestLog.countConnection(CHANNEL),
   });
-  const tokens = createProviderTokens(files.apnsKey);
-  const meet = createMeet({ channel: CHANNEL, scripts, journal, conduct, named: namedApns });
-  const certificates: Apns['certificates'] = new WeakMap();
-  const apns: Apns = { server, meet, tokens, conduct, certificates };
+  const tokenVerifier = createProviderTokenVerifier(files.apnsKey);
+  const handleRequest = createRequestHandler({
+    channel: CHANNEL,
+    scripts,
+    requestLog,
+    faultConfig,
+    findCannedResponse: findCannedApnsResponse,
+  });
+  const certificates: ApnsState['certificates'] = new WeakMap();
+  const apns: ApnsState = { server, handleRequest, tokenVerifier, faultConfig, certificates };
   server.http.on('session', (session) => {
-    const certificate = clientCertificateOf(session);
+    const certificate = checkClientCertificate(session);
     if (certificate !== 'absent') certificates.set(session, certificate);
   });
   server.http.on('stream', (stream, headers) => {
-    readBody(stream, (body) => receive(apns, stream, headers, body));
+    readBody(stream, (body) => handleStream(apns, stream, headers, body));
   });
-  conducts.listen(CHANNEL, { streamLimit: server.limitStreams, expireTokens: tokens.expire });
-  return { port: await server.listen(at), stop: server.stop };
+  faultConfigs.subscribe(CHANNEL, {
+    streamLimit: server.updateStreamLimit,
+    expireTokens: tokenVerifier.expireTokens,
+  });
+  return { port: await server.listen(address), stop: server.stop };
 }
 
-function receive(
-  apns: Apns,
+function handleStream(
+  apns: ApnsState,
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   body: Buffer,
 ): void {
   const text = body.toString();
-  const payload = readObject(text);
+  const payload = parseJsonObject(text);
   const push = payload?._pushyId;
-  const token = tokenIn(headers[':path']) ?? '';
-  const environment = environmentOf(headers[':authority']);
-  apns.meet({
+  const token = parseDeviceToken(headers[':path']) ?? '';
+  const environment = parseEnvironment(headers[':authority']);
+  apns.handleRequest({
     token,
-    asked: {
+    logFields: {
       to: token,
       push: typeof push === 'string' ? push : null,
-      headers: pickHeaders(headers, SHOWN_HEADERS),
+      headers: pickHeaders(headers, LOGGED_HEADERS),
       payload: payload === undefined ? null : text,
       ...(environment !== undefined && { environment }),
     },
-    exchange: overHttp2(stream, apns.server.cut),
-    judge: () => {
+    exchange: createHttp2Exchange(stream, apns.server.destroyConnection),
+    validate: () => {
       const certificate =
         stream.session === undefined ? undefined : apns.certificates.get(stream.session);
-      const hasCertificate = certificate === 'good';
+      const hasCertificate = certificate === 'valid';
       const reason =
-        credentialFault(apns, certificate, headers.authorization) ??
-        faultOf({ headers, body, payload, hasCertificate });
-      return answer(reason, headers['apns-id']?.toString());
+        checkCredential(apns, certificate, headers.authorization) ??
+        findRejectionReason({ headers, body, payload, hasCertificate });
+      return createResponse(reason, headers['apns-id']?.toString());
     },
   });
 }
 
-function credentialFault(
-  { tokens, conduct }: Apns,
+function checkCredential(
+  { tokenVerifier, faultConfig }: ApnsState,
   certificate: ClientCertificate | undefined,
   authorization: string | undefined,
 ): Reason | undefined {
-  if (certificate === 'bad') return 'BadCertificate';
-  if (certificate === 'good') return conduct.refuseCredential ? 'BadCertificate' : undefined;
+  if (certificate === 'invalid') return 'BadCertificate';
+  if (certificate === 'valid') return faultConfig.refuseCredential ? 'BadCertificate' : undefined;
   if (authorization === undefined) return 'MissingProviderToken';
-  return conduct.refuseCredential ? 'InvalidProviderToken' : tokens.check(authorization);
+  return faultConfig.refuseCredential ? 'InvalidProviderToken' : tokenVerifier.check(authorization);
 }
 
-/** Apple's answers carry the id that the request gave, or one of its own. */
-function answer(reason: Reason | undefined, id = randomUUID() as string): Verdict {
+/** Creates a response with the request's apns-id, or with a new one. */
+function createResponse(reason: Reason | undefined, id = randomUUID() as string): ProviderResponse {
   if (reason === undefined) {
     return { status: 200, headers: { 'apns-id': id }, body: '' };
   }
-  const verdict = apnsAnswer(reason);
-  verdict.headers['apns-id'] = id;
-  return verdict;
+  const response = createApnsError(reason);
+  response.headers['apns-id'] = id;
+  return response;
 }
 
-/** Only clients that were told Apple's own host names say which environment they mean. */
-function environmentOf(authority: string | undefined): string | undefined {
+/** Reads the Apple environment from the authority; undefined when it is not one of Apple's host names. */
+function parseEnvironment(authority: string | undefined): string | undefined {
   if (authority === undefined || !authority.includes('push.apple.com')) return undefined;
   return authority.includes('sandbox') ? 'development' : 'production';
 }

@@ -1,36 +1,46 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { TcpAddress } from '../transport/tls-server.ts';
 import type { Autopush } from '../web-push/autopush.ts';
-import type { At } from '../wire/tls-server.ts';
-import { Refused, type Route, sendJson } from './route.ts';
+import { checkAccess, ISOLATION_HEADERS } from './browser-access.ts';
+import { HttpError, type Route, sendJson } from './route.ts';
 
-/** Pages of other origins may drive the sandbox: it holds nothing that is worth keeping from them. */
-const OPEN = {
-  'access-control-allow-origin': '*',
-  'access-control-allow-methods': 'GET, PUT, POST, DELETE',
-  'access-control-allow-headers': '*',
-};
+/** Limits how long the body of a rejected request is read and discarded. */
+const REQUEST_TIMEOUT_MS = 30_000;
+const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
+const FORBIDDEN_RESPONSE =
+  'HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
-export interface ControlServer {
-  /** @returns the port */
-  listen(at: At): Promise<number>;
-  stop(): Promise<void>;
-}
-
-/** Makes the server of the control API, through whose port browsers come too. */
-export function createControlServer(routes: readonly Route[], autopush: Autopush): ControlServer {
-  const server = createServer((request, response) => {
-    for (const [name, value] of Object.entries(OPEN)) response.setHeader(name, value);
-    if (request.method === 'OPTIONS') response.writeHead(204).end();
-    else answer(routes, request, response).catch((error: unknown) => fail(response, error));
+/**
+ * Creates the server of the control API. Browsers open their WebSocket on the same port.
+ *
+ * @param names its host names besides `localhost`
+ */
+export function createControlServer(
+  routes: readonly Route[],
+  autopush: Autopush,
+  names: readonly string[],
+) {
+  const limits = {
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
+  };
+  const server = createServer(limits, (request, response) => {
+    for (const [name, value] of Object.entries(ISOLATION_HEADERS)) response.setHeader(name, value);
+    handleRequest(routes, names, request, response).catch((error: unknown) =>
+      sendError(response, error),
+    );
   });
   server.on('upgrade', (request, socket, head) => {
-    if (autopush.isFor(request)) autopush.upgrade(request, socket, head);
-    else socket.destroy();
+    socket.on('error', () => undefined);
+    if (!autopush.isBrowserUpgrade(request)) socket.destroy();
+    else if (!isAllowed(request, names)) socket.end(FORBIDDEN_RESPONSE);
+    else autopush.handleUpgrade(request, socket, head);
   });
   return {
-    listen: (at) => listen(server, at),
-    stop: () =>
+    /** @returns the port */
+    listen: (address: TcpAddress): Promise<number> => listen(server, address),
+    stop: (): Promise<void> =>
       new Promise((resolve) => {
         autopush.stop();
         server.close(() => resolve());
@@ -39,46 +49,57 @@ export function createControlServer(routes: readonly Route[], autopush: Autopush
   };
 }
 
-async function answer(
+function isAllowed(request: IncomingMessage, names: readonly string[]): boolean {
+  try {
+    checkAccess(request, names);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function handleRequest(
   routes: readonly Route[],
+  names: readonly string[],
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
+  checkAccess(request, names);
   const { pathname, searchParams: query } = new URL(request.url ?? '/', 'http://sandbox');
   for (const { method, path, handle } of routes) {
     const match = path.exec(pathname);
     if (method !== request.method || match === null) continue;
     const parts = Object.entries(match.groups ?? {});
-    const params = Object.fromEntries(parts.map(([name, value]) => [name, decode(value)]));
-    const answered = await handle({ request, response, query, params });
-    if (answered !== undefined) sendJson(response, 200, JSON.stringify(answered));
+    const params = Object.fromEntries(parts.map(([name, value]) => [name, decodePathPart(value)]));
+    const result = await handle({ request, response, query, params });
+    if (result !== undefined) sendJson(response, 200, JSON.stringify(result));
     return;
   }
-  throw new Refused(404, `There is no ${request.method} ${pathname}.`);
+  throw new HttpError(404, `There is no ${request.method} ${pathname}.`);
 }
 
-function decode(part: string): string {
+function decodePathPart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new Refused(400, 'The path is not well encoded.');
+    throw new HttpError(400, 'The path has an invalid encoding.');
   }
 }
 
-function fail(response: ServerResponse, error: unknown): void {
+function sendError(response: ServerResponse, error: unknown): void {
   if (response.headersSent) {
     response.destroy();
     return;
   }
-  const status = error instanceof Refused ? error.status : 500;
-  const words = error instanceof Error ? error.message : String(error);
-  sendJson(response, status, JSON.stringify({ error: words }));
+  const status = error instanceof HttpError ? error.status : 500;
+  const message = error instanceof Error ? error.message : String(error);
+  sendJson(response, status, JSON.stringify({ error: message }));
 }
 
-function listen(server: Server, at: At): Promise<number> {
+function listen(server: Server, address: TcpAddress): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(at, () => {
+    server.listen(address, () => {
       server.off('error', reject);
       resolve((server.address() as AddressInfo).port);
     });

@@ -1,28 +1,29 @@
 import { z } from 'zod';
-import { addSimulatedBrowser, type SimulatedBrowserDeps } from '../web-push/simulated-browser.ts';
-import { Refused, type Route, readJson } from './route.ts';
+import { addSimulatedBrowser, type BrowserPushService } from '../web-push/simulated-browser.ts';
+import { HttpError, type Route, readJson } from './route.ts';
 
-const wanted = z.strictObject({
-  /** The only VAPID key that may push to it, base64url; absent: every one. */
+const subscriptionRequestSchema = z.strictObject({
+  /** The only VAPID key that may push to it, base64url; absent: any key. */
   applicationServerKey: z.string().max(200).optional(),
 });
 
-/** Browsers that are made on demand. */
-export function webPushRoutes(deps: SimulatedBrowserDeps): Route[] {
+/** Creates the routes that add and remove simulated browsers. */
+export function createWebPushRoutes(pushService: BrowserPushService): Route[] {
   return [
     {
       method: 'POST',
       path: /^\/web-push\/subscriptions$/,
       handle: async ({ request }) => {
-        const { applicationServerKey } = await readJson(request, wanted);
-        return addSimulatedBrowser(deps, applicationServerKey?.replaceAll('=', ''));
+        const { applicationServerKey } = await readJson(request, subscriptionRequestSchema);
+        return addSimulatedBrowser(pushService, applicationServerKey?.replaceAll('=', ''));
       },
     },
     {
       method: 'DELETE',
       path: /^\/web-push\/subscriptions\/(?<id>[\w-]+)$/,
       handle: ({ params: { id = '' } }) => {
-        if (!deps.subscriptions.end(id)) throw new Refused(404, `There is no subscription ${id}.`);
+        if (!pushService.subscriptions.unsubscribe(id))
+          throw new HttpError(404, `There is no subscription ${id}.`);
         return {};
       },
     },

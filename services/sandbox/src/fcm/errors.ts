@@ -1,6 +1,6 @@
-import { jsonVerdict, type Verdict } from '../answer/verdict.ts';
+import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
 
-/** Google's status words with their HTTP status (google.rpc.Code). */
+/** Google's status codes with their HTTP status (google.rpc.Code). */
 const HTTP_STATUSES = {
   INVALID_ARGUMENT: 400,
   UNAUTHENTICATED: 401,
@@ -10,76 +10,89 @@ const HTTP_STATUSES = {
   INTERNAL: 500,
   UNAVAILABLE: 503,
 } as const;
-type StatusWord = keyof typeof HTTP_STATUSES;
+type GoogleStatus = keyof typeof HTTP_STATUSES;
 
-interface Answer {
-  status: StatusWord;
+interface ErrorSpec {
+  status: GoogleStatus;
   message: string;
-  /** FCM's own code in the details; general errors of Google's have none. */
-  fcm: boolean;
+  /** True: the details contain the FCM error code; Google's generic errors have none. */
+  hasFcmCode: boolean;
 }
 
-const ANSWERS: Record<string, Answer> = {
-  UNREGISTERED: { status: 'NOT_FOUND', message: 'Requested entity was not found.', fcm: true },
+const ERROR_SPECS: Record<string, ErrorSpec> = {
+  UNREGISTERED: {
+    status: 'NOT_FOUND',
+    message: 'Requested entity was not found.',
+    hasFcmCode: true,
+  },
   INVALID_ARGUMENT: {
     status: 'INVALID_ARGUMENT',
     message: 'The registration token is not a valid FCM registration token',
-    fcm: true,
+    hasFcmCode: true,
   },
-  SENDER_ID_MISMATCH: { status: 'PERMISSION_DENIED', message: 'SenderId mismatch', fcm: true },
-  QUOTA_EXCEEDED: { status: 'RESOURCE_EXHAUSTED', message: 'Quota exceeded.', fcm: true },
+  SENDER_ID_MISMATCH: {
+    status: 'PERMISSION_DENIED',
+    message: 'SenderId mismatch',
+    hasFcmCode: true,
+  },
+  QUOTA_EXCEEDED: { status: 'RESOURCE_EXHAUSTED', message: 'Quota exceeded.', hasFcmCode: true },
   UNAVAILABLE: {
     status: 'UNAVAILABLE',
     message: 'The service is currently unavailable.',
-    fcm: true,
+    hasFcmCode: true,
   },
-  INTERNAL: { status: 'INTERNAL', message: 'Internal error encountered.', fcm: true },
+  INTERNAL: { status: 'INTERNAL', message: 'Internal error encountered.', hasFcmCode: true },
   THIRD_PARTY_AUTH_ERROR: {
     status: 'UNAUTHENTICATED',
     message: 'Request is missing required authentication credential of a third party.',
-    fcm: true,
+    hasFcmCode: true,
   },
   UNAUTHENTICATED: {
     status: 'UNAUTHENTICATED',
     message:
       'Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential.',
-    fcm: false,
+    hasFcmCode: false,
   },
-  NOT_FOUND: { status: 'NOT_FOUND', message: 'Requested entity was not found.', fcm: false },
+  NOT_FOUND: { status: 'NOT_FOUND', message: 'Requested entity was not found.', hasFcmCode: false },
   PERMISSION_DENIED: {
     status: 'PERMISSION_DENIED',
     message: "Permission 'cloudmessaging.messages.create' denied on resource.",
-    fcm: false,
+    hasFcmCode: false,
   },
 };
 
-const FCM_ERROR = 'type.googleapis.com/google.firebase.fcm.v1.FcmError';
-const BAD_REQUEST = 'type.googleapis.com/google.rpc.BadRequest';
+const FCM_ERROR_TYPE = 'type.googleapis.com/google.firebase.fcm.v1.FcmError';
+const BAD_REQUEST_TYPE = 'type.googleapis.com/google.rpc.BadRequest';
 
-/** An answer by its code; FCM's own carry an FcmError. `OK` is 200. */
-export function namedFcm(name: string): Verdict | undefined {
-  if (name === 'OK') return jsonVerdict(200, { name: 'projects/carillon-sandbox/messages/0' });
-  return Object.hasOwn(ANSWERS, name) ? fcmError(name) : undefined;
+/** Finds a response by its error code; `OK` is status 200. */
+export function findCannedFcmResponse(name: string): ProviderResponse | undefined {
+  if (name === 'OK')
+    return createJsonResponse(200, { name: 'projects/carillon-sandbox/messages/0' });
+  return Object.hasOwn(ERROR_SPECS, name) ? createFcmError(name) : undefined;
 }
 
-/** An error as Google's API gives it (AIP-193). */
-export function fcmError(name: string): Verdict {
-  const { status, message, fcm } = ANSWERS[name] as Answer;
-  const details = fcm ? [{ '@type': FCM_ERROR, errorCode: name }] : [];
-  return googleError(status, message, details);
+/** Creates an error in the format of Google's APIs (AIP-193). */
+export function createFcmError(name: string): ProviderResponse {
+  const { status, message, hasFcmCode } = ERROR_SPECS[name] as ErrorSpec;
+  const details = hasFcmCode ? [{ '@type': FCM_ERROR_TYPE, errorCode: name }] : [];
+  return createGoogleError(status, message, details);
 }
 
-/** What is wrong with one field of a message. */
-export function fieldFault(field: string, description: string): Verdict {
+/** Creates the error for one invalid field of a message. */
+export function createFieldError(field: string, description: string): ProviderResponse {
   const fieldViolations = [{ field, description }];
-  return googleError('INVALID_ARGUMENT', description, [
-    { '@type': FCM_ERROR, errorCode: 'INVALID_ARGUMENT' },
-    { '@type': BAD_REQUEST, fieldViolations },
+  return createGoogleError('INVALID_ARGUMENT', description, [
+    { '@type': FCM_ERROR_TYPE, errorCode: 'INVALID_ARGUMENT' },
+    { '@type': BAD_REQUEST_TYPE, fieldViolations },
   ]);
 }
 
-function googleError(status: StatusWord, message: string, details: object[]): Verdict {
+function createGoogleError(
+  status: GoogleStatus,
+  message: string,
+  details: object[],
+): ProviderResponse {
   const code = HTTP_STATUSES[status];
   const more = details.length === 0 ? {} : { details };
-  return jsonVerdict(code, { error: { code, message, status, ...more } });
+  return createJsonResponse(code, { error: { code, message, status, ...more } });
 }

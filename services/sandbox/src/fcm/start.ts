@@ -1,125 +1,145 @@
-import { carryOut } from '../answer/carry-out.ts';
-import type { Conduct } from '../answer/conduct.ts';
-import { createMeet, type Meet } from '../answer/meet.ts';
-import type { Scripts } from '../answer/scripts.ts';
-import { endingOf } from '../answer/step.ts';
-import { jsonVerdict, type Verdict } from '../answer/verdict.ts';
 import { type ServiceAccount, writeServiceAccount } from '../files/ensure-files.ts';
-import { readBody } from '../wire/body.ts';
-import type { Exchange } from '../wire/exchange.ts';
-import { isObject, readObject } from '../wire/jwt.ts';
-import type { Shared } from '../wire/shared.ts';
-import { type At, createTlsServer, exchangeOf } from '../wire/tls-server.ts';
-import { fcmError, namedFcm } from './errors.ts';
-import { judge, tokenOf, unauthenticated } from './judge.ts';
-import { createOAuth, type OAuth, refusedAccount } from './oauth.ts';
+import { applyOutcome } from '../response/apply-outcome.ts';
+import type { FaultConfig } from '../response/fault-config.ts';
+import { createRequestHandler, type HandleRequest } from '../response/handle-request.ts';
+import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
+import { resolveOutcome } from '../response/script-step.ts';
+import type { Scripts } from '../response/scripts.ts';
+import type { Exchange } from '../transport/exchange.ts';
+import { isObject, parseJsonObject } from '../transport/jwt.ts';
+import type { ProviderContext } from '../transport/provider-context.ts';
+import { readBody } from '../transport/read-body.ts';
+import { createExchange, createTlsServer, type TcpAddress } from '../transport/tls-server.ts';
+import { createFcmError, findCannedFcmResponse } from './errors.ts';
+import { createAccountNotFoundResponse, createOAuthServer, type OAuthServer } from './oauth.ts';
+import { createUnauthenticatedResponse, readToken, validateMessage } from './validate-message.ts';
 
 const CHANNEL = 'fcm';
-const SEND = /^\/v1\/projects\/([^/]+)\/messages:send$/;
-/** The script of this name is for `POST /token`. */
-const OAUTH_SCRIPT = 'oauth';
+const SEND_PATH = /^\/v1\/projects\/([^/]+)\/messages:send$/;
+/** Token of the script for `POST /token`. */
+const OAUTH_SCRIPT_NAME = 'oauth';
 
-interface Fcm {
-  meet: Meet;
-  oauth: OAuth;
+interface FcmState {
+  handleRequest: HandleRequest;
+  oauth: OAuthServer;
   account: ServiceAccount;
   scripts: Scripts;
-  conduct: Readonly<Conduct>;
+  faultConfig: Readonly<FaultConfig>;
 }
 
-/** A request whose body has come. */
-interface Came {
+/** A completely received request. */
+interface FcmRequest {
   method: string | undefined;
   path: string;
   authorization: string | undefined;
   body: string;
 }
 
-/** Starts what plays FCM and Google's OAuth. */
+/** Starts the simulated FCM and Google OAuth. */
 export async function startFcm(
-  { files, journal, scripts, conducts, host }: Shared,
-  at: At,
+  { files, requestLog, scripts, faultConfigs, host }: ProviderContext,
+  address: TcpAddress,
   folder: string,
 ): Promise<{ port: number; serviceAccount: ServiceAccount; stop(): Promise<void> }> {
-  const conduct = conducts.of(CHANNEL);
+  const faultConfig = faultConfigs.get(CHANNEL);
   const server = createTlsServer({
     server: files.server,
     ca: files.ca,
     allowHttp1: true,
-    conduct,
-    onConnection: () => journal.connected(CHANNEL),
+    faultConfig,
+    onConnection: () => requestLog.countConnection(CHANNEL),
   });
-  const meet = createMeet({ channel: CHANNEL, scripts, journal, conduct, named: namedFcm });
-  const port = await server.listen(at);
-  const shown = host.includes(':') ? `[${host}]` : host;
+  const handleRequest = createRequestHandler({
+    channel: CHANNEL,
+    scripts,
+    requestLog,
+    faultConfig,
+    findCannedResponse: findCannedFcmResponse,
+  });
+  const port = await server.listen(address);
+  const urlHost = host.includes(':') ? `[${host}]` : host;
   const account = writeServiceAccount(
     folder,
     files.serviceAccountKey,
-    `https://${shown}:${port}/token`,
+    `https://${urlHost}:${port}/token`,
   );
-  const oauth = createOAuth(account);
-  const fcm: Fcm = { meet, oauth, account, scripts, conduct };
-  conducts.listen(CHANNEL, { streamLimit: server.limitStreams, expireTokens: oauth.expire });
+  const oauth = createOAuthServer(account);
+  const fcm: FcmState = { handleRequest, oauth, account, scripts, faultConfig };
+  faultConfigs.subscribe(CHANNEL, {
+    streamLimit: server.updateStreamLimit,
+    expireTokens: oauth.expireTokens,
+  });
   server.http.on('request', (request, response) => {
-    const exchange = exchangeOf(request, response, server.cut);
+    const exchange = createExchange(request, response, server.destroyConnection);
     const { method, headers } = request;
     const [path = ''] = (request.url ?? '').split('?');
     readBody(request, (body) => {
-      const came = { method, path, authorization: headers.authorization, body: body.toString() };
-      receive(fcm, came, exchange);
+      const fcmRequest = {
+        method,
+        path,
+        authorization: headers.authorization,
+        body: body.toString(),
+      };
+      routeRequest(fcm, fcmRequest, exchange);
     });
   });
   return { port, serviceAccount: account, stop: server.stop };
 }
 
-function receive(fcm: Fcm, came: Came, exchange: Exchange): void {
-  const isPost = came.method === 'POST';
-  const project = SEND.exec(came.path)?.[1];
-  if (isPost && came.path === '/token') grant(fcm, came.body, exchange);
-  else if (isPost && project !== undefined) send(fcm, came, project, exchange);
-  else exchange.answer(404, { 'content-type': 'text/html' }, '<title>Error 404</title>');
+function routeRequest(fcm: FcmState, fcmRequest: FcmRequest, exchange: Exchange): void {
+  const isPost = fcmRequest.method === 'POST';
+  const project = SEND_PATH.exec(fcmRequest.path)?.[1];
+  if (isPost && fcmRequest.path === '/token') handleTokenRequest(fcm, fcmRequest.body, exchange);
+  else if (isPost && project !== undefined) handleSendRequest(fcm, fcmRequest, project, exchange);
+  else exchange.respond(404, { 'content-type': 'text/html' }, '<title>Error 404</title>');
 }
 
-function grant({ oauth, scripts, conduct }: Fcm, form: string, exchange: Exchange): void {
-  if (conduct.blackHole) return;
-  const usual = () => (conduct.refuseCredential ? refusedAccount() : oauth.grant(form));
-  const step = scripts.nextOwn(CHANNEL, OAUTH_SCRIPT);
-  const ending =
+function handleTokenRequest(
+  { oauth, scripts, faultConfig }: FcmState,
+  form: string,
+  exchange: Exchange,
+): void {
+  if (faultConfig.blackHole) return;
+  const createDefaultResponse = () =>
+    faultConfig.refuseCredential ? createAccountNotFoundResponse() : oauth.grantToken(form);
+  const step = scripts.nextForTokenOnly(CHANNEL, OAUTH_SCRIPT_NAME);
+  const outcome =
     step === undefined
-      ? { ...usual(), act: 'answer' as const, delayMs: 0 }
-      : endingOf(step, namedOAuth, usual);
-  ending.delayMs += conduct.delayMs;
-  carryOut(ending, exchange);
+      ? { ...createDefaultResponse(), fault: 'answer' as const, delayMs: 0 }
+      : resolveOutcome(step, createCannedOAuthResponse, createDefaultResponse);
+  outcome.delayMs += faultConfig.delayMs;
+  applyOutcome(outcome, exchange);
 }
 
-/** Errors of OAuth by their word. */
-function namedOAuth(name: string): Verdict {
-  return jsonVerdict(400, { error: name, error_description: 'As scripted.' });
+/** Creates an OAuth error response by its error code. */
+function createCannedOAuthResponse(name: string): ProviderResponse {
+  return createJsonResponse(400, { error: name, error_description: 'As scripted.' });
 }
 
-function send(
-  { meet, oauth, account, conduct }: Fcm,
-  { authorization, body }: Came,
+function handleSendRequest(
+  { handleRequest, oauth, account, faultConfig }: FcmState,
+  { authorization, body }: FcmRequest,
   project: string,
   exchange: Exchange,
 ): void {
-  const request = readObject(body);
+  const request = parseJsonObject(body);
   const message = isObject(request?.message) ? request.message : undefined;
   const data = isObject(message?.data) ? message.data : {};
-  const to = tokenOf(message);
-  meet({
+  const to = readToken(message);
+  handleRequest({
     token: to,
-    asked: {
+    logFields: {
       to,
       push: typeof data._pushyId === 'string' ? data._pushyId : null,
       headers: {},
       payload: message === undefined ? null : JSON.stringify(message),
     },
     exchange,
-    judge: () => {
-      if (conduct.refuseCredential || !oauth.isAlive(authorization)) return unauthenticated();
-      if (project !== account.project_id) return fcmError('NOT_FOUND');
-      return judge(request, project);
+    validate: () => {
+      if (faultConfig.refuseCredential || !oauth.isValidAccessToken(authorization))
+        return createUnauthenticatedResponse();
+      if (project !== account.project_id) return createFcmError('NOT_FOUND');
+      return validateMessage(request, project);
     },
   });
 }

@@ -1,31 +1,28 @@
-import { createHash, createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { isIP } from 'node:net';
+import { createHash, generateKeyPairSync, X509Certificate } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
-  type KeyPair,
-  makeAuthority,
-  makePushCertificate,
-  makeRsaKeys,
-  makeServer,
-  packP12,
-} from './certificates.ts';
+  ensureKeyPair,
+  ensureServerCertificate,
+  LEAF_VALIDITY_DAYS,
+} from '@carillon/runtime/certificate-files';
+import type { KeyPair } from '@carillon/runtime/certificates';
+import { writeAtomically } from '@carillon/runtime/write-atomically';
+import { makePushCertificate, makeRsaKey, packP12 } from './certificates.ts';
 
-const AUTHORITY_DAYS = 3_650;
-const LEAF_DAYS = 800;
-const RENEWED_BEFORE_MS = 30 * 86_400_000;
-
-/** The sandbox's names; they say at a glance that they are nobody's. */
-export const APPLE = {
+/** The sandbox's Apple credentials, recognizable as test values. */
+export const APPLE_CREDENTIALS = {
   keyId: 'SANDBOXKEY',
   teamId: 'SANDBOXTEA',
   bundle: 'com.example.carillon',
   passphrase: 'sandbox',
 } as const;
-const PROJECT = 'carillon-sandbox';
+const PROJECT_ID = 'carillon-sandbox';
+/** RSA: node-forge would corrupt an ECDSA signature in the .p12 file. */
+const AUTHORITY = { name: 'Carillon sandbox', keyType: 'rsa' } as const;
 
-/** What the sandbox keeps between two runs, so that credentials once saved stay good. */
-export interface Files {
+/** Files that the sandbox keeps between runs, so that saved credentials stay valid. */
+export interface SandboxFiles {
   ca: string;
   server: KeyPair;
   /** The .p8 key, PEM. */
@@ -36,7 +33,7 @@ export interface Files {
   serviceAccountKey: string;
 }
 
-/** A service account's file as Google gives it, for tokens of the sandbox's own. */
+/** Service account file in Google's format; its token URI is the sandbox's. */
 export interface ServiceAccount {
   type: 'service_account';
   project_id: string;
@@ -48,54 +45,43 @@ export interface ServiceAccount {
 }
 
 /**
- * Reads the folder's files and makes what is missing, near its end, or not for `host`.
+ * Reads the folder's files, and creates those that are missing, close to expiry, or not valid for `host`.
  *
- * @param host the name or address by which clients reach the sandbox
+ * @param host the name or address that clients use
  */
-export async function ensureFiles(folder: string, host: string): Promise<Files> {
+export async function ensureFiles(folder: string, host: string): Promise<SandboxFiles> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const names = [...new Set(['localhost', '127.0.0.1', '::1', host])];
-  const authority = await ensurePair(folder, 'ca', {
-    isGood: (certificate) => certificate.ca,
-    make: () => makeAuthority(AUTHORITY_DAYS),
-  });
+  const { authority, server } = await ensureServerCertificate(folder, names, AUTHORITY);
   const issuer = new X509Certificate(authority.certificate).publicKey;
-  const server = await ensurePair(folder, 'server', {
-    isGood: (certificate) => certificate.verify(issuer) && names.every(isNamedIn(certificate)),
-    make: () => makeServer(authority, names, LEAF_DAYS),
+  const apnsCertificate = await ensureKeyPair(folder, 'apns', {
+    isValid: (certificate) => certificate.verify(issuer),
+    create: () => makePushCertificate(authority, APPLE_CREDENTIALS.bundle, LEAF_VALIDITY_DAYS),
   });
-  const apnsCertificate = await ensurePair(folder, 'apns', {
-    isGood: (certificate) => certificate.verify(issuer),
-    make: () => makePushCertificate(authority, APPLE.bundle, LEAF_DAYS),
-  });
-  const p12 = packP12(apnsCertificate, APPLE.passphrase);
-  write(folder, 'apns.p12', p12);
+  const p12 = packP12(apnsCertificate, APPLE_CREDENTIALS.passphrase);
+  writeAtomically(join(folder, 'apns.p12'), p12);
   return {
     ca: authority.certificate,
     server,
     apnsKey: await ensureText(folder, 'apns.p8', makeApnsKey),
     apnsCertificate,
     p12,
-    serviceAccountKey: await ensureText(
-      folder,
-      'service-account-key.pem',
-      async () => (await makeRsaKeys()).privateKey,
-    ),
+    serviceAccountKey: await ensureText(folder, 'service-account-key.pem', makeRsaKey),
   };
 }
 
-/** Writes the service account's file for the address that tokens are got at in this run. */
+/** Writes the service account file with the token URI of this run. */
 export function writeServiceAccount(folder: string, key: string, tokenUri: string): ServiceAccount {
   const account: ServiceAccount = {
     type: 'service_account',
-    project_id: PROJECT,
+    project_id: PROJECT_ID,
     private_key_id: createHash('sha1').update(key).digest('hex'),
     private_key: key,
-    client_email: `push@${PROJECT}.iam.gserviceaccount.com`,
+    client_email: `push@${PROJECT_ID}.iam.gserviceaccount.com`,
     client_id: '100000000000000000001',
     token_uri: tokenUri,
   };
-  write(folder, 'service-account.json', `${JSON.stringify(account, null, 2)}\n`);
+  writeAtomically(join(folder, 'service-account.json'), `${JSON.stringify(account, null, 2)}\n`);
   return account;
 }
 
@@ -104,56 +90,15 @@ function makeApnsKey(): string {
   return privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
 }
 
-function isNamedIn(certificate: X509Certificate): (name: string) => boolean {
-  return (name) =>
-    (isIP(name) === 0 ? certificate.checkHost(name) : certificate.checkIP(name)) !== undefined;
-}
-
-async function ensurePair(
-  folder: string,
-  name: string,
-  { isGood, make }: { isGood(certificate: X509Certificate): boolean; make(): Promise<KeyPair> },
-): Promise<KeyPair> {
-  const present = {
-    certificate: read(folder, `${name}.pem`),
-    key: read(folder, `${name}-key.pem`),
-  };
-  if (isLasting(present) && isGood(new X509Certificate(present.certificate))) return present;
-  const made = await make();
-  write(folder, `${name}-key.pem`, made.key);
-  write(folder, `${name}.pem`, made.certificate);
-  return made;
-}
-
-function isLasting({ certificate, key }: KeyPair): boolean {
-  try {
-    const read = new X509Certificate(certificate);
-    const lasts = read.validToDate.getTime() - Date.now() > RENEWED_BEFORE_MS;
-    return lasts && read.checkPrivateKey(createPrivateKey(key));
-  } catch {
-    return false;
-  }
-}
-
 async function ensureText(
   folder: string,
   name: string,
-  make: () => string | Promise<string>,
+  create: () => string | Promise<string>,
 ): Promise<string> {
-  const present = read(folder, name);
-  if (present !== '') return present;
-  const made = await make();
-  write(folder, name, made);
-  return made;
-}
-
-function read(folder: string, name: string): string {
   const path = join(folder, name);
-  return existsSync(path) ? readFileSync(path, 'utf8') : '';
-}
-
-function write(folder: string, name: string, content: string | Buffer): void {
-  const half = join(folder, `${name}.half`);
-  writeFileSync(half, content, { mode: 0o600 });
-  renameSync(half, join(folder, name));
+  const existing = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  if (existing !== '') return existing;
+  const created = await create();
+  writeAtomically(path, created);
+  return created;
 }

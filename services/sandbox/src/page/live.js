@@ -1,4 +1,4 @@
-// What arrives, as it arrives.
+// Shows requests to the simulated providers as they arrive.
 
 const SHOWN = 200;
 const COUNTS_EVERY_MS = 1_000;
@@ -10,7 +10,7 @@ const state = document.querySelector('#state');
 const empty = document.querySelector('#empty');
 let filter = '';
 
-/** Elements are made, never parsed from text: payloads are anybody's. */
+/** Creates an element. Payloads are untrusted, so no HTML is parsed. */
 function element(name, className, text) {
   const made = document.createElement(name);
   made.className = className;
@@ -28,7 +28,7 @@ function show(entry) {
   const summary = document.createElement('summary');
   const isGood = status !== null && status < 300;
   summary.append(
-    element('span', `status ${isGood ? 'good' : ''}`, status ?? 'no answer'),
+    element('span', `status ${isGood ? 'good' : ''}`, status ?? 'no response'),
     element('span', 'channel', NAMES[channel]),
     element('span', 'to', to),
     element('span', 'acked', ACKS[acked] ?? ''),
@@ -74,7 +74,7 @@ events.onopen = () => {
   state.className = 'live';
 };
 events.onerror = () => {
-  state.textContent = 'the sandbox is away …';
+  state.textContent = 'not connected to the sandbox …';
   state.className = '';
 };
 events.onmessage = ({ data }) => show(JSON.parse(data));

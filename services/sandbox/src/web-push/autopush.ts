@@ -3,85 +3,87 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Browser, createBrowser } from './browser.ts';
-import { type Said, saidSchema } from './messages.ts';
-import type { SimulatedBrowserDeps } from './simulated-browser.ts';
+import { type BrowserMessage, browserMessageSchema } from './browser-messages.ts';
+import type { BrowserPushService } from './simulated-browser.ts';
 
-const PROTOCOL = 'push-notification';
-const MOST_BROWSERS = 1_000;
-const MOST_BYTES = 65_536;
+const SUBPROTOCOL = 'push-notification';
+const MAX_BROWSERS = 1_000;
+const MAX_MESSAGE_BYTES = 65_536;
 
-/** The side of the push service that Firefox connects to (Mozilla's push protocol over WebSocket). */
-export interface Autopush {
-  /** Whether an upgrade request is one of a browser's. */
-  isFor(request: IncomingMessage): boolean;
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
-  stop(): void;
-}
+/** The browser side of the push service, which Firefox connects to (Mozilla's push protocol over WebSocket). */
+export type Autopush = ReturnType<typeof createAutopush>;
 
-/** Makes the service; a browser that comes back within the same run gets what it missed. */
-export function createAutopush(deps: SimulatedBrowserDeps): Autopush {
+/** Creates the service. A browser that reconnects within the same run gets the messages it missed. */
+export function createAutopush(pushService: BrowserPushService) {
   const browsers = new Map<string, Browser>();
   const server = new WebSocketServer({
     noServer: true,
-    maxPayload: MOST_BYTES,
-    handleProtocols: (offered) => (offered.has(PROTOCOL) ? PROTOCOL : false),
+    maxPayload: MAX_MESSAGE_BYTES,
+    handleProtocols: (offered) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   });
 
-  function find(uaid: string | undefined): Browser {
+  function findOrCreateBrowser(uaid: string | undefined): Browser {
     const known = uaid === undefined ? undefined : browsers.get(uaid);
     if (known !== undefined) return known;
-    const browser = createBrowser(deps, randomBytes(16).toString('hex'));
+    const browser = createBrowser(pushService, randomBytes(16).toString('hex'));
     browsers.set(browser.uaid, browser);
     const oldest = browsers.keys().next().value;
-    if (browsers.size > MOST_BROWSERS && oldest !== undefined) {
-      browsers.get(oldest)?.end();
+    if (browsers.size > MAX_BROWSERS && oldest !== undefined) {
+      browsers.get(oldest)?.unsubscribeAll();
       browsers.delete(oldest);
     }
     return browser;
   }
 
-  server.on('connection', (link) => serve(link, find));
+  server.on('connection', (webSocket) => serveConnection(webSocket, findOrCreateBrowser));
 
   return {
-    isFor: ({ headers }) => headers['sec-websocket-protocol']?.includes(PROTOCOL) ?? false,
-    upgrade: (request, socket, head) =>
-      server.handleUpgrade(request, socket, head, (link) => server.emit('connection', link)),
-    stop: () => {
-      for (const link of server.clients) link.terminate();
+    /** Checks whether an upgrade request comes from a browser's push client. */
+    isBrowserUpgrade: ({ headers }: IncomingMessage): boolean =>
+      headers['sec-websocket-protocol']?.includes(SUBPROTOCOL) ?? false,
+    handleUpgrade: (request: IncomingMessage, socket: Duplex, head: Buffer): void =>
+      server.handleUpgrade(request, socket, head, (webSocket) =>
+        server.emit('connection', webSocket),
+      ),
+    stop: (): void => {
+      for (const webSocket of server.clients) webSocket.terminate();
       server.close();
     },
   };
 }
 
-function serve(link: WebSocket, find: (uaid: string | undefined) => Browser): void {
+function serveConnection(
+  webSocket: WebSocket,
+  findOrCreateBrowser: (uaid: string | undefined) => Browser,
+): void {
   let browser: Browser | undefined;
-  const say = (message: object) => link.send(JSON.stringify(message));
-  link.on('error', () => undefined);
-  link.once('close', () => browser?.left(say));
-  link.on('message', (data) => {
-    const said = readSaid(String(data));
-    if (said === undefined) return;
-    if (said.messageType === 'ping') return link.send('{}');
-    if (said.messageType === 'hello') {
-      browser = find(said.uaid);
-      say({
+  const send = (message: object) => webSocket.send(JSON.stringify(message));
+  webSocket.on('error', () => undefined);
+  webSocket.once('close', () => browser?.onDisconnect(send));
+  webSocket.on('message', (data) => {
+    const browserMessage = parseBrowserMessage(String(data));
+    if (browserMessage === undefined) return;
+    if (browserMessage.messageType === 'ping') return webSocket.send('{}');
+    if (browserMessage.messageType === 'hello') {
+      browser = findOrCreateBrowser(browserMessage.uaid);
+      send({
         messageType: 'hello',
         uaid: browser.uaid,
         status: 200,
         use_webpush: true,
         broadcasts: {},
       });
-      return browser.came(say);
+      return browser.onConnect(send);
     }
-    browser?.hear(said);
+    browser?.handleMessage(browserMessage);
   });
 }
 
-function readSaid(text: string): Said | undefined {
+function parseBrowserMessage(text: string): BrowserMessage | undefined {
   try {
     const value: unknown = JSON.parse(text);
     const isPing = JSON.stringify(value) === '{}';
-    return isPing ? { messageType: 'ping' } : saidSchema.safeParse(value).data;
+    return isPing ? { messageType: 'ping' } : browserMessageSchema.safeParse(value).data;
   } catch {
     return undefined;
   }

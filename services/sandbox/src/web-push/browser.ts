@@ -1,109 +1,120 @@
-import type { Said } from './messages.ts';
-import { ACKS, type SimulatedBrowserDeps } from './simulated-browser.ts';
-import type { Message } from './subscriptions.ts';
+import type { BrowserMessage } from './browser-messages.ts';
+import { ACK_CODES, type BrowserPushService } from './simulated-browser.ts';
+import type { PushMessage } from './subscriptions.ts';
 
-const MOST_CHANNELS = 1_000;
-const MOST_WAITING = 100;
-const NACK = 300;
+const MAX_CHANNELS = 1_000;
+const MAX_PENDING_MESSAGES = 100;
+const DEFAULT_NACK_CODE = 300;
 
-/** Says something to a browser that is connected. */
-export type Say = (message: object) => void;
+/** Sends a message to a connected browser. */
+export type SendMessage = (message: object) => void;
 
-/** One browser of somebody, which lives on while it isn't connected. */
+/** State of one browser, kept while it is disconnected. */
 export interface Browser {
   uaid: string;
-  /** It is connected: what it has not acknowledged goes out again. */
-  came(say: Say): void;
-  /** This connection is over. */
-  left(say: Say): void;
-  hear(said: Said): void;
-  /** Its endpoints are gone. */
-  end(): void;
+  /** Handles a new connection: sends all unacknowledged messages again. */
+  onConnect(send: SendMessage): void;
+  /** Handles the end of a connection. */
+  onDisconnect(send: SendMessage): void;
+  handleMessage(browserMessage: BrowserMessage): void;
+  /** Ends all its subscriptions. */
+  unsubscribeAll(): void;
 }
 
-interface Waiting extends Message {
+interface PendingMessage extends PushMessage {
   channelID: string;
   expiresAtMs: number;
 }
 
-/** Makes a browser without subscriptions. */
-export function createBrowser(deps: SimulatedBrowserDeps, uaid: string): Browser {
-  const { subscriptions, journal, endpoint } = deps;
+/** Creates a browser without subscriptions. */
+export function createBrowser(
+  { subscriptions, requestLog, createEndpoint }: BrowserPushService,
+  uaid: string,
+): Browser {
   const tokens = new Map<string, string>();
-  const waiting = new Map<string, Waiting>();
-  let link: Say | undefined;
+  const pendingMessages = new Map<string, PendingMessage>();
+  let sendToBrowser: SendMessage | undefined;
 
-  function receive(channelID: string, message: Message): void {
-    if (link === undefined && message.ttlSeconds === 0) return;
+  function receive(channelID: string, message: PushMessage): void {
+    if (sendToBrowser === undefined && message.ttlSeconds === 0) return;
     const expiresAtMs = Date.now() + message.ttlSeconds * 1_000;
     // RFC 8030, 5.4: a newer message of the same topic replaces the older one.
-    for (const older of waiting.values()) {
-      const isSame = older.channelID === channelID && older.topic === message.topic;
-      if (message.topic !== undefined && isSame) waiting.delete(older.id);
+    for (const pending of pendingMessages.values()) {
+      const hasSameTopic = pending.channelID === channelID && pending.topic === message.topic;
+      if (message.topic !== undefined && hasSameTopic) pendingMessages.delete(pending.id);
     }
-    if (waiting.size >= MOST_WAITING) waiting.delete(waiting.keys().next().value ?? '');
+    if (pendingMessages.size >= MAX_PENDING_MESSAGES)
+      pendingMessages.delete(pendingMessages.keys().next().value ?? '');
     const stored = { ...message, channelID, expiresAtMs };
-    waiting.set(message.id, stored);
-    link?.(notification(stored));
+    pendingMessages.set(message.id, stored);
+    sendToBrowser?.(notification(stored));
   }
 
   function register(channelID: string, key: string | null | undefined): void {
-    if (tokens.size >= MOST_CHANNELS) {
-      link?.({ messageType: 'register', channelID, status: 500 });
+    if (tokens.size >= MAX_CHANNELS) {
+      sendToBrowser?.({ messageType: 'register', channelID, status: 500 });
       return;
     }
-    const before = tokens.get(channelID);
-    if (before !== undefined) subscriptions.end(before);
+    const previousToken = tokens.get(channelID);
+    if (previousToken !== undefined) subscriptions.unsubscribe(previousToken);
     const token = subscriptions.add({
-      // The padding is the browser's; the header of a push has none.
+      // The browser pads the key; the Authorization header of a push does not.
       vapidKey: key?.replaceAll('=', ''),
       receive: (message) => receive(channelID, message),
     });
     tokens.set(channelID, token);
-    link?.({ messageType: 'register', channelID, status: 200, pushEndpoint: endpoint(token) });
+    sendToBrowser?.({
+      messageType: 'register',
+      channelID,
+      status: 200,
+      pushEndpoint: createEndpoint(token),
+    });
   }
 
   function unregister(channelID: string): void {
     const token = tokens.get(channelID);
-    if (token !== undefined) subscriptions.end(token);
+    if (token !== undefined) subscriptions.unsubscribe(token);
     tokens.delete(channelID);
-    link?.({ messageType: 'unregister', channelID, status: 200 });
+    sendToBrowser?.({ messageType: 'unregister', channelID, status: 200 });
   }
 
   function acknowledge(version: string, code: number): void {
-    const message = waiting.get(version);
+    const message = pendingMessages.get(version);
     if (message === undefined) return;
-    waiting.delete(version);
-    journal.acknowledge(message.entry, code);
+    pendingMessages.delete(version);
+    requestLog.acknowledge(message.entry, code);
   }
 
   return {
     uaid,
-    came: (say) => {
-      link = say;
+    onConnect: (send) => {
+      sendToBrowser = send;
       const now = Date.now();
-      for (const message of waiting.values()) {
-        if (message.expiresAtMs > now) say(notification(message));
-        else waiting.delete(message.id);
+      for (const message of pendingMessages.values()) {
+        if (message.expiresAtMs > now) send(notification(message));
+        else pendingMessages.delete(message.id);
       }
     },
-    left: (say) => {
-      if (link === say) link = undefined;
+    onDisconnect: (send) => {
+      if (sendToBrowser === send) sendToBrowser = undefined;
     },
-    hear: (said) => {
-      if (said.messageType === 'register') register(said.channelID, said.key);
-      if (said.messageType === 'unregister') unregister(said.channelID);
-      if (said.messageType === 'nack') acknowledge(said.version, said.code ?? NACK);
-      if (said.messageType !== 'ack') return;
-      for (const { version, code } of said.updates) acknowledge(version, code ?? ACKS.delivered);
+    handleMessage: (browserMessage) => {
+      if (browserMessage.messageType === 'register')
+        register(browserMessage.channelID, browserMessage.key);
+      if (browserMessage.messageType === 'unregister') unregister(browserMessage.channelID);
+      if (browserMessage.messageType === 'nack')
+        acknowledge(browserMessage.version, browserMessage.code ?? DEFAULT_NACK_CODE);
+      if (browserMessage.messageType !== 'ack') return;
+      for (const { version, code } of browserMessage.updates)
+        acknowledge(version, code ?? ACK_CODES.delivered);
     },
-    end: () => {
-      for (const token of tokens.values()) subscriptions.end(token);
+    unsubscribeAll: () => {
+      for (const token of tokens.values()) subscriptions.unsubscribe(token);
     },
   };
 }
 
-function notification({ id, channelID, ttlSeconds, body }: Waiting): object {
+function notification({ id, channelID, ttlSeconds, body }: PendingMessage): object {
   const content =
     body.length === 0
       ? {}

@@ -15,7 +15,7 @@ export interface BrowserKeys {
   auth: Buffer;
 }
 
-/** Makes the keys of a new subscription. */
+/** Creates the keys of a new subscription. */
 export function makeBrowserKeys(random: (bytes: number) => Buffer): BrowserKeys {
   const pair = createECDH('prime256v1');
   const publicKey = pair.generateKeys();
@@ -25,7 +25,7 @@ export function makeBrowserKeys(random: (bytes: number) => Buffer): BrowserKeys 
 /**
  * Decrypts the body of a push as a browser does (RFC 8291, 3.4; one record, RFC 8188).
  *
- * @returns the text; undefined when it isn't for these keys
+ * @returns the text; undefined when it can't be decrypted with these keys
  */
 export function decrypt(body: Buffer, keys: BrowserKeys): string | undefined {
   try {
@@ -53,7 +53,7 @@ function decryptRecord(body: Buffer, { publicKey, privateKey, auth }: BrowserKey
     decipher.final(),
   ]);
   const end = padded.lastIndexOf(LAST_RECORD);
-  if (end < 0) throw new Error('a record without its delimiter');
+  if (end < 0) throw new Error('the record has no delimiter');
   return padded.toString('utf8', 0, end);
 }
 

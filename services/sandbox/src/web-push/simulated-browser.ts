@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import type { Journal } from '../record/journal.ts';
+import type { RequestLog } from '../request-log/request-log.ts';
 import { decrypt, makeBrowserKeys } from './decrypt.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
-/** What a browser says of a push, in Mozilla's protocol: delivered, or not to be decrypted. */
-export const ACKS = { delivered: 100, undecryptable: 101 } as const;
+/** Acknowledgement codes of Mozilla's protocol. */
+export const ACK_CODES = { delivered: 100, undecryptable: 101 } as const;
 
-/** A subscription as it is told to an API. */
+/** A subscription in the format of the registration API. */
 export interface SimulatedBrowser {
   endpoint: string;
   /** p256dh, base64url. */
@@ -16,34 +16,34 @@ export interface SimulatedBrowser {
 }
 
 /**
- * Adds a browser whose private key is here, so that what it gets can be read.
+ * Adds a browser whose private key the sandbox holds, so that the sandbox can decrypt its pushes.
  *
- * @param vapidKey the key that may push to it; undefined: every one
+ * @param vapidKey the only VAPID key that may push to it; undefined: any key
  */
 export function addSimulatedBrowser(
-  { subscriptions, journal, endpoint }: SimulatedBrowserDeps,
+  { subscriptions, requestLog, createEndpoint }: BrowserPushService,
   vapidKey: string | undefined,
 ): SimulatedBrowser {
   const keys = makeBrowserKeys(randomBytes);
   const token = subscriptions.add({
     vapidKey,
-    read: (body) => decrypt(body, keys),
+    decrypt: (body) => decrypt(body, keys),
     receive: ({ body, entry }) => {
-      const isRead = body.length === 0 || entry.payload !== null;
-      journal.acknowledge(entry, isRead ? ACKS.delivered : ACKS.undecryptable);
+      const isDecrypted = body.length === 0 || entry.payload !== null;
+      requestLog.acknowledge(entry, isDecrypted ? ACK_CODES.delivered : ACK_CODES.undecryptable);
     },
   });
   return {
-    endpoint: endpoint(token),
+    endpoint: createEndpoint(token),
     key: keys.publicKey.toString('base64url'),
     auth: keys.auth.toString('base64url'),
   };
 }
 
-/** What adding a simulated browser needs. */
-export interface SimulatedBrowserDeps {
+/** The parts of the push service that browsers use. */
+export interface BrowserPushService {
   subscriptions: Subscriptions;
-  journal: Journal;
-  /** The endpoint with this last path segment. */
-  endpoint(token: string): string;
+  requestLog: RequestLog;
+  /** Builds the endpoint URL of a subscription token. */
+  createEndpoint(token: string): string;
 }

@@ -1,43 +1,59 @@
-import { createMeet } from '../answer/meet.ts';
-import type { Shared } from '../wire/shared.ts';
-import { type At, createTlsServer } from '../wire/tls-server.ts';
-import { endpointPath, namedWebPush, playWebPush } from './server.ts';
+import { createRequestHandler } from '../response/handle-request.ts';
+import type { ProviderContext } from '../transport/provider-context.ts';
+import { createTlsServer, type TcpAddress } from '../transport/tls-server.ts';
+import { createEndpointPath, findCannedWebPushResponse, serveWebPush } from './serve-web-push.ts';
 import { createSubscriptions, type Subscriptions } from './subscriptions.ts';
-import { createVapid } from './vapid.ts';
+import { createVapidVerifier } from './vapid.ts';
 
 const CHANNEL = 'web-push';
 
-/** A push service that runs. */
+/** The running push service. */
 export interface RunningWebPush {
   port: number;
   subscriptions: Subscriptions;
-  /** The endpoint with this last path segment. */
-  endpoint(token: string): string;
+  /** Builds the endpoint URL of a subscription token. */
+  createEndpoint(token: string): string;
   stop(): Promise<void>;
 }
 
-/** Starts the push service. */
+/** Starts the simulated push service. */
 export async function startWebPush(
-  { files, journal, scripts, conducts, host }: Shared,
-  at: At,
+  { files, requestLog, scripts, faultConfigs, host }: ProviderContext,
+  address: TcpAddress,
 ): Promise<RunningWebPush> {
-  const conduct = conducts.of(CHANNEL);
+  const faultConfig = faultConfigs.get(CHANNEL);
   const server = createTlsServer({
     server: files.server,
     ca: files.ca,
     allowHttp1: true,
-    conduct,
-    onConnection: () => journal.connected(CHANNEL),
+    faultConfig,
+    onConnection: () => requestLog.countConnection(CHANNEL),
   });
   const subscriptions = createSubscriptions();
   let origin = '';
-  const vapid = createVapid(() => origin);
-  const meet = createMeet({ channel: CHANNEL, scripts, journal, conduct, named: namedWebPush });
-  playWebPush({ server, meet, vapid, subscriptions, conduct, origin: () => origin });
-  conducts.listen(CHANNEL, { streamLimit: server.limitStreams, expireTokens: vapid.expire });
-  const port = await server.listen(at);
-  // A URL's origin has no port where it is the scheme's own.
+  const vapidVerifier = createVapidVerifier(() => origin);
+  const handleRequest = createRequestHandler({
+    channel: CHANNEL,
+    scripts,
+    requestLog,
+    faultConfig,
+    findCannedResponse: findCannedWebPushResponse,
+  });
+  serveWebPush({
+    server,
+    handleRequest,
+    vapidVerifier,
+    subscriptions,
+    faultConfig,
+    origin: () => origin,
+  });
+  faultConfigs.subscribe(CHANNEL, {
+    streamLimit: server.updateStreamLimit,
+    expireTokens: vapidVerifier.expireTokens,
+  });
+  const port = await server.listen(address);
+  // URL.origin omits the scheme's default port.
   origin = new URL(`https://${host.includes(':') ? `[${host}]` : host}:${port}`).origin;
-  const endpoint = (token: string) => `${origin}${endpointPath(token)}`;
-  return { port, subscriptions, endpoint, stop: server.stop };
+  const createEndpoint = (token: string) => `${origin}${createEndpointPath(token)}`;
+  return { port, subscriptions, createEndpoint, stop: server.stop };
 }

@@ -1,51 +1,48 @@
 import { randomBytes } from 'node:crypto';
-import type { Entry } from '../record/journal.ts';
+import type { RequestLogEntry } from '../request-log/request-log.ts';
 
-const MOST_SUBSCRIPTIONS = 200_000;
+const MAX_SUBSCRIPTIONS = 200_000;
 const TOKEN_BYTES = 24;
 
-/** A push on its way to a browser. */
-export interface Message {
-  /** Its version, as browsers call it. */
+/** An accepted push for a browser. */
+export interface PushMessage {
+  /** Message id; the browser protocol calls it the version. */
   id: string;
   body: Buffer;
   ttlSeconds: number;
   topic: string | undefined;
-  entry: Entry;
+  entry: RequestLogEntry;
 }
 
-/** Where pushes for one endpoint go. */
+/** Receiver of the pushes of one endpoint. */
 export interface Receiver {
   /** The VAPID key that the subscription is bound to, base64url (RFC 8292, 4). */
   vapidKey: string | undefined;
-  /** The text of a push, if this receiver's keys are ours; undefined when it can't be read. */
-  read?(body: Buffer): string | undefined;
-  receive(message: Message): void;
+  /** Decrypts a push, if the sandbox holds the receiver's keys; undefined when that fails. */
+  decrypt?(body: Buffer): string | undefined;
+  receive(message: PushMessage): void;
 }
 
-/** Who is behind which endpoint; an endpoint is known by its last path segment. */
-export interface Subscriptions {
-  /** @returns the new endpoint's last path segment */
-  add(receiver: Receiver): string;
-  find(token: string): Receiver | 'gone' | undefined;
-  /** From now on pushes are answered 410. @returns whether it was there */
-  end(token: string): boolean;
-}
+/** Receivers by token, the last path segment of an endpoint. */
+export type Subscriptions = ReturnType<typeof createSubscriptions>;
 
-/** Makes an empty directory, which forgets its oldest endpoints beyond 200,000. */
-export function createSubscriptions(): Subscriptions {
-  const known = new Map<string, Receiver | 'gone'>();
+/** Creates an empty set. Beyond 200,000 endpoints it deletes the oldest. */
+export function createSubscriptions() {
+  const receiversByToken = new Map<string, Receiver | 'gone'>();
   return {
-    add: (receiver) => {
+    /** @returns the token of the new endpoint */
+    add: (receiver: Receiver): string => {
       const token = randomBytes(TOKEN_BYTES).toString('base64url');
-      known.set(token, receiver);
-      if (known.size > MOST_SUBSCRIPTIONS) known.delete(known.keys().next().value ?? '');
+      receiversByToken.set(token, receiver);
+      if (receiversByToken.size > MAX_SUBSCRIPTIONS)
+        receiversByToken.delete(receiversByToken.keys().next().value ?? '');
       return token;
     },
-    find: (token) => known.get(token),
-    end: (token) => {
-      if (!known.has(token)) return false;
-      known.set(token, 'gone');
+    find: (token: string): Receiver | 'gone' | undefined => receiversByToken.get(token),
+    /** Ends a subscription: later pushes get status 410. @returns false when it is unknown */
+    unsubscribe: (token: string): boolean => {
+      if (!receiversByToken.has(token)) return false;
+      receiversByToken.set(token, 'gone');
       return true;
     },
   };

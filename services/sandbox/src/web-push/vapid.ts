@@ -1,60 +1,57 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
-import { type Jwt, readJwt } from '../wire/jwt.ts';
+import { type Jwt, parseJwt } from '../transport/jwt.ts';
 
 const DAY_SECONDS = 86_400;
-/** Clocks differ a little. */
+/** Tolerated clock difference. */
 const LEEWAY_SECONDS = 60;
-const REMEMBERED = 1_000;
+const MAX_CACHED_TOKENS = 1_000;
 
-/** Why an application server isn't let through; undefined: it is. */
-export type VapidFault = 'missing' | 'wrong' | 'another' | undefined;
+/** Reason to reject an application server; undefined: it is authorized. */
+export type VapidError = 'missing' | 'invalid' | 'key-mismatch' | undefined;
 
-/** Checks who pushes (RFC 8292). */
-export interface Vapid {
-  /** @param boundTo the subscription's key, base64url without padding */
-  check(authorization: string | undefined, boundTo: string | undefined): VapidFault;
-  /** What was let through up to now is not any more. */
-  expire(): void;
-}
+/** Verifies VAPID credentials (RFC 8292). */
+export type VapidVerifier = ReturnType<typeof createVapidVerifier>;
 
-/** Makes the check for pushes to an origin; a token once verified is known by its text. */
-export function createVapid(origin: () => string): Vapid {
-  const known = new Map<string, { key: string; expiresAt: number }>();
+/** Creates a verifier for pushes to an origin. It caches verified tokens. */
+export function createVapidVerifier(origin: () => string) {
+  const verifiedByAuthorization = new Map<string, { key: string; expiresAt: number }>();
 
   function verify(authorization: string): { key: string; expiresAt: number } | undefined {
     const token = /\bt=([\w.-]+)/.exec(authorization)?.[1];
     const key = /\bk=([\w-]+)/.exec(authorization)?.[1];
-    const publicKey = key === undefined ? undefined : readPoint(key);
-    const jwt = token === undefined ? undefined : readJwt(token);
+    const publicKey = key === undefined ? undefined : importPublicKey(key);
+    const jwt = token === undefined ? undefined : parseJwt(token);
     if (key === undefined || publicKey === undefined || jwt === undefined) return undefined;
-    const expiresAt = expiryOf(jwt, origin());
+    const expiresAt = parseExpiry(jwt, origin());
     if (expiresAt === undefined || !jwt.isSignedBy(publicKey, 'ES256')) return undefined;
     return { key, expiresAt };
   }
 
   return {
-    check: (authorization, boundTo) => {
+    /** @param subscriptionKey the subscription's key, base64url without padding */
+    check: (authorization: string | undefined, subscriptionKey: string | undefined): VapidError => {
       if (authorization === undefined) return 'missing';
-      const found = known.get(authorization) ?? verify(authorization);
-      if (found === undefined || found.expiresAt < Date.now() / 1_000) return 'wrong';
-      if (known.size === REMEMBERED) known.clear();
-      known.set(authorization, found);
-      const isTheirs = boundTo === undefined || boundTo === found.key;
-      return isTheirs ? undefined : 'another';
+      const found = verifiedByAuthorization.get(authorization) ?? verify(authorization);
+      if (found === undefined || found.expiresAt < Date.now() / 1_000) return 'invalid';
+      if (verifiedByAuthorization.size === MAX_CACHED_TOKENS) verifiedByAuthorization.clear();
+      verifiedByAuthorization.set(authorization, found);
+      const isKeyMatch = subscriptionKey === undefined || subscriptionKey === found.key;
+      return isKeyMatch ? undefined : 'key-mismatch';
     },
-    expire: () => {
-      for (const found of known.values()) found.expiresAt = 0;
+    /** Expires all tokens verified so far. */
+    expireTokens: (): void => {
+      for (const found of verifiedByAuthorization.values()) found.expiresAt = 0;
     },
   };
 }
 
-/** Audience and expiry (RFC 8292, 2): exactly the origin, at most a day ahead. */
-function expiryOf({ claims: { aud, exp } }: Jwt, origin: string): number | undefined {
+/** Checks audience and expiry (RFC 8292, 2): the exact origin, at most a day ahead. @returns the expiry */
+function parseExpiry({ claims: { aud, exp } }: Jwt, origin: string): number | undefined {
   if (aud !== origin || typeof exp !== 'number') return undefined;
   return exp > Date.now() / 1_000 + DAY_SECONDS + LEEWAY_SECONDS ? undefined : exp;
 }
 
-function readPoint(text: string): KeyObject | undefined {
+function importPublicKey(text: string): KeyObject | undefined {
   const point = Buffer.from(text, 'base64url');
   if (point.length !== 65) return undefined;
   const x = point.toString('base64url', 1, 33);

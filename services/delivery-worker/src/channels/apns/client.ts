@@ -1,54 +1,123 @@
-import type { AppleEnvironment } from '@carillon/store/documents';
-import { Notification } from 'node-apn';
+import type { ClientHttp2Session } from 'node:http2';
+import type { SecretOf } from '@carillon/core/channels';
+import { type AppleEnvironment, apns as descriptor } from '@carillon/core/channels/apns';
+import { Notification, Provider, type ProviderOptions } from 'node-apn';
 import type {
   Address,
   Attempt,
+  MaySend,
   ProviderChannel,
   ProviderClient,
   ProviderPush,
   Send,
 } from '../../deliver/provider.ts';
+import { closeGracefully, createSettingsWaiter, postOverHttp2 } from '../http2.ts';
 import { createInFlight } from '../in-flight.ts';
-import { type ApnsLine, type ApnsSecret, type Message, openLine } from './line.ts';
-import { apnsOutcome, isExpiredToken } from './outcome.ts';
+import {
+  type ApnsResponse,
+  apnsOutcome,
+  classifyFailure,
+  isExpiredToken,
+  toApnsResponse,
+} from './outcome.ts';
 import { type ApnsMessage, encodeApns } from './payload.ts';
 
-/** Of so many nobody knows the end when a link or a worker is lost, so no more than the round trip asks for. */
-const WINDOW = 150;
+type ApnsSecret = SecretOf<'apns-token'> | SecretOf<'apns-certificate'>;
 
+const HOSTS: Record<AppleEnvironment, string> = {
+  production: 'api.push.apple.com',
+  development: 'api.sandbox.push.apple.com',
+};
+const APNS_PORT = 443;
+/** From the request to its response, connecting included. */
+export const DEADLINE_MS = 10_000;
+/** The longest response of Apple has a hundred bytes. */
+export const MAX_RESPONSE_BYTES = 64 * 1_024;
+/** Apple requires a new provider token within an hour. */
+const TOKEN_MAX_AGE_SECONDS = 3_300;
+/** Megabytes; Node's default of 10 ends a session with a few thousand requests that wait for a stream. */
+const SESSION_MEMORY_MB = 200;
+
+/** First headers of every request; the authority and the path of the request follow. */
+const HEADER_PREFIX = [':method', 'POST', ':scheme', 'https', ':authority'];
+const PATH_INDEX = HEADER_PREFIX.length + 2;
 const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+
+/** A notification as the library encodes it: its body, and its headers but for those of a recipient. */
+interface EncodedNotification {
+  /** Names and values in turns. */
+  headers: readonly string[];
+  body: string;
+}
+
+/** Connection to one of Apple's two servers; the first request opens it, and the next one after it was lost. */
+interface ApnsConnection {
+  /** Always resolves, within 10 s. */
+  send(message: EncodedNotification, address: string, maySend: MaySend): Promise<ApnsResponse>;
+  /** Generation of the provider token that requests carry now. */
+  currentTokenGeneration(): number;
+  /** Signs a new provider token, unless the refused one has been replaced already. */
+  renewToken(refusedGeneration: number): void;
+  /** To be called when no request is in flight. */
+  close(): Promise<void>;
+}
+
+/** The library's provider token. */
+interface ProviderToken {
+  current: string;
+  generation: number;
+  isExpired(afterSeconds: number): boolean;
+  /** Signs a new one, if this generation is still the current one. */
+  regenerate(generation: number): void;
+}
+
+/** The parts of node-apn's client that we use or replace; its types lack them. */
+interface LibraryClient {
+  config: { address: string; token: ProviderToken | null };
+  session?: ClientHttp2Session;
+  /** Creates the session; concurrent calls share it. */
+  connect(): Promise<void>;
+  closeAndDestroySession(session: ClientHttp2Session | undefined): Promise<void>;
+  shutdown(): Promise<void>;
+}
+
+/** Methods that the library's types lack. */
+interface LibraryNotification {
+  headers(): Record<string, string>;
+  compile(): string;
+}
 
 /** Apple Push Notification service. */
 export const apns: ProviderChannel = {
-  window: WINDOW,
+  window: descriptor.provider.window,
   connect(secret) {
     if (secret.kind === 'apns-token' || secret.kind === 'apns-certificate') return connect(secret);
-    throw new Error(`a secret of ${secret.kind} is none for APNs`);
+    throw new Error(`a secret of ${secret.kind} is not for APNs`);
   },
 };
 
 function connect(secret: ApnsSecret): ProviderClient {
-  const lines = new Map<AppleEnvironment, ApnsLine>();
+  const connections = new Map<AppleEnvironment, ApnsConnection>();
   const inFlight = createInFlight();
   let closing: Promise<void> | undefined;
 
-  function lineTo(environment: AppleEnvironment): ApnsLine {
-    const known = lines.get(environment);
-    if (known !== undefined) return known;
-    const line = openLine(secret, environment);
-    lines.set(environment, line);
-    return line;
+  function connectionTo(environment: AppleEnvironment): ApnsConnection {
+    const existing = connections.get(environment);
+    if (existing !== undefined) return existing;
+    const connection = openConnection(secret, environment);
+    connections.set(environment, connection);
+    return connection;
   }
 
   async function close(): Promise<void> {
     await inFlight.idle();
-    await Promise.all([...lines.values()].map((line) => line.close()));
+    await Promise.all([...connections.values()].map((connection) => connection.close()));
   }
 
   return {
-    lineOf: (address) => (address.channel === 'apns' ? address.environment : 'production'),
-    begin(push) {
-      const send = beginSend(push, lineTo);
+    upstreamKeyOf: (address) => (address.channel === 'apns' ? address.environment : 'production'),
+    prepare(push, maySend) {
+      const send = createSend(push, maySend, connectionTo);
       return (address) =>
         closing === undefined ? inFlight.track(send(address)) : Promise.resolve(CLOSING);
     },
@@ -59,37 +128,41 @@ function connect(secret: ApnsSecret): ProviderClient {
   };
 }
 
-function beginSend(push: ProviderPush, lineTo: (environment: AppleEnvironment) => ApnsLine): Send {
+function createSend(
+  push: ProviderPush,
+  maySend: MaySend,
+  connectionTo: (environment: AppleEnvironment) => ApnsConnection,
+): Send {
   const message = encodeApns(push, Date.now());
   const detail = 'over 4,096 bytes';
-  if (message.tooLarge) {
+  if (message.isTooLarge) {
     return async () => ({ kind: 'rejected', reason: 'payload-too-large', detail });
   }
-  const byBundle = new Map<string, Message>();
+  const notificationsByBundle = new Map<string, EncodedNotification>();
 
-  function messageTo(bundle: string): Message {
-    const known = byBundle.get(bundle);
-    if (known !== undefined) return known;
-    const made = makeMessage(message, bundle);
-    byBundle.set(bundle, made);
-    return made;
+  function notificationFor(bundle: string): EncodedNotification {
+    const existing = notificationsByBundle.get(bundle);
+    if (existing !== undefined) return existing;
+    const notification = createNotification(message, bundle);
+    notificationsByBundle.set(bundle, notification);
+    return notification;
   }
 
   return async (address): Promise<Attempt> => {
-    if (address.channel !== 'apns') return notApple(address);
-    const line = lineTo(address.environment);
-    const made = messageTo(address.bundle);
-    const token = line.tokenInUse();
-    const answer = await line.send(made, address.address);
-    if (!isExpiredToken(answer)) return apnsOutcome(answer);
-    line.replaceToken(token);
-    // If the new one is expired too, it is our clock.
-    return apnsOutcome(await line.send(made, address.address));
+    if (address.channel !== 'apns') return rejectOtherChannel(address);
+    const connection = connectionTo(address.environment);
+    const notification = notificationFor(address.bundle);
+    const token = connection.currentTokenGeneration();
+    const response = await connection.send(notification, address.address, maySend);
+    if (!isExpiredToken(response)) return apnsOutcome(response);
+    connection.renewToken(token);
+    // If the new token is expired too, our clock is wrong.
+    return apnsOutcome(await connection.send(notification, address.address, maySend));
   };
 }
 
-/** `compiled` is what the library sends: our text. */
-function makeMessage(message: ApnsMessage, topic: string): Message {
+/** Creates a notification; the library sends the text in `compiled` unchanged. */
+function createNotification(message: ApnsMessage, topic: string): EncodedNotification {
   const { body, pushType, priority, expiry, collapseId } = message;
   const notification = new Notification({
     compiled: body,
@@ -103,12 +176,145 @@ function makeMessage(message: ApnsMessage, topic: string): Message {
   return { headers, body: notification.compile() };
 }
 
-/** What its types lack. */
-interface LibraryNotification {
-  headers(): Record<string, string>;
-  compile(): string;
+function rejectOtherChannel({ channel }: Address): Attempt {
+  return { kind: 'rejected', reason: 'no-provider-address', detail: `an address of ${channel}` };
 }
 
-function notApple({ channel }: Address): Attempt {
-  return { kind: 'rejected', reason: 'no-provider-address', detail: `an address of ${channel}` };
+/** Opens a connection. With an unusable certificate (expired, of the other environment) every request fails with it. */
+function openConnection(secret: ApnsSecret, environment: AppleEnvironment): ApnsConnection {
+  const provider = createProvider(secret, environment);
+  if (provider instanceof Provider) return createConnection(provider);
+  return {
+    send: async () => provider,
+    currentTokenGeneration: () => 0,
+    renewToken: () => undefined,
+    close: async () => undefined,
+  };
+}
+
+function createProvider(
+  secret: ApnsSecret,
+  environment: AppleEnvironment,
+): Provider | ApnsResponse {
+  try {
+    return new Provider(createOptions(secret, environment));
+  } catch (error) {
+    return { kind: 'bad-credential', detail: classifyFailure(error).detail };
+  }
+}
+
+function createConnection(provider: Provider): ApnsConnection {
+  const client = getLibraryClient(provider);
+  const waitForSettings = createSettingsWaiter();
+  const buildHeaders = createHeaderBuilder(client.config);
+  const closingSessions = new Map<ClientHttp2Session, Promise<void>>();
+
+  function retire(session: ClientHttp2Session | undefined): void {
+    if (session === undefined || session.destroyed || closingSessions.has(session)) return;
+    const closed = closeGracefully(session).finally(() => closingSessions.delete(session));
+    closingSessions.set(session, closed);
+  }
+
+  // The library destroys a session at GOAWAY, and with it the requests that the server still responds to.
+  client.closeAndDestroySession = async (session) => retire(session);
+
+  function sendOver(
+    session: ClientHttp2Session,
+    message: EncodedNotification,
+    address: string,
+    maySend: MaySend,
+  ): Promise<ApnsResponse> {
+    return postOverHttp2({
+      session,
+      waitForSettings,
+      headers: buildHeaders(message, address),
+      body: message.body,
+      maySend,
+      deadlineMs: DEADLINE_MS,
+      maxResponseBytes: MAX_RESPONSE_BYTES,
+      onTimeout: retire,
+    }).then(toApnsResponse);
+  }
+
+  async function connectAndSend(
+    message: EncodedNotification,
+    address: string,
+    maySend: MaySend,
+  ): Promise<ApnsResponse> {
+    try {
+      await client.connect();
+    } catch (error) {
+      // Happens only for a key or certificate that TLS can't load.
+      return { kind: 'bad-credential', detail: classifyFailure(error).detail };
+    }
+    if (client.session === undefined) throw new Error('node-apn made no session');
+    return sendOver(client.session, message, address, maySend);
+  }
+
+  return {
+    send(message, address, maySend) {
+      const { session } = client;
+      const isUsable = session !== undefined && !session.closed && !session.destroyed;
+      return isUsable
+        ? sendOver(session, message, address, maySend)
+        : connectAndSend(message, address, maySend);
+    },
+    currentTokenGeneration: () => client.config.token?.generation ?? 0,
+    renewToken(refusedGeneration) {
+      client.config.token?.regenerate(refusedGeneration);
+    },
+    async close() {
+      await client.shutdown();
+      await Promise.all(closingSessions.values());
+    },
+  };
+}
+
+/** Creates a builder of request headers; most are the same as in the previous request. */
+function createHeaderBuilder({ address: authority, token }: LibraryClient['config']) {
+  let lastBuilt: { message?: EncodedNotification; generation?: number | undefined } = {};
+  let common: string[] = [];
+
+  return (message: EncodedNotification, address: string): string[] => {
+    if (token?.isExpired(TOKEN_MAX_AGE_SECONDS)) token.regenerate(token.generation);
+    if (message !== lastBuilt.message || token?.generation !== lastBuilt.generation) {
+      const authorization = token === null ? [] : ['authorization', `bearer ${token.current}`];
+      common = [...HEADER_PREFIX, authority, ':path', '', ...message.headers, ...authorization];
+      lastBuilt = { message, generation: token?.generation };
+    }
+    const headers = common.slice();
+    headers[PATH_INDEX] = `/3/device/${address}`;
+    return headers;
+  };
+}
+
+function getLibraryClient(provider: Provider): LibraryClient {
+  const { client } = provider as unknown as { client?: Partial<LibraryClient> };
+  const { config, connect, closeAndDestroySession, shutdown } = client ?? {};
+  const isCompatible =
+    [connect, closeAndDestroySession, shutdown].every((method) => typeof method === 'function') &&
+    typeof config?.address === 'string' &&
+    (config.token === null || typeof config.token?.regenerate === 'function');
+  if (!isCompatible) {
+    throw new Error('node-apn has changed its client: check channels/apns/client.ts');
+  }
+  return client as LibraryClient;
+}
+
+function createOptions(secret: ApnsSecret, environment: AppleEnvironment): ProviderOptions {
+  const { gateway } = secret;
+  const options: ProviderOptions & { maxSessionMemory: number } = {
+    address: gateway?.host ?? HOSTS[environment],
+    port: gateway?.port ?? APNS_PORT,
+    // The library retries without a pause.
+    connectionRetryLimit: 0,
+    requestTimeout: 0,
+    maxSessionMemory: SESSION_MEMORY_MB,
+    ...(gateway?.ca !== undefined && { ca: [Buffer.from(gateway.ca)] }),
+  };
+  if (secret.kind === 'apns-token') {
+    const { keyId, teamId } = secret;
+    return { ...options, token: { key: Buffer.from(secret.key), keyId, teamId } };
+  }
+  return { ...options, cert: Buffer.from(secret.certificate), key: Buffer.from(secret.key) };
 }

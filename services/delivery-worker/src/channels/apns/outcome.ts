@@ -1,47 +1,54 @@
-import type { Attempt } from '../../deliver/provider.ts';
+import { z } from 'zod';
+import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
+import { type Http2Result, isUnprocessed } from '../http2.ts';
+import { parseRetryAfterMs } from '../retry-after.ts';
 
-/** What came of one request. */
-export type ApnsAnswer =
-  /** `reason` and `timestamp` (ms, until when the token was good) as in the answer's body, if it has them. */
+/** Result of one request. */
+export type ApnsResponse =
+  /** `reason` and `timestamp` (ms, until when the token was valid) as in the response body, if present. */
   | {
-      kind: 'answered';
+      kind: 'response';
       status: number;
       reason?: string;
       timestamp?: number;
       retryAfterMs?: number | undefined;
     }
-  /** APNs surely did nothing with it: a stream refused, or above a GOAWAY's last one (RFC 9113, 6.8 and 8.7). */
+  /** APNs surely didn't process it: a refused stream, or one above a GOAWAY's last stream (RFC 9113, 6.8 and 8.7). */
   | { kind: 'unprocessed'; detail: string }
-  /** No answer came, and nobody knows. */
-  | { kind: 'lost'; detail: string }
-  /** The credential can't be used for a link, or was turned away when one was made. */
-  | { kind: 'unusable'; detail: string };
+  /** No response came: it is unknown whether APNs has the push. */
+  | { kind: 'no-response'; detail: string }
+  /** The credential can't be used for a connection, or was refused in the handshake. */
+  | { kind: 'bad-credential'; detail: string }
+  /** The request was never written. */
+  | { kind: 'withheld' };
 
-type Answered = Extract<ApnsAnswer, { kind: 'answered' }>;
-type Rule = (answer: Answered, detail: string) => Attempt;
+type HttpResponse = Extract<ApnsResponse, { kind: 'response' }>;
+type FailedRequest = Exclude<ApnsResponse, { kind: 'response' | 'withheld' }>;
+type OutcomeRule = (response: HttpResponse, detail: string) => Attempt;
 
-const badAddress: Rule = (_, detail) => rejected('bad-provider-address', detail);
-const wrongCredential: Rule = (_, detail) => rejected('wrong-credential', detail);
-const tooLarge: Rule = (_, detail) => rejected('payload-too-large', detail);
-const byProvider: Rule = (_, detail) => rejected('rejected-by-provider', detail);
-const refused: Rule = (_, detail) => ({ kind: 'refused', detail });
-const gone: Rule = ({ timestamp }) => ({
+const badAddress: OutcomeRule = (_, detail) => rejected('bad-provider-address', detail);
+const wrongCredential: OutcomeRule = (_, detail) => rejected('wrong-credential', detail);
+const tooLarge: OutcomeRule = (_, detail) => rejected('payload-too-large', detail);
+const rejectedByProvider: OutcomeRule = (_, detail) => rejected('rejected-by-provider', detail);
+const authError: OutcomeRule = (_, detail) => ({ kind: 'refused', detail });
+const gone: OutcomeRule = ({ timestamp }, detail) => ({
   kind: 'gone',
   flag: 'uninstalled',
+  detail,
   ...(timestamp !== undefined && { lastSeenAt: new Date(timestamp) }),
 });
-const slowDown: Rule = (answer, detail) => retry('recipient', answer, detail);
-const unwell: Rule = (answer, detail) => retry('line', answer, detail);
+const throttled: OutcomeRule = (response, detail) => retry('recipient', response, detail);
+const unavailable: OutcomeRule = (response, detail) => retry('upstream', response, detail);
 
 /**
- * Apple, "Handling notification responses from APNs". What depends on the device's token or bundle is this
- * recipient's; what depends on our key or certificate and the environment is the whole line's.
+ * Apple, "Handling notification responses from APNs". Errors about the device's token or bundle concern the recipient;
+ * errors about our key or certificate and the environment concern the upstream.
  */
-const BY_REASON = new Map<string, Rule>(
+const BY_REASON = new Map<string, OutcomeRule>(
   Object.entries({
     BadDeviceToken: badAddress,
     MissingDeviceToken: badAddress,
-    // The bundle that the device named is no topic at all.
+    // The bundle that the device registered is no valid topic.
     BadTopic: badAddress,
     MissingTopic: badAddress,
     DeviceTokenNotForTopic: wrongCredential,
@@ -49,64 +56,132 @@ const BY_REASON = new Map<string, Rule>(
     PayloadTooLarge: tooLarge,
     Unregistered: gone,
     ExpiredToken: gone,
-    BadCertificate: refused,
-    BadCertificateEnvironment: refused,
-    BadEnvironmentKeyIdInToken: refused,
-    ExpiredProviderToken: refused,
-    Forbidden: refused,
-    InvalidProviderToken: refused,
-    MissingProviderToken: refused,
-    UnrelatedKeyIdInToken: refused,
-    TooManyRequests: slowDown,
-    TooManyProviderTokenUpdates: unwell,
-    IdleTimeout: unwell,
-    InternalServerError: unwell,
-    ServiceUnavailable: unwell,
-    Shutdown: unwell,
+    BadCertificate: authError,
+    BadCertificateEnvironment: authError,
+    BadEnvironmentKeyIdInToken: authError,
+    ExpiredProviderToken: authError,
+    Forbidden: authError,
+    InvalidProviderToken: authError,
+    MissingProviderToken: authError,
+    UnrelatedKeyIdInToken: authError,
+    TooManyRequests: throttled,
+    TooManyProviderTokenUpdates: unavailable,
+    IdleTimeout: unavailable,
+    InternalServerError: unavailable,
+    ServiceUnavailable: unavailable,
+    Shutdown: unavailable,
   }),
 );
 
-/** For answers without a reason that we know, such as those of a proxy on the way. */
-const BY_STATUS = new Map<number, Rule>([
-  [403, refused],
+/** Rules for responses without a known reason, such as those of a proxy in between. */
+const BY_STATUS = new Map<number, OutcomeRule>([
+  [403, authError],
   [410, gone],
   [413, tooLarge],
-  [429, slowDown],
+  [429, throttled],
 ]);
 
-/** An answer of APNs in our words. */
-export function apnsOutcome(answer: ApnsAnswer): Attempt {
-  switch (answer.kind) {
-    case 'answered':
-      return outcomeOfAnswer(answer);
+/** TLS alerts about a client certificate (RFC 8446, 6.2), in OpenSSL's codes. */
+const CERTIFICATE_ALERT =
+  /ALERT_(?:BAD_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REVOKED|UNKNOWN|REQUIRED)|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)/;
+
+const errorBody = z.object({
+  reason: z.string().optional().catch(undefined),
+  timestamp: z.number().optional().catch(undefined),
+});
+
+const ACCEPTED: ApnsResponse = { kind: 'response', status: 200 };
+
+/** Converts the result of a request. */
+export function toApnsResponse(result: Http2Result): ApnsResponse {
+  if (result.kind === 'withheld') return { kind: 'withheld' };
+  if (result.kind === 'failed') {
+    const failure = classifyFailure(result.error);
+    const isRetryable = result.isUnprocessed && failure.kind === 'no-response';
+    return isRetryable ? { ...failure, kind: 'unprocessed' } : failure;
+  }
+  const { status, headers, text, cutBy } = result;
+  if (status === 200) return ACCEPTED;
+  // A rejection without its reason must not be acted on.
+  if (cutBy !== undefined) return classifyFailure(cutBy);
+  const retryAfterMs = parseRetryAfterMs(headers['retry-after'], Date.now());
+  return { kind: 'response', status, ...parseErrorBody(text), retryAfterMs };
+}
+
+/** Maps a response of APNs to an attempt. */
+export function apnsOutcome(response: ApnsResponse): Attempt {
+  switch (response.kind) {
+    case 'response':
+      return outcomeOfResponse(response);
     case 'unprocessed':
-      return { kind: 'retry', scope: 'recipient', detail: answer.detail, afterMs: 0 };
-    case 'lost':
-      return { kind: 'retry', scope: 'line', detail: answer.detail };
-    case 'unusable':
-      return { kind: 'refused', detail: answer.detail };
+      return { kind: 'retry', scope: 'recipient', detail: response.detail, afterMs: 0 };
+    case 'no-response':
+      return { kind: 'retry', scope: 'upstream', detail: response.detail };
+    case 'bad-credential':
+      return { kind: 'refused', detail: response.detail };
+    case 'withheld':
+      return WITHHELD;
   }
 }
 
-function outcomeOfAnswer(answer: Answered): Attempt {
-  if (answer.status === 200) return { kind: 'sent' };
-  const detail = answer.reason ?? `status ${answer.status}`;
-  const rule = BY_REASON.get(answer.reason ?? '') ?? BY_STATUS.get(answer.status);
-  if (rule !== undefined) return rule(answer, detail);
-  const blamesRequest = answer.status >= 400 && answer.status < 500;
-  return (blamesRequest ? byProvider : unwell)(answer, detail);
+function outcomeOfResponse(response: HttpResponse): Attempt {
+  if (response.status === 200) return { kind: 'sent' };
+  const detail = `${response.status} ${response.reason ?? 'without a reason'}`;
+  const rule = BY_REASON.get(response.reason ?? '') ?? BY_STATUS.get(response.status);
+  if (rule !== undefined) return rule(response, detail);
+  const blamesRequest = response.status >= 400 && response.status < 500;
+  return (blamesRequest ? rejectedByProvider : unavailable)(response, detail);
 }
 
 function rejected(reason: Extract<Attempt, { kind: 'rejected' }>['reason'], detail: string) {
   return { kind: 'rejected', reason, detail } as const;
 }
 
-function retry(scope: 'recipient' | 'line', { retryAfterMs }: Answered, detail: string): Attempt {
-  const after = retryAfterMs !== undefined && { afterMs: retryAfterMs };
-  return { kind: 'retry', scope, detail, ...after };
+function retry(
+  scope: 'recipient' | 'upstream',
+  { retryAfterMs }: HttpResponse,
+  detail: string,
+): Attempt {
+  const retryAfter = retryAfterMs !== undefined && { afterMs: retryAfterMs };
+  return { kind: 'retry', scope, detail, ...retryAfter };
 }
 
-/** Whether the provider token had ended on its way. */
-export function isExpiredToken(answer: ApnsAnswer): boolean {
-  return answer.kind === 'answered' && answer.reason === 'ExpiredProviderToken';
+/** Checks whether the provider token had expired when the request arrived. */
+export function isExpiredToken(response: ApnsResponse): boolean {
+  return response.kind === 'response' && response.reason === 'ExpiredProviderToken';
+}
+
+/** Classifies a request without a response, by the error of node-apn or Node. */
+export function classifyFailure(failure: unknown): FailedRequest {
+  const detail = collectErrorTexts(failure).join(': ');
+  if (CERTIFICATE_ALERT.test(detail)) return { kind: 'bad-credential', detail };
+  return { kind: isUnprocessed(detail) ? 'unprocessed' : 'no-response', detail };
+}
+
+/** Collects codes and messages along the chain of causes; node-apn's errors are VErrors, inside `{ error }`. */
+function collectErrorTexts(failure: unknown): string[] {
+  const texts: string[] = [];
+  let current: unknown = failure;
+  for (let depth = 0; depth < 8 && typeof current === 'object' && current !== null; depth += 1) {
+    const { code, message, error, cause, jse_cause } = current as Record<string, unknown>;
+    for (const text of [code, message]) {
+      if (typeof text === 'string' && !texts.some((existing) => existing.includes(text)))
+        texts.push(text);
+    }
+    // A VError's `cause` is a method.
+    current = error ?? jse_cause ?? (typeof cause === 'object' ? cause : undefined);
+  }
+  return texts;
+}
+
+function parseErrorBody(text: string): { reason?: string; timestamp?: number } {
+  try {
+    const { reason, timestamp } = errorBody.parse(JSON.parse(text));
+    return {
+      ...(reason !== undefined && { reason }),
+      ...(timestamp !== undefined && { timestamp }),
+    };
+  } catch {
+    return {};
+  }
 }

@@ -1,131 +1,150 @@
 import { sign } from 'node:crypto';
 import { Agent, request } from 'node:https';
 import { getCACertificates } from 'node:tls';
-import type { SecretOf } from '@carillon/core/credentials';
+import type { SecretOf } from '@carillon/core/channels';
 import { z } from 'zod';
-import { retryAfterMs } from '../retry-after.ts';
+import { parseRetryAfterMs } from '../retry-after.ts';
 import { jsonOrText } from './json-or-text.ts';
-import type { FcmAnswer } from './outcome.ts';
+import type { FcmResponse } from './outcome.ts';
 
 type FcmSecret = SecretOf<'fcm'>;
 
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
 const ASSERTION_SECONDS = 3_600;
-/** A token is replaced this long before its end, so that none ends on its way. */
-const EARLY_MS = 300_000;
+/** A token is renewed this long before it expires, so that none expires in flight. */
+const RENEW_BEFORE_MS = 300_000;
 const DEADLINE_MS = 10_000;
-const MAX_ANSWER_BYTES = 64 * 1_024;
+const MAX_RESPONSE_BYTES = 64 * 1_024;
 
-const tokenAnswer = z.object({ access_token: z.string().min(1), expires_in: z.number() });
+const tokenResponse = z.object({ access_token: z.string().min(1), expires_in: z.number() });
 
-/** That no access token was got, and why. */
-export class NoAccessToken extends Error {
-  readonly answer: FcmAnswer;
+/** Failure to get an access token, with its cause. */
+export class AccessTokenError extends Error {
+  readonly response: FcmResponse;
 
-  constructor(answer: FcmAnswer) {
-    super(answer.kind);
-    this.answer = answer;
+  constructor(response: FcmResponse) {
+    super(response.kind);
+    this.response = response;
   }
 }
 
 /** Access tokens of one service account. */
 export interface AccessTokens {
-  /** @throws NoAccessToken */
+  /** Returns a valid access token. @throws AccessTokenError */
   get(): Promise<string>;
-  /** Lets go of the token, unless it was got after that moment (`performance.now()`): another has replaced it then. */
-  drop(gotBefore: number): void;
+  /** Discards the token, unless it was obtained after that moment (`performance.now()`): it is a new one then. */
+  invalidate(obtainedBefore: number): void;
   close(): void;
 }
 
-/** OAuth 2.0 with a signed assertion (RFC 7523), as Google's service accounts have it. */
+/** Creates the access tokens of a service account: OAuth 2.0 with a signed assertion (RFC 7523). */
 export function createAccessTokens(secret: FcmSecret): AccessTokens {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1, ...authorities(secret) });
-  let token: { text: string; gotAt: number; renewAt: number } | undefined;
-  let asking: Promise<string> | undefined;
+  const agent = new Agent({ keepAlive: true, maxSockets: 1, ...caOptions(secret) });
+  let token: { text: string; obtainedAt: number; renewAt: number } | undefined;
+  let refreshing: Promise<string> | undefined;
 
-  async function ask(): Promise<string> {
-    const { access_token: text, expires_in: seconds } = await askForToken(secret, agent);
-    const gotAt = performance.now();
-    token = { text, gotAt, renewAt: gotAt + seconds * 1_000 - EARLY_MS };
+  async function refreshToken(): Promise<string> {
+    const { access_token: text, expires_in: seconds } = await requestToken(secret, agent);
+    const obtainedAt = performance.now();
+    token = { text, obtainedAt, renewAt: obtainedAt + seconds * 1_000 - RENEW_BEFORE_MS };
     return text;
   }
 
   return {
     async get() {
       if (token !== undefined && performance.now() < token.renewAt) return token.text;
-      asking ??= ask().finally(() => {
-        asking = undefined;
+      refreshing ??= refreshToken().finally(() => {
+        refreshing = undefined;
       });
-      return asking;
+      return refreshing;
     },
-    drop(gotBefore) {
-      if (token !== undefined && token.gotAt <= gotBefore) token = undefined;
+    invalidate(obtainedBefore) {
+      if (token !== undefined && token.obtainedAt <= obtainedBefore) token = undefined;
     },
     close: () => agent.destroy(),
   };
 }
 
-async function askForToken(secret: FcmSecret, agent: Agent): Promise<z.infer<typeof tokenAnswer>> {
-  const form = new URLSearchParams({ grant_type: GRANT_TYPE, assertion: assertionOf(secret) });
-  const answer = await post(secret.tokenUri, form.toString(), agent);
-  const { data } = tokenAnswer.safeParse(answer.body);
-  if (answer.status === 200 && data !== undefined) return data;
-  throw new NoAccessToken({ kind: 'no-token', ...answer });
+async function requestToken(
+  secret: FcmSecret,
+  agent: Agent,
+): Promise<z.infer<typeof tokenResponse>> {
+  const form = new URLSearchParams({ grant_type: GRANT_TYPE, assertion: signAssertion(secret) });
+  const response = await post(secret.tokenUri, form.toString(), agent);
+  const { data } = tokenResponse.safeParse(response.body);
+  if (response.status === 200 && data !== undefined) return data;
+  throw new AccessTokenError({ kind: 'no-token', ...response });
 }
 
-function assertionOf(secret: FcmSecret): string {
+function signAssertion(secret: FcmSecret): string {
   const { clientEmail, privateKeyId, tokenUri } = secret;
   const now = Math.floor(Date.now() / 1_000);
   const header = { alg: 'RS256', typ: 'JWT', kid: privateKeyId };
-  const times = { iat: now, exp: now + ASSERTION_SECONDS };
-  const claims = { iss: clientEmail, scope: SCOPE, aud: tokenUri, ...times };
+  const timestamps = { iat: now, exp: now + ASSERTION_SECONDS };
+  const claims = { iss: clientEmail, scope: SCOPE, aud: tokenUri, ...timestamps };
   const signed = [header, claims].map(toBase64Url).join('.');
   try {
     return `${signed}.${sign('RSA-SHA256', Buffer.from(signed), secret.privateKey).toString('base64url')}`;
   } catch (error) {
-    throw new NoAccessToken({ kind: 'unusable', detail: `the key doesn't sign: ${wordOf(error)}` });
+    throw new AccessTokenError({
+      kind: 'bad-credential',
+      detail: `the key doesn't sign: ${messageOf(error)}`,
+    });
   }
 }
 
-interface Posted {
+interface TokenServerResponse {
   status: number;
-  /** JSON if it is, else text. */
+  /** Parsed JSON, or text. */
   body: unknown;
   retryAfterMs: number | undefined;
 }
 
-/** @throws NoAccessToken when no whole answer came in time */
-async function post(url: string, form: string, agent: Agent): Promise<Posted> {
-  const { promise, resolve, reject } = Promise.withResolvers<Posted>();
-  const lose = (error: unknown): void =>
-    reject(new NoAccessToken({ kind: 'lost', detail: `no access token: ${wordOf(error)}` }));
+/** Posts a form. @throws AccessTokenError when no complete response came in time */
+async function post(url: string, form: string, agent: Agent): Promise<TokenServerResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<TokenServerResponse>();
+  const failWith = (error: unknown): void =>
+    reject(
+      new AccessTokenError({ kind: 'no-response', detail: `no access token: ${messageOf(error)}` }),
+    );
   const headers = { 'content-type': 'application/x-www-form-urlencoded' };
   const signal = AbortSignal.timeout(DEADLINE_MS);
   try {
-    const asking = request(url, { method: 'POST', agent, headers, signal }, async (answer) => {
-      try {
-        let text = '';
-        for await (const chunk of answer.setEncoding('utf8')) {
-          text += chunk;
-          if (text.length > MAX_ANSWER_BYTES) throw new Error('the answer has no end');
+    const tokenRequest = request(
+      url,
+      { method: 'POST', agent, headers, signal },
+      async (response) => {
+        try {
+          let text = '';
+          for await (const chunk of response.setEncoding('utf8')) {
+            text += chunk;
+            if (text.length > MAX_RESPONSE_BYTES) throw new Error('the response is too long');
+          }
+          const retryAfterMs = parseRetryAfterMs(response.headers['retry-after'], Date.now());
+          resolve({
+            status: response.statusCode ?? 0,
+            body: jsonOrText(text),
+            retryAfterMs: retryAfterMs,
+          });
+        } catch (error) {
+          failWith(error);
         }
-        const after = retryAfterMs(answer.headers['retry-after'], Date.now());
-        resolve({ status: answer.statusCode ?? 0, body: jsonOrText(text), retryAfterMs: after });
-      } catch (error) {
-        lose(error);
-      }
-    });
-    asking.on('error', lose);
-    asking.end(form);
+      },
+    );
+    tokenRequest.on('error', failWith);
+    tokenRequest.end(form);
   } catch (error) {
-    throw new NoAccessToken({ kind: 'unusable', detail: `the token URI: ${wordOf(error)}` });
+    throw new AccessTokenError({
+      kind: 'bad-credential',
+      detail: `the token URI: ${messageOf(error)}`,
+    });
   }
   return promise;
 }
 
-/** The token server may be Google's also when messages go through a gateway. */
-function authorities({ gateway }: FcmSecret): { ca?: string[] } {
+/** Trusts the system's authorities too: the token server may be Google's even when messages go through a gateway. */
+function caOptions({ gateway }: FcmSecret): { ca?: string[] } {
   return gateway?.ca === undefined ? {} : { ca: [gateway.ca, ...getCACertificates('default')] };
 }
 
@@ -133,6 +152,6 @@ function toBase64Url(value: object): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
 }
 
-function wordOf(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-/** What a server sent: JSON if it is, else text. */
+/** Parses a response body as JSON; returns the text when it is none. */
 export function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text);

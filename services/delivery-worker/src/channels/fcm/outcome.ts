@@ -1,30 +1,32 @@
 import { z } from 'zod';
-import type { Attempt } from '../../deliver/provider.ts';
+import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
 
-/** What came of one message. */
-export type FcmAnswer =
+/** Result of one message. */
+export type FcmResponse =
   | { kind: 'accepted' }
-  /** An error; `body` is its JSON, or text. */
-  | { kind: 'answered'; status: number; body: unknown; retryAfterMs?: number | undefined }
-  /** No answer came, and nobody knows. */
-  | { kind: 'lost'; detail: string }
+  /** An error response; `body` is its JSON, or text. */
+  | { kind: 'response'; status: number; body: unknown; retryAfterMs?: number | undefined }
+  /** No response came: it is unknown whether FCM has the message. */
+  | { kind: 'no-response'; detail: string }
   /** The library found the message malformed and sent nothing. */
   | { kind: 'malformed'; detail: string }
-  /** No access token was got; `body` is the token server's answer. */
+  /** There is no access token; `body` is the token server's response. */
   | { kind: 'no-token'; status: number; body: unknown; retryAfterMs?: number | undefined }
-  /** No access token can be asked for: the key doesn't sign. */
-  | { kind: 'unusable'; detail: string };
+  /** No access token can be requested: the key can't sign. */
+  | { kind: 'bad-credential'; detail: string }
+  /** The request was never written. */
+  | { kind: 'withheld' };
 
-type Answered = Extract<FcmAnswer, { kind: 'answered' | 'no-token' }>;
-type Rule = (answer: Answered, fault: Fault) => Attempt;
+type ErrorResponse = Extract<FcmResponse, { kind: 'response' | 'no-token' }>;
+type OutcomeRule = (response: ErrorResponse, error: GoogleError) => Attempt;
 
 /** An error of a Google API (google.rpc.Status). */
-interface Fault {
-  /** FcmError.errorCode; only FCM itself gives it. */
+interface GoogleError {
+  /** FcmError.errorCode; only FCM itself sends it. */
   fcmCode?: string | undefined;
   status?: string | undefined;
   message: string;
-  /** Fields of the request that are found wrong (google.rpc.BadRequest). */
+  /** Invalid fields of the request (google.rpc.BadRequest). */
   fields: string[];
 }
 
@@ -46,102 +48,112 @@ const googleError = z.object({
 });
 /** RFC 6749, 5.2. */
 const oauthError = z.object({ error: z.string() });
-/** Codes of RFC 6749, 4.1.2.1, that are about the server and not about who asks. */
-const OAUTH_UNWELL = ['server_error', 'temporarily_unavailable', 'internal_failure'];
+/** Codes of RFC 6749, 4.1.2.1, that concern the server and not the client. */
+const OAUTH_TRANSIENT_ERRORS = ['server_error', 'temporarily_unavailable', 'internal_failure'];
 
-const refused: Rule = (answer, fault) => ({ kind: 'refused', detail: detailOf(answer, fault) });
-const byProvider: Rule = (answer, fault) => rejected('rejected-by-provider', answer, fault);
-const wrongCredential: Rule = (answer, fault) => rejected('wrong-credential', answer, fault);
-const gone: Rule = () => ({ kind: 'gone', flag: 'uninstalled' });
-const unwell: Rule = (answer, fault) => {
-  const { retryAfterMs: after } = answer;
-  const wait = after !== undefined && { afterMs: after };
-  return { kind: 'retry', scope: 'line', detail: detailOf(answer, fault), ...wait };
+const authError: OutcomeRule = (response, error) => ({
+  kind: 'refused',
+  detail: detailOf(response, error),
+});
+const rejectedByProvider: OutcomeRule = (response, error) =>
+  rejected('rejected-by-provider', response, error);
+const wrongCredential: OutcomeRule = (response, error) =>
+  rejected('wrong-credential', response, error);
+const gone: OutcomeRule = (response, error) => {
+  return { kind: 'gone', flag: 'uninstalled', detail: detailOf(response, error) };
+};
+const unavailable: OutcomeRule = (response, error) => {
+  const { retryAfterMs: retryAfter } = response;
+  const deferral = retryAfter !== undefined && { afterMs: retryAfter };
+  return { kind: 'retry', scope: 'upstream', detail: detailOf(response, error), ...deferral };
 };
 
-/** INVALID_ARGUMENT says by its text only what it is about. */
-const invalidArgument: Rule = (answer, fault) => {
-  const blamesToken = fault.fields.some((field) => field.endsWith('token'));
-  if (blamesToken || /registration token/i.test(fault.message)) {
-    return rejected('bad-provider-address', answer, fault);
+/** Reads the subject of INVALID_ARGUMENT from its text; no field names it. */
+const invalidArgument: OutcomeRule = (response, error) => {
+  const blamesToken = error.fields.some((field) => field.endsWith('token'));
+  if (blamesToken || /registration token/i.test(error.message)) {
+    return rejected('bad-provider-address', response, error);
   }
-  if (/too (?:big|large|long)|exceed/i.test(fault.message)) {
-    return rejected('payload-too-large', answer, fault);
+  if (/too (?:big|large|long)|exceed/i.test(error.message)) {
+    return rejected('payload-too-large', response, error);
   }
-  return byProvider(answer, fault);
+  return rejectedByProvider(response, error);
 };
 
 /** FCM, "Error codes for the HTTP v1 API". */
-const BY_FCM_CODE = new Map<string, Rule>([
+const BY_FCM_CODE = new Map<string, OutcomeRule>([
   ['UNREGISTERED', gone],
   ['SENDER_ID_MISMATCH', wrongCredential],
   ['INVALID_ARGUMENT', invalidArgument],
-  ['QUOTA_EXCEEDED', unwell],
-  ['UNAVAILABLE', unwell],
-  ['INTERNAL', unwell],
-  ['THIRD_PARTY_AUTH_ERROR', refused],
+  ['QUOTA_EXCEEDED', unavailable],
+  ['UNAVAILABLE', unavailable],
+  ['INTERNAL', unavailable],
+  ['THIRD_PARTY_AUTH_ERROR', authError],
 ]);
 
-/** Errors without FcmError are those of Google's front: about our project or our token, never about a device. */
-const BY_STATUS = new Map<string, Rule>([
-  ['NOT_FOUND', refused],
-  ['PERMISSION_DENIED', refused],
-  ['UNAUTHENTICATED', refused],
+/** Errors without FcmError come from Google's front end: about our project or our token, never about a device. */
+const BY_STATUS = new Map<string, OutcomeRule>([
+  ['NOT_FOUND', authError],
+  ['PERMISSION_DENIED', authError],
+  ['UNAUTHENTICATED', authError],
   ['INVALID_ARGUMENT', invalidArgument],
-  ['RESOURCE_EXHAUSTED', unwell],
+  ['RESOURCE_EXHAUSTED', unavailable],
 ]);
 
-/** An answer of FCM, or of Google's token server, in our words. */
-export function fcmOutcome(answer: FcmAnswer): Attempt {
-  switch (answer.kind) {
+/** Maps a response of FCM, or of Google's token server, to an attempt. */
+export function fcmOutcome(response: FcmResponse): Attempt {
+  switch (response.kind) {
     case 'accepted':
       return { kind: 'sent' };
-    case 'answered':
-      return outcomeOfAnswer(answer);
+    case 'response':
+      return outcomeOfResponse(response);
     case 'no-token':
-      return outcomeOfTokenAnswer(answer);
-    case 'lost':
-      return { kind: 'retry', scope: 'line', detail: answer.detail };
+      return outcomeOfTokenResponse(response);
+    case 'no-response':
+      return { kind: 'retry', scope: 'upstream', detail: response.detail };
     case 'malformed':
-      return { kind: 'rejected', reason: 'rejected-by-provider', detail: answer.detail };
-    case 'unusable':
-      return { kind: 'refused', detail: answer.detail };
+      return { kind: 'rejected', reason: 'rejected-by-provider', detail: response.detail };
+    case 'bad-credential':
+      return { kind: 'refused', detail: response.detail };
+    case 'withheld':
+      return WITHHELD;
   }
 }
 
-/** Whether the access token was refused, not a key that FCM uses in its turn: both are a 401. */
-export function isTokenRefused(answer: FcmAnswer): boolean {
+/** Checks whether the access token was refused, and not a third party's key that FCM uses: both are a 401. */
+export function isAccessTokenRejected(response: FcmResponse): boolean {
   return (
-    answer.kind === 'answered' &&
-    answer.status === 401 &&
-    faultOf(answer.body)?.fcmCode === undefined
+    response.kind === 'response' &&
+    response.status === 401 &&
+    parseGoogleError(response.body)?.fcmCode === undefined
   );
 }
 
-function outcomeOfAnswer(answer: Answered): Attempt {
-  const fault = faultOf(answer.body);
-  // Not Google's word, or an error of its machines: nobody is blamed for it.
-  if (fault === undefined) return outcomeWithoutFault(answer);
-  const rule = BY_FCM_CODE.get(fault.fcmCode ?? '') ?? BY_STATUS.get(fault.status ?? '');
-  if (rule !== undefined) return rule(answer, fault);
-  const blamesRequest = answer.status >= 400 && answer.status < 500 && answer.status !== 429;
-  return (blamesRequest ? byProvider : unwell)(answer, fault);
+function outcomeOfResponse(response: ErrorResponse): Attempt {
+  const error = parseGoogleError(response.body);
+  // A response that isn't Google's, or a failure of its servers: no recipient fails.
+  if (error === undefined) return outcomeWithoutError(response);
+  const rule = BY_FCM_CODE.get(error.fcmCode ?? '') ?? BY_STATUS.get(error.status ?? '');
+  if (rule !== undefined) return rule(response, error);
+  const blamesRequest = response.status >= 400 && response.status < 500 && response.status !== 429;
+  return (blamesRequest ? rejectedByProvider : unavailable)(response, error);
 }
 
-function outcomeWithoutFault(answer: Answered): Attempt {
-  const rule = answer.status === 401 || answer.status === 403 ? refused : unwell;
-  return rule(answer, { message: '', fields: [] });
+function outcomeWithoutError(response: ErrorResponse): Attempt {
+  const rule = response.status === 401 || response.status === 403 ? authError : unavailable;
+  return rule(response, { message: '', fields: [] });
 }
 
-function outcomeOfTokenAnswer(answer: Answered): Attempt {
-  const { data } = oauthError.safeParse(answer.body);
-  const fault = { message: data?.error ?? '', fields: [] };
-  const isOurs = data !== undefined && answer.status >= 400 && answer.status < 500;
-  const isRefusal = isOurs && answer.status !== 429 && !OAUTH_UNWELL.includes(data.error);
-  return (isRefusal ? refused : unwell)(answer, fault);
+function outcomeOfTokenResponse(response: ErrorResponse): Attempt {
+  const { data } = oauthError.safeParse(response.body);
+  const error = { message: data?.error ?? '', fields: [] };
+  const isClientError = data !== undefined && response.status >= 400 && response.status < 500;
+  const isAuthError =
+    isClientError && response.status !== 429 && !OAUTH_TRANSIENT_ERRORS.includes(data.error);
+  return (isAuthError ? authError : unavailable)(response, error);
 }
 
-function faultOf(body: unknown): Fault | undefined {
+function parseGoogleError(body: unknown): GoogleError | undefined {
   const { data } = googleError.safeParse(body);
   if (data === undefined) return undefined;
   const { status, message, details } = data.error;
@@ -152,16 +164,16 @@ function faultOf(body: unknown): Fault | undefined {
   return { fcmCode, status, message, fields };
 }
 
-function detailOf({ status, kind }: Answered, fault: Fault): string {
-  const words = [fault.fcmCode ?? fault.status ?? `status ${status}`, fault.message];
-  const said = words.filter((word) => word !== '').join(': ');
-  return kind === 'no-token' ? `no access token: ${said}` : said;
+function detailOf({ status, kind }: ErrorResponse, error: GoogleError): string {
+  const parts = [error.fcmCode ?? error.status ?? '', error.message];
+  const text = `${status} ${parts.filter((part) => part !== '').join(': ')}`.trim();
+  return kind === 'no-token' ? `no access token: ${text}` : text;
 }
 
 function rejected(
   reason: Extract<Attempt, { kind: 'rejected' }>['reason'],
-  answer: Answered,
-  fault: Fault,
+  response: ErrorResponse,
+  error: GoogleError,
 ): Attempt {
-  return { kind: 'rejected', reason, detail: detailOf(answer, fault) };
+  return { kind: 'rejected', reason, detail: detailOf(response, error) };
 }

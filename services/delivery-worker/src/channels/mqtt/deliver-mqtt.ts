@@ -1,198 +1,257 @@
-import { failed, OUTCOMES } from '@carillon/core/outcomes';
-import type { Answer, HandOver, HandOverRecipient } from '@carillon/presence/hand-over';
-import type { WhoIsOnline } from '@carillon/presence/who-is-online';
-import type { OwedPush } from '@carillon/store/inbox';
+import { setTimeout as pause } from 'node:timers/promises';
+import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import type { Dispatcher, DispatchRecipient } from '@carillon/presence/dispatcher';
+import type { PresenceReader } from '@carillon/presence/presence-reader';
+import type { DeliveryResult } from '@carillon/presence/replies';
+import { type PendingPush, rowId } from '@carillon/store/inbox';
+import type { Store } from '@carillon/store/store';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
+import { findWriteDeadline } from '../../deliver/send-gate.ts';
 
-/**
- * How long a gateway has until a delivery is written to the device's socket. With the age that the push's state
- * may have before, nothing is written a second after a deletion (guarantee G8).
- */
-const WRITE_DEADLINE_MS = 450;
-/** Waits before what was not written is handed over again. */
-const BACK_OFF_MS = [100, 300, 1_000, 2_000];
+/** Delays before a delivery that was not written is dispatched again. */
+const BACKOFF_MS = [100, 300, 1_000, 2_000];
 const REDIS_RETRY_MS = 1_000;
 
-/** What delivering over MQTT needs. */
-export interface MqttDeps {
-  whoIsOnline: WhoIsOnline;
-  handOver: Pick<HandOver, 'handOver' | 'drain'>;
-  /** Writes inbox rows; returns the tokens for which a newer push of the collapse key is there. */
-  owe(rows: OwedPush[]): Promise<Set<string>>;
-  /** Those of the tokens whose inbox takes nothing more. */
-  fullInboxes(tokens: readonly string[]): Promise<Set<string>>;
-  pause(ms: number): Promise<void>;
+/** Resources of delivering over MQTT. */
+export interface MqttResources {
+  store: Pick<Store, 'inbox' | 'inboxQuota' | 'deletedDevices'>;
+  presenceReader: PresenceReader;
+  dispatcher: Pick<Dispatcher, 'dispatch' | 'notifyInboxes'>;
 }
 
-/** What to do about a recipient after a gateway's answer. */
-type Next = 'delivered' | 'superseded' | 'row' | 'row of a sent one' | 'again';
+/** Next step for a recipient after its gateway's result. */
+type NextStep = 'delivered' | 'superseded' | 'enqueue' | 'enqueue-as-sent' | 'retry';
 
-const AFTER: Record<Answer, Next> = {
+const NEXT_STEP: Record<DeliveryResult, NextStep> = {
   acknowledged: 'delivered',
   superseded: 'superseded',
-  // The device hasn't emptied its inbox: the push takes its place there (guarantee G5).
-  draining: 'row',
-  refused: 'row',
-  // Written, but no proof: the row makes sure, and the device may see the push twice (guarantee G4).
-  silent: 'row of a sent one',
-  'not-here': 'again',
-  'not-written': 'again',
-  unanswered: 'again',
+  // The device is replaying its inbox: the push is appended there (guarantee G5).
+  syncing: 'enqueue',
+  backpressure: 'enqueue',
+  // Written without a receipt: the row guarantees delivery, and the device may get the push twice (guarantee G4).
+  unacked: 'enqueue-as-sent',
+  'not-connected': 'retry',
+  'not-sent': 'retry',
+  unanswered: 'retry',
 };
 
 /**
- * Delivers to devices on the MQTT link: connected ones by hand-over to their gateways, all others by a row in
- * their inbox. A device that is online and acknowledges costs no write of its own.
+ * Creates the delivery over MQTT: dispatches to the gateways of connected devices, and writes a row to the inbox of all
+ * others. A connected device that acknowledges costs no write of its own.
  */
-export function createDeliverMqtt(deps: MqttDeps): DeliverByChannel {
+export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   return async (delivery) => {
     try {
-      for (let round = 0; delivery.open.size > 0; round += 1) {
-        if (!(await delivery.maySend())) return { done: false, retryAfterMs: 0 };
-        await deliverRound(deps, delivery, round >= BACK_OFF_MS.length);
-        if (delivery.open.size > 0) await deps.pause(BACK_OFF_MS[round] ?? 0);
+      for (let round = 0; delivery.pending.size > 0; round += 1) {
+        const maySend = await deliverRound(resources, delivery, round >= BACKOFF_MS.length);
+        if (!maySend) return { done: false, retryAfterMs: 0 };
+        if (delivery.pending.size > 0) await pause(BACKOFF_MS[round] ?? 0);
       }
       return { done: true };
     } catch (error) {
-      if (!isRedisFailure(error)) throw error;
-      // Nobody knows who is connected: no rows for a whole audience, but another try soon.
+      if (!isRedisError(error)) throw error;
+      // Presence is unknown: another attempt soon instead of inbox rows for the whole audience.
       return { done: false, retryAfterMs: REDIS_RETRY_MS };
     }
   };
 }
 
-async function deliverRound(deps: MqttDeps, delivery: Delivery, isLast: boolean): Promise<void> {
-  const positions = [...delivery.open];
-  const places = await lookUp(deps, delivery, positions);
-  const online: HandOverRecipient[] = [];
+/** Delivers once to each pending recipient. False: nothing may be sent any more. */
+async function deliverRound(
+  resources: MqttResources,
+  delivery: Delivery,
+  isLastRound: boolean,
+): Promise<boolean> {
+  const positions = [...delivery.pending];
+  const presenceEntries = await lookupPresence(resources, delivery, positions);
+  const deadline = await findWriteDeadline(delivery);
+  if (deadline === undefined) return false;
+  const online: DispatchRecipient[] = [];
   const offline: number[] = [];
   for (const [index, position] of positions.entries()) {
-    const place = places[index];
-    if (place === undefined) offline.push(position);
-    else online.push({ token: delivery.tokens[position] ?? '', position, place });
+    if (!delivery.pending.has(position)) continue;
+    const presence = presenceEntries[index];
+    if (presence === undefined) offline.push(position);
+    else online.push({ token: delivery.tokens[position] ?? '', position, presence });
   }
-  // Each to its end: receipts that came must count although the other failed, or devices get the push twice.
-  const ends = await Promise.allSettled([
-    handOverAndFollow(deps, delivery, online, isLast),
-    owe(deps, delivery, offline, false),
+  // Both are awaited: receipts must count even when the other part failed, or devices get the push twice.
+  const settledRounds = await Promise.allSettled([
+    dispatchAndApply(resources, delivery, { online, deadline, isLastRound }),
+    enqueue(resources, delivery, offline, false),
   ]);
-  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  for (const settledRound of settledRounds)
+    if (settledRound.status === 'rejected') throw settledRound.reason;
+  return true;
 }
 
-async function handOverAndFollow(
-  deps: MqttDeps,
+/** The connected devices of one round. */
+interface DispatchRound {
+  online: DispatchRecipient[];
+  /** Gateways write nothing after it, by the monotonic clock. */
+  deadline: number;
+  isLastRound: boolean;
+}
+
+async function dispatchAndApply(
+  resources: MqttResources,
   delivery: Delivery,
-  online: HandOverRecipient[],
-  isLast: boolean,
+  { online, deadline, isLastRound }: DispatchRound,
 ): Promise<void> {
   if (online.length === 0) return;
-  await follow(deps, delivery, await handOver(deps, delivery, online), isLast);
+  const results = await dispatch(resources, delivery, online, deadline);
+  await applyResults(resources, delivery, results, isLastRound);
 }
 
-/** Acts on the gateways' answers; what is to be tried again stays open, unless this was the last round. */
-async function follow(
-  deps: MqttDeps,
+/** Applies the gateways' results; recipients to retry stay pending, unless this was the last round. */
+async function applyResults(
+  resources: MqttResources,
   delivery: Delivery,
-  answers: ReadonlyMap<number, Answer>,
-  isLast: boolean,
+  results: ReadonlyMap<number, DeliveryResult>,
+  isLastRound: boolean,
 ): Promise<void> {
-  const rows: number[] = [];
-  const rowsOfSent: number[] = [];
-  for (const [position, answer] of answers) {
-    const next = nextAfter(delivery, answer);
-    if (next === 'delivered') delivery.end(position, OUTCOMES.delivered);
-    else if (next === 'superseded') delivery.end(position, OUTCOMES.superseded);
-    else if (next === 'row of a sent one') rowsOfSent.push(position);
-    else if (next === 'row' || isLast) rows.push(position);
+  const pendingPositions: number[] = [];
+  const sentPositions: number[] = [];
+  for (const [position, result] of results) {
+    const nextStep = nextStepFor(delivery, result);
+    if (nextStep === 'delivered') delivery.recordOutcome(position, OUTCOMES.delivered);
+    else if (nextStep === 'superseded') delivery.recordOutcome(position, OUTCOMES.superseded);
+    else if (nextStep === 'enqueue-as-sent') sentPositions.push(position);
+    else if (nextStep === 'enqueue' || isLastRound) pendingPositions.push(position);
   }
-  await Promise.all([owe(deps, delivery, rows, false), owe(deps, delivery, rowsOfSent, true)]);
+  await Promise.all([
+    enqueue(resources, delivery, pendingPositions, false),
+    enqueue(resources, delivery, sentPositions, true),
+  ]);
 }
 
-function nextAfter(delivery: Delivery, answer: Answer): Next {
-  const isBusy = answer === 'draining' || answer === 'refused';
-  // It is connected, and its inbox takes no push that is only for now: a moment later it has caught up.
-  return isBusy && !isKept(delivery) ? 'again' : AFTER[answer];
+function nextStepFor(delivery: Delivery, result: DeliveryResult): NextStep {
+  const isBusy = result === 'syncing' || result === 'backpressure';
+  // It is connected, and a push with a time to live of 0 never enters an inbox: the replay ends in a moment.
+  return isBusy && !hasTimeToLive(delivery) ? 'retry' : NEXT_STEP[result];
 }
 
 /**
- * Writes rows, then looks who is there now: a device that connected in between has read its inbox before the row
- * was in it, so its gateway is told to read again. Each side writes before it looks, so no timing matters.
+ * Writes inbox rows, then reads presence: a device that connected in between read its inbox before the row was there,
+ * so its gateway is notified to read again. Each side writes before it reads, so no timing matters.
  */
-async function owe(
-  deps: MqttDeps,
+async function enqueue(
+  resources: MqttResources,
   delivery: Delivery,
-  positions: readonly number[],
+  requested: readonly number[],
   sent: boolean,
 ): Promise<void> {
-  if (positions.length === 0) return;
-  if (!isKept(delivery)) return endAll(delivery, positions, OUTCOMES.expired);
-  const { push, work, tokens } = delivery;
+  const { store, dispatcher } = resources;
+  if (requested.length === 0) return;
+  if (!hasTimeToLive(delivery)) return recordAll(delivery, requested, OUTCOMES.expired);
+  const { push, batch, tokens } = delivery;
+  const fullTokens = await store.inboxQuota.filterFull(
+    requested.map((position) => tokens[position] ?? ''),
+  );
+  // A newer push of the collapse key may have been delivered during the dispatch.
+  await delivery.skipSuperseded();
+  const positions = requested.filter((position) => delivery.pending.has(position));
+  // When the claim is lost, its new holder writes the rows of pending recipients.
+  if (positions.length === 0 || !delivery.maySendNow()) return;
   const rows = positions.map((position) => ({
     token: tokens[position] ?? '',
     push: push._id,
-    work: work.id,
+    work: batch.id,
     position,
     ...(push.collapse !== undefined && { collapse: push.collapse }),
     sent,
   }));
-  const full = await deps.fullInboxes(rows.map(({ token }) => token));
-  const kept = rows.filter(({ token }) => !full.has(token));
-  const superseded = await deps.owe(kept);
-  const places = await lookUp(deps, delivery, positions);
+  const enqueuedRows = rows.filter(({ token }) => !fullTokens.has(token));
+  const superseded = await store.inbox.enqueue(enqueuedRows);
+  await store.inboxQuota.sample(enqueuedRows.map(({ token }) => token));
+  const goneTokens = await removeDeleted(store, push, enqueuedRows);
+  const presenceEntries = await lookupPresence(resources, delivery, positions);
   const connected = rows.flatMap(({ token }, index) => {
-    const place = places[index];
-    return place === undefined || superseded.has(token) || full.has(token)
+    const presence = presenceEntries[index];
+    return presence === undefined ||
+      superseded.has(token) ||
+      fullTokens.has(token) ||
+      goneTokens.has(token)
       ? []
-      : [{ token, place }];
+      : [{ token, presence }];
   });
-  if (connected.length > 0) await redis(deps.handOver.drain(connected));
+  if (connected.length > 0) await markRedisErrors(dispatcher.notifyInboxes(connected));
   for (const { token, position } of rows) {
-    if (full.has(token)) delivery.end(position, failed('inbox-full'));
-    else delivery.end(position, superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox);
+    if (fullTokens.has(token)) delivery.recordOutcome(position, failureCode('inbox-full'));
+    else if (goneTokens.has(token)) delivery.recordOutcome(position, OUTCOMES.gone);
+    else
+      delivery.recordOutcome(
+        position,
+        superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox,
+      );
   }
 }
 
-/** A time to live of 0 is only for devices that are connected now (guarantee G6). */
-function isKept({ push }: Delivery): boolean {
+/** Removes the rows of devices that were deleted after the push was accepted. Returns those devices' tokens. */
+async function removeDeleted(
+  { deletedDevices, inbox }: MqttResources['store'],
+  { _id, acceptedAt }: Delivery['push'],
+  rows: readonly PendingPush[],
+): Promise<Set<string>> {
+  const tokens = rows.map(({ token }) => token);
+  const goneTokens = await deletedDevices.filterDeleted(acceptedAt, tokens);
+  const staleRows = rows.filter(({ token }) => goneTokens.has(token));
+  await inbox.remove(_id, staleRows.map(rowId));
+  return goneTokens;
+}
+
+/** Checks whether the push outlives this moment: a time to live of 0 is only for devices that are connected (guarantee G6). */
+function hasTimeToLive({ push }: Delivery): boolean {
   return push.expiresAt.getTime() > (push.dueAt ?? push.acceptedAt).getTime();
 }
 
-function endAll(delivery: Delivery, positions: readonly number[], outcome: number): void {
-  for (const position of positions) delivery.end(position, outcome);
+function recordAll(delivery: Delivery, positions: readonly number[], outcome: number): void {
+  for (const position of positions) delivery.recordOutcome(position, outcome);
 }
 
-function lookUp(deps: MqttDeps, delivery: Delivery, positions: readonly number[]) {
-  return redis(deps.whoIsOnline.look(positions.map((position) => delivery.tokens[position] ?? '')));
+function lookupPresence(
+  { presenceReader }: MqttResources,
+  delivery: Delivery,
+  positions: readonly number[],
+) {
+  return markRedisErrors(
+    presenceReader.lookup(positions.map((position) => delivery.tokens[position] ?? '')),
+  );
 }
 
-function handOver(deps: MqttDeps, { push, work }: Delivery, online: HandOverRecipient[]) {
-  return redis(
-    deps.handOver.handOver(
+function dispatch(
+  { dispatcher }: MqttResources,
+  { push, batch, span }: Delivery,
+  online: DispatchRecipient[],
+  deadline: number,
+) {
+  return markRedisErrors(
+    dispatcher.dispatch(
       {
         push: push._id,
-        work: work.id,
-        claim: work.claim,
+        work: batch.id,
+        claim: batch.claim,
         expiresAt: push.sendUntil.getTime(),
         ...(push.collapse !== undefined && { collapse: push.collapse }),
         payload: push.data,
+        ...(span !== undefined && { trace: span.traceparent }),
       },
       online,
-      WRITE_DEADLINE_MS,
+      deadline,
     ),
   );
 }
 
-class RedisFailure extends Error {}
+class RedisError extends Error {}
 
-/** Marks what Redis threw, so that a failure of MongoDB isn't taken for one of Redis. */
-async function redis<T>(call: Promise<T>): Promise<T> {
+/** Marks errors of Redis, to tell them from errors of MongoDB. */
+async function markRedisErrors<T>(call: Promise<T>): Promise<T> {
   try {
     return await call;
   } catch (error) {
-    throw new RedisFailure('Redis failed', { cause: error });
+    throw new RedisError('Redis failed', { cause: error });
   }
 }
 
-function isRedisFailure(error: unknown): boolean {
-  return error instanceof RedisFailure;
+function isRedisError(error: unknown): boolean {
+  return error instanceof RedisError;
 }

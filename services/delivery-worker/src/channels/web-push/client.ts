@@ -1,93 +1,100 @@
-import type { SecretOf } from '@carillon/core/credentials';
+import type { SecretOf } from '@carillon/core/channels';
+import { webPush } from '@carillon/core/channels/web-push';
 import {
-  type NamedPushHost,
-  readPushEndpoint,
-  readPushHost,
+  type AllowedPushHost,
+  parsePushEndpoint,
+  parsePushHost,
 } from '@carillon/core/web-push-endpoint';
 import type {
   Address,
   Attempt,
+  MaySend,
   ProviderChannel,
   ProviderClient,
   ProviderPush,
   Send,
 } from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
+import type { HostOverrides } from './connect-target.ts';
 import { encrypt } from './encrypt.ts';
-import { BAD_KEYS, isRefusal, NOT_ALLOWED, outcomeOf, TOO_LARGE } from './outcome.ts';
-import { describePush, encodePayload, MAX_PLAINTEXT_BYTES, ttlSeconds } from './payload.ts';
-import { createPoster, type Poster, type PosterOptions } from './post.ts';
-import type { Detours } from './route.ts';
+import {
+  createPushHttpClient,
+  type EndpointRequest,
+  type PushHttpClient,
+  type PushHttpClientOptions,
+} from './http-client.ts';
+import { BAD_KEYS, isAuthError, NOT_ALLOWED, outcomeOfResponse, TOO_LARGE } from './outcome.ts';
+import { computeTtlSeconds, createHeaders, encodePayload, MAX_PLAINTEXT_BYTES } from './payload.ts';
 import { createVapid, type Vapid } from './vapid.ts';
 
-/** What the channel may be told. */
-export interface WebPushOptions extends Pick<PosterOptions, 'ca' | 'deadlineMs' | 'look'> {
-  /** Entries of push services besides the browsers' own (core/web-push-endpoint). These may be in the own network. */
+/** Settings of the channel. */
+export interface WebPushOptions
+  extends Pick<PushHttpClientOptions, 'ca' | 'deadlineMs' | 'dnsLookup'> {
+  /** Push services besides the browsers' own (core/web-push-endpoint). These may be in the operator's network. */
   hosts: readonly string[];
 }
 
-const WINDOW = 50;
-
-/** The channel to browsers (RFC 8030, 8291, 8292). A line is the origin of an endpoint. */
+/** Creates the channel to browsers (RFC 8030, 8291, 8292). An upstream is the origin of an endpoint. */
 export function createWebPush(options: WebPushOptions): ProviderChannel {
-  const hosts = options.hosts.map(readPushHost);
-  const detours = detoursTo(hosts);
+  const hosts = options.hosts.map(parsePushHost);
+  const hostOverrides = createHostOverrides(hosts);
   return {
-    window: WINDOW,
+    window: webPush.provider.window,
     connect(secret) {
-      if (secret.kind !== 'web-push') throw new Error(`no credential of Web Push: ${secret.kind}`);
-      return connect(secret, hosts, createPoster({ ...options, detours }));
+      if (secret.kind !== 'web-push')
+        throw new Error(`a secret of ${secret.kind} is not for Web Push`);
+      return connect(secret, hosts, createPushHttpClient({ ...options, hostOverrides }));
     },
   };
 }
 
-interface Connected {
-  hosts: readonly NamedPushHost[];
+interface ClientContext {
+  hosts: readonly AllowedPushHost[];
   vapid: Vapid;
-  poster: Poster;
+  httpClient: PushHttpClient;
 }
 
 function connect(
   secret: SecretOf<'web-push'>,
-  hosts: readonly NamedPushHost[],
-  poster: Poster,
+  hosts: readonly AllowedPushHost[],
+  httpClient: PushHttpClient,
 ): ProviderClient {
-  const connected: Connected = { hosts, vapid: createVapid(secret), poster };
+  const context: ClientContext = { hosts, vapid: createVapid(secret), httpClient };
   const inFlight = createInFlight();
   return {
-    lineOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
-    begin(push) {
-      const send = begin(connected, push);
+    upstreamKeyOf: ({ address }) => URL.parse(address)?.origin ?? 'none',
+    prepare(push, maySend) {
+      const send = createSend(context, push, maySend);
       return (address) => inFlight.track(send(address));
     },
     async close() {
       await inFlight.idle();
-      poster.close();
+      httpClient.close();
     },
   };
 }
 
-function begin(connected: Connected, push: ProviderPush): Send {
+function createSend(context: ClientContext, push: ProviderPush, maySend: MaySend): Send {
   const plaintext = encodePayload(push);
   const headers = {
     'content-type': 'application/octet-stream',
     'content-encoding': 'aes128gcm',
-    ...describePush(push),
+    ...createHeaders(push),
   };
   if (plaintext.length > MAX_PLAINTEXT_BYTES) return async () => TOO_LARGE;
   return async (address) => {
-    // Registration has checked it; the list of hosts may have changed since.
-    const endpoint = readPushEndpoint(address.address, connected.hosts);
+    // It was checked at registration, but the list of hosts may have changed since.
+    const endpoint = parsePushEndpoint(address.address, context.hosts);
     if (address.channel !== 'web-push' || endpoint === undefined) return NOT_ALLOWED;
-    const body = encryptFor(plaintext, address);
+    const body = tryEncrypt(plaintext, address);
     if (body === undefined) return BAD_KEYS;
-    const ttl = ttlSeconds(push, Date.now());
-    return post(connected, endpoint, { ...headers, ttl }, body);
+    const ttl = computeTtlSeconds(push, Date.now());
+    return postSigned(context, { endpoint, headers: { ...headers, ttl }, body, maySend });
   };
 }
 
-/** Undefined: the keys are unusable, which registration should have noticed. */
-function encryptFor(
+/** Encrypts for a browser; undefined when its keys are unusable, which registration should have rejected. */
+function tryEncrypt(
   plaintext: Buffer,
   address: Extract<Address, { channel: 'web-push' }>,
 ): Buffer | undefined {
@@ -98,30 +105,33 @@ function encryptFor(
   }
 }
 
-/** Posts, and once more with a fresh signature if it may have been the old one that was refused. */
-async function post(
-  { vapid, poster }: Connected,
-  endpoint: URL,
-  headers: Record<string, string | number>,
-  body: Buffer,
+/** Posts, and once more with a new signature if the old one may be why the request was refused. */
+async function postSigned(
+  { vapid, httpClient }: ClientContext,
+  request: EndpointRequest,
 ): Promise<Attempt> {
+  const { endpoint, headers } = request;
   const authorization = vapid.authorize(endpoint.origin);
-  let answer = await poster.post(endpoint, { ...headers, authorization }, body);
-  const wasRefused = 'status' in answer && isRefusal(answer.status);
-  if (wasRefused && vapid.renew(endpoint.origin, authorization)) {
-    const renewed = vapid.authorize(endpoint.origin);
-    answer = await poster.post(endpoint, { ...headers, authorization: renewed }, body);
+  let response = await httpClient.post({ ...request, headers: { ...headers, authorization } });
+  const isCredentialRejected =
+    response !== 'withheld' && 'status' in response && isAuthError(response.status);
+  if (isCredentialRejected && vapid.renew(endpoint.origin, authorization)) {
+    const newAuthorization = vapid.authorize(endpoint.origin);
+    response = await httpClient.post({
+      ...request,
+      headers: { ...headers, authorization: newAuthorization },
+    });
   }
-  return outcomeOf(answer, Date.now());
+  return outcomeOfResponse(response, Date.now());
 }
 
-/** Where the named hosts are reached: there, wherever that is, or where their entry points to. */
-function detoursTo(hosts: readonly NamedPushHost[]): Detours {
+/** Creates the addresses of configured hosts: their own, without a check that it is public, or their entry's target. */
+function createHostOverrides(hosts: readonly AllowedPushHost[]): HostOverrides {
   return new Map(
-    hosts.map(({ host, at }) => {
-      const { hostname, port } = new URL(`https://${at ?? host}`);
-      const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
-      return [host, { hostname: bare, port: port || '443' }];
+    hosts.map(({ host, connectTo: target }) => {
+      const { hostname, port } = new URL(`https://${target ?? host}`);
+      const address = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+      return [host, { hostname: address, port: port || '443' }];
     }),
   );
 }

@@ -12,7 +12,7 @@ const SALT_BYTES = 16;
 const TAG_BYTES = 16;
 const HEADER_BYTES = SALT_BYTES + 4 + 1 + POINT_BYTES;
 const RECORD_SIZE = 4_096;
-/** RFC 8188, 2: closes the last record. */
+/** Delimiter of the last record (RFC 8188, 2). */
 const LAST_RECORD = 2;
 
 const ONE = Buffer.of(1);
@@ -20,34 +20,34 @@ const KEY_INFO = Buffer.from('WebPush: info\0');
 const CEK_INFO = Buffer.from('Content-Encoding: aes128gcm\0\x01');
 const NONCE_INFO = Buffer.from('Content-Encoding: nonce\0\x01');
 
-/** Whom a message is for: the keys of a browser's subscription, base64url. */
-export interface Reader {
+/** Keys of a browser's subscription, base64url. */
+export interface SubscriptionKeys {
   p256dh: string;
   auth: string;
 }
 
 /**
- * Makes a key pair for each message. One object for all, as nothing here waits; and ECDH objects, because importing
- * a point as a key object costs more than it saves.
+ * Generates a key pair for each message. One object for all, since nothing here is asynchronous; an ECDH object, since
+ * importing a point as a key object costs more than it saves.
  */
-const ours = createECDH('prime256v1');
-const nextSalt = createSalts();
+const ephemeralKey = createECDH('prime256v1');
+const nextSalt = createSaltGenerator();
 
 /**
  * Encrypts a message for a browser: one record of content encoding aes128gcm (RFC 8291, 3 and 4). Each has a
  * key pair and a salt of its own.
  *
  * @returns the body of the request, 103 bytes longer than the message
- * @throws when the reader's key is no point on P-256
+ * @throws when the subscription's key is no point on P-256
  */
-export function encrypt(plaintext: Buffer, reader: Reader): Buffer {
-  const readerPoint = Buffer.from(reader.p256dh, 'base64url');
-  const ourPoint = ours.generateKeys();
-  const shared = ours.computeSecret(readerPoint);
+export function encrypt(plaintext: Buffer, subscriptionKeys: SubscriptionKeys): Buffer {
+  const subscriberPoint = Buffer.from(subscriptionKeys.p256dh, 'base64url');
+  const ephemeralPoint = ephemeralKey.generateKeys();
+  const sharedSecret = ephemeralKey.computeSecret(subscriberPoint);
 
   const salt = nextSalt();
-  const secret = hmac(Buffer.from(reader.auth, 'base64url'), shared);
-  const keyMaterial = hmac(secret, Buffer.concat([KEY_INFO, readerPoint, ourPoint, ONE]));
+  const secret = hmac(Buffer.from(subscriptionKeys.auth, 'base64url'), sharedSecret);
+  const keyMaterial = hmac(secret, Buffer.concat([KEY_INFO, subscriberPoint, ephemeralPoint, ONE]));
   const pseudoRandomKey = hmac(salt, keyMaterial);
   const key = hmac(pseudoRandomKey, CEK_INFO).subarray(0, 16);
   const nonce = hmac(pseudoRandomKey, NONCE_INFO).subarray(0, 12);
@@ -56,16 +56,16 @@ export function encrypt(plaintext: Buffer, reader: Reader): Buffer {
   const record = body.subarray(HEADER_BYTES, HEADER_BYTES + plaintext.length + 1);
   plaintext.copy(record);
   record[plaintext.length] = LAST_RECORD;
-  // A key object: to see that a buffer is none costs Node more than to make one.
+  // A key object: Node's check that a buffer is none costs more than creating one.
   const cipher = createCipheriv('aes-128-gcm', createSecretKey(key), nonce);
   cipher.update(record).copy(record);
   cipher.final();
   cipher.getAuthTag().copy(body, HEADER_BYTES + record.length);
-  writeHeader(body, salt, ourPoint);
+  writeHeader(body, salt, ephemeralPoint);
   return body;
 }
 
-/** RFC 8188, 2.1: salt, record size, key id. */
+/** Writes the header: salt, record size, key id (RFC 8188, 2.1). */
 function writeHeader(body: Buffer, salt: Buffer, point: Buffer): void {
   salt.copy(body);
   body.writeUInt32BE(RECORD_SIZE, SALT_BYTES);
@@ -73,45 +73,45 @@ function writeHeader(body: Buffer, salt: Buffer, point: Buffer): void {
   point.copy(body, SALT_BYTES + 5);
 }
 
-/** Draws random bytes for many salts at once; each is given out once, and good until the next is asked for. */
-function createSalts(): () => Buffer {
-  const drawn = randomBytes(SALT_BYTES * 256);
-  let at = 0;
+/** Generates random bytes for many salts at once; a salt is valid until the next call. */
+function createSaltGenerator(): () => Buffer {
+  const randomPool = randomBytes(SALT_BYTES * 256);
+  let offset = 0;
   return () => {
-    if (at === drawn.length) {
-      randomFillSync(drawn);
-      at = 0;
+    if (offset === randomPool.length) {
+      randomFillSync(randomPool);
+      offset = 0;
     }
-    at += SALT_BYTES;
-    return drawn.subarray(at - SALT_BYTES, at);
+    offset += SALT_BYTES;
+    return randomPool.subarray(offset - SALT_BYTES, offset);
   };
 }
 
 const BLOCK_BYTES = 64;
 const HASH_BYTES = 32;
-const INNER = 0x36;
-const OUTER = 0x5c;
+const INNER_PAD_BYTE = 0x36;
+const OUTER_PAD_BYTE = 0x5c;
 const MAX_MESSAGE_BYTES = 256;
-const inner = Buffer.alloc(BLOCK_BYTES + MAX_MESSAGE_BYTES);
-const outer = Buffer.alloc(BLOCK_BYTES + HASH_BYTES);
+const innerBlock = Buffer.alloc(BLOCK_BYTES + MAX_MESSAGE_BYTES);
+const outerBlock = Buffer.alloc(BLOCK_BYTES + HASH_BYTES);
 
 /**
- * HMAC-SHA-256 (RFC 2104) by two one-shot hashes: a small part of createHmac's cost for a key that is used once.
+ * Computes HMAC-SHA-256 (RFC 2104) with two one-shot hashes: a fraction of createHmac's cost for a key used once.
  *
  * @param key at most 64 bytes
  * @param message at most 256 bytes
  */
 function hmac(key: Buffer, message: Buffer): Buffer {
-  inner.fill(INNER, 0, BLOCK_BYTES);
-  outer.fill(OUTER, 0, BLOCK_BYTES);
-  for (let at = 0; at < key.length; at += 1) {
-    const byte = key[at] ?? 0;
-    inner[at] = byte ^ INNER;
-    outer[at] = byte ^ OUTER;
+  innerBlock.fill(INNER_PAD_BYTE, 0, BLOCK_BYTES);
+  outerBlock.fill(OUTER_PAD_BYTE, 0, BLOCK_BYTES);
+  for (let index = 0; index < key.length; index += 1) {
+    const byte = key[index] ?? 0;
+    innerBlock[index] = byte ^ INNER_PAD_BYTE;
+    outerBlock[index] = byte ^ OUTER_PAD_BYTE;
   }
-  message.copy(inner, BLOCK_BYTES);
-  // As a string: making a buffer costs more than to write its bytes again.
-  const hashed = hash('sha256', inner.subarray(0, BLOCK_BYTES + message.length), 'binary');
-  outer.write(hashed, BLOCK_BYTES, 'latin1');
-  return hash('sha256', outer, 'buffer');
+  message.copy(innerBlock, BLOCK_BYTES);
+  // As a string: creating a buffer costs more than writing its bytes again.
+  const innerHash = hash('sha256', innerBlock.subarray(0, BLOCK_BYTES + message.length), 'binary');
+  outerBlock.write(innerHash, BLOCK_BYTES, 'latin1');
+  return hash('sha256', outerBlock, 'buffer');
 }

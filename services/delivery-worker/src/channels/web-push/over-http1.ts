@@ -1,83 +1,104 @@
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
-import { type Answer, createBeginning } from './answer.ts';
-import type { Route } from './route.ts';
+import type { MaySend } from '../../deliver/provider.ts';
+import type { ConnectTarget } from './connect-target.ts';
+import { createBodyPrefix, type PushServiceResponse } from './response.ts';
 
 const MAX_HEADER_BYTES = 16_384;
-/** A little above the window, so that no request waits for a link. */
-const LINKS_PER_ORIGIN = 64;
-const IDLE_LINK_MS = 30_000;
+/** A little above the window, so that no request waits for a connection. */
+const MAX_CONNECTIONS_PER_ORIGIN = 64;
+const IDLE_TIMEOUT_MS = 30_000;
 
-/** How a link ends that the other side closed while we began to use it again. */
-const STALE = ['ECONNRESET', 'EPIPE'];
+/** Error codes of a kept connection that the server closed just before it was used again. */
+const STALE_CONNECTION_CODES = ['ECONNRESET', 'EPIPE'];
 
 /** A request to a push service. */
 export interface PushRequest {
   path: string;
   headers: Record<string, string | number>;
   body: Buffer;
+  maySend: MaySend;
   deadlineMs: number;
 }
 
-/** Posts over HTTP/1.1 with links that are kept. Never rejects; settles within the deadline. */
-export function createHttp1(): {
-  post(route: Route, request: PushRequest): Promise<Answer>;
+/** Creates a client with keep-alive connections. Its requests never reject, and settle within the deadline. */
+export function createHttp1Client(): {
+  post(target: ConnectTarget, request: PushRequest): Promise<PushServiceResponse>;
   close(): void;
 } {
   const agent = new Agent({
     keepAlive: true,
-    maxSockets: LINKS_PER_ORIGIN,
-    maxFreeSockets: LINKS_PER_ORIGIN,
-    timeout: IDLE_LINK_MS,
+    maxSockets: MAX_CONNECTIONS_PER_ORIGIN,
+    maxFreeSockets: MAX_CONNECTIONS_PER_ORIGIN,
+    timeout: IDLE_TIMEOUT_MS,
   });
   return {
-    post({ authority, ...route }, { path, headers, body, deadlineMs }) {
+    post({ authority, ...target }, pushRequest) {
+      const { path, headers, body } = pushRequest;
       const options: RequestOptions = {
-        ...route,
+        ...target,
         agent,
         method: 'POST',
         path,
         headers: { host: authority, ...headers, 'content-length': body.length },
         maxHeaderSize: MAX_HEADER_BYTES,
       };
-      return send(options, body, deadlineMs);
+      return send(options, pushRequest);
     },
     close: () => agent.destroy(),
   };
 }
 
-/** A redirect is an answer like any other: nothing is ever sent where a stranger points to. */
-function send(options: RequestOptions, body: Buffer, deadlineMs: number): Promise<Answer> {
+/** Sends one request. Redirects are not followed: nothing is sent to a host that a response names. */
+function send(
+  options: RequestOptions,
+  { body, maySend, deadlineMs }: Omit<PushRequest, 'path' | 'headers'>,
+): Promise<PushServiceResponse> {
   return new Promise((resolve) => {
     const request = httpsRequest(options);
-    const deadline = setTimeout(() => request.destroy(withCode('ETIMEDOUT')), deadlineMs);
-    function settle(answer: Answer): void {
+    const deadline = setTimeout(
+      () => request.destroy(createErrorWithCode('ETIMEDOUT')),
+      deadlineMs,
+    );
+    function settle(response: PushServiceResponse): void {
       clearTimeout(deadline);
-      resolve(answer);
+      resolve(response);
     }
-    let isAnswered = false;
+    let hasResponse = false;
     request.once('response', async (response) => {
-      isAnswered = true;
+      hasResponse = true;
       const { statusCode: status = 0, headers } = response;
-      settle({ status, headers, text: await readSome(response) });
+      settle({ status, headers, text: await readBodyPrefix(response) });
     });
     request.on('error', (error: NodeJS.ErrnoException) => {
-      // What breaks off the rest of an answer takes nothing back of its status.
-      if (isAnswered) return;
-      const isStale = request.reusedSocket && STALE.includes(error.code ?? '');
+      // An error after the headers doesn't change the status.
+      if (hasResponse) return;
+      const isStale = request.reusedSocket && STALE_CONNECTION_CODES.includes(error.code ?? '');
       settle({ error: error.code ?? error.message, isStale });
     });
-    request.end(body);
+    onceConnected(request, () => {
+      if (maySend()) return void request.end(body);
+      settle('withheld');
+      request.destroy();
+    });
   });
 }
 
-/** What is longer, or breaks off, is cut: its status is known by then. */
-function readSome(response: IncomingMessage): Promise<string> {
-  const beginning = createBeginning();
+/** Calls back when the request has a connection. Nothing is written before its end, so the caller ends it then. */
+function onceConnected(request: ClientRequest, onConnected: () => void): void {
+  request.once('socket', (socket) => {
+    if (socket.connecting) socket.once('secureConnect', onConnected);
+    else onConnected();
+  });
+}
+
+/** Reads the first part of a body; a longer or incomplete body is cut, since its status is known. */
+function readBodyPrefix(response: IncomingMessage): Promise<string> {
+  const bodyPrefix = createBodyPrefix();
   return new Promise((resolve) => {
-    const finish = () => resolve(beginning.text());
+    const finish = () => resolve(bodyPrefix.text());
     response.on('data', (chunk: Buffer) => {
-      if (!beginning.add(chunk)) response.destroy();
+      if (!bodyPrefix.append(chunk)) response.destroy();
     });
     response.on('error', finish);
     response.on('close', finish);
@@ -85,6 +106,6 @@ function readSome(response: IncomingMessage): Promise<string> {
   });
 }
 
-function withCode(code: string): Error {
+function createErrorWithCode(code: string): Error {
   return Object.assign(new Error(code), { code });
 }

@@ -1,63 +1,63 @@
-import type { SecretOf } from '@carillon/core/credentials';
+import type { SecretOf } from '@carillon/core/channels';
+import { LRUCache } from 'lru-cache';
 import webPush from 'web-push';
 
-/** A signature holds at most a day (RFC 8292, 2); ours half of one. */
-const HOLDS_MS = 12 * 3_600_000;
-/** Renewed long before it ends: push services' clocks differ. */
-const RENEWED_AFTER_MS = HOLDS_MS / 2;
-/** A signature as young as this was refused for another reason than its age. */
-const YOUNG_MS = 60_000;
-/** Endpoints come from devices; names under a vendor's domain have no end. */
+/** Validity of a signature; RFC 8292, 2 allows a day. */
+const VALIDITY_MS = 12 * 3_600_000;
+/** A signature is renewed long before it expires, since the clocks of push services differ. */
+const RENEW_AFTER_MS = VALIDITY_MS / 2;
+/** A younger signature was refused for another reason than its age. */
+const MIN_RENEW_AGE_MS = 60_000;
+/** Endpoints come from devices, and a vendor's domain has any number of host names. */
 const MAX_ORIGINS = 200;
 
-interface Signed {
+interface Signature {
   authorization: string;
-  at: number;
+  signedAt: number;
 }
 
-/** How an app proves to push services who it is: one signature for each origin, used again and again. */
+/** An app's authentication to push services (RFC 8292): one signature for each origin, used for many requests. */
 export interface Vapid {
-  /** The Authorization header for an origin. */
+  /** Returns the Authorization header for an origin. */
   authorize(origin: string): string;
   /**
-   * Called when an origin refused an Authorization header.
+   * Replaces a refused Authorization header.
    *
-   * @returns whether a newer signature is there to be tried
+   * @returns whether a newer signature can be tried
    */
-  renew(origin: string, refused: string): boolean;
+  renew(origin: string, refusedAuthorization: string): boolean;
 }
 
-/** @throws when the secret is no key pair of P-256, or its contact no URL */
+/** Creates the signatures of an app. @throws when the secret is no key pair of P-256, or its contact no URL */
 export function createVapid(secret: SecretOf<'web-push'>, now = () => performance.now()): Vapid {
-  const signed = new Map<string, Signed>();
+  const signatures = new LRUCache<string, Signature>({ max: MAX_ORIGINS });
 
-  function sign(origin: string): Signed {
+  function sign(origin: string): Signature {
     const { contact, publicKey, privateKey } = secret;
-    const until = Math.floor((Date.now() + HOLDS_MS) / 1_000);
+    const expiresAtSeconds = Math.floor((Date.now() + VALIDITY_MS) / 1_000);
     const { Authorization: authorization } = webPush.getVapidHeaders(
       origin,
       contact,
       publicKey,
       privateKey,
       'aes128gcm',
-      until,
+      expiresAtSeconds,
     );
-    const made = { authorization, at: now() };
-    if (signed.size >= MAX_ORIGINS) signed.clear();
-    signed.set(origin, made);
-    return made;
+    const signature = { authorization, signedAt: now() };
+    signatures.set(origin, signature);
+    return signature;
   }
 
   return {
     authorize(origin) {
-      const known = signed.get(origin);
-      const isGood = known !== undefined && now() - known.at < RENEWED_AFTER_MS;
-      return (isGood ? known : sign(origin)).authorization;
+      const existing = signatures.get(origin);
+      const isFresh = existing !== undefined && now() - existing.signedAt < RENEW_AFTER_MS;
+      return (isFresh ? existing : sign(origin)).authorization;
     },
-    renew(origin, refused) {
-      const known = signed.get(origin);
-      if (known === undefined || known.authorization !== refused) return true;
-      if (now() - known.at < YOUNG_MS) return false;
+    renew(origin, refusedAuthorization) {
+      const existing = signatures.get(origin);
+      if (existing === undefined || existing.authorization !== refusedAuthorization) return true;
+      if (now() - existing.signedAt < MIN_RENEW_AGE_MS) return false;
       sign(origin);
       return true;
     },

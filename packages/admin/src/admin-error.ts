@@ -1,0 +1,56 @@
+import { isNativeError } from 'node:util/types';
+
+/** Codes of expected failures. */
+export type AdminErrorCode =
+  | 'ACCOUNT_NOT_FOUND'
+  | 'APP_NOT_FOUND'
+  | 'CREDENTIAL_NOT_FOUND'
+  | 'DEVICE_NOT_FOUND'
+  | 'KEY_NOT_FOUND'
+  | 'PUSH_NOT_FOUND'
+  | 'INVALID_BUNDLE_ID'
+  | 'INVALID_WEB_HOST'
+  | 'INVALID_CREDENTIAL'
+  /** The app has a key pair that would be replaced, or that the request does not change. */
+  | 'KEY_PAIR_EXISTS'
+  /** Another request changed the document between read and write. */
+  | 'CONCURRENT_CHANGE'
+  | 'SANDBOX_UNREACHABLE';
+
+/** Inputs that an error can name, so that each user interface points to its own option or form field. */
+export type AdminField =
+  | 'keyId'
+  | 'teamId'
+  | 'passphrase'
+  | 'environment'
+  | 'contact'
+  | 'privateKey'
+  | 'replace';
+
+/** Expected failure of an administrative function; `message` is one sentence for an operator. */
+export class AdminError extends Error {
+  override readonly name = 'AdminError';
+  readonly code: AdminErrorCode;
+  /** The inputs that can resolve it; empty when none does. */
+  readonly fields: readonly AdminField[];
+
+  constructor(code: AdminErrorCode, message: string, ...fields: AdminField[]) {
+    super(message);
+    this.code = code;
+    this.fields = fields;
+  }
+}
+
+/** Creates the error of an unusable credential. */
+export function invalidCredential(message: string, ...fields: AdminField[]): AdminError {
+  return new AdminError('INVALID_CREDENTIAL', message, ...fields);
+}
+
+/** Returns the message of an error's innermost cause without its full stop: Node wraps causes in "fetch failed". */
+export function describeError(error: unknown): string {
+  if (!isNativeError(error)) return String(error);
+  if (isNativeError(error.cause)) return describeError(error.cause);
+  if (error instanceof AggregateError && error.message === '')
+    return describeError(error.errors[0]);
+  return error.message.replace(/\.?(\n.*)?$/s, '');
+}

@@ -1,0 +1,179 @@
+import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
+import { fetchRedisInfo } from '@carillon/queue/redis-info';
+import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
+import type { Store } from '@carillon/store/store';
+import { describeError } from './admin-error.ts';
+
+const MAX_CLOCK_DIFFERENCE_MS = 2_000;
+/** Workers claim due batches within a second; an older batch waits for workers that are missing or too few. */
+const MAX_BACKLOG_AGE_MS = 60_000;
+/** Maximum number of batches counted in each of the two collections that hold batches. */
+const MAX_COUNTED = 1_000;
+const MAX_LISTED = 5;
+/** A warning that processes have not repeated for this long is over. */
+const PROXY_WARNING_AGE_MS = 3_600_000;
+const GIB = 1_073_741_824;
+/** Five percent of a volume; on a large volume at most what MongoDB and its journal grow by within hours. */
+const MIN_FREE_SHARE = 0.05;
+const MIN_FREE_BYTES = GIB;
+const MAX_REQUIRED_BYTES = 10 * GIB;
+
+/** Result of one health check. */
+export interface Finding {
+  check: string;
+  ok: boolean;
+  /** One line for an operator: what was found, or why the check failed. */
+  detail: string;
+}
+
+/** Runs a check; `run` returns the detail of a healthy finding and throws for an unhealthy one. */
+export async function runCheck(
+  check: string,
+  run: () => Promise<string> | string,
+): Promise<Finding> {
+  try {
+    return { check, ok: true, detail: await run() };
+  } catch (error) {
+    return { check, ok: false, detail: describeError(error) };
+  }
+}
+
+/**
+ * Checks MongoDB: version, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, and proxies
+ * that the services' settings don't name.
+ *
+ * @param host shown as the server's address
+ */
+export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
+  return Promise.all([
+    runCheck('mongodb', async () => `${await store.version()} at ${host}`),
+    runCheck('mongodb schema', () => checkSchema(store)),
+    runCheck('mongodb indexes', () => checkIndexes(store)),
+    runCheck('clock', () => checkClock(store)),
+    runCheck('mongodb disk space', () => checkDiskSpace(store)),
+    runCheck('backlog', () => checkBacklog(store)),
+    runCheck('refused credentials', () => checkRejectedCredentials(store)),
+    runCheck('client addresses', () => checkClientAddresses(store)),
+  ]);
+}
+
+/** Checks Redis: its version, that it never evicts keys, and that each queue with waiting jobs has a worker. */
+export async function checkRedis(address: {
+  url: string;
+  ca?: string | undefined;
+}): Promise<Finding[]> {
+  const info = fetchRedisInfo(address);
+  const server = await runCheck('redis', async () => {
+    const { server, version } = await info;
+    return `${server} ${version} at ${new URL(address.url).host}`;
+  });
+  if (!server.ok) return [server];
+  const policy = await runCheck('redis maxmemory-policy', async () => {
+    const { maxmemoryPolicy } = await info;
+    if (maxmemoryPolicy === 'noeviction') return maxmemoryPolicy;
+    throw new Error(
+      `${maxmemoryPolicy}; it must be noeviction, or Redis evicts jobs when its memory is full`,
+    );
+  });
+  return [server, policy, await runCheck('workers', () => checkWorkers(address))];
+}
+
+async function checkWorkers(address: Parameters<typeof fetchUnservedAges>[0]): Promise<string> {
+  const ages = Object.entries(await fetchUnservedAges(address));
+  const unserved = ages.filter(([, ageMs]) => ageMs > 0);
+  if (unserved.length === 0) return 'each queue with waiting jobs has a worker';
+  const listed = unserved.map(([queue, ageMs]) => `${queue} for ${Math.ceil(ageMs / 1_000)} s`);
+  throw new Error(
+    `jobs wait and no worker takes them: ${listed.join(', ')}; check QUEUES of the delivery workers, and that they and the scheduler run`,
+  );
+}
+
+/**
+ * Describes the free space of a volume.
+ *
+ * @throws when less than 5 % is free (at least 1 GiB and at most 10 GiB are required)
+ */
+export function describeDiskSpace({ free, total }: { free: number; total: number }): string {
+  const requiredBytes = Math.min(
+    Math.max(total * MIN_FREE_SHARE, MIN_FREE_BYTES),
+    MAX_REQUIRED_BYTES,
+  );
+  const summary = `${formatGibibytes(free)} of ${formatGibibytes(total)} free`;
+  if (free >= requiredBytes) return summary;
+  throw new Error(
+    `${summary}; free at least ${formatGibibytes(requiredBytes)}, or writes will soon fail`,
+  );
+}
+
+function formatGibibytes(bytes: number): string {
+  return `${(bytes / GIB).toFixed(1)} GiB`;
+}
+
+async function checkSchema({ schema }: Pick<Store, 'schema'>): Promise<string> {
+  const { version, latest, steps } = await schema.status();
+  if (steps.length === 0) return `version ${version}`;
+  throw new Error(`version ${version}, and this release has ${latest}; run carillon migrate`);
+}
+
+async function checkIndexes({ missingIndexes }: Pick<Store, 'missingIndexes'>): Promise<string> {
+  const missing = await missingIndexes();
+  if (missing.length === 0) return 'complete';
+  throw new Error(`missing: ${missing.join(', ')}; run carillon migrate`);
+}
+
+async function checkDiskSpace({ diskSpace }: Pick<Store, 'diskSpace'>): Promise<string> {
+  const space = await diskSpace();
+  return space === undefined ? 'not reported by this server' : describeDiskSpace(space);
+}
+
+function checkClock({ clock }: Pick<Store, 'clock'>): string {
+  const offsetMs = Math.round(Date.now() - clock.now());
+  const differenceMs = Math.abs(offsetMs);
+  if (differenceMs < MAX_CLOCK_DIFFERENCE_MS) return `${differenceMs} ms from MongoDB's`;
+  throw new Error(
+    `${differenceMs} ms ${offsetMs > 0 ? 'ahead of' : 'behind'} MongoDB's; check time synchronisation`,
+  );
+}
+
+async function checkBacklog({
+  batchTable,
+  suspensions,
+  clock,
+}: Pick<Store, 'batchTable' | 'suspensions' | 'clock'>): Promise<string> {
+  await suspensions.refresh();
+  const { due, oldest } = await batchTable.measureBacklog(MAX_COUNTED);
+  if (oldest === undefined) return 'no batch is due';
+  const oldestAgeMs = Math.max(0, clock.now() - oldest.getTime());
+  const count = due >= MAX_COUNTED ? `${due} or more` : due;
+  const summary = `${count} ${due === 1 ? 'batch' : 'batches'} due, the oldest for ${Math.round(oldestAgeMs / 1_000)} s`;
+  if (oldestAgeMs < MAX_BACKLOG_AGE_MS) return summary;
+  throw new Error(
+    `${summary}; check that the scheduler and the delivery workers run, and read their logs`,
+  );
+}
+
+async function checkRejectedCredentials({
+  credentials,
+}: Pick<Store, 'credentials'>): Promise<string> {
+  const rejected = await credentials.listRefused(MAX_LISTED + 1);
+  if (rejected.length === 0) return 'none';
+  const listed = rejected
+    .slice(0, MAX_LISTED)
+    .map(
+      ({ _id, refused: { detail, until } }) => `${_id} (${detail}; until ${until.toISOString()})`,
+    );
+  const more = rejected.length > MAX_LISTED ? ' and more' : '';
+  throw new Error(`${listed.join(', ')}${more}; see carillon credential list --app ID`);
+}
+
+/** Reads the warnings that the API and the gateways have recorded: only they see the connections. */
+async function checkClientAddresses({
+  proxyWarnings,
+}: Pick<Store, 'proxyWarnings'>): Promise<string> {
+  const warnings = await proxyWarnings.listRecent(PROXY_WARNING_AGE_MS);
+  if (warnings.length === 0) return 'no sign of a proxy that the settings do not name';
+  const texts = warnings.map(
+    ({ _id, at }) => `${PROXY_WARNINGS[_id] ?? _id} (last at ${at.toISOString()})`,
+  );
+  throw new Error(texts.join('; '));
+}

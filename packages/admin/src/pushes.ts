@@ -1,0 +1,118 @@
+import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { ListedPush } from '@carillon/store/pushes';
+import type { Store } from '@carillon/store/store';
+import { AdminError } from './admin-error.ts';
+import { type Page, type PageQuery, toPage } from './page.ts';
+import { requireApp } from './require-app.ts';
+
+/** Number of an app's newest pushes that `listDevicePushes` scans: about 25 MB, which only MongoDB reads. */
+export const MAX_SCANNED_PUSHES = 1_000;
+
+/** Sorts after every push id, which is hexadecimal. */
+const AFTER_ALL_PUSH_IDS = 'g';
+/** Maximum number of recipients that are listed with a provider's error. */
+const MAX_LISTED_ERRORS = 100;
+
+/** Push with the names and times (unix seconds) of the HTTP API; `outcomes` once it has ended. */
+export type PushView = ReturnType<typeof toPushView>;
+
+/**
+ * Lists the pushes of an app that the store still holds, the newest first.
+ *
+ * @throws AdminError APP_NOT_FOUND
+ */
+export async function listPushes(
+  store: Pick<Store, 'apps' | 'pushes'>,
+  app: string,
+  query: PageQuery,
+): Promise<Page<PushView>> {
+  await requireApp(store, app);
+  const found = await store.pushes.list(app, query.cursor ?? AFTER_ALL_PUSH_IDS, query.limit);
+  return toPage(found.map(toPushView), query, ({ id }) => id);
+}
+
+function toPushView(push: ListedPush) {
+  const { dueAt, audience, counts } = push;
+  return {
+    id: push._id,
+    state: push.state,
+    date: toUnixSeconds(push.acceptedAt),
+    ...(dueAt !== undefined && { schedule: toUnixSeconds(dueAt) }),
+    expiration: toUnixSeconds(push.expiresAt),
+    devices: push.devices,
+    ...(audience?.topics && { topics: audience.topics }),
+    ...(counts !== undefined && { outcomes: counts }),
+  };
+}
+
+/**
+ * Returns the number of a push's recipients per outcome, and the first recipients that a provider returned an
+ * error for; `moreRecipients` counts the others of those.
+ *
+ * @throws AdminError PUSH_NOT_FOUND
+ */
+export async function getPushOutcomes(
+  { deliveryStatus }: Pick<Store, 'deliveryStatus'>,
+  id: string,
+) {
+  const [status, errors] = await Promise.all([
+    deliveryStatus.statusOfPush(id),
+    deliveryStatus.listProviderErrors(id, MAX_LISTED_ERRORS),
+  ]);
+  if (status === undefined) throw new AdminError('PUSH_NOT_FOUND', `There is no push ${id}.`);
+  const { recipients, total } = errors;
+  return { ...status, recipients, moreRecipients: total - recipients.length };
+}
+
+/**
+ * Returns the outcome of a push for one device.
+ *
+ * @throws AdminError PUSH_NOT_FOUND when the push does not exist or the device is not a recipient
+ */
+export async function getRecipientOutcome(
+  { deliveryStatus }: Pick<Store, 'deliveryStatus'>,
+  id: string,
+  token: string,
+) {
+  const status = await deliveryStatus.statusOfRecipient(id, token);
+  if (status !== undefined) return { token, ...status };
+  throw new AdminError('PUSH_NOT_FOUND', `There is no push ${id} to the device ${token}.`);
+}
+
+/**
+ * Lists recent pushes to a device, the newest first: all in its inbox, and those of the app's newest
+ * {@link MAX_SCANNED_PUSHES} whose only batch contains the device.
+ *
+ * @throws AdminError DEVICE_NOT_FOUND
+ */
+export async function listDevicePushes(
+  store: Pick<Store, 'devices' | 'deliveryStatus'>,
+  token: string,
+  query: PageQuery,
+) {
+  // The query matches the token as a regular expression, so only well-formed tokens reach it.
+  const device = DEVICE_TOKEN.test(token) ? await store.devices.find(token) : undefined;
+  if (device === undefined) {
+    throw new AdminError('DEVICE_NOT_FOUND', `There is no device ${token}.`);
+  }
+  const found = await store.deliveryStatus.findPushesOfDevice({
+    app: device.app,
+    token,
+    before: query.cursor ?? AFTER_ALL_PUSH_IDS,
+    scanLimit: MAX_SCANNED_PUSHES,
+    limit: query.limit,
+  });
+  const items = found.map(({ _id, state, acceptedAt, expiresAt, status }) => ({
+    id: _id,
+    state,
+    date: toUnixSeconds(acceptedAt),
+    expiration: toUnixSeconds(expiresAt),
+    ...status,
+  }));
+  return toPage(items, query, ({ id }) => id);
+}
+
+/** Converts a time to unix seconds, as the HTTP API gives it. */
+export function toUnixSeconds(date: Date): number {
+  return Math.floor(date.getTime() / 1_000);
+}

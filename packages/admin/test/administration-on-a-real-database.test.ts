@@ -1,0 +1,228 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { digestApiKey } from '@carillon/core/api-key';
+import { parseSealingKeys } from '@carillon/core/sealing';
+import { connectStore, type Store } from '@carillon/store/store';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import {
+  createAccount,
+  listAccounts,
+  resumeAccount,
+  setRequestLimit,
+  suspendAccount,
+} from '../src/accounts.ts';
+import { createApp, getApp, listApps, updateAppSettings } from '../src/apps.ts';
+import { saveSandboxCredentials } from '../src/credential/sandbox.ts';
+import { saveWebPush, verifyWebPush } from '../src/credential/web-push.ts';
+import { listCredentials, removeCredential, saveCredential } from '../src/credentials.ts';
+import { ensureDemoApp } from '../src/demo-app.ts';
+import { listDevices } from '../src/devices.ts';
+import { checkDatabase } from '../src/doctor.ts';
+import { createKey, listKeys, revokeKey } from '../src/keys.ts';
+import {
+  getPushOutcomes,
+  getRecipientOutcome,
+  listDevicePushes,
+  listPushes,
+} from '../src/pushes.ts';
+
+const SECRETS = {
+  pepper: 'p'.repeat(64),
+  sealingKeys: parseSealingKeys(`1:${'a'.repeat(64)}`),
+};
+const KEYS = SECRETS.sealingKeys;
+const UNKNOWN = '000000000000000000000000';
+const FIRST_PAGE = { limit: 2 };
+const UNREACHABLE = 'http://127.0.0.1:1';
+
+let mongod: Awaited<ReturnType<typeof startMongod>>;
+let store: Store;
+beforeAll(async () => {
+  mongod = await startMongod();
+  const uri = `mongodb://127.0.0.1:${mongod.port}/admin-test`;
+  store = await connectStore({ uri, appName: 'test' });
+  await store.migrate();
+});
+afterAll(async () => {
+  await store?.close();
+  await mongod?.stop();
+});
+
+async function newApp(): Promise<{ account: string; id: string; apiKey: string }> {
+  const { id: account } = await createAccount(store, 'One', 'trial');
+  return { account, ...(await createApp(store, SECRETS, { name: 'One', account })) };
+}
+
+describe('an unknown id is reported by a code', () => {
+  test.each<[string, string, () => Promise<unknown>]>([
+    ['setRequestLimit', 'ACCOUNT_NOT_FOUND', () => setRequestLimit(store, UNKNOWN, 1)],
+    ['suspendAccount', 'ACCOUNT_NOT_FOUND', () => suspendAccount(store, UNKNOWN)],
+    ['resumeAccount', 'ACCOUNT_NOT_FOUND', () => resumeAccount(store, UNKNOWN)],
+    [
+      'createApp',
+      'ACCOUNT_NOT_FOUND',
+      () => createApp(store, SECRETS, { name: 'x', account: UNKNOWN }),
+    ],
+    ['getApp', 'APP_NOT_FOUND', () => getApp(store, UNKNOWN)],
+    [
+      'updateAppSettings',
+      'APP_NOT_FOUND',
+      () => updateAppSettings(store, UNKNOWN, { payloadLimit: 1 }),
+    ],
+    ['createKey', 'APP_NOT_FOUND', () => createKey(store, SECRETS.pepper, UNKNOWN)],
+    ['listKeys', 'APP_NOT_FOUND', () => listKeys(store, UNKNOWN)],
+    ['revokeKey', 'KEY_NOT_FOUND', () => revokeKey(store, UNKNOWN)],
+    ['listCredentials', 'APP_NOT_FOUND', () => listCredentials(store, UNKNOWN)],
+    [
+      'saveCredential',
+      'APP_NOT_FOUND',
+      () => saveCredential(store, KEYS, { app: UNKNOWN, channel: 'web-push' }, verifyWebPush({})),
+    ],
+    ['saveWebPush', 'APP_NOT_FOUND', () => saveWebPush(store, KEYS, UNKNOWN, {})],
+    [
+      'removeCredential',
+      'CREDENTIAL_NOT_FOUND',
+      () => removeCredential(store, { app: UNKNOWN, channel: 'fcm' }),
+    ],
+    ['listDevices', 'APP_NOT_FOUND', () => listDevices(store, UNKNOWN, FIRST_PAGE)],
+    ['listPushes', 'APP_NOT_FOUND', () => listPushes(store, UNKNOWN, FIRST_PAGE)],
+    ['listDevicePushes', 'DEVICE_NOT_FOUND', () => listDevicePushes(store, 'f00d', FIRST_PAGE)],
+    ['getPushOutcomes', 'PUSH_NOT_FOUND', () => getPushOutcomes(store, UNKNOWN)],
+    ['getRecipientOutcome', 'PUSH_NOT_FOUND', () => getRecipientOutcome(store, UNKNOWN, 'f00d')],
+  ])('%s: %s', async (_name, code, run) => {
+    await expect(run()).rejects.toMatchObject({ name: 'AdminError', code });
+  });
+
+  test('and creates nothing', async () => {
+    expect(await store.apps.find(UNKNOWN)).toBeUndefined();
+    expect(await store.credentials.list(UNKNOWN)).toEqual([]);
+    expect(await store.keys.list(UNKNOWN)).toEqual([]);
+  });
+});
+
+test('an account has a limit and can be suspended and resumed', async () => {
+  const { id } = await createAccount(store, 'Two', 'pro');
+  const view = { id, name: 'Two', plan: 'pro', limit: null };
+  expect(await setRequestLimit(store, id, null)).toEqual({ ...view, suspended: false });
+  expect(await suspendAccount(store, id)).toEqual({ ...view, suspended: true });
+  expect(await resumeAccount(store, id)).toEqual({ ...view, suspended: false });
+});
+
+test('a page has a cursor until the list ends', async () => {
+  const { account, id } = await newApp();
+  await Promise.all([1, 2].map(() => createApp(store, SECRETS, { name: 'More', account })));
+  const first = await listApps(store, { ...FIRST_PAGE, account });
+  expect(first.next).toBe(first.items[1]?.id);
+  const second = await listApps(store, { ...FIRST_PAGE, account, cursor: first.next });
+  const ids = [...first.items, ...second.items].map((app) => app.id);
+  expect(ids).toEqual([...new Set(ids)].sort());
+  expect(ids).toHaveLength(3);
+  expect(ids).toContain(id);
+  expect(second).not.toHaveProperty('next');
+  expect((await listAccounts(store, { limit: 1 })).next).toBeDefined();
+});
+
+test('a new app has a key that works and a key pair for Web Push', async () => {
+  const { account, id, apiKey } = await newApp();
+  const owner = await store.keys.owner(digestApiKey(SECRETS.pepper, apiKey));
+  expect(owner).toMatchObject({ app: { _id: id }, account: { _id: account } });
+  expect(await store.credentials.webPushPublicKey(id)).toMatch(/^[\w-]{87}$/);
+});
+
+test('keys are listed without their secrets, and a revoked key has no owner', async () => {
+  const { id: app } = await newApp();
+  const { id, apiKey } = await createKey(store, SECRETS.pepper, app);
+  const listed = await listKeys(store, app);
+  expect(listed.map(({ lastFour }) => lastFour)).toContain(apiKey.slice(-4));
+  expect(JSON.stringify(listed)).not.toMatch(/digest|[0-9a-zA-Z]{64}/);
+  await revokeKey(store, id);
+  expect(await store.keys.owner(digestApiKey(SECRETS.pepper, apiKey))).toBeUndefined();
+  await expect(revokeKey(store, id)).rejects.toMatchObject({ code: 'KEY_NOT_FOUND' });
+});
+
+test('settings that are not given stay as they are', async () => {
+  const { id } = await newApp();
+  await updateAppSettings(store, id, { payloadLimit: 10, bundleIds: ['com.example.a'] });
+  const view = await updateAppSettings(store, id, { registrationClosed: true, bundleIds: [] });
+  expect(view).toMatchObject({ payloadLimit: 10, registration: 'closed', bundleIds: [] });
+  expect(await getApp(store, id)).toEqual(view);
+});
+
+describe('the key pair for Web Push', () => {
+  test('keeps its public key when only the contact changes', async () => {
+    const { id } = await newApp();
+    const publicKey = await store.credentials.webPushPublicKey(id);
+    const contact = 'mailto:you@example.com';
+    expect(await saveWebPush(store, KEYS, id, { contact })).toMatchObject({ publicKey, contact });
+  });
+
+  test('is replaced only on request', async () => {
+    const { id } = await newApp();
+    const publicKey = await store.credentials.webPushPublicKey(id);
+    const { secret } = verifyWebPush({});
+    if (secret.kind !== 'web-push') throw new Error(secret.kind);
+    const privateKey = { name: 'key', content: Buffer.from(secret.privateKey) };
+    for (const options of [{}, { privateKey }]) {
+      await expect(saveWebPush(store, KEYS, id, options)).rejects.toMatchObject({
+        code: 'KEY_PAIR_EXISTS',
+        fields: expect.arrayContaining(['replace']),
+      });
+      expect(await store.credentials.webPushPublicKey(id)).toBe(publicKey);
+    }
+    await saveWebPush(store, KEYS, id, { privateKey, replace: true });
+    expect(await store.credentials.webPushPublicKey(id)).toBe(secret.publicKey);
+  });
+});
+
+test('a credential is listed without its secret until it is removed', async () => {
+  const { id: app } = await newApp();
+  const [view, ...others] = await listCredentials(store, app);
+  expect(others).toEqual([]);
+  expect(view).toMatchObject({ id: `${app}:web-push`, app, channel: 'web-push' });
+  expect(view).not.toHaveProperty('secret');
+  await removeCredential(store, { app, channel: 'web-push' });
+  expect(await listCredentials(store, app)).toEqual([]);
+});
+
+describe('the demo app', () => {
+  test('that exists is kept, and needs no sandbox', async () => {
+    const { id } = await newApp();
+    const options = { existing: id, sandbox: UNREACHABLE };
+    expect(await ensureDemoApp(store, SECRETS, options)).toEqual({ app: id });
+  });
+
+  test.each([UNKNOWN, undefined])('is made anew instead of %s', async (existing) => {
+    const made = ensureDemoApp(store, SECRETS, { existing, sandbox: UNREACHABLE });
+    await expect(made).rejects.toMatchObject({ code: 'SANDBOX_UNREACHABLE' });
+  });
+});
+
+describe('a sandbox that is not usable is reported by a code and saves nothing', () => {
+  let server: Server;
+  beforeAll(async () => {
+    server = createServer((_, response) => response.end('{}'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  });
+  afterAll(() => new Promise((resolve) => server.close(resolve)));
+
+  test.each([
+    ['that does not respond', () => UNREACHABLE],
+    ['that is another server', () => `http://127.0.0.1:${(server.address() as AddressInfo).port}`],
+  ])('%s', async (_, url) => {
+    const { id: app } = await newApp();
+    const saved = saveSandboxCredentials(store, KEYS, app, url());
+    await expect(saved).rejects.toMatchObject({ code: 'SANDBOX_UNREACHABLE' });
+    expect(await listCredentials(store, app)).toHaveLength(1);
+  });
+});
+
+test('the findings of a healthy database are data', async () => {
+  const findings = await checkDatabase(store, 'db:1');
+  expect(findings[0]).toMatchObject({
+    check: 'mongodb',
+    detail: expect.stringMatching(/ at db:1$/),
+  });
+  const unhealthy = findings.filter(({ ok, check }) => !ok && !check.endsWith('disk space'));
+  expect(unhealthy).toEqual([]);
+});

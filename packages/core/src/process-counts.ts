@@ -1,0 +1,88 @@
+import type { Channel } from './channels.ts';
+import type { OutcomeCounts, OutcomeName } from './outcomes.ts';
+
+/*
+ * What the packages of a process have counted since it started, for its metrics. The counts belong to the process, like
+ * its memory: parts that count need no metrics passed to them, and counting is an addition.
+ */
+
+/** Kinds of calls that share round trips (core/batcher). A fixed set, because it is a label of metrics. */
+export type BatchedOperation =
+  | 'add-job'
+  | 'change-topic-counter'
+  | 'check-completion'
+  | 'claim-batch'
+  | 'collect-receipt'
+  | 'count-request'
+  | 'count-due-jobs'
+  | 'enqueue-completion-check'
+  | 'enqueue-push'
+  | 'find-connecting-device'
+  | 'find-deleted-devices'
+  | 'find-device'
+  | 'find-newer-push'
+  | 'insert-push'
+  | 'probe-servers'
+  | 'read-inbox'
+  | 'read-push'
+  | 'record-receipt'
+  | 'register-presence'
+  | 'settle-batch'
+  | 'unregister-presence'
+  | 'write-inbox';
+
+/** Round trips of one operation, and the calls that they served. */
+export interface BatchedCounts {
+  writes: number;
+  items: number;
+}
+
+/** Outcomes that end a recipient. */
+export const FINAL_OUTCOMES = [
+  'delivered',
+  'sent',
+  'gone',
+  'superseded',
+  'expired',
+  'deleted',
+  'failed',
+] as const satisfies readonly OutcomeName[];
+type FinalOutcome = (typeof FINAL_OUTCOMES)[number];
+
+const recipients = new Map<Channel, Partial<Record<FinalOutcome, number>>>();
+const batched = new Map<BatchedOperation, BatchedCounts>();
+
+/** Totals of this process. */
+export const processCounts = {
+  pushesAccepted: 0,
+  inboxRowsWritten: 0,
+  inboxRowsDrained: 0,
+  redisCommandFailures: 0,
+  mongodbCommandFailures: 0,
+  /** Recipients that have ended, by the channel of their batch and their outcome. */
+  recipients: recipients as ReadonlyMap<Channel, Readonly<Partial<Record<FinalOutcome, number>>>>,
+  /** Calls that shared round trips. */
+  batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
+};
+
+/** Counts recipients that have ended; `owed` and `inbox` are no ends and are left out. */
+export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
+  let ofChannel = recipients.get(channel);
+  if (ofChannel === undefined) {
+    ofChannel = {};
+    recipients.set(channel, ofChannel);
+  }
+  for (const outcome of FINAL_OUTCOMES) {
+    const count = counts[outcome];
+    if (count !== undefined && count > 0) ofChannel[outcome] = (ofChannel[outcome] ?? 0) + count;
+  }
+}
+
+/** Returns the counts of an operation, to add to. */
+export function batchedCountsOf(operation: BatchedOperation): BatchedCounts {
+  const existing = batched.get(operation);
+  if (existing !== undefined) return existing;
+  const counts = { writes: 0, items: 0 };
+  batched.set(operation, counts);
+  return counts;
+}

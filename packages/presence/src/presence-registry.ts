@@ -1,0 +1,186 @@
+import { createBatcher } from '@carillon/core/batcher';
+import { encodeGatewayMessage } from './gateway-messages.ts';
+import {
+  decodePresence,
+  encodePresence,
+  gatewayStreamKey,
+  presenceKey,
+  TTL_SECONDS,
+} from './keys.ts';
+import type { Redis } from './redis.ts';
+
+/** A device and its connection. */
+export interface ConnectedDevice {
+  token: string;
+  connection: string;
+  /** Milliseconds, monotonic (`performance.now()`). */
+  connectedAt: number;
+}
+
+/**
+ * State in which a refresh found a device's entry:
+ * - present: it named this connection;
+ * - lost: it was missing or named an older connection; it was written again, but workers saw the device as offline;
+ * - taken-over: it names a newer connection and was left unchanged;
+ * - unknown: Redis did not respond, so it may have been any of these.
+ */
+export type RefreshResult = 'present' | 'lost' | 'taken-over' | 'unknown';
+
+/** Maximum difference between two gateways' estimates of Redis's time. */
+const CLOCK_SKEW_MS = 1_000;
+const TAKEN_OVER = 'taken-over';
+const MISSING = 'missing';
+
+/**
+ * Writes a connection's entry again, unless it names a newer connection. An entry of the same connection under a former
+ * identity of its gateway is this gateway's own. An entry of an older connection is what Redis held before it lost its
+ * last seconds, or what the older gateway wrote after the newer entry was lost: it is overwritten and returned. A missing
+ * entry does not show where the device is, so it is written; if the device has moved and both its entry and the kick of
+ * the older connection were lost, its newer gateway finds the older entry and overwrites it. So the newest connection
+ * wins regardless of which gateway checks first (guarantee G11). A gateway has one connection per device, so another
+ * entry of the same gateway is older. If the order of two gateways' connections is uncertain, the entry stays unchanged.
+ */
+const REFRESH_SCRIPT = `
+local there = redis.call('GET', KEYS[1])
+local found = false
+if not there then found = '${MISSING}' elseif there ~= ARGV[1] then
+  local gateway, connection, connectedAt = string.match(there, '^([^|]*)|([^|]*)|?(%d*)$')
+  if connection ~= ARGV[2] then
+    local isOlder = gateway == string.match(ARGV[1], '^[^|]*')
+      or tonumber(connectedAt) and connectedAt + ${CLOCK_SKEW_MS} < tonumber(ARGV[3])
+    if not isOlder then return '${TAKEN_OVER}' end
+    found = there
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[4])
+return found`;
+
+/** Removes an entry only if it still names this connection: a late close never hides a newer connection (G11). */
+const UNREGISTER_SCRIPT = `
+local there = redis.call('GET', KEYS[1])
+if there and string.match(there, '^[^|]*|([^|]*)') == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return false`;
+
+type PipelineResults = [error: Error | null, result: unknown][];
+
+/** Writes the presence entries of a gateway's devices. */
+export type PresenceRegistry = ReturnType<typeof createPresenceRegistry>;
+
+/**
+ * Creates the presence registry of a gateway. Concurrent calls share one round trip.
+ *
+ * @param on.gateway returns the current identity
+ * @param on.isOpen checks that a connection is still open
+ * @param on.now returns milliseconds, Redis's time; NaN while it is unknown
+ */
+export function createPresenceRegistry(
+  redis: Redis,
+  on: { gateway(): string | undefined; isOpen(device: ConnectedDevice): boolean; now(): number },
+) {
+  function requireIdentity(): string {
+    const id = on.gateway();
+    if (id === undefined) throw new Error('the gateway has no identity yet: Redis was not reached');
+    return id;
+  }
+
+  /** Converts the connect time; 0 while Redis's time is unknown: any other connection then wins until the next refresh. */
+  function toRedisTime(device: ConnectedDevice): number {
+    return Math.round(on.now() - performance.now() + device.connectedAt) || 0;
+  }
+
+  const register = createBatcher<ConnectedDevice, void>(
+    'register-presence',
+    async (devices) => {
+      const id = requireIdentity();
+      // A connection that closed while it waited in the batch must not be registered after its removal.
+      const openDevices = devices.filter(on.isOpen);
+      const pipeline = redis.pipeline();
+      for (const device of openDevices) {
+        const presence = encodePresence(id, device.connection, toRedisTime(device));
+        pipeline.set(presenceKey(device.token), presence, 'EX', TTL_SECONDS.presence, 'GET');
+      }
+      const results = openDevices.length === 0 ? [] : await execPipeline(pipeline);
+      await kickPrevious(openDevices, results);
+      const errors = new Map(openDevices.map((device, index) => [device, results[index]?.[0]]));
+      return devices.map((device) => errors.get(device) as undefined | Error);
+    },
+    { maxInFlight: 4 },
+  );
+
+  /** Makes the gateways of older connections close them. A stopped gateway has no stream, which is not an error. */
+  async function kickPrevious(
+    devices: readonly ConnectedDevice[],
+    results: PipelineResults,
+  ): Promise<void> {
+    const pipeline = redis.pipeline();
+    for (const [index, { token, connection }] of devices.entries()) {
+      const previous = decodePresence(results[index]?.[1] as string | null);
+      if (previous === undefined || previous.connection === connection) continue;
+      const message = encodeGatewayMessage({
+        kind: 'kick',
+        token,
+        connection: previous.connection,
+      });
+      pipeline.xadd(gatewayStreamKey(previous.gateway), 'NOMKSTREAM', '*', ...message);
+    }
+    if (pipeline.length > 0) await pipeline.exec();
+  }
+
+  const unregister = createBatcher<ConnectedDevice, void>(
+    'unregister-presence',
+    async (devices) => {
+      const pipeline = redis.pipeline();
+      for (const { token, connection } of devices) {
+        pipeline.eval(UNREGISTER_SCRIPT, 1, presenceKey(token), connection);
+      }
+      return (await execPipeline(pipeline)).map(([error]) => error as undefined | Error);
+    },
+    { maxInFlight: 4 },
+  );
+
+  return {
+    /** Writes the entry of a new connection and makes the gateway of an older one close it. */
+    register,
+    /** Removes the entry of a closed connection. */
+    unregister,
+    isRedisReady: (): boolean => redis.status === 'ready',
+    /** Writes entries again and returns the state of each; gateways of older connections close them. */
+    async refresh(devices: readonly ConnectedDevice[]): Promise<RefreshResult[]> {
+      const id = requireIdentity();
+      const pipeline = redis.pipeline();
+      for (const device of devices) {
+        const { token, connection } = device;
+        const redisConnectedAt = toRedisTime(device);
+        const presence = encodePresence(id, connection, redisConnectedAt);
+        pipeline.eval(
+          REFRESH_SCRIPT,
+          1,
+          presenceKey(token),
+          presence,
+          connection,
+          redisConnectedAt,
+          TTL_SECONDS.presence,
+        );
+      }
+      const results =
+        devices.length === 0 ? [] : await execPipeline(pipeline).catch((): PipelineResults => []);
+      // A gateway that misses the message finds the newer entry at its next refresh.
+      await kickPrevious(devices, results).catch(() => undefined);
+      return devices.map((_, index) => toRefreshResult(results[index]));
+    },
+  };
+}
+
+function toRefreshResult(
+  [error, reply]: PipelineResults[number] | [undefined] = [undefined],
+): RefreshResult {
+  if (error !== null) return 'unknown';
+  if (reply === TAKEN_OVER) return 'taken-over';
+  return typeof reply === 'string' ? 'lost' : 'present';
+}
+
+async function execPipeline(pipeline: {
+  exec(): Promise<PipelineResults | null>;
+}): Promise<PipelineResults> {
+  return (await pipeline.exec()) ?? [];
+}

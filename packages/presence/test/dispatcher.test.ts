@@ -1,0 +1,193 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatcher.ts';
+import type { PresenceEntry } from '../src/keys.ts';
+import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
+import { connectRedis, type Redis } from '../src/redis.ts';
+import { startRedis } from './start-server.ts';
+import { openTestGateway, type TestGateway } from './test-gateway.ts';
+
+const DELIVERY: Delivery = {
+  push: 'p1',
+  work: 'p1',
+  claim: 'c1',
+  expiresAt: Date.now() + 60_000,
+  payload: '{"text":"grüß dich"}',
+};
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+let dispatcher: Dispatcher;
+let presenceReader: PresenceReader;
+let gateways: TestGateway[];
+
+async function startTestGateway(): Promise<TestGateway> {
+  const gateway = await openTestGateway(server.url);
+  gateways.push(gateway);
+  return gateway;
+}
+
+async function presenceOf(token: string): Promise<PresenceEntry> {
+  const [presence] = await presenceReader.lookup([token]);
+  if (presence === undefined) throw new Error(`${token} is offline`);
+  return presence;
+}
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+  dispatcher = await createDispatcher({ url: server.url });
+  presenceReader = createPresenceReader(redis);
+});
+
+afterAll(async () => {
+  await dispatcher.close();
+  redis.disconnect();
+  await server.stop();
+});
+
+beforeEach(() => {
+  gateways = [];
+});
+
+afterEach(async () => {
+  for (const { channel } of gateways) await channel.close();
+});
+
+describe('presence', () => {
+  test('a device is online while its connection is open and its gateway lives', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('d1', 'k1');
+    expect(await presenceReader.lookup(['nobody', 'd1'])).toEqual([
+      undefined,
+      { gateway: expect.any(String), connection: 'k1', credit: 1_000 },
+    ]);
+    await gateway.channel.close();
+    expect(await presenceReader.lookup(['d1'])).toEqual([undefined]);
+  });
+
+  test('the newer connection of a device wins, and the older one is kicked', async () => {
+    const [first, second] = [await startTestGateway(), await startTestGateway()];
+    await first.connect('d2', 'k1');
+    await second.connect('d2', 'k2');
+    await until(() => first.kicked.length > 0);
+    expect(first.kicked).toEqual([{ token: 'd2', connection: 'k1' }]);
+    await first.disconnect('d2');
+    expect((await presenceOf('d2')).connection).toBe('k2');
+  });
+
+  test('a connection that closed before its registration is not registered', async () => {
+    const gateway = await startTestGateway();
+    await gateway.channel.register({ token: 'd3', connection: 'closed', connectedAt: 0 });
+    expect(await presenceReader.lookup(['d3'])).toEqual([undefined]);
+  });
+
+  test('after a flush of Redis every connection is registered again under a new identity', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('d4', 'k1');
+    const before = await presenceOf('d4');
+    await redis.flushall();
+    const after = await until(() => presenceOf('d4'));
+    expect(after.gateway).not.toBe(before.gateway);
+    await until(() => gateway.reregistered.length === 1);
+  });
+});
+
+describe('a dispatch', () => {
+  test("reaches the devices' gateways unchanged and returns a result for each recipient", async () => {
+    const [first, second] = [await startTestGateway(), await startTestGateway()];
+    second.result = 'syncing';
+    await first.connect('e1', 'k1');
+    await second.connect('e2', 'k2');
+    const recipients = [
+      { token: 'e1', position: 3, presence: await presenceOf('e1') },
+      { token: 'e2', position: 999, presence: await presenceOf('e2') },
+    ];
+    const results = await dispatcher.dispatch(DELIVERY, recipients, performance.now() + 500);
+    expect(results).toEqual(
+      new Map([
+        [3, 'acknowledged'],
+        [999, 'syncing'],
+      ]),
+    );
+    expect(first.deliveries).toMatchObject([{ ...DELIVERY, tokens: ['e1'], positions: [3] }]);
+  });
+
+  test("carries its deadline in Redis's time", async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e3', 'k1');
+    const presence = await presenceOf('e3');
+    await dispatcher.dispatch(
+      DELIVERY,
+      [{ token: 'e3', position: 0, presence }],
+      performance.now() + 400,
+    );
+    const [delivery] = gateway.deliveries;
+    const remainingMs = (delivery?.deadline ?? 0) - gateway.channel.now();
+    expect(remainingMs).toBeGreaterThan(0);
+    expect(remainingMs).toBeLessThan(401);
+  });
+
+  test('to a stopped gateway returns not-connected at once', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e4', 'k1');
+    const presence = await presenceOf('e4');
+    await gateway.channel.close();
+    const results = await dispatcher.dispatch(
+      DELIVERY,
+      [{ token: 'e4', position: 0, presence }],
+      performance.now() + 500,
+    );
+    expect(results).toEqual(new Map([[0, 'not-connected']]));
+  });
+
+  test('to a gateway without credit sends nothing', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e5', 'k1');
+    const presence = { ...(await presenceOf('e5')), credit: 0 };
+    const results = await dispatcher.dispatch(
+      DELIVERY,
+      [{ token: 'e5', position: 7, presence }],
+      performance.now() + 500,
+    );
+    expect(results).toEqual(new Map([[7, 'not-sent']]));
+    expect(gateway.deliveries).toEqual([]);
+  });
+
+  test('without a reply returns unanswered after the timeout', async () => {
+    const gateway = await startTestGateway();
+    gateway.result = undefined;
+    await gateway.connect('e6', 'k1');
+    const presence = await presenceOf('e6');
+    const results = await dispatcher.dispatch(
+      DELIVERY,
+      [{ token: 'e6', position: 0, presence }],
+      performance.now() + 10,
+    );
+    expect(results).toEqual(new Map([[0, 'unanswered']]));
+  });
+
+  test('leaves its replies for the successor of a dead worker', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e7', 'k1');
+    const presence = await presenceOf('e7');
+    const delivery = { ...DELIVERY, claim: 'dead' };
+    await dispatcher.dispatch(
+      delivery,
+      [{ token: 'e7', position: 5, presence }],
+      performance.now() + 500,
+    );
+    const successor = await createDispatcher({ url: server.url });
+    expect(await successor.readReplies(dispatcher.replyStream, 'dead')).toEqual(
+      new Map([[5, 'acknowledged']]),
+    );
+    await successor.close();
+  });
+
+  test('an inbox notice reaches the gateway', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e8', 'k1');
+    await dispatcher.notifyInboxes([{ token: 'e8', presence: await presenceOf('e8') }]);
+    await until(() => gateway.inboxChanges.includes('e8'));
+  });
+});

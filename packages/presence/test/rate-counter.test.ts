@@ -1,0 +1,60 @@
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { createRateCounter } from '../src/rate-counter.ts';
+import { connectRedis, type Redis } from '../src/redis.ts';
+import { startRedis } from './start-server.ts';
+
+const MINUTE = 60_000;
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+const errors: Error[] = [];
+const newProcess = () => createRateCounter(redis, (error) => errors.push(error));
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+});
+afterEach(() => {
+  errors.length = 0;
+});
+afterAll(async () => {
+  redis.disconnect();
+  await server.stop();
+});
+
+async function countEvents(rateCounter: ReturnType<typeof newProcess>, key: string, times: number) {
+  const results = await Promise.all(
+    Array.from({ length: times }, () => rateCounter.increment(key, MINUTE)),
+  );
+  return results.map(({ count: n }) => n);
+}
+
+test('events are counted over all processes, each once', async () => {
+  const [one, other] = [newProcess(), newProcess()];
+  expect(await countEvents(one, 'a', 3)).toEqual([1, 2, 3]);
+  expect(await countEvents(other, 'a', 2)).toEqual([4, 5]);
+  expect(await countEvents(one, 'b', 1)).toEqual([1]);
+});
+
+test('the count restarts after the window', async () => {
+  const rateCounter = newProcess();
+  const first = await rateCounter.increment('short', 30);
+  expect(first.count).toBe(1);
+  expect(first.resetsInMs).toBeLessThanOrEqual(30);
+  await until(async () => (await redis.exists('n:short')) === 0);
+  expect((await rateCounter.increment('short', 30)).count).toBe(1);
+});
+
+test('a frozen Redis delays events only briefly, and missed increments are sent to it later', async () => {
+  const rateCounter = newProcess();
+  expect(await countEvents(rateCounter, 'frozen', 2)).toEqual([1, 2]);
+  process.kill(server.pid, 'SIGSTOP');
+  const startedAt = performance.now();
+  expect(await countEvents(rateCounter, 'frozen', 2)).toEqual([3, 4]);
+  expect(await countEvents(rateCounter, 'frozen', 1)).toEqual([5]);
+  expect(performance.now() - startedAt).toBeLessThan(500);
+  process.kill(server.pid, 'SIGCONT');
+  await until(async () => (await redis.get('n:frozen')) === '4');
+  expect(await countEvents(rateCounter, 'frozen', 1)).toEqual([6]);
+  expect(await redis.get('n:frozen')).toBe('6');
+});

@@ -1,0 +1,68 @@
+import { until } from '../../../test/support/until.ts';
+import { createGatewayChannel, type GatewayChannel } from '../src/gateway-channel.ts';
+import type { DispatchedDelivery } from '../src/gateway-messages.ts';
+import type { ConnectedDevice } from '../src/presence-registry.ts';
+import type { DeliveryResult } from '../src/replies.ts';
+
+/** A gateway without sockets that replies with a configured result and records its events. */
+export interface TestGateway {
+  channel: GatewayChannel;
+  deliveries: DispatchedDelivery[];
+  inboxChanges: string[];
+  kicked: Pick<ConnectedDevice, 'token' | 'connection'>[];
+  /** Tokens of devices that were registered late or again. */
+  reregistered: string[];
+  /** Tokens of devices whose inbox must be checked for missed rows. */
+  rechecked: string[];
+  result: DeliveryResult | undefined;
+  credit: number;
+  /** Registers a device. It stays connected until `disconnect`, even if it is kicked. */
+  connect(token: string, connection: string, since?: { ageMs: number }): Promise<void>;
+  disconnect(token: string): Promise<void>;
+}
+
+/** Starts a test gateway. */
+export async function openTestGateway(url: string): Promise<TestGateway> {
+  const devices = new Map<string, ConnectedDevice>();
+  const recorded = {
+    deliveries: [] as DispatchedDelivery[],
+    inboxChanges: [] as string[],
+    kicked: [] as TestGateway['kicked'],
+    reregistered: [] as string[],
+    rechecked: [] as string[],
+    result: 'acknowledged' as DeliveryResult | undefined,
+    credit: 1_000,
+  };
+  const channel: GatewayChannel = await createGatewayChannel(
+    { url },
+    {
+      async deliver(delivery) {
+        recorded.deliveries.push(delivery);
+        for (const position of delivery.positions) {
+          if (recorded.result) channel.reply({ ...delivery, position }, recorded.result);
+        }
+      },
+      inboxChanged: (token) => recorded.inboxChanges.push(token),
+      kick: (kicked) => recorded.kicked.push(kicked),
+      reregistered: ({ token }) => recorded.reregistered.push(token),
+      recheckInbox: ({ token }) => recorded.rechecked.push(token),
+      devices: () => devices.values(),
+      isOpen: ({ token, connection }) => devices.get(token)?.connection === connection,
+      credit: () => recorded.credit,
+    },
+  );
+  await until(() => channel.hasLease());
+  return Object.assign(recorded, {
+    channel,
+    async connect(token: string, connection: string, { ageMs } = { ageMs: 0 }) {
+      const device = { token, connection, connectedAt: performance.now() - ageMs };
+      devices.set(token, device);
+      await channel.register(device);
+    },
+    async disconnect(token: string) {
+      const device = devices.get(token);
+      devices.delete(token);
+      if (device !== undefined) await channel.unregister(device);
+    },
+  });
+}

@@ -1,0 +1,51 @@
+const BEAT_INTERVAL_MS = 1_000;
+/** An event loop this late can't keep a response time of 3 s (guarantee G15). */
+const LATE_MS = 2_000;
+const UNREADY_AFTER_MS = 10_000;
+/** As for other loops; by then G15 is broken in every request. */
+const DEAD_AFTER_MS = 30_000;
+/** One long pause (a frozen process, a suspended machine) is over when it is noticed, so it must repeat. */
+const MIN_LATE_BEATS = 3;
+
+/** Judges the event loop by a timer's lateness. */
+export interface EventLoopWatch {
+  /** Records a beat of the timer. */
+  beat(): void;
+  /** Checks whether the loop has been late all the time: for 10 s (unready), for 30 s (dead). */
+  state(): 'ok' | 'unready' | 'dead';
+}
+
+/**
+ * Creates the judge of the event loop: it is blocked again and again when its timer's beats are late by 2 s in a row.
+ * A loop that is blocked once for long answers no probe meanwhile, which the probe's own timeout notices.
+ *
+ * @param now returns milliseconds of a monotonic clock
+ */
+export function createEventLoopWatch(now: () => number = () => performance.now()): EventLoopWatch {
+  let lastBeatAt = now();
+  let lateBeats = 0;
+  let lateSince = lastBeatAt;
+
+  return {
+    beat(): void {
+      const at = now();
+      const isLate = at - lastBeatAt > BEAT_INTERVAL_MS + LATE_MS;
+      if (!isLate) lateBeats = 0;
+      else if (lateBeats++ === 0) lateSince = lastBeatAt;
+      lastBeatAt = at;
+    },
+    state() {
+      if (lateBeats < MIN_LATE_BEATS) return 'ok';
+      const lateMs = lastBeatAt - lateSince;
+      if (lateMs >= DEAD_AFTER_MS) return 'dead';
+      return lateMs >= UNREADY_AFTER_MS ? 'unready' : 'ok';
+    },
+  };
+}
+
+/** Starts the timer of a watch. Returns a function that stops it. */
+export function startBeats(watch: EventLoopWatch): () => void {
+  const timer = setInterval(watch.beat, BEAT_INTERVAL_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,74 @@
+/** Upper bounds of the buckets, seconds. */
+const BOUNDS_SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
+const BOUNDS_MS = BOUNDS_SECONDS.map((seconds) => seconds * 1_000);
+
+/** A histogram with one label that takes many durations in one call. */
+export interface LatencyHistogram {
+  /**
+   * Adds durations in milliseconds; a 0 is no duration and is left out.
+   *
+   * @param value of the label, of a fixed set
+   */
+  observeMilliseconds(value: string, durationsMs: Uint32Array): void;
+  /** Returns the text of the histogram in the format of Prometheus. */
+  expose(): string;
+}
+
+interface Series {
+  /** Durations of each bucket alone; the last has no bound. */
+  counts: number[];
+  sumMs: number;
+}
+
+/**
+ * Creates a histogram of durations. The library's takes one call for each duration, with a look-up of the labels, which
+ * would be one for each recipient of a push.
+ */
+export function createLatencyHistogram(
+  name: string,
+  help: string,
+  label: string,
+): LatencyHistogram {
+  const seriesByValue = new Map<string, Series>();
+
+  function findOrCreateSeries(value: string): Series {
+    const existing = seriesByValue.get(value);
+    if (existing !== undefined) return existing;
+    const series = { counts: [...BOUNDS_MS, Number.POSITIVE_INFINITY].map(() => 0), sumMs: 0 };
+    seriesByValue.set(value, series);
+    return series;
+  }
+
+  return {
+    observeMilliseconds(value, durationsMs) {
+      const series = findOrCreateSeries(value);
+      const { counts } = series;
+      for (const ms of durationsMs) {
+        if (ms === 0) continue;
+        let bucket = 0;
+        while (bucket < BOUNDS_MS.length && ms > (BOUNDS_MS[bucket] as number)) bucket += 1;
+        counts[bucket] = (counts[bucket] ?? 0) + 1;
+        series.sumMs += ms;
+      }
+    },
+    expose() {
+      const lines = [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`];
+      for (const [value, series] of seriesByValue)
+        lines.push(...formatSeries(name, `${label}="${value}"`, series));
+      return `${lines.join('\n')}\n`;
+    },
+  };
+}
+
+function formatSeries(name: string, labels: string, { counts, sumMs }: Series): string[] {
+  let total = 0;
+  const buckets = counts.map((count, index) => {
+    total += count;
+    return `${name}_bucket{le="${BOUNDS_SECONDS[index] ?? '+Inf'}",${labels}} ${total}`;
+  });
+  return [
+    ...buckets,
+    `${name}_sum{${labels}} ${sumMs / 1_000}`,
+    `${name}_count{${labels}} ${total}`,
+  ];
+}

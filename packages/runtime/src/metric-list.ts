@@ -1,0 +1,199 @@
+type Type = 'counter' | 'gauge' | 'histogram';
+type Service = 'api' | 'delivery-worker' | 'scheduler' | 'device-gateway';
+
+/** One metric, as its page describes it and as it is registered. */
+export interface Metric {
+  type: Type;
+  labels: readonly string[];
+  /** Services that expose it. */
+  services: readonly Service[];
+  /** Meaning, in one line; also the help text of `/metrics`. */
+  help: string;
+}
+
+/** Services that send, end or receive pushes, and therefore all of this list. */
+const ALL: readonly Service[] = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
+const WORKER: readonly Service[] = ['delivery-worker'];
+const GATEWAY: readonly Service[] = ['device-gateway'];
+
+/**
+ * All metrics of Carillon by name; docs/metrics.md is made from this list. Label values come from small fixed sets: never
+ * a token, key, id, topic or address.
+ */
+export const METRICS = {
+  carillon_build_info: {
+    type: 'gauge',
+    labels: ['version', 'service'],
+    services: ALL,
+    help: 'Always 1; the labels name the release and the service',
+  },
+  carillon_http_request_seconds: {
+    type: 'histogram',
+    labels: ['route', 'status'],
+    services: ['api'],
+    help: 'Duration of HTTP requests by method and path template; route none: no route of the API',
+  },
+  carillon_pushes_accepted_total: {
+    type: 'counter',
+    labels: [],
+    services: ['api'],
+    help: 'Pushes that POST /push has stored; a response repeated for an Idempotency-Key does not count',
+  },
+  carillon_recipients_total: {
+    type: 'counter',
+    labels: ['channel', 'outcome'],
+    services: ALL,
+    help:
+      'Recipients that have ended, by the channel that their device was routed to and their final outcome; each is ' +
+      'counted once, by the process that ended it',
+  },
+  carillon_delivery_seconds: {
+    type: 'histogram',
+    labels: ['channel'],
+    services: WORKER,
+    help:
+      'Time from acceptance, or from the due time, to the receipt of a connected device; receipts from the inbox are ' +
+      'not included',
+  },
+  carillon_works_total: {
+    type: 'counter',
+    labels: ['end'],
+    services: WORKER,
+    help: 'Runs of batches by their end: settled, given back, lost, not taken',
+  },
+  carillon_provider_answers_total: {
+    type: 'counter',
+    labels: ['channel', 'kind'],
+    services: WORKER,
+    help: 'Responses of providers by kind',
+  },
+  carillon_provider_circuits: {
+    type: 'gauge',
+    labels: ['channel', 'state'],
+    services: WORKER,
+    help:
+      'Circuit breakers of the provider servers in use, one for each credential and server: closed, open, or half-open ' +
+      '(the next request is a probe)',
+  },
+  carillon_inbox_rows_written_total: {
+    type: 'counter',
+    labels: [],
+    services: WORKER,
+    help: 'Pushes stored in the inboxes of devices that were not connected or did not acknowledge in time',
+  },
+  carillon_inbox_rows_drained_total: {
+    type: 'counter',
+    labels: [],
+    services: ['device-gateway', 'delivery-worker'],
+    help: 'Pushes removed from inboxes because their device acknowledged them',
+  },
+  carillon_gateway_connections: {
+    type: 'gauge',
+    labels: [],
+    services: GATEWAY,
+    help: 'Connected devices',
+  },
+  carillon_gateway_max_connections: {
+    type: 'gauge',
+    labels: [],
+    services: GATEWAY,
+    help: 'Most connections that the process accepts (MAX_CONNECTIONS)',
+  },
+  carillon_gateway_waiting_bytes: {
+    type: 'gauge',
+    labels: [],
+    services: GATEWAY,
+    help: 'Bytes buffered in sockets',
+  },
+  carillon_gateway_connects_total: {
+    type: 'counter',
+    labels: ['result'],
+    services: GATEWAY,
+    help: 'Connection attempts by result',
+  },
+  carillon_gateway_closes_total: {
+    type: 'counter',
+    labels: ['reason'],
+    services: GATEWAY,
+    help: 'Closed connections by reason',
+  },
+  carillon_gateway_published_total: {
+    type: 'counter',
+    labels: ['from'],
+    services: GATEWAY,
+    help: 'Pushes written to sockets: live deliveries, or replayed from the inbox',
+  },
+  carillon_gateway_acknowledged_total: {
+    type: 'counter',
+    labels: ['when'],
+    services: GATEWAY,
+    help: 'PUBACKs: in time for the worker, or recorded in MongoDB by the gateway',
+  },
+  carillon_gateway_answers_total: {
+    type: 'counter',
+    labels: ['answer'],
+    services: GATEWAY,
+    help: 'Delivery results sent to workers, one per recipient',
+  },
+  carillon_pending_batches: {
+    type: 'gauge',
+    labels: ['channel'],
+    services: ['scheduler'],
+    help: 'Batches that workers have or could have now, up to 100000; each scheduler counts all',
+  },
+  carillon_oldest_pending_batch_seconds: {
+    type: 'gauge',
+    labels: ['channel'],
+    services: ['scheduler'],
+    help: 'Age of the oldest pending batch that no worker has',
+  },
+  carillon_deferred_batches: {
+    type: 'gauge',
+    labels: ['channel'],
+    services: ['scheduler'],
+    help: 'Batches that wait for a retry, a fallback or a provider, up to 100000',
+  },
+  carillon_unserved_queue_age_seconds: {
+    type: 'gauge',
+    labels: ['queue'],
+    services: ['scheduler'],
+    help: 'Age of the oldest waiting job of a queue without a worker; 0 while it has one',
+  },
+  carillon_reconciled_total: {
+    type: 'counter',
+    labels: ['what'],
+    services: ['scheduler'],
+    help: 'Items that ticks found, by kind',
+  },
+  carillon_batched_writes_total: {
+    type: 'counter',
+    labels: ['operation'],
+    services: ALL,
+    help: 'Round trips to MongoDB or Redis that calls of the same moment shared; some operations only read',
+  },
+  carillon_batched_items_total: {
+    type: 'counter',
+    labels: ['operation'],
+    services: ALL,
+    help: 'Calls that shared those round trips; divided by carillon_batched_writes_total: calls in a round trip',
+  },
+  carillon_redis_command_failures_total: {
+    type: 'counter',
+    labels: [],
+    services: ALL,
+    help: 'Redis commands that failed: an error reply, a timeout, or no connection',
+  },
+  carillon_mongodb_command_failures_total: {
+    type: 'counter',
+    labels: [],
+    services: ALL,
+    help:
+      'Calls to MongoDB that failed after the retries of the driver: an error reply, a timeout, or no connection; a ' +
+      'duplicate key is no failure',
+  },
+} as const satisfies Record<string, Metric>;
+
+/** Names of the metrics of a type. */
+export type MetricName<T extends Type = Type> = {
+  [Name in keyof typeof METRICS]: (typeof METRICS)[Name]['type'] extends T ? Name : never;
+}[keyof typeof METRICS];

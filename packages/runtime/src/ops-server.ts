@@ -1,0 +1,80 @@
+import { createServer, type ServerResponse } from 'node:http';
+import { isIP } from 'node:net';
+import type { ListenAddress } from './env.ts';
+import type { Metrics } from './metrics.ts';
+
+/** Judges the process; each function returns the faults, none if all is well. */
+export interface Health {
+  /** Faults for which no new work is to be sent to the process. */
+  readiness(): Promise<string[]>;
+  /** Faults that only a restart mends. */
+  liveness(): Promise<string[]>;
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+}
+
+/**
+ * Checks that a request's host is an IP address, localhost or one of the allowed names. Otherwise a web page whose
+ * domain is pointed at an operator's machine (DNS rebinding) could read the responses.
+ */
+function isAllowedHost(host: string, names: ReadonlySet<string>): boolean {
+  const name =
+    /^(\[[^\]]*\]|[^:]*)(?::\d*)?$/.exec(host)?.[1]?.toLowerCase().replace(/\.$/, '') ?? '';
+  const address = name.startsWith('[') ? name.slice(1, -1) : name;
+  return isIP(address) !== 0 || name === 'localhost' || names.has(name);
+}
+
+/**
+ * Starts the ops server: /livez and /readyz (503 with the faults of `health`), /metrics (Prometheus). Returns a function
+ * that closes it.
+ *
+ * @param names allowed host names besides `localhost` and IP addresses
+ */
+export async function startOpsServer(
+  listen: ListenAddress,
+  metrics: Pick<Metrics, 'expose'>,
+  health: Health,
+  names: readonly string[] = [],
+): Promise<() => Promise<void>> {
+  const allowedNames = new Set(names.map((name) => name.toLowerCase()));
+  const server = createServer(async (request, response) => {
+    const { host } = request.headers;
+    // RFC 9110, 15.5.20. HTTP/1.0 may omit the host, and no browser uses it.
+    if (host !== undefined && !isAllowedHost(host, allowedNames)) {
+      return sendJson(response, 421, { error: 'The host name is not in OPS_HOSTS.' });
+    }
+    const path = (request.url ?? '').split('?')[0];
+    if (path === '/livez') {
+      const faults = await health.liveness();
+      return sendJson(response, faults.length === 0 ? 200 : 503, {
+        alive: faults.length === 0,
+        faults,
+      });
+    }
+    if (path === '/readyz') {
+      const faults = await health.readiness();
+      return sendJson(response, faults.length === 0 ? 200 : 503, {
+        ready: faults.length === 0,
+        faults,
+      });
+    }
+    if (path === '/metrics') {
+      const { contentType, text } = await metrics.expose();
+      return response.writeHead(200, { 'content-type': contentType }).end(text);
+    }
+    return sendJson(response, 404, {
+      error: 'The endpoint does not exist. Available: /livez, /readyz, /metrics.',
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(listen, resolve);
+  });
+  return () =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+}

@@ -1,0 +1,102 @@
+import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
+
+/** Progress this recent needs no question to Redis or MongoDB. */
+const RECENT_MS = 5_000;
+/**
+ * A loop that stands still for this time makes the process unready. It is longer than the 10 s after which a Redis
+ * connection without responses is replaced.
+ */
+const UNREADY_AFTER_MS = 15_000;
+/** A restart interrupts the work in progress, so the process gets as much time again to recover. */
+const DEAD_AFTER_MS = 30_000;
+/** Between two checks farther apart an outage may have gone unseen, so the time starts anew. */
+const MAX_CHECK_GAP_MS = 20_000;
+/** Several probes within this time share a check. */
+const CACHE_MS = 1_000;
+/** Timeout of the questions of a check. */
+const EXPECTED_TIMEOUT_MS = 3_000;
+/** Wait of a probe for the check: a probe has often only 1 s, and the last result is as good. */
+const PROBE_WAIT_MS = 250;
+
+/** A loop of the process: it is expected to go on while there is work and MongoDB and Redis respond. */
+export interface WatchedLoop {
+  name: string;
+  /** Returns the time of the last progress by the monotonic clock (`performance.now()`); costs next to nothing. */
+  lastProgressAt(): number;
+  /**
+   * Resolves to whether progress is expected now: there is work that the loop may take, and the servers it needs
+   * respond. A rejection counts as no. Called only while there is no recent progress.
+   */
+  isExpected(): Promise<boolean>;
+}
+
+/** Result of a check: names of the loops that stand still. */
+export interface ProgressResult {
+  /** Loops that stand still too long for new work to be sent here. */
+  unready: readonly string[];
+  /** Loops that stand still so long that only a restart helps. */
+  dead: readonly string[];
+}
+
+/** Judges the progress of a process's loops. */
+export type Progress = ReturnType<typeof createProgress>;
+
+interface LoopState {
+  loop: WatchedLoop;
+  /** First of the checks in a row in which progress was expected and none was made. */
+  stillSince: number | undefined;
+}
+
+/**
+ * Creates the judge of a process's loops. It checks only when it is asked, and asks Redis or MongoDB only about a loop
+ * without recent progress. The time of a stillness counts from the first check that expected progress, so that an
+ * outage, an idle hour or a frozen process never counts.
+ *
+ * @param now returns milliseconds of a monotonic clock
+ */
+export function createProgress({ now = () => performance.now() }: { now?: () => number } = {}) {
+  const states: LoopState[] = [];
+  let result: ProgressResult = { unready: [], dead: [] };
+  let checkedAt = Number.NEGATIVE_INFINITY;
+  let checking: Promise<void> | undefined;
+
+  async function checkLoop(state: LoopState, isGap: boolean): Promise<number> {
+    const { loop } = state;
+    const isExpected =
+      now() - loop.lastProgressAt() > RECENT_MS &&
+      (await withTimeout(loop.isExpected(), EXPECTED_TIMEOUT_MS, loop.name).catch(() => false));
+    const at = now();
+    if (!isExpected) state.stillSince = undefined;
+    else if (isGap) state.stillSince = at;
+    else state.stillSince ??= at;
+    return state.stillSince === undefined
+      ? 0
+      : at - Math.max(state.stillSince, loop.lastProgressAt());
+  }
+
+  async function checkAll(): Promise<void> {
+    const isGap = now() - checkedAt > MAX_CHECK_GAP_MS;
+    checkedAt = now();
+    const stillMs = await Promise.all(states.map((state) => checkLoop(state, isGap)));
+    const longerThan = (ms: number) =>
+      states.filter((_, index) => (stillMs[index] ?? 0) >= ms).map(({ loop }) => loop.name);
+    result = { unready: longerThan(UNREADY_AFTER_MS), dead: longerThan(DEAD_AFTER_MS) };
+  }
+
+  return {
+    /** Adds a loop. */
+    watch(loop: WatchedLoop): void {
+      states.push({ loop, stillSince: undefined });
+    },
+    /** Checks all loops, at most once a second, and returns the result within 250 ms, otherwise the one before it. */
+    async check(): Promise<ProgressResult> {
+      if (checking === undefined && now() - checkedAt >= CACHE_MS) {
+        checking = checkAll().finally(() => {
+          checking = undefined;
+        });
+      }
+      if (checking !== undefined) await resultWithin(checking, PROBE_WAIT_MS, undefined);
+      return result;
+    },
+  };
+}

@@ -1,0 +1,126 @@
+import { beforeEach, describe, expect, test } from '@jest/globals';
+import { createEventLoopWatch } from '../src/event-loop.ts';
+import { createProgress, type Progress } from '../src/progress.ts';
+
+const SECOND = 1_000;
+const PROBE_SECONDS = 5;
+const UNREADY_SECONDS = 15;
+const DEAD_SECONDS = 30;
+const HOUR = 3_600;
+
+let seconds: number;
+const now = () => seconds * SECOND;
+beforeEach(() => {
+  seconds = 0;
+});
+
+describe('a loop', () => {
+  let progress: Progress;
+  let lastProgressAt: number;
+  let isExpected: () => Promise<boolean>;
+  let questions: number;
+  beforeEach(() => {
+    lastProgressAt = 0;
+    questions = 0;
+    isExpected = async () => true;
+    progress = createProgress({ now });
+    progress.watch({
+      name: 'reader',
+      lastProgressAt: () => lastProgressAt,
+      isExpected: () => {
+        questions += 1;
+        return isExpected();
+      },
+    });
+  });
+
+  /** Probes for some time as an orchestrator does, and returns the last result. */
+  async function probeFor(duration: number) {
+    let result = await progress.check();
+    for (const end = seconds + duration; seconds < end; ) {
+      seconds += PROBE_SECONDS;
+      result = await progress.check();
+    }
+    return result;
+  }
+
+  test('that goes on is neither unready nor asked about', async () => {
+    for (let i = 0; i < 20; i += 1) {
+      lastProgressAt = now();
+      expect(await probeFor(PROBE_SECONDS)).toEqual({ unready: [], dead: [] });
+    }
+    expect(questions).toBe(0);
+  });
+
+  test('that stands still while work is there turns unready, then dead, and recovers', async () => {
+    const noticed = 2 * PROBE_SECONDS;
+    expect(await probeFor(noticed + UNREADY_SECONDS - PROBE_SECONDS)).toMatchObject({
+      unready: [],
+    });
+    expect(await probeFor(PROBE_SECONDS)).toEqual({ unready: ['reader'], dead: [] });
+    expect(await probeFor(DEAD_SECONDS - UNREADY_SECONDS)).toMatchObject({ dead: ['reader'] });
+    lastProgressAt = now();
+    expect(await probeFor(PROBE_SECONDS)).toEqual({ unready: [], dead: [] });
+  });
+
+  test.each([
+    ['there is no work', async () => false],
+    ['a server does not respond', () => Promise.reject(new Error('connect ECONNREFUSED'))],
+  ])('that stands still because %s is ready; only later time counts', async (_why, answer) => {
+    const expected = isExpected;
+    isExpected = answer;
+    expect(await probeFor(120)).toEqual({ unready: [], dead: [] });
+    isExpected = expected;
+    seconds += PROBE_SECONDS;
+    expect(await probeFor(UNREADY_SECONDS - PROBE_SECONDS)).toMatchObject({ unready: [] });
+    expect(await probeFor(PROBE_SECONDS)).toMatchObject({ unready: ['reader'] });
+  });
+
+  test('is not judged by a time in which nobody looked', async () => {
+    await probeFor(2 * PROBE_SECONDS);
+    seconds += HOUR;
+    expect(await progress.check()).toEqual({ unready: [], dead: [] });
+  });
+
+  test('is asked about once a second, however many probes come', async () => {
+    await progress.check();
+    seconds += 2 * PROBE_SECONDS;
+    await Promise.all(Array.from({ length: 20 }, () => progress.check()));
+    expect(questions).toBe(1);
+  });
+
+  test('whose question is not answered does not keep a probe waiting', async () => {
+    await progress.check();
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    isExpected = () => promise;
+    seconds += 2 * PROBE_SECONDS;
+    const startedAt = performance.now();
+    expect(await progress.check()).toEqual({ unready: [], dead: [] });
+    expect(performance.now() - startedAt).toBeLessThan(SECOND);
+    resolve(false);
+  });
+});
+
+describe('the event loop', () => {
+  function statesAfter(beatSeconds: readonly number[]): string[] {
+    const watch = createEventLoopWatch(now);
+    return beatSeconds.map((duration) => {
+      seconds += duration;
+      watch.beat();
+      return watch.state();
+    });
+  }
+
+  test('is well while its timer is nearly in time', () => {
+    expect(statesAfter([1, 1.5, 2.9, 1, 2.9])).toEqual(Array(5).fill('ok'));
+  });
+
+  test('is well after one pause, however long', () => {
+    expect(statesAfter([1, HOUR, 1])).toEqual(Array(3).fill('ok'));
+  });
+
+  test('that is blocked again and again is unready after 10 s and dead after 30 s', () => {
+    const states = statesAfter([1, 4, 4, 4, 4, 4, 4, 4, 4, 1]);
+    expect(states).toEqual([...Array(3).fill('ok'), ...Array(5).fill('unready'), 'dead', 'ok']);
+  });
+});

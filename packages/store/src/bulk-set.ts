@@ -1,0 +1,29 @@
+import type { Document } from 'mongodb';
+
+/** A change of some documents by one statement. */
+export interface BulkChange {
+  ids: readonly string[];
+  filter: Document;
+  update: Document[];
+}
+
+/** Returns an expression for a document's own value out of a list in the order of the keys. */
+type PickValue = (values: readonly unknown[]) => Document;
+
+/**
+ * Builds an update that gives each of many documents its own values in one statement. MongoDB plans and parses a
+ * statement once; one statement per document costs it three times the CPU.
+ *
+ * @param keyField the field that tells the documents apart, such as `$_id`
+ * @param keys the values of that field; the update's filter must exclude documents with other values
+ * @param buildFields the fields, as in `$set` of a pipeline
+ */
+export function setPerDocument(
+  keyField: string,
+  keys: readonly string[],
+  buildFields: (pick: PickValue) => Document,
+): Document[] {
+  const pick: PickValue = (values) => ({ $arrayElemAt: [{ $literal: values }, '$place'] });
+  const keyIndex = { $indexOfArray: [{ $literal: keys }, keyField] };
+  return [{ $set: { place: keyIndex } }, { $set: buildFields(pick) }, { $unset: 'place' }];
+}

@@ -1,0 +1,65 @@
+import { type BatchState, joinTokens } from '@carillon/core/batch';
+import type { Channel } from '@carillon/core/channels';
+import { batchId } from '@carillon/core/ids';
+import { LIMITS } from '@carillon/core/limits';
+import type { Batch, BatchDocument, PushDocument } from './documents.ts';
+
+/**
+ * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the
+ * sorted list is its position in outcomes and receipts.
+ */
+export function createBatch(
+  channel: Channel,
+  tokens: readonly string[],
+  state: BatchState,
+  at: Date,
+): Batch {
+  return { state, channel, at, tries: 0, n: tokens.length, tokens: joinTokens([...tokens].sort()) };
+}
+
+/**
+ * Creates the document of a batch; `tokens` are sorted.
+ *
+ * @param at since when the batch is pending, and from when it may be claimed. A ready batch must be due at once, or its
+ *   job finds nothing to claim: `at` is a time that MongoDB's clock has passed already.
+ */
+export function createBatchDocument(
+  push: Pick<PushDocument, '_id' | 'app'>,
+  channel: Channel,
+  tokens: readonly string[],
+  sequence: number,
+  state: 'waiting' | 'ready',
+  at: Date,
+): BatchDocument {
+  return {
+    _id: batchId(push._id, sequence),
+    push: push._id,
+    app: push.app,
+    from: tokens[0] ?? '',
+    to: tokens.at(-1) ?? '',
+    work: createBatch(channel, tokens, state, at),
+  };
+}
+
+/**
+ * Splits recipients into waiting batches, each of one channel, numbered from 0.
+ *
+ * @param notBefore earliest time at which the push may be sent; a release replaces it by its own time
+ */
+export function splitIntoBatches(
+  push: Pick<PushDocument, '_id' | 'app'>,
+  byChannel: ReadonlyMap<Channel, readonly string[]>,
+  notBefore: Date,
+): BatchDocument[] {
+  const batches: BatchDocument[] = [];
+  for (const [channel, recipients] of byChannel) {
+    // Sorted before the split, so that each recipient is in the range of one batch only.
+    const tokens = [...recipients].sort();
+    for (let from = 0; from < tokens.length; from += LIMITS.batchRecipients) {
+      const batchTokens = tokens.slice(from, from + LIMITS.batchRecipients);
+      const sequence = batches.length;
+      batches.push(createBatchDocument(push, channel, batchTokens, sequence, 'waiting', notBefore));
+    }
+  }
+  return batches;
+}

@@ -1,0 +1,427 @@
+import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
+import { createBatcher } from '@carillon/core/batcher';
+import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
+import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
+import { countRecipients, processCounts } from '@carillon/core/process-counts';
+import { Binary, type Collection, type Db, type Filter } from 'mongodb';
+import { type BulkChange, setPerDocument } from './bulk-set.ts';
+import { packUint32s, toBytes } from './bytes.ts';
+import type {
+  Batch,
+  BatchDocument,
+  InboxDocument,
+  ProviderErrorEntry,
+  PushDocument,
+} from './documents.ts';
+import { isCollapseRowId } from './inbox.ts';
+import { addOutcomes, outcomeCodes } from './recipient-status.ts';
+
+/*
+ * Every write that ends a recipient is in this file. The outcome goes into the batch first, then the inbox row goes:
+ * a process that dies in between leaves a row without effect, never a recipient without an outcome. One write ends many
+ * recipients of a batch.
+ *
+ * | end                                          | write                 | stored in the batch          |
+ * |----------------------------------------------|-----------------------|------------------------------|
+ * | a worker settles the batch                   | buildSettlementUpdate | `outcomes`                   |
+ * | a receipt comes after the settlement         | receipts.record       | a bit of `got`               |
+ * | the device is deleted while it has a row     | receipts.recordGone   | a bit of `gone`              |
+ * | the push expires or is deleted               | closeBatches          | `ended`, for all others      |
+ * | the push ends: all of these become final     | fixOutcomes           | `outcomes`, marked `final`   |
+ *
+ * A newer push of the same collapse key replaces the row in one statement, which cannot write the older push's batch.
+ * So a recipient whose batch says `inbox` and that has no row is superseded; fixOutcomes writes that into the batch.
+ *
+ * Each end is counted for the metrics by the process whose write made it final, by what the statement returns: the
+ * worker counts what it settles but `inbox`; who removes a row after a receipt or a deletion counts the rows that it
+ * removed; who fixes outcomes counts the recipients that were `inbox` or without an outcome, if its write came first.
+ * So a recipient is counted once in a run without faults. A process that dies between a write and its count leaves
+ * recipients out; of a batch that is worked twice, those that have acknowledged from the inbox in between count twice.
+ */
+
+/** Batches whose outcomes are written at once: they share journal syncs. */
+const BATCHES_AT_ONCE = 20;
+
+/** Ends that are counted when the inbox row is removed. */
+const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
+
+const UNCLOSED = { $in: ['waiting', 'ready'] as const };
+const NOT_FINAL = { 'work.state': 'closed', 'work.final': { $exists: false } } as const;
+
+/** How a push ends before all of its devices have it. */
+export type EndReason = 'expired' | 'deleted';
+
+interface Tables {
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+  inbox: Collection<InboxDocument>;
+}
+
+/** Positions of recipients by the id of their batch, as words of bits. */
+export type PositionBits = Map<string, Record<number, number>>;
+
+/**
+ * Filters the separate batches of a push by the range of their ids, which never change: a cursor over an index on the
+ * state would miss batches that are closed while it reads.
+ */
+export function batchIdsOf(push: string) {
+  return { _id: { $gte: batchId(push, 0), $lt: `${push}.` } } as const;
+}
+
+/** Filters a push's batches without fallbacks: each recipient is in one of them. */
+export function primaryBatches(push: string) {
+  return { ...batchIdsOf(push), 'work.fallback': { $exists: false } } as const;
+}
+
+/** Reads all primary batches of a push with their ids, one at a time. */
+export async function* iterateBatches(
+  { batches }: Pick<Tables, 'batches'>,
+  push: Pick<PushDocument, '_id' | 'work'>,
+): AsyncGenerator<{ id: string; work: Batch }> {
+  if (push.work !== undefined) yield { id: push._id, work: push.work };
+  else
+    for await (const { _id, work } of batches.find(primaryBatches(push._id)))
+      yield { id: _id, work };
+}
+
+/** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
+export interface Settlement {
+  id: string;
+  claim: string;
+  outcomes: Uint8Array;
+  /** Milliseconds to each receipt, 0 unknown. */
+  latenciesMs: Uint32Array;
+  /** Errors that a provider returned for recipients that have failed or are gone. */
+  words?: ProviderErrorEntry[];
+  /**
+   * Recipients that also got the push over MQTT may still acknowledge; ignored if this settlement finishes the push.
+   */
+  lateReceipts?: boolean;
+  /** The push has no other batch and no inbox row: the same write finishes it. */
+  finish?: { purgeAt: Date };
+}
+
+/** Builds the update that closes batches while their claims hold. All of them finish their push, or none does. */
+export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkChange {
+  const ids = settlements.map(({ id }) => id);
+  const claims = settlements.map(({ claim }) => claim);
+  const finishesPush = settlements[0]?.finish !== undefined;
+  const allCounts = settlements.map(({ outcomes }) => countOutcomes(outcomes));
+  const hasLateReceipts =
+    !finishesPush && settlements.some(({ lateReceipts }) => lateReceipts === true);
+  const hasWords = settlements.some(({ words = [] }) => words.length > 0);
+  return {
+    ids,
+    filter: {
+      _id: { $in: ids },
+      'work.claim': { $in: claims },
+      'work.state': 'ready',
+      ...(finishesPush && { state: 'open' }),
+    },
+    // Keyed by the claim: this process may hold two claims on one batch, of which the older has lapsed.
+    update: setPerDocument('$work.claim', claims, (pick) => {
+      const counts = pick(allCounts);
+      return {
+        'work.state': 'closed',
+        'work.outcomes': pick(settlements.map(({ outcomes }) => new Binary(outcomes))),
+        'work.counts': counts,
+        'work.ms': pick(settlements.map(({ latenciesMs }) => new Binary(packUint32s(latenciesMs)))),
+        ...(hasWords && { 'work.words': pick(settlements.map(({ words = [] }) => words)) }),
+        ...(hasLateReceipts && {
+          'work.lateReceipts': pick(settlements.map(({ lateReceipts = false }) => lateReceipts)),
+        }),
+        'work.before': '$$REMOVE',
+        'work.closedAt': '$$NOW',
+        ...(finishesPush && {
+          state: 'finished',
+          purgeAt: pick(settlements.map(({ finish }) => finish?.purgeAt)),
+          counts,
+          finishedAt: '$$NOW',
+        }),
+      };
+    }),
+  };
+}
+
+/** An inbox row whose recipient has an outcome now. */
+export interface CompletedRow {
+  rowId: string;
+  push: string;
+  work: string;
+  position: number;
+}
+
+/** Why a row goes: the device acknowledged after the batch was settled, or the device was deleted. */
+type BitField = 'got' | 'gone';
+
+/** Ends recipients that have an inbox row: writes the bit into the batch, then removes the row. */
+export function createReceipts(db: Db) {
+  const pushes = db.collection<{ _id: string }>('pushes');
+  const batches = db.collection<{ _id: string }>('batches');
+  const inbox = db.collection<InboxDocument>('inbox');
+
+  const recordBatched = createBatcher<CompletedRow, void>(
+    'record-receipt',
+    async (receipts) => {
+      await recordEnds(receipts, 'got');
+      return receipts.map(() => undefined);
+    },
+    { maxBatchSize: 1_000, maxInFlight: 2 },
+  );
+
+  async function recordEnds(rows: readonly CompletedRow[], field: BitField): Promise<void> {
+    await writeBits(rows, field);
+    const removed = await removeRows(inbox, rows);
+    // Only deliveries over MQTT have rows.
+    countRecipients('mqtt', field === 'got' ? { delivered: removed } : { gone: removed });
+    if (field === 'got') processCounts.inboxRowsDrained += removed;
+  }
+
+  async function writeBits(rows: readonly CompletedRow[], field: BitField): Promise<void> {
+    const rowsByBatch = Map.groupBy(rows, ({ work }) => work);
+    const bitsFor = (id: string) => buildBitUpdate(rowsByBatch.get(id) ?? [], field);
+    // Most batches have one recipient, so many of them get the same bits: one statement for all of these.
+    const idsByBits = Map.groupBy(rowsByBatch.keys(), (id) =>
+      JSON.stringify([isBatchId(id), bitsFor(id)]),
+    );
+    const updates = [...idsByBits.values()].map((ids) => ({
+      filter: { _id: { $in: ids } },
+      update: { $bit: bitsFor(ids[0] ?? '') },
+    }));
+    await Promise.all(
+      [pushes, batches].map(async (collection) => {
+        const isBatchCollection = collection === batches;
+        const operations = updates
+          .filter(({ filter }) => isBatchId(filter._id.$in[0] ?? '') === isBatchCollection)
+          .map((updateMany) => ({ updateMany }));
+        if (operations.length > 0) await collection.bulkWrite(operations, { ordered: false });
+      }),
+    );
+  }
+
+  return {
+    /** Records receipts durably; concurrent calls share one journal sync. */
+    async record(receipts: readonly CompletedRow[]): Promise<void> {
+      await Promise.all(receipts.map((receipt) => recordBatched(receipt)));
+    },
+
+    /** Ends recipients as gone, durably: their device was deleted. */
+    recordGone: (rows: readonly CompletedRow[]): Promise<void> => recordEnds(rows, 'gone'),
+  };
+}
+
+/** Builds the bits to set in a batch for some of its recipients. */
+function buildBitUpdate(
+  rows: readonly CompletedRow[],
+  field: BitField,
+): Record<string, { or: number }> {
+  const words = toBitWords(rows.map(({ position }) => position));
+  return Object.fromEntries([...words].map(([word, or]) => [`work.${field}.${word}`, { or }]));
+}
+
+/**
+ * Removes rows, each only if it still names the push that has ended: a newer push of its collapse key stays. Returns how
+ * many were there.
+ */
+async function removeRows(
+  inbox: Collection<InboxDocument>,
+  rows: readonly CompletedRow[],
+): Promise<number> {
+  const listRowIds = (some: readonly CompletedRow[]) => some.map(({ rowId }) => rowId);
+  const [plainRows = [], collapsingRows = []] = [false, true].map((isCollapsing) =>
+    rows.filter(({ rowId }) => isCollapseRowId(rowId) === isCollapsing),
+  );
+  const byPush = Map.groupBy(collapsingRows, ({ push }) => push);
+  const filters: Filter<InboxDocument>[] = [...byPush].map(([push, some]) => {
+    return { _id: { $in: listRowIds(some) }, push };
+  });
+  // The ids of plain rows name the push.
+  if (plainRows.length > 0) filters.push({ _id: { $in: listRowIds(plainRows) } });
+  if (filters.length === 0) return 0;
+  const { deletedCount } = await inbox.bulkWrite(
+    filters.map((filter) => ({ deleteMany: { filter } })),
+    { ordered: false },
+  );
+  return deletedCount;
+}
+
+/** Closes all open batches of a push that has ended, under a new claim: a worker that held one is fenced off. */
+export async function closeBatches(
+  { pushes, batches }: Tables,
+  push: string,
+  reason: EndReason,
+): Promise<void> {
+  const close = {
+    $set: { 'work.state': 'closed', 'work.claim': newClaimId(), 'work.ended': OUTCOMES[reason] },
+    $currentDate: { 'work.closedAt': true },
+  } as const;
+  await pushes.updateOne({ _id: push, 'work.state': UNCLOSED }, close);
+  await batches.updateMany({ push, 'work.state': UNCLOSED }, close);
+}
+
+/**
+ * Writes the final outcome of every recipient of a push whose batches are closed, and counts them. Recipients that have
+ * an inbox row end as `reason`, or as sent if the provider of a fallback accepted the push; recipients without a row,
+ * a receipt or an outcome are superseded. The caller removes the rows afterwards. One write per batch, and none for a
+ * batch that cannot change any more. The first writer's outcomes stay: a second process may read while rows are
+ * already being removed, and a receipt that comes later changes nothing.
+ */
+export async function fixOutcomes(
+  tables: Tables,
+  push: string,
+  reason: EndReason,
+): Promise<OutcomeCounts> {
+  // Rows before batches: a receipt is in the batch before its row goes.
+  const rows = await findRowPositions(tables, push);
+  const hasFallback = rows.size > 0 && (await findFallback(tables, push)) !== null;
+  const endContext = { rows, hasFallback, code: OUTCOMES[reason] };
+  const storedPush = await tables.pushes.findOne({ _id: push }, { projection: { work: 1 } });
+  if (storedPush === null) return {};
+  await writeFinalOutcomes(tables, storedPush, endContext);
+  const fixedPush = await tables.pushes.findOne({ _id: push }, { projection: { work: 1 } });
+  return fixedPush === null ? {} : (await sumOutcomes(tables, fixedPush)).counts;
+}
+
+/** Recipients of a push by outcome. */
+interface OutcomeSum {
+  counts: OutcomeCounts;
+  /** A later receipt or a missing row could change them: the outcomes must be fixed before they are counted. */
+  mayChange: boolean;
+}
+
+/** Counts the recipients of a push as its batches know them. */
+export async function sumOutcomes(
+  tables: Pick<Tables, 'batches'>,
+  push: Pick<PushDocument, '_id' | 'work'>,
+): Promise<OutcomeSum> {
+  const sum: OutcomeSum = { counts: {}, mayChange: false };
+  for await (const { work } of iterateBatches(tables, push)) {
+    const codes = outcomeCodes(work);
+    addOutcomes(sum.counts, codes);
+    sum.mayChange ||= mayChange(work, codes);
+  }
+  return sum;
+}
+
+/** Reads which recipients of a push have an inbox row: 128 bytes for each batch of a thousand. */
+export async function findRowPositions(
+  { inbox }: Pick<Tables, 'inbox'>,
+  push: string,
+): Promise<PositionBits> {
+  const positions: PositionBits = new Map();
+  const rows = inbox.find({ push }, { projection: { _id: 0, work: 1, position: 1 } });
+  for await (const { work, position } of rows) {
+    const words = positions.get(work) ?? {};
+    positions.set(work, words);
+    words[position >> 5] = (words[position >> 5] ?? 0) | (1 << (position & 31));
+  }
+  return positions;
+}
+
+interface EndContext {
+  rows: PositionBits;
+  hasFallback: boolean;
+  /** The outcome of a recipient that still has a row. */
+  code: number;
+}
+
+async function writeFinalOutcomes(
+  tables: Tables,
+  push: Pick<PushDocument, '_id' | 'work'>,
+  endContext: EndContext,
+): Promise<void> {
+  let writes: FinalWrite[] = [];
+  async function flush(): Promise<void> {
+    const pendingWrites = writes;
+    writes = [];
+    await Promise.all(pendingWrites.map((write) => writeAndCount(tables, write)));
+  }
+  for await (const { id, work } of iterateBatches(tables, push)) {
+    const outcomes = await computeFinalOutcomes(tables, id, work, endContext);
+    if (outcomes !== undefined) writes.push({ id, work, outcomes });
+    if (writes.length === BATCHES_AT_ONCE) await flush();
+  }
+  await flush();
+}
+
+/** A batch as it was read, and its final outcomes. */
+interface FinalWrite {
+  id: string;
+  work: Batch;
+  outcomes: Uint8Array;
+}
+
+/** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
+async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
+  const { id, work, outcomes } = write;
+  const filter = { _id: id, ...NOT_FINAL };
+  const update = {
+    $set: { 'work.outcomes': new Binary(outcomes), 'work.final': true as const },
+  };
+  // One statement each: a statement for many does not tell which of them it wrote.
+  const { modifiedCount } = isBatchId(id)
+    ? await batches.updateOne(filter, update)
+    : await pushes.updateOne(filter, update);
+  if (modifiedCount === 1)
+    countRecipients(work.channel, countOutcomes(selectEndedByPush(work, outcomes)));
+}
+
+/** Returns the final outcomes of recipients that were not counted at the settlement or with the removal of their row. */
+function selectEndedByPush(work: Batch, outcomes: Uint8Array): Uint8Array {
+  const stored = toBytes(work.outcomes);
+  const isUncounted =
+    work.ended === undefined
+      ? (code: number, at: number) => stored[at] === OUTCOMES.inbox && !ROW_REMOVALS.includes(code)
+      : (code: number, at: number) => code !== OUTCOMES.gone || stored[at] === OUTCOMES.gone;
+  return outcomes.filter(isUncounted);
+}
+
+/** Returns the outcomes of a closed batch without any that is open; undefined if nothing can change the stored ones. */
+async function computeFinalOutcomes(
+  tables: Tables,
+  id: string,
+  work: Batch,
+  { rows, hasFallback, code }: EndContext,
+): Promise<Uint8Array | undefined> {
+  const outcomes = outcomeCodes(work);
+  if (work.state !== 'closed' || !mayChange(work, outcomes)) return undefined;
+  const rowPositions = rows.get(id) ?? {};
+  const sentPositions =
+    hasFallback && rows.has(id) ? await findSentByFallback(tables, id, work) : new Set<number>();
+  for (const [position, outcome] of outcomes.entries()) {
+    if (outcome !== OUTCOMES.inbox) continue;
+    if (!hasBit(rowPositions, position)) outcomes[position] = OUTCOMES.superseded;
+    else outcomes[position] = sentPositions.has(position) ? OUTCOMES.sent : code;
+  }
+  return outcomes;
+}
+
+/**
+ * Checks whether anything outside `outcomes` still decides how a recipient ended. A batch with a deleted device counts: the
+ * device's receipt may come after its deletion.
+ */
+function mayChange({ final, ended, lateReceipts, gone }: Batch, outcomes: Uint8Array): boolean {
+  if (final === true) return false;
+  if (ended !== undefined || lateReceipts === true || gone !== undefined) return true;
+  return outcomes.includes(OUTCOMES.inbox);
+}
+
+function findFallback({ batches }: Tables, push: string) {
+  return batches.findOne({ push, 'work.fallback': true }, { projection: { _id: 1 } });
+}
+
+/** Finds the recipients for which the provider of the fallback accepted the push: sent is stronger than expired. */
+async function findSentByFallback(
+  { batches }: Tables,
+  id: string,
+  batch: Batch,
+): Promise<Set<number>> {
+  const fallback = await batches.findOne({ _id: fallbackBatchId(id) });
+  if (fallback === null) return new Set();
+  const outcomes = toBytes(fallback.work.outcomes);
+  const sentTokens = new Set(
+    splitTokens(fallback.work.tokens).filter((_, position) => outcomes[position] === OUTCOMES.sent),
+  );
+  const tokens = splitTokens(batch.tokens);
+  return new Set([...tokens.keys()].filter((position) => sentTokens.has(tokens[position] ?? '')));
+}

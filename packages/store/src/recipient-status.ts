@@ -1,0 +1,96 @@
+import { hasBit, splitTokens } from '@carillon/core/batch';
+import {
+  describeOutcome,
+  OUTCOMES,
+  type OutcomeCounts,
+  type OutcomeName,
+} from '@carillon/core/outcomes';
+import { readUint32At, toBytes } from './bytes.ts';
+import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
+
+/** Outcomes of recipients that a provider may have deferred before. */
+const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
+
+/**
+ * Returns the outcome of one recipient as the batch knows it: `inbox` while it depends on the inbox row. The first
+ * outcome that was written stays: a receipt changes only a recipient without one, unless the batch accepts late
+ * receipts.
+ */
+function outcomeCodeAt(batch: Batch, position: number): number {
+  const code = toBytes(batch.outcomes)[position] || OUTCOMES.owed;
+  if (batch.final === true) return code;
+  const isOpen = code === OUTCOMES.owed || code === OUTCOMES.inbox;
+  const acceptsReceipt = isOpen || batch.lateReceipts === true;
+  if (acceptsReceipt && hasBit(batch.got ?? {}, position)) return OUTCOMES.delivered;
+  if (!isOpen) return code;
+  if (hasBit(batch.gone ?? {}, position)) return OUTCOMES.gone;
+  // Closed by the end of the push: a recipient without an outcome ends as the push did.
+  return code || (batch.ended ?? OUTCOMES.owed);
+}
+
+/** Returns the outcomes of all recipients of a batch, one byte each. */
+export function outcomeCodes(batch: Batch): Uint8Array {
+  return Uint8Array.from({ length: batch.n }, (_, position) => outcomeCodeAt(batch, position));
+}
+
+/** Returns the status of one recipient as the batch knows it; undefined if it is not in the batch. */
+export function statusIn(batch: Batch, token: string): RecipientStatus | undefined {
+  const position = splitTokens(batch.tokens).indexOf(token);
+  if (position < 0) return undefined;
+  const milliseconds = readUint32At(batch.ms, position);
+  const outcomeFields = describeOutcome(outcomeCodeAt(batch, position));
+  const errorFields = describeProviderError(batch, position, outcomeFields.outcome);
+  return { ...outcomeFields, ...(milliseconds > 0 && { milliseconds }), ...errorFields };
+}
+
+/** Lists the recipients of a batch that a provider has deferred or rejected. */
+export function recipientsWithErrors(batch: Batch): RecipientProviderError[] {
+  const tokens = splitTokens(batch.tokens);
+  return positionsWithErrors(batch).flatMap((position) => {
+    const outcomeFields = describeOutcome(outcomeCodeAt(batch, position));
+    const errorFields = describeProviderError(batch, position, outcomeFields.outcome);
+    if (errorFields.detail === undefined) return [];
+    return [{ token: tokens[position] ?? '', ...outcomeFields, ...errorFields }];
+  });
+}
+
+/** Adds one batch's recipients to counts by outcome. */
+export function addOutcomes(counts: OutcomeCounts, codes: Uint8Array): void {
+  for (const code of codes) {
+    const { outcome } = describeOutcome(code);
+    counts[outcome] = (counts[outcome] ?? 0) + 1;
+  }
+}
+
+type ProviderErrorDetails = Pick<RecipientStatus, 'detail' | 'tries' | 'nextTryAt'>;
+
+/** Returns a provider's last error about a recipient, and when the next try is if there is one. */
+function describeProviderError(
+  batch: Batch,
+  position: number,
+  outcome: OutcomeName,
+): ProviderErrorDetails {
+  const [detail] = batch.words?.find(([, positions]) => positions.includes(position)) ?? [];
+  if (detail !== undefined) return { detail };
+  if (!UNDELIVERED.includes(outcome)) return {};
+  const [, untilMs = 0, tries, lastError] = batch.later?.find(([at]) => at === position) ?? [];
+  const nextMs = outcome === 'owed' ? computeNextTryMs(batch, untilMs) : 0;
+  return {
+    ...(lastError !== undefined && { detail: lastError }),
+    ...(tries !== undefined && { tries }),
+    ...(nextMs > 0 && { nextTryAt: new Date(nextMs).toISOString() }),
+  };
+}
+
+/** Lists the positions for which a provider returned an error. */
+function positionsWithErrors({ later: deferred = [], words = [] }: Batch): number[] {
+  const all = [...deferred.map(([position]) => position), ...words.flatMap(([, some]) => some)];
+  return [...new Set(all)].sort((a, b) => a - b);
+}
+
+/** Returns when a recipient is tried next; 0: at any moment. A batch that waits for a retry is not claimed earlier. */
+function computeNextTryMs({ state, claim, tries, at }: Batch, untilMs: number): number {
+  if (state === 'closed') return 0;
+  const isWaiting = claim === undefined && tries > 0;
+  return isWaiting ? Math.max(untilMs, at.getTime()) : untilMs;
+}

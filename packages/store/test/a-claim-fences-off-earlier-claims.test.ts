@@ -1,0 +1,165 @@
+import { batchId, newPushId } from '@carillon/core/ids';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { toBytes } from '../src/bytes.ts';
+import { createBatchDocument } from '../src/create-batches.ts';
+import type { Batch } from '../src/documents.ts';
+import type { Store } from '../src/store.ts';
+import {
+  deliver,
+  insertPush,
+  LEASE_MS,
+  newTokens,
+  SHAPES,
+  type Shape,
+  type StoreUnderTest,
+  startStore,
+} from './store-under-test.ts';
+
+let database: StoreUnderTest;
+let store: Store;
+beforeAll(async () => {
+  database = await startStore();
+  store = database.store;
+});
+afterAll(async () => {
+  await database?.stop();
+});
+
+async function readBatch(id: string): Promise<Batch | undefined> {
+  const holder =
+    (await database.batches.findOne({ _id: id })) ?? (await database.pushes.findOne({ _id: id }));
+  return holder?.work;
+}
+
+const settlement = (id: string, claim: string, code: number = OUTCOMES.delivered) => ({
+  ...{ id, claim, outcomes: Uint8Array.of(code), latenciesMs: new Uint32Array(1) },
+});
+
+describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
+  async function insertBatch(): Promise<string> {
+    const { batchIds } = await insertPush(database, newTokens(1), { shape });
+    return batchIds[0] ?? '';
+  }
+
+  test('a lapsed claim can neither renew, save, release nor settle', async () => {
+    const id = await insertBatch();
+    const lapsed = await store.batchTable.claim(id, 'reply1', 0);
+    const current = await store.batchTable.claim(id, 'reply2', LEASE_MS);
+    const { claim: old = '' } = lapsed ?? {};
+    expect(current?.work.before).toEqual({ claim: old, reply: 'reply1' });
+    expect([...(await store.batchTable.renew([{ id, claim: old }], LEASE_MS))]).toEqual([]);
+    const progress = { id, claim: old, outcomes: Uint8Array.of(OUTCOMES.sent), deferred: [] };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
+    await store.batchTable.releaseClaim({ id, claim: old }, 0, [0]);
+    expect(await store.batchTable.settle(settlement(id, old))).toBeUndefined();
+    const stored = await readBatch(id);
+    expect(stored).toMatchObject({ state: 'ready', claim: current?.claim, tries: 2 });
+    expect([stored?.got, stored?.outcomes]).toEqual([undefined, undefined]);
+  });
+
+  test('the current claim renews, saves and settles, and nothing follows its settlement', async () => {
+    const id = await insertBatch();
+    const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
+    expect([...(await store.batchTable.renew([{ id, claim }], LEASE_MS))]).toEqual([claim]);
+    const progress = { id, claim, outcomes: Uint8Array.of(OUTCOMES.sent), deferred: [] };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
+    expect([...(await store.batchTable.renew([{ id, claim }], LEASE_MS))]).toEqual([]);
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
+    await store.batchTable.releaseClaim({ id, claim }, 0, [0]);
+    expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
+    const stored = await readBatch(id);
+    expect([stored?.state, toBytes(stored?.outcomes)[0]]).toEqual(['closed', OUTCOMES.delivered]);
+  });
+
+  test('a released batch keeps its receipts and saved outcomes for the next claim', async () => {
+    const id = await insertBatch();
+    const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
+    const outcomes = Uint8Array.of(OUTCOMES.sent);
+    await store.batchTable.saveOutcomes({ id, claim, outcomes, deferred: [[0, 5, 1, 'later']] });
+    await store.batchTable.releaseClaim({ id, claim }, 0, [0]);
+    const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
+    expect(next?.work).toMatchObject({ got: { 0: 1 }, later: [[0, 5, 1, 'later']] });
+    expect(toBytes(next?.work.outcomes)[0]).toBe(OUTCOMES.sent);
+    expect(next?.work.before).toBeUndefined();
+  });
+
+  test('the end of the push takes the batch from its worker', async () => {
+    const { id: push, batchIds } = await insertPush(database, newTokens(1), { shape });
+    const [id = ''] = batchIds;
+    const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
+    const { app = '' } = (await database.pushes.findOne({ _id: push })) ?? {};
+    await store.pushCompletion.markDeleted(app, push);
+    await store.pushCompletion.completeIfDone(push, 0);
+    expect(await store.batchTable.settle(settlement(id, claim))).toBeUndefined();
+    expect((await store.deliveryStatus.statusOfPush(push))?.outcomes).toEqual({ deleted: 1 });
+  });
+});
+
+test('a batch in a push is claimed only while the push is open', async () => {
+  const push = await insertPush(database, newTokens(1));
+  await database.pushes.updateOne({ _id: push.id }, { $set: { state: 'scheduled' } });
+  expect(await store.batchTable.claim(push.id, 'reply', LEASE_MS)).toBeUndefined();
+});
+
+test('a settlement that would finish a deleted push writes nothing', async () => {
+  const push = await insertPush(database, newTokens(1));
+  const { claim = '' } = (await store.batchTable.claim(push.id, 'reply', LEASE_MS)) ?? {};
+  await database.pushes.updateOne({ _id: push.id }, { $set: { state: 'deleted' } });
+  const finish = { purgeAt: new Date() };
+  expect(await store.batchTable.settle({ ...settlement(push.id, claim), finish })).toBeUndefined();
+  expect((await readBatch(push.id))?.state).toBe('ready');
+});
+
+test('batches are released in order of their number, also beyond six digits', async () => {
+  const push = { _id: newPushId(Date.now()), app: 'app' };
+  const numbers = [7, 999_998, 999_999, 1_000_000, 1_000_001, 9_999_999, 10_000_000, 16_000_000];
+  const documents = numbers.map((number) =>
+    createBatchDocument(push, 'mqtt', newTokens(1), number, 'waiting', new Date(0)),
+  );
+  await store.batches.insert(documents.toReversed(), async () => true);
+  const released: string[] = [];
+  for (let maxOpen = 1; maxOpen <= numbers.length; maxOpen += 1) {
+    const step = await store.batches.release(push._id, maxOpen);
+    released.push(...step.released.map(({ id }) => id));
+  }
+  expect(released).toEqual(numbers.map((number) => batchId(push._id, number)));
+});
+
+describe('collapse keys:', () => {
+  test('the newest push keeps the row, in whatever order the pushes are delivered', async () => {
+    const [token = ''] = newTokens(1);
+    const collapse = `c-${token}`;
+    const inInbox = { [token]: OUTCOMES.inbox };
+    const older = await insertPush(database, [token], { collapse });
+    const newer = await insertPush(database, [token], { collapse });
+    const newest = await insertPush(database, [token], { collapse });
+    await deliver(store, newer, inInbox);
+    await deliver(store, older, inInbox);
+    expect((await store.inbox.listRows(token)).map(({ push }) => push)).toEqual([newer.id]);
+    await deliver(store, newest, inInbox);
+    expect((await store.inbox.listRows(token)).map(({ push }) => push)).toEqual([newest.id]);
+    const key = { _id: older.id, app: (await database.pushes.findOne())?.app ?? '', collapse };
+    expect(await store.collapse.hasNewer(key, token)).toBe(true);
+    expect(await store.collapse.hasNewer({ ...key, _id: newest.id }, token)).toBe(false);
+    const found = await store.collapse.findNewerRecipients(key, token, token);
+    expect([...found]).toEqual([token]);
+  });
+
+  test('rows of the older push are reported as superseded, and those of the newer one are written', async () => {
+    const [first = '', second = ''] = newTokens(2);
+    const collapse = `c-${first}`;
+    const older = await insertPush(database, [first, second], { collapse });
+    const newer = await insertPush(database, [first], { collapse });
+    await deliver(store, newer, { [first]: OUTCOMES.inbox });
+    const row = { push: older.id, work: older.id, collapse, sent: false };
+    const superseded = await store.inbox.enqueue([
+      { ...row, token: first, position: 0 },
+      { ...row, token: second, position: 1 },
+    ]);
+    expect([...superseded]).toEqual([first]);
+    const pending = await store.inbox.filterPending({ _id: older.id, collapse }, [first, second]);
+    expect([...pending]).toEqual([second]);
+  });
+});

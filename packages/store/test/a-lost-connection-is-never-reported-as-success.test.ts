@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Binary, MongoClient } from 'mongodb';
+import {
+  type CutPoint,
+  type CuttingProxy,
+  startCuttingProxy,
+} from '../../../test/support/cutting-proxy.ts';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import type { TestServer } from '../../presence/test/start-server.ts';
+import { migrate } from '../src/schema.ts';
+import { connectStore, type Store } from '../src/store.ts';
+import { PUSH_WRITE_CASES } from './push-write-cases.ts';
+import { READ_CASES, UNCALLED } from './read-cases.ts';
+import { type Case, REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
+
+const WRITE_CASES = { ...REGISTRATION_WRITE_CASES, ...PUSH_WRITE_CASES };
+const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
+
+/** A database with the whole schema: some reads use an index by a hint. */
+const READ_DATABASE = 'reads';
+
+let mongod: TestServer;
+let direct: MongoClient;
+let databases = 0;
+beforeAll(async () => {
+  mongod = await startMongod();
+  direct = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/`).connect();
+  await migrate(direct.db(READ_DATABASE));
+});
+afterAll(async () => {
+  await direct?.close();
+  await mongod?.stop();
+});
+
+/** Result of a call of the store, and the content of the database after it. */
+interface RunResult {
+  error: unknown;
+  writes: number;
+  hasCut: boolean;
+  database: string;
+}
+
+function newDatabase(): string {
+  databases += 1;
+  return `case${databases}`;
+}
+
+/** Runs a case on a database of its own, with or without a cut of the connection. */
+async function run(
+  { given, call }: Case,
+  cut?: { n: number; point: CutPoint },
+  name = newDatabase(),
+): Promise<RunResult> {
+  await given?.(direct.db(name));
+  const proxy = await startCuttingProxy(mongod.port);
+  const store = await openStore(proxy, name);
+  try {
+    proxy.cutAtWrite(cut?.n ?? 0, cut?.point ?? 'before');
+    const error = await Promise.resolve(store)
+      .then(call)
+      .then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+    const { writes, hasCut } = { writes: proxy.writes(), hasCut: proxy.isCutDone() };
+    return { error, writes, hasCut, database: await readDatabase(name) };
+  } finally {
+    await store.close();
+    await proxy.stop();
+  }
+}
+
+/** Connects a store that does not wait half a second before it reconnects. */
+function openStore({ port }: CuttingProxy, name: string): Promise<Store> {
+  const uri = `mongodb://127.0.0.1:${port}/${name}?minHeartbeatFrequencyMS=20`;
+  return connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+}
+
+/** Reads all documents of a database as text, with times and random ids replaced by their kind. */
+async function readDatabase(name: string): Promise<string> {
+  const collections = await direct.db(name).listCollections().toArray();
+  const names = collections.map((one) => one.name).sort();
+  const all = await Promise.all(
+    names.map(async (one) => {
+      const documents = await direct.db(name).collection(one).find().toArray();
+      const indexes = await direct.db(name).collection(one).listIndexes().toArray();
+      return { one, documents: documents.map(comparable).sort(), indexes: indexes.length };
+    }),
+  );
+  return JSON.stringify(all.filter(({ documents, indexes }) => documents.length + indexes > 1));
+}
+
+const RANDOM_ID = /^([0-9a-f]{22}|[0-9a-f]{24}|[\w-]{12})$/;
+
+function comparable(document: object): string {
+  return JSON.stringify(document, function (this: Record<string, unknown>, key, value) {
+    const fieldValue = this[key];
+    if (fieldValue instanceof Date) return 'time';
+    if (fieldValue instanceof Binary) return fieldValue.toString('hex');
+    return typeof value === 'string' && RANDOM_ID.test(value) ? 'id' : value;
+  });
+}
+
+/** The cases by the name of their function, with the name of the case if there are several. */
+const CASES = Object.entries(WRITE_CASES).flatMap(([name, cases]) =>
+  'call' in cases
+    ? [[name, cases as Case] as const]
+    : Object.entries(cases).map(([variant, one]) => [`${name} ${variant}`, one] as const),
+);
+
+test('every function of the store has a case here', async () => {
+  const proxy = await startCuttingProxy(mongod.port);
+  const store = await openStore(proxy, 'names');
+  const functions = Object.entries(store).flatMap(([name, part]) =>
+    typeof part === 'function'
+      ? [name]
+      : Object.keys(part).map((functionName) => `${name}.${functionName}`),
+  );
+  await store.close();
+  await proxy.stop();
+  const namesWithCases = [...Object.keys(READ_CASES), ...Object.keys(WRITE_CASES), ...UNCALLED];
+  expect(namesWithCases.sort()).toEqual(functions.sort());
+});
+
+test.each(Object.entries(READ_CASES))('%s writes nothing', async (_name, call) => {
+  const { error, writes } = await run({ call }, undefined, READ_DATABASE);
+  expect({ error, writes }).toEqual({ error: undefined, writes: 0 });
+});
+
+describe('a call succeeds only if all of its writes took effect:', () => {
+  test.each(CASES)('%s', async (_name, one) => {
+    const uncut = await run(one);
+    expect(uncut.error).toBeUndefined();
+    expect(uncut.writes).toBeGreaterThan(0);
+    const cuts = Array.from({ length: uncut.writes }, (_, index) => index + 1).flatMap((n) =>
+      CUT_POINTS.map((point) => ({ n, point })),
+    );
+    const runs = await Promise.all(cuts.map(async (cut) => ({ ...cut, ...(await run(one, cut)) })));
+    expect(runs.filter(({ n }) => n === 1).map(({ hasCut }) => hasCut)).not.toContain(false);
+    const falseSuccesses = runs.filter(
+      (ended) => ended.error === undefined && ended.database !== uncut.database,
+    );
+    expect(falseSuccesses.map(({ n, point, database }) => ({ n, point, database }))).toEqual([]);
+  });
+});

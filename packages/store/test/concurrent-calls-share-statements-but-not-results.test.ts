@@ -1,0 +1,211 @@
+import { newPushId } from '@carillon/core/ids';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
+import { until } from '../../../test/support/until.ts';
+import { readUint32At, toBytes } from '../src/bytes.ts';
+import { createBatch } from '../src/create-batches.ts';
+import type { PushDocument } from '../src/documents.ts';
+import { connectStore, type Store } from '../src/store.ts';
+import { LEASE_MS, RETENTION_MS, type StoreUnderTest, startStore } from './store-under-test.ts';
+
+const POOL_SIZE = 120;
+/** More than there are. */
+const LARGE_COUNT = 10_000;
+
+let database: StoreUnderTest;
+let store: Store;
+beforeAll(async () => {
+  database = await startStore();
+  store = database.store;
+});
+afterAll(async () => {
+  await database?.stop();
+});
+
+const tokenOf = (n: number) => `device${n}`;
+const pushes = () => database.pushes;
+
+/** Inserts pushes that each hold a batch of one device. */
+async function insertPushes(count: number): Promise<string[]> {
+  const now = new Date();
+  const documents = Array.from({ length: count }, (_, n): PushDocument => {
+    const _id = newPushId(Date.now());
+    const batch = createBatch('mqtt', [tokenOf(n)], 'ready', now);
+    const until = new Date(Date.now() + LEASE_MS);
+    const times = { acceptedAt: now, expiresAt: until, sendUntil: until };
+    const fan = { seq: 0, next: 0, done: true };
+    return { _id, app: 'app', state: 'open', ...times, data: '{}', devices: 1, fan, work: batch };
+  });
+  await pushes().insertMany(documents);
+  return documents.map(({ _id }) => _id);
+}
+
+async function claimAll(ids: readonly string[], leaseMs = LEASE_MS) {
+  return Promise.all(ids.map((id, n) => store.batchTable.claim(id, `reply${n}`, leaseMs)));
+}
+
+const settlement = (id: string, claim: string, n: number) => ({
+  id,
+  claim,
+  outcomes: Uint8Array.of(n % 2 === 0 ? OUTCOMES.delivered : OUTCOMES.inbox),
+  latenciesMs: Uint32Array.of(n),
+});
+
+test('batches that are claimed at once get a claim each, and none is claimed twice', async () => {
+  const ids = await insertPushes(POOL_SIZE);
+  const claims = await claimAll(ids);
+  expect(claims.map((one) => one?.id)).toEqual(ids);
+  expect(claims.map((one) => one?.sendable?._id)).toEqual(ids);
+  expect(claims.map((one) => one?.work.reply)).toEqual(ids.map((_, n) => `reply${n}`));
+  expect(new Set(claims.map((one) => one?.claim)).size).toBe(POOL_SIZE);
+  expect(await claimAll(ids)).toEqual(ids.map(() => undefined));
+});
+
+test('claimed, closed and deleted batches are left out when others are claimed at once', async () => {
+  const ids = await insertPushes(6);
+  const [held = '', closed = '', deleted = '', ...free] = ids;
+  await store.batchTable.claim(held, 'reply', LEASE_MS);
+  await pushes().updateOne({ _id: closed }, { $set: { 'work.state': 'closed' } });
+  await pushes().updateOne({ _id: deleted }, { $set: { state: 'deleted' } });
+  const claims = await claimAll([...ids, 'absent']);
+  expect(claims.map((one) => one?.id)).toEqual([
+    undefined,
+    undefined,
+    undefined,
+    ...free,
+    undefined,
+  ]);
+});
+
+test('of concurrent claims on one batch one succeeds', async () => {
+  const [id = ''] = await insertPushes(1);
+  const claims = await claimAll([id, id, id]);
+  expect(claims.filter((one) => one !== undefined)).toHaveLength(1);
+});
+
+test('batches that are settled at once get their own outcomes, times and end', async () => {
+  const ids = await insertPushes(POOL_SIZE);
+  const claims = await claimAll(ids);
+  const purgeAt = (n: number) => new Date(4_000_000_000_000 + n);
+  await Promise.all(
+    ids.map((id, n) =>
+      store.batchTable.settle({
+        ...settlement(id, claims[n]?.claim ?? '', n),
+        ...(n % 2 === 0 && { finish: { purgeAt: purgeAt(n) } }),
+      }),
+    ),
+  );
+  for (const [n, id] of ids.entries()) {
+    const isEnd = n % 2 === 0;
+    const counts = isEnd ? { delivered: 1 } : { inbox: 1 };
+    const push = await pushes().findOne({ _id: id });
+    expect(push).toMatchObject({ state: isEnd ? 'finished' : 'open', work: { state: 'closed' } });
+    expect(push?.work?.counts).toEqual(counts);
+    expect(toBytes(push?.work?.outcomes)[0]).toBe(isEnd ? OUTCOMES.delivered : OUTCOMES.inbox);
+    expect(readUint32At(push?.work?.ms, 0)).toBe(n);
+    expect(push?.work?.closedAt).toBeInstanceOf(Date);
+    expect(push?.counts).toEqual(isEnd ? counts : undefined);
+    expect(push?.purgeAt).toEqual(isEnd ? purgeAt(n) : undefined);
+    expect(push).not.toHaveProperty('place');
+  }
+});
+
+test('of two claims of one process on the same batch only the later one settles it', async () => {
+  const [id = '', other = ''] = await insertPushes(2);
+  const lapsed = await store.batchTable.claim(id, 'before', 0);
+  const [held, another] = await claimAll([id, other]);
+  const [first, second] = await Promise.all([
+    store.batchTable.settle(settlement(id, lapsed?.claim ?? '', 1)),
+    store.batchTable.settle(settlement(id, held?.claim ?? '', 2)),
+    store.batchTable.settle(settlement(other, another?.claim ?? '', 3)),
+  ]);
+  expect([first, second]).toEqual([undefined, { got: {} }]);
+  const push = await pushes().findOne({ _id: id });
+  expect(push?.work?.counts).toEqual({ delivered: 1 });
+});
+
+test('a settlement whose response was lost is reported as it took effect', async () => {
+  const { port, pathname } = new URL(database.uri);
+  const proxy = await startTcpProxy(Number(port));
+  const remote = await connectStore({
+    uri: `mongodb://127.0.0.1:${proxy.port}${pathname}`,
+    appName: 'test',
+  });
+  try {
+    const ids = await insertPushes(POOL_SIZE);
+    const claims = await claimAll(ids);
+    proxy.dropResponses();
+    const settling = Promise.all(
+      ids.map((id, n) => remote.batchTable.settle(settlement(id, claims[n]?.claim ?? '', n))),
+    );
+    const closed = { _id: { $in: ids }, 'work.state': 'closed' };
+    await until(async () => (await pushes().countDocuments(closed as object)) === POOL_SIZE);
+    proxy.cut();
+    proxy.restore();
+    expect(await settling).toEqual(ids.map(() => ({ got: {} })));
+  } finally {
+    await remote.close();
+    await proxy.stop();
+  }
+});
+
+test('concurrent receipts are recorded in their batches, and their rows are removed', async () => {
+  const ids = await insertPushes(POOL_SIZE);
+  const rowOf = (id: string, n: number) => ({ token: tokenOf(n), push: id, work: id, position: 0 });
+  const rows = ids.map((id, n) => ({ ...rowOf(id, n), sent: true }));
+  const [first = '', second = ''] = ids;
+  await store.inbox.enqueue(rows);
+  // A newer push of a collapse key has replaced the first one's row.
+  await store.inbox.enqueue([{ ...rowOf(second, 0), collapse: 'key', sent: true }]);
+  const late = rows.slice(0, -1).map(({ token, push, work, position }) => {
+    return { rowId: `${token}:${push}`, push, work, position };
+  });
+  await store.receipts.record([
+    { rowId: `${tokenOf(0)}:~key`, push: first, work: first, position: 0 },
+    ...late,
+  ]);
+  const got = await pushes()
+    .find({ _id: { $in: ids } }, { projection: { 'work.got': 1 } })
+    .sort({ _id: 1 })
+    .toArray();
+  const missing = got.filter(({ work: batch }) => batch?.got?.['0'] !== 1);
+  expect(missing.map(({ _id }) => _id)).toEqual([ids.at(-1)]);
+  const left = await database.inbox.find().toArray();
+  expect(left.map(({ _id }) => _id).sort()).toEqual(
+    [`${tokenOf(0)}:~key`, `${tokenOf(POOL_SIZE - 1)}:${ids.at(-1)}`].sort(),
+  );
+});
+
+test('of pushes that are checked at once those delivered to all are finished, with their own counts', async () => {
+  const ids = await insertPushes(POOL_SIZE);
+  const claims = await claimAll(ids);
+  const open = ids.slice(-20);
+  await Promise.all(
+    ids
+      .slice(0, -20)
+      .map((id, n) => store.batchTable.settle(settlement(id, claims[n]?.claim ?? '', 2 * n))),
+  );
+  await Promise.all(ids.map((id) => store.pushCompletion.completeIfDone(id, RETENTION_MS)));
+  const ended = await pushes()
+    .find({ _id: { $in: ids }, state: 'finished', counts: { delivered: 1 } })
+    .toArray();
+  expect(ended).toHaveLength(POOL_SIZE - open.length);
+  expect(ended.every(({ purgeAt }) => (purgeAt?.getTime() ?? 0) > Date.now())).toBe(true);
+  expect(await pushes().countDocuments({ _id: { $in: open }, state: 'open' })).toBe(open.length);
+});
+
+test('a batch whose retry was requested while it was claimed is due once it is released, and no other is', async () => {
+  const [requested = '', untouched = ''] = await insertPushes(2);
+  await pushes().updateOne({ _id: untouched }, { $set: { app: 'another app' } });
+  const claims = await claimAll([requested, untouched]);
+  await store.batchTable.retryNow('app', 'mqtt');
+  const dueNow = async () => (await store.batchTable.findDue(LARGE_COUNT)).map(({ id }) => id);
+  expect(await dueNow()).not.toContain(requested);
+  for (const one of claims) if (one) await store.batchTable.releaseClaim(one, LEASE_MS, []);
+  const due = await dueNow();
+  expect([due.includes(requested), due.includes(untouched)]).toEqual([true, false]);
+  const [again] = await claimAll([requested]);
+  if (again) await store.batchTable.releaseClaim(again, LEASE_MS, []);
+  expect(await dueNow()).not.toContain(requested);
+});

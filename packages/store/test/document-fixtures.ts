@@ -1,0 +1,96 @@
+import { batchId, fallbackBatchId } from '@carillon/core/ids';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { Binary, type Db } from 'mongodb';
+import { createBatch } from '../src/create-batches.ts';
+import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
+
+/* Documents for the cases of the store's functions, with the same ids each time. */
+export const APP = 'a'.repeat(24);
+export const ACCOUNT = 'b'.repeat(24);
+export const PUSH = '0190000000000000000000aa';
+export const NEWER_PUSH = '0190000000010000000000aa';
+export const BATCH = batchId(PUSH, 0);
+export const TOKENS = ['device1', 'device2', 'device3'];
+const HOUR_MS = 3_600_000;
+
+export function inAnHour(): Date {
+  return new Date(Date.now() + HOUR_MS);
+}
+
+export function anHourAgo(): Date {
+  return new Date(Date.now() - HOUR_MS);
+}
+
+/** Builds a due batch of three devices. */
+export function embeddedBatch(fields: Partial<Batch> = {}): Batch {
+  return { ...createBatch('mqtt', TOKENS, 'ready', anHourAgo()), ...fields };
+}
+
+/** Builds a closed batch whose recipients all have an inbox row. */
+export function batchInInbox(): Batch {
+  const outcomes = new Binary(new Uint8Array(TOKENS.length).fill(OUTCOMES.inbox));
+  return embeddedBatch({ state: 'closed', outcomes });
+}
+
+/** Fields of a claim whose lease has not ended. */
+export const CLAIM_FIELDS = { claim: 'claim1', reply: 'r:1', at: inAnHour(), tries: 1 };
+
+export function push(fields: Partial<PushDocument> = {}): PushDocument {
+  return {
+    _id: PUSH,
+    app: APP,
+    state: 'open',
+    acceptedAt: anHourAgo(),
+    expiresAt: inAnHour(),
+    sendUntil: inAnHour(),
+    data: '{"a":1}',
+    devices: TOKENS.length,
+    fan: { seq: 0, next: 0, done: true },
+    ...fields,
+  };
+}
+
+export function batch(fields: Partial<BatchDocument> = {}): BatchDocument {
+  const [from = '', to = ''] = [TOKENS.at(0), TOKENS.at(-1)];
+  return { _id: BATCH, push: PUSH, app: APP, from, to, work: embeddedBatch(), ...fields };
+}
+
+/** Builds the fallback batch over FCM for devices that have not acknowledged. */
+export function fallback(): BatchDocument {
+  const outcomes = new Binary(Uint8Array.of(OUTCOMES.sent, OUTCOMES.gone, OUTCOMES.gone));
+  const sentBatch = embeddedBatch({ state: 'closed', channel: 'fcm', fallback: true, outcomes });
+  return batch({ _id: fallbackBatchId(BATCH), work: sentBatch });
+}
+
+/** Builds an inbox row for each device; `holderId` is the id of the batch or push that holds the recipients. */
+export function rows(holderId: string, collapse?: string) {
+  return TOKENS.map((token, position) => ({
+    token,
+    push: PUSH,
+    work: holderId,
+    position,
+    sent: false,
+    ...(collapse !== undefined && { collapse }),
+  }));
+}
+
+/** Inserts documents without the store. */
+export async function insertDocuments(
+  db: Db,
+  collection: string,
+  ...documents: object[]
+): Promise<void> {
+  await db.collection(collection).insertMany(documents);
+}
+
+/** Inserts the inbox rows of a push. */
+export async function insertInboxRows(db: Db, holderId: string, collapse?: string): Promise<void> {
+  await insertDocuments(
+    db,
+    'inbox',
+    ...rows(holderId, collapse).map(({ token, collapse: hash, ...row }) => {
+      const _id = hash === undefined ? `${token}:${PUSH}` : `${token}:~${hash}`;
+      return { _id, ...row };
+    }),
+  );
+}

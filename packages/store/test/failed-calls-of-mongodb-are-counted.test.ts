@@ -1,0 +1,74 @@
+import { processCounts } from '@carillon/core/process-counts';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type Collection, MongoClient } from 'mongodb';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import { countFailures } from '../src/count-failures.ts';
+
+interface Item {
+  _id: string;
+}
+
+/** A filter that MongoDB refuses. */
+const INVALID = { $nope: 1 } as never;
+
+let mongod: Awaited<ReturnType<typeof startMongod>>;
+let client: MongoClient;
+let items: Collection<Item>;
+beforeAll(async () => {
+  mongod = await startMongod();
+  client = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/test`).connect();
+  items = countFailures(client.db()).collection('items');
+});
+afterAll(async () => {
+  await client?.close();
+  await mongod?.stop();
+});
+
+async function countDuring(call: () => Promise<unknown>): Promise<number> {
+  const before = processCounts.mongodbCommandFailures;
+  await call().catch(() => undefined);
+  return processCounts.mongodbCommandFailures - before;
+}
+
+async function iterate(): Promise<void> {
+  for await (const item of items.find(INVALID)) expect(item).toBeUndefined();
+}
+
+test.each<[name: string, call: () => Promise<unknown>]>([
+  ['a command of the database', () => countFailures(client.db()).command({ nope: 1 })],
+  ['findOne', () => items.findOne(INVALID)],
+  ['a cursor that is read as a list', () => items.find(INVALID).toArray()],
+  ['a cursor that is read one by one', iterate],
+  ['an aggregation', () => items.aggregate([{ $nope: 1 }]).toArray()],
+  ['countDocuments', () => items.countDocuments(INVALID)],
+  ['distinct', () => items.distinct('_id', INVALID)],
+  ['updateMany', () => items.updateMany(INVALID, { $set: { a: 1 } as never })],
+  ['findOneAndUpdate', () => items.findOneAndUpdate(INVALID, { $set: { a: 1 } as never })],
+  ['deleteMany', () => items.deleteMany(INVALID)],
+  ['bulkWrite', () => items.bulkWrite([{ deleteMany: { filter: INVALID } }])],
+])('a failed call is counted once: %s', async (_, call) => {
+  expect(await countDuring(call)).toBe(1);
+});
+
+test('calls that succeed, and a document that exists already, are not counted', async () => {
+  const calls = async () => {
+    await items.insertOne({ _id: 'a' });
+    expect(await items.find({}).toArray()).toEqual([{ _id: 'a' }]);
+    await items.insertMany([{ _id: 'a' }]);
+  };
+  expect(await countDuring(calls)).toBe(0);
+});
+
+test('a lost connection is counted', async () => {
+  const short = { serverSelectionTimeoutMS: 500, retryReads: false };
+  const lost = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/test`, short).connect();
+  const db = countFailures(lost.db());
+  await lost.close();
+  process.kill(mongod.pid, 'SIGSTOP');
+  try {
+    expect(await countDuring(() => db.collection<Item>('items').findOne({}))).toBe(1);
+  } finally {
+    process.kill(mongod.pid, 'SIGCONT');
+    await lost.close();
+  }
+});

@@ -1,0 +1,172 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { type Db, MongoClient } from 'mongodb';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import type { TestServer } from '../../presence/test/start-server.ts';
+import {
+  createSchema,
+  migrate,
+  REQUIRED_SCHEMA_VERSION,
+  SCHEMA_STEPS,
+  type SchemaStep,
+} from '../src/schema.ts';
+
+const PROGRAM = fileURLToPath(new URL('./migrating-process.ts', import.meta.url));
+const SHORT_LEASE_MS = 1_500;
+
+let mongod: TestServer;
+let client: MongoClient;
+let db: Db;
+let databases = 0;
+beforeAll(async () => {
+  mongod = await startMongod();
+  client = await new MongoClient(`mongodb://127.0.0.1:${mongod.port}/`).connect();
+});
+beforeEach(() => {
+  databases += 1;
+  db = client.db(`schema${databases}`);
+});
+afterAll(async () => {
+  await client?.close();
+  await mongod?.stop();
+});
+
+/** Makes steps 1 to `count` that record their runs. */
+function recordingSteps(count: number): { steps: SchemaStep[]; runs: number[] } {
+  const runs: number[] = [];
+  const steps = Array.from({ length: count }, (_, index) => ({
+    version: index + 1,
+    description: 'recorded',
+    run: async () => void runs.push(index + 1),
+  }));
+  return { steps, runs };
+}
+
+const readSchema = () => db.collection('schema').find().toArray();
+
+test('a database without a schema gets all indexes and the last version', async () => {
+  const schema = createSchema(db);
+  await expect(schema.assertUsable()).rejects.toThrow('run carillon migrate');
+  const before = await schema.status();
+  expect(before).toMatchObject({ version: 0, latest: SCHEMA_STEPS.length });
+  const { indexes, ...result } = await migrate(db);
+  const steps = SCHEMA_STEPS.map(({ version }) => version);
+  expect(result).toEqual({ version: steps.length, steps });
+  expect(indexes).toEqual(before.indexes);
+  expect(indexes).toContain('keys(digest)');
+  await schema.assertUsable();
+  expect(await schema.status()).toMatchObject({ steps: [], indexes: [] });
+  expect(await readSchema()).toEqual([{ _id: 'schema', version: steps.length }]);
+});
+
+test('steps are numbered without a gap, and services need no later one', () => {
+  expect(SCHEMA_STEPS.map(({ version }) => version)).toEqual(SCHEMA_STEPS.map((_, n) => n + 1));
+  expect(REQUIRED_SCHEMA_VERSION).toBeLessThanOrEqual(SCHEMA_STEPS.length);
+});
+
+test('a completed step is not run again, a missing index is created again', async () => {
+  await migrate(db, recordingSteps(1));
+  await db.collection('keys').dropIndex('digest_1');
+  const { steps, runs } = recordingSteps(3);
+  expect(await migrate(db, { steps })).toEqual({
+    version: 3,
+    steps: [2, 3],
+    indexes: ['keys(digest)'],
+  });
+  expect(runs).toEqual([2, 3]);
+});
+
+test('of migrations at once one runs the steps, the others wait for it', async () => {
+  const { steps, runs } = recordingSteps(2);
+  let waiting = 0;
+  const [first, ...others] = steps;
+  const allWait = Promise.withResolvers<void>();
+  const slow: SchemaStep[] = [
+    {
+      ...(first as SchemaStep),
+      run: async (of) => {
+        await allWait.promise;
+        await first?.run?.(of);
+      },
+    },
+    ...others,
+  ];
+  const onWait = () => {
+    waiting += 1;
+    if (waiting === 2) allWait.resolve();
+  };
+  const all = [1, 2, 3].map(() => migrate(db, { steps: slow, onWait }));
+  const results = await Promise.all(all);
+  expect(runs).toEqual([1, 2]);
+  expect(results.map(({ version }) => version)).toEqual([2, 2, 2]);
+  expect(results.map((result) => result.steps.length).sort()).toEqual([0, 0, 2]);
+});
+
+test('a failed step is not recorded, and the next migration begins with it at once', async () => {
+  const { steps, runs } = recordingSteps(3);
+  const failing = steps.with(1, {
+    version: 2,
+    description: 'fails',
+    run: () => Promise.reject(new Error('no such field')),
+  });
+  await expect(migrate(db, { steps: failing })).rejects.toThrow('no such field');
+  expect(await readSchema()).toEqual([{ _id: 'schema', version: 1 }]);
+  const waits: string[] = [];
+  await migrate(db, { steps, onWait: () => void waits.push('waits') });
+  expect(runs).toEqual([1, 2, 3]);
+  expect(waits).toEqual([]);
+});
+
+/** Starts a migration in a process of its own and waits until it is in its second step. */
+async function startMigratingProcess(): Promise<ChildProcess> {
+  const uri = `mongodb://127.0.0.1:${mongod.port}/${db.databaseName}`;
+  const child = spawn(process.execPath, [PROGRAM, uri, `${SHORT_LEASE_MS}`], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(child.stdout, 'data');
+  return child;
+}
+
+test('the next migration continues the work of a killed one, with the step it was in', async () => {
+  const child = await startMigratingProcess();
+  const { steps, runs } = recordingSteps(3);
+  const continued = migrate(db, { steps });
+  const exited = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exited;
+  expect(await continued).toMatchObject({ version: 3, steps: [2, 3] });
+  expect(runs).toEqual([2, 3]);
+  expect(await readSchema()).toEqual([{ _id: 'schema', version: 3 }]);
+});
+
+test('a migration that runs longer than its lease keeps it', async () => {
+  const child = await startMigratingProcess();
+  const before = await readSchema();
+  let after = before;
+  while (after[0]?.lease.until - before[0]?.lease.until < SHORT_LEASE_MS)
+    after = await readSchema();
+  expect(after[0]?.lease.owner).toBe(before[0]?.lease.owner);
+  const exited = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exited;
+});
+
+test('a migration that has lost its lease records nothing', async () => {
+  const takeOver = async (of: Db) => {
+    const lease = { owner: 'another', until: new Date(0) };
+    await of.collection('schema').updateOne({}, { $set: { lease } });
+  };
+  const steps = [{ version: 1, description: 'is frozen for long', run: takeOver }];
+  await expect(migrate(db, { steps })).rejects.toThrow('another migration has taken over');
+  expect(await readSchema()).toMatchObject([{ version: 0, lease: { owner: 'another' } }]);
+});
+
+test('a schema newer than the program is left alone, and its services run', async () => {
+  await migrate(db, recordingSteps(9));
+  await db.collection('keys').dropIndexes();
+  expect(await migrate(db)).toEqual({ version: 9, steps: [], indexes: [] });
+  expect(await createSchema(db).status()).toMatchObject({ version: 9, steps: [], indexes: [] });
+  await createSchema(db).assertUsable();
+});

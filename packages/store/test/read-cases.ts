@@ -1,0 +1,98 @@
+import type { Store } from '../src/store.ts';
+import { ACCOUNT, APP, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
+
+/** Functions that never write. */
+export const READ_CASES: Record<string, (store: Store) => unknown> = {
+  'accounts.find': (store) => store.accounts.find(ACCOUNT),
+  'accounts.list': (store) => store.accounts.list('', 10),
+  'apps.list': (store) => store.apps.list(ACCOUNT, '', 10),
+  'apps.find': (store) => store.apps.find(APP),
+  'apps.findByBundleIdOrHost': (store) => store.apps.findByBundleIdOrHost('example.org'),
+  'keys.owner': (store) => store.keys.owner('digest'),
+  'keys.owners': (store) => store.keys.owners(['digest']),
+  'keys.list': (store) => store.keys.list(APP),
+  'credentials.has': (store) => store.credentials.has(APP, 'apns'),
+  'credentials.listForChannel': (store) => store.credentials.listForChannel(APP, 'apns'),
+  'credentials.webPushPublicKey': (store) => store.credentials.webPushPublicKey(APP),
+  'credentials.find': (store) => store.credentials.find({ app: APP, channel: 'fcm' }),
+  'credentials.iterateAll': async (store) => {
+    for await (const _ of store.credentials.iterateAll()) break;
+  },
+  'credentials.listRefused': (store) => store.credentials.listRefused(10),
+  'credentials.list': (store) => store.credentials.list(APP),
+  'devices.findRecipient': (store) => store.devices.findRecipient(APP, 'device1'),
+  'devices.findRecipients': (store) => store.devices.findRecipients(APP, TOKENS),
+  'devices.findForConnect': (store) => store.devices.findForConnect('device1'),
+  'devices.find': (store) => store.devices.find('device1'),
+  'devices.findAll': (store) => store.devices.findAll(APP, TOKENS),
+  'devices.findReachable': (store) => store.devices.findReachable(APP, TOKENS),
+  'devices.filterWithFcmToken': (store) => store.devices.filterWithFcmToken(APP, TOKENS),
+  'devices.list': (store) => store.devices.list(APP, '', 10),
+  'deletedDevices.listUncleared': (store) => store.deletedDevices.listUncleared(10),
+  'deletedDevices.filterDeleted': (store) => store.deletedDevices.filterDeleted(new Date(), TOKENS),
+  'subscriptions.listTopics': (store) => store.subscriptions.listTopics('device1'),
+  'subscriptions.listPage': (store) => store.subscriptions.listPage(APP, 'news', '', 10),
+  'subscriptions.stream': async (store) => {
+    for await (const _ of store.subscriptions.stream(APP, 'news', '')) break;
+  },
+  'topics.findCounters': (store) => store.topics.findCounters(APP, ['news']),
+  'topics.list': (store) => store.topics.list(APP),
+  'pageCursors.find': (store) => store.pageCursors.find(APP, 'news', 2),
+  'pushes.findByIdempotencyKey': (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
+  'pushes.readForSending': (store) => store.pushes.readForSending([PUSH]),
+  'pushes.isSendable': (store) => store.pushes.isSendable(push()),
+  'pushes.find': (store) => store.pushes.find(APP, PUSH),
+  'pushes.inspect': (store) => store.pushes.inspect(PUSH),
+  'pushes.list': (store) => store.pushes.list(APP, NEWER_PUSH, 10),
+  'pushes.payloads': (store) => store.pushes.payloads(APP, [PUSH]),
+  'fanOuts.findDue': (store) => store.fanOuts.findDue(10),
+  'batchTable.findDue': (store) => store.batchTable.findDue(10),
+  'backlog.measure': (store) => store.backlog.measure('mqtt', 10),
+  'batchTable.measureBacklog': (store) => store.batchTable.measureBacklog(10),
+  'deliveryStatus.findPushesOfDevice': (store) =>
+    store.deliveryStatus.findPushesOfDevice({
+      app: APP,
+      token: 'device1',
+      before: 'g',
+      scanLimit: 10,
+      limit: 10,
+    }),
+  'deliveryStatus.statusOfPush': (store) => store.deliveryStatus.statusOfPush(PUSH),
+  'deliveryStatus.listProviderErrors': (store) => store.deliveryStatus.listProviderErrors(PUSH, 10),
+  'deliveryStatus.statusOfRecipient': (store) =>
+    store.deliveryStatus.statusOfRecipient(PUSH, 'device1'),
+  'pending.findUnclosedPushes': (store) => store.pending.findUnclosedPushes(APP, 'device1'),
+  'pending.findDevices': (store) => store.pending.findDevices(push(), 10),
+  'pushCompletion.computePurgeAt': (store) => store.pushCompletion.computePurgeAt(1),
+  'pushCompletion.findDue': (store) => store.pushCompletion.findDue(10),
+  'inbox.listRows': (store) => store.inbox.listRows('device1'),
+  'inbox.listRowsByToken': (store) => store.inbox.listRowsByToken(TOKENS),
+  'inbox.filterPending': (store) => store.inbox.filterPending(push(), TOKENS),
+  'inbox.listPendingTokens': (store) => store.inbox.listPendingTokens(PUSH, 10),
+  'inbox.hasPending': (store) => store.inbox.hasPending(PUSH),
+  'inboxQuota.filterFull': (store) => store.inboxQuota.filterFull(TOKENS),
+  'collapse.hasNewer': (store) =>
+    store.collapse.hasNewer({ _id: PUSH, app: APP, collapse: 'c' }, 'device1'),
+  'collapse.findNewerRecipients': (store) =>
+    store.collapse.findNewerRecipients({ _id: PUSH, app: APP, collapse: 'c' }, 'a', 'z'),
+  'retention.listOpenAfter': (store) => store.retention.listOpenAfter(undefined, 10),
+  'suspensions.has': (store) => store.suspensions.has(APP),
+  'suspensions.filter': (store) => store.suspensions.filter(),
+  'suspensions.refresh': (store) => store.suspensions.refresh(),
+  'suspensions.startRefreshing': (store) => {
+    store.suspensions.startRefreshing(() => undefined);
+    return store.ping();
+  },
+  'proxyWarnings.listRecent': (store) => store.proxyWarnings.listRecent(1_000),
+  'schema.readVersion': (store) => store.schema.readVersion(),
+  'schema.assertUsable': (store) => store.schema.assertUsable(),
+  'schema.status': (store) => store.schema.status(),
+  'clock.now': (store) => store.clock.now(),
+  missingIndexes: (store) => store.missingIndexes(),
+  diskSpace: (store) => store.diskSpace(),
+  version: (store) => store.version(),
+  ping: (store) => store.ping(),
+};
+
+/** Functions without a case: they close the store. */
+export const UNCALLED = ['clock.stop', 'suspensions.stop', 'close'];

@@ -1,0 +1,196 @@
+import { splitTokens } from '@carillon/core/batch';
+import { newPushId } from '@carillon/core/ids';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { type Collection, type Db, MongoClient } from 'mongodb';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import { createBatch, createBatchDocument } from '../src/create-batches.ts';
+import type { BatchDocument, InboxDocument, PushDocument } from '../src/documents.ts';
+import { ensureIndexes } from '../src/migrate.ts';
+import { connectStore, type Store } from '../src/store.ts';
+
+export const LEASE_MS = 60_000;
+export const RETENTION_MS = 3_600_000;
+const APP = 'a'.repeat(24);
+
+/** A store on a mongod of its own, and the documents behind it. */
+export interface StoreUnderTest {
+  uri: string;
+  db: Db;
+  store: Store;
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+  inbox: Collection<InboxDocument>;
+  /** Connects a further process; `stop` closes it. */
+  connect(): Promise<Store>;
+  stop(): Promise<void>;
+}
+
+/** Starts a mongod with all indexes and connects a store to it. */
+export async function startStore(): Promise<StoreUnderTest> {
+  const mongod = await startMongod();
+  const uri = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  const client = await new MongoClient(uri).connect();
+  const db = client.db();
+  await ensureIndexes(db);
+  const stores: Store[] = [];
+  async function connect(): Promise<Store> {
+    const store = await connectStore({ uri, appName: 'test' });
+    stores.push(store);
+    return store;
+  }
+  return {
+    uri,
+    db,
+    store: await connect(),
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    inbox: db.collection('inbox'),
+    connect,
+    async stop() {
+      await Promise.all(stores.map((store) => store.close()));
+      await client.close();
+      await mongod.stop();
+    },
+  };
+}
+
+/** Where the recipients of a push are stored. */
+export type Shape = 'in the push' | 'in two batches';
+export const SHAPES: readonly Shape[] = ['in the push', 'in two batches'];
+
+/** A push and its recipients. */
+export interface TestPush {
+  id: string;
+  tokens: string[];
+  /** Ids of its batches; the push itself if it holds its only batch. */
+  batchIds: string[];
+  collapse?: string;
+}
+
+let sequence = 0;
+
+/** Returns device tokens that no other test uses. */
+export function newTokens(count: number): string[] {
+  sequence += 1;
+  return Array.from({ length: count }, (_, n) => `device${sequence}n${String(n).padStart(4, '0')}`);
+}
+
+/** Inserts an open push whose batches are ready. */
+export async function insertPush(
+  { pushes, batches }: Pick<StoreUnderTest, 'pushes' | 'batches'>,
+  tokens: readonly string[],
+  { shape = 'in the push', collapse }: { shape?: Shape; collapse?: string } = {},
+): Promise<TestPush> {
+  sequence += 1;
+  // Ids of one test sort in the order in which they were made.
+  const _id = newPushId(Date.now() + sequence);
+  const sorted = [...tokens].sort();
+  const until = new Date(Date.now() + LEASE_MS);
+  const push: PushDocument = {
+    ...{ _id, app: APP, state: 'open', acceptedAt: new Date(), expiresAt: until, sendUntil: until },
+    ...{ data: '{}', devices: tokens.length, fan: { seq: 0, next: 0, done: true } },
+    ...(collapse !== undefined && { collapse }),
+  };
+  const made = { id: _id, tokens: sorted, ...(collapse !== undefined && { collapse }) };
+  if (shape === 'in the push') {
+    await pushes.insertOne({ ...push, work: createBatch('mqtt', sorted, 'ready', new Date(0)) });
+    return { ...made, batchIds: [_id] };
+  }
+  const half = Math.ceil(sorted.length / 2);
+  const parts = [sorted.slice(0, half), sorted.slice(half)].filter((part) => part.length > 0);
+  const documents = parts.map((part, n) =>
+    createBatchDocument(push, 'mqtt', part, n, 'ready', new Date(0)),
+  );
+  await batches.insertMany(documents);
+  await pushes.insertOne(push);
+  return { ...made, batchIds: documents.map((document) => document._id) };
+}
+
+/** Delivers a push as a worker does: claim, inbox rows, settlement. `outcomes` holds a code for each token. */
+export async function deliver(
+  store: Store,
+  push: TestPush,
+  outcomes: Record<string, number>,
+  { finish = false, lateReceipts = false } = {},
+): Promise<void> {
+  for (const id of push.batchIds) {
+    const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
+    if (claimed === undefined) continue;
+    const tokens = splitTokens(claimed.work.tokens);
+    const codes = Uint8Array.from(tokens, (token) => outcomes[token] ?? OUTCOMES.delivered);
+    const inInbox = tokens.filter((_, position) => codes[position] === OUTCOMES.inbox);
+    await enqueue(store, push, inInbox, { id, tokens });
+    await store.batchTable.settle({
+      ...{ id, claim: claimed.claim, outcomes: codes, lateReceipts },
+      latenciesMs: new Uint32Array(tokens.length),
+      ...(finish && { finish: { purgeAt: store.pushCompletion.computePurgeAt(RETENTION_MS) } }),
+    });
+  }
+}
+
+async function enqueue(
+  store: Store,
+  { id: push, collapse }: TestPush,
+  inInbox: readonly string[],
+  batch: { id: string; tokens: readonly string[] },
+): Promise<void> {
+  const row = { push, work: batch.id, sent: true, ...(collapse !== undefined && { collapse }) };
+  await store.inbox.enqueue(
+    inInbox.map((token) => ({ ...row, token, position: batch.tokens.indexOf(token) })),
+  );
+}
+
+/** Records the receipt of a device as its gateway does after the settlement. */
+export async function acknowledge(
+  { store, pushes, batches }: Pick<StoreUnderTest, 'store' | 'pushes' | 'batches'>,
+  push: TestPush,
+  token: string,
+): Promise<void> {
+  for (const work of push.batchIds) {
+    const holder =
+      (await batches.findOne({ _id: work })) ?? (await pushes.findOne({ _id: work })) ?? undefined;
+    const position = splitTokens(holder?.work?.tokens ?? '').indexOf(token);
+    const rowId = `${token}:${push.collapse === undefined ? push.id : `~${push.collapse}`}`;
+    if (position >= 0) await store.receipts.record([{ rowId, push: push.id, work, position }]);
+  }
+}
+
+/** Moves the expiry of a push into the past. */
+export async function expire(
+  { pushes }: Pick<StoreUnderTest, 'pushes'>,
+  { id }: TestPush,
+): Promise<void> {
+  const past = new Date(Date.now() - 1_000);
+  await pushes.updateOne({ _id: id }, { $set: { expiresAt: past, sendUntil: past } });
+}
+
+/** Reads how each recipient stands, as `push outcomes --token` reports it. */
+async function outcomesByToken(
+  store: Store,
+  { id, tokens }: TestPush,
+): Promise<Record<string, string | undefined>> {
+  const entries = tokens.map(async (token) => {
+    const status = await store.deliveryStatus.statusOfRecipient(id, token);
+    return [token, status?.outcome] as const;
+  });
+  return Object.fromEntries(await Promise.all(entries));
+}
+
+/** Reads the outcome of each recipient in order of token, and the counts that `push outcomes` reports. */
+export async function readOutcomes(
+  store: Store,
+  push: TestPush,
+): Promise<{ outcomes: (string | undefined)[]; counts: Record<string, number> | undefined }> {
+  const byToken = await outcomesByToken(store, push);
+  const status = await store.deliveryStatus.statusOfPush(push.id);
+  const outcomes = push.tokens.map((token) => byToken[token]);
+  return { outcomes, counts: status?.outcomes };
+}
+
+/** Counts values by name. */
+export function tally(values: readonly (string | undefined)[]): Record<string, number> {
+  const groups = Object.groupBy(values, (value) => value ?? 'unknown');
+  return Object.fromEntries(
+    Object.entries(groups).map(([name, some]) => [name, some?.length ?? 0]),
+  );
+}

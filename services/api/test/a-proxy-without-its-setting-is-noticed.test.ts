@@ -1,0 +1,90 @@
+import { createLogger } from '@carillon/runtime/logger';
+import { createMetrics } from '@carillon/runtime/metrics';
+import { createProxyWarner } from '@carillon/runtime/proxy-warner';
+import { afterEach, expect, test } from '@jest/globals';
+import supertest from 'supertest';
+import { createProxyDetector } from '../src/http/detect-proxy.ts';
+import { createRateLimits } from '../src/http/rate-limits.ts';
+import { createBodyReader } from '../src/http/read-body.ts';
+import { createRouting } from '../src/http/routing.ts';
+import { serve } from '../src/http/server.ts';
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+/** Starts the edge of an API with that TRUST_PROXY; returns a request to it and the warnings so far. */
+async function startEdge(proxyHops: number) {
+  const recorded: string[] = [];
+  const warner = createProxyWarner({
+    log: createLogger('edge', 'fatal'),
+    record: async (kind) => void recorded.push(kind),
+  });
+  const routing = createRouting({
+    log: createLogger('edge', 'fatal'),
+    metrics: createMetrics(),
+    authenticate: () => Promise.reject(new Error('no key is needed')),
+    countRequest: async () => undefined,
+    readBody: createBodyReader({ budgetBytes: 1_500 }),
+    onUnexpectedError: () => undefined,
+  });
+  const who = routing.publicGet(async ({ address }) => ({ address }));
+  const { port, stop } = await serve(
+    { host: '127.0.0.1', port: 0 },
+    routing,
+    [(router) => router.get('/who', who)],
+    { proxyHops, onRequest: createProxyDetector(proxyHops, warner) },
+  );
+  stops.push(stop);
+  const get = (headers: Record<string, string> = {}) =>
+    supertest(`http://127.0.0.1:${port}`).get('/who').set(headers);
+  return { get, recorded };
+}
+
+test.each(['X-Forwarded-For', 'Forwarded'])(
+  '%s from a proxy while TRUST_PROXY is 0',
+  async (name) => {
+    const { get, recorded } = await startEdge(0);
+    expect((await get()).status).toBe(200);
+    expect(recorded).toEqual([]);
+    const value = name === 'Forwarded' ? 'for=198.51.100.7' : '198.51.100.7';
+    for (let n = 0; n < 5; n += 1) expect((await get({ [name]: value })).status).toBe(200);
+    expect(recorded).toEqual(['api-forwarded-header']);
+  },
+);
+
+test('more proxies than TRUST_PROXY counts, so that one of them is taken for the client', async () => {
+  const { get, recorded } = await startEdge(1);
+  const { body } = await get({ 'X-Forwarded-For': '198.51.100.7, 10.0.0.5' });
+  expect(body).toEqual({ address: '10.0.0.5' });
+  expect(recorded).toEqual(['api-too-few-proxies']);
+});
+
+test('entries that a client made up are no sign while TRUST_PROXY is right', async () => {
+  const { get, recorded } = await startEdge(1);
+  const { body } = await get({ 'X-Forwarded-For': '10.0.0.5, 1.1.1.1, 198.51.100.7' });
+  expect(body).toEqual({ address: '198.51.100.7' });
+  await get({ 'X-Forwarded-For': '198.51.100.7' });
+  await get();
+  expect(recorded).toEqual([]);
+});
+
+test('the address that exceeds a limit is reported, and only with limits per address', async () => {
+  let count = 0;
+  const counter = {
+    increment: async () => ({ count, resetsInMs: 1_000 }),
+    currentCount: () => count,
+  };
+  const over: string[] = [];
+  const limits = createRateLimits(counter as never, true, (address) => void over.push(address));
+  const register = () => limits.countRegistration('10.0.0.5', { _id: 'app' });
+  await register();
+  await limits.countWrongKey('10.0.0.5');
+  expect(over).toEqual([]);
+  count = 1_000_000;
+  await expect(register()).rejects.toThrow('Too many new devices');
+  await expect(limits.countTopicChange('device', '10.0.0.5')).rejects.toThrow('Too many changes');
+  expect(await limits.countWrongKey('10.0.0.6')).toBe(true);
+  expect(over).toEqual(['10.0.0.5', '10.0.0.6']);
+});

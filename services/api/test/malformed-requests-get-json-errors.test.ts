@@ -1,0 +1,145 @@
+import { connect } from 'node:net';
+import { createLogger } from '@carillon/runtime/logger';
+import { createMetrics } from '@carillon/runtime/metrics';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import supertest from 'supertest';
+import { untilClosed } from '../../../test/support/until-closed.ts';
+import { createBodyReader } from '../src/http/read-body.ts';
+import { createRouting } from '../src/http/routing.ts';
+import { serve } from '../src/http/server.ts';
+
+const BODY_BYTES = 1_000;
+
+let address: string;
+let stop: () => Promise<void>;
+
+beforeAll(async () => {
+  const routing = createRouting({
+    log: createLogger('edge', 'fatal'),
+    metrics: createMetrics(),
+    authenticate: async () => ({
+      app: { _id: 'a', account: 'b', name: 'n', createdAt: new Date() },
+      account: { _id: 'b', name: 'n', plan: 'pro', createdAt: new Date() },
+      apiKey: 'k',
+    }),
+    countRequest: async () => undefined,
+    readBody: createBodyReader({ budgetBytes: 1_500 }),
+    onUnexpectedError: () => undefined,
+  });
+  const echo = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, async ({ body }) => body.value);
+  const fail = routing.withApiKey({}, async () => {
+    throw new Error('a secret of the implementation');
+  });
+  const clientAddress = routing.withApiKey({}, async ({ address: client }) => ({ client }));
+  const server = await serve(
+    { host: '127.0.0.1', port: 0 },
+    routing,
+    [
+      (router) =>
+        router
+          .post('/echo', echo)
+          .get('/fail', fail)
+          .get('/item/:id', echo)
+          .get('/who', clientAddress),
+    ],
+    { proxyHops: 1 },
+  );
+  address = `http://127.0.0.1:${server.port}`;
+  stop = server.stop;
+});
+afterAll(() => stop());
+
+async function post(body: string, type = 'application/json') {
+  return supertest(address).post('/echo').set('content-type', type).send(body);
+}
+
+describe('the HTTP server', () => {
+  test('accepts a JSON object, with and without a trailing slash in the path', async () => {
+    expect((await post('{"a":[1]}')).body).toEqual({ a: [1] });
+    const slashed = await supertest(address).post('/echo/').send({ a: 1 });
+    expect(slashed.status).toBe(200);
+  });
+
+  test.each([
+    [
+      'a body above the limit',
+      `{"a":"${'x'.repeat(BODY_BYTES)}"}`,
+      undefined,
+      413,
+      'BODY_TOO_LARGE',
+    ],
+    ['a form', 'a=1', 'application/x-www-form-urlencoded', 415, 'UNSUPPORTED_MEDIA_TYPE'],
+    ['broken JSON', '{"a":', undefined, 400, 'INVALID_PARAM'],
+    ['a byte order mark', '\ufeff{}', undefined, 400, 'INVALID_PARAM'],
+  ])('rejects %s', async (_, body, type, status, code) => {
+    const response = await post(body, type);
+    expect([response.status, response.body.code]).toEqual([status, code]);
+    expect(typeof response.body.error).toBe('string');
+  });
+
+  test('rejects bytes that are not UTF-8', async () => {
+    const response = await fetch(`${address}/echo`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: Uint8Array.of(0x7b, 0xff, 0x7d),
+    });
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { code: 'INVALID_PARAM' },
+    ]);
+  });
+
+  test('distinguishes an unknown path from an unknown method', async () => {
+    const path = await supertest(address).get('/nothing?api_key=k');
+    expect([path.status, path.body.code]).toEqual([404, 'NOT_FOUND']);
+    const method = await supertest(address).put('/echo').send({});
+    expect([method.status, method.body.code]).toEqual([405, 'METHOD_NOT_ALLOWED']);
+  });
+
+  test('rejects a path with an invalid percent escape', async () => {
+    const response = await supertest(address).get('/item/%zz');
+    expect([response.status, response.body.code]).toEqual([400, 'INVALID_PARAM']);
+  });
+
+  test('hides the text of an unexpected error', async () => {
+    const response = await supertest(address).get('/fail');
+    expect([response.status, response.body.code]).toEqual([500, 'INTERNAL_SERVER_ERROR']);
+    expect(response.text).not.toContain('secret');
+  });
+
+  test('trusts X-Forwarded-For of as many proxies as configured', async () => {
+    const getAs = (forwarded: string) =>
+      supertest(address).get('/who').set('x-forwarded-for', forwarded);
+    expect((await getAs('203.0.113.7')).body).toEqual({ client: '203.0.113.7' });
+    expect((await getAs('10.0.0.1, 203.0.113.7')).body).toEqual({ client: '203.0.113.7' });
+  });
+
+  test('rejects HTTP/1.1 without a Host header, and unsupported Expect headers, in JSON', async () => {
+    const withoutHost = await sendRawRequest('GET /who HTTP/1.1\r\nConnection: close\r\n\r\n');
+    expect(withoutHost).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+    const withExpect = await sendRawRequest(
+      'GET /who HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n',
+    );
+    expect(withExpect).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+  });
+
+  test('treats an API key of one megabyte as invalid', async () => {
+    const response = await sendRawRequest(
+      `GET /who?api_key=${'k'.repeat(1 << 20)} HTTP/1.1\r\n\r\n`,
+    );
+    expect(response).toMatch(/^HTTP\/1\.1 403 .*"code":"INVALID_API_KEY"/s);
+  });
+});
+
+/** Writes raw bytes and returns everything that is received. */
+async function sendRawRequest(bytes: string): Promise<string> {
+  const socket = connect(Number(new URL(address).port), '127.0.0.1');
+  socket.on('error', () => undefined);
+  socket.write(bytes);
+  let response = '';
+  socket.on('data', (chunk: Buffer) => {
+    response += chunk.toString();
+  });
+  await untilClosed(socket);
+  return response;
+}

@@ -1,0 +1,108 @@
+import { ApiError } from '@carillon/core/api-error';
+import { TimeoutError } from '@carillon/core/with-timeout';
+import { AddressConflictError } from '@carillon/store/devices';
+import { connectStore, type Store } from '@carillon/store/store';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { MongoNetworkError, MongoServerError, MongoServerSelectionError } from 'mongodb';
+import type { TestServer } from '../../../packages/presence/test/start-server.ts';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
+import { DeadlineExceededError } from '../src/http/deadlines.ts';
+import { authenticateDevice } from '../src/registration/check-device.ts';
+import { createOutageWatch } from '../src/registration/outage-watch.ts';
+
+const createServerError = (code: number, labels?: string[]) =>
+  new MongoServerError({ message: 'rejected', code, ...(labels && { errorLabels: labels }) });
+/** The driver passes it through unchanged if it writes to a socket that was just reset. */
+const SOCKET_RESET = Object.assign(new Error('write ECONNRESET'), {
+  code: 'ECONNRESET',
+  syscall: 'write',
+});
+const TOKEN = 'a6345d0278adc55d3474f5';
+
+describe('a failed look-up of a device', () => {
+  let mongod: TestServer;
+  let proxy: TcpProxy;
+  let store: Store;
+  beforeAll(async () => {
+    mongod = await startMongod();
+    proxy = await startTcpProxy(mongod.port);
+    const uri = `mongodb://127.0.0.1:${proxy.port}/test?directConnection=true`;
+    store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  });
+  afterAll(async () => {
+    await store?.close();
+    await proxy?.stop();
+    await mongod?.stop();
+  });
+
+  test('is reported and closes registration; a look-up without a result does not', async () => {
+    const outageWatch = createOutageWatch();
+    const reported: unknown[] = [];
+    const noteFailure = (error: unknown) => {
+      reported.push(error);
+      outageWatch.noteFailure(error);
+    };
+    const authenticate = () =>
+      authenticateDevice(
+        store,
+        { authKeys: [], outageWatch: { noteFailure } },
+        TOKEN,
+        'auth',
+      ).catch((error: unknown) => error);
+    expect(await authenticate()).toMatchObject({ code: 'INVALID_DEVICE_AUTH' });
+    expect([reported, outageWatch.isHealthy()]).toEqual([[], true]);
+    proxy.cut();
+    const error = await authenticate();
+    expect(error).not.toBeInstanceOf(ApiError);
+    expect(reported).toHaveLength(1);
+    expect(reported[0]).toBe(error);
+    expect(outageWatch.isHealthy()).toBe(false);
+  }, 30_000);
+});
+
+/** Returns whether registration is open after a look-up failed with this error. */
+function isHealthyAfter(error: Error): boolean {
+  const { noteFailure, isHealthy } = createOutageWatch();
+  noteFailure(error);
+  return isHealthy();
+}
+
+describe('registration stays open', () => {
+  test.each<[string, Error]>([
+    ['a programming error', new TypeError('x is undefined')],
+    ['a conflict between registrations of one address', new AddressConflictError()],
+    ['a document that is not valid BSON', createServerError(22)],
+    ['a document that is too large', createServerError(10_334)],
+    ['a key that is too long', createServerError(17_280)],
+    ['a duplicate key', createServerError(11_000)],
+    ['a document that fails validation', createServerError(121)],
+  ])('after %s', (_error, error) => {
+    expect(isHealthyAfter(error)).toBe(true);
+  });
+
+  test('after a client broke its own connection or a registration exceeded its deadline', () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch();
+    noteUnexpectedError(SOCKET_RESET, '/push');
+    noteUnexpectedError(new DeadlineExceededError(), '/register');
+    expect(isHealthy()).toBe(true);
+    noteUnexpectedError(new DeadlineExceededError(), '/push');
+    expect(isHealthy()).toBe(false);
+  });
+});
+
+describe('registration closes', () => {
+  test.each<[string, Error]>([
+    ['a broken connection', new MongoNetworkError('cut')],
+    ['a broken connection reported as a system error', SOCKET_RESET],
+    ['a look-up that timed out', new TimeoutError('late')],
+    ['a failed server selection', new MongoServerSelectionError('away', {} as never)],
+    ['a primary that steps down', createServerError(189)],
+    ['a server that shuts down', createServerError(91)],
+    ['a write that no majority acknowledged', createServerError(64)],
+    ['a failed authentication at the server', createServerError(18)],
+    ['an error that the driver labels as retryable', createServerError(1, ['RetryableWriteError'])],
+  ])('after %s', (_error, error) => {
+    expect(isHealthyAfter(error)).toBe(false);
+  });
+});

@@ -1,0 +1,179 @@
+import { constants } from 'node:fs';
+import { access, readFile, statfs } from 'node:fs/promises';
+import {
+  checkDatabase,
+  checkRedis,
+  describeDiskSpace,
+  type Finding,
+  runCheck,
+} from '@carillon/admin/doctor';
+import type { Command } from 'commander';
+import { connect } from 'mqtt';
+import { callApi, parseApiError } from './api-client.ts';
+import { hostOf, withStore } from './database.ts';
+import { EXIT, Failure } from './failure.ts';
+import { formatCount } from './output.ts';
+import { type CommandContext, hasNoEndpoints, requireSetting, type Stack } from './stack.ts';
+
+const NAME_WIDTH = 28;
+const MIN_NODE_MAJOR = 24;
+const READY_TIMEOUT_MS = 2_000;
+const MQTT_TIMEOUT_MS = 5_000;
+/** CONNACK return code 1 (MQTT 3.1.1, section 3.2.2.3). */
+const UNACCEPTABLE_PROTOCOL = 1;
+/** Reads a device that does not exist: the error shows that the API runs, and whether the key is valid. */
+const PROBE_PATH = '/devices/doctor';
+
+/** Adds `carillon doctor`, which checks all parts of a stack. */
+export function addDoctorCommand(
+  program: Command,
+  { stack, output, nodeVersion }: CommandContext & { nodeVersion: string },
+): void {
+  program
+    .command('doctor')
+    .description('check that all parts of the stack are healthy')
+    .action(async () => {
+      const target = stack();
+      if (hasNoEndpoints(target)) requireSetting(target, 'mongodb');
+      const findings = (
+        await Promise.all([
+          checkNode(nodeVersion),
+          checkMongodb(target),
+          checkRedisOf(target),
+          checkApi(target),
+          checkMqtt(target),
+          checkDataFolder(target),
+          checkProcesses(target),
+        ])
+      ).flat();
+      output.show(findings, findings.map(formatFinding));
+      const failures = findings.filter(({ ok }) => !ok);
+      if (failures.length === 0) return;
+      const names = failures.map(({ check }) => check).join(', ');
+      const message = `${formatCount(failures.length, 'check')} failed: ${names}.`;
+      throw new Failure(EXIT.failure, message, '');
+    });
+}
+
+function formatFinding({ check, ok, detail }: Finding): string {
+  return `${ok ? 'ok  ' : 'FAIL'}  ${check.padEnd(NAME_WIDTH)}${detail}`;
+}
+
+/** Checks the Node that runs this command, which also runs the services. */
+function checkNode(version: string): Promise<Finding> {
+  return runCheck('node', () => {
+    if (Number.parseInt(version, 10) >= MIN_NODE_MAJOR) return version;
+    throw new Error(`${version}; it must be ${MIN_NODE_MAJOR} or newer`);
+  });
+}
+
+async function checkMongodb(stack: Stack): Promise<Finding[]> {
+  try {
+    const host = hostOf(requireSetting(stack, 'mongodb'));
+    return await withStore(stack, (store) => checkDatabase(store, host));
+  } catch (error) {
+    return [await runCheck('mongodb', () => Promise.reject(error))];
+  }
+}
+
+async function checkRedisOf(stack: Stack): Promise<Finding[]> {
+  if (stack.redis !== undefined) return checkRedis({ url: stack.redis, ca: stack.redisCa });
+  return [await runCheck('redis', () => requireSetting(stack, 'redis'))];
+}
+
+/** Checks that the HTTP API responds, and that it accepts the key. */
+async function checkApi(stack: Stack): Promise<Finding[]> {
+  const key = stack.apiKey;
+  const apiResponse = (async () => {
+    const request = { method: 'GET', path: PROBE_PATH, ...(key && { key }) } as const;
+    const { status, text } = await callApi(requireSetting(stack, 'api'), request);
+    return { status, error: parseApiError(text) };
+  })();
+  const apiFinding = await runCheck('api', async () => {
+    const { status, error } = await apiResponse;
+    if (error === undefined) throw new Error(`the server at ${stack.api} is not Carillon`);
+    if (status >= 500) throw new Error(`HTTP ${status} at ${stack.api}: ${error.error}`);
+    return `responds at ${stack.api}`;
+  });
+  if (!apiFinding.ok || key === undefined) return [apiFinding];
+  const keyFinding = await runCheck('api key', async () => {
+    const { error } = await apiResponse;
+    if (error?.code === 'INVALID_DEVICE_TOKEN') return 'valid';
+    throw new Error(error?.error);
+  });
+  return [apiFinding, keyFinding];
+}
+
+/**
+ * Checks the MQTT gateway with a protocol version that it rejects. Invalid credentials would get a response as well,
+ * but count as a failed login.
+ */
+function checkMqtt(stack: Stack): Promise<Finding> {
+  return runCheck('mqtt', async () => {
+    const url = requireSetting(stack, 'mqtt');
+    await probeMqtt(url);
+    return `responds at ${hostOf(url)}`;
+  });
+}
+
+async function probeMqtt(url: string): Promise<void> {
+  const client = connect(url, {
+    clientId: 'doctor',
+    protocolVersion: 5,
+    reconnectPeriod: 0,
+    connectTimeout: MQTT_TIMEOUT_MS,
+  });
+  try {
+    await new Promise<void>((resolve, reject) => {
+      client.once('connect', () => resolve());
+      client.once('close', () =>
+        reject(new Error(`${hostOf(url)} closes the connection without a response`)),
+      );
+      client.on('error', (error) => {
+        if ('code' in error && error.code === UNACCEPTABLE_PROTOCOL) resolve();
+        else reject(error);
+      });
+    });
+  } finally {
+    client.end(true);
+  }
+}
+
+/** Checks the data folder of a stack that `npm start` runs; a deployment has none. */
+async function checkDataFolder({ home, processes }: Stack): Promise<Finding[]> {
+  if (processes.length === 0) return [];
+  const folder = await runCheck('data folder', async () => {
+    await access(home, constants.R_OK | constants.W_OK | constants.X_OK);
+    return `${home} is writable`;
+  });
+  const space = await runCheck('data folder disk space', async () => {
+    const { bavail, blocks, bsize } = await statfs(home);
+    return describeDiskSpace({ free: bavail * bsize, total: blocks * bsize });
+  });
+  return [folder, space];
+}
+
+/** Checks the processes that `npm start` runs: services by their readiness, Redis and MongoDB by their process. */
+function checkProcesses({ processes }: Stack): Promise<Finding[]> {
+  return Promise.all(
+    processes.map(({ service, index, pid, ops }) =>
+      runCheck(`process ${service}-${index}`, async () => {
+        const state = ops === undefined ? await readProgram(pid) : await fetchReadiness(ops);
+        return `${state} (pid ${pid})`;
+      }),
+    ),
+  );
+}
+
+/** Reads the program of a process from /proc, which only Linux has. */
+async function readProgram(pid: number): Promise<string> {
+  const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'runs');
+  // Redis appends its address to its name.
+  return commandLine.replace(/\0.*/s, '').replace(/ \S+:\d+$/, '');
+}
+
+async function fetchReadiness(ops: string): Promise<string> {
+  const response = await fetch(`${ops}/readyz`, { signal: AbortSignal.timeout(READY_TIMEOUT_MS) });
+  if (response.ok) return 'ready';
+  throw new Error(`not ready: ${hostOf(ops)} returns HTTP ${response.status}`);
+}

@@ -1,0 +1,169 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AdminError } from '@carillon/admin/admin-error';
+import { describe, expect, test } from '@jest/globals';
+import { createTemporaryFolder } from '../../../test/support/temporary-folder.ts';
+import { toAdminFailure } from '../src/failure.ts';
+import { findStack } from '../src/stack.ts';
+import { runCarillon } from './run-carillon.ts';
+
+const DEV = {
+  api: 'http://127.0.0.1:4000',
+  apiKey: 'own-key',
+  mqtt: 'mqtt://127.0.0.1:1883',
+  mongodb: 'mongodb://127.0.0.1:4006/carillon',
+  redis: 'redis://127.0.0.1:4005',
+  processes: [],
+};
+const PEPPER = 'p'.repeat(64);
+const SEALING_KEYS = `1:${'a'.repeat(64)}`;
+/** Nothing listens on port 1, which only root can bind. */
+const UNREACHABLE_MONGODB = { MONGODB_URI: 'mongodb://user:secret@127.0.0.1:1/carillon' };
+
+function createStackHome(): string {
+  const home = createTemporaryFolder();
+  writeFileSync(join(home, 'dev.json'), JSON.stringify(DEV));
+  const secrets = { apiKeyPepper: PEPPER, credentialKeys: SEALING_KEYS };
+  writeFileSync(join(home, 'secrets.json'), JSON.stringify(secrets));
+  return home;
+}
+
+describe('an invalid command line', () => {
+  test.each([
+    [['nonsense']],
+    [['account']],
+    [['account', 'create']],
+    [['account', 'create', 'a', '--plan', 'gold']],
+    [['account', 'limit', 'id', '-1']],
+    [['account', 'limit', 'id', '1.5']],
+    [['app', 'create', 'name']],
+    [['app', 'set', 'id']],
+    [['app', 'set', 'id', '--payload-limit', '0']],
+    [['push', 'send', '--to', 'a', '--data', '[1]']],
+    [['push', 'send', '--to', ',', '--data', '{}']],
+    [['credential', 'apns', '--app', 'id']],
+    [['credential', 'apns', '--app', 'id', '--key', 'a', '--certificate', 'b']],
+    [['credential', 'fcm', '--app', 'id']],
+    [['credential', 'fcm', '--app', 'id', '--service-account', 'a', '--gateway', 'nowhere']],
+    [['credential', 'remove', 'pigeon', '--app', 'id']],
+    [['app', 'set', 'id', '--fcm-fallback', '-1']],
+    [['app', 'set', 'id', '--bundle-id', 'com.example.*']],
+    [['app', 'set', 'id', '--web-host', 'https://example.com']],
+    [['app', 'list', '--limit', '0']],
+    [['push', 'list']],
+    [['push', 'send', '--to', 'a', '--data', '{}', '--ttl', '1w']],
+    [['push', 'send', '--to', 'a', '--data', '{}', '--schedule', 'tomorrow']],
+    [['push', 'send', '--to', 'a', '--data', '{}', '--notification', 'Hello']],
+    [['push', 'send', '--to', 'a', '--data', '{}', '--idempotency-key', '\n']],
+  ])('%j exits with 2 and a message', async (args) => {
+    const { code, out, err } = await runCarillon(args);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(/\w/);
+  });
+
+  test('exits with 2 when the environment is invalid', async () => {
+    const { code, err } = await runCarillon(['migrate'], { env: { MONGODB_URI: 'redis://x' } });
+    expect(code).toBe(2);
+    expect(err).toMatch(/^Wrong environment: .*MONGODB_URI\n$/);
+  });
+
+  test('prints one JSON value with --json', async () => {
+    const { out, err } = await runCarillon(['nonsense', '--json']);
+    expect(JSON.parse(out)).toEqual({ error: err.trim() });
+  });
+});
+
+test('help and version exit with 0', async () => {
+  expect(await runCarillon(['push', 'send', '--help'])).toMatchObject({ code: 0, err: '' });
+  expect(await runCarillon(['--version'])).toEqual({ code: 0, out: '1.2.3\n', err: '' });
+});
+
+describe('an unreachable server', () => {
+  test.each([
+    [['doctor']],
+    [['migrate']],
+    [['push', 'status', 'id']],
+    [['simulate', '--app', 'id']],
+  ])('%j without a stack exits with 3 and a hint', async (args) => {
+    const { code, err } = await runCarillon(args);
+    expect(code).toBe(3);
+    expect(err).toContain('npm start');
+  });
+
+  test('exits with 3, and no password is printed', async () => {
+    const { code, out, err } = await runCarillon(['--json', 'app', 'show', 'id'], {
+      env: UNREACHABLE_MONGODB,
+    });
+    expect(code).toBe(3);
+    expect(err).toMatch(/^MongoDB at 127\.0\.0\.1:1 can't be reached: .*ECONNREFUSED.*\n$/);
+    expect(JSON.parse(out)).toEqual({ error: err.trim() });
+  });
+
+  test('is one of the findings of the doctor', async () => {
+    const { code, out } = await runCarillon(['doctor', '--json'], { env: UNREACHABLE_MONGODB });
+    expect(code).toBe(1);
+    expect(JSON.parse(out)).toContainEqual({ check: 'node', ok: true, detail: '24.0.0' });
+    expect(JSON.parse(out)).toContainEqual(
+      expect.objectContaining({ check: 'mongodb', ok: false }),
+    );
+  });
+});
+
+describe('an invalid credential exits with 1, and the message names', () => {
+  const folder = createTemporaryFolder();
+  const key = join(folder, 'key.p8');
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }));
+
+  test.each([
+    ['--key-id', ['apns', '--key', key, '--team-id', 'TEAM123456']],
+    ['--team-id', ['apns', '--key', key, '--key-id', 'ABCDE12345']],
+    ["can't be read", ['apns', '--key', join(folder, 'missing.p8')]],
+    [key, ['fcm', '--service-account', key]],
+  ])('%s for %j', async (named, args) => {
+    const { code, err } = await runCarillon(['credential', ...args, '--app', 'id']);
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(named) });
+  });
+});
+
+test('an unreachable sandbox exits with 3', () => {
+  const error = new AdminError('SANDBOX_UNREACHABLE', 'The sandbox is down.');
+  expect(toAdminFailure(error)).toMatchObject({ exitCode: 3, message: 'The sandbox is down.' });
+});
+
+describe('the stack', () => {
+  test('is read from the data folder', () => {
+    const CARILLON_HOME = createStackHome();
+    const secrets = { pepper: PEPPER, sealingKeys: SEALING_KEYS };
+    expect(findStack({ CARILLON_HOME })).toEqual({ home: CARILLON_HOME, ...secrets, ...DEV });
+  });
+
+  test('is read from the environment first', () => {
+    const env = {
+      CARILLON_HOME: createStackHome(),
+      MONGODB_URI: DEV.mongodb,
+      CARILLON_API: DEV.api,
+    };
+    const stack = findStack({
+      ...env,
+      REDIS_URL: 'redis://cache:1',
+      CARILLON_MQTT: 'mqtts://edge',
+    });
+    expect(stack).toMatchObject({ redis: 'redis://cache:1', mqtt: 'mqtts://edge' });
+    expect(stack).toMatchObject({ pepper: PEPPER, apiKey: DEV.apiKey });
+  });
+
+  test('does not use its secrets for the servers of another stack', () => {
+    const otherServers = {
+      MONGODB_URI: 'mongodb://db/carillon',
+      CARILLON_API: 'https://push.example',
+    };
+    const stack = findStack({ CARILLON_HOME: createStackHome(), ...otherServers });
+    expect(stack).toMatchObject({
+      pepper: undefined,
+      sealingKeys: undefined,
+      apiKey: undefined,
+    });
+  });
+});

@@ -1,0 +1,155 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { HostOverride } from '@carillon/core/channels/descriptor';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
+import type { MaySend } from '../../deliver/provider.ts';
+
+/** The longest response of Google has a few thousand bytes. */
+export const MAX_RESPONSE_BYTES = 256 * 1_024;
+/** Google closes idle connections after minutes; a connection that is about to be closed is not used. */
+const IDLE_TIMEOUT_MS = 60_000;
+
+/** A complete response. */
+export interface HttpResponse {
+  status: number;
+  headers: IncomingHttpHeaders;
+  text: string;
+}
+
+/** A POST request. */
+export interface PostRequest {
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  maySend: MaySend;
+}
+
+/** A request that was never written: when a connection was free, it could not be sent any more. */
+export class WithheldError extends Error {}
+
+/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one takes no other along. */
+export interface HttpPool {
+  /**
+   * Posts a request. Settles within the deadline.
+   *
+   * @throws WithheldError when it was not sent; another Error when no complete response came: its result is unknown
+   */
+  post(request: PostRequest): Promise<HttpResponse>;
+  /** Closes the connections; to be called when no request is in flight. */
+  close(): Promise<void>;
+}
+
+/** Settings of a pool. */
+export interface HttpPoolOptions {
+  origin: string;
+  maxConnections: number;
+  /** From the request to the end of its response, connecting included. */
+  deadlineMs: number;
+  /** Host to connect to instead. Its certificate is checked for its own name, not for the origin's. */
+  gateway: HostOverride | undefined;
+}
+
+/** Creates a pool; the first request opens a connection. */
+export function createHttpPool({
+  origin,
+  maxConnections,
+  deadlineMs,
+  gateway,
+}: HttpPoolOptions): HttpPool {
+  const pool = new Pool(origin, {
+    connections: maxConnections,
+    pipelining: 1,
+    allowH2: false,
+    keepAliveTimeout: IDLE_TIMEOUT_MS,
+    // An exchange has a single deadline of its own.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: createConnector(gateway, deadlineMs),
+  });
+  return {
+    post({ path, headers, body, maySend }) {
+      const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
+      const exchange = new Exchange({ resolve, reject, maySend }, deadlineMs);
+      pool.dispatch({ method: 'POST', path, headers, body }, exchange);
+      return promise;
+    },
+    close: () => pool.destroy(),
+  };
+}
+
+function createConnector(
+  gateway: HostOverride | undefined,
+  timeout: number,
+): buildConnector.connector {
+  const ca = gateway?.ca !== undefined && { ca: gateway.ca };
+  const connect = buildConnector({ allowH2: false, timeout, ...ca });
+  if (gateway === undefined) return connect;
+  const { host } = gateway;
+  const port = String(gateway.port);
+  return ({ servername: _, ...options }, callback) =>
+    connect({ ...options, hostname: host, host, port }, callback);
+}
+
+/** The caller's side of a request. */
+interface PendingRequest {
+  resolve(response: HttpResponse): void;
+  reject(error: Error): void;
+  maySend: MaySend;
+}
+
+/** One request and its response. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #pendingRequest: PendingRequest;
+  readonly #deadline: NodeJS.Timeout;
+  #controller: Dispatcher.DispatchController | undefined;
+  #isSettled = false;
+  #status = 0;
+  #headers: IncomingHttpHeaders = {};
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(pendingRequest: PendingRequest, deadlineMs: number) {
+    this.#pendingRequest = pendingRequest;
+    this.#deadline = setTimeout(() => this.#abort(new Error('no response in time')), deadlineMs);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // The caller knows the request as failed; not sending it avoids a duplicate.
+    if (this.#isSettled) controller.abort(new Error('too late to be sent'));
+    else if (!this.#pendingRequest.maySend())
+      this.#abort(new WithheldError('not to be sent any more'));
+  }
+
+  onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onResponseData(_: unknown, chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > MAX_RESPONSE_BYTES) this.#abort(new Error('the response is too long'));
+    else this.#chunks.push(chunk);
+  }
+
+  onResponseEnd(): void {
+    if (!this.#settle()) return;
+    const text = Buffer.concat(this.#chunks).toString();
+    this.#pendingRequest.resolve({ status: this.#status, headers: this.#headers, text });
+  }
+
+  onResponseError(_: unknown, error: Error): void {
+    if (this.#settle()) this.#pendingRequest.reject(error);
+  }
+
+  #abort(error: Error): void {
+    if (this.#settle()) this.#pendingRequest.reject(error);
+    this.#controller?.abort(error);
+  }
+
+  #settle(): boolean {
+    if (this.#isSettled) return false;
+    this.#isSettled = true;
+    clearTimeout(this.#deadline);
+    return true;
+  }
+}

@@ -1,0 +1,132 @@
+import { type ClientHttp2Session, connect } from 'node:http2';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { withTimeout } from '@carillon/core/with-timeout';
+import { LRUCache } from 'lru-cache';
+import { closeGracefully, createSettingsWaiter } from '../http2.ts';
+import type { ConnectTarget } from './connect-target.ts';
+
+/** A session if the service supports HTTP/2; the code of the error if it can't be reached. */
+export type OpenResult = { session: ClientHttp2Session } | 'http/1.1' | { error: string };
+
+const IDLE_TIMEOUT_MS = 30_000;
+/** The protocol of a service is negotiated again after this time. */
+const PROTOCOL_CACHE_MS = 600_000;
+/** Endpoints come from devices, and a vendor's domain has any number of host names. */
+const MAX_ORIGINS = 200;
+
+/** One session for each origin that supports HTTP/2. */
+export interface Http2Sessions {
+  open(origin: string, target: ConnectTarget, deadlineMs: number): Promise<OpenResult>;
+  /** Takes a session out of use; its requests in flight may end. */
+  retire(session: ClientHttp2Session): void;
+  close(): void;
+}
+
+/** Creates an empty set of sessions. */
+export function createHttp2Sessions(): Http2Sessions {
+  const origins = new LRUCache<string, Promise<OpenResult>>({
+    max: MAX_ORIGINS,
+    ttl: PROTOCOL_CACHE_MS,
+  });
+  const waitForSettings = createSettingsWaiter();
+  const openSessions = new Set<ClientHttp2Session>();
+
+  /** @param forgetOrigin called when the session takes no new requests */
+  function startSession(
+    origin: string,
+    socket: TLSSocket,
+    forgetOrigin: () => void,
+  ): ClientHttp2Session {
+    const session = connect(origin, {
+      createConnection: () => socket,
+      settings: { enablePush: false },
+    });
+    openSessions.add(session);
+    session.on('error', forgetOrigin);
+    session.on('goaway', forgetOrigin);
+    session.on('close', () => {
+      openSessions.delete(session);
+      forgetOrigin();
+    });
+    session.setTimeout(IDLE_TIMEOUT_MS, () => {
+      forgetOrigin();
+      void closeGracefully(session);
+    });
+    return session;
+  }
+
+  async function openNew(
+    origin: string,
+    target: ConnectTarget,
+    deadlineMs: number,
+    forgetOrigin: () => void,
+  ): Promise<OpenResult> {
+    const socket = await handshake(target, deadlineMs);
+    if (typeof socket === 'string') {
+      forgetOrigin();
+      return { error: socket };
+    }
+    if (socket.alpnProtocol !== 'h2') {
+      socket.destroy();
+      return 'http/1.1';
+    }
+    const session = startSession(origin, socket, forgetOrigin);
+    const settings = Promise.resolve(waitForSettings(session));
+    const failure = await withTimeout(settings, deadlineMs, origin).catch((error) => error);
+    if (failure === true || failure === undefined) return { session };
+    session.destroy();
+    return { error: 'ETIMEDOUT' };
+  }
+
+  return {
+    async open(origin, target, deadlineMs) {
+      const cached = origins.get(origin);
+      if (cached !== undefined) {
+        const openResult = await cached;
+        if (!isClosed(openResult)) return openResult;
+      }
+      const forgetOrigin = (): void => {
+        if (origins.peek(origin) === opening) origins.delete(origin);
+      };
+      const opening = openNew(origin, target, deadlineMs, forgetOrigin);
+      origins.set(origin, opening);
+      return opening;
+    },
+    retire: (session) => void closeGracefully(session),
+    close() {
+      origins.clear();
+      for (const session of openSessions) session.destroy();
+    },
+  };
+}
+
+function isClosed(openResult: OpenResult): boolean {
+  if (openResult === 'http/1.1' || 'error' in openResult) return false;
+  return openResult.session.closed || openResult.session.destroyed;
+}
+
+/** Resolves with a connected socket, or the code of the error. */
+function handshake(
+  { hostname, port, servername, lookup, ca }: ConnectTarget,
+  deadlineMs: number,
+): Promise<TLSSocket | string> {
+  return new Promise((resolve) => {
+    const socket = connectTls({
+      host: hostname,
+      port: Number(port),
+      servername,
+      ALPNProtocols: ['h2', 'http/1.1'],
+      ...(lookup !== undefined && { lookup }),
+      ...(ca !== undefined && { ca }),
+    });
+    const deadline = setTimeout(() => settle('ETIMEDOUT'), deadlineMs);
+    function settle(result: TLSSocket | string): void {
+      clearTimeout(deadline);
+      if (typeof result === 'string') socket.destroy();
+      resolve(result);
+    }
+    socket.once('secureConnect', () => settle(socket));
+    socket.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message));
+    socket.once('close', () => settle('ECONNRESET'));
+  });
+}

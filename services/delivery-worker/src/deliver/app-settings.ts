@@ -1,0 +1,40 @@
+import type { Store } from '@carillon/store/store';
+import { LRUCache } from 'lru-cache';
+
+export const SETTINGS_TTL_MS = 5_000;
+const MAX_CACHED_APPS = 1_000;
+
+/** Settings of an app that deliveries need. */
+export interface AppSettings {
+  /** Milliseconds after which Android devices are tried over FCM; undefined: never. */
+  fallbackDelayMs: number | undefined;
+  /** An iOS device of the app has held an MQTT connection. */
+  isIosOverMqtt: boolean;
+}
+
+/** Reads the settings of an app, at most a few seconds old. */
+export type GetAppSettings = (app: string) => Promise<AppSettings>;
+
+/** Creates a cache of app settings; concurrent requests for an app share one query. */
+export function createAppSettings({ apps }: Pick<Store, 'apps'>): GetAppSettings {
+  const cache = new LRUCache<string, Promise<AppSettings>>({
+    max: MAX_CACHED_APPS,
+    ttl: SETTINGS_TTL_MS,
+  });
+  async function load(app: string): Promise<AppSettings> {
+    const { fcmFallbackSeconds: seconds, iosOverMqtt: isIosOverMqtt = false } =
+      (await apps.find(app)) ?? {};
+    const fallbackDelayMs = typeof seconds === 'number' ? seconds * 1_000 : undefined;
+    return { fallbackDelayMs, isIosOverMqtt };
+  }
+  return (app) => {
+    const cached = cache.get(app);
+    if (cached !== undefined) return cached;
+    const loading = load(app);
+    cache.set(app, loading);
+    loading.catch(() => {
+      if (cache.peek(app) === loading) cache.delete(app);
+    });
+    return loading;
+  };
+}

@@ -1,0 +1,270 @@
+import {
+  type ProviderChannelName,
+  type ProviderSecret,
+  providerSecret,
+} from '@carillon/core/channels';
+import { type SealingKeys, unseal } from '@carillon/core/sealing';
+import type { CredentialDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
+import { LRUCache } from 'lru-cache';
+import type { Address, ProviderChannel, ProviderClient } from './provider.ts';
+import { type Circuit, type CircuitState, createCircuit } from './retry-policy.ts';
+import { createSemaphore, type Semaphore } from './semaphore.ts';
+
+/** Greatest age of a credential when it is used. */
+export const MAX_AGE_MS = 3_000;
+const CLEANUP_INTERVAL_MS = 60_000;
+const MAX_IDLE_MS = 600_000;
+/** Large batches of one app in progress at once; more would only take memory. */
+export const MAX_LARGE_BATCHES_PER_APP = 2;
+/** Batches of one app that this process holds. */
+const MAX_IN_FLIGHT_PER_APP = 200;
+
+/** An app's clients of one channel, held until released. */
+export interface ProviderClients {
+  /** Finds the client for an address; undefined when none of the app's credentials is for it. */
+  findClient(address: Address): CredentialClient | undefined;
+  /** False when the app's last credential of the channel was removed since. */
+  hasCredentials(): boolean;
+  /** Reads the app's credentials again. */
+  refresh(): Promise<void>;
+  /** Checks whether the process holds so many batches of this app that more would delay other apps. */
+  isAtCapacity(): boolean;
+  /** Limits the large batches in progress. */
+  bulkhead: Semaphore;
+  release(): void;
+}
+
+/** The clients of all apps of one channel. */
+export interface ProviderClientPool {
+  /** Resolves with an app's clients; undefined when the app has no credential of the channel. */
+  acquire(app: string): Promise<ProviderClients | undefined>;
+  /** Counts the circuits of the open clients by state. */
+  countCircuits(): Record<CircuitState, number>;
+  /** Closes all clients; requests in flight end first. */
+  close(): Promise<void>;
+}
+
+interface AppEntry {
+  readAt: number;
+  usedAt: number;
+  inFlight: number;
+  loading: Promise<void> | undefined;
+  current: OpenCredential[];
+  /** Replaced credentials, closed when no batch holds the app's clients. */
+  retired: OpenCredential[];
+  bulkhead: Semaphore;
+}
+
+/**
+ * Creates a pool with a client for each credential in use. A credential is read again every few seconds: a changed one
+ * gets a new client with closed circuits, and the old client is closed when its last batch is done.
+ */
+export function createProviderClientPool(options: ProviderClientOptions): ProviderClientPool {
+  const { name, credentials, onError } = options;
+  const apps = new Map<string, AppEntry>();
+  const timer = setInterval(closeIdle, CLEANUP_INTERVAL_MS);
+  timer.unref();
+
+  function findOrCreateEntry(app: string): AppEntry {
+    const existing = apps.get(app);
+    if (existing !== undefined) return existing;
+    const entry = createEntry();
+    apps.set(app, entry);
+    return entry;
+  }
+
+  /** Never joins a query that has begun: it may have read before the owner's change. */
+  async function reload(app: string, entry: AppEntry): Promise<void> {
+    await entry.loading?.catch(() => undefined);
+    entry.loading ??= loadNow(app, entry).finally(() => {
+      entry.loading = undefined;
+    });
+    await entry.loading;
+  }
+
+  async function loadNow(app: string, entry: AppEntry): Promise<void> {
+    const documents = await credentials.listForChannel(app, name);
+    const current = documents.map(
+      (document) =>
+        entry.current.find((credential) => credential.document.revision === document.revision) ??
+        openCredential(options, document),
+    );
+    entry.retired.push(...entry.current.filter((credential) => !current.includes(credential)));
+    entry.current = current;
+    entry.readAt = performance.now();
+    closeRetired(entry, onError);
+  }
+
+  function closeIdle(): void {
+    for (const [app, entry] of apps) {
+      if (entry.inFlight > 0 || performance.now() - entry.usedAt < MAX_IDLE_MS) continue;
+      apps.delete(app);
+      for (const credential of entry.current) credential.close().catch(onError);
+    }
+  }
+
+  return {
+    async acquire(app) {
+      const entry = findOrCreateEntry(app);
+      entry.inFlight += 1;
+      const release = () => {
+        entry.inFlight -= 1;
+        entry.usedAt = performance.now();
+        closeRetired(entry, onError);
+      };
+      try {
+        if (isStale(entry)) await reload(app, entry);
+      } catch (error) {
+        release();
+        throw error;
+      }
+      if (entry.current.length === 0) {
+        release();
+        return undefined;
+      }
+      return {
+        findClient: (address) => findByEnvironment(entry.current, address),
+        hasCredentials: () => entry.current.length > 0,
+        refresh: () => reload(app, entry),
+        isAtCapacity: () => entry.inFlight > MAX_IN_FLIGHT_PER_APP,
+        bulkhead: entry.bulkhead,
+        release,
+      };
+    },
+    countCircuits: () => countCircuits(apps.values()),
+    async close() {
+      clearInterval(timer);
+      const open = [...apps.values()].flatMap((entry) => [...entry.current, ...entry.retired]);
+      apps.clear();
+      await Promise.allSettled(open.map((credential) => credential.close()));
+    },
+  };
+}
+
+function countCircuits(entries: Iterable<AppEntry>): Record<CircuitState, number> {
+  const counts = { closed: 0, open: 0, 'half-open': 0 };
+  for (const { current } of entries)
+    for (const credential of current)
+      for (const state of credential.circuitStates()) counts[state] += 1;
+  return counts;
+}
+
+/**
+ * Checks whether the credentials must be read again. With an open circuit or without a credential the owner may just have
+ * corrected it: batches that are retried then must not use the old client, and new pushes must not fail.
+ */
+function isStale({ readAt, current }: AppEntry): boolean {
+  const isHealthy =
+    current.length > 0 && !current.some((credential) => credential.hasOpenCircuit());
+  return !isHealthy || performance.now() - readAt > MAX_AGE_MS;
+}
+
+function closeRetired(entry: AppEntry, onError: (error: unknown) => void): void {
+  if (entry.inFlight > 0) return;
+  for (const credential of entry.retired.splice(0)) credential.close().catch(onError);
+}
+
+function createEntry(): AppEntry {
+  return {
+    readAt: Number.NEGATIVE_INFINITY,
+    usedAt: 0,
+    inFlight: 0,
+    loading: undefined,
+    current: [],
+    retired: [],
+    bulkhead: createSemaphore(MAX_LARGE_BATCHES_PER_APP),
+  };
+}
+
+/** Finds the credential of the address's own environment, else the one for both. */
+function findByEnvironment(
+  current: readonly OpenCredential[],
+  address: Address,
+): CredentialClient | undefined {
+  const environment = address.channel === 'apns' ? address.environment : undefined;
+  const exact = current.find(({ document }) => document.environment === environment);
+  return (exact ?? current.find(({ document }) => document.environment === undefined))
+    ?.credentialClient;
+}
+
+/** One account at one provider host, with a circuit and a window of its own. */
+export interface Upstream {
+  window: Semaphore;
+  circuit: Circuit;
+}
+
+/** A credential in use: its client and its upstreams. */
+export interface CredentialClient {
+  client: ProviderClient;
+  upstreamOf(address: Address): Upstream;
+  /** Records for operators that the provider refuses the credential. */
+  onAuthError(detail: string, openForMs: number): void;
+  /** Records that the provider accepts the credential. */
+  onAccepted(): void;
+}
+
+/** Web Push endpoints come from devices, and a vendor's domain has any number of host names. */
+const MAX_UPSTREAMS = 1_000;
+
+/** Settings of a channel's clients. */
+export interface ProviderClientOptions {
+  name: ProviderChannelName;
+  channel: ProviderChannel;
+  keys: SealingKeys;
+  credentials: Store['credentials'];
+  onError(error: unknown): void;
+}
+
+/** An open client of one revision of a credential. */
+interface OpenCredential {
+  document: CredentialDocument;
+  credentialClient: CredentialClient;
+  /** Checks whether the circuit of one of its upstreams is open. */
+  hasOpenCircuit(): boolean;
+  /** Returns the state of the circuit of each upstream. */
+  circuitStates(): CircuitState[];
+  close(): Promise<void>;
+}
+
+/** Opens the client of a credential. @throws Error when its secret can't be unsealed or read */
+function openCredential(
+  { channel, keys, credentials, onError }: ProviderClientOptions,
+  document: CredentialDocument,
+): OpenCredential {
+  const client = channel.connect(decryptSecret(keys, document));
+  const upstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
+  const { _id, revision } = document;
+  let isRefused = document.refused !== undefined;
+  const credentialClient: CredentialClient = {
+    client,
+    upstreamOf(address) {
+      const key = client.upstreamKeyOf(address);
+      const existing = upstreams.get(key);
+      if (existing !== undefined) return existing;
+      const upstream = {
+        window: createSemaphore(channel.window),
+        circuit: createCircuit(() => performance.now(), Math.random),
+      };
+      upstreams.set(key, upstream);
+      return upstream;
+    },
+    onAuthError(detail, openForMs) {
+      isRefused = true;
+      credentials.recordRefusal(_id, revision, detail, openForMs).catch(onError);
+    },
+    onAccepted() {
+      if (!isRefused) return;
+      isRefused = false;
+      credentials.clearRefusal(_id, revision).catch(onError);
+    },
+  };
+  const hasOpenCircuit = () => [...upstreams.values()].some(({ circuit }) => circuit.isOpen());
+  const circuitStates = () => [...upstreams.values()].map(({ circuit }) => circuit.state());
+  const close = () => client.close();
+  return { document, credentialClient, hasOpenCircuit, circuitStates, close };
+}
+
+function decryptSecret(keys: SealingKeys, { _id, secret }: CredentialDocument): ProviderSecret {
+  return providerSecret.parse(JSON.parse(unseal(keys, _id, secret)));
+}

@@ -1,0 +1,192 @@
+import { BATCH_LEASE_MS } from '@carillon/core/batch';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import type { ClaimedBatch } from '@carillon/store/batch-table';
+import type { SendablePush } from '@carillon/store/sendable-push';
+import type { Store } from '@carillon/store/store';
+import type { Delivery, LeasedBatch } from './channel.ts';
+
+const RENEW_INTERVAL_MS = 2_000;
+/** Nothing is sent when less of the lease is left, so that the next holder never acts in the same moment. */
+const LEASE_MARGIN_MS = 1_000;
+/** Greatest age of the push's state when something is sent. */
+const STATE_MAX_AGE_MS = 500;
+/** Greatest age of the list of recipients that a newer push of the collapse key is for. */
+const NEWER_RECIPIENTS_MAX_AGE_MS = 250;
+/** A read that took long is repeated once: the process may have been suspended meanwhile. */
+const MAX_READS = 2;
+/**
+ * Time until which a gateway may write a delivery to the device's socket. Together with the greatest age of the push's
+ * state, nothing is written a second after a deletion (guarantee G8).
+ */
+const WRITE_DEADLINE_MS = 450;
+const FAST_CHECK_MS = 100;
+const MAX_CHECKS = 3;
+
+export type Leases = ReturnType<typeof createLeases>;
+
+/** Claims batches and keeps their leases alive with one renewal for all that the process holds. */
+export function createLeases(
+  batchTable: Pick<Store['batchTable'], 'claim' | 'renew'>,
+  replyStream: string,
+  onError: (error: unknown) => void,
+) {
+  const held = new Map<
+    string,
+    { batch: ClaimedBatch; leaseEndsAt: number; isClaimLost: boolean }
+  >();
+
+  async function renewAll(): Promise<void> {
+    const batches = [...held.values()];
+    if (batches.length === 0) return;
+    const requestedAt = performance.now();
+    const renewed = await batchTable.renew(
+      batches.map(({ batch }) => batch),
+      BATCH_LEASE_MS,
+    );
+    for (const entry of batches) {
+      if (renewed.has(entry.batch.claim))
+        entry.leaseEndsAt = Math.max(entry.leaseEndsAt, requestedAt + BATCH_LEASE_MS);
+      else entry.isClaimLost = true;
+    }
+  }
+  const timer = setInterval(() => void renewAll().catch(onError), RENEW_INTERVAL_MS);
+
+  return {
+    /** Claims a batch that is due; undefined when it can't be claimed. */
+    async claim(id: string): Promise<LeasedBatch | undefined> {
+      const requestedAt = performance.now();
+      const batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
+      if (batch === undefined) return undefined;
+      const entry = { batch, leaseEndsAt: requestedAt + BATCH_LEASE_MS, isClaimLost: false };
+      held.set(batch.claim, entry);
+      return {
+        ...batch,
+        isLeaseValid: () =>
+          !entry.isClaimLost && performance.now() < entry.leaseEndsAt - LEASE_MARGIN_MS,
+        isClaimLost: () => entry.isClaimLost,
+        markClaimLost: () => {
+          entry.isClaimLost = true;
+        },
+        claimedAt: requestedAt,
+      };
+    },
+    /** Forgets a batch that was settled, given back or lost. */
+    stopRenewing: (batch: Pick<ClaimedBatch, 'claim'>): void => void held.delete(batch.claim),
+    stop: (): void => clearInterval(timer),
+  };
+}
+
+/** A push, and the moment from which its state may be out of date, by the monotonic clock. */
+export interface PushSnapshot {
+  push: SendablePush;
+  readAt: number;
+}
+
+/** Checks before each send. */
+export interface SendGate {
+  /**
+   * Checks whether something may be sent: the lease is valid, and the push open by a recent read (guarantees G6 and G8).
+   * Recipients of a newer push of the collapse key have an outcome afterwards.
+   */
+  maySend(): Promise<boolean>;
+  /** The same check on what is known, without a query. Nothing of a suspended account is sent. */
+  maySendNow(): boolean;
+  /** Ends recipients that a newer push of the collapse key is for (guarantee G9), but for those in flight. */
+  skipSuperseded(): Promise<void>;
+}
+
+/** Creates the checks of one batch; recent results are not queried again. */
+export function createSendGate(
+  {
+    store,
+    isStopping,
+  }: { store: Pick<Store, 'pushes' | 'suspensions' | 'collapse'>; isStopping(): boolean },
+  { push, readAt }: PushSnapshot,
+  batch: LeasedBatch,
+  batchOutcomes: Pick<Delivery, 'tokens' | 'pending' | 'inFlight' | 'recordOutcome'>,
+): SendGate {
+  let currentPush: SendablePush | undefined = push;
+  const refreshPush = createRefresher(STATE_MAX_AGE_MS, readAt, async () => {
+    currentPush = (await store.pushes.readForSending([push._id])).get(push._id);
+  });
+  const refreshNewerRecipients = createRefresher(
+    NEWER_RECIPIENTS_MAX_AGE_MS,
+    Number.NEGATIVE_INFINITY,
+    () => recordSuperseded(store, push, batchOutcomes),
+  );
+
+  function maySendNow(): boolean {
+    const isOpen = currentPush !== undefined && store.pushes.isSendable(currentPush);
+    return isOpen && batch.isLeaseValid() && !store.suspensions.has(push.app);
+  }
+  async function skipSuperseded(): Promise<void> {
+    if (push.collapse !== undefined) await refreshNewerRecipients();
+  }
+
+  return {
+    async maySend() {
+      await refreshPush();
+      await skipSuperseded();
+      return !isStopping() && maySendNow();
+    },
+    maySendNow,
+    skipSuperseded,
+  };
+}
+
+/**
+ * Checks whether the push may be sent, and returns the moment after which no gateway writes it, by the monotonic clock.
+ * The time counts from before the check, so that a process that is suspended after it gets no fresh deadline. Undefined:
+ * the push may not be sent.
+ */
+export async function findWriteDeadline(
+  delivery: Pick<SendGate, 'maySend'>,
+): Promise<number | undefined> {
+  for (let check = 1; ; check += 1) {
+    const startedAt = performance.now();
+    if (!(await delivery.maySend())) return undefined;
+    // A slow check leaves no time to write; its result is so recent that the next check costs no query.
+    if (check === MAX_CHECKS || performance.now() - startedAt < FAST_CHECK_MS)
+      return startedAt + WRITE_DEADLINE_MS;
+  }
+}
+
+async function recordSuperseded(
+  { collapse: newerPushes }: Pick<Store, 'collapse'>,
+  { _id, app, collapse = '' }: SendablePush,
+  batchOutcomes: Pick<Delivery, 'tokens' | 'pending' | 'inFlight' | 'recordOutcome'>,
+): Promise<void> {
+  const pending = [...batchOutcomes.pending];
+  if (pending.length === 0) return;
+  const tokenAt = (position: number | undefined) => batchOutcomes.tokens[position ?? -1] ?? '';
+  // Positions ascend, and so do their tokens: the query takes the range.
+  const [first, last] = [tokenAt(pending[0]), tokenAt(pending.at(-1))];
+  const newerTokens = await newerPushes.findNewerRecipients({ _id, app, collapse }, first, last);
+  for (const position of pending) {
+    const isSuperseded =
+      newerTokens.has(tokenAt(position)) && !batchOutcomes.inFlight.has(position);
+    if (isSuperseded) batchOutcomes.recordOutcome(position, OUTCOMES.superseded);
+  }
+}
+
+/** Creates a function that calls `read` when the last result is too old at the moment of the call. */
+function createRefresher(maxAgeMs: number, initialReadAt: number, read: () => Promise<void>) {
+  let readAt = initialReadAt;
+  let reading: Promise<void> | undefined;
+
+  async function readNow(): Promise<void> {
+    const startedAt = performance.now();
+    await read();
+    readAt = startedAt;
+  }
+
+  return async () => {
+    for (let round = 0; round < MAX_READS && performance.now() - readAt > maxAgeMs; round += 1) {
+      // Many requests of one batch check at the same time.
+      reading ??= readNow().finally(() => {
+        reading = undefined;
+      });
+      await reading;
+    }
+  };
+}

@@ -1,0 +1,29 @@
+import { parseSealingKeys } from '@carillon/core/sealing';
+import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import { z } from 'zod';
+import { queueList, requireCredentialKeys } from './queues.ts';
+
+/** Settings of the process, read once by main.ts. */
+export const environment = z
+  .object({
+    ...commonEnv,
+    ...mongodbEnv,
+    ...redisEnv,
+    ...presenceEnv,
+    /** Jobs of each queue in progress at once. */
+    CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
+    /** Time for which a finished push can be queried, in seconds. */
+    RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
+    /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */
+    QUEUES: queueList,
+    /** Keys of the providers' secrets, newest first: `2:<hex>,1:<hex>`. Required if QUEUES has a queue of a provider. */
+    CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
+    /** Hosts (with port unless 443) of Web Push services besides those of the browser vendors, separated by commas. */
+    WEB_PUSH_HOSTS: z
+      .string()
+      .default('')
+      .transform((text) => text.split(',').filter(Boolean)),
+    /** Certificate of the authority that signed the certificates of the hosts in WEB_PUSH_HOSTS, PEM. */
+    WEB_PUSH_CA: z.string().optional(),
+  })
+  .superRefine(requireCredentialKeys);

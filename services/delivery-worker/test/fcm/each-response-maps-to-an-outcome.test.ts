@@ -1,0 +1,138 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { fcm } from '../../src/channels/fcm/client.ts';
+import type { Address, Attempt, ProviderClient } from '../../src/deliver/provider.ts';
+import { createPush, PUSH_ID } from '../create-push.ts';
+import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+
+const TOKEN = 'a-device:APA91b';
+const ADDRESS: Address = { channel: 'fcm', address: TOKEN, since: new Date() };
+const rejected = (reason: string) => ({ kind: 'rejected', reason });
+const AUTH_ERROR = { kind: 'refused' };
+const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
+
+let sandbox: ProviderSandbox;
+let client: ProviderClient;
+
+beforeAll(async () => {
+  sandbox = await startProviderSandbox();
+});
+beforeEach(() => {
+  client = fcm.connect(sandbox.fcm);
+});
+afterEach(async () => {
+  await client.close();
+  await sandbox.reset();
+});
+afterAll(() => sandbox.stop());
+
+async function send(...responses: object[]): Promise<Attempt> {
+  if (responses.length > 0) await sandbox.script('fcm', TOKEN, ...responses);
+  return client.prepare(createPush(), () => true)(ADDRESS);
+}
+
+/** Reads the requests for the device, without those to the token server. */
+function receivedMessages() {
+  return sandbox.received('fcm', TOKEN);
+}
+
+test('an accepted push is sent with its payload', async () => {
+  const data = '{ "n": 12345678901234567890 }';
+  const push = createPush({ data, options: { collapseKey: 'news' } });
+  expect(await client.prepare(push, () => true)(ADDRESS)).toEqual({ kind: 'sent' });
+  const [received] = await receivedMessages();
+  expect(received).toMatchObject({ push: PUSH_ID, status: 200 });
+  expect(received?.payload).toMatchObject({
+    token: TOKEN,
+    data: { payload: data, _pushyId: PUSH_ID },
+    android: { priority: 'high', collapse_key: 'news', ttl: expect.stringMatching(/^3[56]\d\d/) },
+  });
+});
+
+test('a payload over 4,096 bytes is rejected without a request', async () => {
+  const push = createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` });
+  expect(await client.prepare(push, () => true)(ADDRESS)).toMatchObject(
+    rejected('payload-too-large'),
+  );
+  expect(await sandbox.received('fcm')).toEqual([]);
+});
+
+test.each([
+  ['UNREGISTERED', { kind: 'gone', flag: 'uninstalled' }],
+  ['SENDER_ID_MISMATCH', rejected('wrong-credential')],
+  ['INVALID_ARGUMENT', { kind: 'rejected' }],
+  ['QUOTA_EXCEEDED', UNAVAILABLE],
+  ['UNAVAILABLE', UNAVAILABLE],
+  ['INTERNAL', UNAVAILABLE],
+  ['THIRD_PARTY_AUTH_ERROR', AUTH_ERROR],
+  ['UNAUTHENTICATED', AUTH_ERROR],
+  ['NOT_FOUND', AUTH_ERROR],
+  ['PERMISSION_DENIED', AUTH_ERROR],
+])('%s is %j', async (as, attempt) => {
+  expect(await send({ as })).toMatchObject(attempt);
+  // A refused access token is renewed once; nothing else is sent again here.
+  expect(await receivedMessages()).toHaveLength(as === 'UNAUTHENTICATED' ? 2 : 1);
+});
+
+test.each([
+  [{ as: 'QUOTA_EXCEEDED', headers: { 'retry-after': '7' } }],
+  [{ as: 'UNAVAILABLE', headers: { 'retry-after': '7' } }],
+  [{ status: 502, headers: { 'retry-after': '7' } }],
+])('Retry-After is honoured: %j', async (response) => {
+  expect(await send(response)).toMatchObject({ ...UNAVAILABLE, afterMs: 7_000 });
+  expect(await receivedMessages()).toHaveLength(1);
+});
+
+test.each([
+  [{ status: 502, body: '<html>' }],
+  [{ status: 404, body: '<html>' }],
+  [{ do: 'redirect' }],
+  [{ do: 'reset' }],
+  [{ do: 'drop' }],
+])('%j fails no recipient', async (response) => {
+  expect(await send(response)).toMatchObject(UNAVAILABLE);
+  expect(await receivedMessages()).toHaveLength(1);
+});
+
+test('an expired access token is renewed and the message sent again', async () => {
+  expect(await send()).toEqual({ kind: 'sent' });
+  await sandbox.injectFaults('fcm', { expireTokens: true });
+  const attempts = Array.from({ length: 20 }, () =>
+    client.prepare(createPush(), () => true)(ADDRESS),
+  );
+  expect(await Promise.all(attempts)).toEqual(Array(20).fill({ kind: 'sent' }));
+  const unauthorized = (await receivedMessages()).filter(({ status }) => status === 401);
+  expect(unauthorized.length).toBeGreaterThan(0);
+});
+
+test('a service account that is unknown to Google is refused', async () => {
+  await sandbox.injectFaults('fcm', { refuseCredential: true });
+  expect(await send()).toMatchObject(AUTH_ERROR);
+});
+
+test.each([
+  [{ status: 400, body: { error: 'invalid_grant' } }, AUTH_ERROR],
+  [
+    { status: 503, headers: { 'retry-after': '7' } },
+    { ...UNAVAILABLE, afterMs: 7_000 },
+  ],
+  [{ do: 'drop' }, UNAVAILABLE],
+  [{ status: 200, body: '<html>' }, UNAVAILABLE],
+  [{ do: 'flood' }, UNAVAILABLE],
+])('a token server’s %j is %j', async (response, attempt) => {
+  await sandbox.script('fcm', 'oauth', response);
+  expect(await send()).toMatchObject(attempt);
+  expect(await receivedMessages()).toEqual([]);
+});
+
+test('an unusable key is refused without a request', async () => {
+  const unusable = fcm.connect({ ...sandbox.fcm, privateKey: 'no key' });
+  expect(await unusable.prepare(createPush(), () => true)(ADDRESS)).toMatchObject(AUTH_ERROR);
+  await unusable.close();
+  expect(await sandbox.received('fcm')).toEqual([]);
+});
+
+test('another project’s key is refused', async () => {
+  const otherProject = fcm.connect({ ...sandbox.fcm, projectId: 'another-project' });
+  expect(await otherProject.prepare(createPush(), () => true)(ADDRESS)).toMatchObject(AUTH_ERROR);
+  await otherProject.close();
+});

@@ -1,0 +1,173 @@
+import type { ServerResponse } from 'node:http';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { createWebPush } from '../../src/channels/web-push/client.ts';
+import type { Attempt } from '../../src/deliver/provider.ts';
+import { createBrowser } from './browser.ts';
+import {
+  createHandler,
+  type PushService,
+  type ResponseHandler,
+  startPushService,
+} from './push-service.ts';
+import { createPush, createSecret } from './pushes.ts';
+
+const DEADLINE_MS = 400;
+
+const secret = createSecret();
+const browser = createBrowser();
+let service: PushService;
+const timers = new Set<NodeJS.Timeout>();
+
+beforeAll(async () => {
+  service = await startPushService(['fcm.googleapis.com']);
+});
+afterEach(() => {
+  for (const timer of timers) clearInterval(timer);
+  timers.clear();
+  service.received.length = 0;
+});
+afterAll(() => service?.stop());
+
+async function send(
+  endpoint = `https://${service.host}/x`,
+): Promise<{ attempt: Attempt; elapsedMs: number }> {
+  const channel = createWebPush({
+    hosts: [service.host],
+    ca: service.ca,
+    deadlineMs: DEADLINE_MS,
+    // Names of vendors that lead into the own network.
+    dnsLookup: (_hostname, _options, callback) =>
+      callback(null, [{ address: '127.0.0.1', family: 4 }]),
+  });
+  const client = channel.connect(secret);
+  const startedAt = performance.now();
+  const attempt = await client.prepare(createPush(), () => true)(browser.address(endpoint));
+  const elapsedMs = performance.now() - startedAt;
+  await client.close();
+  return { attempt, elapsedMs };
+}
+
+describe('an endpoint of no push service', () => {
+  test.each([
+    'http://127.0.0.1:PORT/x',
+    'https://localhost:PORT/x',
+    'https://127.1:9/x',
+    'https://0x7f.1/x',
+    'https://2130706433/x',
+    'https://0177.0.0.1/x',
+    'https://[::1]:PORT/x',
+    'https://[::ffff:127.0.0.1]:PORT/x',
+    'https://[::ffff:7f00:1]/x',
+    'https://169.254.169.254/latest/meta-data',
+    'https://10.0.0.1/x',
+    'https://1.1.1.1/x',
+    'https://user@127.0.0.1:PORT/x',
+    'https://:password@127.0.0.1:PORT/x',
+    'https://fcm.googleapis.com:PORT/x',
+    'https://fcm.googleapis.com.evil.example/x',
+    'https://evilfcm.googleapis.com/x',
+    'https://evilpush.apple.com/x',
+    'https://evil.example/#fcm.googleapis.com',
+    'https://evil.example\\@fcm.googleapis.com/x',
+    'https://fcm.googleapis.com./x',
+    'file:///etc/passwd',
+    'javascript:alert(1)',
+    'not a url',
+    '',
+  ])('%p is never connected to', async (endpoint) => {
+    const connections = service.connections();
+    const { attempt } = await send(endpoint.replace('PORT', service.host.split(':')[1] ?? ''));
+    expect(attempt).toMatchObject({ kind: 'rejected', reason: 'endpoint-not-allowed' });
+    expect(service.connections()).toBe(connections);
+  });
+
+  test('a vendor’s name with a private address is not connected to', async () => {
+    const connections = service.connections();
+    const { attempt } = await send('https://fcm.googleapis.com/fcm/send/x');
+    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail: 'EPRIVATE' });
+    expect(service.connections()).toBe(connections);
+  });
+});
+
+describe('a hostile push service', () => {
+  test.each([301, 302, 303, 307, 308])('that redirects with %i is not followed', async (status) => {
+    service.respondWith(createHandler(status, { location: `https://${service.host}/elsewhere` }));
+    expect((await send()).attempt).toMatchObject({ reason: 'rejected-by-provider' });
+    expect(service.received.map(({ path }) => path)).toEqual(['/x']);
+  });
+
+  test('with an endless response is cut, and its status counts', async () => {
+    let written = 0;
+    service.respondWith((_request, response) => {
+      response.writeHead(400);
+      written = 0;
+      const chunk = Buffer.alloc(65_536, 'x');
+      const writeUntilFull = (): void => {
+        while (!response.destroyed && response.write(chunk)) written += chunk.length;
+      };
+      response.on('drain', writeUntilFull);
+      writeUntilFull();
+    });
+    const { attempt, elapsedMs } = await send();
+    expect(attempt).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
+    expect(elapsedMs).toBeLessThan(DEADLINE_MS);
+    expect(written).toBeLessThan(10_000_000);
+  });
+
+  const drip = (response: ServerResponse, writeBytes: () => void): void => {
+    const timer = setInterval(writeBytes, 20);
+    timers.add(timer);
+    response.on('close', () => clearInterval(timer));
+  };
+
+  test('with a slow response is cut at the deadline, and its status counts', async () => {
+    service.respondWith((_request, response) => {
+      response.writeHead(201).flushHeaders();
+      drip(response, () => response.write('x'));
+    });
+    const { attempt, elapsedMs } = await send();
+    expect(attempt).toEqual({ kind: 'sent' });
+    expect(elapsedMs).toBeLessThan(2 * DEADLINE_MS);
+  });
+
+  test.each<[string, ResponseHandler, string]>([
+    ['says nothing', () => undefined, 'ETIMEDOUT'],
+    [
+      'drips its headers',
+      (_request, response) => {
+        response.socket?.write('HTTP/1.1 201 Created\r\n');
+        drip(response, () => response.socket?.write('x-a: b\r\n'));
+      },
+      'ETIMEDOUT',
+    ],
+    [
+      'never ends its headers',
+      (_request, response) => {
+        response.socket?.write(`HTTP/1.1 201 Created\r\nx-a: ${'b'.repeat(100_000)}`);
+      },
+      'HPE_HEADER_OVERFLOW',
+    ],
+    [
+      'speaks no HTTP',
+      (_request, response) => response.socket?.end('hello\r\n\r\n'),
+      'HPE_INVALID_CONSTANT',
+    ],
+    ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
+  ])('that %s defers only its own pushes', async (_what, handler, detail) => {
+    service.respondWith(handler);
+    const { attempt, elapsedMs } = await send();
+    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail });
+    expect(elapsedMs).toBeLessThan(2 * DEADLINE_MS);
+  });
+
+  test('without a certificate of the configured authority is not trusted', async () => {
+    const client = createWebPush({ hosts: [service.host] }).connect(secret);
+    const attempt = await client.prepare(
+      createPush(),
+      () => true,
+    )(browser.address(`https://${service.host}/x`));
+    expect(attempt).toMatchObject({ kind: 'retry', scope: 'upstream' });
+    expect(service.received).toHaveLength(0);
+    await client.close();
+  });
+});

@@ -1,0 +1,101 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Store } from '@carillon/store/store';
+import type { Connection } from './connection.ts';
+import type { Connections } from './connections.ts';
+import type { IosAppRecorder } from './device-activity.ts';
+import type { InboxReader } from './read-inbox.ts';
+
+const INITIAL_RETRY_MS = 500;
+const MAX_RETRY_MS = 10_000;
+const ROW_POLL_MS = 5;
+/** Time within which a receipt is usually recorded in MongoDB. */
+const RECEIPT_RECORDED_MS = 1_000;
+
+export type InboxReplay = ReturnType<typeof createInboxReplay>;
+
+/** Sends the pushes that are stored in the inboxes of connected devices. */
+export function createInboxReplay(context: {
+  reader: InboxReader;
+  connections: Connections;
+  devices: Pick<Store['devices'], 'findForConnect'>;
+  iosApps: IosAppRecorder;
+}) {
+  const { reader, connections, devices, iosApps } = context;
+
+  /** Reads the inbox (again), not before a moment of the monotonic clock; no push goes live until it is empty. */
+  function replay(connection: Connection, notBefore = 0): void {
+    if (!connection.isOpen()) return;
+    connection.requestSync(notBefore);
+    if (connection.tryStartReplay()) void replayUntilEmpty(connection);
+  }
+
+  async function replayUntilEmpty(connection: Connection): Promise<void> {
+    const seen = new Set<string>();
+    let retryMs = INITIAL_RETRY_MS;
+    while (connection.needsSync()) {
+      const delayMs = connection.readDelayMs();
+      if (delayMs > 0) await sleep(delayMs);
+      connection.startRead();
+      try {
+        await verifyDevice(connection);
+        const foundNewRows = await reader.read(connection, seen);
+        retryMs = INITIAL_RETRY_MS;
+        if (foundNewRows) continue;
+        await waitForExpectedRows(connection, seen);
+        // A row that was written since the read is announced, and the inbox is read once more.
+        connection.completeSync();
+      } catch {
+        connection.delayRead(retryMs * (0.5 + Math.random()));
+        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+      }
+    }
+    connection.endReplay();
+  }
+
+  /** Waits for the rows of pushes answered `syncing`: a live push must not overtake them (guarantee G5). */
+  async function waitForExpectedRows(
+    connection: Connection,
+    seen: ReadonlySet<string>,
+  ): Promise<void> {
+    connection.dropExpectedRows(seen);
+    while (connection.isExpectingRows()) {
+      await sleep(ROW_POLL_MS);
+      connection.expireExpectedRows();
+    }
+  }
+
+  /** Checks a device that was accepted while MongoDB was unreachable. */
+  async function verifyDevice(connection: Connection): Promise<void> {
+    if (connection.isVerified()) return;
+    if (await deviceExists(connection.token)) connection.markVerified();
+    else connections.close(connection, 'unknown-device');
+  }
+
+  async function deviceExists(token: string): Promise<boolean> {
+    const device = await devices.findForConnect(token);
+    iosApps.record(device);
+    if (device === undefined || device.deletedAt !== undefined) return false;
+    const connection = connections.find(token);
+    if (connection !== undefined) connections.assignApp(connection, device.app);
+    return true;
+  }
+
+  return {
+    replay,
+    /** Replays the inbox of a live connection if it has new rows; the connection stays live otherwise. */
+    async checkInbox(connection: Connection): Promise<void> {
+      if (connection.state !== 'live') return;
+      // Rows whose receipts are being recorded would look unacknowledged.
+      if (connection.hasPendingReceipts()) return connection.recheckInboxIn(RECEIPT_RECORDED_MS);
+      // The notice of a deletion is lost when Redis is unreachable.
+      if (!(await deviceExists(connection.token)))
+        return connections.close(connection, 'unknown-device');
+      if (await reader.hasNewRows(connection)) replay(connection);
+    },
+    /** Has the reaper check the inbox soon, until MongoDB has been read; a syncing connection is read once more. */
+    recheck(connection: Connection): void {
+      if (connection.state === 'syncing') replay(connection);
+      else connection.recheckInboxIn(0);
+    },
+  };
+}

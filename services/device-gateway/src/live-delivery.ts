@@ -1,0 +1,145 @@
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
+import type { Tracer } from '@carillon/core/tracing';
+import type { GatewayChannel } from '@carillon/presence/gateway-channel';
+import type { DispatchedDelivery } from '@carillon/presence/gateway-messages';
+import type { DeliveryResult } from '@carillon/presence/replies';
+import { rowId } from '@carillon/store/inbox';
+import type { Store } from '@carillon/store/store';
+import type { Connection, PendingReply } from './connection.ts';
+import type { Connections } from './connections.ts';
+import { type DispatchSpan, startDispatchSpan } from './dispatch-span.ts';
+import type { InboxReplay } from './inbox-replay.ts';
+import type { GatewayMetrics } from './metrics.ts';
+import { encodePublish, type PublishPacket } from './publish-packet.ts';
+import type { WorkerReplies } from './receipts.ts';
+
+/** Sockets written before PUBACKs are handled again. */
+const SOCKETS_PER_SLICE = 200;
+/** Time after the deadline of a dispatch within which the worker has written its inbox rows. */
+const ROWS_WRITTEN_WITHIN_MS = 2_000;
+
+/** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
+interface Deadlines {
+  isBeforeDeadline: boolean;
+  /** When the inbox rows of the dispatch are written at the latest, monotonic; undefined: no rows are written. */
+  rowsWrittenBy: number | undefined;
+}
+
+/** The recipients of a dispatch that are written together. */
+interface DeliverySlice {
+  delivery: DispatchedDelivery;
+  packet: PublishPacket;
+  deadlines: Deadlines;
+  /** Set if the push is traced. */
+  span: DispatchSpan | undefined;
+}
+
+/** The parts of the gateway that live delivery uses. */
+interface DeliveryContext {
+  /** Returns the channel to Redis, whose time the deadlines use. */
+  channel(): Pick<GatewayChannel, 'now'>;
+  clock: Pick<Store['clock'], 'now'>;
+  connections: Connections;
+  replies: WorkerReplies;
+  inboxReplay: Pick<InboxReplay, 'replay'>;
+  metrics: GatewayMetrics;
+  tracer?: Tracer | undefined;
+}
+
+/** Writes dispatched pushes to live connections and replies with a result for each recipient. */
+export function createLiveDelivery(context: DeliveryContext) {
+  const { connections, replies, inboxReplay, metrics, tracer } = context;
+  let pendingWrites = 0;
+
+  function deliverOne(slice: DeliverySlice, token: string, position: number): void {
+    const { delivery, packet, deadlines, span } = slice;
+    const { push, work, claim, reply, collapse } = delivery;
+    const { rowsWrittenBy } = deadlines;
+    const pendingReply: PendingReply = {
+      reply,
+      work,
+      claim,
+      position,
+      rowsWrittenBy,
+      ackDeadline: 0,
+      isReplied: false,
+      span,
+      trace: span?.traceparent,
+    };
+    const connection = connections.find(token);
+    if (connection === undefined || !connection.isOpen()) {
+      replies.reply(pendingReply, 'not-connected');
+      return;
+    }
+    let publish = connection.findInFlight(push);
+    if (publish === undefined) {
+      const rejection = findRejection(slice, connection, inboxReplay);
+      if (rejection !== undefined) {
+        replies.reply(pendingReply, rejection);
+        return;
+      }
+      const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
+      publish = connection.send(packet, { push, work, position, rowId: row }, collapse);
+      metrics.countPublish('live');
+    }
+    replies.awaitAck(connection, publish, pendingReply);
+  }
+
+  return {
+    async deliver(delivery: DispatchedDelivery): Promise<void> {
+      const { tokens, positions } = delivery;
+      const packet = encodePublish(delivery.push, delivery.payload);
+      const span = tracer && startDispatchSpan(tracer, delivery);
+      pendingWrites += tokens.length;
+      for (let from = 0; from < tokens.length; from += SOCKETS_PER_SLICE) {
+        if (from > 0) await yieldToEventLoop();
+        const slice = { delivery, packet, deadlines: readDeadlines(context, delivery), span };
+        const end = Math.min(from + SOCKETS_PER_SLICE, tokens.length);
+        for (let n = from; n < end; n += 1) deliverOne(slice, tokens[n] ?? '', positions[n] ?? 0);
+        pendingWrites -= end - from;
+      }
+    },
+    /** Recipients that were dispatched to this gateway and not handled yet. */
+    pendingWrites: (): number => pendingWrites,
+  };
+}
+
+function readDeadlines(
+  { channel, clock }: DeliveryContext,
+  { deadline, expiresAt, hasNoRow }: DispatchedDelivery,
+): Deadlines {
+  const remainingMs = deadline - channel().now();
+  return {
+    // Without Redis's time (NaN) no delivery counts as in time.
+    isBeforeDeadline: remainingMs > 0 && clock.now() < expiresAt,
+    rowsWrittenBy: hasNoRow
+      ? undefined
+      : performance.now() + Math.max(0, remainingMs || 0) + ROWS_WRITTEN_WITHIN_MS,
+  };
+}
+
+/** Returns why a push is not written to this connection. The order of the checks matters. */
+function findRejection(
+  { delivery, deadlines }: DeliverySlice,
+  connection: Connection,
+  inboxReplay: DeliveryContext['inboxReplay'],
+): DeliveryResult | undefined {
+  const { push, collapse } = delivery;
+  const { rowsWrittenBy } = deadlines;
+  if (connection.hasAcknowledged(push)) return 'acknowledged';
+  if (connection.hasNewer(collapse, push)) return 'superseded';
+  if (connection.state === 'syncing') {
+    if (rowsWrittenBy !== undefined) connection.expectRow(push, rowsWrittenBy);
+    return 'syncing';
+  }
+  if (!deadlines.isBeforeDeadline || connection.app.isThrottled) {
+    if (rowsWrittenBy !== undefined) connection.recheckInboxAt(rowsWrittenBy);
+    return 'not-sent';
+  }
+  if (connection.isFull()) {
+    // Later pushes must not overtake this one, so they go to the inbox too.
+    if (rowsWrittenBy !== undefined) inboxReplay.replay(connection, rowsWrittenBy);
+    return 'backpressure';
+  }
+  return undefined;
+}

@@ -1,0 +1,81 @@
+import type { IncomingHttpHeaders } from 'node:http2';
+import type { Reason } from './reasons.ts';
+
+const PATH_PREFIX = '/3/device/';
+const DEVICE_TOKEN = /^(?:[0-9a-fA-F]{2}){32,100}$/;
+const TOPIC = /^[\w.-]{1,255}$/;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const EXPIRATION = /^\d{1,12}$/;
+const PRIORITIES = [undefined, '10', '5', '1'];
+const PUSH_TYPES = [
+  'alert',
+  'background',
+  'complication',
+  'controls',
+  'fileprovider',
+  'liveactivity',
+  'location',
+  'mdm',
+  'pushtotalk',
+  'voip',
+  'widgets',
+];
+const MAX_COLLAPSE_ID_BYTES = 64;
+const MAX_PAYLOAD_BYTES = 4_096;
+const MAX_VOIP_PAYLOAD_BYTES = 5_120;
+
+/** A received notification request. */
+export interface NotificationRequest {
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+  /** The body, if it is a JSON object. */
+  payload: Record<string, unknown> | undefined;
+  /** True: the connection has a client certificate, which implies the topic. */
+  hasCertificate: boolean;
+}
+
+/** Reads the device token from a path; undefined when it is not the path of a notification request. */
+export function parseDeviceToken(path: string | undefined): string | undefined {
+  return path?.startsWith(PATH_PREFIX) ? path.slice(PATH_PREFIX.length) : undefined;
+}
+
+/** Finds the reason to reject a request (Apple, "Sending notification requests to APNs"). */
+export function findRejectionReason(notification: NotificationRequest): Reason | undefined {
+  const { headers } = notification;
+  const token = parseDeviceToken(headers[':path']);
+  if (token === undefined) return 'BadPath';
+  if (headers[':method'] !== 'POST') return 'MethodNotAllowed';
+  if (token === '') return 'MissingDeviceToken';
+  if (!DEVICE_TOKEN.test(token)) return 'BadDeviceToken';
+  return checkHeaders(notification) ?? checkBody(notification);
+}
+
+function checkHeaders({ headers, hasCertificate }: NotificationRequest): Reason | undefined {
+  const topic = headers['apns-topic'];
+  if (topic === undefined && !hasCertificate) return 'MissingTopic';
+  if (topic !== undefined && !(typeof topic === 'string' && TOPIC.test(topic))) return 'BadTopic';
+  const type = headers['apns-push-type'];
+  if (typeof type !== 'string' || !PUSH_TYPES.includes(type)) return 'InvalidPushType';
+  const priority = headers['apns-priority']?.toString();
+  if (!PRIORITIES.includes(priority)) return 'BadPriority';
+  // Without the header the priority is 10, which Apple rejects for background pushes.
+  if (type === 'background' && priority !== '5' && priority !== '1') return 'BadPriority';
+  return checkOptionalHeaders(headers);
+}
+
+function checkOptionalHeaders(headers: IncomingHttpHeaders): Reason | undefined {
+  const expiration = headers['apns-expiration']?.toString();
+  if (expiration !== undefined && !EXPIRATION.test(expiration)) return 'BadExpirationDate';
+  const id = headers['apns-id']?.toString();
+  if (id !== undefined && !UUID.test(id)) return 'BadMessageId';
+  const collapse = headers['apns-collapse-id']?.toString() ?? '';
+  return Buffer.byteLength(collapse) > MAX_COLLAPSE_ID_BYTES ? 'BadCollapseId' : undefined;
+}
+
+function checkBody({ headers, body, payload }: NotificationRequest): Reason | undefined {
+  const maxBytes =
+    headers['apns-push-type'] === 'voip' ? MAX_VOIP_PAYLOAD_BYTES : MAX_PAYLOAD_BYTES;
+  if (body.length > maxBytes) return 'PayloadTooLarge';
+  // Apple documents no reason for a payload that is not a JSON object.
+  return payload === undefined ? 'PayloadEmpty' : undefined;
+}

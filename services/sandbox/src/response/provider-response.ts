@@ -1,0 +1,20 @@
+/** A provider's HTTP response. */
+export interface ProviderResponse {
+  status: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** Creates a response with a JSON body. */
+export function createJsonResponse(
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+): ProviderResponse {
+  const text = JSON.stringify(body);
+  return {
+    status,
+    headers: { 'content-type': 'application/json; charset=UTF-8', ...headers },
+    body: text,
+  };
+}

@@ -1,0 +1,80 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
+import type { Receiver } from './subscriptions.ts';
+import type { VapidError } from './vapid.ts';
+
+/** RFC 8291, 4: a push service need not accept more. */
+const MAX_BODY_BYTES = 4_096;
+const TOPIC = /^[\w-]{1,32}$/;
+const URGENCIES: readonly (string | undefined)[] = [undefined, 'very-low', 'low', 'normal', 'high'];
+
+/** Mozilla's text. Senders recognize by it that the error concerns one subscription, not their key. */
+const KEY_MISMATCH_REASON =
+  'The VAPID credentials do not correspond to the credentials used to create the subscription.';
+
+/** A received push request. */
+export interface WebPushRequest {
+  method: string | undefined;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+  receiver: Receiver | 'gone' | undefined;
+  vapidError: VapidError;
+  /** URL of the push message resource. */
+  location: string;
+}
+
+/** Creates an error response with a reason text, as push services send it. */
+export function createErrorResponse(status: number, reason: string): ProviderResponse {
+  return createJsonResponse(status, { code: status, reason });
+}
+
+/** Validates a push request and creates the response (RFC 8030, 5 and 8; RFC 8292, 4). */
+export function validatePush(push: WebPushRequest): ProviderResponse {
+  if (push.method !== 'POST') return createErrorResponse(405, 'A push is a POST.');
+  if (push.receiver === undefined)
+    return createErrorResponse(404, 'There is no such subscription.');
+  if (push.receiver === 'gone') return createErrorResponse(410, 'The subscription has ended.');
+  return (
+    validateSender(push) ??
+    validateHeaders(push.headers) ??
+    validateBody(push) ??
+    createAcceptedResponse(push)
+  );
+}
+
+function validateSender({ vapidError }: WebPushRequest): ProviderResponse | undefined {
+  if (vapidError === undefined) return undefined;
+  if (vapidError === 'key-mismatch') return createErrorResponse(403, KEY_MISMATCH_REASON);
+  if (vapidError === 'invalid') return createErrorResponse(403, 'The VAPID key is wrong.');
+  const response = createErrorResponse(401, 'The VAPID key is missing.');
+  response.headers['www-authenticate'] = 'vapid';
+  return response;
+}
+
+function validateHeaders({
+  ttl,
+  topic,
+  urgency,
+}: IncomingHttpHeaders): ProviderResponse | undefined {
+  if (typeof ttl !== 'string' || !/^\d{1,10}$/.test(ttl))
+    return createErrorResponse(400, 'TTL is needed.');
+  if (topic !== undefined && !(typeof topic === 'string' && TOPIC.test(topic))) {
+    return createErrorResponse(400, 'Topic must be at most 32 characters of base64url.');
+  }
+  if (!URGENCIES.includes(urgency?.toString()))
+    return createErrorResponse(400, 'Urgency has no such value.');
+  return undefined;
+}
+
+function validateBody({ headers, body }: WebPushRequest): ProviderResponse | undefined {
+  if (body.length > MAX_BODY_BYTES)
+    return createErrorResponse(413, 'The message is over 4,096 bytes.');
+  if (body.length > 0 && headers['content-encoding'] !== 'aes128gcm') {
+    return createErrorResponse(400, 'Content-Encoding must be aes128gcm.');
+  }
+  return undefined;
+}
+
+function createAcceptedResponse({ headers, location }: WebPushRequest): ProviderResponse {
+  return { status: 201, headers: { location, ttl: String(headers.ttl) }, body: '' };
+}

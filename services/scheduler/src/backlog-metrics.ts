@@ -1,0 +1,76 @@
+import { CHANNELS } from '@carillon/core/channels';
+import type { createUnservedQueues } from '@carillon/queue/unserved-queues';
+import type { MetricName } from '@carillon/runtime/metric-list';
+import type { Metrics } from '@carillon/runtime/metrics';
+import type { Store } from '@carillon/store/store';
+
+/** A count of a channel's batches stops here: more would ask for no more workers. */
+export const MAX_COUNTED = 100_000;
+/** Values are read again after this time, however often they are asked for. */
+export const MAX_AGE_MS = 5_000;
+
+/**
+ * Exports the figures that autoscaling and alerts go by. They are read when somebody asks for the metrics, at most every
+ * 5 s, and not in a tick: a scheduler that is not scraped counts nothing, and one that is counts at the rate of its
+ * scrapes. Each scheduler counts everything; take the highest value of all. While MongoDB or Redis is away the values
+ * are absent, which an autoscaler takes for no change.
+ */
+export function exportBacklog(
+  metrics: Metrics,
+  {
+    backlog,
+    unservedQueues,
+    onError,
+  }: {
+    backlog: Store['backlog'];
+    unservedQueues: Pick<ReturnType<typeof createUnservedQueues>, 'readAges'>;
+    onError: (error: unknown) => void;
+  },
+): void {
+  const readChannels = createCache(async () => {
+    const channels = [];
+    // One after the other: a count of 100,000 takes MongoDB about 0.2 s.
+    for (const channel of CHANNELS)
+      channels.push({ channel, ...(await backlog.measure(channel, MAX_COUNTED)) });
+    return channels;
+  }, onError);
+  const readQueues = createCache(unservedQueues.readAges, onError);
+
+  function exportPerChannel(
+    name: MetricName<'gauge'>,
+    pick: (values: Awaited<ReturnType<Store['backlog']['measure']>>) => number,
+  ): void {
+    metrics.createGauge(name, async () => {
+      const channels = (await readChannels()) ?? [];
+      return channels.map(({ channel, ...values }) => ({
+        labels: { channel },
+        value: pick(values),
+      }));
+    });
+  }
+  exportPerChannel('carillon_pending_batches', ({ pending }) => pending);
+  exportPerChannel('carillon_oldest_pending_batch_seconds', ({ oldestMs }) => oldestMs / 1_000);
+  exportPerChannel('carillon_deferred_batches', ({ deferred }) => deferred);
+  metrics.createGauge('carillon_unserved_queue_age_seconds', async () =>
+    Object.entries((await readQueues()) ?? {}).map(([queue, ageMs]) => ({
+      labels: { queue },
+      value: ageMs / 1_000,
+    })),
+  );
+}
+
+/** Keeps a result, or that there was none, for 5 s; concurrent calls share it. */
+function createCache<T>(
+  read: () => Promise<T>,
+  onError: (error: unknown) => void,
+): () => Promise<T | undefined> {
+  let readAt = Number.NEGATIVE_INFINITY;
+  let result: Promise<T | undefined> = Promise.resolve(undefined);
+  return () => {
+    if (performance.now() - readAt >= MAX_AGE_MS) {
+      readAt = performance.now();
+      result = read().catch((error: unknown) => void onError(error));
+    }
+    return result;
+  };
+}

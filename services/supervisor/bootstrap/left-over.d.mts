@@ -1,1 +1,0 @@
-export function removeTraces(home: string): void;

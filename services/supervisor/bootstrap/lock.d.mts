@@ -1,1 +1,0 @@
-export function takeLock(path: string): (() => void) | undefined;

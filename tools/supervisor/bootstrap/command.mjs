@@ -1,0 +1,83 @@
+// Runs the commands of the bootstrap: start, dev, test and carillon.
+
+import { spawn } from 'node:child_process';
+import { constants } from 'node:os';
+import { join } from 'node:path';
+import { ensureDependencies } from './dependencies.mjs';
+import { findMongod } from './mongod.mjs';
+import { COMPILE_CACHE_ENV, NODE_24, ROOT } from './paths.mjs';
+import { findRedis } from './redis.mjs';
+import { interruptSetUpOnSignals } from './run.mjs';
+import { prepareStart, runSupervisor } from './start.mjs';
+
+const TIER = '--tier=';
+const EVERY_DAY = ['fast', 'stack'];
+
+/**
+ * Runs one command of the bootstrap.
+ *
+ * @param {'start' | 'dev' | 'test' | 'carillon'} command
+ * @param {readonly string[]} args
+ * @returns {Promise<number>} the exit code
+ */
+export async function runCommand(command, args) {
+  if (command === 'start' || command === 'dev') {
+    return runSupervisor({ ...(await setUp(prepareStart)), reload: command === 'dev' });
+  }
+  if (command === 'test') return runTests(args);
+  await setUp(ensureDependencies);
+  return runInTerminal([join(ROOT, 'services/cli/src/main.ts'), ...args], COMPILE_CACHE_ENV);
+}
+
+async function setUp(action) {
+  const release = interruptSetUpOnSignals();
+  try {
+    return await action();
+  } finally {
+    release();
+  }
+}
+
+async function runTests(args) {
+  const binaries = await setUp(async () => {
+    await ensureDependencies();
+    return { redis: await findRedis(), mongod: await findMongod() };
+  });
+  const jest = [
+    '--experimental-vm-modules',
+    '--disable-warning=ExperimentalWarning',
+    join(ROOT, 'node_modules/jest/bin/jest.js'),
+    '--config',
+    join(ROOT, 'test/jest.config.mjs'),
+  ];
+  return runInTerminal([...jest, ...ofTiers(args)], {
+    ...COMPILE_CACHE_ENV,
+    CARILLON_REDIS_SERVER: binaries.redis.path,
+    CARILLON_MONGOD: binaries.mongod.path,
+  });
+}
+
+/**
+ * Turns `--tier=NAME` into Jest's way to say it. Without one, and without a path, the tests of every
+ * day are run: a path says itself which tests are meant.
+ */
+function ofTiers(args) {
+  const named = args.filter((arg) => arg.startsWith(TIER)).map((arg) => arg.slice(TIER.length));
+  const others = args.filter((arg) => !arg.startsWith(TIER));
+  const tiers = named.length > 0 || others.some((arg) => !arg.startsWith('-')) ? named : EVERY_DAY;
+  return tiers.length > 0 ? [...others, '--selectProjects', ...tiers] : others;
+}
+
+async function runInTerminal(args, env = {}) {
+  const child = spawn(NODE_24, args, { env: { ...process.env, ...env }, stdio: 'inherit' });
+  const forwarded = ['SIGTERM', 'SIGHUP'];
+  for (const signal of forwarded) process.on(signal, () => child.kill(signal));
+  // In a terminal, Ctrl-C already signals the whole foreground process group.
+  process.on('SIGINT', () => process.stdin.isTTY || child.kill('SIGINT'));
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('exit', (code, signal) =>
+      resolve(signal === null ? (code ?? 1) : 128 + constants.signals[signal]),
+    );
+  });
+}

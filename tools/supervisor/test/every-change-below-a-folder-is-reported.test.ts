@@ -1,0 +1,71 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { watchFolders } from '../src/watch-folders.ts';
+
+let root: string;
+let reported: string[];
+let stop: () => void;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'carillon-watch-'));
+  mkdirSync(join(root, 'deep/er'), { recursive: true });
+  writeFileSync(join(root, 'deep/er/a.ts'), '');
+  reported = [];
+  stop = watchFolders([root], (paths) => reported.push(...paths));
+});
+afterEach(() => {
+  stop();
+  rmSync(root, { recursive: true, force: true });
+});
+
+test('a file that is replaced by a rename, again and again, as editors save', async () => {
+  for (let n = 0; n < 3; n += 1) {
+    replace('deep/er/a.ts');
+    await untilReported('deep/er/a.ts');
+  }
+});
+
+test('a file in a folder that is new, and in one that is removed and made again', async () => {
+  for (let n = 0; n < 2; n += 1) {
+    mkdirSync(join(root, 'new/folder'), { recursive: true });
+    await untilReported('new/folder');
+    writeFileSync(join(root, 'new/folder/b.ts'), '');
+    await untilReported('new/folder/b.ts');
+    rmSync(join(root, 'new'), { recursive: true });
+    await untilReported('new');
+  }
+});
+
+test('a file in a folder that was moved away and made again within a moment', async () => {
+  renameSync(join(root, 'deep'), join(root, 'away'));
+  mkdirSync(join(root, 'deep/er'), { recursive: true });
+  await untilReported('deep/er');
+  writeFileSync(join(root, 'deep/er/c.ts'), '');
+  await untilReported('deep/er/c.ts');
+});
+
+test('changes of one moment are reported together, and files that editors write beside are not', async () => {
+  for (const name of ['.a.ts.swp', 'a.ts~', '4913', 'b.ts', 'c.ts']) {
+    writeFileSync(join(root, 'deep', name), '');
+  }
+  const all = await untilReported('deep/c.ts');
+  expect(all).toEqual([join(root, 'deep/b.ts'), join(root, 'deep/c.ts')]);
+});
+
+function replace(name: string): void {
+  writeFileSync(join(root, `${name}.tmp`), 'x');
+  renameSync(join(root, `${name}.tmp`), join(root, name));
+}
+
+/** Waits until a path is reported; gives all that was reported, and forgets it. */
+async function untilReported(name: string): Promise<string[]> {
+  const path = join(root, name);
+  const deadline = performance.now() + 10_000;
+  while (!reported.includes(path)) {
+    if (performance.now() > deadline) throw new Error(`${name} was not reported: ${reported}`);
+    await sleep(10);
+  }
+  return reported.splice(0).sort();
+}
