@@ -1,9 +1,20 @@
-import { existsSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { findLeftOut } from './support/jest/left-out.mjs';
+import { readTiers } from './support/jest/tiers.ts';
 
-const hasBrowsers =
-  process.env.CARILLON_WITH_BROWSERS === '1' ||
-  ['/usr/bin/firefox-esr', '/usr/bin/chromium'].every((path) => existsSync(path));
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const JEST = '<rootDir>/test/support/jest';
+
+// The files of a tier share the images, which take minutes to build.
+const hasImages = process.argv.some((arg) => arg.includes('deploy') || arg.includes('rolling'));
+if (hasImages && process.env.CARILLON_IMAGE_STORAGE === undefined) {
+  const storage = mkdtempSync(join(tmpdir(), 'carillon-images-'));
+  process.env.CARILLON_IMAGE_STORAGE = storage;
+  process.once('exit', () => rmSync(storage, { recursive: true, force: true, maxRetries: 3 }));
+}
 
 const swc = {
   swcrc: false,
@@ -11,28 +22,33 @@ const swc = {
   module: { type: 'es6' },
 };
 
-export default {
-  rootDir: fileURLToPath(new URL('..', import.meta.url)),
-  testMatch: [
-    '<rootDir>/test/**/*.test.ts',
-    '<rootDir>/packages/*/test/**/*.test.ts',
-    '<rootDir>/services/*/test/**/*.test.ts',
-  ],
-  // These need packages of PyPI and real browsers, which not every machine that runs the tests has.
-  testPathIgnorePatterns: [
-    ...(process.env.CARILLON_WITH_PYTHON === '1' ? [] : ['/test/with-python/']),
-    ...(hasBrowsers ? [] : ['<rootDir>/test/web-push/']),
-  ],
+const common = {
+  rootDir: ROOT,
+  testPathIgnorePatterns: findLeftOut(process.argv),
   modulePathIgnorePatterns: ['<rootDir>/\\.carillon/'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.ts$': ['@swc/jest', swc] },
-  testEnvironment: '<rootDir>/test/support/jest/strict-environment.mjs',
-  reporters: ['default', '<rootDir>/test/support/jest/closing-reporter.mjs'],
+  testEnvironment: `${JEST}/strict-environment.mjs`,
   injectGlobals: false,
   fakeTimers: { enableGlobally: false },
+};
+
+/** Files of a tier, with the runner that they need; Jest knows both halves of a tier by one name. */
+function projectOf(name, runner, files) {
+  const testMatch = files.map((path) => `<rootDir>/${path}`);
+  return files.length > 0 ? [{ ...common, displayName: name, testMatch, runner }] : [];
+}
+
+export default {
+  rootDir: ROOT,
+  projects: readTiers(ROOT).flatMap(({ name, sideBySide, oneByOne }) => [
+    ...projectOf(name, 'jest-runner', sideBySide),
+    ...projectOf(name, `${JEST}/serial-runner.mjs`, oneByOne),
+  ]),
+  reporters: ['default', `${JEST}/closing-reporter.mjs`],
+  testSequencer: `${JEST}/sequencer.mjs`,
+  maxWorkers: 2,
   // A whole stack is started in a beforeAll, which counts against this too.
   testTimeout: 60_000,
-  // A stack is a dozen processes, and the guarantees have bounds in seconds: one file at a time.
-  maxWorkers: 1,
   watchman: false,
 };

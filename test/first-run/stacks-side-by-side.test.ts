@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { getDeviceInfo, send, untilPending } from '../support/end-to-end/pushes.ts';
+import { sendRawRequest } from '../support/end-to-end/raw-request.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { infoOf, send, untilPending } from '../support/thread/pushes.ts';
-import { rawRequest } from '../support/thread/raw-request.ts';
 
 const COUNTS = { apis: 2, deliveryWorkers: 2, schedulers: 2, deviceGateways: 2 };
 
@@ -31,7 +31,7 @@ describe('two stacks', () => {
 
   test('know nothing of each other', async () => {
     const { token } = await newDevice(one);
-    expect((await infoOf(one, token)).device.platform).toBe('electron');
+    expect((await getDeviceInfo(one, token)).device.platform).toBe('electron');
     expect((await other.api('GET', `/devices/${token}`)).json.code).toBe('INVALID_DEVICE_TOKEN');
     const strange = await callApi({ ...other.dev, apiKey: one.dev.apiKey }, 'GET', '/topics');
     expect(strange.json.code).toBe('INVALID_API_KEY');
@@ -65,7 +65,7 @@ describe('several processes of a service', () => {
       await whileFrozen('api', at, async () => {
         const path = `/topics?api_key=${one.dev.apiKey}`;
         for (let n = 0; n < 5; n += 1) {
-          expect(await rawRequest(one.dev.api, { method: 'GET', path })).toMatchObject({
+          expect(await sendRawRequest(one.dev.api, { method: 'GET', path })).toMatchObject({
             status: 200,
           });
         }

@@ -1,13 +1,20 @@
 import { expect } from '@jest/globals';
 import fc from 'fast-check';
 import type { Audience, Model, ModelDevice } from './model.ts';
-import { deviceIn, registerIn, type System, sendIn, untilAgreed, untilReceived } from './system.ts';
+import {
+  mqttDeviceOf,
+  registerIn,
+  type System,
+  sendAndRecord,
+  untilOutcomesMatch,
+  untilReceived,
+} from './system.ts';
 
 const DEVICES = 5;
 /** A gateway ends a link whose receipts are missing for half a minute; a step takes some seconds at most. */
-const HELD_STEPS = 4;
+const MAX_HELD_STEPS = 4;
 /** With more than half a window unacknowledged a gateway sends no more of an inbox. */
-const HELD_PUSHES = 6;
+const MAX_HELD_PUSHES = 6;
 const DUE_AFTER_SECONDS = 2;
 
 /** One step of a run. */
@@ -25,7 +32,8 @@ function command(
       await run(model, system);
       for (const device of model.devices.filter(({ isHolding }) => isHolding)) {
         device.heldSteps += 1;
-        const isTooLong = device.heldSteps > HELD_STEPS || device.pending.length >= HELD_PUSHES;
+        const isTooLong =
+          device.heldSteps > MAX_HELD_STEPS || device.pending.length >= MAX_HELD_PUSHES;
         if (isTooLong) await release(model, system, device);
       }
     },
@@ -36,8 +44,8 @@ function command(
 async function release(model: Model, system: System, device: ModelDevice): Promise<void> {
   const acknowledged = [...device.unacknowledged];
   model.release(device);
-  deviceIn(system, device).releaseReceipts();
-  for (const push of acknowledged) await untilAgreed(system, push);
+  mqttDeviceOf(system, device).releaseReceipts();
+  for (const push of acknowledged) await untilOutcomesMatch(system, push);
 }
 
 const hasDevice = ({ devices }: Model): boolean => devices.length > 0;
@@ -49,47 +57,47 @@ function register(): Command {
   );
 }
 
-function connect(place: number): Command {
-  const isOffline = (model: Model) => hasDevice(model) && !model.at(place).isConnected;
-  return command(`connect ${place}`, isOffline, async (model, system) => {
-    const device = model.at(place);
-    const owed = [...device.pending];
-    await deviceIn(system, device).connect();
+function connect(deviceIndex: number): Command {
+  const isOffline = (model: Model) => hasDevice(model) && !model.deviceAt(deviceIndex).isConnected;
+  return command(`connect ${deviceIndex}`, isOffline, async (model, system) => {
+    const device = model.deviceAt(deviceIndex);
+    const pendingPushes = [...device.pending];
+    await mqttDeviceOf(system, device).connect();
     model.connect(device);
     await untilReceived(system, device);
-    for (const push of owed) await untilAgreed(system, push);
+    for (const push of pendingPushes) await untilOutcomesMatch(system, push);
   });
 }
 
-function disconnect(place: number, isClean: boolean): Command {
-  const isOnline = (model: Model) => hasDevice(model) && model.at(place).isConnected;
-  return command(`disconnect ${place}`, isOnline, async (model, system) => {
-    const device = model.at(place);
-    if (!isClean) deviceIn(system, device).cut();
-    await deviceIn(system, device).disconnect();
+function disconnect(deviceIndex: number, isClean: boolean): Command {
+  const isOnline = (model: Model) => hasDevice(model) && model.deviceAt(deviceIndex).isConnected;
+  return command(`disconnect ${deviceIndex}`, isOnline, async (model, system) => {
+    const device = model.deviceAt(deviceIndex);
+    if (!isClean) mqttDeviceOf(system, device).cut();
+    await mqttDeviceOf(system, device).disconnect();
     model.disconnect(device);
   });
 }
 
-function hold(place: number): Command {
-  const isAble = (model: Model) => hasDevice(model) && !model.at(place).isHolding;
-  return command(`hold ${place}`, isAble, async (model, system) => {
-    model.hold(model.at(place));
-    deviceIn(system, model.at(place)).holdReceipts();
+function hold(deviceIndex: number): Command {
+  const isAble = (model: Model) => hasDevice(model) && !model.deviceAt(deviceIndex).isHolding;
+  return command(`hold ${deviceIndex}`, isAble, async (model, system) => {
+    model.hold(model.deviceAt(deviceIndex));
+    mqttDeviceOf(system, model.deviceAt(deviceIndex)).holdReceipts();
   });
 }
 
-function letGo(place: number): Command {
-  const isHolding = (model: Model) => hasDevice(model) && model.at(place).isHolding;
-  return command(`release ${place}`, isHolding, (model, system) =>
-    release(model, system, model.at(place)),
+function releaseHeldReceipts(deviceIndex: number): Command {
+  const isHolding = (model: Model) => hasDevice(model) && model.deviceAt(deviceIndex).isHolding;
+  return command(`release ${deviceIndex}`, isHolding, (model, system) =>
+    release(model, system, model.deviceAt(deviceIndex)),
   );
 }
 
-function changeSubscription(place: number, topic: string, isJoining: boolean): Command {
+function changeSubscription(deviceIndex: number, topic: string, isJoining: boolean): Command {
   const path = isJoining ? '/topics/subscribe' : '/topics/unsubscribe';
-  return command(`${path} ${place} ${topic}`, hasDevice, async (model, system) => {
-    const { token, topics } = model.at(place);
+  return command(`${path} ${deviceIndex} ${topic}`, hasDevice, async (model, system) => {
+    const { token, topics } = model.deviceAt(deviceIndex);
     const body = { token, topics: [system.topic(topic)] };
     expect((await system.stack.api('POST', path, body)).json).toEqual({ success: true });
     if (isJoining) topics.add(topic);
@@ -103,7 +111,13 @@ function push(audience: Audience, collapseKey?: string): Command {
   return command(name, hasRecipients(audience), async (model, system) => {
     const recipients = model.recipients(audience);
     if (collapseKey !== undefined) await releaseAll(model, system, recipients);
-    await sendIn(model, system, recipients, addressOf(system, audience, recipients), fields);
+    await sendAndRecord(
+      model,
+      system,
+      recipients,
+      pushTarget(system, audience, recipients),
+      fields,
+    );
   });
 }
 
@@ -123,24 +137,30 @@ function schedule(audience: Audience): Command {
   return command(name, hasRecipients(audience), async (model, system) => {
     const recipients = model.recipients(audience);
     const fields = { schedule: Math.ceil(Date.now() / 1_000) + DUE_AFTER_SECONDS };
-    await sendIn(model, system, recipients, addressOf(system, audience, recipients), fields);
+    await sendAndRecord(
+      model,
+      system,
+      recipients,
+      pushTarget(system, audience, recipients),
+      fields,
+    );
   });
 }
 
-function remove(which: number): Command {
+function remove(pushIndex: number): Command {
   const candidates = ({ pushes }: Model) => pushes.filter(({ isDeleted }) => !isDeleted);
-  const name = `delete ${which}`;
+  const name = `delete ${pushIndex}`;
   return command(
     name,
     (model) => candidates(model).length > 0,
     async (model, system) => {
       const list = candidates(model);
-      const one = list[which % list.length];
+      const one = list[pushIndex % list.length];
       if (one === undefined) return;
       const { json } = await system.stack.api('DELETE', `/pushes/${one.id}`);
       expect(json).toEqual({ success: true });
       model.delete(one);
-      await untilAgreed(system, one);
+      await untilOutcomesMatch(system, one);
     },
   );
 }
@@ -149,7 +169,7 @@ function hasRecipients(audience: Audience): (model: Model) => boolean {
   return (model) => hasDevice(model) && model.recipients(audience).length > 0;
 }
 
-function addressOf(
+function pushTarget(
   { topic }: System,
   audience: Audience,
   recipients: readonly ModelDevice[],
@@ -158,23 +178,25 @@ function addressOf(
   return recipients.map(({ token }) => token);
 }
 
-const place = fc.nat(DEVICES - 1);
+const deviceIndex = fc.nat(DEVICES - 1);
 const topic = fc.constantFrom('news', 'sport');
 const collapseKey = fc.constantFrom(undefined, undefined, 'a', 'b');
 const audience: fc.Arbitrary<Audience> = fc.oneof(
-  fc.record({ places: fc.uniqueArray(place, { minLength: 1, maxLength: 3 }) }),
+  fc.record({ deviceIndexes: fc.uniqueArray(deviceIndex, { minLength: 1, maxLength: 3 }) }),
   fc.record({ topic }),
 );
 
 const commandArbitrary = fc.oneof(
   { weight: 3, arbitrary: fc.constant(null).map(register) },
-  { weight: 6, arbitrary: place.map(connect) },
-  { weight: 4, arbitrary: fc.tuple(place, fc.boolean()).map((some) => disconnect(...some)) },
-  { weight: 2, arbitrary: place.map(hold) },
-  { weight: 2, arbitrary: place.map(letGo) },
+  { weight: 6, arbitrary: deviceIndex.map(connect) },
+  { weight: 4, arbitrary: fc.tuple(deviceIndex, fc.boolean()).map((some) => disconnect(...some)) },
+  { weight: 2, arbitrary: deviceIndex.map(hold) },
+  { weight: 2, arbitrary: deviceIndex.map(releaseHeldReceipts) },
   {
     weight: 5,
-    arbitrary: fc.tuple(place, topic, fc.boolean()).map((some) => changeSubscription(...some)),
+    arbitrary: fc
+      .tuple(deviceIndex, topic, fc.boolean())
+      .map((some) => changeSubscription(...some)),
   },
   { weight: 12, arbitrary: fc.tuple(audience, collapseKey).map((some) => push(...some)) },
   { weight: 1, arbitrary: audience.map(schedule) },

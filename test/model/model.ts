@@ -1,5 +1,5 @@
 /** How a push stands with one of its recipients, in the words of `carillon push outcomes`. */
-export type Fate = 'delivered' | 'inbox' | 'superseded' | 'deleted';
+export type Outcome = 'delivered' | 'inbox' | 'superseded' | 'deleted';
 
 /** A device as the specification sees it. */
 export interface ModelDevice {
@@ -12,10 +12,10 @@ export interface ModelDevice {
   topics: Set<string>;
   /** Pushes it is owed, in their order. */
   pending: ModelPush[];
-  /** What it has of those that it did not acknowledge. */
+  /** Pushes that it received and did not acknowledge. */
   unacknowledged: Set<ModelPush>;
   received: Set<ModelPush>;
-  /** What it may have got twice: its link broke before its receipt. */
+  /** Pushes that it may have received twice: its connection broke before its receipt. */
   mayRepeat: Set<ModelPush>;
 }
 
@@ -24,11 +24,11 @@ export interface ModelPush {
   payload: string;
   collapseKey: string | undefined;
   isDeleted: boolean;
-  fates: Map<ModelDevice, Fate>;
+  outcomes: Map<ModelDevice, Outcome>;
 }
 
-/** Whom a push is for: devices by their place, or a topic. */
-export type Audience = { places: readonly number[] } | { topic: string };
+/** Recipients of a push: devices by their index, or a topic. */
+export type Audience = { deviceIndexes: readonly number[] } | { topic: string };
 
 /** The specification as far as it concerns devices, topics and what they are owed; it knows nothing of time. */
 export class Model {
@@ -50,27 +50,27 @@ export class Model {
   }
 
   /** The device at a place, counted round. */
-  at(place: number): ModelDevice {
-    const device = this.devices[place % this.devices.length];
+  deviceAt(deviceIndex: number): ModelDevice {
+    const device = this.devices[deviceIndex % this.devices.length];
     if (device === undefined) throw new Error('no device is registered yet');
     return device;
   }
 
   recipients(audience: Audience): ModelDevice[] {
     if ('topic' in audience) return this.devices.filter(({ topics }) => topics.has(audience.topic));
-    return [...new Set(audience.places.map((place) => this.at(place)))];
+    return [...new Set(audience.deviceIndexes.map((deviceIndex) => this.deviceAt(deviceIndex)))];
   }
 
   accept(
     { id, payload, collapseKey }: Pick<ModelPush, 'id' | 'payload' | 'collapseKey'>,
     recipients: readonly ModelDevice[],
   ): ModelPush {
-    const push: ModelPush = { id, payload, collapseKey, isDeleted: false, fates: new Map() };
+    const push: ModelPush = { id, payload, collapseKey, isDeleted: false, outcomes: new Map() };
     this.pushes.push(push);
     for (const device of recipients) {
       if (collapseKey !== undefined) this.#supersede(device, collapseKey);
       device.pending.push(push);
-      push.fates.set(device, 'inbox');
+      push.outcomes.set(device, 'inbox');
       if (device.isConnected) this.#arrive(device, push);
     }
     return push;
@@ -100,9 +100,9 @@ export class Model {
 
   delete(push: ModelPush): void {
     push.isDeleted = true;
-    for (const [device, fate] of push.fates) {
-      if (fate !== 'inbox') continue;
-      push.fates.set(device, 'deleted');
+    for (const [device, status] of push.outcomes) {
+      if (status !== 'inbox') continue;
+      push.outcomes.set(device, 'deleted');
       device.pending = device.pending.filter((one) => one !== push);
     }
   }
@@ -110,7 +110,7 @@ export class Model {
   /** A newer push of the collapse key takes the place of a pending one (specification 3). */
   #supersede(device: ModelDevice, collapseKey: string): void {
     for (const push of device.pending) {
-      if (push.collapseKey === collapseKey) push.fates.set(device, 'superseded');
+      if (push.collapseKey === collapseKey) push.outcomes.set(device, 'superseded');
     }
     device.pending = device.pending.filter((push) => push.collapseKey !== collapseKey);
   }
@@ -122,14 +122,14 @@ export class Model {
   }
 
   #acknowledge(device: ModelDevice, push: ModelPush): void {
-    if (push.fates.get(device) === 'inbox') push.fates.set(device, 'delivered');
+    if (push.outcomes.get(device) === 'inbox') push.outcomes.set(device, 'delivered');
     device.pending = device.pending.filter((one) => one !== push);
   }
 }
 
 /** Counts a push's recipients by how they stand. */
-export function countFates({ fates }: ModelPush): Record<string, number> {
+export function countOutcomes({ outcomes }: ModelPush): Record<string, number> {
   const counts: Record<string, number> = {};
-  for (const fate of fates.values()) counts[fate] = (counts[fate] ?? 0) + 1;
+  for (const status of outcomes.values()) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
 }

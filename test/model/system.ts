@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from '@jest/globals';
-import { sendPush, untilFates } from '../support/faults/pushes.ts';
+import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import type { TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { countFates, type Model, type ModelDevice, type ModelPush } from './model.ts';
+import { countOutcomes, type Model, type ModelDevice, type ModelPush } from './model.ts';
 
 const SETTLED_MS = 20_000;
 
@@ -31,14 +31,14 @@ export async function registerIn({ stack, devices }: System): Promise<string> {
   return device.token;
 }
 
-export function deviceIn({ devices }: System, { token }: ModelDevice): MqttDevice {
+export function mqttDeviceOf({ devices }: System, { token }: ModelDevice): MqttDevice {
   const device = devices.get(token);
   if (device === undefined) throw new Error(`no device ${token} in this run`);
   return device;
 }
 
 /** Sends, and records in the model what was sent, once the stack has worked it. */
-export async function sendIn(
+export async function sendAndRecord(
   model: Model,
   system: System,
   recipients: readonly ModelDevice[],
@@ -53,18 +53,18 @@ export async function sendIn(
   }
   const collapseKey = fields.collapse_key as string | undefined;
   const push = model.accept({ id, payload, collapseKey }, recipients);
-  await untilAgreed(system, push);
+  await untilOutcomesMatch(system, push);
   return push;
 }
 
 /** Waits until a push stands with its recipients as the model says. */
-export async function untilAgreed({ mongo }: System, push: ModelPush): Promise<void> {
-  await untilFates(mongo, push, countFates(push), { timeoutMs: SETTLED_MS, everyMs: 20 });
+export async function untilOutcomesMatch({ mongo }: System, push: ModelPush): Promise<void> {
+  await untilOutcomes(mongo, push, countOutcomes(push), { timeoutMs: SETTLED_MS, everyMs: 20 });
 }
 
 /** Waits until a device has all that the model says it has. */
 export async function untilReceived(system: System, device: ModelDevice): Promise<void> {
-  const { arrivals } = deviceIn(system, device);
+  const { arrivals } = mqttDeviceOf(system, device);
   const hasAll = () => {
     const payloads = new Set(arrivals.map(({ payload }) => payload));
     return [...device.received].every(({ payload }) => payloads.has(payload));
@@ -73,8 +73,8 @@ export async function untilReceived(system: System, device: ModelDevice): Promis
 }
 
 /** Expects that everything the stack shows and the devices have is what the model says. */
-export async function expectAgreement(model: Model, system: System): Promise<void> {
-  for (const push of model.pushes) await untilAgreed(system, push);
+export async function expectMatch(model: Model, system: System): Promise<void> {
+  for (const push of model.pushes) await untilOutcomesMatch(system, push);
   for (const push of model.pushes) await expectStatus(system, push);
   for (const device of model.devices) {
     await untilReceived(system, device);
@@ -89,12 +89,12 @@ async function expectStatus({ stack }: System, push: ModelPush): Promise<void> {
     expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
     return;
   }
-  const pending = [...push.fates].filter(([, fate]) => fate === 'inbox');
+  const pending = [...push.outcomes].filter(([, fate]) => fate === 'inbox');
   expect(json.push.pending_devices.sort()).toEqual(pending.map(([{ token }]) => token).sort());
 }
 
 function expectArrivals(system: System, device: ModelDevice): void {
-  const payloads = deviceIn(system, device).arrivals.map(({ payload }) => payload);
+  const payloads = mqttDeviceOf(system, device).arrivals.map(({ payload }) => payload);
   expect([...new Set(payloads)].sort()).toEqual(payloadsOf(device.received).sort());
   const repeated = payloads.filter((payload, index) => payloads.indexOf(payload) < index);
   const mayRepeat = payloadsOf(device.mayRepeat);

@@ -1,7 +1,7 @@
 import { connect, type IPublishPacket, type MqttClient } from 'mqtt';
 import { type Credentials, registerDevice } from './register-device.ts';
 import type { Dev } from './stack/dev-file.ts';
-import { type Patience, until } from './until.ts';
+import { type PollOptions, until } from './until.ts';
 
 /** One PUBLISH as it came. */
 export interface Arrival {
@@ -43,7 +43,7 @@ export interface MqttDevice extends Credentials {
   /** Sends only the oldest of the receipts kept back. */
   releaseOldestReceipt(): void;
   /** Waits for at least `count` arrivals and gives all. */
-  waitFor(count: number, patience?: Patience): Promise<Arrival[]>;
+  waitFor(count: number, pollOptions?: PollOptions): Promise<Arrival[]>;
 }
 
 /** Registers a new device of the stack's app and gives it, not yet connected. */
@@ -57,8 +57,8 @@ export function createMqttDevice(options: MqttDeviceOptions): MqttDevice {
   const arrivals: Arrival[] = [];
   let client: MqttClient | undefined;
   let connection = 0;
-  let holding = false;
-  let held: number[] = [];
+  let isHolding = false;
+  let heldReceipts: number[] = [];
 
   const take = (topic: string, payload: Buffer, packet: IPublishPacket, number: number) => {
     const { dup, messageId = 0 } = packet;
@@ -76,15 +76,15 @@ export function createMqttDevice(options: MqttDeviceOptions): MqttDevice {
     async connect() {
       await client?.endAsync(true);
       connection += 1;
-      held = [];
+      heldReceipts = [];
       const number = connection;
-      client = await open(options, (fresh) => {
+      client = await connectClient(options, (fresh) => {
         fresh.on('message', (topic, payload, packet) => take(topic, payload, packet, number));
         // An error keeps MQTT.js from sending the PUBACK and from nothing else. Its own hook for
         // this, customHandleAcks, would stop the reading of later packets too.
         fresh.handleMessage = ({ messageId = 0 }, done) => {
-          if (!holding) return done();
-          held.push(messageId);
+          if (!isHolding) return done();
+          heldReceipts.push(messageId);
           done(new Error('receipt held back'));
         };
       });
@@ -96,24 +96,24 @@ export function createMqttDevice(options: MqttDeviceOptions): MqttDevice {
       client?.stream.destroy();
     },
     holdReceipts() {
-      holding = true;
+      isHolding = true;
     },
     releaseReceipts() {
-      holding = false;
-      for (const id of held.splice(0)) client?.stream.write(puback(id));
+      isHolding = false;
+      for (const id of heldReceipts.splice(0)) client?.stream.write(encodePuback(id));
     },
     releaseOldestReceipt() {
-      for (const id of held.splice(0, 1)) client?.stream.write(puback(id));
+      for (const id of heldReceipts.splice(0, 1)) client?.stream.write(encodePuback(id));
     },
-    waitFor(count, patience = {}) {
-      const enough = () => arrivals.length >= count && arrivals;
-      return until(enough, { what: `${count} arrivals at ${token}`, ...patience });
+    waitFor(count, pollOptions = {}) {
+      const hasEnough = () => arrivals.length >= count && arrivals;
+      return until(hasEnough, { what: `${count} arrivals at ${token}`, ...pollOptions });
     },
   };
 }
 
 /** `prepare` is called before the first packet can arrive. */
-async function open(
+async function connectClient(
   { url, token, auth, keepaliveSeconds = 300, ca }: MqttDeviceOptions,
   prepare: (client: MqttClient) => void,
 ): Promise<MqttClient> {
@@ -131,14 +131,14 @@ async function open(
   prepare(client);
   // Stays for good: a broken link is a test's subject, not a crash.
   client.on('error', () => undefined);
-  await accepted(client).catch(async (error: unknown) => {
+  await untilAccepted(client).catch(async (error: unknown) => {
     await client.endAsync(true);
     throw error;
   });
   return client;
 }
 
-function accepted(client: MqttClient): Promise<void> {
+function untilAccepted(client: MqttClient): Promise<void> {
   return new Promise((resolve, reject) => {
     client.once('connect', () => resolve());
     client.once('error', reject);
@@ -147,6 +147,6 @@ function accepted(client: MqttClient): Promise<void> {
 }
 
 /** MQTT 3.1.1, 3.4: type 4, remaining length 2, packet identifier. */
-function puback(messageId: number): Buffer {
+function encodePuback(messageId: number): Buffer {
   return Buffer.from([0x40, 0x02, messageId >> 8, messageId & 0xff]);
 }

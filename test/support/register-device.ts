@@ -1,6 +1,6 @@
 import type { Dev } from './stack/dev-file.ts';
 
-/** What a device keeps of its registration. */
+/** Data of its registration that a device stores. */
 export interface Credentials {
   token: string;
   auth: string;

@@ -5,10 +5,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type ApiAnswer, callApi } from './stack/call-api.ts';
+import { type ApiResponse, callApi } from './stack/call-api.ts';
 import { type Dev, findProcess, readDev } from './stack/dev-file.ts';
 import { type StackOptions, stackEnv } from './stack/env.ts';
-import { childrenOf, identify, isAlive } from './stack/processes.ts';
+import { isAlive, readChildPids, readStartTime } from './stack/processes.ts';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -18,7 +18,7 @@ const RESTART_MS = 20_000;
 
 /** A whole stack, started as a user starts it, with a home folder and ports of its own. */
 export interface Stack {
-  /** What the stack said when it was ready. */
+  /** The stack's description when it was ready. */
   readonly dev: Dev;
   /** The folder of its data, secrets and logs. */
   readonly home: string;
@@ -27,7 +27,7 @@ export interface Stack {
     method: string,
     path: string,
     body?: unknown,
-  ): Promise<ApiAnswer<T>>;
+  ): Promise<ApiResponse<T>>;
   /** The process that runs now, after a restart the new one. */
   pidOf(service: string, index?: number): number;
   /** Sends a signal and gives the pid it went to. */
@@ -35,7 +35,7 @@ export interface Stack {
   /** Waits until another process than `oldPid` runs in its place and is ready; gives its pid. */
   waitForRestart(service: string, oldPid: number, index?: number): Promise<number>;
   readLog(service: string, index?: number): string;
-  /** What `npm start` has printed. */
+  /** Returns the output of `npm start`. */
   output(): string;
   /**
    * Stops the stack and removes its folder, unless a test of this file failed. Twice is harmless.
@@ -48,54 +48,66 @@ export interface Stack {
 /**
  * Starts a stack and waits until it is ready.
  *
+ * @param isLent the stack outlives the test file that makes it start, so it is no open handle
  * @throws with the end of its output when it is not ready within 50 s.
  */
-export async function startStack(options: StackOptions = {}): Promise<Stack> {
+export async function startStack(options: StackOptions = {}, isLent = false): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
   const home = join(folder, 'home');
-  const child = spawnSupervisor(await stackEnv(home, options), join(folder, 'output.log'));
+  const child = spawnSupervisor(
+    options.root ?? ROOT,
+    await stackEnv(home, options),
+    join(folder, 'output.log'),
+  );
+  if (isLent) child.unref();
   const output = () => readFileSync(join(folder, 'output.log'), 'utf8');
-  const seen = new Map<number, string | undefined>();
-  const look = () => {
+  const seenProcesses = new Map<number, string | undefined>();
+  const pollDevFile = () => {
     const dev = readDev(home);
-    for (const { pid } of dev?.processes ?? []) remember(seen, pid);
+    for (const { pid } of dev?.processes ?? []) recordProcess(seenProcesses, pid);
     return dev;
   };
-  const end = async () => {
-    look();
+  const stopAndCleanUp = async () => {
+    pollDevFile();
     try {
-      await endWell(child, seen);
+      await stopCleanly(child, seenProcesses);
     } catch (error) {
-      countFailure();
-      throw new Error(`the stack did not end well:\n${tail(output())}`, { cause: error });
+      recordFailure();
+      throw new Error(`the stack did not end well:\n${lastLines(output())}`, { cause: error });
     } finally {
       await cleanUp(folder);
     }
   };
-  const dev = await untilReady(child, look).catch(async (error: unknown) => {
-    countFailure();
-    await end().catch(() => undefined);
-    throw new Error(`the stack did not start:\n${tail(output())}`, { cause: error });
+  const dev = await untilReady(child, pollDevFile).catch(async (error: unknown) => {
+    recordFailure();
+    await stopAndCleanUp().catch(() => undefined);
+    throw new Error(`the stack did not start:\n${lastLines(output())}`, { cause: error });
   });
   let stopped: Promise<void> | undefined;
   return {
     dev,
     home,
     output,
-    ...processesOf(look),
+    ...processesOf(pollDevFile),
     api: (method, path, body) => callApi(dev, method, path, body),
     readLog: (service, index = 0) => readFileSync(`${home}/logs/${service}-${index}.log`, 'utf8'),
     stop() {
-      stopped ??= end();
+      stopped ??= stopAndCleanUp();
       return stopped;
     },
   };
 }
 
-function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
+/** Returns the script that `npm start` runs: it is elsewhere in an earlier release. */
+export function startScript(root: string): string {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return scripts.start.split(' ')[1];
+}
+
+function spawnSupervisor(root: string, env: NodeJS.ProcessEnv, log: string): ChildProcess {
   const file = openSync(log, 'a');
-  const child = spawn(process.execPath, ['services/supervisor/bootstrap.mjs', 'start'], {
-    cwd: ROOT,
+  const child = spawn(process.execPath, [startScript(root), 'start'], {
+    cwd: root,
     env,
     stdio: ['ignore', file, file],
   });
@@ -103,10 +115,10 @@ function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
   return child;
 }
 
-async function untilReady(child: ChildProcess, look: () => Dev | undefined): Promise<Dev> {
+async function untilReady(child: ChildProcess, pollDevFile: () => Dev | undefined): Promise<Dev> {
   const ready = () => {
     if (hasEnded(child)) return 'ended';
-    const dev = look();
+    const dev = pollDevFile();
     return dev?.ready === true && dev;
   };
   const dev = await until(ready, { timeoutMs: START_MS, everyMs: 50, what: 'a ready dev.json' });
@@ -114,8 +126,8 @@ async function untilReady(child: ChildProcess, look: () => Dev | undefined): Pro
   return dev;
 }
 
-function processesOf(look: () => Dev | undefined) {
-  const pidOf = (service: string, index = 0) => findProcess(look(), service, index).pid;
+function processesOf(pollDevFile: () => Dev | undefined) {
+  const pidOf = (service: string, index = 0) => findProcess(pollDevFile(), service, index).pid;
   return {
     pidOf,
     kill(service: string, signal: NodeJS.Signals, index = 0) {
@@ -125,7 +137,7 @@ function processesOf(look: () => Dev | undefined) {
     },
     waitForRestart(service: string, oldPid: number, index = 0) {
       const restarted = async () => {
-        const { pid, ops } = findProcess(look(), service, index);
+        const { pid, ops } = findProcess(pollDevFile(), service, index);
         if (pid === oldPid || !isAlive(pid)) return false;
         return (ops === undefined || (await fetch(`${ops}/readyz`)).ok) && pid;
       };
@@ -135,20 +147,21 @@ function processesOf(look: () => Dev | undefined) {
   };
 }
 
-type Seen = Map<number, string | undefined>;
+type SeenProcesses = Map<number, string | undefined>;
 
-function remember(seen: Seen, pid: number): void {
-  if (!seen.has(pid)) seen.set(pid, identify(pid));
+function recordProcess(seenProcesses: SeenProcesses, pid: number): void {
+  if (!seenProcesses.has(pid)) seenProcesses.set(pid, readStartTime(pid));
 }
 
-async function endWell(child: ChildProcess, seen: Seen): Promise<void> {
+async function stopCleanly(child: ChildProcess, seenProcesses: SeenProcesses): Promise<void> {
   if (!hasEnded(child)) {
-    for (const pid of childrenOf(child.pid ?? 0)) remember(seen, pid);
-    const ended = once(child, 'exit', { signal: AbortSignal.timeout(STOP_MS) });
+    child.ref();
+    for (const pid of readChildPids(child.pid ?? 0)) recordProcess(seenProcesses, pid);
+    const exited = once(child, 'exit', { signal: AbortSignal.timeout(STOP_MS) });
     child.kill('SIGTERM');
-    await ended.catch(() => child.kill('SIGKILL'));
+    await exited.catch(() => child.kill('SIGKILL'));
   }
-  const left = await leftBehind(seen);
+  const left = await findOrphans(seenProcesses);
   for (const pid of left) process.kill(pid, 'SIGKILL');
   if (left.length > 0) throw new Error(`processes left behind: ${left.join(', ')}`);
   if (child.exitCode !== 0) {
@@ -156,17 +169,19 @@ async function endWell(child: ChildProcess, seen: Seen): Promise<void> {
   }
 }
 
-/** Who is still there after a moment, for the last to go may have just been told. */
-async function leftBehind(seen: Seen): Promise<number[]> {
+/** Returns the processes that still run after a moment: the last ones may have got their signal just now. */
+async function findOrphans(seenProcesses: SeenProcesses): Promise<number[]> {
   const left = () => {
-    const same = [...seen].filter(([pid, is]) => is !== undefined && identify(pid) === is);
-    return same.map(([pid]) => pid);
+    const alive = [...seenProcesses].filter(
+      ([pid, identity]) => identity !== undefined && readStartTime(pid) === identity,
+    );
+    return alive.map(([pid]) => pid);
   };
   await until(() => left().length === 0, { timeoutMs: 3_000 }).catch(() => undefined);
   return left();
 }
 
-function countFailure(): void {
+function recordFailure(): void {
   globalThis.failures = (globalThis.failures ?? 0) + 1;
 }
 
@@ -179,6 +194,6 @@ async function cleanUp(folder: string): Promise<void> {
   else process.stderr.write(`kept for a look: ${folder}\n`);
 }
 
-function tail(text: string): string {
+function lastLines(text: string): string {
   return text.split('\n').slice(-40).join('\n');
 }

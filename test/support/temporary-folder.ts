@@ -9,7 +9,7 @@ afterAll(() => {
 });
 
 /** Makes a folder that is removed when the test file has ended. */
-export function temporaryFolder(): string {
+export function createTemporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'carillon-test-'));
   folders.push(folder);
   return folder;

@@ -2,8 +2,8 @@ import { expect, test } from '@jest/globals';
 import { until } from './until.ts';
 
 test('gives the first answer that is one, zero and empty text included', async () => {
-  const answers = [undefined, null, false, 0];
-  expect(await until(() => answers.shift(), { everyMs: 1 })).toBe(0);
+  const responses = [undefined, null, false, 0];
+  expect(await until(() => responses.shift(), { everyMs: 1 })).toBe(0);
   expect(await until(() => '')).toBe('');
 });
 

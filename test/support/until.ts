@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-export interface Patience {
+export interface PollOptions {
   /** How long to go on asking. */
   timeoutMs?: number;
   /** Pause between two questions. */
   everyMs?: number;
-  /** What is waited for, for the error's text. */
+  /** Name of the condition, for the error's text. */
   what?: string;
 }
 
@@ -16,14 +16,14 @@ export interface Patience {
  */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { timeoutMs = 10_000, everyMs = 25, what = condition.toString() }: Patience = {},
+  { timeoutMs = 10_000, everyMs = 25, what = condition.toString() }: PollOptions = {},
 ): Promise<Exclude<T, false | null | undefined>> {
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;
   do {
     try {
-      const answer = await condition();
-      if (isAnswer(answer)) return answer;
+      const value = await condition();
+      if (isPresent(value)) return value;
       cause = undefined;
     } catch (error) {
       cause = error;
@@ -33,6 +33,6 @@ export async function until<T>(
   throw new Error(`not within ${timeoutMs} ms: ${what}`, { cause });
 }
 
-function isAnswer<T>(answer: T): answer is Exclude<T, false | null | undefined> {
-  return answer !== false && answer !== null && answer !== undefined;
+function isPresent<T>(value: T): value is Exclude<T, false | null | undefined> {
+  return value !== false && value !== null && value !== undefined;
 }

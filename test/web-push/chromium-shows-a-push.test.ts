@@ -1,25 +1,38 @@
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser } from 'puppeteer-core';
-import { makeServer } from '../../services/sandbox/src/files/certificates.ts';
+import { makeServerCertificate } from '../../packages/runtime/src/certificates.ts';
+import { send, untilOutcome } from '../support/end-to-end/pushes.ts';
+import { ROOT } from '../support/first-run/test-home.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { send, untilOutcome } from '../support/thread/pushes.ts';
 import { until } from '../support/until.ts';
 import { openChromium } from '../support/web-push/chromium.ts';
 import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
-import { CHROMIUM_PUSH_HOST, type Google, startGoogle } from '../support/web-push/google.ts';
+import {
+  CHROMIUM_PUSH_HOST,
+  type GooglePushServer,
+  startGooglePushServer,
+} from '../support/web-push/google.ts';
 
-let google: Google;
+const run = promisify(execFile);
+
+let google: GooglePushServer;
 let stack: Stack;
 let browser: Browser;
 let page: DemoPage;
 beforeAll(async () => {
-  google = await startGoogle();
+  google = await startGooglePushServer();
   stack = await startStack({
     env: { WEB_PUSH_HOSTS: `${CHROMIUM_PUSH_HOST}=${google.host}` },
   });
-  const pair = await makeServer(sandboxAuthority(stack), [CHROMIUM_PUSH_HOST, '127.0.0.1'], 2);
+  const pair = await makeServerCertificate(
+    sandboxAuthority(stack),
+    [CHROMIUM_PUSH_HOST, '127.0.0.1'],
+    2,
+  );
   google.useCertificate(pair);
   browser = await openChromium(google, pair.certificate);
   page = await openDemoPage(browser, stack.dev);
@@ -44,5 +57,17 @@ test('a real Chromium shows pushes that were encrypted for it', async () => {
     });
     await untilOutcome(stack, id, [page.token], 'sent');
   }
-  expect(google.answered()).toEqual([201, 201, 201]);
+  expect(google.responseStatuses()).toEqual([201, 201, 201]);
 });
+
+test.each(['command', 'curl'])(
+  'the %s that the page shows sends it a push, as copied',
+  async (id) => {
+    const before = google.responseStatuses().length;
+    const { PATH, HOME } = process.env;
+    const env = { PATH, HOME, CARILLON_HOME: stack.home, API_KEY: stack.dev.apiKey };
+    await run('sh', ['-c', await page.text(id)], { cwd: ROOT, env });
+    await until(() => google.responseStatuses().length > before, { what: 'the push' });
+    await until(async () => (await page.notifications()).some(({ title }) => title === 'Hello'));
+  },
+);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Browser } from 'puppeteer-core';
+import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { infoOf, send, untilOutcome } from '../support/thread/pushes.ts';
 import { until } from '../support/until.ts';
 import { type DemoPage, openDemoPage } from '../support/web-push/demo-page.ts';
 import { openFirefox } from '../support/web-push/firefox.ts';
@@ -27,7 +27,7 @@ const shows = (title: string) =>
 
 describe('a real Firefox on the demonstration page', () => {
   test('is a device of the platform web', async () => {
-    expect((await infoOf(stack, page.token)).device.platform).toBe('web');
+    expect((await getDeviceInfo(stack, page.token)).device.platform).toBe('web');
   });
 
   test('shows a push, acknowledges it, and tells the open page', async () => {
@@ -40,7 +40,7 @@ describe('a real Firefox on the demonstration page', () => {
       return received.every(({ acked }) => acked !== undefined) && received;
     });
     expect(request).toMatchObject({ status: 201, acked: 100, headers: { urgency: 'high' } });
-    expect(await page.arrived()).toEqual([{ ...data, _pushyId: id }]);
+    expect(await page.receivedPayloads()).toEqual([{ ...data, _pushyId: id }]);
   });
 
   test('shows only the newest of a collapse key', async () => {
@@ -54,11 +54,11 @@ describe('a real Firefox on the demonstration page', () => {
 
   test('gets what is sent to its topics', async () => {
     await page.call('subscribe', 'weather');
-    expect((await infoOf(stack, page.token)).subscriptions).toEqual(['weather']);
+    expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual(['weather']);
     await send(stack, '/topics/weather', { data: { title: 'Rain' } });
     await shows('Rain');
     await page.call('unsubscribe', 'weather');
-    expect((await infoOf(stack, page.token)).subscriptions).toEqual([]);
+    expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual([]);
   });
 
   test('shows something whatever a push says', async () => {
@@ -69,16 +69,16 @@ describe('a real Firefox on the demonstration page', () => {
   });
 
   test('is the same device on its next visit', async () => {
-    expect(await page.revisit()).toBe(page.token);
+    expect(await page.reopen()).toBe(page.token);
   });
 
   test('that has lost its subscription is a new device, and the old one is flagged', async () => {
-    await page.loseSubscription();
-    const token = await page.revisit();
+    await page.dropSubscription();
+    const token = await page.reopen();
     expect(token).not.toBe(page.token);
     const { id } = await send(stack, page.token);
     await untilOutcome(stack, id, [page.token], 'gone');
-    expect((await infoOf(stack, page.token)).presence).toMatchObject({ unsubscribed: true });
+    expect((await getDeviceInfo(stack, page.token)).presence).toMatchObject({ unsubscribed: true });
     await send(stack, token, { data: { title: 'Here again' } });
     await shows('Here again');
   });

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ONLY_API } from '../support/api/only-api.ts';
-import { startUnlimited } from '../support/guarantees/start-unlimited.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
 import type { Stack } from '../support/stack.ts';
-import { installPython, runPython } from '../support/with-python/python.ts';
+import { installPythonPackage, runPython } from '../support/with-python/python.ts';
 
 const EXAMPLES = 100;
-/** What a document can't say: some valid requests name what isn't there, and that is refused too. */
+/** A schema can't express that some valid requests name a resource that does not exist, which is rejected too. */
 const CHECKS = [
   'not_a_server_error',
   'status_code_conformance',
@@ -27,8 +27,8 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'carillon-schemathesis-'));
   await writeFile(join(folder, 'schemathesis.toml'), SETTINGS);
-  await installPython(folder, 'schemathesis==4.32.5');
-  stack = await startUnlimited(ONLY_API);
+  await installPythonPackage(folder, 'schemathesis==4.32.5');
+  stack = await startStackWithoutLimits(ONLY_API);
 }, 360_000);
 afterAll(async () => {
   await stack?.stop();

@@ -1,6 +1,6 @@
 import { createECDH, randomBytes } from 'node:crypto';
 
-/** What an iOS device says of itself; `pushToken` is new each time. */
+/** Returns the fields that an iOS device registers with; `pushToken` is new each time. */
 export function appleAddress() {
   return {
     pushToken: randomBytes(32).toString('hex'),

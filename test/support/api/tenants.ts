@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { apiKeyDigest } from '../../../packages/core/src/api-key.ts';
-import { newApiKey } from '../../../packages/core/src/ids.ts';
+import { createKey as createAppKey } from '../../../packages/admin/src/keys.ts';
 import { connectStore, type Store } from '../../../packages/store/src/store.ts';
 import { callApi } from '../stack/call-api.ts';
 import type { Dev } from '../stack/dev-file.ts';
@@ -18,29 +17,29 @@ export interface TestTenant {
   api: Stack['api'];
 }
 
-/** What an operator does, without the second that a run of the command line takes. */
-export async function asOperator<T>(
+/** Does what an operator does, without the second that a run of the command line takes. */
+export async function withStore<T>(
   stack: Pick<Stack, 'dev'>,
-  work: (store: Store) => Promise<T>,
+  task: (store: Store) => Promise<T>,
 ): Promise<T> {
   const store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
   try {
-    return await work(store);
+    return await task(store);
   } finally {
     await store.close();
   }
 }
 
 /** Makes an account with one app. */
-export function newTenant(
+export function createTestTenant(
   stack: Pick<Stack, 'home' | 'dev'>,
   { plan = 'pro', limit }: { plan?: 'trial' | 'pro'; limit?: number | null } = {},
 ): Promise<TestTenant> {
-  return asOperator(stack, async (store) => {
+  return withStore(stack, async (store) => {
     const account = await store.accounts.create('Test', plan);
     if (limit !== undefined) await store.accounts.limit(account, limit);
     const app = await store.apps.create('Test', account);
-    const { id: keyId, apiKey } = await newKey(stack, store, app);
+    const { id: keyId, apiKey } = await createKey(stack, store, app);
     const dev = { ...stack.dev, app, apiKey };
     const api: Stack['api'] = (method, path, body) => callApi(dev, method, path, body);
     return { account, app, apiKey, keyId, dev, api };
@@ -48,7 +47,7 @@ export function newTenant(
 }
 
 /** Makes one more key of an app. */
-export async function newKey(
+export async function createKey(
   { home }: Pick<Stack, 'home'>,
   store: Store,
   app: string,
@@ -56,7 +55,5 @@ export async function newKey(
   const secrets = JSON.parse(readFileSync(`${home}/secrets.json`, 'utf8')) as {
     apiKeyPepper: string;
   };
-  const apiKey = newApiKey();
-  const digest = apiKeyDigest(secrets.apiKeyPepper, apiKey);
-  return { id: await store.keys.create(app, digest, apiKey.slice(-4)), apiKey };
+  return createAppKey(store, secrets.apiKeyPepper, app);
 }

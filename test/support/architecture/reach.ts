@@ -1,14 +1,19 @@
 import { matchesGlob, posix } from 'node:path';
 import type { SourceFile } from './source-file.ts';
 
-/** Where running code begins. */
-const ENTRIES = ['services/*/src/main.ts', 'services/*/bootstrap.mjs', '**/*.test.ts'];
+/** Entry points of running code. */
+const ENTRY_POINTS = [
+  'services/*/src/main.ts',
+  'tools/*/src/main.ts',
+  'tools/*/bootstrap.mjs',
+  '**/*.test.ts',
+];
 
-/** The paths of the files that no entry leads to, by import or by URL. */
-export function unreached(files: readonly SourceFile[]): string[] {
+/** Finds the files that no entry point leads to, by import or by URL. */
+export function findUnreachedFiles(files: readonly SourceFile[]): string[] {
   const byPath = new Map(files.map((file) => [file.path, file]));
   const reached = new Set<string>();
-  const open = files.filter(({ path }) => ENTRIES.some((entry) => matchesGlob(path, entry)));
+  const open = files.filter(({ path }) => ENTRY_POINTS.some((entry) => matchesGlob(path, entry)));
   for (let file = open.pop(); file !== undefined; file = open.pop()) {
     if (reached.has(file.path)) continue;
     reached.add(file.path);
@@ -19,7 +24,7 @@ export function unreached(files: readonly SourceFile[]): string[] {
   return [...byPath.keys()].filter((path) => !reached.has(path));
 }
 
-/** `@carillon/core/ids` is `packages/core/src/ids.ts`, as each package's `exports` say. */
+/** Resolves `@carillon/core/ids` to `packages/core/src/ids.ts`, as the `exports` of each package do. */
 function resolve(from: string, name: string): string {
   if (name.startsWith('.')) return posix.join(from, '..', name);
   const [, pack, file] = name.match(/^@carillon\/([^/]+)\/(.+)$/) ?? [];

@@ -1,12 +1,16 @@
 import { parseSync } from '@swc/core';
 
-/** One source file as the rules see it. */
+/** The properties of a source file that the rules check. */
 export interface SourceFile {
   /** From the repository's root, with `/`. */
   path: string;
-  /** Every module it names: import, export from, import(), require(), import types. */
+  /** Every module that it names: import, export from, import(), require(), import types. */
   imports: string[];
-  /** Files it starts or loads by `new URL('./x', import.meta.url)`. */
+  /** The modules of its import types: `import('x').Y`. */
+  importTypes: string[];
+  /** The names that it exports. */
+  exports: string[];
+  /** Files that it starts or loads by `new URL('./x', import.meta.url)`. */
   urls: string[];
   lines: number;
   touchesProcess: boolean;
@@ -14,25 +18,29 @@ export interface SourceFile {
 }
 
 /**
- * Reads what the rules ask for out of a source text.
+ * Parses a source text.
  *
  * @throws when the text is not TypeScript.
  */
 export function describeFile(path: string, source: string): SourceFile {
   const body = parse(path, source);
   const imports: string[] = [];
+  const importTypes: string[] = [];
   const urls: string[] = [];
   let touchesProcess = false;
   visit(body, (node) => {
-    const imported = importOf(node);
+    const imported = importedModule(node);
     if (imported !== undefined) imports.push(imported);
-    const url = urlOf(node);
+    if (imported !== undefined && node.type === 'TsImportType') importTypes.push(imported);
+    const url = importedUrl(node);
     if (url !== undefined) urls.push(url);
     touchesProcess ||= isProcessAccess(node);
   });
   return {
     path,
     imports,
+    importTypes,
+    exports: body.flatMap(exportedNames),
     urls,
     lines: source.split('\n').length - 1,
     touchesProcess: touchesProcess || imports.includes('node:process'),
@@ -51,17 +59,17 @@ function parse(path: string, source: string): SyntaxNode[] {
   return module.body as unknown as SyntaxNode[];
 }
 
-function visit(value: unknown, see: (node: SyntaxNode) => void): void {
+function visit(value: unknown, onNode: (node: SyntaxNode) => void): void {
   if (typeof value !== 'object' || value === null) return;
-  if (isNode(value)) see(value);
-  for (const child of Object.values(value)) visit(child, see);
+  if (isNode(value)) onNode(value);
+  for (const child of Object.values(value)) visit(child, onNode);
 }
 
 function isNode(value: unknown): value is SyntaxNode {
   return typeof value === 'object' && value !== null && 'type' in value;
 }
 
-function importOf(node: SyntaxNode): string | undefined {
+function importedModule(node: SyntaxNode): string | undefined {
   switch (node.type) {
     case 'ImportDeclaration':
     case 'ExportAllDeclaration':
@@ -76,11 +84,26 @@ function importOf(node: SyntaxNode): string | undefined {
   }
 }
 
+function exportedNames({ type, declaration, specifiers }: SyntaxNode): string[] {
+  if (type === 'ExportNamedDeclaration') {
+    return (specifiers as SyntaxNode[]).flatMap(({ exported, orig }) => nameOf(exported ?? orig));
+  }
+  if (type !== 'ExportDeclaration' || !isNode(declaration)) return [];
+  if (declaration.type !== 'VariableDeclaration') {
+    return nameOf(declaration.identifier ?? declaration.id);
+  }
+  return (declaration.declarations as SyntaxNode[]).flatMap(({ id }) => nameOf(id));
+}
+
+function nameOf(node: unknown): string[] {
+  return isNode(node) && typeof node.value === 'string' ? [node.value] : [];
+}
+
 function isLoader(callee: unknown): boolean {
   return isNode(callee) && (callee.type === 'Import' || isNamed(callee, 'require'));
 }
 
-function urlOf(node: SyntaxNode): string | undefined {
+function importedUrl(node: SyntaxNode): string | undefined {
   if (node.type !== 'NewExpression' || !isNamed(node.callee, 'URL')) return undefined;
   const text = firstArgument(node);
   return text?.startsWith('.') ? text : undefined;
@@ -105,5 +128,5 @@ function textOf(node: unknown): string | undefined {
 }
 
 function isReexport(node: SyntaxNode): boolean {
-  return node.type === 'ExportAllDeclaration' || importOf(node) !== undefined;
+  return node.type === 'ExportAllDeclaration' || importedModule(node) !== undefined;
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Stack } from '../stack.ts';
 import type { SentPush } from './pushes.ts';
 
-/** What became of a request to send while something was broken. */
+/** Result of a request to send during a fault. */
 export type Attempt = { mark: string; payload: string } & (
   | { isAccepted: true; push: SentPush; tookMs: number }
   /** A 5xx or a cut connection: the push is there or it is not (guarantee G2). */
@@ -20,31 +20,32 @@ export async function attemptPush(
 ): Promise<Attempt> {
   const data = { mark: randomUUID() };
   const sent = { mark: data.mark, payload: JSON.stringify(data) };
-  const before = performance.now();
-  const tookMs = () => performance.now() - before;
+  const startedAt = performance.now();
+  const tookMs = () => performance.now() - startedAt;
   try {
-    const answer = await stack.api<Answer>('POST', '/push', { to, data, ...fields });
-    if (answer.status >= 500) {
-      return { ...sent, isAccepted: false, status: answer.status, tookMs: tookMs() };
+    const response = await stack.api<PushResponse>('POST', '/push', { to, data, ...fields });
+    if (response.status >= 500) {
+      return { ...sent, isAccepted: false, status: response.status, tookMs: tookMs() };
     }
-    if (answer.status !== 200) throw new Unexpected(`push: ${answer.status} ${answer.text}`);
-    const { id, info } = answer.json;
+    if (response.status !== 200)
+      throw new UnexpectedResponse(`push: ${response.status} ${response.text}`);
+    const { id, info } = response.json;
     const push = { id, payload: sent.payload, devices: info.devices };
     return { ...sent, isAccepted: true, push, tookMs: tookMs() };
   } catch (error) {
-    if (error instanceof Unexpected) throw error;
-    return { ...sent, isAccepted: false, error: reasonOf(error), tookMs: tookMs() };
+    if (error instanceof UnexpectedResponse) throw error;
+    return { ...sent, isAccepted: false, error: describeCause(error), tookMs: tookMs() };
   }
 }
 
 /** `fetch` keeps what happened to the connection in the cause. */
-function reasonOf(error: unknown): string {
+function describeCause(error: unknown): string {
   return String(error instanceof Error ? (error.cause ?? error) : error);
 }
 
-interface Answer {
+interface PushResponse {
   id: string;
   info: { devices: number };
 }
 
-class Unexpected extends Error {}
+class UnexpectedResponse extends Error {}

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { createFates } from '../../../packages/store/src/fates.ts';
+import { createDeliveryStatus } from '../../../packages/store/src/delivery-status.ts';
 import type { TestMongo } from '../mongo.ts';
 import type { Stack } from '../stack.ts';
-import { type Patience, until } from '../until.ts';
+import { type PollOptions, until } from '../until.ts';
 
 /** A push that was answered with 200. */
 export interface SentPush {
@@ -37,52 +37,57 @@ export async function sendPush(
 }
 
 /** A push's state and its recipients by outcome, as `carillon push outcomes` gives them. */
-export async function fatesOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'>) {
-  const fates = await createFates(mongo.db).ofPush(id);
-  if (fates === undefined) throw new Error(`there is no push ${id}`);
-  return fates;
+export async function pushStatusOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'>) {
+  const pushStatus = await createDeliveryStatus(mongo.db).statusOfPush(id);
+  if (pushStatus === undefined) throw new Error(`there is no push ${id}`);
+  return pushStatus;
 }
 
 /** Waits until the recipients of a push stand exactly so. @throws naming how they stand instead. */
-export async function untilFates(
+export async function untilOutcomes(
   mongo: TestMongo,
   push: Pick<SentPush, 'id'>,
-  wanted: Counts,
-  patience: Patience = {},
+  expected: Counts,
+  pollOptions: PollOptions = {},
 ): Promise<void> {
-  let seen = '';
-  const stand = async () => {
-    seen = textOf((await fatesOf(mongo, push)).outcomes);
-    return seen === textOf(wanted);
+  let actual = '';
+  const hasExpectedOutcomes = async () => {
+    actual = formatCounts((await pushStatusOf(mongo, push)).outcomes);
+    return actual === formatCounts(expected);
   };
-  await until(stand, { timeoutMs: 40_000, everyMs: 100, ...patience }).catch((cause: unknown) => {
-    throw new Error(`push ${push.id}: wanted ${textOf(wanted)}, is ${seen}`, { cause });
-  });
+  await until(hasExpectedOutcomes, { timeoutMs: 40_000, everyMs: 100, ...pollOptions }).catch(
+    (cause: unknown) => {
+      throw new Error(`push ${push.id}: wanted ${formatCounts(expected)}, is ${actual}`, { cause });
+    },
+  );
 }
 
-function textOf(counts: Counts): string {
-  const some = Object.entries(counts).filter(([, n]) => n > 0);
-  return some
+function formatCounts(counts: Counts): string {
+  const nonZero = Object.entries(counts).filter(([, n]) => n > 0);
+  return nonZero
     .sort()
     .map(([name, n]) => `${name} ${n}`)
     .join(', ');
 }
 
 /** The units of work of a push by their state. */
-export interface WorkStates {
+export interface BatchStates {
   waiting: number;
   ready: number;
   closed: number;
 }
 
 /** Reads the work of a push, be it in batches or in the push itself. */
-export async function workStates(mongo: TestMongo, push: { id: string }): Promise<WorkStates> {
-  const states: WorkStates = { waiting: 0, ready: 0, closed: 0 };
+export async function countBatchStates(
+  mongo: TestMongo,
+  push: { id: string },
+): Promise<BatchStates> {
+  const states: BatchStates = { waiting: 0, ready: 0, closed: 0 };
   const lists = await Promise.all([
     mongo.db.collection('batches').find({ push: push.id }, STATE).toArray(),
     mongo.db.collection<{ _id: string }>('pushes').find({ _id: push.id }, STATE).toArray(),
   ]);
-  for (const { work } of lists.flat() as { work?: { state: keyof WorkStates } }[]) {
+  for (const { work } of lists.flat() as { work?: { state: keyof BatchStates } }[]) {
     if (work !== undefined) states[work.state] += 1;
   }
   return states;
@@ -91,15 +96,15 @@ export async function workStates(mongo: TestMongo, push: { id: string }): Promis
 const STATE = { projection: { 'work.state': 1 } };
 
 /** Waits until some of a push's work is closed and some is not. */
-export function untilMidway(mongo: TestMongo, push: { id: string }): Promise<WorkStates> {
+export function untilPartlyClosed(mongo: TestMongo, push: { id: string }): Promise<BatchStates> {
   const midway = async () => {
-    const states = await workStates(mongo, push);
-    return isMidway(states) && states;
+    const states = await countBatchStates(mongo, push);
+    return isPartlyClosed(states) && states;
   };
   return until(midway, { everyMs: 2, what: `push ${push.id} half worked` });
 }
 
-/** Whether both open and closed work exist. */
-export function isMidway({ waiting, ready, closed }: WorkStates): boolean {
+/** Checks whether both open and closed batches exist. */
+export function isPartlyClosed({ waiting, ready, closed }: BatchStates): boolean {
   return closed > 0 && waiting + ready > 0;
 }

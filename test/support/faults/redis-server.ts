@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,13 +18,17 @@ export interface RedisServer {
   thaw(): void;
   /** Kills it without a word. */
   kill(): Promise<void>;
+  /** Does some work, then kills the server and starts it with the data from before: its last seconds are lost. */
+  restoreAfter(task: () => Promise<void>): Promise<void>;
   /** Kills it and removes its data. */
   remove(): Promise<void>;
 }
 
 /** Makes a server of its own on a free port; it is not started yet. */
 export async function createRedisServer(): Promise<RedisServer> {
-  const dir = await mkdtemp(join(tmpdir(), 'carillon-redis-'));
+  const folder = await mkdtemp(join(tmpdir(), 'carillon-redis-'));
+  const dir = join(folder, 'data');
+  await mkdir(dir);
   const port = await freePort();
   let child: ChildProcess | undefined;
   const kill = async () => {
@@ -34,21 +38,31 @@ export async function createRedisServer(): Promise<RedisServer> {
     await ended;
     child = undefined;
   };
+  const start = async () => {
+    const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
+    const server = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
+    child = spawn(server, args, { stdio: 'ignore' });
+    await until(() => canConnect(port), { what: 'a Redis server' });
+  };
   return {
     url: `redis://${HOST}:${port}`,
     port,
-    async start() {
-      const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
-      const server = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
-      child = spawn(server, args, { stdio: 'ignore' });
-      await until(() => accepts(port), { what: 'a Redis server' });
-    },
+    start,
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
     kill,
+    async restoreAfter(task) {
+      const before = join(folder, 'before');
+      await cp(dir, before, { recursive: true });
+      await task();
+      await kill();
+      await rm(dir, { recursive: true });
+      await rename(before, dir);
+      await start();
+    },
     async remove() {
       await kill();
-      await rm(dir, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true });
     },
   };
 }
@@ -62,7 +76,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-async function accepts(port: number): Promise<boolean> {
+async function canConnect(port: number): Promise<boolean> {
   const socket = createConnection(port, HOST);
   try {
     await once(socket, 'connect');

@@ -12,17 +12,17 @@ export type Scheme = 'mqtt' | 'mqtts' | 'ws';
 /** A client library that its users trust, playing a device; it reconnects by itself. */
 export interface RealClient extends Credentials {
   name: string;
-  /** What it gave to its user, in order. */
+  /** Payloads that it delivered to its user, in order. */
   payloads: string[];
   stop(): Promise<void>;
 }
 
-interface Plan extends Credentials {
+interface ConnectOptions extends Credentials {
   url: string;
   ca: string;
 }
 
-async function plan(dev: Dev, scheme: Scheme): Promise<Plan> {
+async function connectOptionsFor(dev: Dev, scheme: Scheme): Promise<ConnectOptions> {
   const url = { mqtt: dev.mqtt, mqtts: dev.mqtts, ws: dev.ws }[scheme];
   if (url === undefined || dev.ca === undefined) throw new Error(`the stack offers no ${scheme}`);
   return { url, ca: dev.ca, ...(await registerDevice(dev)) };
@@ -30,7 +30,7 @@ async function plan(dev: Dev, scheme: Scheme): Promise<Plan> {
 
 /** MQTT.js, which the official SDK for Electron is built on. */
 export async function startMqttJs(dev: Dev, scheme: Scheme): Promise<RealClient> {
-  const { url, ca, token, auth } = await plan(dev, scheme);
+  const { url, ca, token, auth } = await connectOptionsFor(dev, scheme);
   const client = connect(url, {
     clientId: token,
     username: token,
@@ -53,7 +53,7 @@ export async function startMqttJs(dev: Dev, scheme: Scheme): Promise<RealClient>
 
 /** Eclipse Paho, which the official SDK for Python is built on. */
 export async function startPaho(dev: Dev, scheme: Scheme, folder: string): Promise<RealClient> {
-  const { url, ca, token, auth } = await plan(dev, scheme);
+  const { url, ca, token, auth } = await connectOptionsFor(dev, scheme);
   const script = fileURLToPath(new URL('paho-device.py', import.meta.url));
   const payloads: string[] = [];
   const child = spawn('python3', [script, url, token, auth, ca], {
@@ -64,12 +64,12 @@ export async function startPaho(dev: Dev, scheme: Scheme, folder: string): Promi
     const { payload } = JSON.parse(line) as { payload?: string };
     if (payload !== undefined) payloads.push(payload);
   });
-  return { name: `paho over ${scheme}`, token, auth, payloads, stop: () => end(child) };
+  return { name: `paho over ${scheme}`, token, auth, payloads, stop: () => stopProcess(child) };
 }
 
 /** mosquitto_sub has to subscribe to something: it takes the device's own token. */
 export async function startMosquitto(dev: Dev, scheme: 'mqtt' | 'mqtts'): Promise<RealClient> {
-  const { url, ca, token, auth } = await plan(dev, scheme);
+  const { url, ca, token, auth } = await connectOptionsFor(dev, scheme);
   const { hostname, port } = new URL(url);
   const who = ['-i', token, '-u', token, '-P', auth, '-q', '1', '-t', token];
   const secure = scheme === 'mqtts' ? ['--cafile', ca] : [];
@@ -78,12 +78,18 @@ export async function startMosquitto(dev: Dev, scheme: 'mqtt' | 'mqtts'): Promis
   });
   const payloads: string[] = [];
   followLines(child, (line) => payloads.push(line));
-  return { name: `mosquitto_sub over ${scheme}`, token, auth, payloads, stop: () => end(child) };
+  return {
+    name: `mosquitto_sub over ${scheme}`,
+    token,
+    auth,
+    payloads,
+    stop: () => stopProcess(child),
+  };
 }
 
 /** Publishes as a device; gives the exit code of mosquitto_pub. */
 export async function publishByMosquitto(dev: Dev): Promise<number> {
-  const { url, token, auth } = await plan(dev, 'mqtt');
+  const { url, token, auth } = await connectOptionsFor(dev, 'mqtt');
   const { hostname, port } = new URL(url);
   const who = ['-i', token, '-u', token, '-P', auth, '-q', '1', '-t', 'x', '-m', 'y'];
   const child = spawn('mosquitto_pub', ['-h', hostname, '-p', port, ...who], { stdio: 'ignore' });
@@ -91,11 +97,11 @@ export async function publishByMosquitto(dev: Dev): Promise<number> {
   return code;
 }
 
-function followLines(child: ChildProcess, take: (line: string) => void): void {
-  if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', take);
+function followLines(child: ChildProcess, onLine: (line: string) => void): void {
+  if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', onLine);
 }
 
-async function end(child: ChildProcess): Promise<void> {
+async function stopProcess(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null) return;
   const ended = once(child, 'exit');
   child.kill('SIGKILL');

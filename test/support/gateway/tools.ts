@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 const PAHO = 'paho-mqtt==2.1.0';
 
 /**
@@ -12,14 +12,18 @@ const PAHO = 'paho-mqtt==2.1.0';
  * @throws when they are missing and can't be installed
  */
 export async function ensureMosquitto(): Promise<void> {
-  const isThere = await run('mosquitto_sub', ['--help']).then(
+  const isThere = await execFileAsync('mosquitto_sub', ['--help']).then(
     () => true,
     (error: { code?: unknown }) => error.code !== 'ENOENT',
   );
   if (isThere) return;
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  await run('apt-get', ['update'], { env });
-  await run('apt-get', ['install', '-y', '--no-install-recommends', 'mosquitto-clients'], { env });
+  await execFileAsync('apt-get', ['update'], { env });
+  await execFileAsync(
+    'apt-get',
+    ['install', '-y', '--no-install-recommends', 'mosquitto-clients'],
+    { env },
+  );
 }
 
 /**
@@ -31,12 +35,12 @@ export async function ensureMosquitto(): Promise<void> {
 export async function ensurePaho(): Promise<string> {
   const folder = join(homedir(), '.cache', 'carillon', PAHO);
   const env = { ...process.env, PYTHONPATH: folder };
-  const isThere = await run('python3', ['-c', 'import paho.mqtt.client'], { env }).then(
+  const isThere = await execFileAsync('python3', ['-c', 'import paho.mqtt.client'], { env }).then(
     () => true,
     () => false,
   );
   if (!isThere) {
-    await run('python3', ['-m', 'pip', 'install', '--quiet', '--target', folder, PAHO]);
+    await execFileAsync('python3', ['-m', 'pip', 'install', '--quiet', '--target', folder, PAHO]);
   }
   return folder;
 }

@@ -9,7 +9,7 @@ export interface Fleet {
   /** A new device, connected. */
   online(platform?: string): Promise<MqttDevice>;
   /** Several of one kind. */
-  some(count: number, kind: 'offline' | 'online'): Promise<MqttDevice[]>;
+  createMany(count: number, kind: 'offline' | 'online'): Promise<MqttDevice[]>;
   disconnectAll(): Promise<void>;
 }
 
@@ -29,7 +29,7 @@ export function createFleet(dev: () => Dev): Fleet {
   return {
     offline,
     online,
-    some: (count, kind) =>
+    createMany: (count, kind) =>
       Promise.all(Array.from({ length: count }, () => (kind === 'online' ? online() : offline()))),
     async disconnectAll() {
       for (const device of devices) device.releaseReceipts();
@@ -39,12 +39,12 @@ export function createFleet(dev: () => Dev): Fleet {
 }
 
 /** The payloads that arrived at a device, in order. */
-export function payloadsAt({ arrivals }: MqttDevice): string[] {
+export function payloadsOf({ arrivals }: MqttDevice): string[] {
   return arrivals.map(({ payload }) => payload);
 }
 
 /** The pushes that the API lists as undelivered to a device, in its order. */
-export async function pendingAt(stack: Pick<Stack, 'api'>, token: string) {
+export async function pendingPushesOf(stack: Pick<Stack, 'api'>, token: string) {
   const { json } = await stack.api<{ pending_notifications: { id: string; expiration: number }[] }>(
     'GET',
     `/devices/${token}`,

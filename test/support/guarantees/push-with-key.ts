@@ -1,4 +1,4 @@
-import type { ApiAnswer } from '../stack/call-api.ts';
+import type { ApiResponse } from '../stack/call-api.ts';
 import type { Dev } from '../stack/dev-file.ts';
 
 /**
@@ -6,11 +6,11 @@ import type { Dev } from '../stack/dev-file.ts';
  *
  * @param body the JSON text, the same byte for byte in a repeat
  */
-export async function pushWithKey(
+export async function pushWithIdempotencyKey(
   { api, apiKey }: Pick<Dev, 'api' | 'apiKey'>,
   key: string,
   body: string,
-): Promise<ApiAnswer<{ id: string; code?: string }>> {
+): Promise<ApiResponse<{ id: string; code?: string }>> {
   const response = await fetch(new URL(`/push?api_key=${apiKey}`, api), {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'idempotency-key': key },

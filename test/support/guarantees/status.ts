@@ -1,8 +1,8 @@
 import type { Stack } from '../stack.ts';
-import { type Patience, until } from '../until.ts';
+import { type PollOptions, until } from '../until.ts';
 
 /** The status of a push, or the code of its refusal. */
-export interface Status {
+export interface PushStatusResponse {
   status: number;
   code?: string;
   push?: {
@@ -14,19 +14,22 @@ export interface Status {
 }
 
 /** `GET /pushes/<push_id>`. */
-export async function statusOf(stack: Pick<Stack, 'api'>, push: { id: string }): Promise<Status> {
+export async function getPushStatus(
+  stack: Pick<Stack, 'api'>,
+  push: { id: string },
+): Promise<PushStatusResponse> {
   const { status, json } = await stack.api('GET', `/pushes/${push.id}`);
   return { status, ...json };
 }
 
 /** Waits until a push can't be asked for any more. */
-export function untilGone(
+export function untilNotPending(
   stack: Pick<Stack, 'api'>,
   push: { id: string },
-  patience: Patience = {},
+  pollOptions: PollOptions = {},
 ): Promise<true> {
-  const isGone = async () => (await statusOf(stack, push)).code === 'INVALID_PUSH_ID';
-  return until(isGone, { what: `push ${push.id} gone`, everyMs: 50, ...patience });
+  const isGone = async () => (await getPushStatus(stack, push)).code === 'INVALID_PUSH_ID';
+  return until(isGone, { what: `push ${push.id} gone`, everyMs: 50, ...pollOptions });
 }
 
 /** Waits until a push waits for exactly these devices. */
@@ -35,10 +38,10 @@ export function untilPending(
   push: { id: string },
   tokens: readonly string[],
 ): Promise<true> {
-  const wanted = [...tokens].sort().join();
+  const expected = [...tokens].sort().join();
   const isSo = async () => {
-    const { push: status } = await statusOf(stack, push);
-    return status !== undefined && [...status.pending_devices].sort().join() === wanted;
+    const { push: status } = await getPushStatus(stack, push);
+    return status !== undefined && [...status.pending_devices].sort().join() === expected;
   };
-  return until(isSo, { what: `push ${push.id} pending for ${wanted || 'nobody'}` });
+  return until(isSo, { what: `push ${push.id} pending for ${expected || 'nobody'}` });
 }

@@ -6,25 +6,26 @@ export interface SubscriberPage {
   pagination?: string;
 }
 
-/** What tests ask of topics, in short. */
+/** Calls of the API about topics. */
 export function createTopicCalls(stack: () => Pick<Stack, 'api'>) {
-  const change = (verb: string) => async (token: string | undefined, topics: readonly string[]) =>
-    (await stack().api('POST', `/topics/${verb}`, { token, topics })).status;
+  const changeSubscription =
+    (verb: string) => async (token: string | undefined, topics: readonly string[]) =>
+      (await stack().api('POST', `/topics/${verb}`, { token, topics })).status;
 
   /** A page by its link, the first one without. */
-  async function pageOf(topic: string, link = `/topics/${topic}`): Promise<SubscriberPage> {
+  async function getPage(topic: string, link = `/topics/${topic}`): Promise<SubscriberPage> {
     return (await stack().api<SubscriberPage>('GET', link)).json;
   }
 
   return {
     /** Gives the HTTP status. */
-    subscribe: change('subscribe'),
+    subscribe: changeSubscription('subscribe'),
     /** Gives the HTTP status. */
-    unsubscribe: change('unsubscribe'),
-    pageOf,
+    unsubscribe: changeSubscription('unsubscribe'),
+    pageOf: getPage,
 
     /** Subscribers of a topic by its counter. */
-    async countOf(topic: string): Promise<number> {
+    async getSubscriberCount(topic: string): Promise<number> {
       const { json } = await stack().api<{ topics: { name: string; subscribers: number }[] }>(
         'GET',
         '/topics',
@@ -34,10 +35,10 @@ export function createTopicCalls(stack: () => Pick<Stack, 'api'>) {
 
     /** Subscribers of a topic by its pages. */
     async allOf(topic: string): Promise<string[]> {
-      let page = await pageOf(topic);
+      let page = await getPage(topic);
       const all = [...page.subscribers];
       while (page.pagination !== undefined) {
-        page = await pageOf(topic, page.pagination);
+        page = await getPage(topic, page.pagination);
         all.push(...page.subscribers);
       }
       return all;

@@ -1,27 +1,35 @@
-const LAST_WORDS_MS = 10_000;
+import { stopLent } from './lent-stack.ts';
+
+const EXIT_TIMEOUT_MS = 10_000;
 
 /**
- * Ends a run with the line `N passed, N failed` (numbers of tests; a test file that could not be
- * run counts as one failed), makes a run red in which no test ran, and ends one that something
- * left open would keep alive for ever.
+ * Ends a run: stops the stack that test files shared, and prints the line `N passed, N failed` (numbers
+ * of tests; a test file that could not be run counts as one failed, and so does a shared stack that
+ * did not end well). Makes a run red in which no test ran, and ends one that something left open
+ * would keep alive for ever.
  */
 export default class ClosingReporter {
-  #noTestRan = false;
+  #error;
 
-  onRunComplete(_contexts, results) {
+  async onRunComplete(_contexts, results) {
     const passed = results.numPassedTests;
     let failed = results.numFailedTests + results.numRuntimeErrorTestSuites;
-    this.#noTestRan = passed + failed === 0;
+    if (passed + failed === 0) this.#error = new Error('no test ran');
+    await stopLent().catch((error) => {
+      failed += 1;
+      this.#error = error;
+      process.stderr.write(`${error.message}\n`);
+    });
     setTimeout(() => {
       failed += 1;
       process.stderr.write(`still open: ${process.getActiveResourcesInfo().join(', ')}\n`);
       process.exit(1);
-    }, LAST_WORDS_MS).unref();
+    }, EXIT_TIMEOUT_MS).unref();
     // Jest's own summary comes after this reporter; only at exit is a line surely the last.
     process.once('exit', () => process.stdout.write(`${passed} passed, ${failed} failed\n`));
   }
 
   getLastError() {
-    return this.#noTestRan ? new Error('no test ran') : undefined;
+    return this.#error;
   }
 }

@@ -17,16 +17,16 @@ Module._load = (name, ...rest) => (name === 'electron' ? electron : load(name, .
 const require = createRequire(import.meta.url);
 const Pushy = require('pushy-electron');
 // The SDK may still report while the test has already let go.
-const tell = (what) => process.connected && process.send(what, () => undefined);
-Pushy.setNotificationListener((payload) => tell({ payload }));
-Pushy.setConnectivityListener((connected) => tell({ connected }));
+const sendToParent = (what) => process.connected && process.send(what, () => undefined);
+Pushy.setNotificationListener((payload) => sendToParent({ payload }));
+Pushy.setConnectivityListener((connected) => sendToParent({ connected }));
 
 process.on('message', async ({ id, method, args }) => {
   try {
-    tell({ id, result: (await Pushy[method](...args)) ?? null });
+    sendToParent({ id, result: (await Pushy[method](...args)) ?? null });
   } catch (error) {
-    tell({ id, error: error.message });
+    sendToParent({ id, error: error.message });
   }
 });
 process.on('disconnect', () => process.exit(0));
-tell({ ready: true });
+sendToParent({ ready: true });

@@ -9,7 +9,7 @@ const APP = fileURLToPath(new URL('./electron-app.mjs', import.meta.url));
 export interface ElectronApp {
   /** Payloads that the app's listener got, in order. */
   readonly payloads: unknown[];
-  /** Whether the SDK says that it is connected. */
+  /** True if the SDK reports that it is connected. */
   readonly connected: boolean;
   /** Calls a function of the SDK. @throws what it throws */
   call<T = unknown>(method: string, ...args: readonly unknown[]): Promise<T>;
@@ -17,7 +17,7 @@ export interface ElectronApp {
   quit(): Promise<void>;
 }
 
-type Message =
+type AppMessage =
   | { ready: true }
   | { payload: unknown }
   | { connected: boolean }
@@ -36,7 +36,7 @@ export async function startElectronApp(
   const payloads: unknown[] = [];
   const calls = createCalls(child);
   let connected = false;
-  child.on('message', (message: Message) => {
+  child.on('message', (message: AppMessage) => {
     if ('payload' in message) payloads.push(message.payload);
     if ('connected' in message) connected = message.connected;
   });
@@ -60,7 +60,7 @@ export async function startElectronApp(
 function createCalls(child: ChildProcess) {
   const waiting = new Map<number, PromiseWithResolvers<unknown>>();
   let last = 0;
-  child.on('message', (message: Message) => {
+  child.on('message', (message: AppMessage) => {
     if (!('id' in message)) return;
     const call = waiting.get(message.id);
     waiting.delete(message.id);

@@ -9,23 +9,23 @@ export interface ProviderDevice extends Credentials {
   address: string;
 }
 
-type Where = Pick<Dev, 'api' | 'app'>;
+type AppAddress = Pick<Dev, 'api' | 'app'>;
 
 /** Registers a device as its SDK does. @throws when it is refused */
-async function register({ api, app }: Where, fields: object): Promise<Credentials> {
-  const answer = await fetch(new URL('/register', api), {
+async function register({ api, app }: AppAddress, fields: object): Promise<Credentials> {
+  const response = await fetch(new URL('/register', api), {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ appId: app, ...fields }),
   });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`register: ${answer.status} ${text}`);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`register: ${response.status} ${text}`);
   return JSON.parse(text) as Credentials;
 }
 
 /** An iPhone with a development build, unless said otherwise. */
 export async function registerIphone(
-  dev: Where,
+  dev: AppAddress,
   {
     pushToken = randomBytes(32).toString('hex'),
     pushEnvironment = 'development',
@@ -37,17 +37,18 @@ export async function registerIphone(
 }
 
 /** An Android device that FCM reaches too. */
-export async function registerAndroid(dev: Where): Promise<ProviderDevice> {
+export async function registerAndroid(dev: AppAddress): Promise<ProviderDevice> {
   const fcmToken = `fcm-${randomBytes(20).toString('hex')}`;
   return { ...(await register(dev, { platform: 'android', fcmToken })), address: fcmToken };
 }
 
-/** A browser whose keys the sandbox holds. */
+/** A browser whose keys the sandbox holds. @param publicKey as of `Sandbox.subscribe` */
 export async function registerSimulatedBrowser(
-  dev: Where,
+  dev: AppAddress,
   sandbox: Pick<Sandbox, 'subscribe'>,
+  publicKey?: string,
 ): Promise<ProviderDevice> {
-  const subscription = await sandbox.subscribe();
+  const subscription = await sandbox.subscribe(publicKey);
   const made = await register(dev, { platform: 'web', subscription });
   return { ...made, address: subscription.endpoint };
 }

@@ -1,7 +1,10 @@
 import type { Stack } from '../stack.ts';
 
 /** How many attempts the delivery-workers that run now have made over a channel, answered or not. */
-export async function attemptsOver(stack: Pick<Stack, 'dev'>, channel: string): Promise<number> {
+export async function countAttemptsOver(
+  stack: Pick<Stack, 'dev'>,
+  channel: string,
+): Promise<number> {
   const line = new RegExp(
     `^carillon_provider_answers_total\\{[^}]*channel="${channel}".* (\\d+)$`,
     'gm',

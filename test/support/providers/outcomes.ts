@@ -1,43 +1,46 @@
-import type { RecipientFate } from '../../../packages/store/src/documents.ts';
+import type { RecipientStatus } from '../../../packages/store/src/documents.ts';
 import type { Store } from '../../../packages/store/src/store.ts';
-import { type Patience, until } from '../until.ts';
+import { type PollOptions, until } from '../until.ts';
 
 /** An outcome, with the reason of a failure. */
-export type Fate = Pick<RecipientFate, 'outcome' | 'reason'>;
+export type FinalOutcome = Pick<RecipientStatus, 'outcome' | 'reason'>;
 
 /** Waits until a recipient's delivery has come to an end, and gives it. */
-export async function untilEnded(
-  store: Pick<Store, 'fates'>,
+export async function untilFinal(
+  store: Pick<Store, 'deliveryStatus'>,
   push: { id: string },
   token: string,
-  patience: Patience = {},
-): Promise<Fate> {
-  const ended = async () => {
-    const fate = await store.fates.ofRecipient(push.id, token);
-    return fate !== undefined && fate.outcome !== 'owed' && fate;
+  pollOptions: PollOptions = {},
+): Promise<FinalOutcome> {
+  const isFinal = async () => {
+    const status = await store.deliveryStatus.statusOfRecipient(push.id, token);
+    return status !== undefined && status.outcome !== 'owed' && status;
   };
   const what = `an end of ${push.id} at ${token}`;
-  const { outcome, reason } = await until(ended, { timeoutMs: 30_000, what, ...patience });
+  const { outcome, reason } = await until(isFinal, { timeoutMs: 30_000, what, ...pollOptions });
   return reason === undefined ? { outcome } : { outcome, reason };
 }
 
 /** Waits until all recipients of a push have ended so. */
-export async function untilCounts(
-  store: Pick<Store, 'fates'>,
+export async function untilOutcomeCounts(
+  store: Pick<Store, 'deliveryStatus'>,
   push: { id: string },
   counts: Record<string, number>,
-  patience: Patience = {},
+  pollOptions: PollOptions = {},
 ): Promise<void> {
-  const wanted = JSON.stringify(Object.entries(counts).sort());
-  let seen = '';
-  const isSo = async () => {
-    const { outcomes = {} } = (await store.fates.ofPush(push.id)) ?? {};
-    seen = JSON.stringify(Object.entries(outcomes).sort());
-    return seen === wanted;
+  const expected = JSON.stringify(Object.entries(counts).sort());
+  let actual = '';
+  const hasExpectedCounts = async () => {
+    const { outcomes = {} } = (await store.deliveryStatus.statusOfPush(push.id)) ?? {};
+    actual = JSON.stringify(Object.entries(outcomes).sort());
+    return actual === expected;
   };
-  await until(isSo, { timeoutMs: 60_000, everyMs: 100, what: 'counts', ...patience }).catch(
-    (cause) => {
-      throw new Error(`push ${push.id} ended ${seen}, not ${wanted}`, { cause });
-    },
-  );
+  await until(hasExpectedCounts, {
+    timeoutMs: 60_000,
+    everyMs: 100,
+    what: 'counts',
+    ...pollOptions,
+  }).catch((cause) => {
+    throw new Error(`push ${push.id} ended ${actual}, not ${expected}`, { cause });
+  });
 }

@@ -24,9 +24,9 @@ export interface Counts extends ChannelCounts {
   doubles: number;
 }
 
-export type Step = Record<string, unknown>;
+export type ScriptedResponse = Record<string, unknown>;
 
-/** What the sandbox takes as credentials, and where it is. */
+/** Credentials that the sandbox accepts, and its addresses. */
 export interface SandboxCredentials {
   ca: string;
   apns: {
@@ -49,18 +49,21 @@ export interface SandboxCredentials {
 /** The sandbox of a stack, by its control API. */
 export interface Sandbox {
   credentials(): Promise<SandboxCredentials>;
-  /** What was asked about a push, in order. */
+  /** Requests for a push, in order. */
   received(push: string): Promise<Received[]>;
   counts(): Promise<Counts>;
   /** The next requests for an address are answered by the steps in order, then as usual. */
-  script(channel: string, address: string, answers: readonly Step[]): Promise<void>;
+  script(channel: string, address: string, responses: readonly ScriptedResponse[]): Promise<void>;
   /** The next requests for an address are all answered so. */
-  scriptForGood(channel: string, address: string, answer: Step): Promise<void>;
+  scriptPermanently(channel: string, address: string, answer: ScriptedResponse): Promise<void>;
   /** How one of the providers behaves from now on. */
-  behave(channel: string, conduct: Record<string, unknown>): Promise<void>;
+  setFaults(channel: string, faults: Record<string, unknown>): Promise<void>;
   /** All as usual again, nothing counted. */
   reset(): Promise<void>;
-  subscribe(): Promise<{ endpoint: string; key: string; auth: string }>;
+  /** @param applicationServerKey the only one that may push to it; every one if absent */
+  subscribe(
+    applicationServerKey?: string,
+  ): Promise<{ endpoint: string; key: string; auth: string }>;
 }
 
 /** @param base of its control API, as dev.json has it */
@@ -68,41 +71,42 @@ export function openSandbox(base: string | undefined): Sandbox {
   if (base === undefined) throw new Error('the stack has no sandbox');
 
   async function call(method: string, path: string, body?: unknown): Promise<string> {
-    const answer = await fetch(`${base}${path}`, {
+    const response = await fetch(`${base}${path}`, {
       method,
       ...(body !== undefined && {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
       }),
     });
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(`sandbox: ${method} ${path}: ${answer.status} ${text}`);
+    const text = await response.text();
+    if (!response.ok) throw new Error(`sandbox: ${method} ${path}: ${response.status} ${text}`);
     return text;
   }
-  const ask = async <T>(path: string): Promise<T> => JSON.parse(await call('GET', path)) as T;
-  const scriptOf = (channel: string, address: string) =>
+  const getJson = async <T>(path: string): Promise<T> => JSON.parse(await call('GET', path)) as T;
+  const scriptPath = (channel: string, address: string) =>
     `/scripts/${channel}/${encodeURIComponent(address.split('/').at(-1) ?? '')}`;
 
   return {
-    credentials: () => ask('/credentials'),
+    credentials: () => getJson('/credentials'),
     async received(push) {
-      return (await ask<{ received: Received[] }>(`/received?push=${push}&limit=100000`)).received;
+      return (await getJson<{ received: Received[] }>(`/received?push=${push}&limit=100000`))
+        .received;
     },
-    counts: () => ask('/counts'),
-    async script(channel, address, answers) {
-      await call('PUT', scriptOf(channel, address), { answers, once: true });
+    counts: () => getJson('/counts'),
+    async script(channel, address, responses) {
+      await call('PUT', scriptPath(channel, address), { answers: responses, once: true });
     },
-    async scriptForGood(channel, address, answer) {
-      await call('PUT', scriptOf(channel, address), { answers: [answer] });
+    async scriptPermanently(channel, address, answer) {
+      await call('PUT', scriptPath(channel, address), { answers: [answer] });
     },
-    async behave(channel, conduct) {
-      await call('PUT', `/servers/${channel}`, conduct);
+    async setFaults(channel, faults) {
+      await call('PUT', `/servers/${channel}`, faults);
     },
     async reset() {
       for (const what of ['scripts', 'servers', 'received']) await call('DELETE', `/${what}`);
     },
-    async subscribe() {
-      return JSON.parse(await call('POST', '/web-push/subscriptions', {}));
+    async subscribe(applicationServerKey) {
+      return JSON.parse(await call('POST', '/web-push/subscriptions', { applicationServerKey }));
     },
   };
 }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,9 +17,20 @@ export interface SecondSandbox extends Sandbox {
   stop(): Promise<void>;
 }
 
-/** Starts one with keys and certificates of its own. */
-export async function startSecondSandbox(): Promise<SecondSandbox> {
+/**
+ * Starts one with keys and certificates of its own, unless it is given a folder of another's (which is copied).
+ *
+ * @param webPush `host:port` of its push service; a free one if absent
+ */
+export async function startSecondSandbox({
+  filesOf,
+  webPush = ANY_PORT,
+}: {
+  filesOf?: string;
+  webPush?: string;
+} = {}): Promise<SecondSandbox> {
   const files = await mkdtemp(join(tmpdir(), 'carillon-test-sandbox-'));
+  if (filesOf !== undefined) await cp(filesOf, files, { recursive: true });
   const control = `127.0.0.1:${await freePort()}`;
   const child = spawn(process.execPath, [MAIN], {
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -30,7 +41,7 @@ export async function startSecondSandbox(): Promise<SecondSandbox> {
       SANDBOX_LISTEN: control,
       SANDBOX_APNS_LISTEN: ANY_PORT,
       SANDBOX_FCM_LISTEN: ANY_PORT,
-      SANDBOX_WEB_PUSH_LISTEN: ANY_PORT,
+      SANDBOX_WEB_PUSH_LISTEN: webPush,
       SANDBOX_FILES: files,
     },
   });
@@ -48,7 +59,8 @@ export async function startSecondSandbox(): Promise<SecondSandbox> {
   }
 }
 
-async function freePort(): Promise<number> {
+/** A port of 127.0.0.1 that nobody has now. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const address = server.address();

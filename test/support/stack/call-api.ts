@@ -1,7 +1,7 @@
 import type { Dev } from './dev-file.ts';
 
 /** An answer of the API. `T` is what the test expects the body to be; nothing checks it. */
-export interface ApiAnswer<T> {
+export interface ApiResponse<T> {
   status: number;
   json: T;
   text: string;
@@ -19,16 +19,16 @@ export async function callApi<T = Record<string, unknown>>(
   method: string,
   path: string,
   body?: unknown,
-): Promise<ApiAnswer<T>> {
+): Promise<ApiResponse<T>> {
   const url = new URL(path, dev.api);
   if (!url.searchParams.has('api_key')) url.searchParams.set('api_key', dev.apiKey);
-  const response = await fetch(url, { method, ...(body === undefined ? {} : withJson(body)) });
+  const response = await fetch(url, { method, ...(body === undefined ? {} : jsonInit(body)) });
   const text = await response.text();
   const { status, headers } = response;
   return { status, json: JSON.parse(text) as T, text, headers };
 }
 
-function withJson(body: unknown): RequestInit {
+function jsonInit(body: unknown): RequestInit {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { body: text, headers: { 'content-type': 'application/json' } };
 }

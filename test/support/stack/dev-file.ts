@@ -9,7 +9,7 @@ export interface StackProcess {
   ops?: string;
 }
 
-/** What a running stack says of itself; addresses of parts that do not exist are absent. */
+/** Description of a running stack; addresses of parts that do not exist are absent. */
 export interface Dev {
   ready: boolean;
   version: string;

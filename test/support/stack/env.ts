@@ -10,18 +10,20 @@ export interface StackOptions {
   demo?: boolean;
   /** Address to listen on; 127.0.0.1 if absent. */
   host?: string;
+  /** The folder of another release to run; this one if absent. */
+  root?: string;
   /** More variables, which win over all others. */
   env?: Record<string, string>;
 }
 
 /** The caller's variables that reach a stack; a REDIS_URL, say, must not. */
-const INHERITED =
+const INHERITED_VARIABLES =
   /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD)$/;
 
 /** The environment of `npm start` for a stack of its own in `home`. */
 export async function stackEnv(home: string, options: StackOptions): Promise<NodeJS.ProcessEnv> {
   const { host = '127.0.0.1', demo = false, env = {} } = options;
-  const inherited = Object.entries(process.env).filter(([name]) => INHERITED.test(name));
+  const inherited = Object.entries(process.env).filter(([name]) => INHERITED_VARIABLES.test(name));
   return {
     ...Object.fromEntries(inherited),
     CARILLON_HOME: home,

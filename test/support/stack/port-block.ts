@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-const FIRST = 20_000;
-const BLOCK = 200;
+const FIRST_PORT = 20_000;
+const BLOCK_SIZE = 200;
 const BLOCKS_PER_WORKER = 30;
 const WORKERS = 2;
 
 /** Ports of a stack that stand for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
-const PROBED = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
+const PROBED_OFFSETS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
 
 /**
  * Finds a value for CARILLON_PORT_BASE whose ports are free on `host` now. Below 32,768, where
@@ -21,14 +21,14 @@ export async function freePortBase(host: string): Promise<number> {
   const start = process.pid % BLOCKS_PER_WORKER;
   for (let i = 0; i < BLOCKS_PER_WORKER; i++) {
     const block = worker * BLOCKS_PER_WORKER + ((start + i) % BLOCKS_PER_WORKER);
-    const base = FIRST + block * BLOCK;
+    const base = FIRST_PORT + block * BLOCK_SIZE;
     if (await areFree(host, base)) return base;
   }
   throw new Error('no free block of ports');
 }
 
 async function areFree(host: string, base: number): Promise<boolean> {
-  const free = await Promise.all(PROBED.map((offset) => isFree(host, base + offset)));
+  const free = await Promise.all(PROBED_OFFSETS.map((offset) => isFree(host, base + offset)));
   return free.every(Boolean);
 }
 

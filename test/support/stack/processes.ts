@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs';
 
 /** Where starttime is among the fields that follow the name in /proc/<pid>/stat; proc(5). */
-const START = 19;
+const START_TIME_FIELD = 19;
 
 /**
  * Names a process for good: its pid and the moment it began, for pids are used again.
  * Without a /proc the pid has to do. Undefined when there is no such process.
  */
-export function identify(pid: number): string | undefined {
-  return isAlive(pid) ? `${pid} ${statOf(pid)?.[START] ?? ''}` : undefined;
+export function readStartTime(pid: number): string | undefined {
+  return isAlive(pid) ? `${pid} ${readStat(pid)?.[START_TIME_FIELD] ?? ''}` : undefined;
 }
 
 /** True while the process runs. A zombie, which only waits to be counted, does not. */
@@ -18,11 +18,11 @@ export function isAlive(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
-  return statOf(pid)?.[0] !== 'Z';
+  return readStat(pid)?.[0] !== 'Z';
 }
 
 /** The processes that this one has started itself; none where the system has no /proc. */
-export function childrenOf(pid: number): number[] {
+export function readChildPids(pid: number): number[] {
   try {
     const list = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
     return list.trim().split(' ').filter(Boolean).map(Number);
@@ -32,7 +32,7 @@ export function childrenOf(pid: number): number[] {
 }
 
 /** The fields after the name, which is in parentheses and may hold anything. */
-function statOf(pid: number): string[] | undefined {
+function readStat(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ');

@@ -1,14 +1,17 @@
 import { createHash, X509Certificate } from 'node:crypto';
 import puppeteer, { type Browser } from 'puppeteer-core';
 import { ensureBrowser } from './ensure-browser.ts';
-import type { Google } from './google.ts';
+import type { GooglePushServer } from './google.ts';
 
 /**
  * Opens a Chromium without a window that has its push service played.
  *
  * @param certificate of that service, PEM
  */
-export async function openChromium(google: Google, certificate: string): Promise<Browser> {
+export async function openChromium(
+  google: GooglePushServer,
+  certificate: string,
+): Promise<Browser> {
   return puppeteer.launch({
     browser: 'chrome',
     executablePath: await ensureBrowser('chromium'),

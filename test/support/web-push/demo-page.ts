@@ -3,7 +3,7 @@ import type { Dev } from '../stack/dev-file.ts';
 import { until } from '../until.ts';
 
 /** A notification that the browser shows. */
-interface Shown {
+interface ShownNotification {
   title: string;
   body: string;
   tag: string;
@@ -12,15 +12,17 @@ interface Shown {
 /** The demonstration page in a browser that has become a device. */
 export interface DemoPage {
   token: string;
-  notifications(): Promise<Shown[]>;
+  notifications(): Promise<ShownNotification[]>;
+  /** The text of an element. */
+  text(id: string): Promise<string>;
   /** The data of the pushes that the open page was told of, the newest first. */
-  arrived(): Promise<Record<string, unknown>[]>;
+  receivedPayloads(): Promise<Record<string, unknown>[]>;
   /** Calls a function of the page's client. */
   call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
   /** Ends the subscription behind the page's back, as browsers do now and then. */
-  loseSubscription(): Promise<void>;
+  dropSubscription(): Promise<void>;
   /** Loads the page again, as on a later visit; gives its token then. */
-  revisit(): Promise<string>;
+  reopen(): Promise<string>;
 }
 
 const READY_MS = 30_000;
@@ -37,24 +39,28 @@ export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage
   const page = await browser.newPage();
   await page.goto(url.href);
   // A subscription that is asked for before the browser has reached its push service may be lost.
-  await until(() => turnOn(page), { timeoutMs: READY_MS, what: 'the browser is registered' });
+  await until(() => subscribePage(page), {
+    timeoutMs: READY_MS,
+    what: 'the browser is registered',
+  });
   return {
-    token: await tokenOf(page),
-    notifications: () => page.evaluate(READ_NOTIFICATIONS) as Promise<Shown[]>,
-    arrived: async () => {
+    token: await readToken(page),
+    text: (id) => page.$eval(`#${id}`, (element) => element.textContent ?? ''),
+    notifications: () => page.evaluate(READ_NOTIFICATIONS) as Promise<ShownNotification[]>,
+    receivedPayloads: async () => {
       const texts = await page.$$eval('#pushes pre', (all) => all.map((one) => one.textContent));
       return texts.map((text) => JSON.parse(text ?? '{}') as Record<string, unknown>);
     },
     call: async (name, topic) => {
-      await page.evaluate(callClient(name, topic));
+      await page.evaluate(clientCall(name, topic));
     },
-    loseSubscription: async () => {
+    dropSubscription: async () => {
       await page.evaluate(LOSE_SUBSCRIPTION);
     },
-    async revisit() {
+    async reopen() {
       await page.reload();
       await page.waitForSelector(TOKEN, { timeout: READY_MS });
-      return tokenOf(page);
+      return readToken(page);
     },
   };
 }
@@ -67,7 +73,7 @@ function demoUrl({ sandbox, api, app }: Dev): URL {
   return url;
 }
 
-async function turnOn(page: Page): Promise<boolean> {
+async function subscribePage(page: Page): Promise<boolean> {
   if ((await page.$('#register:not(:disabled)')) === null) await page.reload();
   await page.click('#register');
   return page.waitForSelector(TOKEN, { timeout: READY_MS / 3 }).then(
@@ -76,7 +82,7 @@ async function turnOn(page: Page): Promise<boolean> {
   );
 }
 
-function tokenOf(page: Page): Promise<string> {
+function readToken(page: Page): Promise<string> {
   return page.$eval('#token', (element) => element.textContent ?? '');
 }
 
@@ -89,7 +95,7 @@ const LOSE_SUBSCRIPTION = `navigator.serviceWorker.getRegistration()
   .then((registration) => registration.pushManager.getSubscription())
   .then((subscription) => subscription.unsubscribe())`;
 
-function callClient(name: string, topic: string): string {
+function clientCall(name: string, topic: string): string {
   return `import(new URL('carillon-web-push.js', location.href).href)
     .then((client) => client[${JSON.stringify(name)}](${JSON.stringify(topic)}))`;
 }

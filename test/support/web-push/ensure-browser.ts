@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 
 /** The browsers that the tests drive, by Debian's names. */
 export type BrowserName = 'firefox-esr' | 'chromium';
@@ -14,13 +14,13 @@ export type BrowserName = 'firefox-esr' | 'chromium';
  */
 export async function ensureBrowser(name: BrowserName): Promise<string> {
   const path = `/usr/bin/${name}`;
-  const isThere = await run('test', ['-x', path]).then(
+  const isThere = await execFileAsync('test', ['-x', path]).then(
     () => true,
     () => false,
   );
   if (isThere) return path;
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  await run('apt-get', ['update'], { env });
-  await run('apt-get', ['install', '-y', '--no-install-recommends', name], { env });
+  await execFileAsync('apt-get', ['update'], { env });
+  await execFileAsync('apt-get', ['install', '-y', '--no-install-recommends', name], { env });
   return path;
 }

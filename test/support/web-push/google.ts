@@ -4,13 +4,13 @@ import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { createServer as createRawTlsServer } from 'node:tls';
-import { checkinResponse, dataMessage, loginResponse } from './mcs-frames.ts';
+import { encodeCheckinResponse, encodeDataMessage, encodeLoginResponse } from './mcs-frames.ts';
 
 /** The host of the endpoints that Chromium makes. */
 export const CHROMIUM_PUSH_HOST = 'jmt17.google.com';
 
-/** What Chromium's own push service has to be for one browser. */
-export interface Google {
+/** The part of Chromium's push service that one browser needs. */
+export interface GooglePushServer {
   /** `host:port` that is to be reached in place of Google's. */
   host: string;
   /** Addresses for the browser's command line. */
@@ -20,7 +20,7 @@ export interface Google {
   /** From now on it can be reached over TLS. */
   useCertificate(pair: { certificate: string; key: string }): void;
   /** Statuses that pushes were answered with. */
-  answered(): number[];
+  responseStatuses(): number[];
   stop(): Promise<void>;
 }
 
@@ -34,15 +34,15 @@ interface Registration {
  * Plays what a Chromium asks Google for: checking in, registering, the connection that brings pushes, and the end
  * points that they are sent to.
  */
-export async function startGoogle(): Promise<Google> {
+export async function startGooglePushServer(): Promise<GooglePushServer> {
   const registrations = new Map<string, Registration>();
-  const answered: number[] = [];
+  const responseStatuses: number[] = [];
   let link: Socket | undefined;
   let stream = 1;
 
-  const asked: RequestListener = async (request, response) => {
+  const requestedRegistration: RequestListener = async (request, response) => {
     const body = Buffer.concat(await request.toArray());
-    if (request.url === '/checkin') return void response.end(checkinResponse(1n, 2n));
+    if (request.url === '/checkin') return void response.end(encodeCheckinResponse(1n, 2n));
     const form = new URLSearchParams(String(body));
     const token = `T-${randomUUID()}`;
     registrations.set(token, {
@@ -57,11 +57,11 @@ export async function startGoogle(): Promise<Google> {
     const body = Buffer.concat(await request.toArray());
     const registration = registrations.get(request.url?.split('/').at(-1) ?? '');
     const status = registration === undefined ? 404 : 201;
-    answered.push(status);
+    responseStatuses.push(status);
     response.writeHead(status).end();
     if (registration === undefined) return;
     stream += 1;
-    link?.write(dataMessage({ id: randomUUID(), ...registration, stream, body }));
+    link?.write(encodeDataMessage({ id: randomUUID(), ...registration, stream, body }));
   };
 
   const connections = createRawTlsServer((socket) => {
@@ -69,10 +69,10 @@ export async function startGoogle(): Promise<Google> {
     stream = 1;
     socket.on('error', () => undefined);
     // The first bytes are the login; what the browser says later is only of receipts.
-    socket.once('data', () => socket.write(loginResponse()));
+    socket.once('data', () => socket.write(encodeLoginResponse()));
     socket.resume();
   });
-  const plain = createServer(asked);
+  const plain = createServer(requestedRegistration);
   const endpoints = createTlsServer({}, pushed);
   const servers = [plain, connections, endpoints];
   const sockets = await Promise.all(servers.map(listen));
@@ -87,7 +87,7 @@ export async function startGoogle(): Promise<Google> {
         server.setSecureContext({ cert: certificate, key });
       }
     },
-    answered: () => answered,
+    responseStatuses: () => responseStatuses,
     async stop() {
       await Promise.all(servers.map((server, at) => close(server, sockets[at] ?? new Set())));
     },

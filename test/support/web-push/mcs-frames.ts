@@ -7,15 +7,15 @@ const DATA_MESSAGE = 8;
 type Field = [number: number, value: string | Buffer | number];
 
 /** The server's answer to a login: its protocol version, and a stanza. */
-export function loginResponse(): Buffer {
-  const body = message([
+export function encodeLoginResponse(): Buffer {
+  const body = encodeMessage([
     [1, '1'],
     [5, 1],
   ]);
-  return Buffer.concat([Buffer.of(VERSION), stanza(LOGIN_RESPONSE, body)]);
+  return Buffer.concat([Buffer.of(VERSION), encodeStanza(LOGIN_RESPONSE, body)]);
 }
 
-/** What a push is told as. */
+/** Fields of the frame that announces a push. */
 export interface DataMessage {
   id: string;
   /** As the registration named them. */
@@ -28,52 +28,52 @@ export interface DataMessage {
 }
 
 /** A push in encoding aes128gcm. */
-export function dataMessage({ id, sender, app, subtype, stream, body }: DataMessage): Buffer {
+export function encodeDataMessage({ id, sender, app, subtype, stream, body }: DataMessage): Buffer {
   const fields: Field[] = [
     [2, id],
     [3, sender],
     [5, app],
-    [7, appData('subtype', subtype)],
-    [7, appData('content-encoding', 'aes128gcm')],
+    [7, encodeAppData('subtype', subtype)],
+    [7, encodeAppData('content-encoding', 'aes128gcm')],
     [9, id],
     [10, stream],
     [21, body],
   ];
-  return stanza(DATA_MESSAGE, message(fields));
+  return encodeStanza(DATA_MESSAGE, encodeMessage(fields));
 }
 
 /** The answer to a check-in: it went well, and who the browser is from now on. */
-export function checkinResponse(androidId: bigint, securityToken: bigint): Buffer {
+export function encodeCheckinResponse(androidId: bigint, securityToken: bigint): Buffer {
   const fixed = Buffer.alloc(18);
   fixed.writeUInt8((7 << 3) | 1, 0);
   fixed.writeBigUInt64LE(androidId, 1);
   fixed.writeUInt8((8 << 3) | 1, 9);
   fixed.writeBigUInt64LE(securityToken, 10);
-  return Buffer.concat([message([[1, 1]]), fixed]);
+  return Buffer.concat([encodeMessage([[1, 1]]), fixed]);
 }
 
-function appData(key: string, value: string): Buffer {
-  return message([
+function encodeAppData(key: string, value: string): Buffer {
+  return encodeMessage([
     [1, key],
     [2, value],
   ]);
 }
 
-function stanza(tag: number, body: Buffer): Buffer {
-  return Buffer.concat([Buffer.of(tag), varint(body.length), body]);
+function encodeStanza(tag: number, body: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(tag), encodeVarint(body.length), body]);
 }
 
-function message(fields: readonly Field[]): Buffer {
+function encodeMessage(fields: readonly Field[]): Buffer {
   return Buffer.concat(
     fields.flatMap(([number, value]) => {
-      if (typeof value === 'number') return [varint(number << 3), varint(value)];
+      if (typeof value === 'number') return [encodeVarint(number << 3), encodeVarint(value)];
       const bytes = Buffer.from(value);
-      return [varint((number << 3) | 2), varint(bytes.length), bytes];
+      return [encodeVarint((number << 3) | 2), encodeVarint(bytes.length), bytes];
     }),
   );
 }
 
-function varint(value: number): Buffer {
+function encodeVarint(value: number): Buffer {
   const bytes: number[] = [];
   let rest = value;
   while (rest > 127) {

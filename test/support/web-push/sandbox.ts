@@ -5,11 +5,11 @@ export interface ReceivedPush {
   to: string;
   status: number;
   headers: Record<string, string>;
-  /** What the browser said of it: 100 is delivered, 101 that it could not be decrypted. */
+  /** Status that the browser returned: 100 for delivered, 101 for not decryptable. */
   acked?: number;
 }
 
-/** What was sent to browsers since the sandbox was started, the oldest first. */
+/** Returns the messages sent to browsers since the sandbox started, oldest first. */
 export async function receivedPushes({ sandbox }: Dev): Promise<ReceivedPush[]> {
   const response = await fetch(new URL('/received?channel=web-push', sandbox));
   const { received } = (await response.json()) as { received: ReceivedPush[] };

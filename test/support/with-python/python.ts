@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 const INSTALL_MS = 240_000;
 
 /** Installs a package of PyPI, and what it needs, into a folder of its own. */
-export async function installPython(folder: string, requirement: string): Promise<void> {
+export async function installPythonPackage(folder: string, requirement: string): Promise<void> {
   const args = ['-m', 'pip', 'install', '--quiet', '--target', folder, requirement];
-  await run('python3', args, { timeout: INSTALL_MS });
+  await execFileAsync('python3', args, { timeout: INSTALL_MS });
 }
 
 /** Runs a program to its end. */
@@ -30,8 +30,8 @@ export function runPython(
 
 /** A running Python program that prints JSON lines. */
 export interface PythonProgram {
-  /** What it has printed, lines that are no JSON left out. */
-  readonly told: Record<string, unknown>[];
+  /** JSON lines that it has printed. */
+  readonly printed: Record<string, unknown>[];
   stop(): Promise<void>;
 }
 
@@ -45,15 +45,15 @@ export function startPython(
     env: { PATH: process.env.PATH ?? '', HOME: cwd, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const told: Record<string, unknown>[] = [];
+  const printed: Record<string, unknown>[] = [];
   if (program.stdout !== null) {
     createInterface(program.stdout).on('line', (line) => {
-      if (line.startsWith('{')) told.push(JSON.parse(line));
+      if (line.startsWith('{')) printed.push(JSON.parse(line));
     });
   }
   const ended = once(program, 'exit');
   return {
-    told,
+    printed,
     async stop() {
       program.kill('SIGKILL');
       await ended;

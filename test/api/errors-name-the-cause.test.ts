@@ -1,0 +1,124 @@
+import { beforeAll, expect, test } from '@jest/globals';
+import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
+import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+
+const NO_RECIPIENTS_TEXT = 'No devices matched the specified condition.';
+
+let stack: SharedStack;
+let other: TestTenant;
+let token: string;
+let foreignToken: string;
+let deletedToken: string;
+beforeAll(async () => {
+  stack = await useSharedStack();
+  other = await createTestTenant(stack);
+  ({ token } = await registerDevice(stack.dev));
+  ({ token: deletedToken } = await registerDevice(stack.dev));
+  ({ token: foreignToken } = await registerDevice(other.dev));
+  await stack.api('POST', '/topics/subscribe', { token, topics: ['news'] });
+  await other.api('POST', '/topics/subscribe', { token: foreignToken, topics: ['theirs'] });
+  await stack.api('DELETE', `/devices/${deletedToken}`);
+});
+
+const push = (fields: object) =>
+  stack.api<{ error: string; info: object }>('POST', '/push', { to: token, data: {}, ...fields });
+const pushError = async (fields: object) => (await push(fields)).json.error;
+
+test('an absent, a deleted and a foreign token have one text', async () => {
+  const texts = await Promise.all(
+    ['absent', deletedToken, foreignToken].map((to) => pushError({ to })),
+  );
+  expect(new Set(texts)).toEqual(
+    new Set([`${NO_RECIPIENTS_TEXT} The device token belongs to no device of this app.`]),
+  );
+  expect(await pushError({ to: ['absent', foreignToken] })).toBe(
+    `${NO_RECIPIENTS_TEXT} None of the 2 device tokens belongs to a device of this app.`,
+  );
+});
+
+test('topics without subscribers, and nobody at all, are told as such', async () => {
+  expect(await pushError({ to: '/topics/void' })).toBe(
+    `${NO_RECIPIENTS_TEXT} The topic "void" has no subscribers.`,
+  );
+  expect(await pushError({ to: ['/topics/void', '/topics/theirs'] })).toBe(
+    `${NO_RECIPIENTS_TEXT} None of the 2 topics has subscribers.`,
+  );
+  expect(await pushError({ to: [] })).toBe(`${NO_RECIPIENTS_TEXT} No recipient was given.`);
+});
+
+test.each(['news', 'topics/news', '/topic/news', '/Topics/news'])(
+  'a topic of the app written as %s is recognised',
+  async (to) => expect(await pushError({ to })).toMatch(/Did you mean \/topics\/news\?$/),
+);
+
+test("another app's topic is not", async () => {
+  expect(await pushError({ to: 'theirs' })).toBe(
+    `${NO_RECIPIENTS_TEXT} The device token belongs to no device of this app.`,
+  );
+});
+
+test('a payload that is too long is told with its size and the limit', async () => {
+  const error = await pushError({ data: { a: 'x'.repeat(4_992) } });
+  expect(error).toMatch(/5,000 characters.* 4,096\.$/);
+});
+
+test('a schedule in milliseconds is recognised', async () => {
+  const now = Date.now();
+  expect(await pushError({ schedule: now + 60_000 })).toMatch(/in seconds.*in milliseconds\.$/);
+  expect(await pushError({ schedule: Math.floor(now / 1_000) - 60 })).not.toMatch(/milli/);
+});
+
+test('no key, two keys and a wrong key read differently', async () => {
+  const { api } = stack.dev;
+  const errors = await Promise.all(
+    ['/topics', '/topics?api_key=a&api_key=b', '/topics?api_key=a'].map(async (path) => {
+      const { json } = await callWithoutKey(api, path);
+      expect(json).toMatchObject({ code: 'INVALID_API_KEY' });
+      return json.error;
+    }),
+  );
+  expect(errors[0]).toMatch(/No Secret API Key was given/);
+  expect(new Set(errors).size).toBe(3);
+});
+
+test('unknown fields that resemble known ones are named, others are not', async () => {
+  const fields = { timeToLive: 1, 'collapse-key': 'a', contentavailable: true, schedulle: 1 };
+  const notification = { threadId: 'a', subtitle: 'b' };
+  const { json } = await push({ ...fields, notification, extra: 1, '': 1 });
+  expect(json.info).toEqual({
+    devices: 1,
+    failed: [],
+    warnings: [
+      'timeToLive: did you mean time_to_live?',
+      'collapse-key: did you mean collapse_key?',
+      'contentavailable: did you mean content_available?',
+      'schedulle: did you mean schedule?',
+      'notification.threadId: did you mean thread_id?',
+    ],
+  });
+  expect((await push({ extra: 1 })).json.info).toEqual({ devices: 1, failed: [] });
+});
+
+test('ten at most, of 64 characters at most', async () => {
+  const names = Array.from({ length: 30 }, (_, n) => `${'_'.repeat(n + 1)}time_to_live`);
+  const { json } = await push(Object.fromEntries(names.map((name) => [name, 1])));
+  const { warnings } = json.info as { warnings: string[] };
+  expect(warnings).toHaveLength(10);
+  expect(Math.max(...warnings.map((text) => text.length))).toBeLessThanOrEqual(64);
+});
+
+test('a repeated request is warned too', async () => {
+  const headers = { 'idempotency-key': 'warned', authorization: `Bearer ${stack.dev.apiKey}` };
+  const body = { to: token, data: {}, timetolive: 1 };
+  const sendRequest = () => postWithoutKey(stack.dev.api, '/push', body, headers);
+  const first = await sendRequest();
+  expect(first.json.info).toMatchObject({ warnings: ['timetolive: did you mean time_to_live?'] });
+  expect((await sendRequest()).text).toBe(first.text);
+});
+
+test('data as a string is told apart from the body', async () => {
+  expect(await pushError({ data: '{"a":1}' })).toMatch(/"data" must be an object, not a string/);
+  await stack.api('GET', '/topics');
+});

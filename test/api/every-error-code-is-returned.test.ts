@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { API_ERRORS, type ApiErrorCode } from '../../packages/core/src/api-error.ts';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
+import { ONLY_API } from '../support/api/only-api.ts';
+import { appleAddress } from '../support/api/provider-addresses.ts';
+import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
+import {
+  openUnfinishedHead,
+  parseResponse,
+  type UnfinishedRequest,
+} from '../support/attacks/unfinished-request.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { registerDevice } from '../support/register-device.ts';
+import type { ApiResponse } from '../support/stack/call-api.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const UNKNOWN_ID = 'f'.repeat(24);
+const WRONG_KEY = 'f'.repeat(64);
+const WRONG_KEYS_AN_HOUR = 100;
+
+let stack: Stack;
+let tenant: TestTenant;
+let other: TestTenant;
+let token: string;
+/** Begun before all tests, for its response takes 10 s. */
+let unfinishedHead: UnfinishedRequest;
+beforeAll(async () => {
+  stack = await startStack(ONLY_API);
+  unfinishedHead = await openUnfinishedHead(stack.dev.api);
+  tenant = await createTestTenant(stack, { limit: null });
+  other = await createTestTenant(stack, { limit: 1 });
+  ({ token } = await registerDevice(tenant.dev));
+});
+afterAll(async () => {
+  unfinishedHead?.socket.destroy();
+  await stack?.stop();
+});
+
+const push = (fields: object) => tenant.api('POST', '/push', { to: token, data: {}, ...fields });
+const post = (path: string, body: unknown) => postWithoutKey(stack.dev.api, path, body);
+const withWrongKey = () => callWithoutKey(stack.dev.api, `/topics?api_key=${WRONG_KEY}`);
+const inAnHour = () => Math.floor(Date.now() / 1_000) + 3_600;
+
+/** How each error comes about, in this order: the wrong keys of the last ones would be in the way. */
+const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>> = {
+  INVALID_PARAM: () => push({ time_to_live: -1 }),
+  NO_RECIPIENTS: () => push({ to: 'unknown' }),
+  async NO_APNS_AUTH() {
+    const body = { appId: tenant.app, platform: 'ios', ...appleAddress() };
+    const { json } = await postWithoutKey<{ token: string }>(stack.dev.api, '/register', body);
+    return push({ to: json.token });
+  },
+  NO_WEB_PUSH_AUTH: () => callWithoutKey(stack.dev.api, `/web-push/public-key?appId=${tenant.app}`),
+  PAYLOAD_LIMIT_EXCEEDED: () => push({ data: { a: 'x'.repeat(4_096) } }),
+  INVALID_PUSH_ID: () => tenant.api('GET', `/pushes/${UNKNOWN_ID}`),
+  async PUSH_SCHEDULED() {
+    const { id } = await send(tenant, token, { schedule: inAnHour() });
+    return tenant.api('GET', `/pushes/${id}`);
+  },
+  async APP_MISMATCH() {
+    const { token: foreign } = await registerDevice(stack.dev);
+    return tenant.api('GET', `/devices/${foreign}`);
+  },
+  INVALID_DEVICE_TOKEN: () => tenant.api('GET', '/devices/unknown'),
+  INVALID_DEVICE_AUTH: () => post('/devices/auth', { token, auth: 'wrong' }),
+  INVALID_APP_ID: () => post('/register', { appId: UNKNOWN_ID, platform: 'electron' }),
+  NO_RESULTS: () => tenant.api('POST', '/devices/presence', { tokens: ['unknown'] }),
+  INVALID_API_KEY: withWrongKey,
+  async AUTH_LIMIT_EXCEEDED() {
+    for (let i = 0; i < WRONG_KEYS_AN_HOUR; i += 1) await withWrongKey();
+    return withWrongKey();
+  },
+  async ACCOUNT_SUSPENDED() {
+    const suspended = await createTestTenant(stack);
+    await withStore(stack, ({ accounts }) => accounts.suspend(suspended.account));
+    return suspended.api('GET', '/topics');
+  },
+  async REGISTRATION_CLOSED() {
+    const { app } = await createTestTenant(stack);
+    await withStore(stack, ({ apps }) => apps.updateSettings(app, { registrationClosed: true }));
+    return post('/register', { appId: app, platform: 'electron' });
+  },
+  NOT_FOUND: () => tenant.api('GET', '/nothing'),
+  METHOD_NOT_ALLOWED: () => tenant.api('PUT', '/push', {}),
+  async REQUEST_TIMEOUT() {
+    const { socket, text } = unfinishedHead;
+    const response = await until(() => parseResponse(text()), { timeoutMs: 20_000 });
+    socket.destroy();
+    return response;
+  },
+  BODY_TOO_LARGE: () => post('/devices/auth', { token: 'x'.repeat(100_000) }),
+  UNSUPPORTED_MEDIA_TYPE: () =>
+    callWithoutKey(stack.dev.api, `/push?api_key=${tenant.apiKey}`, {
+      method: 'POST',
+      body: 'a=1',
+    }),
+  HEADERS_TOO_LARGE: () =>
+    callWithoutKey(stack.dev.api, '/topics', { headers: { 'x-large': 'x'.repeat(20_000) } }),
+  async RATE_LIMIT_EXCEEDED() {
+    await other.api('GET', '/topics');
+    return other.api('GET', '/topics');
+  },
+  INTERNAL_SERVER_ERROR: () =>
+    whileFrozen(stack, [{ service: 'mongodb' }], () => tenant.api('GET', '/topics')),
+  SERVICE_UNAVAILABLE: () => post('/register', { appId: tenant.app, platform: 'electron' }),
+};
+
+test.each(Object.keys(REQUESTS_BY_CODE) as ApiErrorCode[])('%s', async (code) => {
+  const response = await REQUESTS_BY_CODE[code]();
+  expectApiError(response, code);
+  const isForLater = code === 'RATE_LIMIT_EXCEEDED' || code === 'SERVICE_UNAVAILABLE';
+  expect(response.headers.has('retry-after')).toBe(isForLater);
+  expect(response.headers.has('allow')).toBe(code === 'METHOD_NOT_ALLOWED');
+});
+
+test('there is a way for each code of the table', () => {
+  expect(Object.keys(REQUESTS_BY_CODE).sort()).toEqual(Object.keys(API_ERRORS).sort());
+});

@@ -1,0 +1,242 @@
+import { randomBytes } from 'node:crypto';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
+import { appleAddress, webSubscription } from '../support/api/provider-addresses.ts';
+import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
+import { getDeviceInfo, send, untilOutcome } from '../support/end-to-end/pushes.ts';
+import type { Credentials } from '../support/register-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+
+let stack: SharedStack;
+beforeAll(async () => {
+  stack = await useSharedStack();
+  await withStore(stack, ({ apps }) =>
+    apps.updateSettings(stack.dev.app, {
+      bundleIds: ['com.example.app'],
+      webHosts: ['www.example.com'],
+    }),
+  );
+});
+
+const post = <T = Record<string, unknown>>(path: string, body: unknown) =>
+  postWithoutKey<T>(stack.dev.api, path, body);
+
+async function register(fields: object): Promise<Credentials> {
+  const body = { appId: stack.dev.app, sdk: 1, ...fields };
+  const { status, json, text } = await post<Credentials>('/register', body);
+  if (status !== 200) throw new Error(`register: ${text}`);
+  return json;
+}
+
+async function isDeleted({ token }: Credentials): Promise<boolean> {
+  const { json } = await stack.api('GET', `/devices/${token}`);
+  return json.code === 'INVALID_DEVICE_TOKEN';
+}
+
+describe('registering', () => {
+  test.each([
+    ['electron', () => ({})],
+    ['python', () => ({})],
+    ['android', () => ({})],
+    ['android', () => ({ fcmToken: `fcm:${randomBytes(20).toString('hex')}` })],
+    ['ios', () => ({ ...appleAddress() })],
+    ['ios', () => ({ ...appleAddress(), appId: undefined, app: 'com.example.app' })],
+    ['ios', () => ({ pushToken: null, pushEnvironment: 'development', pushBundle: 'a.b' })],
+    ['web', () => ({ subscription: webSubscription() })],
+    ['web', () => ({ subscription: webSubscription(), appId: undefined, app: 'www.example.com' })],
+  ])('%s gets credentials that are good', async (platform, fields) => {
+    const device = await register({ platform, ...fields() });
+    expect((await post('/devices/auth', device)).json).toEqual({ success: true });
+    expect((await getDeviceInfo(stack, device.token)).device.platform).toBe(platform);
+  });
+
+  test.each([
+    ['an app that is not there', { appId: 'f'.repeat(24) }, 'INVALID_APP_ID'],
+    [
+      'a name that no app has',
+      { appId: undefined, app: 'x.example', platform: 'ios' },
+      'INVALID_APP_ID',
+    ],
+    ['no app', { appId: undefined, platform: 'ios' }, 'INVALID_PARAM'],
+    ['an app id of another form', { appId: 'F00' }, 'INVALID_PARAM'],
+    ['a platform that is none', { platform: 'windows' }, 'INVALID_PARAM'],
+    ['no platform', { platform: undefined }, 'INVALID_PARAM'],
+    [
+      'a push token that is not hexadecimal',
+      { platform: 'ios', ...appleAddress(), pushToken: 'zz'.repeat(32) },
+      'INVALID_PARAM',
+    ],
+    [
+      'a push token without environment',
+      { platform: 'ios', ...appleAddress(), pushEnvironment: undefined },
+      'INVALID_PARAM',
+    ],
+    ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
+    [
+      'a key that is no point of the curve',
+      {
+        platform: 'web',
+        subscription: { ...webSubscription(), key: Buffer.alloc(65, 4).toString('base64') },
+      },
+      'INVALID_PARAM',
+    ],
+    [
+      'an auth of 15 bytes',
+      {
+        platform: 'web',
+        subscription: { ...webSubscription(), auth: Buffer.alloc(15).toString('base64') },
+      },
+      'INVALID_PARAM',
+    ],
+    [
+      'a megabyte',
+      {
+        platform: 'web',
+        subscription: webSubscription(`https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`),
+      },
+      'BODY_TOO_LARGE',
+    ],
+  ] as const)('with %s is refused', async (_what, fields, code) => {
+    const response = await post('/register', {
+      appId: stack.dev.app,
+      platform: 'electron',
+      ...fields,
+    });
+    expectApiError(response, code);
+  });
+
+  test.each([
+    'http://fcm.googleapis.com/x',
+    'https://fcm.googleapis.com:8443/x',
+    'https://user@fcm.googleapis.com/x',
+    'https://fcm.googleapis.com.evil.example/x',
+    'https://evil.example/fcm.googleapis.com',
+    'https://fcm.googleapis.com@evil.example/x',
+    'https://push.services.mozilla.com.evil.example/x',
+    'https://notfcm.googleapis.com/x',
+    'https://127.0.0.1/x',
+    'https://2130706433/x',
+    'https://0x7f.1/x',
+    'https://[::1]/x',
+    'https://169.254.169.254/latest/meta-data',
+    'file:///etc/passwd',
+    'javascript:alert(1)',
+    'no url',
+  ])('a browser with the end point %s is refused', async (endpoint) => {
+    const body = { appId: stack.dev.app, platform: 'web', subscription: webSubscription(endpoint) };
+    expectApiError(await post('/register', body), 'INVALID_PARAM');
+  });
+
+  test('a page of any origin may ask, for no key is involved', async () => {
+    const preflight = await fetch(new URL('/register', stack.dev.api), { method: 'OPTIONS' });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
+    const { headers } = await post('/devices/auth', {});
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    const { headers: keyed } = await stack.api('GET', '/topics');
+    expect(keyed.get('access-control-allow-origin')).toBeNull();
+  });
+});
+
+describe('an address of a provider belongs to one device', () => {
+  test('who registers it again replaces the device before, topics included', async () => {
+    const address = appleAddress();
+    const before = await register({ platform: 'ios', ...address });
+    const topics = [`t-${before.token}`];
+    await stack.api('POST', '/topics/subscribe', { token: before.token, topics });
+    const after = await register({ platform: 'ios', ...address });
+    expect(after.token).not.toBe(before.token);
+    expect(await isDeleted(before)).toBe(true);
+    expect(await isDeleted(after)).toBe(false);
+    expectApiError(await post('/devices/auth', before), 'INVALID_DEVICE_AUTH');
+    expect((await stack.api('GET', `/topics/${topics[0]}`)).json).toEqual({ subscribers: [] });
+  });
+
+  test('of twenty that register it at once one stays', async () => {
+    const subscription = webSubscription();
+    const all = await Promise.all(
+      Array.from({ length: 20 }, () => register({ platform: 'web', subscription })),
+    );
+    const deleted = await Promise.all(all.map(isDeleted));
+    expect(deleted.filter((one) => !one)).toHaveLength(1);
+  });
+
+  test('a device may change it, and take it over', async () => {
+    const [one, other] = [appleAddress(), appleAddress()];
+    const first = await register({ platform: 'ios', ...one });
+    const second = await register({ platform: 'ios', ...other });
+    expect((await post('/devices/token', { ...first, ...appleAddress() })).status).toBe(200);
+    expect((await post('/devices/token', { ...first, ...other })).json).toEqual({ success: true });
+    expect(await isDeleted(second)).toBe(true);
+    expect((await post('/devices/token', { ...first, pushToken: null })).status).toBe(200);
+    const wrong = { ...first, auth: '0'.repeat(64) };
+    expectApiError(await post('/devices/token', { ...wrong, ...one }), 'INVALID_DEVICE_AUTH');
+    const electron = await register({ platform: 'electron' });
+    expectApiError(await post('/devices/token', { ...electron, ...one }), 'INVALID_PARAM');
+  });
+});
+
+describe('subscribing from either side', () => {
+  test.each(['subscribe', 'unsubscribe'])(
+    'a device may %s itself, and nobody else',
+    async (verb) => {
+      const [device, other] = await Promise.all([
+        register({ platform: 'electron' }),
+        register({ platform: 'electron' }),
+      ]);
+      const path = `/devices/${verb}`;
+      expect((await post(path, { ...device, topics: ['own'] })).json).toEqual({ success: true });
+      const foreign = { token: other.token, auth: device.auth, topics: ['own'] };
+      expectApiError(await post(path, foreign), 'INVALID_DEVICE_AUTH');
+      expectApiError(await post(path, { token: device.token, topics: ['own'] }), 'INVALID_PARAM');
+      expectApiError(await post(path, { ...device, topics: ['a b'] }), 'INVALID_PARAM');
+    },
+  );
+
+  test('a backend may with its key, by either path', async () => {
+    const { token } = await register({ platform: 'electron' });
+    await stack.api('POST', '/devices/subscribe', { token, topics: ['by-key', 'too'] });
+    await stack.api('POST', '/devices/unsubscribe', { token, topics: ['too'] });
+    expect((await getDeviceInfo(stack, token)).subscriptions).toEqual(['by-key']);
+    const wrong = await callWithoutKey(stack.dev.api, '/devices/subscribe?api_key=wrong', {
+      method: 'POST',
+    });
+    expectApiError(wrong, 'INVALID_API_KEY');
+  });
+});
+
+describe('as long as a provider is not configured', () => {
+  let tenant: TestTenant;
+  beforeAll(async () => {
+    tenant = await createTestTenant(stack);
+  });
+  const registerAt = (fields: object) => register({ appId: tenant.app, ...fields });
+
+  test('a push to iOS devices is refused, named or by topic, now or later', async () => {
+    const ios = await registerAt({ platform: 'ios', ...appleAddress() });
+    const android = await registerAt({ platform: 'android' });
+    const topics = [`mixed-${ios.token}`];
+    for (const { token } of [ios, android]) {
+      await tenant.api('POST', '/topics/subscribe', { token, topics });
+    }
+    const later = Math.floor(Date.now() / 1_000) + 600;
+    for (const fields of [
+      { to: ios.token },
+      { to: [android.token, ios.token] },
+      { to: `/topics/${topics[0]}` },
+      { to: `/topics/${topics[0]}`, schedule: later },
+    ]) {
+      expectApiError(await tenant.api('POST', '/push', { data: {}, ...fields }), 'NO_APNS_AUTH');
+    }
+    await tenant.api('POST', '/topics/unsubscribe', { token: ios.token, topics });
+    expect((await send(tenant, `/topics/${topics[0]}`)).info.devices).toBe(1);
+  });
+
+  test('a push to a browser is accepted and ends visibly as failed', async () => {
+    const { token } = await registerAt({ platform: 'web', subscription: webSubscription() });
+    const { id } = await send(tenant, token);
+    await untilOutcome(stack, id, [token], 'failed');
+    expect((await tenant.api('GET', `/pushes/${id}`)).status).toBe(200);
+  });
+});

@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { ApiErrorCode } from '../../packages/core/src/api-error.ts';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { ONLY_API } from '../support/api/only-api.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { registerDevice } from '../support/register-device.ts';
+import type { Stack } from '../support/stack.ts';
+
+type Case = [what: string, method: string, path: string, body: unknown, code: ApiErrorCode];
+
+const TOKEN = '$TOKEN';
+const DEEP_JSON = `${'{"a":'.repeat(2_100)}1${'}'.repeat(2_100)}`;
+const QUERY_OPERATOR = { $ne: null };
+
+let stack: Stack;
+let mongo: TestMongo;
+let token: string;
+beforeAll(async () => {
+  stack = await startStackWithoutLimits(ONLY_API);
+  mongo = await openMongo(stack.dev);
+  ({ token } = await registerDevice(stack.dev));
+});
+afterAll(async () => {
+  await mongo?.close();
+  await stack?.stop();
+});
+
+function push(what: string, fields: object, code: ApiErrorCode = 'INVALID_PARAM'): Case {
+  return [`push: ${what}`, 'POST', '/push', { to: TOKEN, data: {}, ...fields }, code];
+}
+
+function topics(verb: string, what: string, fields: object, code: ApiErrorCode): Case {
+  const body = { token: TOKEN, topics: ['a'], ...fields };
+  return [`${verb}: ${what}`, 'POST', `/topics/${verb}`, body, code];
+}
+
+const CASES: Case[] = [
+  ['push: no recipient', 'POST', '/push', { data: {} }, 'INVALID_PARAM'],
+  push('an empty recipient', { to: '' }, 'NO_RECIPIENTS'),
+  push('an empty list', { to: [] }, 'NO_RECIPIENTS'),
+  push('an object as recipient', { to: {} }),
+  push('an operator as recipient', { to: QUERY_OPERATOR }),
+  push('an operator among tokens', { to: [QUERY_OPERATOR] }),
+  push('a number among tokens', { tokens: [1] }),
+  push('an unknown token', { to: 'unknown' }, 'NO_RECIPIENTS'),
+  push('a topic without name', { to: '/topics/' }),
+  push('a topic of 101 characters', { to: `/topics/${'x'.repeat(101)}` }),
+  push('a topic with an umlaut', { to: '/topics/ä' }),
+  push('a topic of nobody', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
+  push('no data', { data: undefined }),
+  push('null as data', { data: null }),
+  push('a list as data', { data: [] }),
+  push('text as data', { data: '{"a":1}' }),
+  push('data too long', { data: { a: 'x'.repeat(4_096) } }, 'PAYLOAD_LIMIT_EXCEEDED'),
+  ['push: data too deep', 'POST', '/push', `{"to":"x","data":${DEEP_JSON}}`, 'INVALID_PARAM'],
+  push('an endless time to live', { time_to_live: 1e308 }),
+  push('a schedule now', { schedule: Math.floor(Date.now() / 1_000) }),
+  push('a schedule in milliseconds', { schedule: Date.now() + 60_000 }),
+  push('an empty collapse key', { collapse_key: '' }),
+  push('a long collapse key', { collapse_key: '😀'.repeat(33) }),
+  push('text as a switch', { content_available: 'true' }),
+  push('a notification that is text', { notification: 'x' }),
+  push('a badge that is text', { notification: { badge: '1' } }),
+  push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
+  push('a volume beyond full', { notification: { sound: { volume: 2 } } }),
+  push('loc_args that are text', { notification: { loc_args: 'x' } }),
+  ...['GET', 'DELETE'].flatMap((method): Case[] => [
+    [
+      `${method} a push: unknown`,
+      method,
+      `/pushes/${'f'.repeat(24)}`,
+      undefined,
+      'INVALID_PUSH_ID',
+    ],
+    [
+      `${method} a push: too short`,
+      method,
+      `/pushes/${'f'.repeat(23)}`,
+      undefined,
+      'INVALID_PUSH_ID',
+    ],
+    [
+      `${method} a push: capital letters`,
+      method,
+      `/pushes/${'F'.repeat(24)}`,
+      undefined,
+      'INVALID_PUSH_ID',
+    ],
+    [`${method} a push: a way up`, method, '/pushes/%2e%2e%2fx', undefined, 'INVALID_PUSH_ID'],
+    [`${method} a push: NUL`, method, '/pushes/%00', undefined, 'INVALID_PUSH_ID'],
+  ]),
+  ['device: junk', 'GET', '/devices/junk!', undefined, 'INVALID_DEVICE_TOKEN'],
+  ['device: an encoded slash', 'GET', '/devices/a%2Fb', undefined, 'INVALID_DEVICE_TOKEN'],
+  ['device: an operator', 'GET', '/devices/[$ne]=1', undefined, 'INVALID_DEVICE_TOKEN'],
+  ['device: endless', 'GET', `/devices/${'a'.repeat(5_000)}`, undefined, 'INVALID_DEVICE_TOKEN'],
+  ['presence: none', 'POST', '/devices/presence', { tokens: [] }, 'INVALID_PARAM'],
+  ['presence: operator', 'POST', '/devices/presence', { tokens: QUERY_OPERATOR }, 'INVALID_PARAM'],
+  ['presence: unknown', 'POST', '/devices/presence', { tokens: ['x', 'x'] }, 'NO_RESULTS'],
+  ...['subscribe', 'unsubscribe'].flatMap((verb) => [
+    topics(verb, '101 topics', { topics: Array(101).fill('a') }, 'INVALID_PARAM'),
+    topics(verb, 'no topic', { topics: [] }, 'INVALID_PARAM'),
+    topics(verb, 'a line break', { topics: ['a\n'] }, 'INVALID_PARAM'),
+    topics(verb, 'a star among others', { topics: ['*', 'a'] }, 'INVALID_PARAM'),
+    topics(verb, 'an operator as token', { token: QUERY_OPERATOR }, 'INVALID_PARAM'),
+    topics(verb, 'no token', { token: undefined }, 'INVALID_PARAM'),
+    topics(verb, 'an unknown token', { token: 'unknown' }, 'INVALID_DEVICE_TOKEN'),
+    topics(verb, 'a token that ends an id', { token: 'a:b' }, 'INVALID_DEVICE_TOKEN'),
+  ]),
+  ...['0', '-1', '1.5', '1e9', '2;', '', 'x', '10000000'].map(
+    (page): Case => [`page ${page}`, 'GET', `/topics/a?page=${page}`, undefined, 'INVALID_PARAM'],
+  ),
+  ['topic: a space', 'GET', '/topics/a%20b', undefined, 'INVALID_PARAM'],
+];
+
+/** Everything that is kept, as how much there is of it. */
+async function countAllDocuments(): Promise<Record<string, number>> {
+  const names = ['pushes', 'batches', 'inbox', 'devices', 'subscriptions', 'topics', 'anchors'];
+  const counts = names.map(async (name) => [
+    name,
+    await mongo.db.collection(name).countDocuments(),
+  ]);
+  return Object.fromEntries(await Promise.all(counts));
+}
+
+test.each(CASES)('%s', async (_what, method, path, body, code) => {
+  const before = await countAllDocuments();
+  const text = typeof body === 'object' ? JSON.stringify(body) : (body as string | undefined);
+  expectApiError(await stack.api(method, path, text?.replaceAll(TOKEN, token)), code);
+  expect(await countAllDocuments()).toEqual(before);
+});
+
+test('a page behind the last is empty', async () => {
+  expect((await stack.api('GET', '/topics/a?page=1000000')).json).toEqual({ subscribers: [] });
+});
+
+test('payloads with names that databases and prototypes know come out as they went in', async () => {
+  const data = '{"__proto__":{"a":1},"$set":{"b.c":2},"constructor":null,"":[{"$ne":""}]}';
+  const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
+  const { text } = await stack.api('GET', `/pushes/${String(json.id)}`);
+  expect(text).toContain(`"payload":${data}`);
+});
+
+test('unknown fields are ignored, doubles are sent once', async () => {
+  const body = { to: [token, token], tokens: [token], data: {}, __proto__x: 1, extra: { $ne: 1 } };
+  const { json } = await stack.api('POST', '/push', body);
+  expect(json.info).toEqual({ devices: 1, failed: [] });
+});

@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { ONLY_API } from '../support/api/only-api.ts';
+import { createKey, createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { callApi } from '../support/stack/call-api.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const LONGEST_WINDOW_SECONDS = 60;
+/** How long an API process may go by what it knows of a key. */
+const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
+
+let stack: Stack;
+/** What an API process goes by for some seconds after a change; all of it is waited for at once. */
+let changes: Record<'limitLifted' | 'accountSuspended' | 'keyRotated', Promise<void>>;
+beforeAll(async () => {
+  stack = await startStack({ ...ONLY_API, apis: 2 });
+  changes = {
+    limitLifted: liftLimit(),
+    accountSuspended: suspendAndResume(),
+    keyRotated: rotateKey(),
+  };
+  // Its own test says what is wrong with it.
+  for (const checked of Object.values(changes)) checked.catch(() => undefined);
+  // A frozen Redis and hundreds of requests at once are for later.
+  await Promise.allSettled(Object.values(changes));
+}, 90_000);
+afterAll(() => stack.stop());
+
+/** Asks so often, some at once, and gives the statuses. */
+async function requestTimes({ api }: Pick<TestTenant, 'api'>, times: number): Promise<number[]> {
+  const statuses: number[] = [];
+  let left = times;
+  const sendRequest = async () => {
+    for (; left > 0; ) {
+      left -= 1;
+      statuses.push((await api('GET', '/topics')).status);
+    }
+  };
+  await Promise.all(Array.from({ length: 20 }, sendRequest));
+  return statuses;
+}
+
+function countStatus(statuses: readonly number[], status: number): number {
+  return statuses.filter((one) => one === status).length;
+}
+
+describe('requests a minute, over all processes together', () => {
+  test('60 of a trial account pass and no more', async () => {
+    const statuses = await requestTimes(await createTestTenant(stack, { plan: 'trial' }), 70);
+    expect([countStatus(statuses, 200), countStatus(statuses, 429)]).toEqual([60, 10]);
+  });
+
+  test('800 of a pro account pass and no more', async () => {
+    const statuses = await requestTimes(await createTestTenant(stack), 810);
+    expect([countStatus(statuses, 200), countStatus(statuses, 429)]).toEqual([800, 10]);
+  });
+
+  test('both apps of an account share them', async () => {
+    const tenant = await createTestTenant(stack, { limit: 3 });
+    const other = await withStore(stack, async (store) =>
+      createKey(stack, store, await store.apps.create('Second', tenant.account)),
+    );
+    await requestTimes(tenant, 3);
+    expectApiError(
+      await callApi({ ...stack.dev, apiKey: other.apiKey }, 'GET', '/topics'),
+      'RATE_LIMIT_EXCEEDED',
+    );
+  });
+
+  test('an answer tells where the account stands, and a refusal when to come again', async () => {
+    const { api } = await createTestTenant(stack, { limit: 2 });
+    const { headers } = await api('GET', '/topics');
+    expect(headers.get('ratelimit-limit')).toBe('2');
+    expect(headers.get('ratelimit-remaining')).toBe('1');
+    expect(Number(headers.get('ratelimit-reset'))).toBeLessThanOrEqual(LONGEST_WINDOW_SECONDS);
+    await api('GET', '/topics');
+    const refused = await api('GET', '/topics');
+    expectApiError(refused, 'RATE_LIMIT_EXCEEDED');
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(Number(refused.headers.get('retry-after'))).toBeLessThanOrEqual(LONGEST_WINDOW_SECONDS);
+  });
+
+  test('an operator can lift the limit', () => changes.limitLifted);
+
+  test('a frozen Redis delays nobody for long, and each process goes on counting', async () => {
+    const tenant = await createTestTenant(stack, { limit: 20 });
+    await requestTimes(tenant, 1);
+    const statuses = await whileFrozen(stack, [{ service: 'redis' }], () =>
+      requestTimes(tenant, 60),
+    );
+    // Two processes, each of which may let the whole limit pass.
+    expect(countStatus(statuses, 200)).toBeGreaterThanOrEqual(19);
+    expect(countStatus(statuses, 200)).toBeLessThanOrEqual(40);
+    expect(countStatus(statuses, 200) + countStatus(statuses, 429)).toBe(60);
+  });
+});
+
+describe('keys and accounts', () => {
+  test('a suspended account is refused within 10 s, and welcome again', () =>
+    changes.accountSuspended);
+
+  test('a key is rotated: both work, then only the new one', () => changes.keyRotated);
+});
+
+async function liftLimit(): Promise<void> {
+  const tenant = await createTestTenant(stack, { limit: 1 });
+  await requestTimes(tenant, 2);
+  await withStore(stack, (store) => store.accounts.limit(tenant.account, null));
+  await until(async () => (await tenant.api('GET', '/topics')).status === 200, POLL_OPTIONS);
+  expect(countStatus(await requestTimes(tenant, 50), 200)).toBe(50);
+}
+
+async function suspendAndResume(): Promise<void> {
+  const tenant = await createTestTenant(stack);
+  await tenant.api('GET', '/topics');
+  await withStore(stack, (store) => store.accounts.suspend(tenant.account));
+  expectApiError(await untilRefused(tenant), 'ACCOUNT_SUSPENDED');
+  await withStore(stack, (store) => store.accounts.resume(tenant.account));
+  await until(async () => (await tenant.api('GET', '/topics')).status === 200, POLL_OPTIONS);
+}
+
+async function rotateKey(): Promise<void> {
+  const tenant = await createTestTenant(stack);
+  const { apiKey } = await withStore(stack, (store) => createKey(stack, store, tenant.app));
+  const fresh = { ...tenant.dev, apiKey };
+  expect((await callApi(fresh, 'GET', '/topics')).status).toBe(200);
+  expect((await tenant.api('GET', '/topics')).status).toBe(200);
+  await withStore(stack, (store) => store.keys.revoke(tenant.keyId));
+  expectApiError(await untilRefused(tenant), 'INVALID_API_KEY');
+  expect((await callApi(fresh, 'GET', '/topics')).status).toBe(200);
+}
+
+function untilRefused({ api }: Pick<TestTenant, 'api'>) {
+  return until(async () => {
+    const response = await api('GET', '/topics');
+    return response.status === 403 && response;
+  }, POLL_OPTIONS);
+}

@@ -1,0 +1,110 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { runCarillonJson } from '../support/carillon.ts';
+import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { createTenant } from '../support/guarantees/create-tenant.ts';
+import { createFleet } from '../support/guarantees/devices.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import type { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+/** MQTT 3.1.1, table 3.1: not authorized. */
+const NOT_AUTHORIZED = { code: 5 };
+const KEEPALIVE_SECONDS = 5;
+
+let stack: Stack;
+let mongo: TestMongo;
+const fleet = createFleet(() => stack.dev);
+beforeAll(async () => {
+  stack = await startStackWithoutLimits();
+  mongo = await openMongo(stack.dev);
+});
+afterEach(() => fleet.disconnectAll());
+afterAll(async () => {
+  await mongo?.close();
+  await stack?.stop();
+});
+
+async function remove({ token }: Pick<MqttDevice, 'token'>): Promise<void> {
+  const { status, text } = await stack.api('DELETE', `/devices/${token}`);
+  expect({ status, text }).toEqual({ status: 200, text: '{"success":true}' });
+}
+
+test('a connected device is disconnected within a second and refused from then on', async () => {
+  const device = await fleet.online();
+  const other = await fleet.online();
+  await remove(device);
+  await until(() => !device.connected, { timeoutMs: 1_000, what: 'the end of its connection' });
+  await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
+  const { json } = await stack.api('GET', `/devices/${device.token}`);
+  expect(json).toMatchObject({ code: 'INVALID_DEVICE_TOKEN' });
+  await sendPush(stack, other.token);
+  await other.waitFor(1);
+});
+
+test('its subscriptions and its inbox go, and what waits for it ends as gone', async () => {
+  const device = await fleet.offline();
+  const other = await fleet.offline();
+  const topic = randomUUID();
+  for (const { token } of [device, other]) {
+    await stack.api('POST', '/topics/subscribe', { token, topics: [topic] });
+  }
+  const push = await sendPush(stack, `/topics/${topic}`);
+  await untilOutcomes(mongo, push, { inbox: 2 });
+  await remove(device);
+  await untilOutcomes(mongo, push, { inbox: 1, gone: 1 });
+  const { json } = await stack.api<{ subscribers: string[] }>('GET', `/topics/${topic}`);
+  expect(json.subscribers).toEqual([other.token]);
+});
+
+test('a push that is worked while its device is deleted leaves no row', async () => {
+  const device = await fleet.offline();
+  const push = await whileFrozen(stack, [{ service: 'delivery-worker' }], async () => {
+    const sent = await sendPush(stack, device.token);
+    await remove(device);
+    return sent;
+  });
+  await untilOutcomes(mongo, push, { gone: 1 });
+});
+
+test('another app can not delete it, and is told nothing of it', async () => {
+  const device = await fleet.online();
+  const tenant = await createTenant(stack);
+  const foreign = await tenant.api('DELETE', `/devices/${device.token}`);
+  const absent = await tenant.api('DELETE', `/devices/${'f'.repeat(22)}`);
+  expect(foreign.json).toMatchObject({ code: 'INVALID_DEVICE_TOKEN' });
+  expect(foreign.text).toBe(absent.text);
+  await sendPush(stack, device.token);
+  await device.waitFor(1);
+});
+
+test('the command line deletes it too', async () => {
+  const device = await fleet.online();
+  expect(await runCarillonJson(stack.home, 'device', 'delete', device.token)).toEqual({
+    success: true,
+  });
+  await until(() => !device.connected, { timeoutMs: 2_000 });
+});
+
+test('while Redis is away it is disconnected at its next PINGREQ', async () => {
+  const { token, auth } = await fleet.offline();
+  const url = stack.dev.mqtt;
+  const device = createMqttDevice({ url, token, auth, keepaliveSeconds: KEEPALIVE_SECONDS });
+  await device.connect();
+  await whileFrozen(stack, [{ service: 'redis' }], async () => {
+    await remove(device);
+    await until(() => !device.connected, { timeoutMs: 3 * KEEPALIVE_SECONDS * 1_000 });
+  });
+  await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
+});
+
+test('while MongoDB is away it is let in, and out again when MongoDB is back', async () => {
+  const device = await fleet.offline();
+  await remove(device);
+  await whileFrozen(stack, [{ service: 'mongodb' }], () => device.connect());
+  await until(() => !device.connected, { timeoutMs: 20_000 });
+  await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
+});

@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { ROOT } from '../support/first-run/test-home.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+
+const SECONDS = 2;
+
+test('of the api under load: a file for debuggers, and a table of ten', async () => {
+  const out = join(createTemporaryFolder(), 'api.cpuprofile');
+  const { code, stdout, stderr } = await profile('api', '--seconds', `${SECONDS}`, '--out', out);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const [path, summary, head, ...rows] = stdout.trimEnd().split('\n');
+  expect(path).toMatch(/api\.cpuprofile$/);
+  expect(summary).toMatch(/^api: busy for \d+\.\d % of [12]\.\d s$/);
+  expect(head?.trim().split(/\s{2,}| (?=busy)/)).toEqual(['self ms', 'busy', 'function', 'where']);
+  expect(rows).toHaveLength(10);
+  const self = rows.map((row) => Number(row.slice(0, 8)));
+  expect(self).toEqual([...self].sort((a, b) => b - a));
+  expect(self[0]).toBeGreaterThan(0);
+  // It is the api's, under the load: parsing and writing requests leaves its marks.
+  const { nodes, samples } = JSON.parse(readFileSync(out, 'utf8')) as {
+    nodes: { callFrame: { url: string } }[];
+    samples: number[];
+  };
+  expect(samples.length).toBeGreaterThan(100);
+  expect(nodes.some(({ callFrame }) => callFrame.url.includes('/services/api/src/push/'))).toBe(
+    true,
+  );
+});
+
+test('of no service: the services are named, and nothing is started or written', async () => {
+  const out = join(createTemporaryFolder(), 'x.cpuprofile');
+  const { code, stdout, stderr } = await profile('gateway', '--out', out);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  expect(stderr).toContain('device-gateway');
+  expect(existsSync(out)).toBe(false);
+});
+
+interface Run {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+function profile(...args: string[]): Promise<Run> {
+  return new Promise((resolve) => {
+    const child = execFile(
+      process.execPath,
+      ['bench/profile/main.ts', ...args],
+      { cwd: ROOT, timeout: 55_000 },
+      (_error, stdout, stderr) => resolve({ code: child.exitCode, stdout, stderr }),
+    );
+  });
+}

@@ -1,0 +1,248 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { inspectProcess, readPid } from '../support/deploy/container.ts';
+import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
+import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { callApi } from '../support/stack/call-api.ts';
+import { until } from '../support/until.ts';
+
+const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
+const CONTAINERS = [...SERVICES, 'mongodb', 'valkey'];
+const PROJECT = `carillon-test-${process.pid}`;
+const MAX_IMAGE_BYTES = 260 * 1_000_000;
+const MAX_BUILD_MS = 900_000;
+const READY_MS = 90_000;
+const MINUTES = 180_000;
+/** The longest stop_grace_period of the compose file; containers stop side by side or one after the other. */
+const STOP_MS = 60_000;
+
+let engine: Engine;
+let env: Record<string, string>;
+let ports: number[];
+let dev: { api: string; app: string; apiKey: string };
+const devices: MqttDevice[] = [];
+
+beforeAll(async () => {
+  engine = await createEngine();
+  const secrets = join(engine.folder, 'secrets');
+  execFileSync(process.execPath, [join(ROOT, 'deploy/image/create-secrets.mjs'), secrets]);
+  ports = await Promise.all([1, 2, 3, 4].map(findFreePort));
+  const [api, mqtt, mqtts, ws] = ports.map(String) as [string, string, string, string];
+  env = {
+    ...{ CARILLON_SECRETS: secrets, CARILLON_VERSION: 'test' },
+    ...{ API_PORT: api, MQTT_PORT: mqtt, MQTTS_PORT: mqtts, MQTT_WS_PORT: ws },
+  };
+  await buildDataServers(engine);
+  for (const target of [...SERVICES, 'cli', 'sandbox']) {
+    await engine.build(target, `carillon/${target}:test`, ['--layers']);
+  }
+}, MAX_BUILD_MS);
+
+afterAll(async () => {
+  for (const device of devices) await device.disconnect();
+  await engine?.close();
+}, MINUTES);
+
+function findFreePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+const compose = (...args: string[]) => engine.compose(env, '-p', PROJECT, ...args);
+const nameOf = (service: string) => `${PROJECT}_${service}_1`;
+
+async function carillon(...args: string[]): Promise<Record<string, string>> {
+  const run = ['--profile', 'tools', 'run', '--rm', '--no-deps', '-T', 'carillon'];
+  const text = await compose(...run, '--json', ...args);
+  return JSON.parse(text.slice(text.indexOf('{')));
+}
+
+function untilReady(): Promise<true> {
+  const check = ['/usr/local/bin/node', 'deploy/image/healthcheck.mjs', '/readyz'];
+  const areReady = async () => {
+    for (const service of SERVICES) await engine.podman('exec', nameOf(service), ...check);
+    return true;
+  };
+  return until(areReady, { timeoutMs: READY_MS, everyMs: 500, what: 'all services ready' });
+}
+
+async function newDevice(): Promise<MqttDevice> {
+  const credentials = await registerDevice(dev);
+  const device = createMqttDevice({ url: `mqtt://127.0.0.1:${ports[1]}`, ...credentials });
+  devices.push(device);
+  return device;
+}
+
+async function push(to: string[], message: string): Promise<void> {
+  const body = { to, data: { message }, time_to_live: 3_600 };
+  const response = await callApi(dev as never, 'POST', '/push', body);
+  expect(response).toMatchObject({ status: 200 });
+}
+
+/** Sends to a device with a connection and to one that connects later. */
+async function serveBoth(online: MqttDevice, message: string): Promise<void> {
+  const offline = await newDevice();
+  await push([online.token, offline.token], message);
+  const hasIt = ({ arrivals }: MqttDevice) => arrivals.some((one) => one.payload.includes(message));
+  await until(() => hasIt(online), { timeoutMs: 30_000, what: `${message} at the online device` });
+  await offline.connect();
+  await until(() => hasIt(offline), { timeoutMs: 30_000, what: `${message} from the inbox` });
+  await offline.disconnect();
+}
+
+test(
+  'an online and an offline device are served',
+  async () => {
+    await compose('up', '-d', '--no-deps');
+    await untilReady();
+    const account = await carillon('account', 'create', 'Test', '--plan', 'pro');
+    const app = await carillon('app', 'create', 'Test', '--account', account.id ?? '');
+    dev = {
+      api: `http://127.0.0.1:${ports[0]}`,
+      app: app.id ?? '',
+      apiKey: app.apiKey ?? '',
+    };
+    const online = await newDevice();
+    await online.connect();
+    await serveBoth(online, 'first');
+  },
+  MINUTES,
+);
+
+test('every container is without root, capabilities, a writable root, and within its memory', async () => {
+  for (const service of CONTAINERS) {
+    const found = await inspectProcess(engine, nameOf(service));
+    const { memoryLimit, memoryUsed, ...rights } = found;
+    expect({ service, ...rights }).toEqual({
+      service,
+      pid: expect.any(Number),
+      uid: SERVICES.includes(service) ? 65_532 : 999,
+      capabilities: Array(5).fill('0'.repeat(16)),
+      hasNoNewPrivileges: true,
+      hasReadOnlyRoot: true,
+    });
+    expect(memoryLimit).toBeLessThanOrEqual(1_536 * 1_048_576);
+    expect(memoryUsed).toBeLessThan(memoryLimit);
+  }
+});
+
+test(
+  'a killed container comes back, and devices are served again',
+  async () => {
+    for (const service of CONTAINERS) {
+      const killed = await readPid(engine, nameOf(service));
+      process.kill(killed, 'SIGKILL');
+      const isBack = async () => ![killed, 0].includes(await readPid(engine, nameOf(service)));
+      await until(isBack, { timeoutMs: 30_000, everyMs: 250, what: `${service} is back` });
+    }
+    await untilReady();
+    const online = await newDevice();
+    await until(() => online.connect().then(() => true), { timeoutMs: 30_000, everyMs: 500 });
+    await serveBoth(online, 'second');
+  },
+  MINUTES,
+);
+
+test(
+  'no secret is in an image, a container’s settings or a log',
+  async () => {
+    const folder = env.CARILLON_SECRETS ?? '';
+    const keys = ['api-key-pepper', 'device-auth-keys', 'credential-keys'].map(
+      (name) => readFileSync(join(folder, name), 'utf8').trim().split(':').at(-1) ?? '',
+    );
+    const names = [...CONTAINERS, 'migrate'].map(nameOf);
+    const images = [...SERVICES, 'cli'].map((name) => `carillon/${name}:test`);
+    const logs = await Promise.all(names.map((name) => engine.podman('logs', name)));
+    const texts = [
+      await engine.podman('inspect', ...names),
+      await engine.podman('image', 'inspect', ...images),
+      ...logs,
+    ];
+    // The search would find nothing in texts that are empty.
+    expect(texts.join('')).toContain('ready');
+    expect(readdirSync(folder).length).toBeGreaterThan(4);
+    for (const key of keys) {
+      expect(key).toMatch(/^[0-9a-f]{64}$/);
+      expect(texts.filter((text) => text.includes(key))).toEqual([]);
+    }
+  },
+  MINUTES,
+);
+
+test(
+  'an image is small, says its version, and holds no shell and no package manager',
+  async () => {
+    const programs = ['/bin/sh', '/usr/bin/apt-get', '/usr/local/bin/npm', '/usr/local/bin/pnpm'];
+    const script = `console.log(JSON.stringify(${JSON.stringify(programs)}.filter(require('fs').existsSync)))`;
+    for (const name of [...SERVICES, 'cli', 'sandbox']) {
+      const image = `carillon/${name}:test`;
+      const [facts] = JSON.parse(await engine.podman('image', 'inspect', image)) as [
+        { Size: number; Labels: Record<string, string>; User: string },
+      ];
+      process.stdout.write(`carillon/${name}: ${Math.round(facts.Size / 1_000_000)} MB\n`);
+      expect(facts.Size).toBeLessThanOrEqual(MAX_IMAGE_BYTES);
+      expect(facts.User).toBe('65532:65532');
+      expect(facts.Labels).toMatchObject({
+        'org.opencontainers.image.version': 'test',
+        'org.opencontainers.image.revision': 'unknown',
+      });
+    }
+    const found = await runNode('api', script);
+    expect(JSON.parse(found)).toEqual([]);
+  },
+  MINUTES,
+);
+
+/** Runs a script in an image, within 256 MB. */
+function runNode(image: string, script: string): Promise<string> {
+  const limits = ['--memory', '256m', '--network', 'none', '--read-only', '--cap-drop', 'all'];
+  const node = ['--entrypoint', '/usr/local/bin/node', `carillon/${image}:test`, '-e', script];
+  return engine.podman('run', '--rm', ...limits, ...node);
+}
+
+test('Node’s heap stays below the container’s memory', async () => {
+  // Garbage of 2 GB beside 100 MB that stay: with the machine's limits V8 would collect too late.
+  const script = `
+    const kept = Array.from({ length: 100 }, () => Array.from({ length: 131072 }, (_, i) => i + 0.5));
+    for (let i = 0; i < 2000; i += 1) kept[i % 100] = Array.from({ length: 131072 }, (_, j) => j + i + 0.5);
+    console.log(require('v8').getHeapStatistics().heap_size_limit / 1048576, kept.length);`;
+  const [limit, kept] = (await runNode('api', script)).trim().split(' ').map(Number);
+  expect(limit).toBeGreaterThan(128);
+  expect(limit).toBeLessThan(200);
+  expect(kept).toBe(100);
+}, 60_000);
+
+test(
+  'the stack stops within its deadline and leaves nothing',
+  async () => {
+    for (const device of devices) await device.disconnect();
+    const startedAt = performance.now();
+    await compose('down', '--volumes');
+    expect(performance.now() - startedAt).toBeLessThan(STOP_MS);
+    expect(await engine.podman('ps', '--all', '--quiet')).toBe('');
+  },
+  MINUTES,
+);
+
+test(
+  'a second build has the same digest',
+  async () => {
+    await engine.build('scheduler', 'carillon/again:test', ['--no-cache', '--layers']);
+    const idOf = (image: string) => engine.podman('image', 'inspect', '--format', '{{.Id}}', image);
+    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/scheduler:test'));
+  },
+  2 * MINUTES,
+);
+
+test('hadolint finds no fault in the Dockerfile', async () => {
+  expect(await engine.lint()).toBe('');
+});

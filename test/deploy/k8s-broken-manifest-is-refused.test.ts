@@ -1,0 +1,434 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { checkManifests, RULES } from '../support/k8s/check-manifests.ts';
+import {
+  type Container,
+  findWorkloads,
+  type Manifest,
+  type PodSpec,
+  type Spec,
+  type Trigger,
+} from '../support/k8s/manifest.ts';
+import { RENDERED, render } from '../support/k8s/render.ts';
+
+const rendered = new Map<string, Manifest[]>();
+
+beforeAll(async () => {
+  for (const folder of RENDERED) rendered.set(folder, await render(folder));
+}, 300_000);
+
+function find(manifests: Manifest[], kind: string, name: string): Manifest {
+  const found = manifests.find((one) => one.kind === kind && one.metadata.name === name);
+  if (found === undefined) throw new Error(`${kind} ${name} is not rendered`);
+  return found;
+}
+
+function spec(manifests: Manifest[], kind: string, name: string): Spec {
+  return find(manifests, kind, name).spec ?? {};
+}
+
+function remove(manifests: Manifest[], kind: string, name: string): void {
+  manifests.splice(manifests.indexOf(find(manifests, kind, name)), 1);
+}
+
+type Change = (manifests: Manifest[]) => void;
+
+/** Changes the pods of the api. */
+function inPod(change: (pod: PodSpec) => void, workload = 'api'): Change {
+  return (manifests) => {
+    const found = findWorkloads(manifests).find(({ name }) => name === workload);
+    if (found === undefined) throw new Error(`${workload} is not rendered`);
+    change(found.pod);
+  };
+}
+
+/** Changes the container of the api. */
+function inContainer(change: (container: Container) => void, workload = 'api'): Change {
+  return inPod(({ containers: [container] }) => change(container as Container), workload);
+}
+
+/** Changes a variable; undefined removes it. */
+function inEnv(name: string, value: string | undefined, workload = 'api'): Change {
+  return inContainer((container) => {
+    container.env = (container.env ?? []).filter((variable) => variable.name !== name);
+    if (value !== undefined) container.env.push({ name, value });
+  }, workload);
+}
+
+function inTrigger(name: string, change: (metadata: Trigger['metadata']) => void): Change {
+  return (manifests) => {
+    const triggers = manifests.flatMap((manifest) => manifest.spec?.triggers ?? []);
+    change(triggers.find((trigger) => trigger.name === name)?.metadata ?? {});
+  };
+}
+
+function inSpec(kind: string, name: string, change: (spec: Spec) => void): Change {
+  return (manifests) => change(spec(manifests, kind, name));
+}
+
+const PROD = 'k8s/overlays/prod';
+const PLAIN = 'k8s/overlays/plain';
+const DEV = 'k8s/overlays/dev';
+const ALL = 'test/deploy/all-components';
+
+/** A change, the overlay that it is made to, and the line that names it. */
+const BROKEN: [line: string, overlay: string, change: Change][] = [
+  ['probes: api has no startup probe', PROD, inContainer((c) => delete c.startupProbe)],
+  ['probes: api has no liveness probe', PROD, inContainer((c) => delete c.livenessProbe)],
+  [
+    'probes: api has no readiness probe of /readyz',
+    PROD,
+    inContainer((c) => Object.assign(c, { readinessProbe: c.livenessProbe })),
+  ],
+  [
+    'disruption budget: api is not selected by exactly one',
+    PROD,
+    (manifests) => remove(manifests, 'PodDisruptionBudget', 'api'),
+  ],
+  [
+    'disruption budget: api may lose more',
+    PROD,
+    inSpec('PodDisruptionBudget', 'api', (s) => Object.assign(s, { maxUnavailable: 2 })),
+  ],
+  [
+    'security context: api may run as root',
+    PROD,
+    inPod((pod) => Object.assign(pod.securityContext ?? {}, { runAsNonRoot: false })),
+  ],
+  [
+    'security context: api runs as another user',
+    PROD,
+    inPod((pod) => Object.assign(pod.securityContext ?? {}, { runAsUser: 1000 })),
+  ],
+  [
+    'security context: sandbox runs as another user',
+    ALL,
+    inPod((pod) => Object.assign(pod.securityContext ?? {}, { runAsUser: 999 }), 'sandbox'),
+  ],
+  [
+    'security context: api has no seccomp',
+    PROD,
+    inPod((pod) => delete pod.securityContext?.seccompProfile),
+  ],
+  [
+    'security context: api gets a token',
+    PROD,
+    inPod((pod) => delete pod.automountServiceAccountToken),
+  ],
+  [
+    'security context: api may gain privileges',
+    PROD,
+    inContainer((c) => delete c.securityContext?.allowPrivilegeEscalation),
+  ],
+  [
+    'security context: api is privileged',
+    PROD,
+    inContainer((c) => Object.assign(c.securityContext ?? {}, { privileged: true })),
+  ],
+  [
+    'security context: api has a writable root',
+    PROD,
+    inContainer((c) => delete c.securityContext?.readOnlyRootFilesystem),
+  ],
+  [
+    'security context: migrate keeps capabilities',
+    PROD,
+    inContainer((c) => delete c.securityContext?.capabilities, 'migrate'),
+  ],
+  [
+    'security context: api keeps capabilities',
+    PROD,
+    inContainer((c) => Object.assign(c.securityContext?.capabilities ?? {}, { add: ['NET_RAW'] })),
+  ],
+  ['security context: api has no writable /tmp', PROD, inPod((pod) => pod.volumes?.shift())],
+  [
+    'security context: api has more than one container',
+    PROD,
+    inPod((pod) => pod.containers.push({ name: 'sidecar', image: 'sidecar:1' })),
+  ],
+  [
+    'pod security: the namespace',
+    PROD,
+    (manifests) => delete find(manifests, 'Namespace', 'carillon').metadata.labels,
+  ],
+  [
+    'topology spread: api is not spread over zones',
+    PROD,
+    inPod((pod) => pod.topologySpreadConstraints?.shift()),
+  ],
+  [
+    'topology spread: api is not spread over nodes',
+    PROD,
+    inPod((pod) => pod.topologySpreadConstraints?.pop()),
+  ],
+  ['resources: api requests no CPU', PROD, inContainer((c) => delete c.resources?.requests?.cpu)],
+  [
+    'resources: api requests no memory',
+    PROD,
+    inContainer((c) => delete c.resources?.requests?.memory),
+  ],
+  ['resources: api has no memory limit', PROD, inContainer((c) => delete c.resources?.limits)],
+  [
+    'resources: api has a limit of CPU',
+    PROD,
+    inContainer((c) => Object.assign(c.resources?.limits ?? {}, { cpu: '1' })),
+  ],
+  [
+    'resources: api has less memory than 1.5 times the measured 239 MB',
+    PROD,
+    inContainer((c) => Object.assign(c.resources?.limits ?? {}, { memory: '300Mi' })),
+  ],
+  [
+    'grace period: device-gateway is killed before the 85 s',
+    PROD,
+    inPod((pod) => Object.assign(pod, { terminationGracePeriodSeconds: 60 }), 'device-gateway'),
+  ],
+  [
+    'grace period: device-gateway is killed before the 325 s',
+    PROD,
+    inEnv('GATEWAY_DRAIN_SECONDS', '300', 'device-gateway'),
+  ],
+  ['preStop: api stops before', PROD, inContainer((c) => delete c.lifecycle)],
+  [
+    'images: api has carillon/api:latest',
+    PROD,
+    inContainer((c) => Object.assign(c, { image: 'carillon/api:latest' })),
+  ],
+  ['known variables: api does not know MQTT_LISTEN', PROD, inEnv('MQTT_LISTEN', 'off')],
+  ["known variables: api can't read TRUST_PROXY=yes", PROD, inEnv('TRUST_PROXY', 'yes')],
+  ['required variables: api has no API_KEY_PEPPER', PROD, inEnv('API_KEY_PEPPER_FILE', undefined)],
+  [
+    'required variables: migrate has no MONGODB_URI',
+    PROD,
+    inEnv('MONGODB_URI_FILE', undefined, 'migrate'),
+  ],
+  [
+    'secrets as files: api has REDIS_URL as a value',
+    PROD,
+    inEnv('REDIS_URL', 'redis://:password@cache:6379'),
+  ],
+  [
+    'secrets as files: api REDIS_URL_FILE names a file that is not mounted',
+    PROD,
+    inEnv('REDIS_URL_FILE', '/etc/redis-url'),
+  ],
+  [
+    'secrets as files: api REDIS_URL_FILE names a file that is not among the items',
+    PROD,
+    inEnv('REDIS_URL_FILE', '/run/secrets/carillon/REDIS'),
+  ],
+  [
+    'secrets as files: device-gateway TLS_KEY_FILE is mounted by subPath',
+    PROD,
+    inContainer(
+      (c) =>
+        c.volumeMounts?.forEach((mount) => {
+          mount.subPath = 'file';
+        }),
+      'device-gateway',
+    ),
+  ],
+  [
+    'secrets as files: api gets CREDENTIAL_KEYS, which it does not use',
+    PROD,
+    inPod((pod) =>
+      pod.volumes?.forEach(({ secret }) => {
+        secret?.items?.push({ key: 'CREDENTIAL_KEYS', path: 'CREDENTIAL_KEYS' });
+      }),
+    ),
+  ],
+  [
+    'queues: nobody serves finish',
+    ALL,
+    inEnv('QUEUES', 'send,deliver-mqtt,presence', 'delivery-worker'),
+  ],
+  [
+    'queues: there is no queue deliver-sms',
+    ALL,
+    inEnv('QUEUES', 'deliver-sms,deliver-apns', 'delivery-worker-providers'),
+  ],
+  [
+    'replicas: api has two autoscalers',
+    PROD,
+    (manifests) =>
+      manifests.push({
+        ...find(manifests, 'ScaledObject', 'api'),
+        kind: 'HorizontalPodAutoscaler',
+      }),
+  ],
+  [
+    'replicas: api has replicas beside',
+    PROD,
+    inSpec('Deployment', 'api', (s) => Object.assign(s, { replicas: 2 })),
+  ],
+  [
+    'replicas: delivery-worker may be scaled to nothing',
+    PROD,
+    inSpec('ScaledObject', 'delivery-worker', (s) => Object.assign(s, { minReplicaCount: 0 })),
+  ],
+  [
+    'scale targets: api scales no Deployment',
+    PROD,
+    inSpec('ScaledObject', 'api', (s) => Object.assign(s, { scaleTargetRef: { name: 'apis' } })),
+  ],
+  [
+    'missing values: delivery-worker has a fallback',
+    PROD,
+    inSpec('ScaledObject', 'delivery-worker', (s) => Object.assign(s, { fallback: {} })),
+  ],
+  [
+    'missing values: pending-apns takes a missing value for 0',
+    PROD,
+    inTrigger('pending-apns', (metadata) => delete metadata.ignoreNullValues),
+  ],
+  [
+    'missing values: oldest-pending replaces',
+    PROD,
+    inTrigger('oldest-pending', (metadata) => {
+      metadata.query = `${metadata.query} or vector(0)`;
+    }),
+  ],
+  [
+    'pending work: pending-mqtt does not take the highest',
+    PROD,
+    inTrigger('pending-mqtt', (metadata) => {
+      metadata.query = metadata.query?.replace('max(', 'sum(') ?? '';
+    }),
+  ],
+  [
+    'pending work: pending-mqtt has another threshold than CONCURRENCY 24',
+    PROD,
+    inTrigger('pending-mqtt', (metadata) => Object.assign(metadata, { threshold: '100' })),
+  ],
+  [
+    'pending work: no trigger counts the batches of web-push',
+    PROD,
+    inSpec('ScaledObject', 'delivery-worker', (s) => s.triggers?.splice(3, 1)),
+  ],
+  [
+    'metrics: no service has the metric carillon_waiting_batches',
+    PROD,
+    inTrigger('pending-fcm', (metadata) => {
+      metadata.query = 'max(carillon_waiting_batches)';
+    }),
+  ],
+  [
+    'metrics: no service has the metric carillon_typo_total',
+    PROD,
+    inSpec('PrometheusRule', 'carillon', (s) =>
+      s.groups?.push({ rules: [{ alert: 'Typo', expr: 'rate(carillon_typo_total[5m]) > 0' }] }),
+    ),
+  ],
+  [
+    'connections: connections leaves no room below MAX_CONNECTIONS 12000',
+    PROD,
+    inEnv('MAX_CONNECTIONS', '12000', 'device-gateway'),
+  ],
+  [
+    'flows: device-gateway from 8883/TCP is not allowed',
+    PROD,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'devices'),
+  ],
+  [
+    'flows: delivery-worker to 4007/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'sandbox-clients'),
+  ],
+  [
+    'flows: sandbox from 4008/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'sandbox'),
+  ],
+  [
+    'flows: scheduler from 9000/TCP is not allowed',
+    PROD,
+    inSpec('NetworkPolicy', 'metrics', (s) =>
+      s.podSelector?.matchExpressions?.[0]?.values?.splice(2, 1),
+    ),
+  ],
+  [
+    'flows: api to 443/TCP has no use',
+    PROD,
+    inSpec('NetworkPolicy', 'providers', (s) =>
+      Object.assign(s, {
+        podSelector: { matchLabels: { 'app.kubernetes.io/part-of': 'carillon' } },
+      }),
+    ),
+  ],
+  [
+    'flows: migrate to 6379/TCP has no use',
+    PROD,
+    inSpec('NetworkPolicy', 'redis-clients', (s) => Object.assign(s, { podSelector: {} })),
+  ],
+  [
+    'flows: scheduler to any has no use',
+    PROD,
+    inSpec('NetworkPolicy', 'dns', (s) => Object.assign(s, { egress: [{}] })),
+  ],
+  [
+    'default deny: api is selected by no policy',
+    PROD,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'default-deny'),
+  ],
+  [
+    "data servers: scheduler can't reach mongodb",
+    DEV,
+    inSpec('NetworkPolicy', 'mongodb', (s) =>
+      s.ingress?.[0]?.from?.[0]?.podSelector?.matchExpressions?.[0]?.values?.splice(2, 1),
+    ),
+  ],
+  [
+    'data servers: migrate reaches valkey',
+    DEV,
+    inSpec('NetworkPolicy', 'valkey', (s) =>
+      s.ingress?.[0]?.from?.[0]?.podSelector?.matchExpressions?.[0]?.values?.push('migrate'),
+    ),
+  ],
+  [
+    'data servers: valkey is open to all',
+    DEV,
+    inSpec('NetworkPolicy', 'valkey', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'private ranges: 169.254.0.0/16 can be reached',
+    PROD,
+    inSpec('NetworkPolicy', 'providers', (s) => delete s.egress?.[0]?.to),
+  ],
+  ['client addresses: TRUST_PROXY is wrong', PROD, inEnv('TRUST_PROXY', '0')],
+  ['client addresses: TRUST_PROXY is wrong', DEV, inEnv('TRUST_PROXY', '1')],
+  [
+    'client addresses: PROXY_PROTOCOL is wrong',
+    PROD,
+    inEnv('PROXY_PROTOCOL', 'off', 'device-gateway'),
+  ],
+  [
+    'client addresses: anyone can forge the address that the api reads',
+    PLAIN,
+    inSpec('NetworkPolicy', 'api-clients', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'client addresses: anyone can forge the address that the device-gateway reads',
+    PROD,
+    inSpec('NetworkPolicy', 'devices', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'client addresses: device-gateway-public hides',
+    PLAIN,
+    inSpec('Service', 'device-gateway-public', (s) =>
+      Object.assign(s, { externalTrafficPolicy: 'Cluster' }),
+    ),
+  ],
+  ['services: api has the port http and no pod has it', PROD, inContainer((c) => c.ports?.shift())],
+];
+
+describe('a manifest that breaks a rule is refused', () => {
+  test.each(BROKEN)('%s (%s)', (line, overlay, change) => {
+    const manifests = structuredClone(rendered.get(overlay) ?? []);
+    change(manifests);
+    expect(checkManifests(manifests)).toContainEqual(expect.stringContaining(line));
+  });
+
+  test('there is a broken manifest for every rule', () => {
+    const broken = BROKEN.map(([line]) => line.split(':')[0]);
+    expect(RULES.map(({ name }) => name).filter((name) => !broken.includes(name))).toEqual([]);
+  });
+});

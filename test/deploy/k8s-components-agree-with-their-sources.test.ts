@@ -1,0 +1,58 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { findDeployments } from '../support/k8s/manifest.ts';
+import { RENDERED, ROOT, render } from '../support/k8s/render.ts';
+
+const K8S = `${ROOT}k8s/`;
+const MONITORING = `${K8S}components/monitoring/`;
+
+function readYaml<T>(path: string): T {
+  return parse(readFileSync(path, 'utf8')) as T;
+}
+
+test('the PrometheusRule holds the groups of rules/ (npm run k8s:rules writes it)', () => {
+  const files = readdirSync(`${MONITORING}rules`).sort();
+  const groups = files.flatMap(
+    (name) => readYaml<{ groups: object[] }>(`${MONITORING}rules/${name}`).groups,
+  );
+  const written = readYaml<{ spec: { groups: object[] } }>(`${MONITORING}prometheus-rule.yaml`);
+  expect(written.spec.groups).toEqual(groups);
+  expect(groups.length).toBeGreaterThan(0);
+});
+
+test('every dashboard is in the ConfigMap', () => {
+  const listed = readYaml<{ configMapGenerator: { files: string[] }[] }>(
+    `${MONITORING}kustomization.yaml`,
+  ).configMapGenerator.flatMap(({ files }) => files);
+  const files = readdirSync(`${MONITORING}dashboards`).filter((name) => name.endsWith('.json'));
+  expect(listed.sort()).toEqual(files.map((name) => `dashboards/${name}`).sort());
+});
+
+test('every component is rendered by an overlay or by the tests', () => {
+  const used = RENDERED.flatMap(
+    (folder) =>
+      readYaml<{ components: string[] }>(`${ROOT}${folder}/kustomization.yaml`).components,
+  ).map((path) => path.split('/').at(-1));
+  expect([...new Set(used)].sort()).toEqual(readdirSync(`${K8S}components`).sort());
+});
+
+test('the workers of the provider pool are those of the base, but for their queues', async () => {
+  const deployments = findDeployments(await render('test/deploy/all-components'));
+  const [worker = '', pool = ''] = ['delivery-worker', 'delivery-worker-providers'].map(
+    (wanted) => {
+      const spec = deployments.find(({ name }) => name === wanted)?.manifest.spec;
+      const text = JSON.stringify(spec, (key, value) =>
+        key === 'env'
+          ? value.filter(({ name }: { name: string }) => name !== 'QUEUES').sort(byName)
+          : value,
+      );
+      return text.replaceAll('delivery-worker-providers', 'delivery-worker');
+    },
+  );
+  expect(JSON.parse(pool)).toEqual(JSON.parse(worker));
+});
+
+function byName(a: { name: string }, b: { name: string }): number {
+  return a.name.localeCompare(b.name);
+}

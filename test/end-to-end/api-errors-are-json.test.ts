@@ -1,0 +1,243 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { readLogLines } from '../support/end-to-end/logs.ts';
+import {
+  type RawRequest,
+  sendRawBytes,
+  sendRawRequest,
+} from '../support/end-to-end/raw-request.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+/** As long and of the letters that a real key has. */
+const CANARY = `canary${'0123456789abcdef'.repeat(4)}`.slice(0, 64);
+const JSON_TYPE = { 'content-type': 'application/json' };
+/** Stands in a body where something else is to stand. */
+const VALUE = 'value';
+const VALUE_TEXT = '"value"';
+const MEGABYTE = 1_048_576;
+const ENDPOINTS = [
+  ['POST', '/push'],
+  ['GET', '/pushes/000000000000000000000000'],
+  ['DELETE', '/pushes/000000000000000000000000'],
+  ['GET', '/devices/0123456789abcdef012345'],
+  ['POST', '/devices/presence'],
+  ['POST', '/topics/subscribe'],
+  ['POST', '/topics/unsubscribe'],
+  ['GET', '/topics'],
+  ['GET', '/topics/news'],
+] as const;
+
+let stack: Stack;
+let token: string;
+beforeAll(async () => {
+  stack = await startStack({ env: { CARILLON_ADDRESS_LIMITS: 'off' } });
+  ({ token } = await newMqttDevice(stack.dev));
+});
+afterAll(() => stack?.stop());
+
+describe('the key', () => {
+  test.each(ENDPOINTS)('%s %s is not answered without a key or with a wrong one', async (...to) => {
+    const [method, path] = to;
+    const refusal = { status: 403, json: { code: 'INVALID_API_KEY', error: expect.any(String) } };
+    expect(await sendRequest({ method, path })).toMatchObject(refusal);
+    expect(await sendRequest({ method, path: `${path}?api_key=` })).toMatchObject(refusal);
+    expect(await sendRequest({ method, path: `${path}?api_key=${CANARY}` })).toMatchObject(refusal);
+    const headers = { authorization: `Bearer ${CANARY}` };
+    expect(await sendRequest({ method, path, headers })).toMatchObject(refusal);
+  });
+
+  test('is taken from the query and from the header Authorization', async () => {
+    expect(await sendRequest({ method: 'GET', path: withKey('/topics') })).toMatchObject({
+      status: 200,
+    });
+    const headers = { authorization: `Bearer ${stack.dev.apiKey}` };
+    expect(await sendRequest({ method: 'GET', path: '/topics', headers })).toMatchObject({
+      status: 200,
+    });
+    expect(await sendRequest({ method: 'GET', path: '/topics/', headers })).toMatchObject({
+      status: 200,
+    });
+  });
+
+  test('is looked at before the body', async () => {
+    const headers = { ...JSON_TYPE, 'content-length': 100 * MEGABYTE };
+    const path = `/push?api_key=${CANARY}`;
+    expect(await sendRequest({ path, headers, keepBodyBack: true })).toMatchObject({ status: 403 });
+  });
+});
+
+describe('what is not there', () => {
+  test.each(['/', '/nothing', '/push/x', '/pushes', '/devices', '/topics/a/b', '//', '/push%00'])(
+    '%s is answered with 404',
+    async (path) => {
+      const response = await sendRequest({ method: 'GET', path: withKey(path) });
+      expect(response).toMatchObject({ status: 404, json: { error: expect.any(String) } });
+    },
+  );
+
+  test.each([
+    ['GET', '/push'],
+    ['PUT', '/push'],
+    ['POST', '/pushes/000000000000000000000000'],
+    ['PATCH', '/devices/x'],
+    ['DELETE', '/topics'],
+    ['OPTIONS', '/topics/subscribe'],
+  ])('%s %s is answered with 405', async (method, path) => {
+    const response = await sendRequest({ method, path: withKey(path) });
+    expect(response).toMatchObject({ status: 405, json: { error: expect.any(String) } });
+  });
+
+  test('a path with a broken escape is answered with 400', async () => {
+    const response = await sendRequest({ method: 'GET', path: withKey('/pushes/%zz') });
+    expect(response).toMatchObject({ status: 400, json: { error: expect.any(String) } });
+  });
+});
+
+describe('a body', () => {
+  const text = () => JSON.stringify({ to: token, data: { a: VALUE } });
+
+  test.each<[string, () => string | Buffer]>([
+    ['of no bytes', () => ''],
+    ['of white space', () => ' \n'],
+    ['cut off', () => text().slice(0, -1)],
+    ['with something behind it', () => `${text()}}`],
+    ['with single quotes', () => text().replaceAll('"', "'")],
+    ['with a comment', () => `/**/${text()}`],
+    ['with a bare control character', () => text().replace('"a"', '"\n"')],
+    ['with NaN', () => text().replace(VALUE_TEXT, 'NaN')],
+    ['with a leading zero', () => text().replace(VALUE_TEXT, '01')],
+    ['that is an array', () => '[]'],
+    ['that is null', () => 'null'],
+    ['that is a string', () => '"x"'],
+    ['with a byte order mark', () => `\ufeff${text()}`],
+    ['in UTF-16', () => Buffer.from(`\ufeff${text()}`, 'utf16le')],
+    ['in UTF-16 without a mark', () => Buffer.from(text(), 'utf16le')],
+    ['that is not UTF-8', () => Buffer.from(text().replace('"a"', '"\xe9"'), 'latin1')],
+    ['nested too deep in its payload', () => text().replace(VALUE_TEXT, nested(100_000))],
+    ['nested too deep in a field that nobody asked for', () => `{"x":${nested(100_000)}}`],
+    ['never closed', () => '['.repeat(1_000_000)],
+  ])('%s is answered with 400 INVALID_PARAM', async (_what, body) => {
+    const response = await sendRequest({
+      path: withKey('/push'),
+      headers: JSON_TYPE,
+      body: body(),
+    });
+    expect(response).toMatchObject({ status: 400, json: { code: 'INVALID_PARAM' } });
+    expect(response.json.error).toEqual(expect.any(String));
+  });
+
+  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/jsonx', 'x'])(
+    'of the type %s is answered with 415',
+    async (type) => {
+      const headers = { 'content-type': type };
+      const response = await sendRequest({ path: withKey('/push'), headers, body: text() });
+      expect(response).toMatchObject({ status: 415, json: { error: expect.any(String) } });
+    },
+  );
+
+  test('of the type application/json with a charset is taken', async () => {
+    const headers = { 'content-type': 'Application/JSON; charset=utf-8' };
+    const response = await sendRequest({ path: withKey('/push'), headers, body: text() });
+    expect(response).toMatchObject({ status: 200, json: { success: true } });
+  });
+
+  test('that says it is too large is answered with 413 before it is sent', async () => {
+    const headers = { ...JSON_TYPE, 'content-length': 100 * MEGABYTE };
+    const response = await sendRequest({ path: withKey('/push'), headers, keepBodyBack: true });
+    expect(response).toMatchObject({ status: 413, json: { error: expect.any(String) } });
+  });
+
+  test('is answered with the refusal of a wrong key however large it is', async () => {
+    const body = JSON.stringify({ to: token, data: { a: 'x'.repeat(7 * MEGABYTE) } });
+    const response = await sendRequest({
+      path: `/push?api_key=${CANARY}`,
+      headers: JSON_TYPE,
+      body,
+    });
+    expect(response).toMatchObject({ status: 403, json: { code: 'INVALID_API_KEY' } });
+  });
+
+  test.each([
+    ['with its length', {}],
+    ['in chunks', { 'transfer-encoding': 'chunked' }],
+  ])('that is too large and sent %s is answered with 413', async (_how, more) => {
+    const body = JSON.stringify({ to: token, data: { a: 'x'.repeat(20 * MEGABYTE) } });
+    const headers = { ...JSON_TYPE, ...more };
+    const response = await sendRequest({ path: withKey('/push'), headers, body });
+    expect(response).toMatchObject({ status: 413, json: { error: expect.any(String) } });
+  });
+
+  test('of 100,000 tokens is not too large', async () => {
+    const tokens = Array.from({ length: 99_999 }, (_, n) => `f00d${String(n).padStart(18, '0')}`);
+    const body = JSON.stringify({ to: [token, ...tokens], data: {} });
+    const response = await sendRequest({ path: withKey('/push'), headers: JSON_TYPE, body });
+    expect(response).toMatchObject({ status: 200, json: { info: { devices: 1 } } });
+    expect(response.json.info).toHaveProperty('failed.length', 99_999);
+  });
+});
+
+describe('what is not even HTTP', () => {
+  test.each([
+    ['noise', 'this is no HTTP\r\n\r\n', 400],
+    ['headers beyond all measure', `GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`, 431],
+    [
+      'two lengths',
+      'POST /push HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
+      400,
+    ],
+  ])('%s is answered in JSON too', async (_what, bytes, status) => {
+    const [head = '', body = ''] = (await sendRawBytes(stack.dev.api, bytes)).split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(JSON.parse(body)).toMatchObject({ error: expect.any(String) });
+  });
+});
+
+test('noise behind a push is not answered in its place', async () => {
+  const body = JSON.stringify({ to: token, data: { a: 1 } });
+  const head = `POST ${withKey('/push')} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json`;
+  const push = `${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  const heard = await sendRawBytes(stack.dev.api, `${push}this is no HTTP\r\n\r\n`);
+  // A connection that is cut tells nothing (guarantee G2); a refusal would be false.
+  expect(heard.slice(0, 13)).toMatch(/^$|^HTTP\/1\.1 200 /);
+});
+
+test('no log line of any process holds a key, right or wrong', async () => {
+  const keys = [CANARY, stack.dev.apiKey];
+  stack.kill('mongodb', 'SIGSTOP');
+  try {
+    await Promise.all(keys.flatMap((key) => askInManyWays(key)));
+  } finally {
+    stack.kill('mongodb', 'SIGCONT');
+  }
+  const { requestId = 'none' } = await sendRequest({ method: 'GET', path: withKey('/last') });
+  const lines = await until(() => {
+    const all = readLogLines(stack.home);
+    return all.some((line) => line.includes(requestId)) && all;
+  });
+  const secretPattern = new RegExp(`${keys.join('|')}|api_key=`);
+  expect(lines.filter((line) => secretPattern.test(line))).toEqual([]);
+  expect(lines.find((line) => /^api-0.log.*"level":50/.test(line))).toBeDefined();
+});
+
+/** Ways that end well, are refused, and fail as long as MongoDB stands still. */
+function askInManyWays(key: string) {
+  const headers = { ...JSON_TYPE, authorization: `Bearer ${key}` };
+  const paths = ['/push', '/nothing', '/pushes/%zz', '/topics', `/pushes/${key}`];
+  return paths.flatMap((path) => [
+    sendRequest({ path: `${path}?api_key=${key}`, headers, body: '{}' }),
+    sendRequest({ method: 'GET', path: `${path}?api_key=${key}&more=x` }),
+  ]);
+}
+
+function sendRequest(request: RawRequest) {
+  return sendRawRequest(stack.dev.api, request);
+}
+
+function withKey(path: string): string {
+  return `${path}?api_key=${stack.dev.apiKey}`;
+}
+
+function nested(depth: number): string {
+  return `${'['.repeat(depth)}${']'.repeat(depth)}`;
+}

@@ -1,0 +1,192 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { removeRateLimit } from '../support/carillon.ts';
+import {
+  getDeviceInfo,
+  getOutcomes,
+  send,
+  untilInbox,
+  untilOutcome,
+} from '../support/end-to-end/pushes.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { openRedis } from '../support/redis.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+/** A claim whose worker died is taken over within its lease of 6 s and the reconciler's tick. */
+const TAKEN_OVER_MS = 30_000;
+
+let stack: Stack;
+let mongo: TestMongo;
+let redis: Redis;
+let devices: MqttDevice[] = [];
+beforeAll(async () => {
+  stack = await startStack();
+  await removeRateLimit(stack);
+  mongo = await openMongo(stack.dev);
+  redis = await openRedis(stack.dev);
+});
+afterAll(async () => {
+  redis?.disconnect();
+  await mongo?.close();
+  await stack?.stop();
+});
+beforeEach(() => {
+  devices = [];
+});
+afterEach(() => Promise.all(devices.map((device) => device.disconnect())));
+
+describe('a delivery-worker killed between hand-over and settling', () => {
+  test('leaves a receipt that counts, and the push does not come again', async () => {
+    const device = await connectedDevice();
+    device.holdReceipts();
+    const push = await send(stack, device.token);
+    await device.waitFor(1);
+    await killWorkerWithClaim(push.id);
+    device.releaseReceipts();
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+    await expectOnly([device], 1);
+  });
+
+  test('leaves a device without the receipt sent owed, and served at its next connect', async () => {
+    const device = await connectedDevice();
+    device.holdReceipts();
+    const push = await send(stack, device.token);
+    await device.waitFor(1);
+    await killWorkerWithClaim(push.id);
+    device.cut();
+    await untilInbox(stack, device.token, [push.id]);
+    device.releaseReceipts();
+    await device.connect();
+    const arrivals = await device.waitFor(2);
+    expect(arrivals.map(({ payload }) => payload)).toEqual([push.payload, push.payload]);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+    await expectOnly([device], 2);
+  });
+
+  test('leaves each recipient of a batch with the end that is its own', async () => {
+    const quick = await Promise.all(Array.from({ length: 10 }, connectedDevice));
+    const slow = await Promise.all(Array.from({ length: 10 }, connectedDevice));
+    const offline = await newDevice();
+    for (const device of slow) device.holdReceipts();
+    const push = await send(stack, [...devices.map(({ token }) => token)]);
+    // The first arrival shows that all are handed over: they went to the gateway together.
+    await Promise.race(slow.map((device) => device.waitFor(1)));
+    await killWorkerWithClaim(push.id);
+    await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));
+    for (const device of slow) device.releaseReceipts();
+    const pollOptions = { timeoutMs: TAKEN_OVER_MS, everyMs: 300 };
+    await until(async () => (await getOutcomes(stack, push.id)).delivered === 20, pollOptions);
+    expect(await getOutcomes(stack, push.id)).toEqual({ delivered: 20, inbox: 1 });
+    await expectOnly([...quick, ...slow], 1);
+    await offline.connect();
+    await untilOutcome(stack, push.id, [offline.token], 'delivered');
+    await expectOnly([offline], 1);
+  });
+});
+
+describe('Redis emptied before a job is taken', () => {
+  test('loses no push, for a connected device and for an offline one', async () => {
+    const connected = await connectedDevice();
+    const offline = await newDevice();
+    const frozen = freezeThoseWhoTakeJobs();
+    const push = await send(stack, [connected.token, offline.token]);
+    await until(() => jobsOf(push.id));
+    await redis.flushall();
+    expect(await jobsOf(push.id)).toBeUndefined();
+    frozen.letGo();
+    expect((await connected.waitFor(1, { timeoutMs: 20_000 }))[0]?.payload).toBe(push.payload);
+    await untilInbox(stack, offline.token, [push.id]);
+    await offline.connect();
+    expect((await offline.waitFor(1))[0]?.payload).toBe(push.payload);
+    await untilOutcome(stack, push.id, [connected.token, offline.token], 'delivered');
+    await expectOnly([connected, offline], 1);
+  });
+
+  test('loses none of many pushes to a device, and none overtakes in its inbox', async () => {
+    const device = await newDevice();
+    const frozen = freezeThoseWhoTakeJobs();
+    const sent: string[] = [];
+    for (let n = 0; n < 30; n += 1) sent.push((await send(stack, device.token)).payload);
+    await redis.flushall();
+    frozen.letGo();
+    const waiting = async () =>
+      (await getDeviceInfo(stack, device.token)).pending_notifications.length;
+    await until(async () => (await waiting()) === sent.length, { timeoutMs: 20_000 });
+    await device.connect();
+    const arrivals = await device.waitFor(sent.length, { timeoutMs: 20_000 });
+    expect(arrivals.map(({ payload }) => payload)).toEqual(sent);
+  });
+
+  test('loses no scheduled push, which still is not early', async () => {
+    const device = await connectedDevice();
+    const schedule = Math.floor(Date.now() / 1_000) + 4;
+    const push = await send(stack, device.token, { schedule });
+    await redis.flushall();
+    // And once more, in case that something was added behind the answer only.
+    await until(() => Date.now() > schedule * 1_000 - 1_500);
+    await redis.flushall();
+    const [arrival] = await device.waitFor(1, { timeoutMs: 14_000 });
+    const arrivedAt = performance.timeOrigin + (arrival?.receivedAtMs ?? 0);
+    expect(arrivedAt).toBeGreaterThanOrEqual(schedule * 1_000);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+  });
+});
+
+async function newDevice(): Promise<MqttDevice> {
+  const device = await newMqttDevice(stack.dev);
+  devices.push(device);
+  return device;
+}
+
+/** A device whose link is live: until its inbox was read, right after CONNACK, a push goes through that. */
+async function connectedDevice(): Promise<MqttDevice> {
+  const device = await newDevice();
+  await device.connect();
+  for (const arrivals of [1, 2]) {
+    await send(stack, device.token);
+    await device.waitFor(arrivals);
+  }
+  device.arrivals.splice(0);
+  return device;
+}
+
+/** Kills the worker with SIGKILL, and proves that it had not settled; a new one comes. */
+async function killWorkerWithClaim(push: string): Promise<void> {
+  const killed = stack.kill('delivery-worker', 'SIGKILL');
+  const claimedPush = await mongo.db.collection<{ _id: string }>('pushes').findOne({ _id: push });
+  await stack.waitForRestart('delivery-worker', killed);
+  expect(claimedPush).toMatchObject({
+    state: 'open',
+    work: { state: 'ready', claim: expect.anything() },
+  });
+}
+
+/** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */
+function freezeThoseWhoTakeJobs(): { letGo(): void } {
+  const services = ['scheduler', 'delivery-worker'];
+  for (const service of services) stack.kill(service, 'SIGSTOP');
+  return {
+    letGo: () => {
+      for (const service of services) stack.kill(service, 'SIGCONT');
+    },
+  };
+}
+
+/** The keys of a push's jobs; undefined when there is none. */
+async function jobsOf(push: string): Promise<string[] | undefined> {
+  const keys = await redis.keys(`*${push}*`);
+  return keys.length > 0 ? keys : undefined;
+}
+
+/** Sends one more push, and shows that it is all that still comes. */
+async function expectOnly(some: readonly MqttDevice[], sofar: number): Promise<void> {
+  await send(
+    stack,
+    some.map(({ token }) => token),
+  );
+  for (const device of some) {
+    expect(await device.waitFor(sofar + 1, { timeoutMs: 20_000 })).toHaveLength(sofar + 1);
+  }
+}

@@ -1,0 +1,149 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { removeRateLimit } from '../support/carillon.ts';
+import { getDeviceInfo, send, untilPending } from '../support/end-to-end/pushes.ts';
+import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
+import { type Credentials, registerDevice } from '../support/register-device.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const GATEWAYS = 2;
+const BREAKS = 5;
+/** Guarantee G4. */
+const DOUBLES_A_BREAK = 16;
+/** Guarantee G11. */
+const CLEAN_CLOSE_MS = 1_000;
+const CONNECT_MS = 1_000;
+const GATEWAY_CRASH_MS = 15_000;
+
+let stack: Stack;
+let links: MqttDevice[];
+beforeAll(async () => {
+  stack = await startStack({ deviceGateways: GATEWAYS, env: { CARILLON_ADDRESS_LIMITS: 'off' } });
+  await removeRateLimit(stack);
+});
+afterAll(() => stack?.stop());
+beforeEach(() => {
+  links = [];
+});
+afterEach(() => Promise.all(links.map((link) => link.disconnect())));
+
+describe('a device that connects again while its old link stands', () => {
+  test('loses the old link, is online, and gets pushes on the new one only', async () => {
+    const registered = await registerDevice(stack.dev);
+    const old = await connect(registered);
+    const last = await connect(registered);
+    await until(() => !old.connected);
+    const push = await send(stack, registered.token);
+    expect((await last.waitFor(1))[0]?.payload).toBe(push.payload);
+    await untilPending(stack, push.id, []);
+    expect(old.arrivals).toEqual([]);
+    expect(await isOnline(registered)).toBe(true);
+  });
+
+  test('gets a push that the old link had not acknowledged', async () => {
+    const registered = await registerDevice(stack.dev);
+    const old = await connect(registered);
+    old.holdReceipts();
+    const push = await send(stack, registered.token);
+    await old.waitFor(1);
+    const last = await connect(registered);
+    expect((await last.waitFor(1))[0]?.payload).toBe(push.payload);
+    await untilPending(stack, push.id, []);
+    expect(last.arrivals).toHaveLength(1);
+  });
+
+  test('ends up on its last link however often, over all gateways', async () => {
+    const registered = await registerDevice(stack.dev);
+    for (let n = 0; n < 12; n += 1) await connect(registered);
+    const last = links.at(-1) as MqttDevice;
+    await until(() => links.every((link) => link.connected === (link === last)));
+    const push = await send(stack, registered.token);
+    expect((await last.waitFor(1))[0]?.payload).toBe(push.payload);
+    await untilPending(stack, push.id, []);
+    expect(links.flatMap(({ arrivals }) => arrivals)).toHaveLength(1);
+    expect(await isOnline(registered)).toBe(true);
+  });
+
+  test('gets every push when links and pushes come at the same time', async () => {
+    const registered = await registerDevice(stack.dev);
+    const sent = Array.from({ length: 30 }, () => send(stack, registered.token));
+    for (let n = 0; n <= BREAKS; n += 1) await connect(registered);
+    const expected = (await Promise.all(sent)).map(({ payload }) => payload).sort();
+    for (const { id } of await Promise.all(sent)) await untilPending(stack, id, []);
+    const got = links.flatMap(({ arrivals }) => arrivals.map(({ payload }) => payload));
+    expect([...new Set(got)].sort()).toEqual(expected);
+    // What a link was given and had no time to acknowledge comes again on the next.
+    expect(got.length - expected.length).toBeLessThanOrEqual(DOUBLES_A_BREAK * BREAKS);
+  });
+});
+
+describe('presence', () => {
+  test('follows a connect and a clean close within a second', async () => {
+    const registered = await registerDevice(stack.dev);
+    expect(await isOnline(registered)).toBe(false);
+    const device = await connect(registered);
+    await untilOnline(registered);
+    await device.disconnect();
+    await untilOffline(registered, CLEAN_CLOSE_MS);
+  });
+
+  test('follows a link that is cut off', async () => {
+    const registered = await registerDevice(stack.dev);
+    const device = await connect(registered);
+    await untilOnline(registered);
+    device.cut();
+    await untilOffline(registered, CLEAN_CLOSE_MS);
+  });
+
+  test('is the same in the answer for many devices', async () => {
+    const [one, other] = [await registerDevice(stack.dev), await registerDevice(stack.dev)];
+    await connect(one);
+    await untilOnline(one);
+    const tokens = [one.token, other.token, 'f00d'];
+    const { json } = await stack.api('POST', '/devices/presence', { tokens });
+    expect(json.presence).toHaveLength(2);
+    expect(json.presence).toContainEqual(expect.objectContaining({ id: one.token, online: true }));
+    expect(json.presence).toContainEqual(
+      expect.objectContaining({ id: other.token, online: false }),
+    );
+  });
+
+  test('ends within 15 s of a crash of the gateway, and begins again with a connect', async () => {
+    const registered = await registerDevice(stack.dev);
+    const device = await connect(registered);
+    await untilOnline(registered);
+    const killed = range(GATEWAYS).map((at) => stack.kill('device-gateway', 'SIGKILL', at));
+    await untilOffline(registered, GATEWAY_CRASH_MS);
+    const restarts = killed.map((pid, at) => stack.waitForRestart('device-gateway', pid, at));
+    await Promise.all(restarts);
+    const push = await send(stack, registered.token);
+    await device.connect();
+    await untilOnline(registered);
+    expect((await device.waitFor(1))[0]?.payload).toBe(push.payload);
+  });
+});
+
+/** Another link of the same device; the older ones stay as they are. */
+async function connect(registered: Credentials): Promise<MqttDevice> {
+  const link = createMqttDevice({ url: stack.dev.mqtt, ...registered });
+  links.push(link);
+  await link.connect();
+  return link;
+}
+
+async function isOnline({ token }: Credentials): Promise<boolean> {
+  return (await getDeviceInfo(stack, token)).presence.online;
+}
+
+/** A connection is announced beside its CONNACK, not before. */
+async function untilOnline(registered: Credentials): Promise<void> {
+  await until(() => isOnline(registered), { timeoutMs: CONNECT_MS, what: 'online' });
+}
+
+async function untilOffline(registered: Credentials, timeoutMs: number): Promise<void> {
+  await until(async () => !(await isOnline(registered)), { timeoutMs, what: 'offline' });
+}
+
+function range(length: number): number[] {
+  return Array.from({ length }, (_, at) => at);
+}

@@ -1,0 +1,183 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { runCarillonJson } from '../support/carillon.ts';
+import {
+  getDeviceInfo,
+  getOutcomes,
+  getPushStatus,
+  send,
+  untilInbox,
+  untilOutcome,
+  untilPending,
+} from '../support/end-to-end/pushes.ts';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { until } from '../support/until.ts';
+
+const DAY_SECONDS = 86_400;
+const REGISTERED_AT_ONCE = 20;
+
+let stack: SharedStack;
+const devices: MqttDevice[] = [];
+beforeAll(async () => {
+  stack = await useSharedStack();
+});
+afterAll(async () => {
+  await Promise.all(devices.map((device) => device.disconnect()));
+});
+
+describe('a push to a connected device', () => {
+  test('is received, acknowledged and then pending nowhere', async () => {
+    const device = await connectedDevice();
+    const push = await send(stack, device.token);
+    expect(push.info).toMatchObject({ devices: 1 });
+    expect(await device.waitFor(1)).toMatchObject([{ payload: push.payload, dup: false }]);
+    await untilPending(stack, push.id, []);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+    expect((await getDeviceInfo(stack, device.token)).pending_notifications).toEqual([]);
+  });
+
+  test('is told with its payload, its date and its expiration of 30 days', async () => {
+    const device = await connectedDevice();
+    const before = Math.floor(Date.now() / 1_000);
+    const { id, payload } = await send(stack, device.token);
+    const { date, expiration, payload: told } = await getPushStatus(stack, id);
+    expect(told).toEqual(JSON.parse(payload));
+    expect(expiration - date).toBe(30 * DAY_SECONDS);
+    expect(Math.abs(date - before)).toBeLessThanOrEqual(2);
+  });
+
+  test('stays pending until the receipt, however late, and does not come again', async () => {
+    const device = await connectedDevice();
+    device.holdReceipts();
+    const push = await send(stack, device.token);
+    await device.waitFor(1);
+    await untilInbox(stack, device.token, [push.id]);
+    await untilPending(stack, push.id, [device.token]);
+    device.releaseReceipts();
+    await untilPending(stack, push.id, []);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+    await expectNothingMore(device, 1);
+  });
+
+  test('reaches it however its tokens are given, once', async () => {
+    const device = await connectedDevice();
+    const { token } = device;
+    const push = await send(stack, [token, token], { tokens: [token], registration_ids: [token] });
+    expect(push.info.devices).toBe(1);
+    await expectNothingMore(device, 1);
+  });
+});
+
+describe('a push to an offline device', () => {
+  test('waits, is listed, and arrives at the next connect, once', async () => {
+    const device = await newDevice();
+    const push = await send(stack, device.token);
+    await untilPending(stack, push.id, [device.token]);
+    await untilInbox(stack, device.token, [push.id]);
+    expect(await getDeviceInfo(stack, device.token)).toMatchObject({
+      presence: { online: false },
+      pending_notifications: [{ id: push.id, payload: JSON.parse(push.payload) }],
+    });
+    await device.connect();
+    expect(await device.waitFor(1)).toMatchObject([{ payload: push.payload, dup: false }]);
+    await untilPending(stack, push.id, []);
+    await untilInbox(stack, device.token, []);
+    await untilOutcome(stack, push.id, [device.token], 'delivered');
+    await device.disconnect();
+    await device.connect();
+    await expectNothingMore(device, 1);
+  });
+
+  test('keeps its place: many arrive in the order they were sent', async () => {
+    const device = await newDevice();
+    const sent: string[] = [];
+    for (let n = 0; n < 40; n += 1) sent.push((await send(stack, device.token)).payload);
+    await until(
+      async () => (await getDeviceInfo(stack, device.token)).pending_notifications.length === 40,
+    );
+    await device.connect();
+    const arrivals = await device.waitFor(40);
+    expect(arrivals.map(({ payload }) => payload)).toEqual(sent);
+    await expectNothingMore(device, 40);
+  });
+});
+
+test('a push to 1,000 tokens names exactly the unknown ones and reaches all others', async () => {
+  const known = await newDevices(700);
+  const connected = known.slice(0, 20);
+  const offline = known.slice(20);
+  await Promise.all(connected.map((device) => device.connect()));
+  const unknown = [await tokenOfAnotherApp(), ...unknownTokens(299)];
+  const tokens = [
+    ...unknown.slice(150),
+    ...known.map(({ token }) => token),
+    ...unknown.slice(0, 150),
+  ];
+  const push = await send(stack, tokens);
+  expect(push.info.devices).toBe(700);
+  expect([...(push.info.failed ?? [])].sort()).toEqual([...unknown].sort());
+  await Promise.all(connected.map((device) => device.waitFor(1)));
+  await untilPending(
+    stack,
+    push.id,
+    offline.map(({ token }) => token),
+  );
+  const late = offline.slice(0, 30);
+  await Promise.all(late.map((device) => device.connect()));
+  await Promise.all(late.map((device) => device.waitFor(1)));
+  await until(async () => (await getOutcomes(stack, push.id)).delivered === 50);
+  expect(await getOutcomes(stack, push.id)).toEqual({ delivered: 50, inbox: 650 });
+  for (const { arrivals } of [...connected, ...late]) expect(arrivals).toHaveLength(1);
+});
+
+async function newDevice(): Promise<MqttDevice> {
+  const device = await newMqttDevice(stack.dev);
+  devices.push(device);
+  return device;
+}
+
+/** A few at a time, as they would come. */
+async function newDevices(count: number): Promise<MqttDevice[]> {
+  const some = async () => {
+    for (let n = 0; n < count / REGISTERED_AT_ONCE; n += 1) await newDevice();
+  };
+  const before = devices.length;
+  await Promise.all(Array.from({ length: REGISTERED_AT_ONCE }, some));
+  return devices.slice(before);
+}
+
+async function connectedDevice(): Promise<MqttDevice> {
+  const device = await newDevice();
+  await device.connect();
+  return device;
+}
+
+/** Sends one more push, and shows that it is the only one that still comes. */
+async function expectNothingMore(device: MqttDevice, sofar: number): Promise<void> {
+  const last = await send(stack, device.token);
+  const arrivals = await device.waitFor(sofar + 1);
+  expect(arrivals).toHaveLength(sofar + 1);
+  expect(arrivals.at(-1)?.payload).toBe(last.payload);
+}
+
+/** Well-formed and not: nothing is said about a token's form beyond "a short string". */
+function unknownTokens(count: number): string[] {
+  const odd = ['', ' ', 'a:b', '$ne', '__proto__', 'ü😀', 'x'.repeat(500), 'a\n', "'", '%00'];
+  const even = Array.from(
+    { length: count - odd.length },
+    (_, n) => `f00d${String(n).padStart(18, '0')}`,
+  );
+  return [...odd, ...even];
+}
+
+async function tokenOfAnotherApp(): Promise<string> {
+  const { account } = await runCarillonJson<{ account: string }>(
+    stack.home,
+    'app',
+    'show',
+    stack.dev.app,
+  );
+  const args = ['app', 'create', 'another', '--account', account];
+  const { id } = await runCarillonJson<{ id: string }>(stack.home, ...args);
+  return (await newMqttDevice({ ...stack.dev, app: id })).token;
+}

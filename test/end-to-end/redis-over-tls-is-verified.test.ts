@@ -1,0 +1,110 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startServer, type TestServer } from '../../packages/presence/test/start-server.ts';
+import {
+  type KeyPair,
+  makeAuthority,
+  makeServerCertificate,
+} from '../../packages/runtime/src/certificates.ts';
+import { runCarillon } from '../../services/cli/test/run-carillon.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+import { until } from '../support/until.ts';
+
+const HOST = '127.0.0.1';
+const DAYS = 2;
+
+const folder = createTemporaryFolder();
+let redis: TestServer;
+let stack: Stack;
+let ca: string;
+let wrongCa: string;
+beforeAll(async () => {
+  const authority = await makeAuthority(DAYS);
+  ca = write('ca.pem', authority.certificate);
+  wrongCa = write('other-ca.pem', (await makeAuthority(DAYS)).certificate);
+  redis = await startTlsRedis(await makeServerCertificate(authority, [HOST], DAYS));
+  stack = await startStack({ env: { REDIS_URL: urlOfRedis(), REDIS_CA_FILE: ca } });
+});
+afterAll(async () => {
+  await stack?.stop();
+  await redis?.stop();
+});
+
+function write(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+/** Starts a Redis that accepts TLS alone. */
+function startTlsRedis({ certificate, key }: KeyPair): Promise<TestServer> {
+  const certificateFile = write('redis.pem', certificate);
+  const keyFile = write('redis.key', key);
+  return startServer(
+    process.env.CARILLON_REDIS_SERVER ?? 'redis-server',
+    ({ port, folder: dir }) => [
+      ...['--port', '0', '--tls-port', `${port}`, '--bind', HOST, '--dir', dir, '--save', ''],
+      ...['--tls-cert-file', certificateFile, '--tls-key-file', keyFile],
+      ...['--tls-ca-cert-file', ca, '--tls-auth-clients', 'no'],
+    ],
+  );
+}
+
+function urlOfRedis(): string {
+  return `rediss://${HOST}:${redis.port}`;
+}
+
+/** Runs the doctor's check of Redis with some authority. */
+async function checkRedis(env: Record<string, string>) {
+  const servers = { MONGODB_URI: stack.dev.mongodb, REDIS_URL: urlOfRedis() };
+  const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
+  const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
+  return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
+}
+
+test('a push passes through queues and presence, and the doctor is content', async () => {
+  const device = await newMqttDevice(stack.dev);
+  await device.connect();
+  const push = await send(stack, device.token, {});
+  expect((await device.waitFor(1)).map(({ payload }) => payload)).toEqual([push.payload]);
+  await device.disconnect();
+  const missed = await send(stack, device.token, {});
+  await device.connect();
+  expect((await device.waitFor(2)).at(-1)?.payload).toBe(missed.payload);
+  await device.disconnect();
+  const { redis: server, workers } = await checkRedis({ REDIS_CA_FILE: ca });
+  expect([server, workers]).toEqual([
+    expect.objectContaining({ ok: true }),
+    expect.objectContaining({ ok: true }),
+  ]);
+});
+
+test.each([
+  ['another authority', () => ({ REDIS_CA_FILE: wrongCa }), 'the authority of REDIS_CA_FILE'],
+  ['none', () => ({}), 'a public authority'],
+])('with %s the doctor names the certificate', async (_which, env, verifier) => {
+  const { redis: server } = await checkRedis(env());
+  const refused = `the certificate of Redis at ${HOST}:${redis.port} is not verified by ${verifier}`;
+  expect(server).toMatchObject({ ok: false, detail: expect.stringContaining(refused) });
+});
+
+test('with another authority a service logs what is wrong, and takes no job', async () => {
+  const env = { REDIS_URL: urlOfRedis(), REDIS_CA_FILE: wrongCa };
+  const worker = await startDeliveryWorker(stack, env);
+  const refused = 'is not verified by the authority of REDIS_CA_FILE';
+  await until(() => worker.output().includes(refused), { timeoutMs: 20_000 });
+  await worker.stop();
+});
+
+test('an authority that is no certificate is refused at the start', async () => {
+  const worker = await startDeliveryWorker(stack, {
+    REDIS_CA_FILE: write('no.pem', 'no certificate'),
+  });
+  expect(await worker.untilExit()).toBe(1);
+  expect(worker.output()).toMatch(/write a certificate in PEM format\s+→ at REDIS_CA/);
+});

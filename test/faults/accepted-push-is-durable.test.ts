@@ -1,0 +1,152 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
+import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
+import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { countBatchStates } from '../support/faults/pushes.ts';
+import { until } from '../support/until.ts';
+
+const POOL_SIZE = { registered: 100_000, real: 20 };
+const BATCHES = 100;
+const SMALL_PUSHES = 40;
+
+/** A mongod killed among 100,000 inserts first replays its journal, on a machine that does other things too. */
+const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to answer again' };
+
+const UNDER_WAY_MS = 100;
+
+let fixture: Fixture;
+beforeAll(async () => {
+  fixture = await openFixture(POOL_SIZE);
+});
+afterAll(() => fixture?.close());
+
+test('an API killed before the commit has accepted nothing, and told nobody it had', async () => {
+  const { stack, mongo } = fixture;
+  const { attempt, id } = await stopMidAccept();
+  const old = stack.kill('api', 'SIGKILL');
+  expect(await stateOf(id)).toBe('accepting');
+  const { isAccepted, payload } = await attempt;
+  expect(isAccepted).toBe(false);
+  await stack.waitForRestart('api', old);
+  const { json } = await stack.api('GET', `/pushes/${id}`);
+  expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
+  await expectAbsent(payload);
+  expect(await countBatchStates(mongo, { id })).toMatchObject({ ready: 0, closed: 0 });
+});
+
+test('an API killed after the commit has accepted the whole push', async () => {
+  const { stack, pool } = fixture;
+  const { attempt, id } = await sendUntilHalfAccepted();
+  await until(async () => (await stateOf(id)) === 'open', { everyMs: 0 });
+  const old = stack.kill('api', 'SIGKILL');
+  const { payload } = await attempt;
+  await stack.waitForRestart('api', old);
+  const push = { id, payload, devices: pool.tokens.length };
+  await expectComplete(fixture, push, 'API killed after the commit');
+});
+
+test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {
+  const { stack, pool } = fixture;
+  const tokens = pool.devices.map(({ token }) => token);
+  let small: Promise<Attempt>[] = [];
+  const { attempt: big, id } = await sendUntilHalfAccepted(() => {
+    small = Array.from({ length: SMALL_PUSHES }, () => attemptPush(stack, tokens));
+  });
+  const old = stack.kill('mongodb', 'SIGKILL');
+  const attempts = await Promise.all(small);
+  await stack.waitForRestart('mongodb', old);
+  await until(isApiResponding, JOURNAL_REPLAYED);
+  for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
+  await expectCompleteOrAbsent(id, await big);
+}, 150_000);
+
+test('what was answered right before mongod is killed is there after', async () => {
+  const { stack, pool } = fixture;
+  const tokens = pool.devices.map(({ token }) => token);
+  const attempts = await Promise.all(Array.from({ length: 10 }, () => attemptPush(stack, tokens)));
+  const old = stack.kill('mongodb', 'SIGKILL');
+  expect(attempts.filter(({ isAccepted }) => !isAccepted)).toEqual([]);
+  await stack.waitForRestart('mongodb', old);
+  await until(isApiResponding, JOURNAL_REPLAYED);
+  for (const attempt of attempts) await expectArrivedIfAccepted(attempt);
+}, 150_000);
+
+async function isApiResponding(): Promise<boolean> {
+  return (await fixture.stack.api('GET', '/topics')).status === 200;
+}
+
+/** A push whose API stands still before its commit; one that was committed first is let go, and another tried. */
+async function stopMidAccept(): Promise<{ attempt: Promise<Attempt>; id: string }> {
+  const { stack } = fixture;
+  for (;;) {
+    const { attempt, id } = await sendUntilHalfAccepted();
+    stack.kill('api', 'SIGSTOP');
+    // What was on its way to MongoDB has come there.
+    await sleep(UNDER_WAY_MS);
+    if ((await stateOf(id)) === 'accepting') return { attempt, id };
+    stack.kill('api', 'SIGCONT');
+    await attempt;
+  }
+}
+
+/** A push of which some batches are stored and not all; one that was accepted unseen is followed by another. */
+async function sendUntilHalfAccepted(
+  onSent?: () => void,
+): Promise<{ attempt: Promise<Attempt>; id: string }> {
+  const { db } = fixture.mongo;
+  for (;;) {
+    const known = await db.collection('pushes').distinct('_id', { state: 'accepting' });
+    const attempt = attemptPush(fixture.stack, fixture.pool.tokens);
+    let hasEnded = false;
+    const end = () => {
+      hasEnded = true;
+    };
+    attempt.then(end, end);
+    onSent?.();
+    const halfAccepted = async () => {
+      const fresh = { state: 'accepting', _id: { $nin: known } };
+      const push = await db.collection('pushes').findOne(fresh, { projection: { _id: 1 } });
+      if (push === null) return hasEnded && 'unseen';
+      const id = String(push._id);
+      const batches = await db.collection('batches').countDocuments({ push: id });
+      return batches > 0 && batches < BATCHES && id;
+    };
+    const id = await until(halfAccepted, { everyMs: 0, what: 'a push that is half accepted' });
+    if (id !== 'unseen') return { attempt, id };
+  }
+}
+
+async function stateOf(_id: string): Promise<string | undefined> {
+  const pushes = fixture.mongo.db.collection<{ _id: string; state: string }>('pushes');
+  return (await pushes.findOne({ _id }))?.state;
+}
+
+/** No device has it, although one sent later has arrived everywhere. */
+async function expectAbsent(payload: string): Promise<void> {
+  const { stack, pool } = fixture;
+  const later = await attemptPush(
+    stack,
+    pool.devices.map(({ token }) => token),
+  );
+  await expectArrivedIfAccepted(later);
+  const arrivals = pool.devices.flatMap((device) => device.arrivals);
+  expect(arrivals.filter((arrival) => arrival.payload === payload)).toEqual([]);
+}
+
+async function expectArrivedIfAccepted(attempt: Attempt): Promise<void> {
+  if (!attempt.isAccepted) return;
+  const hasArrived = () =>
+    fixture.pool.devices.every((device) => countArrivals(device, attempt.push) > 0);
+  await until(hasArrived, { timeoutMs: 40_000, what: `push ${attempt.push.id} at every device` });
+}
+
+/** An unknown answer leaves two ends, and nothing in between (guarantee G2). */
+async function expectCompleteOrAbsent(id: string, attempt: Attempt): Promise<void> {
+  const isOpen = (await stateOf(id)) === 'open';
+  process.stdout.write(`mongod killed: ${attempt.isAccepted}, push there: ${isOpen}\n`);
+  if (attempt.isAccepted) expect(isOpen).toBe(true);
+  if (!isOpen) return expectAbsent(attempt.payload);
+  const push = { id, payload: attempt.payload, devices: fixture.pool.tokens.length };
+  await expectComplete(fixture, push, 'mongod killed while it accepted');
+}

@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { SubscriptionDocument, TopicDocument } from '../../packages/store/src/documents.ts';
+import { type DeliveryWorker, startDeliveryWorker } from '../support/delivery-worker.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { createDevicePool } from '../support/faults/device-pool.ts';
+import { readMetric } from '../support/metric-values.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { desiredWorkers, TARGET_PER_WORKER } from '../support/scaler.ts';
+import { findProcess } from '../support/stack/dev-file.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const SUBSCRIBERS = 200_000;
+const TOPIC = 'everybody';
+const PER_INSERT = 10_000;
+const SCHEDULERS = 2;
+/** The 64 batches that a push has at once ask for three workers. */
+const BOUNDS = { targetPerWorker: TARGET_PER_WORKER, min: 1, max: 10 };
+/** Work of several minutes would mean that the push does not progress. */
+const DELIVERY_MS = 240_000;
+
+let stack: Stack;
+let mongo: TestMongo;
+const workers: DeliveryWorker[] = [];
+beforeAll(async () => {
+  stack = await startStack({
+    deliveryWorkers: 0,
+    schedulers: SCHEDULERS,
+    env: { CARILLON_ADDRESS_LIMITS: 'off' },
+  });
+  mongo = await openMongo(stack.dev);
+});
+afterAll(async () => {
+  await Promise.all(workers.map((worker) => worker.stop()));
+  await mongo?.close();
+  await stack?.stop();
+});
+
+/** Subscribes devices that are offline to the topic, straight in the database: over the API it would take an hour. */
+async function subscribeAll(): Promise<void> {
+  const { tokens } = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
+  const id = `${stack.dev.app}:${TOPIC}`;
+  const since = new Date();
+  const subscriptions = mongo.db.collection<SubscriptionDocument>('subscriptions');
+  for (let from = 0; from < tokens.length; from += PER_INSERT) {
+    const documents = tokens
+      .slice(from, from + PER_INSERT)
+      .map((token) => ({ _id: `${id}:${token}`, token, platform: 'electron' as const, since }));
+    await subscriptions.insertMany(documents, { ordered: false });
+  }
+  const counter = { _id: id, n: { electron: tokens.length }, v: 1 };
+  await mongo.db.collection<TopicDocument>('topics').insertOne(counter);
+}
+
+/** Starts workers until there are so many. Each delivers one batch at a time, so that a topic is read faster than that. */
+async function scaleTo(count: number): Promise<void> {
+  while (workers.length < count) {
+    workers.push(await startDeliveryWorker(stack, { CONCURRENCY: '1' }));
+  }
+}
+
+interface Figures {
+  pending: (number | undefined)[];
+  oldestSeconds: number;
+  workers: number;
+}
+
+/** Reads what an autoscaler reads: the value of each scheduler. */
+async function readFigures(current: number): Promise<Figures> {
+  const read = (name: string) =>
+    Promise.all(
+      Array.from({ length: SCHEDULERS }, async (_, index) => {
+        const { ops } = findProcess(stack.dev, 'scheduler', index);
+        return (await readMetric(ops, name)).mqtt;
+      }),
+    );
+  const pending = await read('carillon_pending_batches');
+  const oldest = await read('carillon_oldest_pending_batch_seconds');
+  return {
+    pending,
+    oldestSeconds: Math.max(...oldest.map((age) => age ?? 0)),
+    workers: desiredWorkers(pending, BOUNDS, current),
+  };
+}
+
+test(
+  'pending batches of 200,000 offline subscribers rise and fall to 0, and so do the workers asked for',
+  async () => {
+    await scaleTo(BOUNDS.min);
+    await subscribeAll();
+    expect(await readFigures(1)).toEqual({ pending: [0, 0], oldestSeconds: 0, workers: 1 });
+    const sentAt = performance.now();
+    const { id } = await send(stack, `/topics/${TOPIC}`, {});
+    const figures: Figures[] = [];
+    const isDone = async () => {
+      figures.push(await readFigures(figures.at(-1)?.workers ?? 1));
+      await scaleTo(figures.at(-1)?.workers ?? 1);
+      const batches = mongo.db.collection('batches');
+      const closed = await batches.countDocuments({ push: id as never, 'work.state': 'closed' });
+      return closed === SUBSCRIBERS / 1_000 && figures.at(-1)?.pending.every((n) => n === 0);
+    };
+    await until(isDone, { timeoutMs: DELIVERY_MS, everyMs: 1_000, what: 'a push without batches' });
+    const elapsedSeconds = (performance.now() - sentAt) / 1_000;
+    const asked = figures.map(({ workers }) => workers);
+    expect(Math.max(...asked)).toBe(3);
+    expect(asked.at(-1)).toBe(1);
+    for (const { oldestSeconds, pending } of figures) {
+      expect(oldestSeconds).toBeLessThan(elapsedSeconds);
+      for (const n of pending) expect(n).toBeLessThanOrEqual(64);
+    }
+    expect(await mongo.db.collection('inbox').countDocuments({ push: id })).toBe(SUBSCRIBERS);
+  },
+  DELIVERY_MS + 120_000,
+);
+
+test('the scaler goes by the highest value of all schedulers, within bounds, and keeps its number without one', () => {
+  const bounds = { targetPerWorker: 24, min: 1, max: 10 };
+  expect(desiredWorkers([undefined, 49, 20], bounds, 5)).toBe(3);
+  expect(desiredWorkers([0, 0], bounds, 5)).toBe(1);
+  expect(desiredWorkers([100_000], bounds, 5)).toBe(10);
+  expect(desiredWorkers([undefined, undefined], bounds, 5)).toBe(5);
+});

@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { attemptPush } from '../support/faults/attempts.ts';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import { sendPush } from '../support/faults/pushes.ts';
+import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+/** CONNACK code of an outage (MQTT 3.1.1, 3.2.2.3): server unavailable. */
+const UNAVAILABLE = 3;
+const SHORT_MS = 300;
+const LONG_MS = 8_000;
+/** Guarantee G15, with some time for a machine that is busy. */
+const ANSWERED_WITHIN_MS = 3_500;
+
+let stack: Stack;
+/** Registered before anything breaks: for a minute after nobody can register. */
+let devices: MqttDevice[];
+beforeAll(async () => {
+  stack = await startStack({ env: { CARILLON_ADDRESS_LIMITS: 'off' } });
+  devices = await Promise.all([0, 1, 2, 3].map(() => newMqttDevice(stack.dev)));
+});
+afterAll(() => stack?.stop());
+
+function nextDevice(): MqttDevice {
+  const device = devices.pop();
+  if (device === undefined) throw new Error('too few devices are registered');
+  return device;
+}
+
+interface SeenResults {
+  connects: (number | 'accepted' | 'closed')[];
+  auths: number[];
+  registrations: number[];
+}
+
+/** Does all the while what SDKs do: connects, proves itself, and registers where it would have to. */
+function requestContinuously(device: MqttDevice): { stop(): Promise<SeenResults> } {
+  const seen: SeenResults = { connects: [], auths: [], registrations: [] };
+  let isStopped = false;
+  const sendRequest = async () => {
+    while (!isStopped) {
+      seen.connects.push(await tryConnect(device));
+      seen.auths.push(await post('/devices/auth', { token: device.token, auth: device.auth }));
+      await sleep(20);
+    }
+  };
+  const pendingRequest = sendRequest();
+  return {
+    async stop() {
+      isStopped = true;
+      await pendingRequest;
+      return seen;
+    },
+  };
+}
+
+async function tryConnect({ token, auth }: MqttDevice): Promise<SeenResults['connects'][number]> {
+  const link = createMqttDevice({ url: stack.dev.mqtt, token, auth });
+  try {
+    await link.connect();
+    return 'accepted';
+  } catch (error) {
+    return (error as { code?: number }).code ?? 'closed';
+  } finally {
+    await link.disconnect();
+  }
+}
+
+async function post(path: string, body: object): Promise<number> {
+  const headers = { 'content-type': 'application/json' };
+  const request = { method: 'POST', headers, body: JSON.stringify({ ...body, sdk: 10000 }) };
+  return (await fetch(new URL(path, stack.dev.api), request)).status;
+}
+
+function expectNeverRejected({ connects, auths }: SeenResults): void {
+  const kind = [...new Set(connects)];
+  expect(kind.filter((one) => !['accepted', 'closed', UNAVAILABLE].includes(one))).toEqual([]);
+  expect([...new Set(auths)].filter((status) => status !== 200 && status !== 503)).toEqual([]);
+}
+
+async function freeze(ms: number): Promise<void> {
+  stack.kill('mongodb', 'SIGSTOP');
+  await sleep(ms);
+  stack.kill('mongodb', 'SIGCONT');
+}
+
+test.each([SHORT_MS, LONG_MS])('when it is frozen for %d ms', async (ms) => {
+  const device = nextDevice();
+  const pendingRequest = requestContinuously(device);
+  await freeze(ms);
+  expectNeverRejected(await pendingRequest.stop());
+  await until(async () => (await tryConnect(device)) === 'accepted');
+});
+
+test('when it is killed; a device that wants to register anew is asked to wait', async () => {
+  const device = nextDevice();
+  const pendingRequest = requestContinuously(device);
+  const old = stack.kill('mongodb', 'SIGKILL');
+  const status = await post('/register', { appId: stack.dev.app, platform: 'electron' });
+  await stack.waitForRestart('mongodb', old);
+  const after = await post('/register', { appId: stack.dev.app, platform: 'electron' });
+  expectNeverRejected(await pendingRequest.stop());
+  expect([status, after]).toEqual([503, 503]);
+});
+
+test('a push is answered 500 within 3 s, and its sender is told no lie', async () => {
+  const device = nextDevice();
+  await until(async () => (await tryConnect(device)) === 'accepted');
+  stack.kill('mongodb', 'SIGSTOP');
+  const attempt = await attemptPush(stack, device.token);
+  stack.kill('mongodb', 'SIGCONT');
+  expect(attempt).toMatchObject({ isAccepted: false, status: 500 });
+  expect(attempt.tookMs).toBeLessThan(ANSWERED_WITHIN_MS);
+  await until(async () => (await tryConnect(device)) === 'accepted');
+  await device.connect();
+  const push = await until(() => sendPush(stack, device.token));
+  await until(() => countArrivals(device, push) === 1);
+  await device.disconnect();
+});

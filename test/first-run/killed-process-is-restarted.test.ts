@@ -1,0 +1,81 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { send, untilPending } from '../support/end-to-end/pushes.ts';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import { type Dev, readDev } from '../support/stack/dev-file.ts';
+import { isAlive } from '../support/stack/processes.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'redis', 'mongodb'];
+/** The part of each service's command line that identifies it. */
+const COMMANDS: Record<string, RegExp> = { redis: /redis|valkey/, mongodb: /mongod/ };
+
+let stack: Stack;
+let device: MqttDevice;
+beforeAll(async () => {
+  stack = await startStack();
+  device = await newMqttDevice(stack.dev);
+});
+afterAll(async () => {
+  await device?.disconnect();
+  await stack?.stop();
+});
+
+test.each(SERVICES)(
+  '%s comes back after kill -9, is named, and pushes go their way',
+  async (service) => {
+    const killed = stack.kill(service, 'SIGKILL');
+    const pid = await stack.waitForRestart(service, killed);
+    expect(readCommand(pid)).toMatch(COMMANDS[service] ?? `services/${service}/src/main.ts`);
+    await until(isDevFileCorrect);
+    expect(stack.output()).toMatch(new RegExp(`${service} ended .*SIGKILL.*again`));
+    await expectDelivery();
+  },
+);
+
+test('all of them come back when they are killed together', async () => {
+  const killed = SERVICES.map((service) => [service, stack.kill(service, 'SIGKILL')] as const);
+  for (const [service, pid] of killed) await stack.waitForRestart(service, pid);
+  await until(isDevFileCorrect);
+  await expectDelivery();
+});
+
+test('one that is killed again and again is still brought back', async () => {
+  for (let n = 0; n < 2; n += 1) {
+    await stack.waitForRestart('scheduler', stack.kill('scheduler', 'SIGKILL'));
+  }
+  await until(isDevFileCorrect);
+});
+
+/** Checks whether dev.json names each service once, all of them alive, and everything but the pids as before. */
+async function isDevFileCorrect(): Promise<boolean> {
+  const dev = readDev(stack.home);
+  if (dev === undefined) return false;
+  const { processes } = dev;
+  expect(describeDev(dev)).toEqual(describeDev(stack.dev));
+  const ready = processes.map(async ({ ops }) => ops === undefined || (await isReady(ops)));
+  return processes.every(({ pid }) => isAlive(pid)) && (await Promise.all(ready)).every(Boolean);
+}
+
+function describeDev({ processes, ...rest }: Dev) {
+  const processNames = processes.map(({ service, index, ops }) => `${service} ${index} ${ops}`);
+  return { ...rest, processes: processNames.sort() };
+}
+
+async function isReady(ops: string): Promise<boolean> {
+  return (await fetch(`${ops}/readyz`)).ok;
+}
+
+async function expectDelivery(): Promise<void> {
+  const push = await until(() => send(stack, device.token), { timeoutMs: 15_000 });
+  await until(async () => {
+    if (!device.connected) await device.connect();
+    return device.arrivals.some(({ payload }) => payload === push.payload);
+  });
+  await untilPending(stack, push.id, []);
+}
+
+function readCommand(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+}

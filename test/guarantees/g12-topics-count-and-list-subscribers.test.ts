@@ -1,0 +1,208 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { createDevicePool } from '../support/faults/device-pool.ts';
+import { sendPush } from '../support/faults/pushes.ts';
+import { createFleet } from '../support/guarantees/devices.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { createTopicCalls } from '../support/guarantees/topic-calls.ts';
+import { openMongo } from '../support/mongo.ts';
+import type { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const COUNTED_MS = 60_000;
+const PAGE = 1_000;
+
+let stack: Stack;
+let tokens: string[];
+let changed500: Promise<void>;
+let changedOverCrash: Promise<void>;
+const fleet = createFleet(() => stack.dev);
+const {
+  subscribe,
+  unsubscribe,
+  getSubscriberCount: countOf,
+  pageOf,
+  allOf,
+  topicsOf,
+  inParallel,
+} = createTopicCalls(() => stack);
+beforeAll(async () => {
+  stack = await startStackWithoutLimits({ apis: 2 });
+  const mongo = await openMongo(stack.dev);
+  ({ tokens } = await createDevicePool(stack, mongo, { registered: 3_500, real: 0 }));
+  await mongo.close();
+  // Counting anew takes half a minute: made first, both wait for it together and while others run.
+  changed500 = restOf(await change500());
+  changedOverCrash = restOf(await changeOverCrash());
+}, 120_000);
+afterEach(() => fleet.disconnectAll());
+afterAll(() => stack?.stop());
+
+/** Waits until the counter says what the list does, and gives both. */
+async function expectExact(topic: string, expected: readonly string[]): Promise<void> {
+  const restsSince = performance.now();
+  expect((await allOf(topic)).toSorted()).toEqual([...expected].sort());
+  const left = COUNTED_MS - (performance.now() - restsSince);
+  const isExact = async () => (await countOf(topic)) === expected.length;
+  await until(isExact, { timeoutMs: left, everyMs: 250, what: `${expected.length} counted` });
+}
+
+/** Topics that rest from here on, with all their subscribers. */
+type Rested = [topic: string, subscribers: readonly string[]][];
+
+/** Expects exact counters of all; what is wrong is said to who waits for it. */
+function restOf(rested: Rested): Promise<void> {
+  const all = rested.map(([topic, expected]) => expectExact(topic, expected));
+  const exact = Promise.all(all).then(() => undefined);
+  exact.catch(() => undefined);
+  return exact;
+}
+
+async function change500(): Promise<Rested> {
+  const some = tokens.slice(0, 12);
+  const topics = [randomUUID(), randomUUID()];
+  await inParallel(500, 40, () => {
+    const token = some[Math.floor(Math.random() * some.length)];
+    const change = Math.random() < 0.5 ? subscribe : unsubscribe;
+    return change(token, topics.slice(Math.floor(Math.random() * 2)));
+  });
+  const lists = await Promise.all(topics.map(allOf));
+  const holders = await Promise.all(some.map(topicsOf));
+  return topics.map((topic, index) => {
+    const expected = some.filter((_, at) => holders[at]?.includes(topic));
+    expect(lists[index]).toEqual(expected.toSorted());
+    return [topic, expected];
+  });
+}
+
+async function changeOverCrash(): Promise<Rested> {
+  const topics = [randomUUID(), randomUUID()];
+  const some = tokens.slice(100, 900);
+  let done = 0;
+  const changed = inParallel(some.length, 50, async (index) => {
+    await subscribe(some[index], topics).catch(() => 0);
+    if (index % 2 === 0) await unsubscribe(some[index], topics).catch(() => 0);
+    done += 1;
+  });
+  await until(() => done > 300, { everyMs: 1 });
+  const killed = [0, 1].map((index) => stack.kill('api', 'SIGKILL', index));
+  await changed;
+  await Promise.all(killed.map((pid, index) => stack.waitForRestart('api', pid, index)));
+  return Promise.all(
+    topics.map(async (topic): Promise<Rested[number]> => [topic, await allOf(topic)]),
+  );
+}
+
+describe('whoever has changed a subscription reads the change', () => {
+  test('thirty times to and fro', async () => {
+    const { token } = await fleet.offline();
+    const topic = randomUUID();
+    for (let i = 0; i < 30; i++) {
+      expect(await subscribe(token, [topic])).toBe(200);
+      expect(await topicsOf(token)).toEqual([topic]);
+      expect(await pageOf(topic)).toEqual({ subscribers: [token] });
+      expect(await countOf(topic)).toBe(1);
+      expect((await sendPush(stack, `/topics/${topic}`)).devices).toBe(1);
+      expect(await unsubscribe(token, [topic])).toBe(200);
+      expect(await topicsOf(token)).toEqual([]);
+      expect(await pageOf(topic)).toEqual({ subscribers: [] });
+      expect(await countOf(topic)).toBe(0);
+    }
+  });
+
+  test('twice is once', async () => {
+    const { token } = await fleet.offline();
+    const topic = randomUUID();
+    for (let i = 0; i < 3; i++) expect(await subscribe(token, [topic, topic])).toBe(200);
+    expect(await countOf(topic)).toBe(1);
+    expect(await topicsOf(token)).toEqual([topic]);
+    for (let i = 0; i < 3; i++) expect(await unsubscribe(token, [topic, topic])).toBe(200);
+    expect(await countOf(topic)).toBe(0);
+    expect(await unsubscribe(token, [randomUUID()])).toBe(200);
+  });
+
+  test('["*"] drops all subscriptions of the device and no other', async () => {
+    const [one, two] = await fleet.createMany(2, 'offline');
+    const topics = Array.from({ length: 5 }, () => randomUUID());
+    await subscribe(one?.token, topics);
+    await subscribe(two?.token, topics);
+    expect(await unsubscribe(one?.token, ['*'])).toBe(200);
+    expect(await topicsOf(one?.token)).toEqual([]);
+    expect(await topicsOf(two?.token)).toEqual([...topics].sort());
+    for (const topic of topics) expect(await countOf(topic)).toBe(1);
+    expect(await unsubscribe(one?.token, ['*'])).toBe(200);
+  });
+});
+
+describe('2,500 subscribers on pages', () => {
+  const topic = randomUUID();
+  let stayers: string[];
+  beforeAll(async () => {
+    stayers = tokens.slice(1_000);
+    await inParallel(stayers.length, 40, (index) => subscribe(stayers[index], [topic]));
+  });
+
+  test('a thousand a page, each once, and no link behind the last', async () => {
+    const first = await pageOf(topic);
+    const link = `/topics/${topic}?api_key=${stack.dev.apiKey}&page=2`;
+    expect(first.pagination).toBe(link);
+    const second = await pageOf(topic, first.pagination);
+    const third = await pageOf(topic, second.pagination);
+    const sizes = [first, second, third].map(({ subscribers }) => subscribers.length);
+    expect(sizes).toEqual([PAGE, PAGE, 500]);
+    expect(third.pagination).toBeUndefined();
+    expect((await allOf(topic)).toSorted()).toEqual(stayers.toSorted());
+    expect(await countOf(topic)).toBe(2_500);
+  });
+
+  test('a page can be asked for without the one before it', async () => {
+    const third = await pageOf(topic, `/topics/${topic}?page=3`);
+    expect(third.subscribers).toHaveLength(500);
+    expect(await pageOf(topic, `/topics/${topic}?page=4`)).toEqual({ subscribers: [] });
+  });
+
+  test('whoever goes through them while others join and leave misses nobody who stays', async () => {
+    const restless = tokens.slice(0, 300);
+    let isOver = false;
+    const unrest = inParallel(8, 8, async () => {
+      while (!isOver) {
+        const token = restless[Math.floor(Math.random() * restless.length)];
+        await (Math.random() < 0.5 ? subscribe : unsubscribe)(token, [topic]);
+      }
+    });
+    const known = new Set(tokens);
+    for (let round = 0; round < 10; round++) {
+      const seen = new Set(await allOf(topic));
+      expect(stayers.filter((token) => !seen.has(token))).toEqual([]);
+      expect([...seen].filter((token) => !known.has(token))).toEqual([]);
+    }
+    isOver = true;
+    await unrest;
+    await inParallel(restless.length, 40, (index) => unsubscribe(restless[index], [topic]));
+    expect((await allOf(topic)).toSorted()).toEqual(stayers.toSorted());
+  });
+
+  test('a page that was begun goes on where it ended, though its end has left', async () => {
+    const own = randomUUID();
+    const sorted = stayers.toSorted().slice(0, 1_200);
+    await inParallel(sorted.length, 40, (index) => subscribe(sorted[index], [own]));
+    const first = await pageOf(own);
+    const leaving = sorted.slice(900, 1_000);
+    await inParallel(leaving.length, 40, (index) => unsubscribe(leaving[index], [own]));
+    const second = await pageOf(own, first.pagination);
+    expect(second.subscribers).toEqual(sorted.slice(1_000));
+  });
+});
+
+// Last, for both are waited for while the others run.
+test(
+  'counters are exact after 500 changes at once over two API processes',
+  () => changed500,
+  150_000,
+);
+
+test(
+  'counters are exact within a minute after the API was killed amid many changes',
+  () => changedOverCrash,
+  150_000,
+);

@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { getPushStatus, untilNotPending, untilPending } from '../support/guarantees/status.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import type { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const DAY = 86_400;
+const WINDOW = 16;
+/** Long enough for the push to meet the full window, short enough to come in time. */
+const HELD_MS = 500;
+
+let stack: Stack;
+let mongo: TestMongo;
+const fleet = createFleet(() => stack.dev);
+/** Devices of what is begun before all tests. */
+const earlyFleet = createFleet(() => stack.dev);
+/** Waits of seconds, in which the first tests run. */
+let begun: Record<'shortTimeToLive' | 'scheduled', Promise<void>>;
+beforeAll(async () => {
+  stack = await startStackWithoutLimits();
+  mongo = await openMongo(stack.dev);
+  begun = { shortTimeToLive: expireOffline(), scheduled: expireScheduled() };
+  // Its own test says what is wrong with it.
+  for (const checked of Object.values(begun)) checked.catch(() => undefined);
+});
+afterEach(() => fleet.disconnectAll());
+afterAll(async () => {
+  await earlyFleet.disconnectAll();
+  await mongo?.close();
+  await stack?.stop();
+});
+
+/** Sends one more push and expects that it comes next, and nothing else with it. */
+async function expectOnlyArrivals(device: MqttDevice, earlier: readonly SentPush[]): Promise<void> {
+  const last = await sendPush(stack, device.token);
+  await until(() => payloadsOf(device).includes(last.payload));
+  expect(payloadsOf(device)).toEqual([...earlier, last].map(({ payload }) => payload));
+}
+
+test('time to live 0 reaches a device that is connected, and no status tells of it', async () => {
+  const device = await fleet.online();
+  const push = await sendPush(stack, device.token, { time_to_live: 0 });
+  expect(await getPushStatus(stack, push)).toMatchObject({ status: 400, code: 'INVALID_PUSH_ID' });
+  await device.waitFor(1);
+  await untilOutcomes(mongo, push, { delivered: 1 });
+  await expectOnlyArrivals(device, [push]);
+});
+
+test('time to live 0 reaches a device that is connected and still empties its inbox', async () => {
+  const device = await fleet.offline();
+  const pendingPushes: SentPush[] = [];
+  for (let i = 0; i <= WINDOW; i += 1) pendingPushes.push(await sendPush(stack, device.token));
+  for (const push of pendingPushes) await untilPending(stack, push, [device.token]);
+  device.holdReceipts();
+  await device.connect();
+  await device.waitFor(WINDOW);
+  const push = await sendPush(stack, device.token, { time_to_live: 0 });
+  await sleep(HELD_MS);
+  device.releaseReceipts();
+  await device.waitFor(WINDOW + 2);
+  await untilOutcomes(mongo, push, { delivered: 1 });
+  await expectOnlyArrivals(device, [...pendingPushes, push]);
+});
+
+test('time to live 0 is not kept for a device that is offline', async () => {
+  const device = await fleet.offline();
+  const push = await sendPush(stack, device.token, { time_to_live: 0 });
+  await untilOutcomes(mongo, push, { expired: 1 });
+  expect(await pendingPushesOf(stack, device.token)).toEqual([]);
+  await device.connect();
+  await expectOnlyArrivals(device, []);
+});
+
+async function expireOffline(): Promise<void> {
+  const device = await earlyFleet.offline();
+  const push = await sendPush(stack, device.token, { time_to_live: 2 });
+  await untilPending(stack, push, [device.token]);
+  const { push: status } = await getPushStatus(stack, push);
+  expect(status?.expiration).toBe((status?.date ?? 0) + 2);
+  await untilNotPending(stack, push);
+  expect(await pendingPushesOf(stack, device.token)).toEqual([]);
+  await device.connect();
+  await expectOnlyArrivals(device, []);
+  await untilOutcomes(mongo, push, { expired: 1 });
+  expect((await stack.api('DELETE', `/pushes/${push.id}`)).json.code).toBe('INVALID_PUSH_ID');
+}
+
+test('a short time to live ends for an offline device', () => begun.shortTimeToLive);
+
+test('what expires behind a full window is not sent when the window opens', async () => {
+  const device = await fleet.offline();
+  const pushes: SentPush[] = [];
+  for (let i = 0; i < 2 * WINDOW; i++) {
+    pushes.push(await sendPush(stack, device.token, { time_to_live: 4 }));
+  }
+  const last = pushes.at(-1) as SentPush;
+  await until(async () => (await pendingPushesOf(stack, device.token)).length === pushes.length);
+  device.holdReceipts();
+  await device.connect();
+  await device.waitFor(WINDOW / 2);
+  await untilNotPending(stack, last);
+  const sent = pushes.slice(0, device.arrivals.length);
+  expect(sent.length).toBeLessThan(pushes.length);
+  device.releaseReceipts();
+  await expectOnlyArrivals(device, sent);
+});
+
+test('what expires before it is worked is not sent at all', async () => {
+  // A frozen worker would hold these up.
+  await Promise.allSettled(Object.values(begun));
+  const device = await fleet.online();
+  const [short, none] = await whileFrozen(stack, [{ service: 'delivery-worker' }], async () => {
+    const pushes = [
+      await sendPush(stack, device.token, { time_to_live: 1 }),
+      await sendPush(stack, device.token, { time_to_live: 0 }),
+    ] as const;
+    // A time to live of 0 is worked for 5 s.
+    const longer = await sendPush(stack, device.token, { time_to_live: 6 });
+    await untilNotPending(stack, longer);
+    return pushes;
+  });
+  await untilOutcomes(mongo, short, { expired: 1 });
+  await untilOutcomes(mongo, none, { expired: 1 });
+  await expectOnlyArrivals(device, []);
+});
+
+async function expireScheduled(): Promise<void> {
+  const { token } = await earlyFleet.offline();
+  const schedule = Math.floor(Date.now() / 1_000) + 2;
+  const push = await sendPush(stack, token, { schedule, time_to_live: 3 });
+  const status = await until(async () => (await getPushStatus(stack, push)).push);
+  expect(status.expiration).toBe(schedule + 3);
+  const [entry] = await until(async () => {
+    const entries = await pendingPushesOf(stack, token);
+    return entries.length > 0 && entries;
+  });
+  expect(entry).toMatchObject({ id: push.id, expiration: schedule + 3 });
+  await untilNotPending(stack, push);
+  expect(Date.now() / 1_000).toBeGreaterThanOrEqual(schedule + 3);
+}
+
+test('a scheduled push lives from its time on', () => begun.scheduled);
+
+test('without a time to live it is 30 days', async () => {
+  const { token } = await fleet.offline();
+  const { push: status } = await getPushStatus(stack, await sendPush(stack, token));
+  expect((status?.expiration ?? 0) - (status?.date ?? 0)).toBe(30 * DAY);
+});

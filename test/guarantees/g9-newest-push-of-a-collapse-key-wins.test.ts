@@ -1,0 +1,162 @@
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { readClaim, untilClaimed } from '../support/guarantees/batch-claim.ts';
+import { createFleet, payloadsOf, pendingPushesOf } from '../support/guarantees/devices.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { untilPending } from '../support/guarantees/status.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import type { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+let stack: Stack;
+let mongo: TestMongo;
+const fleet = createFleet(() => stack.dev);
+beforeAll(async () => {
+  stack = await startStackWithoutLimits({ apis: 2, deliveryWorkers: 2 });
+  mongo = await openMongo(stack.dev);
+});
+afterEach(() => fleet.disconnectAll());
+afterAll(async () => {
+  await mongo?.close();
+  await stack?.stop();
+});
+
+/** Waits until a push is owed to nobody, neither by work nor by an inbox. */
+async function untilNothingPending(push: SentPush): Promise<void> {
+  const isOver = async () => {
+    const { owed = 0, inbox = 0 } = (await pushStatusOf(mongo, push)).outcomes;
+    return owed + inbox === 0;
+  };
+  await until(isOver, { timeoutMs: 30_000, everyMs: 100, what: `push ${push.id} over` });
+}
+
+/** Sends one more push, without a key, and waits for it: what was under way has come before it. */
+async function sendLast(device: MqttDevice): Promise<SentPush> {
+  const last = await sendPush(stack, device.token);
+  await until(() => payloadsOf(device).includes(last.payload), { timeoutMs: 20_000 });
+  return last;
+}
+
+test('an offline device gets only the newest', async () => {
+  const device = await fleet.offline();
+  const fields = { collapse_key: randomUUID().slice(0, 32) };
+  const pushes: SentPush[] = [];
+  for (let i = 0; i < 5; i++) pushes.push(await sendPush(stack, device.token, fields));
+  const other = await sendPush(stack, device.token, { collapse_key: 'another' });
+  const newest = pushes[4] as SentPush;
+  await untilPending(stack, newest, [device.token]);
+  const listed = async () => (await pendingPushesOf(stack, device.token)).map(({ id }) => id);
+  // An older one has the row until the newest is worked.
+  await until(async () => isDeepStrictEqual(await listed(), [newest.id, other.id]));
+  await device.connect();
+  const last = await sendLast(device);
+  const expected = [newest, other, last].map(({ payload }) => payload);
+  expect(payloadsOf(device)).toEqual(expected);
+  for (const older of pushes.slice(0, 4)) await untilOutcomes(mongo, older, { superseded: 1 });
+});
+
+test('a key is one for each device, and one for each app', async () => {
+  const [one, two] = await fleet.createMany(2, 'offline');
+  const fields = { collapse_key: 'shared' };
+  const both = await sendPush(stack, [one?.token ?? '', two?.token ?? ''], fields);
+  await untilPending(stack, both, [one?.token ?? '', two?.token ?? '']);
+  const newer = await sendPush(stack, one?.token ?? '', fields);
+  await untilPending(stack, newer, [one?.token ?? '']);
+  await untilPending(stack, both, [two?.token ?? '']);
+  await untilOutcomes(mongo, both, { inbox: 1, superseded: 1 });
+});
+
+test('100 pushes by 8 senders at once end with the newest, and none comes behind a newer one', async () => {
+  const device = await fleet.offline();
+  const fields = { collapse_key: 'crowded' };
+  const pushes: SentPush[] = [];
+  const send = async () => {
+    while (pushes.length < 92) pushes.push(await sendPush(stack, device.token, fields));
+  };
+  const sent = Promise.all(Array.from({ length: 8 }, send));
+  await until(() => pushes.length >= 40, { everyMs: 1 });
+  await device.connect();
+  await sent;
+  const ordered = pushes.sort((a, b) => (a.id < b.id ? -1 : 1)).map(({ payload }) => payload);
+  for (const push of pushes) await untilNothingPending(push);
+  const last = await sendLast(device);
+  const positions = payloadsOf(device).map((payload) => ordered.indexOf(payload));
+  expect(payloadsOf(device).slice(-2)).toEqual([ordered.at(-1), last.payload]);
+  expect(positions.slice(0, -1)).toEqual([...positions.slice(0, -1)].sort((a, b) => a - b));
+  expect(await pendingPushesOf(stack, device.token)).toEqual([]);
+});
+
+test('an older push that is worked later than a newer one gives way', async () => {
+  const device = await fleet.online();
+  const fields = { collapse_key: 'late' };
+  // Whatever the first worker does alone carries its name.
+  const known = await whileFrozen(stack, [{ service: 'delivery-worker', index: 1 }], async () => {
+    const push = await sendPush(stack, device.token);
+    await untilOutcomes(mongo, push, { delivered: 1 });
+    return readClaim(mongo, push);
+  });
+  device.holdReceipts();
+  const older = await sendPush(stack, device.token, fields);
+  const claim = await untilClaimed(mongo, older);
+  const index = claim?.reply === known?.reply ? 0 : 1;
+  const newer = await whileFrozen(stack, [{ service: 'delivery-worker', index }], async () => {
+    expect((await readClaim(mongo, older))?.state).toBe('ready');
+    device.cut();
+    await until(async () => !(await isOnline(device)));
+    const push = await sendPush(stack, device.token, fields);
+    await until(async () => (await readClaim(mongo, push))?.state === 'closed');
+    expect((await readClaim(mongo, older))?.state).toBe('ready');
+    return push;
+  });
+  await untilOutcomes(mongo, older, { superseded: 1 });
+  const listed = (await pendingPushesOf(stack, device.token)).map(({ id }) => id);
+  expect(listed).toEqual([newer.id]);
+  device.releaseReceipts();
+  await device.connect();
+  const last = await sendLast(device);
+  const second = device.arrivals.filter(({ connection }) => connection === 2);
+  expect(second.map(({ payload }) => payload)).toEqual([newer.payload, last.payload]);
+});
+
+async function isOnline({ token }: MqttDevice): Promise<boolean> {
+  const path = `/devices/${token}`;
+  const { json } = await stack.api<{ presence: { online: boolean } }>('GET', path);
+  return json.presence.online;
+}
+
+test('a late receipt of the older push leaves the newer one in the inbox', async () => {
+  const device = await fleet.online();
+  device.holdReceipts();
+  const fields = { collapse_key: 'receipt' };
+  const older = await sendPush(stack, device.token, fields);
+  const between = await sendPush(stack, device.token);
+  await untilOutcomes(mongo, older, { inbox: 1 });
+  await untilOutcomes(mongo, between, { inbox: 1 });
+  const newer = await sendPush(stack, device.token, fields);
+  await untilOutcomes(mongo, newer, { inbox: 1 });
+  device.releaseOldestReceipt();
+  device.releaseOldestReceipt();
+  // The receipt of the one between comes behind that of the older: once it counts, both do.
+  await untilOutcomes(mongo, between, { delivered: 1 });
+  await untilPending(stack, newer, [device.token]);
+  device.cut();
+  device.releaseReceipts();
+  await device.connect();
+  await untilOutcomes(mongo, newer, { delivered: 1 });
+  const again = device.arrivals.filter(({ connection }) => connection === 2);
+  expect(again.map(({ payload }) => payload)).toEqual([newer.payload]);
+});
+
+test('a scheduled push is as new as its time', async () => {
+  const device = await fleet.online();
+  const collapse_key = 'scheduled';
+  const schedule = Math.floor(Date.now() / 1_000) + 2;
+  const scheduled = await sendPush(stack, device.token, { collapse_key, schedule });
+  const earlier = await sendPush(stack, device.token, { collapse_key });
+  await device.waitFor(2);
+  expect(payloadsOf(device)).toEqual([earlier.payload, scheduled.payload]);
+});

@@ -1,0 +1,110 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { keepConnected } from '../support/faults/device-pool.ts';
+import { type SentPush, sendPush } from '../support/faults/pushes.ts';
+import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
+import {
+  disconnectRepeatedly,
+  findOutOfOrder,
+  sendRepeatedly,
+} from '../support/guarantees/collapse.ts';
+import { createFleet, payloadsOf } from '../support/guarantees/devices.ts';
+import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import type { Stack } from '../support/stack.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+
+const DEVICES = 24;
+const TROUBLE_MS = 12_000;
+const FROZEN_MS = 6_000;
+/** The guarantee's second, and what the test's own process may add to it. */
+const AFTER_MS = 1_200;
+const PATIENT_MS = 120_000;
+
+let server: RedisServer;
+let proxy: TcpProxy;
+let stack: Stack;
+const fleet = createFleet(() => stack.dev);
+beforeAll(async () => {
+  server = await createRedisServer();
+  await server.start();
+  proxy = await startTcpProxy(server.port);
+  const env = { REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+  stack = await startStackWithoutLimits({ deviceGateways: 2, deliveryWorkers: 2, env });
+});
+afterAll(async () => {
+  await fleet.disconnectAll();
+  await stack?.stop();
+  await proxy?.stop();
+  await server?.remove();
+});
+
+/** Sends pushes of two keys to devices that come and go, while something else happens; then all must calm down. */
+async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
+  const devices = await fleet.createMany(DEVICES, 'online');
+  const links = keepConnected(devices);
+  const breaking = disconnectRepeatedly(devices);
+  const keys = [`a-${devices[0]?.token}`, `b-${devices[0]?.token}`];
+  const [pushes] = await Promise.all([
+    Promise.all(keys.map((key) => sendRepeatedly(stack, devices, key, TROUBLE_MS))),
+    disruption(),
+  ]);
+  await breaking.stop();
+  await expectNewest(devices, pushes);
+  await links.stop();
+  const overtaken = devices.flatMap((device) =>
+    pushes.flatMap((some) => findOutOfOrder(device, some)),
+  );
+  const isWrong = ({ afterMs, isOnOneConnection }: (typeof overtaken)[number]) =>
+    isOnOneConnection || afterMs > AFTER_MS;
+  expect(overtaken.filter(isWrong)).toEqual([]);
+}
+
+/** All get the newest push of each key; and what was under way has come when one without a key has. */
+async function expectNewest(devices: MqttDevice[], pushes: SentPush[][]): Promise<void> {
+  const newest = pushes.map((some) => some.at(-1)?.payload);
+  const last = await sendPush(
+    stack,
+    devices.map(({ token }) => token),
+  );
+  const hasAll = (device: MqttDevice) =>
+    [...newest, last.payload].every((payload) => payloadsOf(device).includes(payload ?? ''));
+  await until(() => devices.every(hasAll), { timeoutMs: 30_000, what: 'the newest everywhere' });
+  await sleep(3_000);
+}
+
+test(
+  'while Redis is cut each second',
+  () =>
+    sendDuring(async () => {
+      for (const end = performance.now() + TROUBLE_MS; performance.now() < end; ) {
+        await sleep(700 + Math.random() * 300);
+        proxy.cut();
+        await sleep(50 + Math.random() * 200);
+        proxy.restore();
+      }
+    }),
+  PATIENT_MS,
+);
+
+test(
+  'while a gateway stands still for six seconds',
+  () =>
+    sendDuring(async () => {
+      await sleep(2_000);
+      await whileFrozen(stack, [{ service: 'device-gateway' }], () => sleep(FROZEN_MS));
+    }),
+  PATIENT_MS,
+);
+
+test(
+  'while a worker stands still for four seconds',
+  () =>
+    sendDuring(async () => {
+      await sleep(2_000);
+      await whileFrozen(stack, [{ service: 'delivery-worker' }], () => sleep(4_000));
+    }),
+  PATIENT_MS,
+);

@@ -1,0 +1,234 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { METRICS, type Metric } from '../../packages/runtime/src/metric-list.ts';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { getOutcomes, type Sent, send } from '../support/end-to-end/pushes.ts';
+import { createFleet, type Fleet } from '../support/guarantees/devices.ts';
+import { type Scrape, scrapeAll, sumBy } from '../support/metrics/scrape.ts';
+import {
+  registerAndroid,
+  registerIphone,
+  registerSimulatedBrowser,
+} from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { until } from '../support/until.ts';
+
+/** More than a batch. */
+const IPHONES = 1_200;
+/** Characters of all label values, of which names of tenants may have others. */
+const LABEL_VALUE = /^[\w .:/+-]{1,64}$/;
+const HOSTILE = `hostile"}\\ ${randomUUID()}`;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let fleet: Fleet;
+/** Texts of tenants and clients that no label may have. */
+const secrets: string[] = [];
+const pushes: Sent[] = [];
+beforeAll(async () => {
+  fixture = await openProviderFixture({ deliveryWorkers: 2 });
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  fleet = createFleet(() => tenant.dev);
+  secrets.push(tenant.app, tenant.apiKey, tenant.keyId, tenant.account);
+});
+afterAll(async () => {
+  await fleet?.disconnectAll();
+  await fixture?.close();
+});
+
+async function push(to: string | readonly string[], fields?: Record<string, unknown>) {
+  const sent = await send(tenant, to, fields);
+  pushes.push(sent);
+  secrets.push(sent.id, ...[to].flat());
+  return sent;
+}
+
+const untilCounts = (sent: Sent, counts: Record<string, number>) =>
+  untilOutcomeCounts(fixture.store, sent, counts);
+
+async function sendOverProviders(): Promise<void> {
+  const { sandbox } = fixture;
+  const iphones = await registerIphones(tenant, IPHONES);
+  const [good, bad] = [await registerIphone(tenant.dev), await registerIphone(tenant.dev)];
+  const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
+  const goneBrowser = await registerSimulatedBrowser(tenant.dev, sandbox);
+  await sandbox.scriptPermanently('apns', bad.address, { as: 'BadDeviceToken' });
+  await sandbox.scriptPermanently('web-push', goneBrowser.address, { status: 410 });
+  const tokens = [good, bad, browser, goneBrowser].map(({ token }) => token);
+  await untilCounts(await push(tokens), { sent: 2, failed: 1, gone: 1 });
+  await untilCounts(await push(iphones.tokens), { sent: IPHONES });
+}
+
+async function sendToConnectedDevices(): Promise<void> {
+  const devices = await fleet.createMany(2, 'online');
+  await untilCounts(await push(devices.map(({ token }) => token)), { delivered: 2 });
+}
+
+/** Recipients that wait in an inbox, and each end that they can have. */
+async function sendToInboxes(): Promise<void> {
+  const [waiting, replaced] = await fleet.createMany(2, 'offline');
+  if (waiting === undefined || replaced === undefined) throw new Error('no devices');
+  const fields = { collapse_key: 'news' };
+  const older = await push(waiting.token, fields);
+  await untilCounts(older, { inbox: 1 });
+  const newer = await push(waiting.token, fields);
+  const plain = await push(waiting.token);
+  for (const sent of [newer, plain]) await untilCounts(sent, { inbox: 1 });
+  await waiting.connect();
+  await waiting.waitFor(2);
+  for (const sent of [newer, plain]) await untilCounts(sent, { delivered: 1 });
+  const unread = await push(replaced.token);
+  await untilCounts(unread, { inbox: 1 });
+  expect((await tenant.api('DELETE', `/pushes/${unread.id}`)).status).toBe(200);
+  await untilCounts(unread, { deleted: 1 });
+  await untilCounts(older, { superseded: 1 });
+}
+
+/** A device that registers again is another one, and the first is gone. */
+async function replaceDevice(): Promise<void> {
+  const body = { appId: tenant.app, platform: 'android', fcmToken: randomUUID() };
+  const register = () => tenant.api<{ token: string }>('POST', '/register', body);
+  const lost = await push((await register()).json.token);
+  await untilCounts(lost, { inbox: 1 });
+  await register();
+  await untilCounts(lost, { gone: 1 });
+}
+
+/** FCM reaches one of the devices, and none acknowledges. */
+async function expire(): Promise<void> {
+  const android = await registerAndroid(tenant.dev);
+  const { token } = await fleet.offline();
+  const sent = await push([android.token, token], { time_to_live: 5 });
+  await untilCounts(sent, { sent: 1, expired: 1 });
+}
+
+/** Adds up what the command line tells of all pushes. */
+async function sumOutcomes(): Promise<Record<string, number>> {
+  const sums: Record<string, number> = {};
+  for (const { id } of pushes)
+    for (const [outcome, n] of Object.entries(await getOutcomes(fixture.stack, id)))
+      sums[outcome] = (sums[outcome] ?? 0) + n;
+  return sums;
+}
+
+function total(counts: Record<string, number>): number {
+  return Object.values(counts).reduce((sum, n) => sum + n, 0);
+}
+
+async function untilFinished(): Promise<void> {
+  for (const { id } of pushes) {
+    const isFinished = async () =>
+      (await fixture.store.deliveryStatus.statusOfPush(id))?.state !== 'open';
+    await until(isFinished, { timeoutMs: 30_000, what: `push ${id} finished` });
+  }
+}
+
+test('the metrics of all processes agree with the outcomes of all pushes', async () => {
+  await sendToConnectedDevices();
+  await sendOverProviders();
+  await expire();
+  await sendToInboxes();
+  await replaceDevice();
+  await untilFinished();
+  const byOutcome = await sumOutcomes();
+  let scrapes: Scrape[] = [];
+  const recipients = (toKey: (labels: Record<string, string>) => string) =>
+    sumBy(scrapes, 'carillon_recipients_total', toKey);
+  const outcomeOf = ({ outcome = '' }: Record<string, string>) => outcome;
+  // A process counts right after its write, which the outcomes may show first.
+  await until(async () => {
+    scrapes = await scrapeAll(fixture.stack);
+    return total(recipients(outcomeOf)) >= total(byOutcome);
+  });
+  expect(recipients(outcomeOf)).toEqual(byOutcome);
+  expect(recipients(({ channel, outcome }) => `${channel} ${outcome}`)).toEqual({
+    'mqtt delivered': 4,
+    'mqtt sent': 1,
+    'mqtt expired': 1,
+    'mqtt deleted': 1,
+    'mqtt superseded': 1,
+    'mqtt gone': 1,
+    'apns sent': IPHONES + 1,
+    'apns failed': 1,
+    'web-push sent': 1,
+    'web-push gone': 1,
+  });
+  expect(sumBy(scrapes, 'carillon_pushes_accepted_total')).toEqual({ '': pushes.length });
+  expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 7 });
+  expect(sumBy(scrapes, 'carillon_inbox_rows_drained_total')).toEqual({ '': 2 });
+  const channelOf = ({ channel = '' }: Record<string, string>) => channel;
+  expect(sumBy(scrapes, 'carillon_delivery_seconds_count', channelOf)).toMatchObject({ mqtt: 2 });
+  const circuits = sumBy(scrapes, 'carillon_provider_circuits', ({ state = '' }) => state);
+  expect(circuits).toEqual({ closed: expect.any(Number) });
+  expect(circuits.closed).toBeGreaterThanOrEqual(3);
+});
+
+test('a repeated request is not counted as another push', async () => {
+  const { token } = await fleet.online();
+  const before = sumBy(await scrapeAll(fixture.stack), 'carillon_pushes_accepted_total');
+  const headers = {
+    'content-type': 'application/json',
+    'idempotency-key': randomUUID(),
+  };
+  const url = `${tenant.dev.api}/push?api_key=${tenant.apiKey}`;
+  const body = JSON.stringify({ to: token, data: { a: 1 } });
+  for (let request = 0; request < 2; request += 1)
+    expect((await fetch(url, { method: 'POST', headers, body })).status).toBe(200);
+  const after = sumBy(await scrapeAll(fixture.stack), 'carillon_pushes_accepted_total');
+  expect(Number(after[''])).toBe(Number(before['']) + 1);
+});
+
+async function callHostile(path: string, method = 'GET'): Promise<void> {
+  const response = await fetch(`${tenant.dev.api}${path}`, { method });
+  await response.arrayBuffer();
+}
+
+test('no label has a token, a key, an id, or a name that a client chose', async () => {
+  const { token } = await fleet.offline();
+  const topic = `topic-${randomUUID()}`;
+  await tenant.api('POST', '/topics/subscribe', { token, topics: [topic] });
+  await send(tenant, `/topics/${topic}`);
+  secrets.push(token, topic, HOSTILE, 'PROPFIND');
+  for (const path of ['/', '/pushes/', '/devices/', '/topics/'])
+    await callHostile(`${path}${encodeURIComponent(HOSTILE)}?api_key=${tenant.apiKey}`);
+  await callHostile(`/${token}`, 'PROPFIND');
+  await callHostile(`/devices/${token}?api_key=${encodeURIComponent(HOSTILE)}`, 'DELETE');
+  await callHostile(`/devices/${token}?api_key=${tenant.apiKey}`);
+  const scrapes = await scrapeAll(fixture.stack);
+  const values = new Set(
+    scrapes.flatMap(({ samples }) =>
+      samples
+        .filter(({ name }) => name.startsWith('carillon_'))
+        .flatMap(({ labels }) => Object.values(labels)),
+    ),
+  );
+  expect([...values].filter((value) => !LABEL_VALUE.test(value))).toEqual([]);
+  expect([...values].filter((value) => secrets.some((text) => value.includes(text)))).toEqual([]);
+  // The stack has been through much, and a set that grew with it would be longer.
+  expect(values.size).toBeLessThan(150);
+});
+
+test('each service exposes the metrics of the list, and no others', async () => {
+  const listed = Object.entries<Metric>(METRICS);
+  for (const { service, metrics, samples } of await scrapeAll(fixture.stack)) {
+    const exposed = [...metrics].filter(([name]) => name.startsWith('carillon_'));
+    const expected = listed.filter(([, { services }]) => services.some((one) => one === service));
+    expect({ service, names: exposed.map(([name]) => name).sort() }).toEqual({
+      service,
+      names: expected.map(([name]) => name).sort(),
+    });
+    for (const [name, { type, help, labels }] of expected) {
+      expect(metrics.get(name)).toEqual({ type, help });
+      const own = samples.filter((sample) => sample.name.replace(SERIES, '') === name);
+      const names = new Set(own.flatMap((sample) => Object.keys(sample.labels)));
+      names.delete('le');
+      expect([...labels]).toEqual(expect.arrayContaining([...names]));
+    }
+  }
+});
+
+/** Ends of the names of a histogram's series. */
+const SERIES = /_(bucket|sum|count)$/;

@@ -1,0 +1,105 @@
+import { afterEach, expect, test } from '@jest/globals';
+import { freePort } from '../../packages/presence/test/start-server.ts';
+import { runCarillon } from '../../services/cli/test/run-carillon.ts';
+import { createRedisServer } from '../support/faults/redis-server.ts';
+import { startMongod } from '../support/mongod-server.ts';
+import {
+  SERVICES,
+  type ServiceName,
+  type ServiceProcess,
+  startService,
+} from '../support/operators/service-process.ts';
+import { until } from '../support/until.ts';
+
+const START_TIMEOUT_MS = 30_000;
+/** The longest pause between two tries, two timeouts of a connection, and room for a busy machine. */
+const READY_WITHIN_MS = 15_000;
+const STOPPED_WITHIN_MS = 1_000;
+const PASSWORD = 'not-to-be-logged';
+
+let processes: ServiceProcess[] = [];
+let releases: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const one of processes) one.kill('SIGKILL');
+  await Promise.all(processes.map(({ exited }) => exited));
+  for (const release of releases) await release();
+  processes = [];
+  releases = [];
+});
+
+async function start(service: ServiceName, env: Record<string, string>): Promise<ServiceProcess> {
+  const started = await startService(service, env);
+  processes.push(started);
+  return started;
+}
+
+function untilWaitsFor(server: string, waiting: ServiceProcess): Promise<unknown> {
+  return until(
+    async () => (await waiting.probe('/readyz')).faults.join().includes(`waiting for ${server}`),
+    { timeoutMs: START_TIMEOUT_MS, everyMs: 100, what: `${waiting.service} waits for ${server}` },
+  );
+}
+
+function untilReady(waiting: ServiceProcess): Promise<unknown> {
+  return until(async () => (await waiting.probe('/readyz')).status === 200, {
+    timeoutMs: READY_WITHIN_MS,
+    everyMs: 100,
+    what: `${waiting.service} ready`,
+  });
+}
+
+test('that are not there yet: alive, not ready, and ready by itself once they are', async () => {
+  const [port, redis] = [await freePort(), await createRedisServer()];
+  releases.push(redis.remove);
+  const env = { MONGODB_URI: `mongodb://127.0.0.1:${port}/carillon`, REDIS_URL: redis.url };
+  const services = await Promise.all(SERVICES.map((service) => start(service, env)));
+  await Promise.all(services.map((one) => untilWaitsFor('MongoDB', one)));
+  for (const one of services) {
+    expect((await one.probe('/readyz')).status).toBe(503);
+    expect((await one.probe('/livez')).status).toBe(200);
+    await until(() => one.output().includes('waiting for MongoDB'));
+  }
+  const mongod = await startMongod(port);
+  releases.push(mongod.stop);
+  expect(await runCarillon(['migrate'], { env })).toMatchObject({ code: 0 });
+  // The API accepts pushes without Redis.
+  const [api, ...others] = services;
+  await Promise.all([
+    untilReady(api as ServiceProcess),
+    ...others.map((one) => untilWaitsFor('Redis', one)),
+  ]);
+  await redis.start();
+  await Promise.all(services.map(untilReady));
+  for (const one of services) one.kill('SIGTERM');
+  expect(await Promise.all(services.map(({ exited }) => exited))).toEqual([0, 0, 0, 0]);
+}, 90_000);
+
+test.each(SERVICES)(
+  '%s stops at once while it waits, and logs no password',
+  async (service) => {
+    const port = await freePort();
+    const waiting = await start(service, {
+      MONGODB_URI: `mongodb://carillon:${PASSWORD}@127.0.0.1:${port}/carillon`,
+      REDIS_URL: `redis://carillon:${PASSWORD}@127.0.0.1:${port}`,
+    });
+    await untilWaitsFor('MongoDB', waiting);
+    await until(() => waiting.output().includes('waiting for MongoDB'));
+    const stoppedAt = performance.now();
+    waiting.kill('SIGTERM');
+    expect(await waiting.exited).toBe(0);
+    expect(performance.now() - stoppedAt).toBeLessThan(STOPPED_WITHIN_MS);
+    expect(waiting.output()).not.toContain(PASSWORD);
+  },
+  60_000,
+);
+
+test.each(['127.0.0.1:27017', 'mongodb://'])(
+  'a wrong MONGODB_URI (%s) ends a service at once',
+  async (uri) => {
+    const env = { MONGODB_URI: uri, REDIS_URL: 'redis://127.0.0.1:1' };
+    const wrong = await start('api', env);
+    expect(await wrong.exited).toBe(1);
+    expect(wrong.output()).toContain('MONGODB_URI');
+  },
+  60_000,
+);

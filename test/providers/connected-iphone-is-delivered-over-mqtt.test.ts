@@ -1,0 +1,217 @@
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { getDeviceInfo, getPushStatus, send } from '../support/end-to-end/pushes.ts';
+import { countWritesDuring, untilNoWrites } from '../support/faults/mongo-writes.ts';
+import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
+import { type ConnectedIphone, connectIphone } from '../support/providers/connected-iphone.ts';
+import { registerIphone } from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { openRedis } from '../support/redis.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+
+const PUSHES = 30;
+/** A push, its claim and its settlement; the rest is for what services write by the clock. */
+const WRITES_PER_PUSH = 4;
+
+let server: RedisServer;
+let proxy: TcpProxy;
+let redis: Redis;
+let mongo: TestMongo;
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let iphone: ConnectedIphone;
+beforeAll(async () => {
+  server = await createRedisServer();
+  await server.start();
+  proxy = await startTcpProxy(server.port);
+  redis = await openRedis({ redis: server.url });
+  fixture = await openProviderFixture({ env: { REDIS_URL: `redis://127.0.0.1:${proxy.port}` } });
+  mongo = await openMongo(fixture.stack.dev);
+  tenant = await fixture.tenant();
+  iphone = await connectIphone(tenant, fixture.store);
+}, 120_000);
+afterEach(async () => {
+  expect(await mongo.db.collection('inbox').countDocuments({ _id: startsWith(iphone) })).toBe(0);
+  iphone.mqtt.arrivals.length = 0;
+});
+afterAll(async () => {
+  await iphone?.mqtt.disconnect();
+  await mongo?.close();
+  await fixture?.close();
+  redis?.disconnect();
+  await proxy?.stop();
+  await server?.remove();
+});
+
+const startsWith = ({ token }: { token: string }) => ({ $gt: token, $lt: `${token}~~` }) as never;
+
+/** Returns the requests that APNs received for a device. */
+async function requestsTo(push: { id: string }, { address }: { address: string }) {
+  return (await fixture.sandbox.received(push.id)).filter(({ to }) => to === address);
+}
+
+/** Look-ups so far, of whomever. */
+async function countLookups(): Promise<number> {
+  const [, calls = '0'] = /cmdstat_mget:calls=(\d+)/.exec(await redis.info('commandstats')) ?? [];
+  return Number(calls);
+}
+
+async function untilFinished({ id }: { id: string }): Promise<void> {
+  const isFinished = async () =>
+    (await fixture.store.deliveryStatus.statusOfPush(id))?.state === 'finished';
+  await until(isFinished, { timeoutMs: 15_000 });
+}
+
+async function expectOutcome(push: { id: string }, token: string, outcome: string): Promise<void> {
+  expect(await untilFinal(fixture.store, push, token)).toEqual({ outcome });
+  await untilFinished(push);
+  expect((await fixture.store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
+    [outcome]: 1,
+  });
+}
+
+test('over its connection and over APNs, and its receipt makes the push delivered', async () => {
+  const data = '{"big":12345678901234567890,"ü":1.0}';
+  const body = `{"to":"${iphone.token}","data":${data}}`;
+  const { json } = await tenant.api<{ id: string }>('POST', '/push', body);
+  const [arrival] = await iphone.mqtt.waitFor(1);
+  expect(arrival?.payload).toBe(`${data.slice(0, -1)},"_pushyId":"${json.id}"}`);
+  expect(arrival?.topic).toBe(json.id);
+  await expectOutcome(json, iphone.token, 'delivered');
+  expect((await requestsTo(json, iphone))[0]?.payload).toMatchObject({ _pushyId: json.id });
+  expect(
+    (await fixture.store.deliveryStatus.statusOfRecipient(json.id, iphone.token))?.milliseconds,
+  ).toBeGreaterThan(0);
+  expect((await getPushStatus(tenant, json.id)).pending_devices).toEqual([]);
+  expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
+});
+
+test('a payload with an id of its own has ours too, over both ways', async () => {
+  const push = await send(tenant, iphone.token, { data: { _pushyId: 'theirs', n: 1 } });
+  const [arrival] = await iphone.mqtt.waitFor(1);
+  expect(arrival?.payload).toBe(`{"_pushyId":"theirs","n":1,"_pushyId":"${push.id}"}`);
+  await expectOutcome(push, iphone.token, 'delivered');
+  expect((await requestsTo(push, iphone))[0]?.payload).toMatchObject({ _pushyId: push.id });
+});
+
+test('without a receipt it ends as sent, and one that comes after the end changes nothing', async () => {
+  iphone.mqtt.holdReceipts();
+  const push = await send(tenant, iphone.token);
+  await iphone.mqtt.waitFor(1);
+  await expectOutcome(push, iphone.token, 'sent');
+  iphone.mqtt.releaseReceipts();
+  await until(async () => (await fixture.store.pushes.inspect(push.id))?.work?.got !== undefined);
+  await expectOutcome(push, iphone.token, 'sent');
+  expect(iphone.mqtt.arrivals).toHaveLength(1);
+});
+
+test('a late receipt makes it delivered while the push is open', async () => {
+  const electron = await newMqttDevice(tenant.dev);
+  iphone.mqtt.holdReceipts();
+  const push = await send(tenant, [iphone.token, electron.token]);
+  await iphone.mqtt.waitFor(1);
+  await untilOutcomeCounts(fixture.store, push, { sent: 1, inbox: 1 });
+  iphone.mqtt.releaseReceipts();
+  await untilOutcomeCounts(fixture.store, push, { delivered: 1, inbox: 1 });
+  await electron.connect();
+  await electron.waitFor(1);
+  await untilOutcomeCounts(fixture.store, push, { delivered: 2 });
+  await untilFinished(push);
+  expect((await fixture.store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
+    delivered: 2,
+  });
+  expect(await untilFinal(fixture.store, push, iphone.token)).toEqual({ outcome: 'delivered' });
+  await electron.disconnect();
+});
+
+test('a late receipt changes nothing once a push to several channels has ended', async () => {
+  const electron = await newMqttDevice(tenant.dev);
+  await electron.connect();
+  iphone.mqtt.holdReceipts();
+  const push = await send(tenant, [iphone.token, electron.token]);
+  await iphone.mqtt.waitFor(1);
+  await untilFinished(push);
+  iphone.mqtt.releaseReceipts();
+  const batches = mongo.db.collection('batches');
+  const late = { push: push.id, 'work.channel': 'apns', 'work.got': { $exists: true } };
+  await until(async () => (await batches.countDocuments(late)) === 1);
+  const counts = { sent: 1, delivered: 1 };
+  expect((await fixture.store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual(counts);
+  expect(await untilFinal(fixture.store, push, iphone.token)).toEqual({ outcome: 'sent' });
+  await electron.disconnect();
+});
+
+test.each([
+  ['rejects it', { as: 'BadDeviceToken' }],
+  // It asks to be tried again at once: the receipt is still on its way then.
+  ['is unavailable', { status: 503, headers: { 'retry-after': '0' } }],
+])('its receipt counts when APNs %s, and the push is not tried again', async (_how, response) => {
+  await fixture.sandbox.script('apns', iphone.address, [response]);
+  const push = await send(tenant, iphone.token);
+  await expectOutcome(push, iphone.token, 'delivered');
+  const next = await send(tenant, iphone.token);
+  await expectOutcome(next, iphone.token, 'delivered');
+  expect(await requestsTo(push, iphone)).toHaveLength(1);
+  expect(iphone.mqtt.arrivals.map(({ topic }) => topic)).toEqual([push.id, next.id]);
+});
+
+test('one that is not connected gets it over APNs as ever', async () => {
+  const other = await registerIphone(tenant.dev);
+  const push = await send(tenant, [other.token, iphone.token]);
+  await untilOutcomeCounts(fixture.store, push, { sent: 1, delivered: 1 });
+  expect(await untilFinal(fixture.store, push, other.token)).toEqual({ outcome: 'sent' });
+  expect(await requestsTo(push, other)).toHaveLength(1);
+});
+
+test('a push that is only for now comes over the connection too', async () => {
+  const push = await send(tenant, iphone.token, { time_to_live: 0 });
+  await expectOutcome(push, iphone.token, 'delivered');
+  expect(iphone.mqtt.arrivals.map(({ topic }) => topic)).toEqual([push.id]);
+});
+
+test('nobody looks for the iPhones of an app of which none has ever connected', async () => {
+  const others = await fixture.tenant();
+  const tokens = [await registerIphone(others.dev), await registerIphone(others.dev)];
+  const before = await countLookups();
+  for (const { token } of tokens) await expectOutcome(await send(others, token), token, 'sent');
+  expect(await countLookups()).toBe(before);
+  await expectOutcome(await send(tenant, iphone.token), iphone.token, 'delivered');
+  expect(await countLookups()).toBe(before + 1);
+});
+
+test('a healthy push costs no more writes than one to an app without connections', async () => {
+  const others = await fixture.tenant();
+  const other = await registerIphone(others.dev);
+  await untilNoWrites(mongo);
+  const without = await countWritesDuring(mongo, async () => {
+    for (let n = 0; n < PUSHES; n += 1)
+      await expectOutcome(await send(others, other.token), other.token, 'sent');
+  });
+  const connected = await countWritesDuring(mongo, async () => {
+    for (let n = 0; n < PUSHES; n += 1)
+      await expectOutcome(await send(tenant, iphone.token), iphone.token, 'delivered');
+  });
+  process.stdout.write(
+    `writes: ${without.documents / PUSHES} without, ${connected.documents / PUSHES} with a connection\n`,
+  );
+  expect(without.documents / PUSHES).toBeLessThanOrEqual(WRITES_PER_PUSH);
+  expect(connected.documents / PUSHES).toBeLessThanOrEqual(WRITES_PER_PUSH);
+}, 60_000);
+
+test('while Redis does not answer APNs is asked all the same', async () => {
+  const heldReply = proxy.holdNext('mget');
+  const push = await send(tenant, iphone.token);
+  await heldReply.matched;
+  await until(async () => (await requestsTo(push, iphone)).length === 1);
+  await expectOutcome(push, iphone.token, 'sent');
+  heldReply.release();
+  await until(async () => {
+    await expectOutcome(await send(tenant, iphone.token), iphone.token, 'delivered');
+    return true;
+  });
+});

@@ -1,0 +1,200 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { runCarillonJson } from '../support/carillon.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import {
+  createApnsSecret,
+  openProviderFixture,
+  type ProviderFixture,
+} from '../support/providers/fixture.ts';
+import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import {
+  type ProviderDevicePool,
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
+import { until } from '../support/until.ts';
+
+const IPHONES = 1_000;
+const ANDROIDS = 500;
+const BROWSERS = 100;
+const SUBSET_SIZE = 50;
+/** Slow enough for something to happen in the middle of a run. */
+const SLOW = { delayMs: 300 };
+const WINDOW = 150;
+const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
+/** Android's outcomes are known when the push ends. */
+const ANDROID = { time_to_live: 20 };
+/** For Web Push a signature of less than a minute isn't taken for an old one: the line rests for a minute first. */
+const PATIENT_MS = 110_000;
+/** A good credential is in use by then. */
+const SECONDS_MS = 10_000;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+});
+afterEach(() => fixture?.sandbox.reset());
+afterAll(() => fixture?.close());
+
+function requestsOf(push: Sent): Promise<number> {
+  return fixture.sandbox.received(push.id).then((received) => received.length);
+}
+
+/** Sends, and waits until a provider is in the middle of it. */
+async function untilMidRun(channel: string, pool: ProviderDevicePool, fields = {}): Promise<Sent> {
+  await fixture.sandbox.setFaults(channel, SLOW);
+  const push = await send(tenant, pool.tokens, fields);
+  await until(async () => (await requestsOf(push)) > 0);
+  return push;
+}
+
+test(
+  'tokens of all providers that expire in the middle are replaced',
+  async () => {
+    const { sandbox, store } = fixture;
+    const iphones = await registerIphones(tenant, IPHONES);
+    const androids = await registerAndroids(tenant, ANDROIDS);
+    const browsers = await registerBrowsers(tenant, sandbox, BROWSERS);
+    const began = await Promise.all([
+      untilMidRun('apns', iphones),
+      untilMidRun('fcm', androids, ANDROID),
+      untilMidRun('web-push', browsers),
+    ]);
+    for (const channel of CHANNELS) await sandbox.setFaults(channel, { expireTokens: true });
+    for (const [index, sent] of [IPHONES, ANDROIDS, BROWSERS].entries()) {
+      await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: PATIENT_MS });
+    }
+    expect((await sandbox.counts()).doubles).toBe(0);
+  },
+  PATIENT_MS,
+);
+
+interface Listed {
+  id: string;
+  refused?: { detail: string };
+}
+
+async function credentialErrorOf(id: string): Promise<string | undefined> {
+  const args = ['credential', 'list', '--app', tenant.app];
+  const listed = await runCarillonJson<Listed[]>(fixture.stack.home, ...args);
+  return listed.find((one) => one.id === id)?.refused?.detail;
+}
+
+/** As an operator does who has got a new key from Apple. */
+async function setKey(): Promise<void> {
+  const { ca, apns } = fixture.credentials;
+  const [key, caFile] = [
+    join(fixture.stack.home, 'new.p8'),
+    join(fixture.stack.home, 'new-ca.pem'),
+  ];
+  writeFileSync(key, apns.key);
+  writeFileSync(caFile, ca);
+  const gateway = ['--gateway', `${apns.host}:${apns.port}`, '--gateway-ca', caFile];
+  const ids = ['--key-id', apns.keyId, '--team-id', apns.teamId];
+  const which = ['--app', tenant.app, '--key', key];
+  await runCarillonJson(fixture.stack.home, 'credential', 'apns', ...which, ...ids, ...gateway);
+}
+
+/** Sends to one device again and again until it is stopped; gives what was sent. */
+function sendContinuously(token: string): () => Promise<Sent[]> {
+  let isStopped = false;
+  const sending = (async () => {
+    const pushes: Sent[] = [];
+    while (!isStopped) {
+      pushes.push(await send(tenant, token));
+      await sleep(500);
+    }
+    return pushes;
+  })();
+  return () => {
+    isStopped = true;
+    return sending;
+  };
+}
+
+test('a credential refused in the middle burns nobody, and a good one is in use within seconds', async () => {
+  const { sandbox, store } = fixture;
+  const id = `${tenant.app}:apns`;
+  const pool = await registerIphones(tenant, IPHONES);
+  const [first = ''] = pool.tokens;
+  // If the provider token has expired without having been used since, it is replaced before anything is counted.
+  await untilFinal(store, await send(tenant, first), first);
+  const push = await untilMidRun('apns', pool);
+  await sandbox.setFaults('apns', { refuseCredential: true });
+  const stop = sendContinuously(first);
+  expect(await until(() => credentialErrorOf(id), { timeoutMs: 20_000 })).toBe(
+    '403 InvalidProviderToken',
+  );
+
+  const refusals = async () => (await sandbox.counts()).byChannel.apns?.requests ?? 0;
+  const before = await refusals();
+  await sleep(4_000);
+  // A probe a minute, and what the line carried when it was refused.
+  expect((await refusals()) - before).toBeLessThanOrEqual(1);
+  const refused = (await sandbox.received(push.id)).filter(({ status }) => status === 403);
+  expect(refused.length).toBeLessThanOrEqual(WINDOW + 1);
+  const { outcomes = {} } = (await store.deliveryStatus.statusOfPush(push.id)) ?? {};
+  expect(Object.keys(outcomes).filter((outcome) => !['sent', 'owed'].includes(outcome))).toEqual(
+    [],
+  );
+
+  await sandbox.setFaults('apns', { refuseCredential: false, delayMs: 0 });
+  await setKey();
+  await untilOutcomeCounts(store, push, { sent: IPHONES }, { timeoutMs: SECONDS_MS });
+  for (const lone of await stop()) {
+    await untilOutcomeCounts(store, lone, { sent: 1 }, { timeoutMs: SECONDS_MS });
+  }
+  expect(await credentialErrorOf(id)).toBeUndefined();
+  expect((await sandbox.counts()).doubles).toBe(0);
+});
+
+test('without the credential that it had, what is left fails and says why', async () => {
+  const pool = await registerIphones(tenant, SUBSET_SIZE);
+  const headers = { 'retry-after': '2' };
+  await fixture.sandbox.scriptPermanently('apns', '*', { as: 'ServiceUnavailable', headers });
+  const push = await send(tenant, pool.tokens);
+  await until(async () => (await requestsOf(push)) > 0);
+  await runCarillonJson(fixture.stack.home, 'credential', 'remove', 'apns', '--app', tenant.app);
+  await untilOutcomeCounts(fixture.store, push, { failed: SUBSET_SIZE }, { timeoutMs: SECONDS_MS });
+  expect(await untilFinal(fixture.store, push, pool.tokens[0] ?? '')).toEqual({
+    outcome: 'failed',
+    reason: 'channel-not-configured',
+  });
+});
+
+test("a credential of Apple's other environment is no help", async () => {
+  const { app } = tenant;
+  await fixture.saveCredential(
+    { app, channel: 'apns', environment: 'production' },
+    createApnsSecret(fixture.credentials),
+  );
+  const [ours, theirs] = [
+    await registerIphones(tenant, SUBSET_SIZE, 'production'),
+    await registerIphones(tenant, SUBSET_SIZE, 'development'),
+  ];
+  const push = await send(tenant, [...ours.tokens, ...theirs.tokens]);
+  await untilOutcomeCounts(
+    fixture.store,
+    push,
+    { sent: SUBSET_SIZE, failed: SUBSET_SIZE },
+    { timeoutMs: SECONDS_MS },
+  );
+  expect(await untilFinal(fixture.store, push, theirs.tokens[0] ?? '')).toEqual({
+    outcome: 'failed',
+    reason: 'wrong-credential',
+  });
+
+  const secret = createApnsSecret(fixture.credentials);
+  await fixture.saveCredential({ app, channel: 'apns', environment: 'development' }, secret);
+  // What is accepted after its credential was kept doesn't fail for want of it.
+  const next = await send(tenant, theirs.tokens);
+  await untilOutcomeCounts(fixture.store, next, { sent: SUBSET_SIZE }, { timeoutMs: SECONDS_MS });
+});

@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { readClaim, untilClaimed } from '../support/guarantees/batch-claim.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { until } from '../support/until.ts';
+
+const IPHONES = 1_000;
+/** Requests on a line to APNs at once: those that are on the wire can't be taken back. */
+const WINDOW = 150;
+/** Answers that a batch may have had without keeping them. */
+const UNSAVED = 25;
+const SLOW = { delayMs: 1_000 };
+/** Longer than a lease, which is 6 s. */
+const FROZEN_MS = 8_000;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let mongo: TestMongo;
+beforeAll(async () => {
+  fixture = await openProviderFixture({ deliveryWorkers: 2 });
+  tenant = await fixture.tenant();
+  mongo = await openMongo(fixture.stack.dev);
+});
+afterAll(async () => {
+  await mongo?.close();
+  await fixture?.close();
+});
+
+async function requests(): Promise<number> {
+  return (await fixture.sandbox.counts()).byChannel.apns?.requests ?? 0;
+}
+
+/** The reply stream of the first worker: its name in claims. */
+async function firstWorker(): Promise<string | undefined> {
+  const { stack, store } = fixture;
+  const { tokens } = await registerIphones(tenant, 1);
+  return whileFrozen(stack, [{ service: 'delivery-worker', index: 1 }], async () => {
+    const push = await send(tenant, tokens);
+    await untilOutcomeCounts(store, push, { sent: 1 });
+    return (await readClaim(mongo, push))?.reply;
+  });
+}
+
+/** Freezes the worker that holds a push's work, until after another has taken it over. */
+async function freezeClaimingWorker(push: Sent, first: string | undefined): Promise<void> {
+  const { reply } = await untilClaimed(mongo, push);
+  const index = reply === first ? 0 : 1;
+  const service = 'delivery-worker';
+  await whileFrozen(fixture.stack, [{ service, index }], async () => {
+    const isTakenOver = async () => (await readClaim(mongo, push))?.reply !== reply;
+    await Promise.all([until(isTakenOver, { timeoutMs: 20_000 }), sleep(FROZEN_MS)]);
+  });
+}
+
+test('frozen for longer than its lease, a worker repeats no more than what was on the wire', async () => {
+  const { sandbox, store } = fixture;
+  const first = await firstWorker();
+  const { tokens } = await registerIphones(tenant, IPHONES);
+  await sandbox.reset();
+  await sandbox.setFaults('apns', SLOW);
+  const push = await send(tenant, tokens);
+  await until(async () => (await requests()) > WINDOW, { everyMs: 10 });
+  await freezeClaimingWorker(push, first);
+  await untilOutcomeCounts(store, push, { sent: IPHONES });
+  const { doubles, byChannel } = await sandbox.counts();
+  expect(doubles).toBeLessThanOrEqual(WINDOW + UNSAVED);
+  expect((byChannel.apns?.accepted ?? 0) - doubles).toBe(IPHONES);
+});

@@ -1,0 +1,87 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { readStartTime } from '../support/stack/processes.ts';
+import { until } from '../support/until.ts';
+
+const IPHONES = 2_000;
+const BATCHES = 2;
+const KILLS = 3;
+const WORKER = 'delivery-worker';
+/** Requests on a line to APNs at once: nobody knows what became of those that a killed worker has sent. */
+const WINDOW = 150;
+/** Answers that a batch may have had without keeping them. */
+const UNSAVED = 25;
+const SLOW_RESPONSES = { delayMs: 400 };
+const STOPPED_MS = 20_000;
+/** Work that was given back is taken up by the next look for due work. */
+const TAKEN_UP_MS = 5_000;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  tenant = await fixture.tenant();
+});
+afterEach(() => fixture?.sandbox.reset());
+afterAll(() => fixture?.close());
+
+async function requests(): Promise<number> {
+  return (await fixture.sandbox.counts()).byChannel.apns?.requests ?? 0;
+}
+
+async function sendSlowly(): Promise<Sent> {
+  const { tokens } = await registerIphones(tenant, IPHONES);
+  await fixture.sandbox.setFaults('apns', SLOW_RESPONSES);
+  const push = await send(tenant, tokens);
+  await until(async () => (await requests()) > WINDOW, { everyMs: 10 });
+  return push;
+}
+
+test('killed three times in the middle, it loses nothing and repeats few', async () => {
+  const { stack, sandbox, store } = fixture;
+  const push = await sendSlowly();
+  for (let kill = 0; kill < KILLS; kill += 1) {
+    const before = await requests();
+    await stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGKILL'));
+    const isSending = async () => (await requests()) > before + WINDOW / 2;
+    await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker goes on' });
+  }
+  await untilOutcomeCounts(store, push, { sent: IPHONES });
+  const { doubles } = await sandbox.counts();
+  expect(doubles).toBeLessThanOrEqual(KILLS * (WINDOW + BATCHES * UNSAVED));
+});
+
+test('told to stop in the middle, it repeats nothing, and another goes on at once', async () => {
+  const { stack, sandbox, store } = fixture;
+  const push = await sendSlowly();
+  const old = stack.kill(WORKER, 'SIGTERM');
+  const isGone = () => readStartTime(old) === undefined;
+  await until(isGone, { timeoutMs: STOPPED_MS, everyMs: 20, what: 'the worker has stopped' });
+  const before = await requests();
+  await stack.waitForRestart(WORKER, old);
+  await until(async () => (await requests()) > before, { timeoutMs: TAKEN_UP_MS });
+  await untilOutcomeCounts(store, push, { sent: IPHONES });
+  expect((await sandbox.counts()).doubles).toBe(0);
+});
+
+test('told to stop while APNs answers nothing, it ends in its time and gives all back', async () => {
+  const { stack, sandbox, store } = fixture;
+  const { tokens } = await registerIphones(tenant, IPHONES);
+  await sandbox.setFaults('apns', { blackHole: true });
+  const push = await send(tenant, tokens);
+  await until(async () => (await requests()) >= WINDOW, { everyMs: 10 });
+  await sleep(500);
+  const old = stack.kill(WORKER, 'SIGTERM');
+  const isGone = () => readStartTime(old) === undefined;
+  await until(isGone, { timeoutMs: STOPPED_MS, everyMs: 20, what: 'the worker has stopped' });
+  expect(stack.readLog(WORKER)).not.toContain('releasing a resource failed');
+  await sandbox.setFaults('apns', { blackHole: false });
+  await stack.waitForRestart(WORKER, old);
+  await untilOutcomeCounts(store, push, { sent: IPHONES });
+  expect((await sandbox.counts()).doubles).toBe(0);
+});

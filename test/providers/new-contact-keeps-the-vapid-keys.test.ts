@@ -1,0 +1,78 @@
+import { createECDH } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { callWithoutKey } from '../support/api/keyless-calls.ts';
+import { ONLY_API } from '../support/api/only-api.ts';
+import { runCarillon, runCarillonJson } from '../support/carillon.ts';
+import { registerBrowser } from '../support/guarantees/register-browser.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+
+const CONTACT = ['--contact', 'mailto:you@example.com'];
+
+let stack: Stack;
+let app: string;
+beforeAll(async () => {
+  stack = await startStack(ONLY_API);
+});
+beforeEach(async () => {
+  const { id } = await runCarillonJson(stack.home, 'account', 'create', 'one');
+  ({ id: app } = await runCarillonJson<{ id: string }>(
+    stack.home,
+    ...['app', 'create', 'fresh', '--account', `${id}`],
+  ));
+});
+afterAll(() => stack?.stop());
+
+const set = (...args: string[]) =>
+  runCarillon(stack.home, ['--json', 'credential', 'web-push', '--app', app, ...args]);
+
+async function publicKey(): Promise<string> {
+  const { json } = await callWithoutKey(stack.dev.api, `/web-push/public-key?appId=${app}`);
+  return `${json.publicKey}`;
+}
+
+function newPrivateKey(): string {
+  const file = join(createTemporaryFolder(), 'private-key');
+  const ecdh = createECDH('prime256v1');
+  ecdh.generateKeys();
+  writeFileSync(file, ecdh.getPrivateKey('base64url'));
+  return file;
+}
+
+test('a fresh app takes a contact as documented, and keeps its pair', async () => {
+  const before = await publicKey();
+  const { code, stdout } = await set(...CONTACT);
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ publicKey: before, contact: CONTACT[1] });
+  expect(await publicKey()).toBe(before);
+});
+
+test('so does an app with browsers, each time', async () => {
+  const before = await publicKey();
+  await registerBrowser({ ...stack.dev, app });
+  expect((await set(...CONTACT)).code).toBe(0);
+  expect((await set('--contact', 'https://example.com/push')).code).toBe(0);
+  expect(await publicKey()).toBe(before);
+});
+
+test.each([
+  ['nothing', () => []],
+  ['another pair', () => ['--private-key-file', newPrivateKey(), ...CONTACT]],
+])('with %s it is refused and the pair stays, unless --replace says so', async (_what, args) => {
+  const before = await publicKey();
+  const { code, stderr } = await set(...args());
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('--replace') });
+  expect(await publicKey()).toBe(before);
+  expect((await set('--replace', ...args())).code).toBe(0);
+  expect(await publicKey()).not.toBe(before);
+});
+
+test('a pair that is brought along again keeps all, with its new contact', async () => {
+  const file = newPrivateKey();
+  await set('--replace', '--private-key-file', file);
+  const before = await publicKey();
+  expect((await set('--private-key-file', file, ...CONTACT)).code).toBe(0);
+  expect(await publicKey()).toBe(before);
+});

@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import {
+  createApnsSecret,
+  openProviderFixture,
+  type ProviderFixture,
+} from '../support/providers/fixture.ts';
+import { countAttemptsOver } from '../support/providers/metrics.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import {
+  type ProviderDevicePool,
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
+import { type SecondSandbox, startSecondSandbox } from '../support/providers/second-sandbox.ts';
+import { until } from '../support/until.ts';
+
+const IPHONES = 2_000;
+/** More than the jobs of a queue that are worked at once. */
+const LONE_PUSHES = 60;
+const ANDROIDS = 100;
+const BROWSERS = 50;
+const OTHERS = 500;
+/** Delay that is tolerated on a machine with other load. */
+const NORMAL_MS = 5_000;
+/** How long the provider is dead at least: longer than the deadline of a request. */
+const DEAD_MS = 15_000;
+const WINDOW = 150;
+const PROBES = 20;
+/** Dead, then at rest for up to a minute more, then at work. */
+const DEADLINE_MS = 120_000;
+
+let fixture: ProviderFixture;
+let second: SecondSandbox;
+let tenant: TestTenant;
+/** Another app, which reaches APNs elsewhere. */
+let other: TestTenant;
+let connected: MqttDevice;
+let androids: ProviderDevicePool;
+let browsers: ProviderDevicePool;
+let otherDevices: ProviderDevicePool;
+beforeAll(async () => {
+  [fixture, second] = await Promise.all([openProviderFixture(), startSecondSandbox()]);
+  [tenant, other] = [await fixture.tenant(), await fixture.tenant()];
+  await fixture.saveCredential(
+    { app: other.app, channel: 'apns' },
+    createApnsSecret(await second.credentials()),
+  );
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  connected = await newMqttDevice(tenant.dev);
+  await connected.connect();
+  androids = await registerAndroids(tenant, ANDROIDS);
+  browsers = await registerBrowsers(tenant, fixture.sandbox, BROWSERS);
+  otherDevices = await registerIphones(other, OTHERS);
+});
+afterEach(() => fixture?.sandbox.reset());
+afterAll(async () => {
+  await connected?.disconnect();
+  await second?.stop();
+  await fixture?.close();
+});
+
+/** How each way in which APNs is dead begins; links that are there would live on, so they are cut. */
+const OUTAGES = {
+  'takes connections and requests and answers nothing': { blackHole: true },
+  'refuses every connection': { refuse: true, dropEvery: 1 },
+};
+const NO_FAULTS = { blackHole: false, refuse: false, dropEvery: null };
+
+describe.each(Object.entries(OUTAGES))('while APNs %s', (_, outage) => {
+  const name = 'all others get theirs in normal time; then so do its own';
+  const all = async () => {
+    const iphones = await registerIphones(tenant, IPHONES);
+    const before = await countAttemptsOver(fixture.stack, 'apns');
+    await fixture.sandbox.setFaults('apns', outage);
+    const startedAt = performance.now();
+    const stuck = [await send(tenant, iphones.tokens)];
+    for (const token of iphones.tokens.slice(0, LONE_PUSHES)) stuck.push(await send(tenant, token));
+
+    for (let round = 0; round < 3; round += 1) {
+      expect(Math.max(...(await latenciesOfOthers(iphones.tokens)))).toBeLessThan(NORMAL_MS);
+    }
+    await sleep(Math.max(0, DEAD_MS - (performance.now() - startedAt)));
+    const attempts = (await countAttemptsOver(fixture.stack, 'apns')) - before - 3 * OTHERS;
+    expect(attempts).toBeLessThanOrEqual(WINDOW + PROBES);
+    expect((await fixture.sandbox.counts()).byChannel.apns?.accepted).toBe(0);
+
+    await fixture.sandbox.setFaults('apns', NO_FAULTS);
+    await untilOutcomeCounts(fixture.store, stuck[0] as Sent, { sent: IPHONES });
+    for (const push of stuck.slice(1)) await untilOutcomeCounts(fixture.store, push, { sent: 1 });
+    expect((await fixture.sandbox.counts()).doubles).toBe(0);
+  };
+  test(name, all, DEADLINE_MS);
+});
+
+/** Sends over all other ways at once, one push of them to iPhones too; milliseconds until each has arrived. */
+function latenciesOfOthers(iphones: readonly string[]): Promise<number[]> {
+  const { sandbox, store } = fixture;
+  const arrived = connected.arrivals.length;
+  const mixed = [connected.token, ...browsers.tokens, ...iphones.slice(0, BROWSERS)];
+  const hasSent = async (push: Sent, addresses: readonly string[]) => {
+    const expected = new Set(addresses);
+    const received = await sandbox.received(push.id);
+    return received.filter(({ to }) => expected.has(to)).length >= addresses.length;
+  };
+  return Promise.all([
+    timed(async () => {
+      const push = await send(tenant, mixed);
+      await connected.waitFor(arrived + 1);
+      await until(() => hasSent(push, browsers.addresses));
+    }),
+    timed(async () => {
+      const push = await send(tenant, androids.tokens);
+      await until(() => hasSent(push, androids.addresses));
+    }),
+    timed(async () => {
+      const push = await send(other, otherDevices.tokens);
+      await untilOutcomeCounts(store, push, { sent: OTHERS });
+    }),
+  ]);
+}
+
+async function timed(work: () => Promise<void>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}

@@ -1,0 +1,134 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerAndroids, registerIphones } from '../support/providers/provider-device-pool.ts';
+import {
+  countAttempts,
+  findEarlyRetries,
+  findLateRetries,
+} from '../support/providers/retry-timing.ts';
+import { until } from '../support/until.ts';
+
+const POOL_SIZE = 500;
+const SUBSET_SIZE = 50;
+const PAUSE_SECONDS = 3;
+const PAUSE_MS = PAUSE_SECONDS * 1_000;
+/** Requests that may be in flight to APNs, and to FCM. */
+const WINDOWS = { apns: 150, fcm: 100 };
+/** Answers of requests that were under way when the first came. */
+const UNDER_WAY_MS = 1_000;
+const SHORT_STORM_MS = 6_000;
+const FIRST_WAIT_MS = 1_000;
+/** The storm, and the minute in which all are to be sent. */
+const DEADLINE_MS = 120_000;
+/** Until work that is due is looked at, on a busy machine. */
+const LATE_MS = 4_000;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+});
+afterEach(() => fixture?.sandbox.reset());
+afterAll(() => fixture?.close());
+
+function retryAfter(seconds: number) {
+  return { headers: { 'retry-after': String(seconds) } };
+}
+
+/** All addresses of a channel are answered so from now on. */
+function scriptAll(channel: string, response: object): Promise<void> {
+  return fixture.sandbox.scriptPermanently(channel, '*', { ...response });
+}
+
+test('each recipient is asked again when it may be, a line that asks for a pause gets one', async () => {
+  const { sandbox, store } = fixture;
+  const { tokens } = await registerIphones(tenant, POOL_SIZE);
+  await scriptAll('apns', { as: 'TooManyRequests', ...retryAfter(PAUSE_SECONDS) });
+  const push = await send(tenant, tokens);
+  await until(async () => (await sandbox.counts()).requests >= POOL_SIZE);
+  await scriptAll('apns', { as: 'ServiceUnavailable', ...retryAfter(PAUSE_SECONDS) });
+  const with503 = async () => (await sandbox.received(push.id)).filter((one) => one.status === 503);
+  await until(async () => (await with503()).length > 0);
+  await sleep(2 * PAUSE_MS);
+  const unavailable = await with503();
+  await scriptAll('apns', {});
+  await untilOutcomeCounts(store, push, { sent: POOL_SIZE });
+
+  const received = await sandbox.received(push.id);
+  expect(findEarlyRetries(received, 429, () => PAUSE_MS)).toEqual([]);
+  expect(findEarlyRetries(received, 503, () => PAUSE_MS)).toEqual([]);
+  const first = unavailable[0]?.at ?? 0;
+  const inPause = unavailable.filter(
+    ({ at }) => at > first + UNDER_WAY_MS && at < first + PAUSE_MS,
+  );
+  expect(inPause).toEqual([]);
+  // The window when it began, then a probe for each pause.
+  expect(unavailable.length).toBeLessThanOrEqual(WINDOWS.apns + 2);
+  expect((await sandbox.counts()).doubles).toBe(0);
+});
+
+test('who is asked to wait long is not asked before, though others wait less', async () => {
+  const { sandbox, store } = fixture;
+  const { tokens, addresses } = await registerIphones(tenant, SUBSET_SIZE);
+  const secondsOf = new Map(addresses.map((address, index) => [address, index % 2 === 0 ? 1 : 8]));
+  for (const [address, seconds] of secondsOf) {
+    await sandbox.script('apns', address, [{ as: 'TooManyRequests', ...retryAfter(seconds) }]);
+  }
+  const push = await send(tenant, tokens);
+  await untilOutcomeCounts(store, push, { sent: SUBSET_SIZE });
+  const received = await sandbox.received(push.id);
+  expect(findEarlyRetries(received, 429, (to) => (secondsOf.get(to) ?? 0) * 1_000)).toEqual([]);
+  expect(received.length).toBe(2 * SUBSET_SIZE);
+});
+
+test('a quota of FCM that is used up stops all, until it may be asked again', async () => {
+  const { sandbox } = fixture;
+  const { tokens } = await registerAndroids(tenant, POOL_SIZE);
+  await scriptAll('fcm', { as: 'QUOTA_EXCEEDED', ...retryAfter(PAUSE_SECONDS) });
+  const push = await send(tenant, tokens, { time_to_live: 60 });
+  await until(async () => (await sandbox.counts()).requests > 0);
+  await sleep(PAUSE_MS + 1_500);
+  const refused = await sandbox.received(push.id);
+  await scriptAll('fcm', {});
+  const isDone = async () => (await sandbox.counts()).byChannel.fcm?.accepted === POOL_SIZE;
+  await until(isDone, { timeoutMs: 30_000, everyMs: 100, what: 'FCM has all' });
+  expect(refused.length).toBeLessThanOrEqual(WINDOWS.fcm + 2);
+  expect(findEarlyRetries(await sandbox.received(push.id), 429, () => PAUSE_MS)).toEqual([]);
+  expect((await sandbox.counts()).doubles).toBe(0);
+});
+
+test('those who may only be asked again after their end are expired, and asked no more', async () => {
+  const { sandbox, store } = fixture;
+  const { tokens } = await registerIphones(tenant, SUBSET_SIZE);
+  await scriptAll('apns', { as: 'TooManyRequests', ...retryAfter(30) });
+  const push = await send(tenant, tokens, { time_to_live: 3 });
+  await untilOutcomeCounts(store, push, { expired: SUBSET_SIZE });
+  expect(await sandbox.received(push.id)).toHaveLength(SUBSET_SIZE);
+});
+
+test(
+  'who is not told when is tried ever less often, and after a short storm soon again',
+  async () => {
+    const { sandbox, store } = fixture;
+    const { tokens } = await registerIphones(tenant, POOL_SIZE);
+    await scriptAll('apns', { as: 'TooManyRequests' });
+    const push = await send(tenant, tokens);
+    await until(async () => (await sandbox.counts()).requests > 0);
+    await sleep(SHORT_STORM_MS);
+    await scriptAll('apns', {});
+    await untilOutcomeCounts(store, push, { sent: POOL_SIZE });
+    const received = await sandbox.received(push.id);
+    // Full jitter below 1, 2, 4 and 8 s: some five tries; those that draws near 0 add are few.
+    expect(Math.max(...countAttempts(received))).toBeLessThanOrEqual(11);
+    // Guarantee G16: each recipient's own waits are below 1, 2, 4 … s, however often its batch was looked at.
+    const mostMs = (times: number) => FIRST_WAIT_MS * 2 ** (times - 1) + LATE_MS;
+    expect(findLateRetries(received, mostMs)).toEqual([]);
+  },
+  DEADLINE_MS,
+);

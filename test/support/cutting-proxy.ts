@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+
+/** Where the way to MongoDB is cut: no byte of the statement arrives, half of them, or all but the reply is lost. */
+export type CutPoint = 'before' | 'in the middle' | 'after';
+
+/** Stands between a store and MongoDB, reads the statements that pass, and cuts the connection at one of them. */
+export interface CuttingProxy {
+  port: number;
+  /** Statements that write (to the collection, if one was named), since the start or the last `cutAt`. */
+  writes(): number;
+  /**
+   * Cuts the connection of the n-th statement that writes from now on, counted from 1; later ones pass.
+   *
+   * @param collection counts only statements on it
+   */
+  cutAtWrite(n: number, point: CutPoint, collection?: string): void;
+  isCutDone(): boolean;
+  stop(): Promise<void>;
+}
+
+const WRITES = new Set(['insert', 'update', 'delete', 'findAndModify', 'createIndexes']);
+
+/** MongoDB wire protocol: a header of 16 bytes, flags, then a section of kind 0 whose first field is the command. */
+const OP_MSG = 2013;
+const HEADER_BYTES = 16;
+const COMMAND_OFFSET = HEADER_BYTES + 4 + 1 + 4 + 1;
+
+export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
+  const sockets = new Set<Socket>();
+  let seen = 0;
+  let cut: { n: number; point: CutPoint; collection?: string | undefined } | undefined;
+  let isCutDone = false;
+
+  function track(socket: Socket): void {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+  }
+
+  /** Passes a message on; false when the connection was cut by it. */
+  function pass(message: Buffer, client: Socket, server: Socket): void {
+    const isCounted = isWriteTo(message, cut?.collection);
+    if (isCounted) seen += 1;
+    const isCutPoint = isCounted && cut?.n === seen && !isCutDone;
+    if (!isCutPoint) return void server.write(message);
+    isCutDone = true;
+    if (cut?.point === 'after') {
+      // The reply means that the statement was carried out; it goes no further.
+      server.removeAllListeners('data').once('data', () => client.resetAndDestroy());
+      server.write(message);
+    } else if (cut?.point === 'in the middle') {
+      server.write(message.subarray(0, message.length / 2), () => client.resetAndDestroy());
+    } else client.resetAndDestroy();
+  }
+
+  const proxy = createServer((client) => {
+    const server = connect(target, '127.0.0.1');
+    track(client);
+    track(server);
+    let pending = Buffer.alloc(0);
+    client.on('data', (bytes: Buffer) => {
+      pending = Buffer.concat([pending, bytes]);
+      while (pending.length >= 4 && pending.length >= pending.readInt32LE(0)) {
+        const message = pending.subarray(0, pending.readInt32LE(0));
+        pending = pending.subarray(message.length);
+        pass(message, client, server);
+      }
+    });
+    server.on('data', (bytes: Buffer) => client.write(bytes));
+    client.once('close', () => server.destroy());
+    server.once('close', () => client.destroy());
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  return {
+    port: (proxy.address() as AddressInfo).port,
+    writes: () => seen,
+    cutAtWrite(n, point, collection) {
+      seen = 0;
+      isCutDone = false;
+      cut = { n, point, collection };
+    },
+    isCutDone: () => isCutDone,
+    async stop() {
+      for (const socket of sockets) socket.destroy();
+      proxy.close();
+      await once(proxy, 'close');
+    },
+  };
+}
+
+function isWriteTo(message: Buffer, collection: string | undefined): boolean {
+  if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return false;
+  const end = message.indexOf(0, COMMAND_OFFSET);
+  if (!WRITES.has(message.toString('latin1', COMMAND_OFFSET, end))) return false;
+  // Its value is the collection's name: a length of 4 bytes, then the text.
+  const nameAt = end + 5;
+  const name = message.toString('latin1', nameAt, message.indexOf(0, nameAt));
+  return collection === undefined || name === collection;
+}

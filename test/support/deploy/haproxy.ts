@@ -1,0 +1,73 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { until } from '../until.ts';
+import { ROOT } from './engine.ts';
+import type { Replica } from './replicas.ts';
+
+/** What haproxy says of a server or of a whole backend: columns of its statistics by name. */
+export type ProxyStatistics = Record<string, string>;
+
+/** A running haproxy with deploy/haproxy.cfg. */
+export interface HaProxy {
+  httpsPort: number;
+  mqttPort: number;
+  /** Reads the statistics of a server, or with `BACKEND` of all servers of a backend. */
+  read(backend: string, server: string): Promise<ProxyStatistics>;
+  /** Waits until a server gets connections. */
+  untilUp(backend: string, server: string): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts haproxy in front of replicas.
+ *
+ * @param secrets folder with `tls/server.pem` and `tls/server-key.pem`
+ */
+export async function startProxy(replicas: readonly Replica[], secrets: string): Promise<HaProxy> {
+  const [https, mqtt, statistics] = [await freePort(), await freePort(), await freePort()];
+  const certificate = join(secrets, 'haproxy.pem');
+  const parts = ['server.pem', 'server-key.pem'].map((name) => join(secrets, 'tls', name));
+  const texts = parts.map((path) => readFileSync(path, 'utf8'));
+  writeFileSync(certificate, texts.join(''), { mode: 0o600 });
+  const servers = replicas.flatMap(({ name, port, opsPort }) => {
+    const variable = name.replaceAll('-', '_').toUpperCase();
+    return [
+      [variable, `127.0.0.1:${port}`],
+      [`${variable}_OPS`, String(opsPort)],
+    ];
+  });
+  const env = {
+    ...{ PATH: process.env.PATH, CERTIFICATE: certificate },
+    ...{ HTTPS_LISTEN: `127.0.0.1:${https}`, MQTT_LISTEN: `127.0.0.1:${mqtt}` },
+    ...{ STATISTICS_LISTEN: `127.0.0.1:${statistics}`, ...Object.fromEntries(servers) },
+  };
+  const config = join(ROOT, 'deploy/haproxy.cfg');
+  const child = spawn('haproxy', ['-db', '-f', config], { env, stdio: 'inherit' });
+  const exited = once(child, 'exit');
+
+  async function read(backend: string, server: string): Promise<ProxyStatistics> {
+    const text = await (await fetch(`http://127.0.0.1:${statistics}/;csv`)).text();
+    const [names = [], ...rows] = text.split('\n').map((line) => line.split(','));
+    const row = rows.find((cells) => cells[0] === backend && cells[1] === server) ?? [];
+    return Object.fromEntries(names.map((name, index) => [name, row[index] ?? '']));
+  }
+
+  return {
+    httpsPort: https,
+    mqttPort: mqtt,
+    read,
+    untilUp(backend, server) {
+      const isUp = async () => (await read(backend, server)).status === 'UP';
+      return until(isUp, { timeoutMs: 20_000, everyMs: 100, what: `haproxy uses ${server}` });
+    },
+    async stop() {
+      child.kill('SIGTERM');
+      // It would wait for the open connections.
+      child.kill('SIGKILL');
+      await exited;
+    },
+  };
+}

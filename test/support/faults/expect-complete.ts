@@ -1,0 +1,63 @@
+import { expect } from '@jest/globals';
+import type { MqttDevice } from '../mqtt-device.ts';
+import type { Stack } from '../stack.ts';
+import { until } from '../until.ts';
+import type { Fixture } from './fixture.ts';
+import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from './pushes.ts';
+
+/** Guarantee G4: doubles under faults. */
+export const MAX_DUPLICATES_PER_RECIPIENT = 0.001;
+const MAX_DUPLICATES_PER_DEVICE = 16;
+const SETTLED_MS = 60_000;
+
+/**
+ * Expects that a push to the whole crowd reached every real device and is owed to all the others; then deletes it,
+ * and expects that all have ended and the sum is what was accepted (guarantees G1, G3, G4).
+ */
+export async function expectComplete(
+  { stack, mongo, pool }: Fixture,
+  push: SentPush,
+  label = 'fault',
+): Promise<void> {
+  const delivered = pool.devices.length;
+  const others = push.devices - delivered;
+  await untilOutcomes(mongo, push, { delivered, inbox: others }, { timeoutMs: SETTLED_MS });
+  await expectNoneLost(stack, pool.devices, push);
+  expectFewDuplicates(label, pool.devices, push);
+  expect((await stack.api('DELETE', `/pushes/${push.id}`)).status).toBe(200);
+  await untilOutcomes(mongo, push, { delivered, deleted: others });
+  const { outcomes, devices } = await pushStatusOf(mongo, push);
+  expect(Object.values(outcomes).reduce((sum, n) => sum + n, 0)).toBe(devices);
+}
+
+/** Every device has the push, and whatever else was on its way has come: another push came behind it. */
+export async function expectNoneLost(
+  stack: Stack,
+  devices: readonly MqttDevice[],
+  push: SentPush,
+): Promise<void> {
+  const tokens = devices.map(({ token }) => token);
+  const last = await sendPush(stack, tokens);
+  const hasArrived = (device: MqttDevice) => countArrivals(device, last) > 0;
+  await until(() => devices.every(hasArrived), { timeoutMs: SETTLED_MS, what: 'the last push' });
+  expect(devices.filter((device) => countArrivals(device, push) === 0)).toEqual([]);
+}
+
+/** Counts arrivals beyond the first, prints them, and holds them to guarantee G4. */
+export function expectFewDuplicates(
+  label: string,
+  devices: readonly MqttDevice[],
+  push: SentPush,
+  limit = Math.floor(push.devices * MAX_DUPLICATES_PER_RECIPIENT),
+): void {
+  const duplicates = devices.map((device) => Math.max(0, countArrivals(device, push) - 1));
+  const sum = duplicates.reduce((total, n) => total + n, 0);
+  process.stdout.write(`doubles ${label}: ${sum} of ${push.devices} recipients\n`);
+  expect(sum).toBeLessThanOrEqual(limit);
+  expect(Math.max(...duplicates)).toBeLessThanOrEqual(MAX_DUPLICATES_PER_DEVICE);
+}
+
+/** How often a push has arrived at a device. */
+export function countArrivals({ arrivals }: MqttDevice, { payload }: SentPush): number {
+  return arrivals.filter((arrival) => arrival.payload === payload).length;
+}

@@ -1,0 +1,40 @@
+import { openMongo, type TestMongo } from '../mongo.ts';
+import type { StackOptions } from '../stack/env.ts';
+import { type Stack, startStack } from '../stack.ts';
+import { createDevicePool, type DevicePool, keepConnected } from './device-pool.ts';
+
+/** A stack with a crowd whose real devices stay connected whatever breaks. */
+export interface Fixture {
+  stack: Stack;
+  mongo: TestMongo;
+  pool: DevicePool;
+  close(): Promise<void>;
+}
+
+/**
+ * Starts a stack of its own and gathers a crowd.
+ *
+ * @param size.real how many of the registered devices are connected
+ */
+export async function openFixture(
+  size: { registered: number; real: number },
+  options: StackOptions = {},
+): Promise<Fixture> {
+  const env = { CARILLON_ADDRESS_LIMITS: 'off', ...options.env };
+  const stack = await startStack({ ...options, env });
+  const mongo = await openMongo(stack.dev);
+  try {
+    const pool = await createDevicePool(stack, mongo, size);
+    const reconnector = keepConnected(pool.devices);
+    const close = async () => {
+      await reconnector.stop();
+      await mongo.close();
+      await stack.stop();
+    };
+    return { stack, mongo, pool, close };
+  } catch (error) {
+    await mongo.close();
+    await stack.stop();
+    throw error;
+  }
+}

@@ -1,0 +1,45 @@
+import { request } from 'node:http';
+
+/** An answer, or 0 as status when the connection broke instead. */
+export interface PlainResponse {
+  status: number;
+  text: string;
+  retryAfter: string | undefined;
+  tookMs: number;
+}
+
+/** A request on a connection of its own, which no process can have accepted before. */
+export interface RequestOptions {
+  method: string;
+  url: URL;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+/** Asks once; whatever comes of it is an answer. */
+export function requestOnce({
+  method,
+  url,
+  headers = {},
+  body,
+}: RequestOptions): Promise<PlainResponse> {
+  const startedAt = performance.now();
+  return new Promise((resolve) => {
+    const settle = (result: Omit<PlainResponse, 'tookMs'>) =>
+      resolve({ ...result, tookMs: performance.now() - startedAt });
+    const fail = () => settle({ status: 0, text: '', retryAfter: undefined });
+    const json = body === undefined ? {} : { 'content-type': 'application/json' };
+    const clientRequest = request(url, { method, agent: false, headers: { ...json, ...headers } });
+    clientRequest.on('error', fail).on('response', (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk;
+      });
+      response.on('error', fail).on('end', () => {
+        const { statusCode = 0, headers: responseHeaders } = response;
+        settle({ status: statusCode, text, retryAfter: responseHeaders['retry-after'] });
+      });
+    });
+    clientRequest.end(body);
+  });
+}

@@ -1,0 +1,41 @@
+import { spawnSync } from 'node:child_process';
+import { whyNoContainers } from '../deploy/why-no-containers.mjs';
+
+/** Words of a run that may have tests with containers. Whether these run here takes two seconds to find out. */
+const CONTAINER_WORDS = ['deploy', 'rolling'];
+
+/** Returns why a program can't be used, or undefined. */
+function unlessRuns(program, ...args) {
+  const { status } = spawnSync(program, args, { stdio: 'ignore' });
+  return status === 0 ? undefined : `${[program, ...args].join(' ')} fails here`;
+}
+
+/**
+ * Finds the tests that this machine can't run, and says so. They are left out as files; `.ci/run` installs what they need.
+ *
+ * @param {readonly string[]} argv arguments of the run: tiers or paths
+ * @returns {string[]} patterns of their paths
+ */
+export function findLeftOut(argv) {
+  const isWithContainers = argv.some((arg) => CONTAINER_WORDS.some((word) => arg.includes(word)));
+  /** @type {[string[], string | undefined][]} */
+  const needs = [
+    // Only root may mount, and not in every container; tried where nobody else sees it.
+    [
+      ['full-disk-is-reported-and-cleaned-up'],
+      unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
+    ],
+    [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],
+    [['alerts-fire-and-stop'], unlessRuns('prometheus', '--version')],
+    [['rolling-restart-behind-haproxy'], unlessRuns('haproxy', '-v')],
+    [
+      ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
+      isWithContainers ? whyNoContainers() : undefined,
+    ],
+  ];
+  return needs.flatMap(([files, reason]) => {
+    if (reason === undefined) return [];
+    process.stderr.write(`Left out: ${files.join(', ')} (${reason}).\n`);
+    return files.map((file) => `/${file}`);
+  });
+}

@@ -1,0 +1,159 @@
+import { globSync } from 'node:fs';
+
+/** A part of the tests that is run on its own: `npm run test:fast`, and so on. */
+export interface Tier {
+  name: string;
+  /** Test files, from the repository's root, of which two are run at once. */
+  sideBySide: string[];
+  /** Those that are run one at a time: a stack is a dozen processes, and the guarantees have bounds in seconds. */
+  oneByOne: string[];
+}
+
+/** Tests under test/ that start no whole stack; so are all tests of packages, services and tools but one. */
+const FAST = [
+  'test/alerts/alerts-are-tested-and-explained.test.ts',
+  'test/alerts/promtool-accepts-the-rules.test.ts',
+  'test/architecture.test.ts',
+  'test/docs-agree-with-the-code.test.ts',
+  'test/docs/the-documents-name-what-exists.test.ts',
+  'test/docs/the-picture-of-the-imports-is-true.test.ts',
+  'test/docs/the-settings-page-agrees-with-the-schemas.test.ts',
+  'test/first-run/tampered-download-is-not-run.test.ts',
+  'test/guarantees/concurrent-completion-counts-once.test.ts',
+  'test/operators/lists-are-paginated.test.ts',
+  'test/operators/migrate-updates-the-schema.test.ts',
+  'test/operators/doctor-reports-overdue-batches.test.ts',
+  'test/support/mqtt-device.test.ts',
+  'test/support/tiers.test.ts',
+  'test/support/until.test.ts',
+];
+
+/** Files of `fast` that assert a bound of the product in seconds, which a file beside them could stretch. */
+const FAST_ONE_BY_ONE = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
+
+/** Files of `fast` that wait longest: begun last, one of them would keep the others' worker waiting. */
+export const FIRST = [
+  'services/api/test/incomplete-requests-get-one-response.test.ts',
+  'packages/store/test/a-lost-connection-is-never-reported-as-success.test.ts',
+];
+
+/** Tests that take long because their fault does: kills again and again, outages, large pushes. */
+const LONG = [
+  'test/attacks/wrong-keys-cost-few-lookups.test.ts',
+  'test/faults/cut-mongodb-connection-accepts-nothing.test.ts',
+  'test/faults/push-to-100000-recipients.test.ts',
+  'test/faults/large-topic-asks-for-workers.test.ts',
+  'test/faults/killed-gateway-loses-no-push.test.ts',
+  'test/faults/killed-worker-loses-no-push.test.ts',
+  'test/faults/unresponsive-redis-loses-no-push.test.ts',
+  'test/faults/accepted-push-is-durable.test.ts',
+  'test/faults/redis-outage-rejects-no-push.test.ts',
+  'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts',
+  'test/gateway/all-devices-reconnect-after-a-cut.test.ts',
+  'test/gateway/slow-devices-do-not-block-others.test.ts',
+  'test/guarantees/g15-api-responds-within-three-seconds.test.ts',
+  'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts',
+  'test/guarantees/g9-older-push-does-not-follow-a-newer-one.test.ts',
+  'test/providers/provider-outage-does-not-delay-others.test.ts',
+  'test/providers/retry-after-is-honoured.test.ts',
+  'test/providers/goaways-and-drops-lose-no-push.test.ts',
+  'test/providers/large-push-sends-few-duplicates.test.ts',
+];
+
+/** The same, with bounds that leave room for another stack: most of their time is waiting. */
+const LONG_SIDE_BY_SIDE = [
+  'test/operators/alerts-fire-and-stop.test.ts',
+  'test/operators/outage-restarts-nothing.test.ts',
+  'test/faults/frozen-process-is-fenced.test.ts',
+  'test/first-run/killed-first-start-can-be-repeated.test.ts',
+  'test/first-run/interrupt-leaves-no-process.test.ts',
+  'test/model/stack-behaves-like-the-model.test.ts',
+  'test/operators/gateway-drains-longer-than-20-seconds.test.ts',
+  'test/operators/stalled-gateway-is-noticed.test.ts',
+  'test/operators/stalled-scheduler-is-noticed.test.ts',
+  'test/operators/stalled-worker-turns-unready-then-dead.test.ts',
+  'test/providers/frozen-worker-sends-few-duplicates.test.ts',
+  'test/providers/killed-worker-sends-few-duplicates.test.ts',
+  'test/end-to-end/delivery-faults-lose-no-push.test.ts',
+];
+
+/** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
+const STACK_SIDE_BY_SIDE = [
+  // Without a stack, but half a minute: too long for `fast`.
+  'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
+  'test/api/api-keys-are-not-stored-or-logged.test.ts',
+  'test/api/web-push-public-key-needs-no-api-key.test.ts',
+  'test/api/settings-are-per-app.test.ts',
+  'test/api/invalid-input-stores-nothing.test.ts',
+  'test/api/every-error-code-is-returned.test.ts',
+  'test/api/rate-limits-are-per-account.test.ts',
+  'test/api/wrong-keys-do-not-block-valid-keys.test.ts',
+  'test/attacks/invalid-device-does-not-block-registration.test.ts',
+  'test/attacks/ops-ports-reject-foreign-hosts.test.ts',
+  'test/attacks/page-past-the-end-costs-no-scan.test.ts',
+  'test/attacks/each-process-has-only-its-secrets.test.ts',
+  'test/attacks/doctor-probe-is-no-failed-login.test.ts',
+  'test/end-to-end/api-errors-are-json.test.ts',
+  'test/end-to-end/push-can-be-traced-in-the-logs.test.ts',
+  'test/first-run/data-server-start-failure-shows-a-hint.test.ts',
+  'test/first-run/full-disk-is-reported-and-cleaned-up.test.ts',
+  'test/first-run/killed-process-is-restarted.test.ts',
+  'test/first-run/second-start-keeps-all-data.test.ts',
+  'test/first-run/stacks-side-by-side.test.ts',
+  'test/first-run/banner-commands-work.test.ts',
+  'test/first-run/command-line.test.ts',
+  'test/first-run/start-errors-name-the-cause.test.ts',
+  'test/gateway/mqtt-clients-receive-and-reconnect.test.ts',
+  'test/guarantees/abandoned-push-is-removed.test.ts',
+  'test/guarantees/finished-push-is-removed-after-retention.test.ts',
+  'test/guarantees/g10-push-status-and-device-info-agree.test.ts',
+  'test/guarantees/replaced-device-ends-as-gone.test.ts',
+  'test/providers/new-contact-keeps-the-vapid-keys.test.ts',
+  'test/providers/provider-secrets-are-not-logged.test.ts',
+  'test/providers/reseal-keeps-all-credentials.test.ts',
+  'test/providers/retrying-recipient-hides-no-outcome.test.ts',
+  'test/providers/sealing-key-rotates-as-documented.test.ts',
+];
+
+const OF_PARTS = ['{packages,services,tools}/*/test/**/*.test.ts'];
+const BROWSERS = 'test/web-push/**/*.test.ts';
+const PYTHON = 'test/with-python/**/*.test.ts';
+const DEPLOY = 'test/deploy/**/*.test.ts';
+/** Nine containers, a load and its clients at once: more than two cores carry without a slow request. */
+const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.test.ts'];
+
+/**
+ * Gives every test file one tier. A file under test/ that nothing above names is in `stack`: tests
+ * of a whole stack that are done in seconds.
+ *
+ * @param root the repository's folder
+ */
+export function readTiers(root: string): Tier[] {
+  const find = (...patterns: string[]) =>
+    globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
+  const notBeside = new Set([...FAST_ONE_BY_ONE, ...STACK_SIDE_BY_SIDE]);
+  const others: Tier[] = [
+    {
+      name: 'fast',
+      sideBySide: [...find(...OF_PARTS), ...FAST].filter((path) => !notBeside.has(path)),
+      oneByOne: FAST_ONE_BY_ONE,
+    },
+    { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
+    { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
+    { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },
+    {
+      name: 'deploy',
+      sideBySide: [],
+      oneByOne: find(DEPLOY).filter((path) => !ROLLING.includes(path)),
+    },
+    { name: 'rolling', sideBySide: [], oneByOne: ROLLING },
+  ];
+  const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
+  const oneByOne = find('test/**/*.test.ts').filter((path) => !named.has(path));
+  return [...others, { name: 'stack', sideBySide: STACK_SIDE_BY_SIDE, oneByOne }];
+}
+
+/** All files of a tier. */
+export function filesOf({ sideBySide, oneByOne }: Tier): string[] {
+  return [...sideBySide, ...oneByOne];
+}

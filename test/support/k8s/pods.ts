@@ -1,0 +1,137 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { freePort } from '../providers/second-sandbox.ts';
+import { until } from '../until.ts';
+import type { Container, Manifest, Volume, Workload } from './manifest.ts';
+
+const execFileAsync = promisify(execFile);
+/** Servers that Carillon's services connect to; they listen on the port that their command line names. */
+const DATA_SERVERS = ['mongodb', 'valkey'];
+
+/** A pod that podman plays. */
+export interface PlayedPod {
+  /** Port on the loopback address: of the ops server, or of the data server itself. */
+  port: number;
+  /** Fields of /proc/PID/status of the service, and its root's mount options. */
+  readStatus(): Promise<{ status: Record<string, string>; root: string }>;
+  inspect(): Promise<{ memory: number; exitCode: number; isRunning: boolean }>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Plays the pod of a workload by `podman kube play`, on the network of the machine, and changes only what belongs to the
+ * cluster: secrets and claimed volumes are folders (podman 4.3 does not decode the former), the listening addresses are
+ * free ports, and named ports are gone, because podman publishes them.
+ *
+ * @param podman a podman whose storage has the images
+ */
+export async function playPod(
+  podman: string,
+  workload: Workload,
+  { folder, secrets }: { folder: string; secrets: Readonly<Record<string, string>> },
+): Promise<PlayedPod> {
+  const { name, labels, pod } = workload;
+  const port = await freePort();
+  const volumes = [
+    ...(pod.volumes ?? []).filter(({ secret }) => secret === undefined),
+    ...(await makeFolders(join(folder, name), workload, secrets)),
+  ];
+  const containers = await Promise.all(
+    pod.containers.map((container) => adapt(container, port, DATA_SERVERS.includes(name))),
+  );
+  const spec = { ...pod, restartPolicy: 'Never', containers, volumes };
+  const metadata = { name: `${name}-${process.pid}`, labels };
+  const manifest: Manifest = { apiVersion: 'v1', kind: 'Pod', metadata, spec: spec as object };
+  const path = join(folder, `${name}.json`);
+  await writeFile(path, JSON.stringify(manifest));
+  await execFileAsync(podman, ['kube', 'play', '--network', 'host', path]);
+  const container = `${metadata.name}-${pod.containers[0]?.name}`;
+  const read = async (format: string) =>
+    (await execFileAsync(podman, ['inspect', '--format', format, container])).stdout.trim();
+  return {
+    port,
+    async readStatus() {
+      const pid = await read('{{.State.Pid}}');
+      const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n');
+      const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
+      const status = lines.map((line) => line.split(/:\s*/) as [string, string]);
+      const root = mounts.map((line) => line.split(' ')).find((fields) => fields[4] === '/');
+      return { status: Object.fromEntries(status), root: root?.[5] ?? '' };
+    },
+    async inspect() {
+      const format = '{{.HostConfig.Memory}} {{.State.ExitCode}} {{.State.Running}}';
+      const [memory, exitCode, isRunning] = (await read(format)).split(' ');
+      return {
+        memory: Number(memory),
+        exitCode: Number(exitCode),
+        isRunning: isRunning === 'true',
+      };
+    },
+    async stop() {
+      await execFileAsync(podman, ['kube', 'down', path]);
+    },
+  };
+}
+
+/** Makes the folders of the secrets and of the claimed volumes, which belong to the pod's user. */
+async function makeFolders(
+  folder: string,
+  { pod, manifest }: Workload,
+  secrets: Readonly<Record<string, string>>,
+): Promise<Volume[]> {
+  const user = pod.securityContext?.runAsUser ?? 0;
+  const ofSecrets = (pod.volumes ?? []).filter(({ secret }) => secret !== undefined);
+  const claims = (manifest.spec?.volumeClaimTemplates ?? []).map(({ metadata }) => metadata);
+  for (const { name } of [...ofSecrets, ...claims]) {
+    await mkdir(join(folder, name), { recursive: true });
+    await chown(join(folder, name), user, user);
+  }
+  for (const { name } of ofSecrets) {
+    for (const [key, value] of Object.entries(secrets)) {
+      const path = join(folder, name, key);
+      await writeFile(path, value);
+      await chown(path, user, user);
+      await chmod(path, 0o440);
+    }
+  }
+  return [...ofSecrets, ...claims].map(({ name }) => ({
+    name,
+    hostPath: { path: join(folder, name), type: 'Directory' },
+  }));
+}
+
+async function adapt(
+  { ports = [], env = [], image, command, ...container }: Container,
+  port: number,
+  isDataServer: boolean,
+): Promise<object> {
+  // Named ports, which probes use.
+  const names = ports.map(({ name }) => name).filter((name) => isDataServer || name === 'ops');
+  const probes = names.reduce(
+    (text, name) => text.replaceAll(`"port":"${name}"`, `"port":${port}`),
+    JSON.stringify(container),
+  );
+  const portOf = (variable: string) => (variable === 'OPS_LISTEN' ? port : freePort());
+  return {
+    ...JSON.parse(probes),
+    image: image.startsWith('carillon/') ? `localhost/${image}` : image,
+    imagePullPolicy: 'Never',
+    command: isDataServer ? [...(command ?? []), '--port', String(port)] : command,
+    env: await Promise.all(
+      env.map(async ({ name, value }) =>
+        name.endsWith('_LISTEN')
+          ? { name, value: `127.0.0.1:${await portOf(name)}` }
+          : { name, value },
+      ),
+    ),
+  };
+}
+
+/** Waits until the service of a pod reports that it is ready. */
+export async function untilReady({ port }: PlayedPod): Promise<void> {
+  const isReady = async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok;
+  await until(isReady, { timeoutMs: 40_000, what: 'the pod is ready' });
+}

@@ -1,0 +1,15 @@
+import type { Manifest } from './manifest.ts';
+
+/** A rule that all rendered manifests obey. */
+export interface Rule {
+  name: string;
+  /** Returns a sentence for each place that breaks the rule. */
+  check(manifests: readonly Manifest[]): string[];
+}
+
+/** Lists the sentences whose condition is false. */
+export function listBroken(conditions: Readonly<Record<string, boolean>>): string[] {
+  return Object.entries(conditions)
+    .filter(([, holds]) => !holds)
+    .map(([sentence]) => sentence);
+}

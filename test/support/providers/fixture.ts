@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs';
+import type { ProviderSecret } from '../../../packages/core/src/channels.ts';
+import { parseSealingKeys, seal } from '../../../packages/core/src/sealing.ts';
+import { type CredentialKey, credentialId } from '../../../packages/store/src/credentials.ts';
+import { connectStore, type Store } from '../../../packages/store/src/store.ts';
+import { createTestTenant, type TestTenant } from '../api/tenants.ts';
+import type { StackOptions } from '../stack/env.ts';
+import { type Stack, startStack } from '../stack.ts';
+import { openSandbox, type Sandbox, type SandboxCredentials } from './sandbox.ts';
+
+/** A stack with its sandbox and its database. */
+export interface ProviderFixture {
+  stack: Stack;
+  sandbox: Sandbox;
+  store: Store;
+  credentials: SandboxCredentials;
+  /** A tenant that can send over every channel. */
+  tenant(): Promise<TestTenant>;
+  /** Keeps a credential of an app as the command line does. */
+  saveCredential(credentialKey: CredentialKey, secret: ProviderSecret): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Starts a stack without limits. */
+export async function openProviderFixture(options: StackOptions = {}): Promise<ProviderFixture> {
+  const env = { CARILLON_ADDRESS_LIMITS: 'off', CARILLON_DEMO: '0', ...options.env };
+  const stack = await startStack({ ...options, env });
+  const sandbox = openSandbox(stack.dev.sandbox);
+  const store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
+  const credentials = await sandbox.credentials();
+  const { credentialKeys } = JSON.parse(readFileSync(`${stack.home}/secrets.json`, 'utf8')) as {
+    credentialKeys: string;
+  };
+  const keys = parseSealingKeys(credentialKeys);
+
+  async function saveCredential(
+    credentialKey: CredentialKey,
+    secret: ProviderSecret,
+  ): Promise<void> {
+    const sealed = seal(keys, credentialId(credentialKey), JSON.stringify(secret));
+    const { publicKey } = secret as { publicKey?: string };
+    await store.credentials.put(
+      credentialKey,
+      sealed,
+      publicKey === undefined ? {} : { publicKey },
+    );
+    await store.batchTable.retryNow(credentialKey.app, credentialKey.channel);
+  }
+
+  return {
+    stack,
+    sandbox,
+    store,
+    credentials,
+    saveCredential,
+    async tenant() {
+      const tenant = await createTestTenant(stack, { limit: null });
+      const { app } = tenant;
+      await Promise.all([
+        saveCredential({ app, channel: 'apns' }, createApnsSecret(credentials)),
+        saveCredential({ app, channel: 'fcm' }, createFcmSecret(credentials)),
+        saveCredential({ app, channel: 'web-push' }, WEB_PUSH_PAIR),
+      ]);
+      return tenant;
+    },
+    async close() {
+      await store.close();
+      await stack.stop();
+    },
+  };
+}
+
+/** The sandbox's signing key for APNs. */
+export function createApnsSecret({ apns, ca }: SandboxCredentials): ProviderSecret {
+  const { host, port, key, keyId, teamId } = apns;
+  return { kind: 'apns-token', key, keyId, teamId, gateway: { host, port, ca } };
+}
+
+/** The sandbox's service account. */
+function createFcmSecret({ fcm, ca }: SandboxCredentials): ProviderSecret {
+  const { project_id, client_email, private_key, token_uri } = fcm.serviceAccount;
+  return {
+    kind: 'fcm',
+    projectId: project_id,
+    clientEmail: client_email,
+    privateKey: private_key,
+    tokenUri: token_uri,
+    gateway: { host: fcm.host, port: fcm.port, ca },
+  };
+}
+
+/** A key pair made once, for nothing but tests. */
+const WEB_PUSH_PAIR: ProviderSecret = {
+  kind: 'web-push',
+  publicKey:
+    'BLHVd-Yf55lyZlkKr5ZgWPeC6EEQgnYn7PpfB_o5n0HRWvXCnyQcdyNix_p4BfnQygWIX74tgQgbW3aqjQ6vcts',
+  privateKey: 'f67HL8PKb6W0s_Wxbg1uvkqPC6xdRRNH1IIVm_j0tmA',
+  contact: 'mailto:test@carillon.invalid',
+};

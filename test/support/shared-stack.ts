@@ -1,0 +1,35 @@
+import { createTestTenant } from './api/tenants.ts';
+import type { Dev } from './stack/dev-file.ts';
+import type { Stack } from './stack.ts';
+
+/**
+ * A stack that a test file shares with others, and the file's own account, app and API key on it.
+ * Nothing of it is to be stopped, killed or frozen.
+ */
+export interface SharedStack
+  extends Pick<Stack, 'dev' | 'home' | 'api' | 'pidOf' | 'readLog' | 'output'> {
+  /** The id of the file's account, which has no limit of requests. */
+  account: string;
+}
+
+/**
+ * Gives a test file a tenant of its own on the stack that calm files share: two APIs, two
+ * delivery-workers, one of each other process, no limits per address. Calm is a file that breaks nothing
+ * and looks at nothing but its own tenant: at no collection, queue, metric or log as a whole. All
+ * others start a stack of their own.
+ */
+export async function useSharedStack(): Promise<SharedStack> {
+  const { home, pidOf, readLog, output, ...stack } = await globalThis.lendStack();
+  // The stack lives outside of this file's context, whose `expect` would meet foreign prototypes.
+  const dev = JSON.parse(JSON.stringify(stack.dev)) as Dev;
+  const tenant = await createTestTenant({ home, dev }, { limit: null });
+  return {
+    dev: tenant.dev,
+    api: tenant.api,
+    account: tenant.account,
+    home,
+    pidOf,
+    readLog,
+    output,
+  };
+}

@@ -1,0 +1,35 @@
+import { type Db, MongoClient } from 'mongodb';
+import { type CliResult, runCarillon } from '../../services/cli/test/run-carillon.ts';
+import { startMongod } from './mongod-server.ts';
+
+/** A MongoDB without a stack, and the command line for it. */
+export interface TestDatabase {
+  db: Db;
+  uri: string;
+  /** Runs `carillon ARGS`. */
+  run(...args: string[]): Promise<CliResult>;
+  /** Runs `carillon --json ARGS` and gives its answer; `T` is what the test expects. */
+  runJson<T>(...args: string[]): Promise<T>;
+  stop(): Promise<void>;
+}
+
+/** Starts it, with the indexes that every stack has. */
+export async function startTestDatabase(): Promise<TestDatabase> {
+  const mongod = await startMongod();
+  const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  const client = await new MongoClient(MONGODB_URI).connect();
+  const run = (...args: string[]) => runCarillon(args, { env: { MONGODB_URI } });
+  await run('migrate');
+  return {
+    db: client.db(),
+    uri: MONGODB_URI,
+    run,
+    async runJson<T>(...args: string[]) {
+      return JSON.parse((await run('--json', ...args)).out) as T;
+    },
+    async stop() {
+      await client.close();
+      await mongod.stop();
+    },
+  };
+}

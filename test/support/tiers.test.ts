@@ -1,0 +1,42 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from '@jest/globals';
+import { FIRST, filesOf, readTiers } from './jest/tiers.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const tiers = readTiers(ROOT);
+const files = tiers.flatMap(filesOf);
+
+test('every test file is in exactly one tier', () => {
+  const isOfOthers = (path: string) => path.includes('node_modules') || path === '.carillon';
+  const all = globSync('**/*.test.ts', { cwd: ROOT, exclude: isOfOthers });
+  expect(files.toSorted()).toEqual(all.toSorted());
+});
+
+test.each(tiers)('the tier $name has files, and all of them exist', (tier) => {
+  const own = filesOf(tier);
+  expect(own).not.toEqual([]);
+  expect(own.filter((path) => !existsSync(`${ROOT}/${path}`))).toEqual([]);
+});
+
+/** Names here what it looks for. */
+const SELF = 'test/support/tiers.test.ts';
+const textOf = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8');
+
+test('files that share a stack are run one at a time, by the process that stops it', () => {
+  const sideBySide = tiers.flatMap((tier) => tier.sideBySide);
+  const sharing = sideBySide.filter((path) => textOf(path).includes('useSharedStack'));
+  expect(sharing.filter((path) => path !== SELF)).toEqual([]);
+});
+
+const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);
+
+test('what is begun first is of the tier fast', () => {
+  expect(FIRST.filter((path) => !fast.includes(path))).toEqual([]);
+});
+
+test('a file of the tier fast starts no stack', () => {
+  const starters = /\bstartStack\b|\bstartUnlimited\b|\buseSharedStack\b|\bcreateTestHome\b/;
+  const found = fast.filter((path) => path !== SELF && starters.test(textOf(path)));
+  expect(found).toEqual([]);
+});

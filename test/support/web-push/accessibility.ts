@@ -1,0 +1,65 @@
+import axe from 'axe-core';
+import type { Browser, Page } from 'puppeteer-core';
+
+const HEIGHT = 844;
+
+/** How somebody looks at a page. */
+export interface PageView {
+  /** Of the window, in CSS pixels. */
+  width: number;
+  scheme: 'light' | 'dark';
+}
+
+/** A narrow and a wide window, by day and by night. */
+export const PAGE_VIEWS: readonly PageView[] = [
+  { width: 390, scheme: 'light' },
+  { width: 390, scheme: 'dark' },
+  { width: 1_280, scheme: 'light' },
+  { width: 1_280, scheme: 'dark' },
+];
+
+/** Opens a page as somebody sees it who has this window. */
+export async function openView(browser: Browser, url: string, view: PageView): Promise<Page> {
+  const page = await browser.newPage();
+  await page.setViewport({ width: view.width, height: HEIGHT });
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: view.scheme }]);
+  await page.goto(url);
+  return page;
+}
+
+/** Returns axe-core's violations on a page, a line for each element: the rule and the element. */
+export async function findViolations(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  return page.evaluate(RUN_AXE) as Promise<string[]>;
+}
+
+/** The words of code in a page that are broken over two lines. */
+export async function findBrokenNames(page: Page): Promise<string[]> {
+  return page.evaluate(FIND_BROKEN_NAMES) as Promise<string[]>;
+}
+
+/** By how many pixels a page is wider than its window. */
+export async function horizontalOverflow(page: Page): Promise<number> {
+  return page.evaluate(OVERHANG) as Promise<number>;
+}
+
+// What runs in the page is text: it knows the names of browsers, which this code does not.
+const RUN_AXE = `axe.run(document).then(({ violations }) =>
+  violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => id + ' at ' + target.join(' '))))`;
+
+const FIND_BROKEN_NAMES = `[...document.querySelectorAll('table code, .code')].flatMap((element) => {
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (walker.nextNode()) {
+    for (const { 0: word, index } of walker.currentNode.data.matchAll(/[\\w$]+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, index);
+      range.setEnd(walker.currentNode, index + word.length);
+      const lines = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
+      if (lines.size > 1) broken.push(word);
+    }
+  }
+  return broken;
+})`;
+
+const OVERHANG = 'document.documentElement.scrollWidth - innerWidth';
