@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { benchGateway } from './gateway/bench.ts';
 import { benchProviders } from './providers/bench.ts';
 import { createStackBenches } from './stack/benches.ts';
+import { benchObservability } from './stack/observability.ts';
 import { describeMachine } from './support/machine.ts';
 import { printMachine, printUses } from './support/print.ts';
 import { type Result, writeResults } from './support/results.ts';
@@ -12,44 +13,48 @@ const { values } = parseArgs({
     only: { type: 'string', multiple: true },
     quick: { type: 'boolean', default: false },
     full: { type: 'boolean', default: false },
+    before: { type: 'string' },
   },
 });
-const { quick, full } = values;
+const { quick, full, before } = values;
 const stack = createStackBenches(quick ? 'quick' : full ? 'full' : 'usual');
 
-/** Each gives rows of ratios against a raw limit that was measured in the same run. */
+/** The benchmarks. Each returns rows of ratios to a floor that is measured in the same run. */
 const BENCHES: Record<string, () => Promise<Pick<Result, 'rows' | 'uses'>>> = {
   ...stack.run,
   gateway: async () => ({ rows: await benchGateway(quick), uses: [] }),
   providers: async () => ({ rows: await benchProviders(quick), uses: [] }),
+  ...(before !== undefined && {
+    observability: async () => ({ rows: await benchObservability(before, quick), uses: [] }),
+  }),
 };
-const wanted = values.only ?? Object.keys(BENCHES);
-const unknown = wanted.filter((name) => !(name in BENCHES));
+const selected = values.only ?? Object.keys(BENCHES);
+const unknown = selected.filter((name) => !(name in BENCHES));
 if (unknown.length > 0) {
   throw new Error(`no bench is called ${unknown}; there are: ${Object.keys(BENCHES).join(', ')}`);
 }
 
-let areMet = true;
+let areGoalsMet = true;
 const results: Result[] = [];
 for (const name of ['SIGINT', 'SIGTERM'] as const) {
   process.on(name, () => void stack.close().finally(() => process.exit(1)));
 }
 try {
-  const machine = wanted.some((name) => name in stack.run)
-    ? await describeMachine(await stack.scene())
+  const machine = selected.some((name) => name in stack.run)
+    ? await describeMachine(await stack.fixture())
     : undefined;
   printMachine(machine);
   for (const [bench, run] of Object.entries(BENCHES)) {
-    if (!wanted.includes(bench)) continue;
+    if (!selected.includes(bench)) continue;
     process.stdout.write(`\n${bench}${quick ? ' (quick)' : ''}\n`);
     const startedAt = performance.now();
     const { rows, uses } = await run();
     results.push({ bench, seconds: (performance.now() - startedAt) / 1_000, rows, uses });
-    areMet = printTable(rows) && areMet;
+    areGoalsMet = printTable(rows) && areGoalsMet;
     printUses(uses);
   }
   process.stdout.write(`\n${await writeResults(machine, results)}\n`);
 } finally {
   await stack.close();
 }
-process.exitCode = areMet ? 0 : 1;
+process.exitCode = areGoalsMet ? 0 : 1;

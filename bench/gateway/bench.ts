@@ -1,12 +1,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  makeAuthority,
-  makeServerCertificate,
-} from '../../services/supervisor/src/certificates.ts';
+import { makeAuthority, makeServerCertificate } from '../../packages/runtime/src/certificates.ts';
 import { median, type Row } from '../table.ts';
-import { type Contestant, startContestant } from './contestant.ts';
+import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
 
 const PAYLOAD_BYTES = 300;
 const WARM_UP = { devices: 300, times: 200 };
@@ -22,21 +19,25 @@ const FULL: Size = { devices: 9_000, secureDevices: 2_000, timesPerRound: 10 };
 const QUICK: Size = { devices: 3_000, secureDevices: 500, timesPerRound: 10 };
 
 /**
- * What a message and a connection cost the gateway, against a bare socket server and against aedes. CPU is each
- * server's own, so that what else the machine does matters little; rounds go by turns, the median counts.
+ * Measures what a message and a connection cost the gateway, compared to a bare socket server and to aedes. CPU time is
+ * each server's own, so that other load on the machine matters little; rounds alternate and the median counts.
  */
 export async function benchGateway(isQuick: boolean): Promise<Row[]> {
   const size = isQuick ? QUICK : FULL;
   const [raw, ours, aedes] = await Promise.all([
-    startContestant('raw-server.ts'),
-    startContestant('our-server.ts'),
-    startContestant('aedes-server.ts'),
+    startServerUnderTest('raw-server.ts'),
+    startServerUnderTest('our-server.ts'),
+    startServerUnderTest('aedes-server.ts'),
   ]);
-  const all = { raw, ours, aedes };
+  const servers = { raw, ours, aedes };
   try {
-    const bytes = await inTurn(all, (one) => bytesPerConnection(one, size.devices));
-    const cpu = await cpuPerMessage(all, size.timesPerRound);
-    const secureBytes = await overTls((one) => bytesPerConnection(one, size.secureDevices));
+    const bytes = await measureInTurn(servers, (server) =>
+      measureBytesPerConnection(server, size.devices),
+    );
+    const cpu = await measureCpuPerMessage(servers, size.timesPerRound);
+    const secureBytes = await measureOverTls((server) =>
+      measureBytesPerConnection(server, size.secureDevices),
+    );
     return [
       { what: 'raw: CPU a message', value: cpu.raw, unit: 'µs' },
       { what: 'gateway: CPU a message', value: cpu.ours, unit: 'µs' },
@@ -64,45 +65,53 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
       },
     ];
   } finally {
-    await Promise.all(Object.values(all).map((one) => one.stop()));
+    await Promise.all(Object.values(servers).map((server) => server.stop()));
   }
 }
 
-type Contest<T> = Record<'raw' | 'ours' | 'aedes', T>;
+type ByServer<T> = Record<'raw' | 'ours' | 'aedes', T>;
 
-/** One after the other: side by side they would take each other's time. */
-async function inTurn(
-  { raw, ours, aedes }: Contest<Contestant>,
-  measure: (one: Contestant) => Promise<number>,
-): Promise<Contest<number>> {
+/** Measures one server after the other: in parallel they would compete for CPU. */
+async function measureInTurn(
+  { raw, ours, aedes }: ByServer<ServerUnderTest>,
+  measure: (server: ServerUnderTest) => Promise<number>,
+): Promise<ByServer<number>> {
   return { raw: await measure(raw), ours: await measure(ours), aedes: await measure(aedes) };
 }
 
-/** Warm before and after: what the first connections and messages take is the program's, not the links'. */
-async function bytesPerConnection(one: Contestant, devices: number): Promise<number> {
-  await one.connect(WARM_UP.devices);
-  await one.send(WARM_UP.times, PAYLOAD_BYTES);
-  const before = await one.memory();
-  await one.connect(devices);
-  await one.send(3, PAYLOAD_BYTES);
-  return ((await one.memory()) - before) / devices;
+/** Measures after a warm-up: memory of the first connections and messages belongs to the program. */
+async function measureBytesPerConnection(
+  server: ServerUnderTest,
+  devices: number,
+): Promise<number> {
+  await server.connect(WARM_UP.devices);
+  await server.send(WARM_UP.times, PAYLOAD_BYTES);
+  const before = await server.memory();
+  await server.connect(devices);
+  await server.send(3, PAYLOAD_BYTES);
+  return ((await server.memory()) - before) / devices;
 }
 
-async function cpuPerMessage(all: Contest<Contestant>, times: number): Promise<Contest<number>> {
-  const rounds: Contest<number>[] = [];
+async function measureCpuPerMessage(
+  servers: ByServer<ServerUnderTest>,
+  times: number,
+): Promise<ByServer<number>> {
+  const rounds: ByServer<number>[] = [];
   for (let n = 0; n < ROUNDS; n += 1) {
-    rounds.push(await inTurn(all, (one) => one.send(times, PAYLOAD_BYTES)));
+    rounds.push(await measureInTurn(servers, (server) => server.send(times, PAYLOAD_BYTES)));
   }
-  const middle = (name: keyof Contest<number>) => median(rounds.map((round) => round[name]));
-  return { raw: middle('raw'), ours: middle('ours'), aedes: middle('aedes') };
+  const medianOf = (name: keyof ByServer<number>) => median(rounds.map((round) => round[name]));
+  return { raw: medianOf('raw'), ours: medianOf('ours'), aedes: medianOf('aedes') };
 }
 
-async function overTls(measure: (one: Contestant) => Promise<number>): Promise<number> {
+async function measureOverTls(
+  measure: (server: ServerUnderTest) => Promise<number>,
+): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-bench-'));
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
   const pair = await makeServerCertificate(await makeAuthority(2), ['127.0.0.1'], 1);
   await Promise.all([writeFile(certFile, pair.certificate), writeFile(keyFile, pair.key)]);
-  const secure = await startContestant('our-server.ts', [certFile, keyFile]);
+  const secure = await startServerUnderTest('our-server.ts', [certFile, keyFile]);
   try {
     return await measure(secure);
   } finally {

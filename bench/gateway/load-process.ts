@@ -1,28 +1,31 @@
-import { LeanDevice } from '../../test/support/gateway/lean-device.ts';
+import { createDeviceAuth } from '../../packages/core/src/device-auth.ts';
+import { MinimalDevice } from '../../test/support/gateway/minimal-device.ts';
+import { AUTH_KEYS } from './server-process.ts';
 
-/** Opens devices in small groups, so that no backlog overflows; acknowledges all that comes. */
-export interface LoadOrder {
+/** Connects devices in small groups, so that no backlog overflows; they acknowledge every push. */
+export interface LoadCommand {
   port: number;
   devices: number;
   isSecure: boolean;
 }
 
-const AT_ONCE = 50;
-const events = { connected: next, disconnected: () => undefined, arrived: () => undefined };
-const waiting: LeanDevice[] = [];
+const MAX_CONNECTING = 50;
+const events = { connected: connectNext, disconnected: () => undefined, arrived: () => undefined };
+const pendingDevices: MinimalDevice[] = [];
 let opened = 0;
 
-function next(): void {
-  waiting.pop()?.open();
+function connectNext(): void {
+  pendingDevices.pop()?.open();
 }
 
-process.on('message', ({ port, devices, isSecure }: LoadOrder) => {
+process.on('message', ({ port, devices, isSecure }: LoadCommand) => {
   for (let n = 0; n < devices; n += 1) {
     opened += 1;
     const token = opened.toString(16).padStart(22, '0');
     const at = { host: '127.0.0.1', port, isSecure };
-    waiting.push(new LeanDevice({ token, auth: 'a'.repeat(64) }, at, events));
+    const auth = createDeviceAuth(AUTH_KEYS, token);
+    pendingDevices.push(new MinimalDevice({ token, auth }, at, events));
   }
-  for (let n = 0; n < AT_ONCE; n += 1) next();
+  for (let n = 0; n < MAX_CONNECTING; n += 1) connectNext();
 });
 process.on('disconnect', () => process.exit());

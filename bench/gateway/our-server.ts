@@ -1,72 +1,60 @@
-import type { Addressee, Answer } from '../../packages/presence/src/gateway-link.ts';
-import { createReplyBook } from '../../packages/presence/src/replies.ts';
+import type { GatewayChannel } from '../../packages/presence/src/gateway-channel.ts';
+import { createResultBatch } from '../../packages/presence/src/replies.ts';
 import { createMetrics } from '../../packages/runtime/src/metrics.ts';
 import { NO_ADDRESS_LIMITS } from '../../services/device-gateway/src/address-limits.ts';
-import { admit } from '../../services/device-gateway/src/admit.ts';
+import { createAppShares } from '../../services/device-gateway/src/app-shares.ts';
+import { startConnectionReaper } from '../../services/device-gateway/src/connection-reaper.ts';
 import { createConnections } from '../../services/device-gateway/src/connections.ts';
-import { createCounts } from '../../services/device-gateway/src/counts.ts';
-import { createDelivering } from '../../services/device-gateway/src/deliver.ts';
+import { NO_PROXY_DETECTOR } from '../../services/device-gateway/src/detect-proxy.ts';
+import type { InboxReplay } from '../../services/device-gateway/src/inbox-replay.ts';
 import { listen } from '../../services/device-gateway/src/listen.ts';
-import { createPatience } from '../../services/device-gateway/src/patience.ts';
-import { serveLink } from '../../services/device-gateway/src/serve-link.ts';
-import { createStrangers } from '../../services/device-gateway/src/strangers.ts';
-import { startSweep } from '../../services/device-gateway/src/sweep.ts';
-import { createCountdown, obeyBench } from './server-process.ts';
+import { createLiveDelivery } from '../../services/device-gateway/src/live-delivery.ts';
+import { createGatewayMetrics } from '../../services/device-gateway/src/metrics.ts';
+import { createPendingConnections } from '../../services/device-gateway/src/pending-connections.ts';
+import { createWorkerReplies } from '../../services/device-gateway/src/receipts.ts';
+import { AUTH_KEYS, createCountdown, serveBenchCommands } from './server-process.ts';
 
 const RECIPIENTS_PER_BATCH = 1_000;
-const REPLY_EVERY_MS = 10;
-const FAR_MS = 60_000;
+const REPLY_INTERVAL_MS = 10;
+const EXPIRY_MS = 60_000;
 
-/** The gateway's own parts, without Redis and MongoDB behind them: what a message costs at the sockets. */
-const waiting = createCountdown();
-const book = createReplyBook();
-setInterval(() => book.take(), REPLY_EVERY_MS);
+/** The gateway's own parts without Redis and MongoDB: measures what a push costs at the sockets. */
+const pendingAcks = createCountdown();
+const resultBatch = createResultBatch();
+setInterval(() => resultBatch.takeAll(), REPLY_INTERVAL_MS);
 
-const counts = createCounts(createMetrics());
-
-function answer(to: Addressee, what: Answer): void {
-  counts.answered(what);
-  book.add(to, what);
-  waiting.tick();
-}
-
-const connections = createConnections({
-  announce: async () => undefined,
-  withdraw: async () => undefined,
-  answer,
-  drain(connection) {
-    connection.state = 'live';
+const clock = { now: () => Date.now() };
+const benchChannel: Pick<GatewayChannel, 'register' | 'unregister' | 'reply' | 'now'> = {
+  register: async () => undefined,
+  unregister: async () => undefined,
+  now: clock.now,
+  reply(to, result) {
+    if (result !== 'acknowledged') throw new Error(`a delivery of the bench was ${result}`);
+    resultBatch.add(to, result);
+    pendingAcks.countDown();
   },
-  record: () => undefined,
-  sawDevice: () => undefined,
-  acknowledged: counts.acknowledged,
-  closed: () => undefined,
-});
-const patience = createPatience(answer);
-const sweep = startSweep({ connections, look: async () => undefined });
-const delivering = createDelivering({
-  find: connections.find,
-  answer() {
-    throw new Error('a device of the bench could not be sent to');
-  },
-  await: patience.await,
-  isStrained: sweep.isStrained,
-  redisNow: () => Date.now(),
-  mongoNow: () => Date.now(),
-  rowId: ({ token, push }) => `${token}:${push}`,
-  drain: () => undefined,
-  published: () => counts.published('live'),
-});
-const strangers = createStrangers(NO_ADDRESS_LIMITS);
-const linkDeps = {
-  connections,
-  strangers,
-  limits: NO_ADDRESS_LIMITS,
-  admit: (frame: Buffer) =>
-    admit(frame, { isDeviceAuth: () => true, findDevice: async () => ({}) }),
-  look: async () => undefined,
-  connected: () => undefined,
 };
+const channel = () => benchChannel;
+
+const maxConnections = Number.POSITIVE_INFINITY;
+const metrics = createGatewayMetrics(createMetrics());
+const shares = createAppShares(maxConnections);
+const replies = createWorkerReplies(channel, metrics);
+const receipts = { record: () => undefined, flush: async () => undefined };
+const lastSeen = { record: () => undefined, stop: async () => undefined };
+const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
+const inboxReplay: Pick<InboxReplay, 'replay' | 'checkInbox'> = {
+  replay: (connection) => connection.completeSync(),
+  checkInbox: async () => undefined,
+};
+startConnectionReaper({
+  connections,
+  shares,
+  inboxReplay,
+  maxWaitingBytes: Number.POSITIVE_INFINITY,
+});
+const delivering = { channel, clock, connections, replies, inboxReplay, metrics };
+const liveDelivery = createLiveDelivery(delivering);
 
 const [certFile, keyFile] = process.argv.slice(2);
 const isSecure = certFile !== undefined && keyFile !== undefined;
@@ -74,34 +62,43 @@ const at = { host: '127.0.0.1', port: 0 };
 const { ports } = await listen(
   isSecure ? { mqtts: at, tls: { certFile, keyFile } } : { mqtt: at },
   {
-    limits: NO_ADDRESS_LIMITS,
-    strangers,
-    isFull: () => false,
+    maxConnections,
     hasProxyHeader: false,
-    turnedAway: () => undefined,
-    serve: (stranger) => serveLink(linkDeps, stranger),
-    certificate: () => undefined,
+    webSocketOrigins: 'any',
+    log: { info: () => undefined, warn: () => undefined },
+  },
+  {
+    connections,
+    pendingConnections: createPendingConnections(Number.POSITIVE_INFINITY, () => undefined),
+    shares,
+    metrics,
+    inboxReplay,
+    limits: NO_ADDRESS_LIMITS,
+    proxyDetector: NO_PROXY_DETECTOR,
+    authKeys: AUTH_KEYS,
+    iosApps: { record: () => undefined },
+    devices: { findForConnect: async () => ({ app: 'one', platform: 'electron' }) },
   },
 );
 
 let pushes = 0;
-obeyBench({
+serveBenchCommands({
   port: isSecure ? ports.mqtts : ports.mqtt,
   connected: connections.size,
   async sendToAll(payload) {
     pushes += 1;
     const push = pushes.toString(16).padStart(24, '0');
     const tokens = [...connections.all()].map(({ token }) => token);
-    const done = waiting.start(tokens.length);
+    const done = pendingAcks.start(tokens.length);
     for (let from = 0; from < tokens.length; from += RECIPIENTS_PER_BATCH) {
       const some = tokens.slice(from, from + RECIPIENTS_PER_BATCH);
-      await delivering.deliver({
+      await liveDelivery.deliver({
         push,
         work: `${push}${from}`,
         claim: 'claim',
         reply: 'reply',
-        deadline: Date.now() + FAR_MS,
-        expiresAt: Date.now() + FAR_MS,
+        deadline: Date.now() + EXPIRY_MS,
+        expiresAt: Date.now() + EXPIRY_MS,
         payload,
         tokens: some,
         positions: some.map((_, index) => index),

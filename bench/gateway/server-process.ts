@@ -1,4 +1,9 @@
-/** A server that holds devices and sends to all of them, in a process of its own. */
+import { parseDeviceAuthKeys } from '../../packages/core/src/device-auth.ts';
+
+/** Keys that sign the credentials of the bench's devices. */
+export const AUTH_KEYS = parseDeviceAuthKeys(`1:${'ab'.repeat(32)}`);
+
+/** A server process that holds device connections and sends pushes to all of them. */
 export interface BenchServer {
   port: number;
   connected(): number;
@@ -6,55 +11,55 @@ export interface BenchServer {
   sendToAll(payload: string): Promise<void>;
 }
 
-export type ServerOrder =
+export type ServerCommand =
   | { do: 'send'; times: number; bytes: number }
   | { do: 'connected' }
   | { do: 'memory' };
 
-/** Answers to the orders: microseconds of CPU for `send`, a count, or bytes of resident memory. */
-export type ServerAnswer = { port: number } | { value: number };
+/** Reply to a command: microseconds of CPU for `send`, a count, or bytes of resident memory. */
+export type ServerReply = { port: number } | { value: number };
 
-/** Serves the orders of the bench that forked this process. */
-export function obeyBench(server: BenchServer): void {
-  const answer = (value: number) => process.send?.({ value } satisfies ServerAnswer);
+/** Serves the commands of the bench that forked this process. */
+export function serveBenchCommands(server: BenchServer): void {
+  const sendReply = (value: number) => process.send?.({ value } satisfies ServerReply);
 
   async function send(times: number, bytes: number): Promise<void> {
     const before = process.cpuUsage();
     for (let n = 0; n < times; n += 1) await server.sendToAll('x'.repeat(bytes));
     const { user, system } = process.cpuUsage(before);
-    answer(user + system);
+    sendReply(user + system);
   }
 
-  process.on('message', (order: ServerOrder) => {
-    if (order.do === 'send') void send(order.times, order.bytes);
-    else if (order.do === 'connected') answer(server.connected());
+  process.on('message', (command: ServerCommand) => {
+    if (command.do === 'send') void send(command.times, command.bytes);
+    else if (command.do === 'connected') sendReply(server.connected());
     else {
-      // Without the slack of the heap: how much of it there is depends on when the collector last ran.
+      // Without a collection the value depends on when the garbage collector last ran.
       globalThis.gc?.({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-      answer(process.memoryUsage.rss());
+      sendReply(process.memoryUsage.rss());
     }
   });
   process.on('disconnect', () => process.exit());
-  process.send?.({ port: server.port } satisfies ServerAnswer);
+  process.send?.({ port: server.port } satisfies ServerReply);
 }
 
-/** Resolves when so many acknowledgements were counted. */
+/** Creates a countdown; `start` resolves when `count` acknowledgements were counted. */
 export function createCountdown(): {
   start(count: number): Promise<void>;
-  tick(by?: number): void;
+  countDown(): void;
 } {
-  let left = 0;
-  let done: () => void = () => undefined;
+  let remaining = 0;
+  let resolveWhenZero: () => void = () => undefined;
   return {
     start(count) {
-      left = count;
+      remaining = count;
       return new Promise((resolve) => {
-        done = resolve;
+        resolveWhenZero = resolve;
       });
     },
-    tick() {
-      left -= 1;
-      if (left === 0) done();
+    countDown() {
+      remaining -= 1;
+      if (remaining === 0) resolveWhenZero();
     },
   };
 }

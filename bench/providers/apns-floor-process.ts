@@ -2,15 +2,15 @@ import { randomBytes } from 'node:crypto';
 import { apns } from '../../services/delivery-worker/src/channels/apns/client.ts';
 import { encodeApns } from '../../services/delivery-worker/src/channels/apns/payload.ts';
 import { openBareHttp2 } from './bare-http2.ts';
-import { appleTokens, PUSH, sendInWindow } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { appleTokens, PUSH, sendConcurrently } from './load.ts';
+import { serveSenderCommands } from './sender.ts';
 
-/** Characters of a provider token: a JWT of ES256 with the fields that APNs wants. */
+/** Length of a provider token: an ES256 JWT with the claims that APNs requires. */
 const PROVIDER_TOKEN_BYTES = 150;
 
-/** What node-apn sends, without node-apn. */
-obeyAsSender(({ host, ports, ca }) => {
-  const ask = openBareHttp2(`https://${host}:${ports.apns}`, ca);
+/** Sends the same request as node-apn, without node-apn. */
+serveSenderCommands(({ host, ports, ca }) => {
+  const sendRequest = openBareHttp2(`https://${host}:${ports.apns}`, ca);
   const { body, pushType, priority, expiry, collapseId } = encodeApns(PUSH, Date.now());
   const headers = {
     ':method': 'POST',
@@ -25,7 +25,7 @@ obeyAsSender(({ host, ports, ca }) => {
   };
   const tokenOf = appleTokens();
   return (count) =>
-    sendInWindow(count, apns.window, (index) =>
-      ask({ ...headers, ':path': `/3/device/${tokenOf(index)}` }, body),
+    sendConcurrently(count, apns.window, (index) =>
+      sendRequest({ ...headers, ':path': `/3/device/${tokenOf(index)}` }, body),
     );
 });

@@ -1,16 +1,16 @@
 import { apns } from '../../services/delivery-worker/src/channels/apns/client.ts';
 import { appleTokens, PUSH, sendInBatches } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { serveSenderCommands } from './sender.ts';
 
-obeyAsSender((scene) => {
-  const client = apns.connect(scene.apns);
+serveSenderCommands((fixture) => {
+  const client = apns.connect(fixture.apns);
   const since = new Date();
   const tokenOf = appleTokens();
   return (count) =>
     sendInBatches(
       count,
       apns.window,
-      () => client.begin(PUSH),
+      () => client.prepare(PUSH, () => true),
       (index) => ({
         channel: 'apns',
         address: tokenOf(index),

@@ -1,15 +1,15 @@
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node:http2';
 
-/** A request on a session and nothing around it: the least that a message costs. */
+/** Sends a bare request on a session: the floor of the cost of a message. */
 export function openBareHttp2(url: string, ca: string) {
   const session = connect(url, { ca });
   session.on('error', (error) => {
     throw error;
   });
-  return (headers: OutgoingHttpHeaders, body: string) => ask(session, headers, body);
+  return (headers: OutgoingHttpHeaders, body: string) => sendRequest(session, headers, body);
 }
 
-function ask(
+function sendRequest(
   session: ClientHttp2Session,
   headers: OutgoingHttpHeaders,
   body: string,

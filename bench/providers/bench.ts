@@ -1,123 +1,124 @@
-import { inTurns, type Round, ratioRow } from '../support/figures.ts';
+import { measureAlternately, type Round, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
-import { type Servers, startSender, startServers } from './processes.ts';
+import { type Servers, startSender, startServers } from './child-processes.ts';
 
-/** Our channel, and what it is held against. */
-interface Contest {
+/** A channel of Carillon and its reference. */
+interface Comparison {
   channel: string;
   ours: string;
-  against: string;
-  /** Who that is. */
-  name: string;
-  /** Absent: only told, to show where the time goes. */
+  baseline: string;
+  /** Name of the reference. */
+  baselineName: string;
+  /** Absent: the value is printed only. */
   goal?: number;
-  /** Messages of a round: about half a second of the slower side. */
+  /** Messages per round: about half a second of the slower side. */
   messages: number;
 }
 
-const CONTESTS: readonly Contest[] = [
+const COMPARISONS: readonly Comparison[] = [
   {
     channel: 'APNs',
     ours: 'apns-ours-process.ts',
-    against: 'apns-floor-process.ts',
-    name: 'bare HTTP/2',
+    baseline: 'apns-floor-process.ts',
+    baselineName: 'bare HTTP/2',
     goal: 0.9,
     messages: 8_000,
   },
   {
     channel: 'FCM',
     ours: 'fcm-ours-process.ts',
-    against: 'fcm-floor-process.ts',
-    name: 'bare HTTP/2',
+    baseline: 'fcm-floor-process.ts',
+    baselineName: 'bare HTTP/2',
     goal: 0.55,
     messages: 3_000,
   },
   {
     channel: 'FCM',
     ours: 'fcm-ours-process.ts',
-    against: 'fcm-http1-process.ts',
-    name: 'bare HTTP/1.1',
+    baseline: 'fcm-http1-process.ts',
+    baselineName: 'bare HTTP/1.1',
     messages: 3_000,
   },
   {
     channel: 'Web Push',
     ours: 'web-push-ours-process.ts',
-    against: 'web-push-library-process.ts',
-    name: 'web-push',
+    baseline: 'web-push-library-process.ts',
+    baselineName: 'web-push',
     goal: 2,
     messages: 600,
   },
 ];
 
-/** One process's code is compiled more luckily than another's, and one round has more garbage to collect. */
+/** Pairs of processes and rounds per pair: compilation differs between processes, garbage collection between rounds. */
 const PAIRS = { full: 3, quick: 1 };
 const ROUNDS = { full: 15, quick: 11 };
-/** Until the code is compiled and all links are there. */
+/** Warm-up rounds: until the code is compiled and all connections are open. */
 const WARM_UP_ROUNDS = 8;
 
 /**
- * What a message costs the process that sends it, through each provider's channel, against the least that it could
- * cost or against the library alone. Rounds go by turns, and each has its own ratio: the median of those of all pairs
- * of processes counts.
+ * Measures the sender's CPU time per message through each provider's channel, compared with the floor or with the
+ * library alone. Rounds alternate, and each has its own ratio; the result is the median over the rounds of all pairs
+ * of processes.
  *
- * CPU alone is measured, for BBR paces loopback too, and a run of it may stall for seconds.
+ * Measures CPU time only: BBR paces loopback connections too, and a run may stall for seconds.
  */
 export async function benchProviders(isQuick: boolean): Promise<Row[]> {
   const servers = await startServers();
   try {
     const rows: Row[] = [];
-    for (const contest of CONTESTS) rows.push(...(await hold(contest, servers, isQuick)));
+    for (const comparison of COMPARISONS)
+      rows.push(...(await compare(comparison, servers, isQuick)));
     return rows;
   } finally {
     await servers.stop();
   }
 }
 
-async function hold(contest: Contest, servers: Servers, isQuick: boolean): Promise<Row[]> {
-  const { channel, name, goal, messages } = contest;
+async function compare(comparison: Comparison, servers: Servers, isQuick: boolean): Promise<Row[]> {
+  const { channel, baselineName, goal, messages } = comparison;
   const size = isQuick ? 'quick' : 'full';
   const rounds: Round[] = [];
   let serversCpu = 0;
   for (let pair = 0; pair < PAIRS[size]; pair += 1) {
-    const taken = await holdPair(contest, servers, ROUNDS[size]);
-    rounds.push(...taken.rounds);
-    serversCpu += taken.serversCpu;
+    const measured = await comparePair(comparison, servers, ROUNDS[size]);
+    rounds.push(...measured.rounds);
+    serversCpu += measured.serversCpu;
   }
-  const held = {
+  const rowOptions = {
     unit: 'µs',
     ratio: 'floor/ours',
     ...(goal && { goal: { atLeast: goal } }),
   } as const;
   return [
-    ratioRow(`${channel} against ${name}: messages a CPU-second`, rounds, held),
+    ratioRow(`${channel} against ${baselineName}: messages a CPU-second`, rounds, rowOptions),
     {
-      what: `${channel} against ${name}: the server's CPU a message`,
+      what: `${channel} against ${baselineName}: the server's CPU a message`,
       value: serversCpu / (2 * messages * rounds.length),
       unit: 'µs',
     },
   ];
 }
 
-/** One pair of processes. `serversCpu`: microseconds. */
-async function holdPair(
-  contest: Contest,
+/** Measures one pair of processes. `serversCpu`: microseconds. */
+async function comparePair(
+  comparison: Comparison,
   servers: Servers,
   count: number,
 ): Promise<{ rounds: Round[]; serversCpu: number }> {
-  const against = await startSender(contest.against, servers.scene);
-  const ours = await startSender(contest.ours, servers.scene);
-  const take = (rounds: number) =>
-    inTurns(
+  const baseline = await startSender(comparison.baseline, servers.fixture);
+  const ours = await startSender(comparison.ours, servers.fixture);
+  const runRounds = (rounds: number) =>
+    measureAlternately(
       rounds,
-      () => against.send(contest.messages),
-      () => ours.send(contest.messages),
+      () => baseline.send(comparison.messages),
+      () => ours.send(comparison.messages),
     );
   try {
-    await take(WARM_UP_ROUNDS);
+    await runRounds(WARM_UP_ROUNDS);
     const before = await servers.cpu();
-    const rounds = await take(count);
+    const rounds = await runRounds(count);
     return { rounds, serversCpu: (await servers.cpu()) - before };
   } finally {
-    await Promise.all([against.stop(), ours.stop()]);
+    await Promise.all([baseline.stop(), ours.stop()]);
   }
 }

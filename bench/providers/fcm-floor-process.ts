@@ -1,12 +1,12 @@
 import { fcm } from '../../services/delivery-worker/src/channels/fcm/client.ts';
 import { openBareHttp2 } from './bare-http2.ts';
 import { fcmHeaders, fcmMessages } from './fcm-request.ts';
-import { sendInWindow } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { sendConcurrently } from './load.ts';
+import { serveSenderCommands } from './sender.ts';
 
-/** HTTP/2 and nothing around it. */
-obeyAsSender(({ host, ports, ca, fcm: { projectId } }) => {
-  const ask = openBareHttp2(`https://${host}:${ports.fcm}`, ca);
+/** Sends over bare HTTP/2. */
+serveSenderCommands(({ host, ports, ca, fcm: { projectId } }) => {
+  const sendRequest = openBareHttp2(`https://${host}:${ports.fcm}`, ca);
   const headers = {
     ':method': 'POST',
     ':scheme': 'https',
@@ -15,5 +15,6 @@ obeyAsSender(({ host, ports, ca, fcm: { projectId } }) => {
     ...fcmHeaders(),
   };
   const messageOf = fcmMessages();
-  return (count) => sendInWindow(count, fcm.window, (index) => ask(headers, messageOf(index)));
+  return (count) =>
+    sendConcurrently(count, fcm.window, (index) => sendRequest(headers, messageOf(index)));
 });

@@ -1,19 +1,26 @@
 import { Agent, request } from 'node:https';
 import { fcm } from '../../services/delivery-worker/src/channels/fcm/client.ts';
 import { fcmHeaders, fcmMessages } from './fcm-request.ts';
-import { sendInWindow } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { sendConcurrently } from './load.ts';
+import { serveSenderCommands } from './sender.ts';
 
-/** HTTP/1.1 and nothing around it, as firebase-admin has to be used. */
-obeyAsSender(({ host, ports, ca, fcm: { projectId } }) => {
+/** Sends over bare HTTP/1.1, the protocol that firebase-admin needs here. */
+serveSenderCommands(({ host, ports, ca, fcm: { projectId } }) => {
   const agent = new Agent({ keepAlive: true, maxSockets: fcm.window, ca });
   const path = `/v1/projects/${projectId}/messages:send`;
-  const at = { host, port: ports.fcm, path, method: 'POST', agent, headers: fcmHeaders() };
+  const requestOptions = {
+    host,
+    port: ports.fcm,
+    path,
+    method: 'POST',
+    agent,
+    headers: fcmHeaders(),
+  };
   const messageOf = fcmMessages();
 
-  function ask(body: string): Promise<void> {
+  function sendRequest(body: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      const asking = request(at, (answer) => {
+      const asking = request(requestOptions, (answer) => {
         answer.resume().once('end', () => {
           if (answer.statusCode === 200) resolve();
           else reject(new Error(`status ${answer.statusCode}`));
@@ -23,5 +30,5 @@ obeyAsSender(({ host, ports, ca, fcm: { projectId } }) => {
     });
   }
 
-  return (count) => sendInWindow(count, fcm.window, (index) => ask(messageOf(index)));
+  return (count) => sendConcurrently(count, fcm.window, (index) => sendRequest(messageOf(index)));
 });

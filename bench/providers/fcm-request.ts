@@ -1,7 +1,7 @@
 import { encodeFcm } from '../../services/delivery-worker/src/channels/fcm/payload.ts';
 import { fcmTokens, PUSH } from './load.ts';
 
-/** The headers that we send. */
+/** The headers that Carillon sends. */
 export function fcmHeaders(): Record<string, string> {
   return {
     'x-firebase-client': 'fire-admin-node/14.5.1',
@@ -11,7 +11,7 @@ export function fcmHeaders(): Record<string, string> {
   };
 }
 
-/** The JSON that firebase-admin makes. */
+/** The JSON body that firebase-admin sends. */
 export function fcmMessages(): (index: number) => string {
   const { data } = encodeFcm(PUSH);
   const android = { priority: 'high', ttl: '86400s' };

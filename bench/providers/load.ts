@@ -5,11 +5,11 @@ import type {
   Send,
 } from '../../services/delivery-worker/src/deliver/provider.ts';
 
-/** As many recipients as a batch has. */
-const BATCH = 1_000;
+/** Messages in flight: the recipients of a batch. */
+const BATCH_SIZE = 1_000;
 const DEVICES = 1_000;
 
-/** A push of common size, with what most apps set. */
+/** A push of typical size with the common options. */
 export const PUSH: ProviderPush = {
   id: '0123456789abcdef01234567',
   data: JSON.stringify({
@@ -22,49 +22,49 @@ export const PUSH: ProviderPush = {
   nowOnly: false,
 };
 
-/** Addresses of devices, as long as the provider's. */
+/** Creates addresses with the length of the provider's. */
 function makeAddresses(make: () => string): (index: number) => string {
   const all = Array.from({ length: DEVICES }, make);
   return (index) => all[index % all.length] ?? '';
 }
 
-/** Addresses as APNs has them. */
+/** Addresses in the format of APNs. */
 export const appleTokens = () => makeAddresses(() => randomBytes(32).toString('hex'));
 
-/** Addresses as FCM has them: 152 characters or so. */
+/** Addresses in the format of FCM: about 152 characters. */
 export const fcmTokens = () => makeAddresses(() => randomBytes(114).toString('base64url'));
 
-/** Sends so many messages, a window of them at a time. */
-export async function sendInWindow(
+/** Sends messages with a bounded number in flight. */
+export async function sendConcurrently(
   count: number,
   window: number,
   send: (index: number) => Promise<void>,
 ): Promise<void> {
   let next = 0;
-  async function sendSome(): Promise<void> {
+  async function sendNext(): Promise<void> {
     while (next < count) {
       const index = next;
       next += 1;
       await send(index);
     }
   }
-  await Promise.all(Array.from({ length: window }, sendSome));
+  await Promise.all(Array.from({ length: window }, sendNext));
 }
 
-/** Sends through a channel as the driver does: encoded once for each batch. */
+/** Sends through a channel as the delivery worker does: the payload is encoded once per batch. */
 export async function sendInBatches(
   count: number,
   window: number,
-  begin: () => Send,
+  startBatch: () => Send,
   addressOf: (index: number) => Parameters<Send>[0],
 ): Promise<void> {
-  let send = begin();
-  await sendInWindow(count, window, async (index) => {
-    if (index > 0 && index % BATCH === 0) send = begin();
-    mustBeSent(await send(addressOf(index)));
+  let send = startBatch();
+  await sendConcurrently(count, window, async (index) => {
+    if (index > 0 && index % BATCH_SIZE === 0) send = startBatch();
+    assertSent(await send(addressOf(index)));
   });
 }
 
-function mustBeSent(attempt: Attempt): void {
+function assertSent(attempt: Attempt): void {
   if (attempt.kind !== 'sent') throw new Error(`not sent: ${JSON.stringify(attempt)}`);
 }

@@ -1,29 +1,29 @@
 import { once } from 'node:events';
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2';
 import type { AddressInfo, Server } from 'node:net';
-import type { Ports } from './scene.ts';
+import type { Ports } from './fixture.ts';
 
-/** First the certificate, answered by the ports; then the servers' CPU so far, in microseconds. */
-export type ServersOrder = { tls: { cert: string; key: string } } | 'cpu';
-export type ServersAnswer = { ports: Ports } | { cpu: number };
+/** Messages: first the certificate, replied to with the ports; then requests for the CPU time in microseconds. */
+export type ServersCommand = { tls: { cert: string; key: string } } | 'cpu';
+export type ServersReply = { ports: Ports } | { cpu: number };
 
-/** Apple's own. */
-const APNS_STREAMS = 1_000;
-const STREAMS = 100;
-/** Links outlive the other side's turn. */
+/** Apple's limit. */
+const APNS_MAX_STREAMS = 1_000;
+const MAX_STREAMS = 100;
+/** Connections must outlive the rounds of the other side. */
 const KEEP_ALIVE_MS = 600_000;
 const ACCEPTED = JSON.stringify({ name: 'projects/bench/messages/0:1500415314455276%31bd1c96' });
 const TOKEN = JSON.stringify({ access_token: 'an-access-token-of-the-bench', expires_in: 3_599 });
 
 /**
- * Three servers that take everything. They check nothing: the sandbox does, and that would make it the slower
- * side, for which senders would only wait.
+ * Three servers that accept everything. They validate nothing: the sandbox's validation would make the server the
+ * slower side, and the senders would only wait.
  */
 async function serve(tls: { cert: string; key: string }): Promise<Ports> {
-  const apns = createSecureServer({ ...tls, settings: { maxConcurrentStreams: APNS_STREAMS } });
+  const apns = createSecureServer({ ...tls, settings: { maxConcurrentStreams: APNS_MAX_STREAMS } });
   apns.on('stream', accept);
 
-  const settings = { maxConcurrentStreams: STREAMS };
+  const settings = { maxConcurrentStreams: MAX_STREAMS };
   const fcm = createSecureServer({ ...tls, settings, allowHTTP1: true }, (request, response) => {
     const body = request.url === '/token' ? TOKEN : ACCEPTED;
     request.resume().once('end', () => {
@@ -39,10 +39,12 @@ async function serve(tls: { cert: string; key: string }): Promise<Ports> {
       });
     },
   );
-  // Their types lack what they have for HTTP/1.1.
+  // The types lack the HTTP/1.1 properties.
   for (const each of [fcm, webPush]) Object.assign(each, { keepAliveTimeout: KEEP_ALIVE_MS });
-  const [one, two, three] = await Promise.all([apns, fcm, webPush].map((each) => listen(each)));
-  return { apns: one ?? 0, fcm: two ?? 0, webPush: three ?? 0 };
+  const [apnsPort, fcmPort, webPushPort] = await Promise.all(
+    [apns, fcm, webPush].map((each) => listen(each)),
+  );
+  return { apns: apnsPort ?? 0, fcm: fcmPort ?? 0, webPush: webPushPort ?? 0 };
 }
 
 function accept(stream: ServerHttp2Stream): void {
@@ -56,9 +58,9 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-process.on('message', async (order: ServersOrder) => {
+process.on('message', async (order: ServersCommand) => {
   const { user, system } = process.cpuUsage();
-  const reply: ServersAnswer =
+  const reply: ServersReply =
     order === 'cpu' ? { cpu: user + system } : { ports: await serve(order.tls) };
   process.send?.(reply);
 });

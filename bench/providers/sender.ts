@@ -1,27 +1,27 @@
-import type { Scene } from './scene.ts';
+import type { ProviderFixture } from './fixture.ts';
 
-/** Orders for a sender: first the scene, then so many messages each time. */
-export type SenderOrder = { scene: Scene } | { send: number };
-/** Microseconds of the sender's CPU for an order. */
-export interface SenderAnswer {
+/** Commands for a sender: first the shared data, then numbers of messages. */
+export type SenderCommand = { fixture: ProviderFixture } | { send: number };
+/** Reply: microseconds of the sender's CPU time. */
+export interface SenderReply {
   cpu: number;
 }
 
-/** Sends so many messages and resolves when all are answered; rejects when one isn't taken. */
+/** Sends messages; resolves when all have a response, rejects when one is not accepted. */
 export type Sender = (count: number) => Promise<void>;
 
-/** Serves the orders of the bench that forked this process. */
-export function obeyAsSender(open: (scene: Scene) => Sender): void {
+/** Runs the commands of the benchmark that forked this process. */
+export function serveSenderCommands(open: (fixture: ProviderFixture) => Sender): void {
   let sender: Sender | undefined;
 
-  async function serve(order: SenderOrder): Promise<void> {
+  async function serve(command: SenderCommand): Promise<void> {
     const before = process.cpuUsage();
-    if ('scene' in order) sender = open(order.scene);
-    else await sender?.(order.send);
+    if ('fixture' in command) sender = open(command.fixture);
+    else await sender?.(command.send);
     const { user, system } = process.cpuUsage(before);
-    process.send?.({ cpu: user + system } satisfies SenderAnswer);
+    process.send?.({ cpu: user + system } satisfies SenderReply);
   }
 
-  process.on('message', (order: SenderOrder) => void serve(order));
+  process.on('message', (command: SenderCommand) => void serve(command));
   process.on('disconnect', () => process.exit());
 }

@@ -2,17 +2,17 @@ import { Agent } from 'node:https';
 import webPush from 'web-push';
 import { createWebPush } from '../../services/delivery-worker/src/channels/web-push/client.ts';
 import { encodePayload } from '../../services/delivery-worker/src/channels/web-push/payload.ts';
-import { PUSH, sendInWindow } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { PUSH, sendConcurrently } from './load.ts';
+import { serveSenderCommands } from './sender.ts';
 
-/** The library as it comes, with links that are kept. */
-obeyAsSender(({ ca, webPush: { contact, publicKey, privateKey }, browsers }) => {
+/** Sends with the library's defaults and persistent connections. */
+serveSenderCommands(({ ca, webPush: { contact, publicKey, privateKey }, browsers }) => {
   const { window } = createWebPush({ hosts: [] });
   const agent = new Agent({ keepAlive: true, maxSockets: window, ca });
   const vapidDetails = { subject: contact, publicKey, privateKey };
   const payload = encodePayload(PUSH);
   return (count) =>
-    sendInWindow(count, window, async (index) => {
+    sendConcurrently(count, window, async (index) => {
       const browser = browsers[index % browsers.length];
       if (browser === undefined) throw new Error('the scene has no browsers');
       const { endpoint, p256dh, auth } = browser;

@@ -1,8 +1,8 @@
 import { createWebPush } from '../../services/delivery-worker/src/channels/web-push/client.ts';
 import { PUSH, sendInBatches } from './load.ts';
-import { obeyAsSender } from './sender.ts';
+import { serveSenderCommands } from './sender.ts';
 
-obeyAsSender(({ host, ports, ca, webPush: secret, browsers }) => {
+serveSenderCommands(({ host, ports, ca, webPush: secret, browsers }) => {
   const channel = createWebPush({ hosts: [`${host}:${ports.webPush}`], ca });
   const client = channel.connect(secret);
   const addresses = browsers.map(({ endpoint, p256dh, auth }) => ({
@@ -16,11 +16,11 @@ obeyAsSender(({ host, ports, ca, webPush: secret, browsers }) => {
     sendInBatches(
       count,
       channel.window,
-      () => client.begin(PUSH),
-      (index) => addresses[index % addresses.length] ?? never(),
+      () => client.prepare(PUSH, () => true),
+      (index) => addresses[index % addresses.length] ?? rejectCall(),
     );
 });
 
-function never(): never {
+function rejectCall(): never {
   throw new Error('the scene has no browsers');
 }

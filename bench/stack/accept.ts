@@ -1,27 +1,27 @@
-import { inTurns, ratioRow } from '../support/figures.ts';
-import { inFlight, middle } from '../support/pace.ts';
-import type { Scene, Size } from '../support/scene.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { measureMedian, runConcurrently } from '../support/load-patterns.ts';
+import { measureAlternately, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 import { createPushFloor } from './push-floor.ts';
 
 const ROUNDS = 5;
-const AT_ONCE = 100;
-/** Spread over so many devices that no inbox gets full. */
+const CONCURRENCY = 100;
+/** Enough devices that no inbox becomes full. */
 const DEVICES = 500;
 const PUSHES: Record<Size, number> = { quick: 1_500, usual: 5_000, full: 10_000 };
-const LONE: Record<Size, number> = { quick: 100, usual: 400, full: 1_000 };
+const SINGLE_PUSHES: Record<Size, number> = { quick: 100, usual: 400, full: 1_000 };
 
-/** Accepted single pushes a second while a hundred are in flight; the devices are offline, the stack works on. */
-export async function accept(scene: Scene, size: Size): Promise<Row[]> {
-  const sendOne = await createSender(scene);
-  const insertOne = createPushFloor(scene.mongo, scene.stack.dev.app);
+/** Measures accepted single pushes per second with a hundred requests in flight. The devices are offline. */
+export async function accept(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const sendOne = await createSender(fixture);
+  const insertOne = createPushFloor(fixture.mongo, fixture.stack.dev.app);
   const count = PUSHES[size];
-  const rounds = await inTurns(
+  const rounds = await measureAlternately(
     ROUNDS + 1,
-    () => perSecond(count, insertOne),
+    () => measurePerSecond(count, insertOne),
     async () => {
-      const rate = await perSecond(count, sendOne);
-      await scene.untilIdle();
+      const rate = await measurePerSecond(count, sendOne);
+      await fixture.untilIdle();
       return rate;
     },
   );
@@ -30,16 +30,16 @@ export async function accept(scene: Scene, size: Size): Promise<Row[]> {
   return [ratioRow(what, rounds.slice(1), { unit: '/s', goal, ratio: 'ours/floor' })];
 }
 
-/** How long a lone push waits for its 200. */
-export async function acceptOne(scene: Scene, size: Size): Promise<Row[]> {
-  const sendOne = await createSender(scene);
-  const insertOne = createPushFloor(scene.mongo, scene.stack.dev.app);
-  const rounds = await inTurns(
+/** Measures the latency of a single push until its 200. */
+export async function acceptOne(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const sendOne = await createSender(fixture);
+  const insertOne = createPushFloor(fixture.mongo, fixture.stack.dev.app);
+  const rounds = await measureAlternately(
     ROUNDS + 1,
-    () => middle(LONE[size], insertOne),
+    () => measureMedian(SINGLE_PUSHES[size], insertOne),
     async () => {
-      const ms = await middle(LONE[size], sendOne);
-      await scene.untilIdle();
+      const ms = await measureMedian(SINGLE_PUSHES[size], sendOne);
+      await fixture.untilIdle();
       return ms;
     },
   );
@@ -48,7 +48,11 @@ export async function acceptOne(scene: Scene, size: Size): Promise<Row[]> {
   return [ratioRow(what, rounds.slice(1), { unit: 'ms', goal, ratio: 'ours/floor' })];
 }
 
-async function createSender({ audience, request, call }: Scene): Promise<() => Promise<void>> {
+async function createSender({
+  audience,
+  request,
+  call,
+}: StackFixture): Promise<() => Promise<void>> {
   const requests = (await audience.register(DEVICES)).map((to) =>
     request('POST', '/push', JSON.stringify({ to, data: { message: 'Hello' } })),
   );
@@ -60,8 +64,8 @@ async function createSender({ audience, request, call }: Scene): Promise<() => P
   };
 }
 
-async function perSecond(count: number, once: () => Promise<void>): Promise<number> {
+async function measurePerSecond(count: number, sendOnce: () => Promise<void>): Promise<number> {
   const startedAt = performance.now();
-  await inFlight(count, AT_ONCE, once);
+  await runConcurrently(count, CONCURRENCY, sendOnce);
   return (count * 1_000) / (performance.now() - startedAt);
 }

@@ -1,5 +1,6 @@
-import { openScene, type Scene, type Size } from '../support/scene.ts';
-import { startMeter, type Use } from '../support/usage.ts';
+import { openStackFixture, type Size, type StackFixture } from '../support/fixture.ts';
+import { startUsageMeter } from '../support/resource-usage.ts';
+import type { Result } from '../support/results.ts';
 import type { Row } from '../table.ts';
 import { accept, acceptOne } from './accept.ts';
 import { edge } from './edge.ts';
@@ -10,20 +11,19 @@ import { oneDevice } from './one-device.ts';
 import { oneDeviceBusy } from './one-device-busy.ts';
 import { presence } from './presence.ts';
 import { schedule } from './schedule.ts';
+import { storage } from './storage.ts';
 import { tokens } from './tokens.ts';
+import { unfinished } from './unfinished.ts';
 
-type Measure = (scene: Scene, size: Size) => Promise<Row[]>;
+type Measure = (fixture: StackFixture, size: Size) => Promise<Row[]>;
 
-/** What a bench of the stack came to. */
-export interface StackResult {
-  rows: Row[];
-  /** Of each process of the stack, and of the bench itself, while it ran. */
-  uses: Use[];
-}
+/** Rows, and the resource usage of each process of the stack and of the benchmark itself. */
+type StackResult = Pick<Result, 'rows' | 'uses'>;
 
-/** In an order in which none is slowed by what those before have left. */
+/** Ordered so that no benchmark is slowed down by the data of earlier ones. */
 const BENCHES: Record<string, Measure> = {
   idle,
+  storage,
   edge,
   presence,
   'accept-one': acceptOne,
@@ -33,44 +33,49 @@ const BENCHES: Record<string, Measure> = {
   'one-device': oneDevice,
   'one-device-busy': oneDeviceBusy,
   offline,
+  unfinished,
 };
 
-/** The benches of the whole stack, by their names. They share a stack; the one with the herd has its own. */
+/** The benchmarks of the whole stack by name. They share a stack; the one with many connections has its own. */
 export interface StackBenches {
   run: Record<string, () => Promise<StackResult>>;
-  /** The stack that runs now, or a fresh one. */
-  scene(): Promise<Scene>;
+  /** Returns the running stack, or starts a new one. */
+  fixture(): Promise<StackFixture>;
   close(): Promise<void>;
 }
 
 export function createStackBenches(size: Size): StackBenches {
-  let open: { gateways: number; scene: Scene } | undefined;
+  let current: { gateways: number; fixture: StackFixture } | undefined;
 
-  async function scene(gateways = open?.gateways ?? 1): Promise<Scene> {
-    if (open !== undefined && open.gateways !== gateways) await close();
-    open ??= { gateways, scene: await openScene(gateways) };
-    return open.scene;
+  async function fixture(gateways = current?.gateways ?? 1): Promise<StackFixture> {
+    if (current !== undefined && current.gateways !== gateways) await close();
+    current ??= { gateways, fixture: await openStackFixture(gateways) };
+    return current.fixture;
   }
 
   async function close(): Promise<void> {
-    await open?.scene.close();
-    open = undefined;
+    await current?.fixture.close();
+    current = undefined;
   }
 
   const run = Object.fromEntries(
     Object.entries(BENCHES).map(([name, measure]) => [
       name,
-      async () => measured(await scene(1), size, measure),
+      async () => measureWithUsage(await fixture(1), size, measure),
     ]),
   );
-  run['fan-out'] = async () => measured(await scene(GATEWAYS[size]), size, fanOut);
-  return { run, scene, close };
+  run['fan-out'] = async () => measureWithUsage(await fixture(GATEWAYS[size]), size, fanOut);
+  return { run, fixture, close };
 }
 
-async function measured(scene: Scene, size: Size, measure: Measure): Promise<StackResult> {
-  const meter = startMeter(scene.stack);
+async function measureWithUsage(
+  fixture: StackFixture,
+  size: Size,
+  measure: Measure,
+): Promise<StackResult> {
+  const meter = startUsageMeter(fixture.stack);
   const before = process.cpuUsage();
-  const rows = await measure(scene, size);
+  const rows = await measure(fixture, size);
   const { user, system } = process.cpuUsage(before);
   const peakMb = process.resourceUsage().maxRSS / 1_024;
   const bench = { process: 'bench', cpuSeconds: (user + system) / 1e6, peakMb };

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createLogger } from '../../packages/runtime/src/logger.ts';
 
-/** The floor of the edge: the body parsed, an error answered, one line logged. Its standard output is a file. */
+/** The floor of the edge: parses the body, sends an error, logs one line. Its standard output is a file. */
 const log = createLogger('floor', 'info');
 const HEADERS = { 'content-type': 'application/json; charset=utf-8' };
 

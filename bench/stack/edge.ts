@@ -3,18 +3,22 @@ import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { inTurns, ratioRow } from '../support/figures.ts';
-import { createHttpLinks, type HttpLinks, httpRequest } from '../support/http-links.ts';
-import { inFlight } from '../support/pace.ts';
-import type { Scene, Size } from '../support/scene.ts';
-import { cpuSeconds, pidOf } from '../support/usage.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import {
+  createHttpConnections,
+  encodeHttpRequest,
+  type HttpConnections,
+} from '../support/http-connections.ts';
+import { runConcurrently } from '../support/load-patterns.ts';
+import { pidOf, readCpuSeconds } from '../support/resource-usage.ts';
+import { measureAlternately, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 
-const AT_ONCE = 64;
+const CONCURRENCY = 64;
 const ROUNDS = 7;
 const REQUESTS: Record<Size, number> = { quick: 5_000, usual: 15_000, full: 30_000 };
 
-/** Refused at the end of parsing, for its time is past, before anything is looked up. */
+/** A push whose expiry has passed: rejected after parsing and before any lookup. */
 const BODY = JSON.stringify({
   to: 'a'.repeat(22),
   data: { message: 'Hello World!', badge: 3, link: 'https://example.com/orders/7312' },
@@ -25,46 +29,46 @@ const BODY = JSON.stringify({
   schedule: 1_000_000_000,
 });
 
-/** CPU that the API takes for a request that is read, checked, refused and logged. */
-export async function edge(scene: Scene, size: Size): Promise<Row[]> {
-  const floor = await startFloor(scene.stack.home);
+/** Measures the API's CPU time for a request that is read, validated, rejected and logged. */
+export async function edge(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const floor = await startFloor(fixture.stack.home);
   try {
-    const ours = { pid: pidOf(scene.stack, 'api'), links: scene.links };
-    const request = scene.request('POST', '/push', BODY);
-    const measure = (one: Pick<Floor, 'pid' | 'links'>, bytes: Buffer) =>
-      cpuPerRequest(one, bytes, REQUESTS[size]);
-    const floorRequest = httpRequest('POST', floor.url, BODY);
-    const rounds = await inTurns(
+    const ours = { pid: pidOf(fixture.stack, 'api'), connections: fixture.connections };
+    const request = fixture.request('POST', '/push', BODY);
+    const measure = (one: Pick<Floor, 'pid' | 'connections'>, bytes: Buffer) =>
+      measureCpuPerRequest(one, bytes, REQUESTS[size]);
+    const floorRequest = encodeHttpRequest('POST', floor.url, BODY);
+    const rounds = await measureAlternately(
       ROUNDS + 1,
       () => measure(floor, floorRequest),
       () => measure(ours, request),
     );
     const what = 'edge: requests a CPU-second against bare node:http';
     const goal = { atLeast: 0.5 };
-    // The first is for the compiler.
+    // The first round warms up the compiler.
     return [ratioRow(what, rounds.slice(1), { unit: 'µs', goal, ratio: 'floor/ours' })];
   } finally {
     await floor.stop();
   }
 }
 
-async function cpuPerRequest(
-  { pid, links }: Pick<Floor, 'pid' | 'links'>,
+async function measureCpuPerRequest(
+  { pid, connections }: Pick<Floor, 'pid' | 'connections'>,
   request: Buffer,
   count: number,
 ): Promise<number> {
-  const before = cpuSeconds(pid);
-  await inFlight(count, AT_ONCE, async () => {
-    const { status, body } = await links.send(request);
+  const before = readCpuSeconds(pid);
+  await runConcurrently(count, CONCURRENCY, async () => {
+    const { status, body } = await connections.send(request);
     if (status !== 400) throw new Error(`not refused: ${status} ${body}`);
   });
-  return ((cpuSeconds(pid) - before) * 1e6) / count;
+  return ((readCpuSeconds(pid) - before) * 1e6) / count;
 }
 
 interface Floor {
   pid: number;
   url: URL;
-  links: HttpLinks;
+  connections: HttpConnections;
   stop(): Promise<void>;
 }
 
@@ -75,13 +79,13 @@ async function startFloor(folder: string): Promise<Floor> {
   closeSync(log);
   const [port] = (await once(child, 'message')) as [number];
   const url = new URL(`http://127.0.0.1:${port}/push`);
-  const links = createHttpLinks(url, AT_ONCE);
+  const connections = createHttpConnections(url, CONCURRENCY);
   return {
     pid: child.pid ?? 0,
     url,
-    links,
+    connections,
     async stop() {
-      links.close();
+      connections.close();
       const ended = once(child, 'exit');
       child.disconnect();
       await ended;

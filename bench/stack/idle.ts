@@ -1,24 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Scene, Size } from '../support/scene.ts';
-import { residentMb, startMeter, totalCpu } from '../support/usage.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { readResidentMb, startUsageMeter, sumCpuSeconds } from '../support/resource-usage.ts';
 import type { Row } from '../table.ts';
 
 const SECONDS: Record<Size, number> = { quick: 10, usual: 30, full: 60 };
-/** Until what a start leaves behind is done. */
+/** Waits until the background work after a start has ended. */
 const SETTLE_MS: Record<Size, number> = { quick: 3_000, usual: 15_000, full: 15_000 };
 
-/** What a stack that nobody uses costs. */
-export async function idle(scene: Scene, size: Size): Promise<Row[]> {
+/** Measures the resource usage of an idle stack. */
+export async function idle(fixture: StackFixture, size: Size): Promise<Row[]> {
   await sleep(SETTLE_MS[size]);
-  const meter = startMeter(scene.stack);
-  const before = await countCommands(scene);
+  const meter = startUsageMeter(fixture.stack);
+  const before = await countCommands(fixture);
   const startedAt = performance.now();
   await sleep(SECONDS[size] * 1_000);
   const uses = meter.read();
   const seconds = (performance.now() - startedAt) / 1_000;
-  const after = await countCommands(scene);
-  const memory = scene.stack.dev.processes.reduce((sum, { pid }) => sum + residentMb(pid), 0);
-  const percent = (totalCpu(uses) * 100) / seconds;
+  const after = await countCommands(fixture);
+  const memory = fixture.stack.dev.processes.reduce((sum, { pid }) => sum + readResidentMb(pid), 0);
+  const percent = (sumCpuSeconds(uses) * 100) / seconds;
   return [
     {
       what: 'idle: CPU of the whole stack',
@@ -41,7 +41,10 @@ export async function idle(scene: Scene, size: Size): Promise<Row[]> {
   ];
 }
 
-async function countCommands({ mongo, redis }: Scene): Promise<{ redis: number; mongo: number }> {
+async function countCommands({
+  mongo,
+  redis,
+}: StackFixture): Promise<{ redis: number; mongo: number }> {
   const stats = await redis.info('stats');
   const { opcounters } = await mongo.admin().serverStatus();
   const counts = Object.values(opcounters as Record<string, unknown>);

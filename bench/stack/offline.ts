@@ -1,6 +1,6 @@
-import { untilGone, untilWorked } from '../support/progress.ts';
-import type { Scene, Size } from '../support/scene.ts';
-import { cpuSeconds, pidOf } from '../support/usage.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { untilDeleted, untilSettled } from '../support/progress.ts';
+import { pidOf, readCpuSeconds } from '../support/resource-usage.ts';
 import { median, type Row } from '../table.ts';
 
 const ROUNDS = 3;
@@ -10,30 +10,30 @@ const AUDIENCES: Record<Size, readonly number[]> = {
   full: [10_000, 100_000, 1_000_000],
 };
 
-/** What a recipient of a push costs who is not there. */
+/** Cost of one offline recipient of a push. */
 interface Cost {
-  /** Microseconds on the clock. */
+  /** Elapsed microseconds. */
   time: number;
-  /** Microseconds of MongoDB's CPU. */
+  /** Microseconds of MongoDB's CPU time. */
   cpu: number;
-  /** That MongoDB has written into its journal. */
+  /** Bytes written to MongoDB's journal. */
   journalBytes: number;
 }
 
-/** A push to subscribers of whom nobody is connected: a row in the inbox of each. */
-export async function offline(scene: Scene, size: Size): Promise<Row[]> {
+/** Measures a push to subscribers that are all offline: one inbox row each. */
+export async function offline(fixture: StackFixture, size: Size): Promise<Row[]> {
   const audiences = AUDIENCES[size];
   const costs: Cost[] = [];
-  for (const count of audiences) costs.push(await costOf(scene, count));
-  const [least] = costs;
-  const most = costs.at(-1);
-  const perDevice = audiences.flatMap((count, at) => rowsOf(count, costs[at]));
-  if (least === undefined || most === undefined) return perDevice;
-  const from = `${named(audiences[0] ?? 0)} to ${named(audiences.at(-1) ?? 0)}`;
+  for (const count of audiences) costs.push(await measureCost(fixture, count));
+  const [smallest] = costs;
+  const largest = costs.at(-1);
+  const perDevice = audiences.flatMap((count, at) => toRows(count, costs[at]));
+  if (smallest === undefined || largest === undefined) return perDevice;
+  const from = `${formatCount(audiences[0] ?? 0)} to ${formatCount(audiences.at(-1) ?? 0)}`;
   const goal = { atMost: 1.1 };
   const growth = (what: string, name: keyof Cost): Row => ({
     what: `offline: ${what} a device, from ${from}`,
-    value: most[name] / least[name],
+    value: largest[name] / smallest[name],
     unit: '×',
     goal,
   });
@@ -45,9 +45,9 @@ export async function offline(scene: Scene, size: Size): Promise<Row[]> {
   ];
 }
 
-function rowsOf(count: number, cost: Cost | undefined): Row[] {
+function toRows(count: number, cost: Cost | undefined): Row[] {
   if (cost === undefined) return [];
-  const name = `offline: ${named(count)}`;
+  const name = `offline: ${formatCount(count)}`;
   return [
     { what: `${name}, all in their inboxes`, value: (cost.time * count) / 1e6, unit: 's' },
     { what: `${name}, time a device`, value: cost.time, unit: 'µs' },
@@ -56,37 +56,37 @@ function rowsOf(count: number, cost: Cost | undefined): Row[] {
   ];
 }
 
-async function costOf(scene: Scene, count: number): Promise<Cost> {
-  const { audience } = scene;
+async function measureCost(fixture: StackFixture, count: number): Promise<Cost> {
+  const { audience } = fixture;
   const topic = await audience.subscribe(`offline-${count}`, await audience.register(count));
   const rounds: Cost[] = [];
-  for (let n = 0; n <= ROUNDS; n += 1) rounds.push(await sendOnce(scene, topic, count));
-  const middle = (name: keyof Cost) => median(rounds.slice(1).map((round) => round[name]));
-  return { time: middle('time'), cpu: middle('cpu'), journalBytes: middle('journalBytes') };
+  for (let n = 0; n <= ROUNDS; n += 1) rounds.push(await sendOnce(fixture, topic, count));
+  const medianOf = (name: keyof Cost) => median(rounds.slice(1).map((round) => round[name]));
+  return { time: medianOf('time'), cpu: medianOf('cpu'), journalBytes: medianOf('journalBytes') };
 }
 
-async function sendOnce(scene: Scene, topic: string, count: number): Promise<Cost> {
-  const { mongo, stack } = scene;
+async function sendOnce(fixture: StackFixture, topic: string, count: number): Promise<Cost> {
+  const { mongo, stack } = fixture;
   const mongod = pidOf(stack, 'mongodb');
-  const before = { cpu: cpuSeconds(mongod), journal: await journalBytes(scene) };
+  const before = { cpu: readCpuSeconds(mongod), journal: await journalBytes(fixture) };
   const startedAt = performance.now();
-  const push = await scene.push(topic);
-  await untilWorked(mongo, push, 20);
+  const push = await fixture.push(topic);
+  await untilSettled(mongo, push, 20);
   const cost = {
     time: ((performance.now() - startedAt) * 1_000) / count,
-    cpu: ((cpuSeconds(mongod) - before.cpu) * 1e6) / count,
-    journalBytes: ((await journalBytes(scene)) - before.journal) / count,
+    cpu: ((readCpuSeconds(mongod) - before.cpu) * 1e6) / count,
+    journalBytes: ((await journalBytes(fixture)) - before.journal) / count,
   };
-  await scene.call(scene.request('DELETE', `/pushes/${push}`));
-  await untilGone(mongo, push);
+  await fixture.call(fixture.request('DELETE', `/pushes/${push}`));
+  await untilDeleted(mongo, push);
   return cost;
 }
 
-async function journalBytes({ mongo }: Scene): Promise<number> {
+async function journalBytes({ mongo }: StackFixture): Promise<number> {
   const { wiredTiger } = await mongo.admin().serverStatus();
   return Number((wiredTiger as { log: Record<string, unknown> }).log['log bytes written']);
 }
 
-function named(count: number): string {
+function formatCount(count: number): string {
   return count.toLocaleString('en');
 }

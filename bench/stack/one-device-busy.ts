@@ -1,40 +1,40 @@
-import { connectDevices } from '../support/connected.ts';
-import { percentile, type Round, ratioRow } from '../support/figures.ts';
-import { untilGone, untilWorked } from '../support/progress.ts';
-import type { Scene, Size } from '../support/scene.ts';
+import { connectDevices } from '../support/connected-devices.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { untilDeleted, untilSettled } from '../support/progress.ts';
+import { percentile, type Round, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
-import { latencies } from './one-device.ts';
+import { measureLatencies } from './one-device.ts';
 
 const ROUNDS = 3;
 const DEVICES = 100;
 const RATE = 100;
-const QUIET_PUSHES = 300;
+const IDLE_PUSHES = 300;
 const SUBSCRIBERS: Record<Size, number> = { quick: 20_000, usual: 100_000, full: 100_000 };
 
-/** Pushes to one device each, while a push to very many that are offline is being worked. */
-export async function oneDeviceBusy(scene: Scene, size: Size): Promise<Row[]> {
-  const { audience, mongo } = scene;
+/** Measures pushes to single devices during a fan-out to many offline devices. */
+export async function oneDeviceBusy(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const { audience, mongo } = fixture;
   const subscribers = SUBSCRIBERS[size];
   const topic = await audience.subscribe('crowd', await audience.register(subscribers));
-  const devices = await connectDevices(scene, DEVICES);
+  const devices = await connectDevices(fixture, DEVICES);
   const p50s: Round[] = [];
   const p99s: Round[] = [];
   try {
-    await latencies(scene, devices, RATE, QUIET_PUSHES);
+    await measureLatencies(fixture, devices, RATE, IDLE_PUSHES);
     for (let n = 0; n < ROUNDS; n += 1) {
-      const quiet = await latencies(scene, devices, RATE, QUIET_PUSHES);
-      const push = await scene.push(topic);
+      const quiet = await measureLatencies(fixture, devices, RATE, IDLE_PUSHES);
+      const push = await fixture.push(topic);
       let isOver = false;
-      const over = untilWorked(mongo, push, 50).then(() => {
+      const over = untilSettled(mongo, push, 50).then(() => {
         isOver = true;
       });
       const most = Number.MAX_SAFE_INTEGER;
-      const busy = await latencies(scene, devices, RATE, most, () => isOver);
+      const busy = await measureLatencies(fixture, devices, RATE, most, () => isOver);
       await over;
       p50s.push({ floor: percentile(quiet, 0.5), ours: percentile(busy, 0.5) });
       p99s.push({ floor: percentile(quiet, 0.99), ours: percentile(busy, 0.99) });
-      await scene.call(scene.request('DELETE', `/pushes/${push}`));
-      await untilGone(mongo, push);
+      await fixture.call(fixture.request('DELETE', `/pushes/${push}`));
+      await untilDeleted(mongo, push);
     }
   } finally {
     devices.close();

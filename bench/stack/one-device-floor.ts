@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import type { Scene } from '../support/scene.ts';
+import type { StackFixture } from '../support/fixture.ts';
 import { createPushFloor } from './push-floor.ts';
 
-/** A lone push's way with nothing around it. */
+/** The floor of a single push: only its round trips. */
 export interface OneDeviceFloor {
-  /** A journaled insert, XADD, XREAD, a write to a socket and the PUBACK from it, one after the other. */
+  /** Does a journaled insert, XADD, XREAD, a socket write and the read of the PUBACK, in sequence. */
   deliver(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -14,7 +14,11 @@ const STREAM = 'bench:floor';
 const PUBLISH = Buffer.from(`2\x2a\x00\x18${'0'.repeat(24)}\x00\x01{"message":"x"}`, 'latin1');
 const PUBACK = Buffer.from([0x40, 2, 0, 1]);
 
-export async function startOneDeviceFloor({ mongo, redis, stack }: Scene): Promise<OneDeviceFloor> {
+export async function startOneDeviceFloor({
+  mongo,
+  redis,
+  stack,
+}: StackFixture): Promise<OneDeviceFloor> {
   const insert = createPushFloor(mongo, stack.dev.app);
   const reader = redis.duplicate();
   const server = createServer({ noDelay: true });

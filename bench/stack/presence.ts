@@ -1,51 +1,51 @@
-import { inTurns, percentile, ratioRow } from '../support/figures.ts';
-import { middle } from '../support/pace.ts';
-import type { Scene, Size } from '../support/scene.ts';
-import { cpuSeconds, pidOf } from '../support/usage.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { measureMedian } from '../support/load-patterns.ts';
+import { pidOf, readCpuSeconds } from '../support/resource-usage.ts';
+import { measureAlternately, percentile, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 
 const ROUNDS = 5;
 const TOKENS = 1_000;
 const TIMES: Record<Size, number> = { quick: 30, usual: 100, full: 300 };
-/** A lone look-up is over sooner, so it is done more often. */
-const LONE = 5;
+/** A single lookup is faster, so it is repeated more often. */
+const SINGLE_LOOKUPS = 5;
 
-/** Who of a thousand is online, and all about one device, against the one query that either can't do without. */
-export async function presence(scene: Scene, size: Size): Promise<Row[]> {
-  const { audience, request, stack } = scene;
-  const some = await audience.register(TOKENS);
-  const [one = ''] = some;
-  const devices = scene.mongo.collection<{ _id: string }>('devices');
+/** Measures the presence of a thousand devices and the details of one device, compared with the one query each needs. */
+export async function presence(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const { audience, request, stack } = fixture;
+  const tokens = await audience.register(TOKENS);
+  const [token = ''] = tokens;
+  const devices = fixture.mongo.collection<{ _id: string }>('devices');
   const find = (list: string[]) => async () => {
     const filter = { _id: { $in: list }, app: stack.dev.app, deletedAt: { $exists: false } };
     await devices.find(filter, { batchSize: list.length + 1 }).toArray();
   };
-  const bulk = request('POST', '/devices/presence', JSON.stringify({ tokens: some }));
-  const info = request('GET', `/devices/${one}`);
+  const bulk = request('POST', '/devices/presence', JSON.stringify({ tokens: tokens }));
+  const info = request('GET', `/devices/${token}`);
   return [
-    ...(await measure(scene, `presence of ${TOKENS}`, TIMES[size], find(some), bulk)),
-    ...(await measure(scene, 'device info', TIMES[size] * LONE, find([one]), info)),
+    ...(await measure(fixture, `presence of ${TOKENS}`, TIMES[size], find(tokens), bulk)),
+    ...(await measure(fixture, 'device info', TIMES[size] * SINGLE_LOOKUPS, find([token]), info)),
   ];
 }
 
 async function measure(
-  scene: Scene,
+  fixture: StackFixture,
   name: string,
   times: number,
   find: () => Promise<void>,
   bytes: Buffer,
 ): Promise<Row[]> {
-  const pids = ['api', 'mongodb', 'redis'].map((service) => pidOf(scene.stack, service));
+  const pids = ['api', 'mongodb', 'redis'].map((service) => pidOf(fixture.stack, service));
   const cpu: number[] = [];
-  const rounds = await inTurns(
+  const rounds = await measureAlternately(
     ROUNDS + 1,
-    () => middle(times, find),
+    () => measureMedian(times, find),
     async () => {
-      const before = pids.map(cpuSeconds);
-      const ms = await middle(times, async () => {
-        await scene.call(bytes);
+      const before = pids.map(readCpuSeconds);
+      const ms = await measureMedian(times, async () => {
+        await fixture.call(bytes);
       });
-      const used = pids.reduce((sum, pid, at) => sum + cpuSeconds(pid) - (before[at] ?? 0), 0);
+      const used = pids.reduce((sum, pid, at) => sum + readCpuSeconds(pid) - (before[at] ?? 0), 0);
       cpu.push((used * 1_000) / times);
       return ms;
     },

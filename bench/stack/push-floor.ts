@@ -1,11 +1,11 @@
 import type { Db } from 'mongodb';
 import { newPushId } from '../../packages/core/src/ids.ts';
+import { createBatch } from '../../packages/store/src/create-batches.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
-import { workOf } from '../../packages/store/src/new-work.ts';
 
 /**
- * Writes what accepting a push writes, alone, into a collection without further indexes: nobody who answers with a
- * durable yes can do less.
+ * Measures the floor of accepting a push: the same write, alone, into a collection without secondary indexes. No
+ * API with a durable 200 can do less.
  */
 export function createPushFloor(mongo: Db, app: string): () => Promise<void> {
   const collection = mongo.collection<PushDocument>('bench-floor');
@@ -21,7 +21,7 @@ export function createPushFloor(mongo: Db, app: string): () => Promise<void> {
       data: '{"message":"Hello"}',
       devices: 1,
       fan: { seq: 0, next: 0, done: true },
-      work: workOf('mqtt', ['a'.repeat(22)], 'ready', now),
+      work: createBatch('mqtt', ['a'.repeat(22)], 'ready', now),
     });
   };
 }

@@ -1,27 +1,27 @@
-import { inTurns, ratioRow } from '../support/figures.ts';
-import { inFlight } from '../support/pace.ts';
-import { pushIdOf, type Scene, type Size } from '../support/scene.ts';
+import { pushIdOf, type Size, type StackFixture } from '../support/fixture.ts';
+import { runConcurrently } from '../support/load-patterns.ts';
+import { measureAlternately, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 
 const ROUNDS = 7;
 const TOKENS: Record<Size, number> = { quick: 30_000, usual: 100_000, full: 100_000 };
 const TOKENS_PER_QUERY = 1_000;
-const QUERIES_AT_ONCE = 8;
+const CONCURRENT_QUERIES = 8;
 const AN_HOUR_SECONDS = 3_600;
 
-/** A push to as many tokens as one may name, up to its 200. Scheduled, so that nothing but accepting is measured. */
-export async function tokens(scene: Scene, size: Size): Promise<Row[]> {
-  const { stack, mongo, audience, request, call } = scene;
+/** Measures a push to the maximum number of tokens until its 200. It is scheduled, so only the accept is measured. */
+export async function tokens(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const { stack, mongo, audience, request, call } = fixture;
   const to = await audience.register(TOKENS[size]);
   const schedule = Math.floor(Date.now() / 1_000) + AN_HOUR_SECONDS;
   const body = JSON.stringify({ to, data: { message: 'Hello' }, schedule });
   const bytes = request('POST', '/push', body);
-  const rounds = await inTurns(
+  const rounds = await measureAlternately(
     ROUNDS + 1,
-    () => timed(() => parseAndLookUp(mongo, stack.dev.app, body)),
+    () => measureMs(() => parseAndFind(mongo, stack.dev.app, body)),
     async () => {
       let id = '';
-      const ms = await timed(async () => {
+      const ms = await measureMs(async () => {
         id = pushIdOf(await call(bytes));
       });
       await call(request('DELETE', `/pushes/${id}`));
@@ -34,12 +34,16 @@ export async function tokens(scene: Scene, size: Size): Promise<Row[]> {
   return [ratioRow(what, rounds.slice(1), { unit: 'ms', goal, ratio: 'ours/floor' })];
 }
 
-async function parseAndLookUp(mongo: Scene['mongo'], app: string, body: string): Promise<void> {
+async function parseAndFind(
+  mongo: StackFixture['mongo'],
+  app: string,
+  body: string,
+): Promise<void> {
   const { to } = JSON.parse(body) as { to: string[] };
   let found = 0;
-  await inFlight(Math.ceil(to.length / TOKENS_PER_QUERY), QUERIES_AT_ONCE, async (n) => {
+  await runConcurrently(Math.ceil(to.length / TOKENS_PER_QUERY), CONCURRENT_QUERIES, async (n) => {
     const some = to.slice(n * TOKENS_PER_QUERY, (n + 1) * TOKENS_PER_QUERY);
-    // Of the ways to ask, the quickest: the server puts the answers together.
+    // The fastest query: the server merges the results.
     const groups = await mongo
       .collection<{ _id: string }>('devices')
       .aggregate<{ tokens: string[] }>([
@@ -52,7 +56,7 @@ async function parseAndLookUp(mongo: Scene['mongo'], app: string, body: string):
   if (found !== to.length) throw new Error(`${found} of ${to.length} tokens were found`);
 }
 
-async function timed(work: () => Promise<void>): Promise<number> {
+async function measureMs(work: () => Promise<void>): Promise<number> {
   const startedAt = performance.now();
   await work();
   return performance.now() - startedAt;

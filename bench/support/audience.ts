@@ -1,31 +1,31 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Db } from 'mongodb';
-import { deviceAuth, parseDeviceAuthKeys } from '../../packages/core/src/device-auth.ts';
+import { createDeviceAuth, parseDeviceAuthKeys } from '../../packages/core/src/device-auth.ts';
 import { newDeviceToken } from '../../packages/core/src/ids.ts';
 import type {
   DeviceDocument,
   SubscriptionDocument,
   TopicDocument,
 } from '../../packages/store/src/documents.ts';
-import type { Identity } from './lean-device.ts';
+import type { DeviceCredentials } from './bench-device.ts';
 import type { Stack } from './stack.ts';
 
 const DOCUMENTS_PER_INSERT = 10_000;
-/** Nothing of this is a debt; waiting for the journal would only take longer. */
+/** Test data needs no durability, so the writes do not wait for the journal. */
 const UNORDERED = { ordered: false, writeConcern: { w: 1, journal: false } } as const;
 
-/** Registered devices of the stack's app, written straight into the database. */
+/** Registered devices of the stack's app, written directly to the database. */
 export interface Audience {
-  /** So many more devices. */
+  /** Adds devices. */
   register(count: number): Promise<string[]>;
-  /** Subscribes devices to a new topic, counters included; gives what a push names it by. */
+  /** Subscribes devices to a new topic, including its counters. @returns the topic's address for a push */
   subscribe(topic: string, tokens: readonly string[]): Promise<string>;
-  /** What a device connects with. */
-  identify(token: string): Identity;
+  /** Returns the credentials of a device. */
+  credentialsOf(token: string): DeviceCredentials;
 }
 
-/** Through the API so many would take minutes. */
+/** Creates the audience. Registering so many devices over the API would take minutes. */
 export function createAudience({ dev, home }: Stack, mongo: Db): Audience {
   const devices = mongo.collection<DeviceDocument>('devices');
   const subscriptions = mongo.collection<SubscriptionDocument>('subscriptions');
@@ -39,9 +39,9 @@ export function createAudience({ dev, home }: Stack, mongo: Db): Audience {
       const tokens = Array.from({ length: count }, newDeviceToken);
       const now = new Date();
       const common = { app, platform: 'electron', registeredAt: now, lastActiveAt: now } as const;
-      await inPieces(tokens, (some) =>
+      await insertInChunks(tokens, (chunk) =>
         devices.insertMany(
-          some.map((_id): DeviceDocument => ({ _id, ...common })),
+          chunk.map((_id): DeviceDocument => ({ _id, ...common })),
           UNORDERED,
         ),
       );
@@ -49,9 +49,9 @@ export function createAudience({ dev, home }: Stack, mongo: Db): Audience {
     },
     async subscribe(topic, tokens) {
       const since = new Date();
-      await inPieces(tokens, (some) =>
+      await insertInChunks(tokens, (chunk) =>
         subscriptions.insertMany(
-          some.map((token): SubscriptionDocument => {
+          chunk.map((token): SubscriptionDocument => {
             const _id = `${app}:${topic}:${token}`;
             return { _id, token, platform: 'electron', since };
           }),
@@ -62,13 +62,13 @@ export function createAudience({ dev, home }: Stack, mongo: Db): Audience {
       await mongo.collection<TopicDocument>('topics').insertOne(counter);
       return `/topics/${topic}`;
     },
-    identify: (token) => ({ token, auth: deviceAuth(keys, token) }),
+    credentialsOf: (token) => ({ token, auth: createDeviceAuth(keys, token) }),
   };
 }
 
-async function inPieces(
+async function insertInChunks(
   tokens: readonly string[],
-  insert: (some: readonly string[]) => Promise<unknown>,
+  insert: (chunk: readonly string[]) => Promise<unknown>,
 ): Promise<void> {
   for (let from = 0; from < tokens.length; from += DOCUMENTS_PER_INSERT) {
     await insert(tokens.slice(from, from + DOCUMENTS_PER_INSERT));

@@ -1,31 +1,31 @@
-import { type DeviceAddress, type Identity, openDevice } from './lean-device.ts';
+import { type DeviceAddress, type DeviceCredentials, openDevice } from './bench-device.ts';
 
-/** What the bench tells a process that plays devices. */
-export type DevicesOrder =
-  | { do: 'open'; devices: Identity[]; port: number; localAddress: string }
+/** Commands of the benchmark to a process with devices. */
+export type DevicesCommand =
+  | { do: 'open'; devices: DeviceCredentials[]; port: number; localAddress: string }
   | { do: 'report' };
 
-/** What it answers to `report`. */
+/** Reply to `report`. */
 export interface DevicesReport {
   connected: number;
   arrived: number;
-  /** Seconds of its CPU so far. */
+  /** Seconds of its CPU time. */
   cpu: number;
 }
 
-/** Opened at once: more would overflow a backlog. */
-const AT_ONCE = 40;
+/** Connections opened at once: more would overflow the listen backlog. */
+const MAX_CONNECTING = 40;
 const report: DevicesReport = { connected: 0, arrived: 0, cpu: 0 };
 let waiting: (() => void)[] = [];
 
-/** A gateway that is full turns devices away, and another has room: like real ones they come again. */
-const COME_AGAIN_MS = 300;
+/** Reconnects after a rejection, as real devices do: another gateway may have capacity. */
+const RECONNECT_DELAY_MS = 300;
 
 const FIRST_PORT = 10_000;
 const LAST_PORT = 60_000;
 let localPort = FIRST_PORT;
 
-function connect(device: Identity, at: DeviceAddress): void {
+function connect(device: DeviceCredentials, at: DeviceAddress): void {
   let isConnected = false;
   localPort = localPort < LAST_PORT ? localPort + 1 : FIRST_PORT;
   openDevice(
@@ -42,21 +42,27 @@ function connect(device: Identity, at: DeviceAddress): void {
       },
       closed() {
         if (isConnected) report.connected -= 1;
-        else setTimeout(connect, COME_AGAIN_MS, device, at);
+        else setTimeout(connect, RECONNECT_DELAY_MS, device, at);
       },
     },
   );
 }
 
-function open({ devices, port, localAddress }: Extract<DevicesOrder, { do: 'open' }>): void {
+function openDevices({
+  devices,
+  port,
+  localAddress,
+}: Extract<DevicesCommand, { do: 'open' }>): void {
   waiting = devices.map((device) => () => connect(device, { port, localAddress }));
-  for (let n = 0; n < AT_ONCE; n += 1) waiting.pop()?.();
+  for (let n = 0; n < MAX_CONNECTING; n += 1) waiting.pop()?.();
 }
 
-function answer(): void {
+function sendReport(): void {
   const { user, system } = process.cpuUsage();
   process.send?.({ ...report, cpu: (user + system) / 1e6 });
 }
 
-process.on('message', (order: DevicesOrder) => (order.do === 'open' ? open(order) : answer()));
+process.on('message', (order: DevicesCommand) =>
+  order.do === 'open' ? openDevices(order) : sendReport(),
+);
 process.on('disconnect', () => process.exit());

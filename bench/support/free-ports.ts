@@ -4,13 +4,13 @@ import { createServer } from 'node:net';
 const FIRST = 12_000;
 const BLOCK = 100;
 const BLOCKS = 60;
-/** Ports of a stack that stand for its block. */
+/** Port offsets that are probed to find a free block. */
 const PROBED = [0, 1, 2, 3, 4, 5, 6, 10, 20, 40, 60, 80];
 
 /**
- * A value for CARILLON_PORT_BASE whose ports are free on this machine now.
+ * Finds a value for CARILLON_PORT_BASE whose ports are free.
  *
- * @throws when every block is taken
+ * @throws when every block is in use
  */
 export async function freePortBase(): Promise<number> {
   for (let n = 0; n < BLOCKS; n += 1) {

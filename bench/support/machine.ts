@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { cpus, loadavg, release, totalmem } from 'node:os';
 import type { Servers } from './servers.ts';
 
-/** What the figures were measured on. */
+/** Description of the machine. */
 export interface Machine {
   cpu: string;
   cores: number;
@@ -11,7 +11,7 @@ export interface Machine {
   node: string;
   mongodb: string;
   redis: string;
-  /** Runnable processes, averaged over the minute before: what else the machine did. */
+  /** Load average of the minute before. */
   loadBefore: number;
 }
 

@@ -1,7 +1,7 @@
 import type { Machine } from './machine.ts';
-import type { Use } from './usage.ts';
+import type { ResourceUsage } from './resource-usage.ts';
 
-/** One line of what the figures belong to. */
+/** Prints one line about the machine. */
 export function printMachine(machine: Machine | undefined): void {
   if (machine === undefined) return;
   const { cpu, cores, memoryGb, system, node, mongodb, redis, loadBefore } = machine;
@@ -10,8 +10,8 @@ export function printMachine(machine: Machine | undefined): void {
   process.stdout.write(`${where}; ${what}; load before: ${loadBefore.toFixed(2)}\n`);
 }
 
-/** What each process of the stack, and the bench itself, has taken during the rows above. */
-export function printUses(uses: readonly Use[]): void {
+/** Prints the resource usage of each process of the stack and of the benchmark. */
+export function printUses(uses: readonly ResourceUsage[]): void {
   if (uses.length === 0) return;
   const texts = uses.map(
     ({ process, cpuSeconds, peakMb }) =>

@@ -2,19 +2,19 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Row } from '../table.ts';
 import type { Machine } from './machine.ts';
-import type { Use } from './usage.ts';
+import type { ResourceUsage } from './resource-usage.ts';
 
-/** What one bench came to. */
+/** Result of one benchmark. */
 export interface Result {
   bench: string;
   seconds: number;
   rows: Row[];
-  uses: Use[];
+  uses: ResourceUsage[];
 }
 
 const FOLDER = fileURLToPath(new URL('../results/', import.meta.url));
 
-/** Keeps a run as JSON, named by its time; gives the path. */
+/** Writes a run as JSON, named by its time. @returns the path */
 export async function writeResults(
   machine: Machine | undefined,
   results: readonly Result[],

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { type Db, MongoClient } from 'mongodb';
 import type { Dev } from './stack.ts';
 
-/** The bench's own connections to a stack's servers, through which floors are measured. */
+/** The benchmark's own connections to Redis and MongoDB, for measuring floors. */
 export interface Servers {
   /** Writes with majority and journal, as the stack does. */
   mongo: Db;

@@ -12,47 +12,59 @@ import { until } from './until.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const START_MS = 60_000;
 const STOP_MS = 40_000;
-const run = promisify(execFile);
+const execFileAsync = promisify(execFile);
 
-/** What a running stack says of itself in `dev.json`. */
+/** Content of a stack's `dev.json`. */
 export interface Dev {
   ready: boolean;
   api: string;
   app: string;
   apiKey: string;
   mqtt: string;
+  sandbox: string;
   mongodb: string;
   redis: string;
   processes: { service: string; index: number; pid: number; ops?: string }[];
 }
 
-/** A stack of the bench's own. */
+/** A stack started by the benchmark. */
 export interface Stack {
   dev: Dev;
-  /** The folder of its data and secrets. */
+  /** Folder of its data and secrets. */
   home: string;
-  /** `npm start` itself, whose first child is the supervisor. */
+  /** Pid of `npm start`, whose first child is the supervisor. */
   pid: number;
-  /** Stops it and removes its folder. Twice is harmless. */
+  /** Stops the stack and removes its folder. A second call does nothing. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts a stack as `npm start` does, without limits of any kind, and waits until it is ready.
+ * Starts a stack as `npm start` does, without rate limits, and waits until it is ready.
  *
  * @throws with the end of its output when it is not ready within a minute
  */
-export async function startStack({ gateways }: { gateways: number }): Promise<Stack> {
+export async function startStack({
+  gateways,
+  env = {},
+  root = ROOT,
+}: {
+  gateways: number;
+  /** Folder of the checkout to start; this one by default. */
+  root?: string | undefined;
+  /** More variables of `npm start`, which win. */
+  env?: Record<string, string>;
+}): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-bench-'));
   const home = join(folder, 'home');
-  const child = spawnSupervisor(await stackEnv(home, gateways), join(folder, 'output.log'));
+  const all = { ...(await stackEnv(home, gateways)), ...env };
+  const child = spawnSupervisor(root, all, join(folder, 'output.log'));
   let stopped: Promise<void> | undefined;
-  // Should the bench fail in a way that nobody catches.
-  const abandon = () => void child.kill('SIGTERM');
-  process.once('exit', abandon);
+  // In case of an uncaught exception.
+  const stopOnExit = () => void child.kill('SIGTERM');
+  process.once('exit', stopOnExit);
   const stop = () => {
-    process.off('exit', abandon);
-    stopped ??= end(child).finally(() => rm(folder, { recursive: true, force: true }));
+    process.off('exit', stopOnExit);
+    stopped ??= stopProcess(child).finally(() => rm(folder, { recursive: true, force: true }));
     return stopped;
   };
   try {
@@ -79,15 +91,21 @@ async function stackEnv(home: string, gateways: number): Promise<NodeJS.ProcessE
     CARILLON_DEMO: '0',
     CARILLON_ADDRESS_LIMITS: 'off',
     CARILLON_DEVICE_GATEWAYS: String(gateways),
-    // For the profiler, say; not for the bench itself.
+    // For a profiler of the services; it must not apply to the benchmark itself.
     ...(process.env.STACK_NODE_OPTIONS && { NODE_OPTIONS: process.env.STACK_NODE_OPTIONS }),
   };
 }
 
-function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
+/** Returns the script that `npm start` runs: it is elsewhere in an earlier release. */
+function startScript(root: string): string {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return scripts.start.split(' ')[1];
+}
+
+function spawnSupervisor(cwd: string, env: NodeJS.ProcessEnv, log: string): ChildProcess {
   const file = openSync(log, 'a');
-  const child = spawn(process.execPath, ['services/supervisor/bootstrap.mjs', 'start'], {
-    cwd: ROOT,
+  const child = spawn(process.execPath, [startScript(cwd), 'start'], {
+    cwd,
     env,
     stdio: ['ignore', file, file],
   });
@@ -110,17 +128,21 @@ async function liftLimits(home: string, { app }: Dev): Promise<void> {
 }
 
 async function carillon(home: string, ...args: string[]): Promise<string> {
-  const { stdout } = await run(process.execPath, ['services/cli/src/main.ts', '--json', ...args], {
-    cwd: ROOT,
-    env: { ...process.env, CARILLON_HOME: home },
-  });
+  const { stdout } = await execFileAsync(
+    process.execPath,
+    ['services/cli/src/main.ts', '--json', ...args],
+    {
+      cwd: ROOT,
+      env: { ...process.env, CARILLON_HOME: home },
+    },
+  );
   return stdout;
 }
 
-/** Only a stack that does not end in time is killed; what it started ends with it. */
-async function end(child: ChildProcess): Promise<void> {
+/** Stops a stack, and kills it when it does not end in time; its processes end with it. */
+async function stopProcess(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, 'exit', { signal: AbortSignal.timeout(STOP_MS) });
+  const exited = once(child, 'exit', { signal: AbortSignal.timeout(STOP_MS) });
   child.kill('SIGTERM');
-  await ended.catch(() => child.kill('SIGKILL'));
+  await exited.catch(() => child.kill('SIGKILL'));
 }

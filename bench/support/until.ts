@@ -1,17 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Asks until the answer is yes.
+ * Polls until a condition holds.
  *
- * @throws naming what was waited for, after `timeoutMs`
+ * @throws after `timeoutMs`, with the name of the condition
  */
 export async function until(
   what: string,
-  isSo: () => boolean | Promise<boolean>,
+  condition: () => boolean | Promise<boolean>,
   { timeoutMs = 60_000, everyMs = 50 }: { timeoutMs?: number; everyMs?: number } = {},
 ): Promise<void> {
   const startedAt = performance.now();
-  while (!(await isSo())) {
+  while (!(await condition())) {
     if (performance.now() - startedAt > timeoutMs) throw new Error(`waited in vain for ${what}`);
     await sleep(everyMs);
   }

@@ -1,0 +1,102 @@
+// Rules about imports, checked by test/architecture.test.ts. The parser is swc: dependency-cruiser supports
+// TypeScript up to version 6. swc keeps type imports, so the rules hold for them too.
+
+/** The packages of the workspace, each with the packages that it may import. Services and tools may import all of them. */
+const PACKAGES = {
+  core: [],
+  runtime: ['core'],
+  store: ['core'],
+  queue: ['core', 'presence'],
+  presence: ['core'],
+  admin: ['core', 'store', 'queue', 'presence'],
+};
+
+/** The packages that may import only these libraries. */
+const PURE_PACKAGES = { core: ['zod', 'ipaddr.js'] };
+
+/** The only places that may import a library, as regular expressions. */
+const LIBRARY_ROOMS = {
+  express: ['^services/api/src/.*/routes\\.ts$', '^services/api/src/http/'],
+  bullmq: ['^packages/queue/'],
+  mongodb: ['^packages/store/'],
+  ioredis: ['^packages/presence/'],
+  'mqtt-packet': ['^services/device-gateway/'],
+  mqtt: ['^services/cli/'],
+  '@opentelemetry/[^/]+': ['^packages/runtime/src/opentelemetry\\.ts$'],
+  pino: ['^packages/runtime/'],
+  '@prometheus-io/client': ['^packages/runtime/'],
+};
+
+const ANY_SOURCE = '^(packages|services|tools)/[^/]+/(src|bootstrap)/';
+const PACKAGE_NAMES = Object.keys(PACKAGES).join('|');
+
+/** A library in node_modules, wherever pnpm has put it. */
+function library(...names) {
+  return `(^|/)node_modules/(${names.join('|')})/`;
+}
+
+const packageRules = Object.entries(PACKAGES).map(([name, allowed]) => ({
+  name: `packages/${name} imports only its allowed packages`,
+  severity: 'error',
+  from: { path: `^packages/${name}/src/` },
+  to: { path: '^packages/', pathNot: `^packages/(${[name, ...allowed].join('|')})/` },
+}));
+
+const pureRules = Object.entries(PURE_PACKAGES).map(([name, libraries]) => ({
+  name: `packages/${name} imports few libraries`,
+  severity: 'error',
+  from: { path: `^packages/${name}/src/` },
+  to: { path: '(^|/)node_modules/', pathNot: library(...libraries) },
+}));
+
+const roomRules = Object.entries(LIBRARY_ROOMS).map(([name, rooms]) => ({
+  name: `${name} stays in its room`,
+  severity: 'error',
+  from: { path: ANY_SOURCE, pathNot: rooms },
+  to: { path: library(name) },
+}));
+
+export default {
+  forbidden: [
+    { name: 'no import circle', severity: 'error', from: {}, to: { circular: true } },
+    ...packageRules,
+    {
+      name: 'a package is listed before it imports another or is imported',
+      severity: 'error',
+      from: { path: '^packages/([^/]+)/src/', pathNot: `^packages/(${PACKAGE_NAMES})/` },
+      to: { path: '^packages/', pathNot: '^packages/$1/' },
+    },
+    {
+      name: 'services import listed packages and no service',
+      severity: 'error',
+      from: { path: '^((services|tools)/[^/]+)/(src|bootstrap)/' },
+      to: {
+        path: '^(packages|services|tools)/',
+        pathNot: [`^packages/(${PACKAGE_NAMES})/`, '^$1/'],
+      },
+    },
+    {
+      name: 'relative imports stay in their own package',
+      severity: 'error',
+      from: { path: '^((packages|services|tools)/[^/]+)/(src|bootstrap)/' },
+      to: { dependencyTypes: ['local'], pathNot: '^$1/' },
+    },
+    {
+      name: 'imports are declared in the own package.json',
+      severity: 'error',
+      from: { path: ANY_SOURCE },
+      to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown', 'unknown'] },
+    },
+    ...pureRules,
+    ...roomRules,
+  ],
+  options: {
+    parser: 'swc',
+    doNotFollow: { path: 'node_modules' },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'types', 'node', 'default'],
+      extensions: ['.ts', '.mjs', '.js', '.json'],
+    },
+  },
+};

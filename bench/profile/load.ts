@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto';
+import { connectDevices } from '../support/connected-devices.ts';
+import type { StackFixture } from '../support/fixture.ts';
+
+const DEVICES = 200;
+/** Keeps two cores busy; the load never runs ahead of what the stack accepts. */
+const IN_FLIGHT = 16;
+
+/** Of so many pushes one is of that kind; all others go to one connected device. */
+const TO_APNS_EVERY = 10;
+const SCHEDULED_EVERY = 20;
+const TO_TOPIC_EVERY = 50;
+
+/** A mixed load that gives every service work. */
+export interface Load {
+  /** Sends pushes until `until` settles, and gives its value. @throws when a push is refused */
+  during<T>(until: Promise<T>): Promise<T>;
+  /** Closes the devices' connections. */
+  close(): void;
+}
+
+/** Connects devices, registers an iPhone whose pushes the sandbox takes, and makes a topic. */
+export async function startLoad(scene: StackFixture): Promise<Load> {
+  const devices = await connectDevices(scene, DEVICES);
+  const topic = await scene.audience.subscribe('profile', devices.tokens);
+  const iphone = await registerIphone(scene.stack.dev);
+  let sent = 0;
+
+  async function sendOne(): Promise<void> {
+    const n = sent;
+    sent += 1;
+    const mark = String(n);
+    const to = devices.tokens[n % DEVICES] ?? '';
+    if (n % TO_TOPIC_EVERY === 2) await scene.push(topic, { data: { mark } });
+    else if (n % TO_APNS_EVERY === 1) await scene.push(iphone, { data: { mark } });
+    else if (n % SCHEDULED_EVERY === 0) {
+      await scene.push(to, { data: { mark }, schedule: Math.ceil(Date.now() / 1_000) + 1 });
+    } else await scene.push(to, { data: { mark } });
+  }
+
+  return {
+    async during(until) {
+      let isOver = false;
+      const over = until.finally(() => {
+        isOver = true;
+      });
+      const send = async () => {
+        while (!isOver) await sendOne();
+      };
+      const senders = Array.from({ length: IN_FLIGHT }, send);
+      const [value] = await Promise.all([over, ...senders]);
+      return value;
+    },
+    close: () => devices.close(),
+  };
+}
+
+async function registerIphone({
+  api,
+  app,
+  sandbox,
+}: StackFixture['stack']['dev']): Promise<string> {
+  const answer = await fetch(new URL('/credentials', sandbox));
+  const { apns } = (await answer.json()) as { apns: { bundle: string } };
+  const registered = await fetch(new URL('/register', api), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      appId: app,
+      platform: 'ios',
+      pushToken: randomBytes(32).toString('hex'),
+      pushEnvironment: 'development',
+      pushBundle: apns.bundle,
+    }),
+  });
+  return ((await registered.json()) as { token: string }).token;
+}

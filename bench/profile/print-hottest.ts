@@ -1,0 +1,24 @@
+import type { Hottest } from './hottest.ts';
+
+const NAME_WIDTH = 32;
+
+/** Prints the first functions as a table, under a line about the whole. */
+export function printHottest(
+  service: string,
+  { durationMs, busyMs, functions }: Hottest,
+  count: number,
+): void {
+  const seconds = (durationMs / 1_000).toFixed(1);
+  const busy = percent(busyMs / durationMs);
+  const rows = functions.slice(0, count).map(({ name, where, selfMs }) => {
+    const cells = [selfMs.toFixed(0).padStart(8), percent(selfMs / busyMs).padStart(7)];
+    return `${cells.join('')}  ${name.slice(0, NAME_WIDTH).padEnd(NAME_WIDTH)}  ${where}`;
+  });
+  const head = `${'self ms'.padStart(8)}${'busy'.padStart(7)}  ${'function'.padEnd(NAME_WIDTH)}  where`;
+  const lines = [`${service}: busy for ${busy} of ${seconds} s`, head, ...rows];
+  process.stdout.write(`${lines.map((line) => line.trimEnd()).join('\n')}\n`);
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
