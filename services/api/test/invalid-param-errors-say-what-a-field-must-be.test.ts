@@ -1,8 +1,8 @@
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import { describe, expect, test } from '@jest/globals';
 import type { z } from 'zod';
 import { presenceRequest } from '../src/devices/schema.ts';
-import { validate } from '../src/http/validate.ts';
 import { pushBody } from '../src/push/schema.ts';
 import {
   deviceAuthRequest,

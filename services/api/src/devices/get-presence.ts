@@ -1,7 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
 import { toUnixSeconds } from '../push/push-status.ts';
 import { presenceRequest } from './schema.ts';
 

@@ -1,9 +1,10 @@
 import { ApiError } from '@carillon/core/api-error';
+import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
-import type { Body, RequestContext, Routing } from '../http/routing.ts';
+import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { acceptPush, parseIdempotencyKey, replayIdempotent } from './accept-push.ts';
 import { deletePush } from './delete-push.ts';
@@ -18,7 +19,7 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 const TOKENS_PER_SECOND = 20_000;
 
 /** Returns the milliseconds that a request may take longer because of its number of tokens. */
-function extraMsForTokens({ value }: Body): number {
+function extraMsForTokens({ value }: JsonBody): number {
   const lists = [value.to, value.tokens, value.registration_ids];
   const tokens = lists.reduce<number>(
     (total, list) => total + (Array.isArray(list) ? list.length : 0),

@@ -1,6 +1,6 @@
 import { LIMITS } from '@carillon/core/limits';
+import { integer, stringArray } from '@carillon/core/validate';
 import { z } from 'zod';
-import { integer, stringArray } from '../http/validate.ts';
 
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
 const text = z.string().max(LIMITS.payloadCharacters);
