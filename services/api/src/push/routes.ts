@@ -1,3 +1,9 @@
+import { acceptPush } from '@carillon/accept/accept-push';
+import { deletePush } from '@carillon/accept/delete-push';
+import { findWarnings, parsePush, parseTokens } from '@carillon/accept/parse-push';
+import { getPushStatus } from '@carillon/accept/push-status';
+import { parseIdempotencyKey, replayIdempotent } from '@carillon/accept/recognise-repeat';
+import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
 import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
@@ -6,11 +12,6 @@ import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
 import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import { acceptPush, parseIdempotencyKey, replayIdempotent } from './accept-push.ts';
-import { deletePush } from './delete-push.ts';
-import { findWarnings, parsePush, parseTokens } from './parse-push.ts';
-import { getPushStatus } from './push-status.ts';
-import type { AcceptedPush } from './schema.ts';
 
 /** Fits 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
