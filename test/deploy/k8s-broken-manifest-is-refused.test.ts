@@ -187,6 +187,12 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     PROD,
     inEnv('GATEWAY_DRAIN_SECONDS', '300', 'device-gateway'),
   ],
+  [
+    'grace period: device-gateway is killed before the 115 s',
+    PROD,
+    inEnv('STOP_DELAY_SECONDS', '30', 'device-gateway'),
+  ],
+  ['grace period: api is killed before the 35 s', PROD, inEnv('STOP_DELAY_SECONDS', '10')],
   ['preStop: api stops before', PROD, inContainer((c) => delete c.lifecycle)],
   [
     'images: api has carillon/api:latest',
