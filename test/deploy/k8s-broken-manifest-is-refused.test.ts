@@ -423,6 +423,26 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
       Object.assign(s, { externalTrafficPolicy: 'Cluster' }),
     ),
   ],
+  [
+    'flows: scheduler to 4318/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'traces'),
+  ],
+  [
+    'flows: api to 443/TCP is not allowed',
+    ALL,
+    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', 'https://traces.example.com'),
+  ],
+  [
+    'traces: delivery-worker-providers does not export',
+    ALL,
+    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', undefined, 'delivery-worker-providers'),
+  ],
+  [
+    'traces: others than the namespace observability are reached',
+    ALL,
+    inSpec('NetworkPolicy', 'traces', (s) => delete s.egress?.[0]?.to),
+  ],
   ['services: api has the port http and no pod has it', PROD, inContainer((c) => c.ports?.shift())],
 ];
 
