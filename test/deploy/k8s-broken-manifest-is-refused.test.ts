@@ -443,6 +443,28 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     ALL,
     inSpec('NetworkPolicy', 'traces', (s) => delete s.egress?.[0]?.to),
   ],
+  [
+    'flows: canary to 8883/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'canary'),
+  ],
+  [
+    'secrets as files: canary has CARILLON_API_KEY as a value',
+    ALL,
+    inEnv('CARILLON_API_KEY', 'key', 'canary'),
+  ],
+  [
+    'required variables: canary has no CARILLON_APP',
+    ALL,
+    inEnv('CARILLON_APP_FILE', undefined, 'canary'),
+  ],
+  [
+    'scraped: the metrics of scheduler are not scraped',
+    PROD,
+    inSpec('PodMonitor', 'carillon', (s) =>
+      s.selector?.matchExpressions?.[0]?.values?.splice(2, 1),
+    ),
+  ],
   ['services: api has the port http and no pod has it', PROD, inContainer((c) => c.ports?.shift())],
 ];
 

@@ -17,8 +17,15 @@ const SANDBOX_PROVIDERS = ['SANDBOX_APNS_LISTEN', 'SANDBOX_FCM_LISTEN'];
 /** Addresses for operators, who use `kubectl port-forward`. */
 const OPERATOR_SETTINGS = ['SANDBOX_LISTEN'];
 /** Settings that hold the URL of another server. */
-const URL_SETTINGS = ['OTEL_EXPORTER_OTLP_ENDPOINT'];
-const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' };
+const URL_SETTINGS = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'CARILLON_API', 'CARILLON_MQTT'];
+const DEFAULT_PORTS: Readonly<Record<string, string>> = {
+  'http:': '80',
+  'https:': '443',
+  'mqtt:': '1883',
+  'mqtts:': '8883',
+};
+/** Option of the command line for the address of its metrics. */
+const METRICS_OPTION = '--listen';
 /** A setting by which a service connects to a server, with the server's pods and port where it runs in the cluster. */
 export const DATA_SERVERS = [
   { variable: 'MONGODB_URI', server: 'mongodb', port: 27_017 },
@@ -35,12 +42,17 @@ export function findUsers(variable: string): string[] {
 }
 
 /** Lists the ports that a service listens on for others than itself. */
-function findListenPorts({ container }: Workload, isScraped: boolean): string[] {
-  const addresses = (container.env ?? [])
+function findListenPorts({ container }: Workload, hasScraper: boolean): string[] {
+  const { args = [], env = [] } = container;
+  const addresses = env
     .filter(({ name, value }) => name.endsWith('_LISTEN') && value !== 'off')
-    .filter(({ name }) => isScraped || name !== 'OPS_LISTEN')
-    .filter(({ name }) => !OPERATOR_SETTINGS.includes(name));
-  return addresses.map(({ value }) => toPort(value));
+    .filter(({ name }) => hasScraper || name !== 'OPS_LISTEN')
+    .filter(({ name }) => !OPERATOR_SETTINGS.includes(name))
+    .map(({ value }) => value);
+  if (hasScraper && args.includes(METRICS_OPTION)) {
+    addresses.push(args[args.indexOf(METRICS_OPTION) + 1]);
+  }
+  return addresses.map(toPort);
 }
 
 function toPort(address = ''): string {
@@ -54,6 +66,13 @@ function findSandboxPorts(manifests: readonly Manifest[]): string[] {
   return SANDBOX_PROVIDERS.map((name) => toPort(findVariable(sandbox.container, name)));
 }
 
+/** Checks whether a PodMonitor has Prometheus read the metrics of pods with these labels. */
+export function isScraped(manifests: readonly Manifest[], labels: Workload['labels']): boolean {
+  return manifests.some(
+    ({ kind, spec }) => kind === 'PodMonitor' && isSelected(spec?.selector ?? {}, labels),
+  );
+}
+
 /** Lists the ports of the servers whose URLs a container has. */
 function findUrlPorts(container: Container): string[] {
   return URL_SETTINGS.flatMap((name) => findVariable(container, name) ?? []).map((text) => {
@@ -64,9 +83,8 @@ function findUrlPorts(container: Container): string[] {
 
 /** Derives who talks to whom from the settings of the services: one line for each flow. */
 export function deriveFlows(manifests: readonly Manifest[]): string[] {
-  const isScraped = manifests.some(({ kind }) => kind === 'PodMonitor');
   const flows = findWorkloads(manifests).flatMap((workload) => {
-    const { service, container } = workload;
+    const { service, labels, container } = workload;
     const outgoing = [
       ...DNS,
       ...DATA_SERVERS.filter(({ variable }) => hasSetting(service, variable)).map(
@@ -79,7 +97,9 @@ export function deriveFlows(manifests: readonly Manifest[]): string[] {
       ...findUrlPorts(container),
     ];
     const server = DATA_SERVERS.find((candidate) => candidate.server === service);
-    const incoming = server ? [`${server.port}/TCP`] : findListenPorts(workload, isScraped);
+    const incoming = server
+      ? [`${server.port}/TCP`]
+      : findListenPorts(workload, isScraped(manifests, labels));
     return [
       ...outgoing.map((port) => `${service} to ${port}`),
       ...incoming.map((port) => `${service} from ${port}`),

@@ -3,6 +3,7 @@ import {
   deriveFlows,
   findPolicies,
   findUsers,
+  isScraped,
   listPorts,
   readFlows,
 } from './flows.ts';
@@ -23,6 +24,7 @@ const PRIVATE_RANGES = [
   ...['10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
   ...['192.168.0.0/16', '::1/128', 'fc00::/7', 'fe80::/10'],
 ];
+const PROVIDER_CLIENT = 'delivery-worker';
 const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 const NAMESPACE_LABEL = 'kubernetes.io/metadata.name';
 
@@ -92,8 +94,9 @@ const dataServers: Rule = {
 const privateRanges: Rule = {
   name: 'private ranges',
   check(manifests) {
-    const toProviders = manifests
-      .filter(({ kind }) => kind === 'NetworkPolicy')
+    const workers = findWorkloads(manifests).filter(({ service }) => service === PROVIDER_CLIENT);
+    const policies = new Set(workers.flatMap(({ labels }) => findPolicies(manifests, labels)));
+    const toProviders = [...policies]
       .flatMap(({ spec }) => spec?.egress ?? [])
       .filter((rule) => listPorts([rule]).includes('443/TCP'));
     return toProviders.flatMap(({ to }) => {
@@ -184,6 +187,17 @@ const traces: Rule = {
   },
 };
 
+/** A Deployment that no PodMonitor selects has no metrics, and no alert says so. */
+const scraped: Rule = {
+  name: 'scraped',
+  check: (manifests) =>
+    manifests.some(({ kind }) => kind === 'PodMonitor')
+      ? findDeployments(manifests)
+          .filter(({ labels }) => !isScraped(manifests, labels))
+          .map(({ name }) => `the metrics of ${name} are not scraped`)
+      : [],
+};
+
 /** A Service that selects nothing, or a port that no pod has, is found by no schema. */
 const services: Rule = {
   name: 'services',
@@ -211,5 +225,6 @@ export const NETWORK_RULES: readonly Rule[] = [
   privateRanges,
   clientAddresses,
   traces,
+  scraped,
   services,
 ];
