@@ -63,8 +63,6 @@ const LONG = [
 
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
-  'test/operators/alerts-fire-and-stop.test.ts',
-  'test/operators/outage-restarts-nothing.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
@@ -76,6 +74,12 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/frozen-worker-sends-few-duplicates.test.ts',
   'test/providers/killed-worker-sends-few-duplicates.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
+];
+
+/** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */
+const WAITING = [
+  'test/operators/alerts-fire-and-stop.test.ts',
+  'test/operators/outage-restarts-nothing.test.ts',
 ];
 
 /** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
@@ -140,6 +144,7 @@ export function readTiers(root: string): Tier[] {
       oneByOne: FAST_ONE_BY_ONE,
     },
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
+    { name: 'waiting', sideBySide: WAITING, oneByOne: [] },
     { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
     { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },
     {
