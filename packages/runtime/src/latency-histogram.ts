@@ -1,7 +1,8 @@
 /** Upper bounds of the buckets, seconds. */
 const BOUNDS_SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
 const BOUNDS_MS = BOUNDS_SECONDS.map((seconds) => seconds * 1_000);
-const ALL_BOUNDS_MS = [...BOUNDS_MS, Number.POSITIVE_INFINITY];
+/** Upper bounds of the buckets, milliseconds; the last is Infinity. */
+export const LATENCY_BOUNDS_MS = [...BOUNDS_MS, Number.POSITIVE_INFINITY];
 
 /** Durations of one bucket alone. */
 export interface LatencyBucket {
@@ -44,7 +45,7 @@ export function createLatencyHistogram(
   function findOrCreateSeries(value: string): Series {
     const existing = seriesByValue.get(value);
     if (existing !== undefined) return existing;
-    const series = { counts: ALL_BOUNDS_MS.map(() => 0), sumMs: 0 };
+    const series = { counts: LATENCY_BOUNDS_MS.map(() => 0), sumMs: 0 };
     seriesByValue.set(value, series);
     return series;
   }
@@ -63,7 +64,7 @@ export function createLatencyHistogram(
     },
     readBuckets() {
       const all = [...seriesByValue.values()];
-      return ALL_BOUNDS_MS.map((boundMs, bucket) => ({
+      return LATENCY_BOUNDS_MS.map((boundMs, bucket) => ({
         boundMs,
         count: all.reduce((sum, { counts }) => sum + (counts[bucket] ?? 0), 0),
       }));
