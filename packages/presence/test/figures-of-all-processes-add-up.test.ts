@@ -77,7 +77,7 @@ test('two processes add up', async () => {
 });
 
 test('what was counted while Redis was killed is added once it is back', async () => {
-  const counting = await startCounting(url());
+  const [counting, stopping] = await Promise.all([startCounting(url()), startCounting(url())]);
   counting.count({ accepted: 5 });
   await readUntil((read) => accepted(read) === 5);
   const { port } = server;
@@ -85,6 +85,7 @@ test('what was counted while Redis was killed is added once it is back', async (
   counting.count({ accepted: 7 });
   await until(() => counting.said.includes('warned'));
   counting.count({ accepted: 11 });
+  expect(await stopping.stop()).toBeLessThan(900);
   server = await startDurableRedis(port);
   await readUntil((read) => accepted(read) === 23);
   await counting.stop();

@@ -4,7 +4,7 @@ import type { Store } from '@carillon/store/store';
 import type { LiveState } from './overview.ts';
 
 /** Interval of the reads while there are viewers, and greatest age of what a request gets. */
-export const READ_INTERVAL_MS = 5_000;
+const READ_INTERVAL_MS = 5_000;
 const MAX_REFUSALS = 100;
 /** While MongoDB is slow, the figures are shown with the refused credentials read before. */
 const REFUSALS_TIMEOUT_MS = 1_000;

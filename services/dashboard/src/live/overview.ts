@@ -64,11 +64,12 @@ export function buildOverview(
 ): Overview {
   const isWhole = operator.accounts === 'all';
   const shown = isWhole ? figures.minutes.slice(-minutes) : [];
+  const summaries = isWhole ? summarizeMinutes(figures).slice(-minutes) : [];
   return {
     readAt: Math.round(figures.readAt),
     scope: isWhole ? 'installation' : 'accounts',
     since: figures.since === undefined ? null : Math.round(figures.since),
-    minutes: shown.map(toMinute),
+    minutes: summaries,
     latency: summarize(shown.map(({ latencies }) => latencies)),
     channels: isWhole ? figures.channels : [],
     gateways: isWhole ? figures.gateways.map(({ gateway: id, online }) => ({ id, online })) : [],
@@ -81,6 +82,17 @@ export function buildOverview(
       })),
     refusedCredentialsAt: refusalsAt,
   };
+}
+
+const summariesOf = new WeakMap<FiguresSnapshot, OverviewMinute[]>();
+
+/** Summarizes the minutes of a snapshot, once for all viewers. */
+function summarizeMinutes(figures: FiguresSnapshot): OverviewMinute[] {
+  const known = summariesOf.get(figures);
+  if (known !== undefined) return known;
+  const summaries = figures.minutes.map(toMinute);
+  summariesOf.set(figures, summaries);
+  return summaries;
 }
 
 function toMinute(minute: FiguresSnapshot['minutes'][number]): OverviewMinute {

@@ -19,7 +19,7 @@ import { createPushWatch } from './push-watch.ts';
 export const MAX_STREAMS = 200;
 const MAX_STREAMS_PER_OPERATOR = 20;
 /** Pushes that one stream watches. */
-export const MAX_WATCHED_PUSHES = 5;
+const MAX_WATCHED_PUSHES = 5;
 
 const minutes = z.coerce.number().int().min(1).max(MAX_MINUTES).default(MAX_MINUTES);
 const pushIds = z
