@@ -31,14 +31,13 @@ export function appliedKey(writer: string): string {
   return `figures:applied:${writer}`;
 }
 
-/** Names of the hash's fields. Counters: */
+/** Names of the hash's fields: counters, then gauges. */
 export const FIELDS = {
   accepted: 'accepted',
   ended: (channel: string, outcome: string): string => `ended:${channel}:${outcome}`,
   failure: (reason: string): string => `failure:${reason}`,
   /** By its bound and not its number, so that releases with other buckets add up. */
   latency: (boundMs: number): string => `latency:${boundMs}`,
-  /** Gauges: */
   online: (gateway: string): string => `online:${gateway}`,
   backlog: (channel: string): string => `backlog:${channel}`,
 } as const;
