@@ -5,6 +5,7 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { getOutcomes, type Sent, send } from '../support/end-to-end/pushes.ts';
 import { createFleet, type Fleet } from '../support/guarantees/devices.ts';
 import { type Scrape, scrapeAll, sumBy } from '../support/metrics/scrape.ts';
+import { sumFigures } from '../support/metrics/sum-figures.ts';
 import {
   registerAndroid,
   registerIphone,
@@ -126,6 +127,20 @@ async function untilFinished(): Promise<void> {
   }
 }
 
+/** How the recipients of all pushes end. */
+const BY_CHANNEL = {
+  'mqtt delivered': 4,
+  'mqtt sent': 1,
+  'mqtt expired': 1,
+  'mqtt deleted': 1,
+  'mqtt superseded': 1,
+  'mqtt gone': 1,
+  'apns sent': IPHONES + 1,
+  'apns failed': 1,
+  'web-push sent': 1,
+  'web-push gone': 1,
+};
+
 test('the metrics of all processes agree with the outcomes of all pushes', async () => {
   await sendToConnectedDevices();
   await sendOverProviders();
@@ -144,18 +159,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
     return total(recipients(outcomeOf)) >= total(byOutcome);
   });
   expect(recipients(outcomeOf)).toEqual(byOutcome);
-  expect(recipients(({ channel, outcome }) => `${channel} ${outcome}`)).toEqual({
-    'mqtt delivered': 4,
-    'mqtt sent': 1,
-    'mqtt expired': 1,
-    'mqtt deleted': 1,
-    'mqtt superseded': 1,
-    'mqtt gone': 1,
-    'apns sent': IPHONES + 1,
-    'apns failed': 1,
-    'web-push sent': 1,
-    'web-push gone': 1,
-  });
+  expect(recipients(({ channel, outcome }) => `${channel} ${outcome}`)).toEqual(BY_CHANNEL);
   expect(sumBy(scrapes, 'carillon_pushes_accepted_total')).toEqual({ '': pushes.length });
   expect(sumBy(scrapes, 'carillon_inbox_rows_written_total')).toEqual({ '': 7 });
   expect(sumBy(scrapes, 'carillon_inbox_rows_drained_total')).toEqual({ '': 2 });
@@ -164,6 +168,26 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
   const circuits = sumBy(scrapes, 'carillon_provider_circuits', ({ state = '' }) => state);
   expect(circuits).toEqual({ closed: expect.any(Number) });
   expect(circuits.closed).toBeGreaterThanOrEqual(3);
+});
+
+test('so do the figures of the console, with the reasons of failures', async () => {
+  // The first reading asks for the pending work.
+  const figures = await until(
+    async () => {
+      const sums = await sumFigures(fixture.stack.dev);
+      return total(sums.ended) >= total(BY_CHANNEL) && sums.channels.length > 0 ? sums : undefined;
+    },
+    { timeoutMs: 20_000 },
+  );
+  expect(figures).toEqual({
+    accepted: pushes.length,
+    ended: BY_CHANNEL,
+    failures: { 'bad-provider-address': 1 },
+    receipts: 2,
+    gateways: [{ gateway: expect.any(String), online: expect.any(Number) }],
+    channels: ['apns', 'fcm', 'mqtt', 'web-push'],
+  });
+  expect(figures.gateways[0]?.online).toBeGreaterThanOrEqual(2);
 });
 
 test('a repeated request is not counted as another push', async () => {

@@ -1,5 +1,5 @@
 import type { Channel } from './channels.ts';
-import type { OutcomeCounts, OutcomeName } from './outcomes.ts';
+import { describeOutcome, type Failure, type OutcomeCounts, type OutcomeName } from './outcomes.ts';
 
 /*
  * Counts the events of a process since its start, for its metrics. The counts belong to the process, like its memory:
@@ -50,6 +50,7 @@ export const FINAL_OUTCOMES = [
 type FinalOutcome = (typeof FINAL_OUTCOMES)[number];
 
 const recipients = new Map<Channel, Partial<Record<FinalOutcome, number>>>();
+const failures = new Map<Failure, number>();
 const batched = new Map<BatchedOperation, BatchedCounts>();
 
 /** Totals of this process. */
@@ -61,6 +62,8 @@ export const processCounts = {
   mongodbCommandFailures: 0,
   /** Recipients that have ended, by the channel of their batch and their outcome. */
   recipients: recipients as ReadonlyMap<Channel, Readonly<Partial<Record<FinalOutcome, number>>>>,
+  /** Recipients that have failed, by reason. */
+  failures: failures as ReadonlyMap<Failure, number>,
   /** Calls that shared round trips. */
   batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
 };
@@ -75,6 +78,14 @@ export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
   for (const outcome of FINAL_OUTCOMES) {
     const count = counts[outcome];
     if (count !== undefined && count > 0) ofChannel[outcome] = (ofChannel[outcome] ?? 0) + count;
+  }
+}
+
+/** Counts the reasons of the failed recipients among those that have ended, by their outcome bytes. */
+export function countFailures(codes: Uint8Array): void {
+  for (const code of codes) {
+    const { reason } = describeOutcome(code);
+    if (reason !== undefined) failures.set(reason, (failures.get(reason) ?? 0) + 1);
   }
 }
 

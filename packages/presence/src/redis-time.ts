@@ -17,9 +17,8 @@ export function createRedisTime(redis: Redis) {
     /** Takes a sample. Throws if Redis fails. */
     async sample(): Promise<void> {
       const requestedAt = performance.now();
-      const [seconds, micros] = await redis.time();
+      const serverMs = timeToMs(await redis.time());
       const answeredAt = performance.now();
-      const serverMs = Number(seconds) * 1_000 + Number(micros) / 1_000;
       const latest = {
         offset: serverMs - (requestedAt + answeredAt) / 2,
         roundTrip: answeredAt - requestedAt,
@@ -32,4 +31,9 @@ export function createRedisTime(redis: Redis) {
       ).offset;
     },
   };
+}
+
+/** Converts the reply of TIME to milliseconds since 1970. */
+export function timeToMs([seconds, micros]: readonly (number | string)[]): number {
+  return Number(seconds) * 1_000 + Number(micros) / 1_000;
 }

@@ -1,6 +1,15 @@
 /** Upper bounds of the buckets, seconds. */
 const BOUNDS_SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
 const BOUNDS_MS = BOUNDS_SECONDS.map((seconds) => seconds * 1_000);
+/** Upper bounds of the buckets, milliseconds; the last is Infinity. */
+export const LATENCY_BOUNDS_MS = [...BOUNDS_MS, Number.POSITIVE_INFINITY];
+
+/** Durations of one bucket alone. */
+export interface LatencyBucket {
+  /** Upper bound in milliseconds; Infinity for the last one. */
+  boundMs: number;
+  count: number;
+}
 
 /** A histogram with one label that takes many durations in one call. */
 export interface LatencyHistogram {
@@ -10,6 +19,8 @@ export interface LatencyHistogram {
    * @param value of the label, of a fixed set
    */
   observeMilliseconds(value: string, durationsMs: Uint32Array): void;
+  /** Returns the durations so far by bucket, over all values of the label. */
+  readBuckets(): LatencyBucket[];
   /** Returns the text of the histogram in the format of Prometheus. */
   expose(): string;
 }
@@ -34,7 +45,7 @@ export function createLatencyHistogram(
   function findOrCreateSeries(value: string): Series {
     const existing = seriesByValue.get(value);
     if (existing !== undefined) return existing;
-    const series = { counts: [...BOUNDS_MS, Number.POSITIVE_INFINITY].map(() => 0), sumMs: 0 };
+    const series = { counts: LATENCY_BOUNDS_MS.map(() => 0), sumMs: 0 };
     seriesByValue.set(value, series);
     return series;
   }
@@ -50,6 +61,13 @@ export function createLatencyHistogram(
         counts[bucket] = (counts[bucket] ?? 0) + 1;
         series.sumMs += ms;
       }
+    },
+    readBuckets() {
+      const all = [...seriesByValue.values()];
+      return LATENCY_BOUNDS_MS.map((boundMs, bucket) => ({
+        boundMs,
+        count: all.reduce((sum, { counts }) => sum + (counts[bucket] ?? 0), 0),
+      }));
     },
     expose() {
       const lines = [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`];

@@ -25,7 +25,7 @@ export interface Metrics {
   /** Durations of which many are known at once. */
   createLatencyHistogram(
     name: MetricName<'histogram'>,
-  ): Pick<LatencyHistogram, 'observeMilliseconds'>;
+  ): Pick<LatencyHistogram, 'observeMilliseconds' | 'readBuckets'>;
   /** All metrics in the text format of Prometheus. */
   expose(): Promise<{ contentType: string; text: string }>;
 }

@@ -16,6 +16,17 @@ export interface CredentialKey {
 /** A credential that its provider rejects. */
 export type RefusedCredential = Required<Pick<CredentialDocument, '_id' | 'refused'>>;
 
+/** A credential that its provider has rejected and not accepted since, with the names of its owner. */
+export interface RefusalView {
+  app: string;
+  appName: string;
+  account: string;
+  channel: Channel;
+  environment?: AppleEnvironment;
+  detail: string;
+  refusedAt: Date;
+}
+
 /** Returns the id of a credential; the sealed secret is bound to it. */
 export function credentialId({ app, channel, environment }: CredentialKey): string {
   return environment === undefined ? `${app}:${channel}` : `${app}:${channel}:${environment}`;
@@ -86,6 +97,13 @@ export function createCredentials(db: Db, clock: Clock) {
         .limit(limit)
         .toArray(),
 
+    /**
+     * Lists credentials of any app that their provider has rejected and not accepted since, the last rejected first. One
+     * without pushes stays in this list, while `listRefused` leaves it out a minute later.
+     */
+    listUnaccepted: (limit: number): Promise<RefusalView[]> =>
+      credentials.aggregate<RefusalView>(buildUnacceptedQuery(limit)).toArray(),
+
     /** Lists an app's credentials in order of id. */
     list: (app: string) => credentials.find({ app }).sort({ _id: 1 }).toArray(),
 
@@ -154,4 +172,26 @@ export function createCredentials(db: Db, clock: Clock) {
       await credentials.updateOne({ _id: id, revision }, { $unset: { refused: true } });
     },
   };
+}
+
+function buildUnacceptedQuery(limit: number) {
+  return [
+    { $match: { 'refused.until': { $exists: true } } },
+    { $sort: { 'refused.until': -1 } },
+    { $limit: limit },
+    { $lookup: { from: 'apps', localField: 'app', foreignField: '_id', as: 'owner' } },
+    { $unwind: '$owner' },
+    {
+      $project: {
+        _id: 0,
+        app: 1,
+        appName: '$owner.name',
+        account: '$owner.account',
+        channel: 1,
+        environment: 1,
+        detail: '$refused.detail',
+        refusedAt: '$refused.at',
+      },
+    },
+  ];
 }

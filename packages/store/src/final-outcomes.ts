@@ -2,7 +2,7 @@ import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import { countRecipients, processCounts } from '@carillon/core/process-counts';
+import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Filter } from 'mongodb';
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
 import { packUint32s, toBytes } from './bytes.ts';
@@ -362,8 +362,10 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
   const { modifiedCount } = isBatchId(id)
     ? await batches.updateOne(filter, update)
     : await pushes.updateOne(filter, update);
-  if (modifiedCount === 1)
-    countRecipients(work.channel, countOutcomes(selectEndedByPush(work, outcomes)));
+  if (modifiedCount !== 1) return;
+  const ended = selectEndedByPush(work, outcomes);
+  countRecipients(work.channel, countOutcomes(ended));
+  countFailures(ended);
 }
 
 /** Returns the final outcomes of recipients that were not counted at the settlement or with the removal of their row. */

@@ -23,6 +23,7 @@ import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
+import { createPushProgress } from './push-progress.ts';
 import { createPushes } from './pushes.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
@@ -94,6 +95,7 @@ export async function connectStore({
     deliveryStatus: createDeliveryStatus(db),
     pending: createPending(db, clock),
     pushCompletion: createPushCompletion(db, clock),
+    pushProgress: createPushProgress(db),
     inbox: createInbox(db),
     inboxQuota: createInboxQuota(db),
     collapse: createCollapse(db),

@@ -1,5 +1,6 @@
 import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import { createDisconnect } from '@carillon/presence/disconnect';
+import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { connectRedis } from '@carillon/presence/redis';
@@ -62,6 +63,7 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
   store.suspensions.startRefreshing((err) =>
     log.warn({ err }, 'reading the suspended accounts failed'),
   );
+  release('figures', startFigures(queueRedis(env), { log }).stop);
   // It does not wait for Redis, without which it accepts pushes too (guarantee G14).
   const producers = createProducers(queueRedis(env), onRedisError);
   release('producers', producers.close);

@@ -1,4 +1,5 @@
 import { createDispatcher } from '@carillon/presence/dispatcher';
+import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectRedis, pingRedis } from '@carillon/presence/redis';
 import { createProducers, type Producers } from '@carillon/queue/producers';
@@ -27,6 +28,8 @@ await runService('delivery-worker', environment, async (context, env) => {
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
   store.suspensions.startRefreshing(onError);
 
+  const latencies = metrics.createLatencyHistogram('carillon_delivery_seconds');
+  release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
   const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
   await waitFor('Redis', () => Promise.all([queueRedis(env), presenceRedis(env)].map(pingRedis)));
@@ -62,8 +65,7 @@ await runService('delivery-worker', environment, async (context, env) => {
     retentionMs,
     tracer,
     isStopping: () => isStopping,
-    observeLatencies: metrics.createLatencyHistogram('carillon_delivery_seconds')
-      .observeMilliseconds,
+    observeLatencies: latencies.observeMilliseconds,
   };
   const workers = startWorkers(
     { redis: queueRedis(env), onError },

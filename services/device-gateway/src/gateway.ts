@@ -90,6 +90,8 @@ export async function startGateway(settings: GatewaySettings) {
   return {
     /** Bound ports; 0 for a transport that is not offered. */
     ports: listeners.ports,
+    /** Returns the number of connected devices. */
+    countConnections: connections.size,
     /** Checks whether workers can find this gateway; until then devices get their pushes from the inbox. */
     isRegistered: channel.hasLease,
     /** The loops that keep presence and dispatch going. */

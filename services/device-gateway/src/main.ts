@@ -1,4 +1,6 @@
+import { hostname } from 'node:os';
 import { createBatcher } from '@carillon/core/batcher';
+import { startFigures } from '@carillon/presence/figures-writer';
 import { pingRedis } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -25,6 +27,8 @@ await runService(
     );
     release('store', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
+    const figures = startFigures(queueRedis(env), { log });
+    release('figures', figures.stop);
     const producers = createProducers(queueRedis(env), (error) =>
       log.warn({ err: error }, 'the queues in Redis are unreachable'),
     );
@@ -52,6 +56,7 @@ await runService(
       drainSeconds: env.GATEWAY_DRAIN_SECONDS,
     });
     release('gateway', gateway.stop);
+    figures.reportOnline(`${hostname()}:${process.pid}`, gateway.countConnections);
     log.info({ ports: gateway.ports }, 'listening for devices');
     // The loops stand still together when Redis does, and share the questions.
     const doServersRespond = createBatcher<string, boolean>('probe-servers', async (loops) => {

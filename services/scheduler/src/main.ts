@@ -1,3 +1,4 @@
+import { startFigures } from '@carillon/presence/figures-writer';
 import { jobSchemas, type MaintenanceJob } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { fetchRedisInfo } from '@carillon/queue/redis-info';
@@ -29,12 +30,16 @@ await runService(
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
     store.suspensions.startRefreshing(onError);
     await waitFor('Redis', () => fetchRedisInfo(queueRedis(env)));
+    const figures = startFigures(queueRedis(env), { log });
+    release('figures', figures.stop);
     const producers = createProducers(queueRedis(env), onError);
     release('producers', producers.close);
 
     const unservedQueues = createUnservedQueues(queueRedis(env), onError);
     release('unserved queues', unservedQueues.close);
-    exportBacklog(metrics, { backlog: store.backlog, unservedQueues, onError });
+    figures.reportBacklog(
+      exportBacklog(metrics, { backlog: store.backlog, unservedQueues, onError }),
+    );
 
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
     const clean = createClean(store, producers);

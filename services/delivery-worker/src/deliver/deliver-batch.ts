@@ -2,7 +2,7 @@ import { hasBit, joinTokens, splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { fallbackBatchId, isBatchId } from '@carillon/core/ids';
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
-import { countRecipients, processCounts } from '@carillon/core/process-counts';
+import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import {
   countAttributes,
   type Span,
@@ -163,7 +163,7 @@ async function deliverPush(
   await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
   const result = createResult('settled', batch, batchOutcomes);
   if (await settleBatch(resources, run, settlement))
-    countSettled(resources, batch, result.outcomes, settlement.latenciesMs);
+    countSettled(resources, batch, result.outcomes, settlement);
   return result;
 }
 
@@ -171,11 +171,12 @@ async function deliverPush(
 function countSettled(
   { observeLatencies }: Pick<DeliveryResources, 'observeLatencies'>,
   { work }: LeasedBatch,
-  outcomes: OutcomeCounts,
-  latenciesMs: Uint32Array,
+  counts: OutcomeCounts,
+  { outcomes, latenciesMs }: Pick<Settlement, 'outcomes' | 'latenciesMs'>,
 ): void {
   if (work.fallback) return;
-  countRecipients(work.channel, outcomes);
+  countRecipients(work.channel, counts);
+  if (counts.failed !== undefined) countFailures(outcomes);
   observeLatencies(work.channel, latenciesMs);
 }
 

@@ -1,0 +1,101 @@
+import {
+  type ChannelWork,
+  decodeMinute,
+  type GatewayLoad,
+  MAX_GAUGE_AGE_MS,
+  MINUTE_MS,
+  type MinuteFigures,
+  minuteKey,
+  SINCE_KEY,
+  WATCHED_KEY,
+  WATCHED_TTL_SECONDS,
+} from './figures.ts';
+import type { Redis } from './redis.ts';
+import { timeToMs } from './redis-time.ts';
+
+/** The minutes that one read returns, the current one included. */
+export const MAX_MINUTES = 60;
+
+/** The figures of the last hour, of all processes. Times are milliseconds by Redis's clock. */
+export interface FiguresSnapshot {
+  readAt: number;
+  /** When the first figures came that Redis has; undefined without any. */
+  since: number | undefined;
+  /** The minutes since then, in order; a minute in which nothing happened has zeros. */
+  minutes: (Pick<MinuteFigures, 'accepted' | 'ended' | 'failures' | 'latencies'> & {
+    at: number;
+  })[];
+  /** The newest value of each gateway, unless it is older than 15 s. */
+  gateways: GatewayLoad[];
+  /** The newest value of each channel, unless it is older than 15 s: the first comes some seconds after the first read. */
+  channels: ChannelWork[];
+}
+
+/** Creates a reader of the figures of all processes. */
+export function createFiguresReader(redis: Redis) {
+  let offset: number | undefined;
+  return {
+    /**
+     * Reads the last hour in one pipeline, and marks the figures as watched for 15 s.
+     *
+     * @throws if Redis fails
+     */
+    async read(): Promise<FiguresSnapshot> {
+      offset ??= timeToMs(await redis.time()) - performance.now();
+      const current = Math.floor((offset + performance.now()) / MINUTE_MS);
+      const minutes = Array.from({ length: MAX_MINUTES }, (_, n) => current - MAX_MINUTES + 1 + n);
+      const pipeline = redis.pipeline();
+      pipeline.time();
+      pipeline.set(WATCHED_KEY, 1, 'EX', WATCHED_TTL_SECONDS);
+      pipeline.get(SINCE_KEY);
+      for (const minute of minutes) pipeline.hgetall(minuteKey(minute));
+      const [time, , since, ...hashes] = results(await pipeline.exec());
+      const readAt = timeToMs(time as string[]);
+      offset = readAt - performance.now();
+      return createSnapshot(
+        readAt,
+        since === null ? undefined : Number(since),
+        hashes.map((hash, n) => ({
+          at: (minutes[n] ?? 0) * MINUTE_MS,
+          hash: hash as Record<string, string>,
+        })),
+      );
+    },
+  };
+}
+
+function createSnapshot(
+  readAt: number,
+  since: number | undefined,
+  hashes: readonly { at: number; hash: Record<string, string> }[],
+): FiguresSnapshot {
+  const known = hashes.filter(
+    ({ at, hash }) => Object.keys(hash).length > 0 || (since ?? readAt) < at + MINUTE_MS,
+  );
+  const minutes = known.map(({ at, hash }) => ({ at, figures: decodeMinute(hash) }));
+  // Gauges of the minute before: this one may have none yet.
+  const recent = minutes.slice(-2).map(({ figures }) => figures);
+  const isFresh = ({ at }: { at: number }) => readAt - at <= MAX_GAUGE_AGE_MS;
+  const gateways = new Map<string, GatewayLoad>();
+  const channels = new Map<string, ChannelWork>();
+  for (const { gateways: loads, channels: works } of recent) {
+    for (const { at, ...load } of loads.filter(isFresh)) gateways.set(load.gateway, load);
+    for (const { at, ...work } of works.filter(isFresh)) channels.set(work.channel, work);
+  }
+  return {
+    readAt,
+    since,
+    minutes: minutes.map(({ at, figures: { accepted, ended, failures, latencies } }) => {
+      return { at, accepted, ended, failures, latencies };
+    }),
+    gateways: [...gateways.values()],
+    channels: [...channels.values()],
+  };
+}
+
+function results(answers: [error: Error | null, result: unknown][] | null): unknown[] {
+  return (answers ?? []).map(([error, result]) => {
+    if (error) throw error;
+    return result;
+  });
+}

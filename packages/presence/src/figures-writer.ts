@@ -1,0 +1,115 @@
+import { resultWithin } from '@carillon/core/with-timeout';
+import { type ChannelWork, encodeWork, FIELDS } from './figures.ts';
+import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
+import { createFiguresSender } from './figures-sender.ts';
+import { createRedis, type RedisAddress } from './redis.ts';
+
+const INTERVAL_MS = 5_000;
+/** Longest wait for the pending counts, which must not hold back the counters. */
+const BACKLOG_TIMEOUT_MS = 2_000;
+const STOP_TIMEOUT_MS = 500;
+const REPORT_INTERVAL_MS = 60_000;
+
+/** Settings of a process's figures. */
+export interface FiguresOptions {
+  /** Receives a warning at most once a minute while Redis fails. */
+  log: { warn(fields: { err: unknown }, text: string): void };
+  /** Returns the receipts of this process so far by the upper bound of their latency. */
+  readBuckets?(): Iterable<{ boundMs: number; count: number }>;
+  intervalMs?: number;
+}
+
+/** Reads the pending work; undefined if that fails. */
+type ReadBacklog = () => Promise<readonly ChannelWork[] | undefined>;
+
+/**
+ * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
+ * if there is something to write. Redis may fail or be absent: what was not added stays and is added later, to the
+ * minute in which it was counted. A write whose response was lost is sent again under its number, which Redis keeps
+ * for a day, so it is added once. Counts that a killed process has not sent yet are lost.
+ */
+export function startFigures(
+  address: RedisAddress,
+  { log, readBuckets = () => [], intervalMs = INTERVAL_MS }: FiguresOptions,
+) {
+  const report = createReporter(log);
+  const redis = createRedis(address, 'command', report);
+  const sender = createFiguresSender(redis);
+  const counters = createDeltas(() => readTotals(readBuckets()));
+  const gauges = createGauges();
+  let readBacklog: ReadBacklog | undefined;
+  let isBacklogReader = false;
+
+  async function flush(): Promise<void> {
+    counters.collect();
+    if (redis.status !== 'ready') return;
+    await sender.resend();
+    const values = gauges.takeDue();
+    const deltas = counters.take();
+    // A scheduler asks each time whether somebody watches.
+    const canReadBacklog = readBacklog !== undefined;
+    if (deltas.length === 0 && Object.keys(values).length === 0 && !canReadBacklog) return;
+    isBacklogReader = await sender.send(deltas, values, canReadBacklog);
+  }
+
+  async function updateBacklog(): Promise<void> {
+    if (!isBacklogReader || readBacklog === undefined) return;
+    const reading = readBacklog().catch(report);
+    const channels = await resultWithin(reading, BACKLOG_TIMEOUT_MS, undefined);
+    for (const work of channels ?? []) gauges.set(FIELDS.backlog(work.channel), encodeWork(work));
+  }
+
+  async function tick(): Promise<void> {
+    const wasBacklogReader = isBacklogReader;
+    await updateBacklog();
+    await flush();
+    if (wasBacklogReader || !isBacklogReader) return;
+    // The first viewer need not wait for the next tick.
+    await updateBacklog();
+    await flush();
+  }
+
+  const ticks = startTicks(() => tick().catch(report), intervalMs);
+  return {
+    /** Adds the number of connected devices of a gateway; `read` is called every 5 s. */
+    reportOnline: (gateway: string, read: () => number): void =>
+      gauges.watch(FIELDS.online(gateway), () => String(read())),
+    /** Adds the pending work; `read` is called every 5 s while somebody watches, in one scheduler of all. */
+    reportBacklog(read: ReadBacklog): void {
+      readBacklog = read;
+    },
+    /** Sends the last counts, for at most 500 ms, and closes the connection. */
+    async stop(): Promise<void> {
+      const last = ticks.stop().then(flush).catch(report);
+      await resultWithin(last, STOP_TIMEOUT_MS, undefined);
+      redis.disconnect();
+    },
+  };
+}
+
+/** Repeats a step, never twice at once, without keeping the process alive. */
+function startTicks(step: () => Promise<void>, intervalMs: number): { stop(): Promise<void> } {
+  let inFlight: Promise<void> | undefined;
+  const timer = setInterval(() => {
+    inFlight ??= step().finally(() => {
+      inFlight = undefined;
+    });
+  }, intervalMs);
+  timer.unref();
+  return {
+    async stop() {
+      clearInterval(timer);
+      await inFlight;
+    },
+  };
+}
+
+/** Logs an error at most once a minute. */
+function createReporter(log: FiguresOptions['log']): (error: unknown) => undefined {
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  return (err) => {
+    if (performance.now() - reportedAt < REPORT_INTERVAL_MS) return;
+    reportedAt = performance.now();
+    log.warn({ err }, 'the figures of the console are not added to Redis; they are added later');
+  };
+}

@@ -1,0 +1,115 @@
+import { CHANNELS, type Channel } from '@carillon/core/channels';
+
+/*
+ * The figures that the console shows, in Redis: a hash for each minute, to which all processes add. Counters are sums;
+ * gauges hold the last value and its time. All of it can be lost.
+ */
+
+/** Time for which a minute can be read. */
+export const FIGURES_TTL_SECONDS = 86_400;
+/** Time for which the figures count as watched after a viewer was seen. */
+export const WATCHED_TTL_SECONDS = 15;
+/** A gauge that is older belongs to a process that has ended, or to one that can't reach Redis. */
+export const MAX_GAUGE_AGE_MS = 15_000;
+/** Length of a minute, and of the range that one hash holds. */
+export const MINUTE_MS = 60_000;
+
+/** Exists while somebody looks at the figures. */
+export const WATCHED_KEY = 'figures:watched';
+/** Time of the first figures that Redis has, in milliseconds. */
+export const SINCE_KEY = 'figures:since';
+/** The one scheduler that counts the pending work. */
+export const BACKLOG_READER_KEY = 'figures:backlog-reader';
+
+/** Returns the key of a minute's hash. */
+export function minuteKey(minute: number): string {
+  return `figures:${minute}`;
+}
+
+/** Returns the key of the number of the last write that was added for a process. */
+export function appliedKey(writer: string): string {
+  return `figures:applied:${writer}`;
+}
+
+/** Names of the hash's fields: counters, then gauges. */
+export const FIELDS = {
+  accepted: 'accepted',
+  ended: (channel: string, outcome: string): string => `ended:${channel}:${outcome}`,
+  failure: (reason: string): string => `failure:${reason}`,
+  /** By its bound and not its number, so that releases with other buckets add up. */
+  latency: (boundMs: number): string => `latency:${boundMs}`,
+  online: (gateway: string): string => `online:${gateway}`,
+  backlog: (channel: string): string => `backlog:${channel}`,
+} as const;
+
+/** Pending work of one channel. */
+export interface ChannelWork {
+  channel: Channel;
+  pending: number;
+  oldestMs: number;
+  deferred: number;
+}
+
+/** Devices that are connected to one gateway. */
+export interface GatewayLoad {
+  gateway: string;
+  online: number;
+}
+
+/** What one minute's hash holds. */
+export interface MinuteFigures {
+  accepted: number;
+  /** Recipients that have ended, by channel, then by outcome. */
+  ended: Record<string, Record<string, number>>;
+  /** Failed recipients by reason. */
+  failures: Record<string, number>;
+  /** Receipts by the upper bound of their latency in milliseconds. */
+  latencies: Map<number, number>;
+  gateways: (GatewayLoad & { at: number })[];
+  channels: (ChannelWork & { at: number })[];
+}
+
+/** Encodes the backlog of a channel as the value of a gauge. */
+export function encodeWork({ pending, oldestMs, deferred }: ChannelWork): string {
+  return [pending, oldestMs, deferred].map(Math.round).join(',');
+}
+
+/** Decodes a minute's hash; fields of a newer release are left out. */
+export function decodeMinute(hash: Readonly<Record<string, string>>): MinuteFigures {
+  const figures: MinuteFigures = {
+    accepted: 0,
+    ended: {},
+    failures: {},
+    latencies: new Map(),
+    gateways: [],
+    channels: [],
+  };
+  for (const [field, value] of Object.entries(hash)) {
+    const colon = field.indexOf(':');
+    const kind = colon < 0 ? field : field.slice(0, colon);
+    addField(figures, kind, field.slice(colon + 1), value);
+  }
+  return figures;
+}
+
+function addField(figures: MinuteFigures, kind: string, name: string, value: string): void {
+  if (kind === 'accepted') figures.accepted = Number(value);
+  else if (kind === 'failure') figures.failures[name] = Number(value);
+  else if (kind === 'latency') figures.latencies.set(Number(name), Number(value));
+  else if (kind === 'ended') {
+    const [channel = '', outcome = ''] = name.split(':');
+    figures.ended[channel] = { ...figures.ended[channel], [outcome]: Number(value) };
+  } else if (kind === 'online') {
+    const [online, at] = value.split('|').map(Number);
+    figures.gateways.push({ gateway: name, online: online ?? 0, at: at ?? 0 });
+  } else if (kind === 'backlog') {
+    const channel = CHANNELS.find((one) => one === name);
+    if (channel !== undefined) figures.channels.push(decodeWork(channel, value));
+  }
+}
+
+function decodeWork(channel: Channel, value: string): ChannelWork & { at: number } {
+  const [work = '', at] = value.split('|');
+  const [pending = 0, oldestMs = 0, deferred = 0] = work.split(',').map(Number);
+  return { channel, pending, oldestMs, deferred, at: Number(at) };
+}

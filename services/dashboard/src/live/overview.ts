@@ -1,0 +1,142 @@
+import type { ChannelWork } from '@carillon/presence/figures';
+import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
+import { LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
+import type { RefusalView } from '@carillon/store/credentials';
+import { mayUseAccount, type SessionOperator } from '../http/route.ts';
+
+/** Latencies from acceptance to receipt of connected devices; null without a receipt. */
+export interface LatencySummary {
+  p50Ms: number | null;
+  p99Ms: number | null;
+}
+
+/** What all processes have counted in one minute. */
+export interface OverviewMinute {
+  at: number;
+  accepted: number;
+  delivered: number;
+  sent: number;
+  /** Recipients with any other outcome. */
+  failed: Record<string, number>;
+  /** Of `failed.failed`, by reason. */
+  failureReasons: Record<string, number>;
+  latency: LatencySummary;
+}
+
+/** The overview of the installation, or what one operator may see of it. */
+export interface Overview {
+  readAt: number;
+  /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
+  scope: 'installation' | 'accounts';
+  /** When the first figures came that there are; null without any. */
+  since: number | null;
+  /** The last minutes, the current one included. */
+  minutes: OverviewMinute[];
+  /** Of all these minutes. */
+  latency: LatencySummary;
+  /** Empty until a scheduler has counted, some seconds after the first viewer came. */
+  channels: ChannelWork[];
+  gateways: { id: string; online: number }[];
+  /** Credentials that their provider has refused and not accepted since. */
+  refusedCredentials: {
+    app: string;
+    appName: string;
+    channel: string;
+    message: string;
+    refusedAt: number;
+  }[];
+  /** When the refused credentials were read; null if MongoDB has not responded yet. */
+  refusedCredentialsAt: number | null;
+}
+
+/** What the shared reader knows. */
+export interface LiveState {
+  figures: FiguresSnapshot;
+  refusals: readonly RefusalView[];
+  refusalsAt: number | null;
+}
+
+/** Builds the overview of the last `minutes` for an operator. */
+export function buildOverview(
+  { figures, refusals, refusalsAt }: LiveState,
+  operator: SessionOperator,
+  minutes: number,
+): Overview {
+  const isWhole = operator.accounts === 'all';
+  const shown = isWhole ? figures.minutes.slice(-minutes) : [];
+  const summaries = isWhole ? summarizeMinutes(figures).slice(-minutes) : [];
+  return {
+    readAt: Math.round(figures.readAt),
+    scope: isWhole ? 'installation' : 'accounts',
+    since: figures.since === undefined ? null : Math.round(figures.since),
+    minutes: summaries,
+    latency: summarize(shown.map(({ latencies }) => latencies)),
+    channels: isWhole ? figures.channels : [],
+    gateways: isWhole ? figures.gateways.map(({ gateway: id, online }) => ({ id, online })) : [],
+    refusedCredentials: refusals
+      .filter(({ account }) => mayUseAccount(operator, account))
+      .map(({ app, appName, channel, environment, detail, refusedAt }) => ({
+        ...{ app, appName, channel },
+        message: environment === undefined ? detail : `${detail} (${environment})`,
+        refusedAt: refusedAt.getTime(),
+      })),
+    refusedCredentialsAt: refusalsAt,
+  };
+}
+
+const summariesOf = new WeakMap<FiguresSnapshot, OverviewMinute[]>();
+
+/** Summarizes the minutes of a snapshot, once for all viewers. */
+function summarizeMinutes(figures: FiguresSnapshot): OverviewMinute[] {
+  const known = summariesOf.get(figures);
+  if (known !== undefined) return known;
+  const summaries = figures.minutes.map(toMinute);
+  summariesOf.set(figures, summaries);
+  return summaries;
+}
+
+function toMinute(minute: FiguresSnapshot['minutes'][number]): OverviewMinute {
+  const outcomes: Record<string, number> = {};
+  for (const counts of Object.values(minute.ended))
+    for (const [outcome, count] of Object.entries(counts))
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + count;
+  const { delivered = 0, sent = 0, ...failed } = outcomes;
+  const { at, accepted, failures: failureReasons } = minute;
+  const latency = summarize([minute.latencies]);
+  return { at, accepted, delivered, sent, failed, failureReasons, latency };
+}
+
+function summarize(minutes: readonly ReadonlyMap<number, number>[]): LatencySummary {
+  const counts = new Map<number, number>();
+  for (const latencies of minutes)
+    for (const [boundMs, count] of latencies)
+      counts.set(boundMs, (counts.get(boundMs) ?? 0) + count);
+  return { p50Ms: estimateQuantile(counts, 0.5), p99Ms: estimateQuantile(counts, 0.99) };
+}
+
+/**
+ * Estimates a quantile in milliseconds, as Prometheus's histogram_quantile: evenly spread within its bucket. Above the
+ * last bound it is that bound.
+ *
+ * @param counts durations by the upper bound of their bucket; empty buckets may be absent
+ */
+export function estimateQuantile(
+  counts: ReadonlyMap<number, number>,
+  quantile: number,
+): number | null {
+  const all = [...new Set([...LATENCY_BOUNDS_MS, ...counts.keys()])].sort((a, b) => a - b);
+  const total = all.reduce((sum, bound) => sum + (counts.get(bound) ?? 0), 0);
+  if (total === 0) return null;
+  let below = 0;
+  let lower = 0;
+  for (const bound of all) {
+    const count = counts.get(bound) ?? 0;
+    if (count > 0 && below + count >= quantile * total) {
+      if (bound === Number.POSITIVE_INFINITY) return lower;
+      return Math.round(lower + ((bound - lower) * (quantile * total - below)) / count);
+    }
+    below += count;
+    lower = bound;
+  }
+  return lower;
+}

@@ -1,0 +1,69 @@
+import type { Store } from '@carillon/store/store';
+
+const INTERVAL_MS = 1_000;
+/** With more pushes than this, all of them are read every 5 s. */
+const MAX_FREQUENT = 20;
+const RARE_INTERVAL_MS = 5_000;
+
+/** One viewer of some pushes. */
+interface Watcher {
+  /** The last mark of each push that it was told of; undefined before the first. */
+  marks: Map<string, string | undefined>;
+  onChange(push: string): void;
+}
+
+/**
+ * Creates the watch of pushes that all viewers of a process share: the progress of all watched pushes is read together,
+ * every second, and only while there are viewers.
+ */
+export function createPushWatch(
+  pushProgress: Pick<Store['pushProgress'], 'readMarks'>,
+  intervalMs = INTERVAL_MS,
+) {
+  const watchers = new Set<Watcher>();
+  let timer: NodeJS.Timeout | undefined;
+
+  function listWatched(): string[] {
+    return [...new Set([...watchers].flatMap(({ marks }) => [...marks.keys()]))];
+  }
+
+  async function poll(): Promise<void> {
+    if (watchers.size === 0) return;
+    const current = await pushProgress.readMarks(listWatched());
+    for (const { marks, onChange } of watchers)
+      for (const [push, known] of marks) {
+        // A viewer that came during the read has its push in the next one.
+        const mark = current.get(push);
+        if (mark === known) continue;
+        marks.set(push, mark);
+        onChange(push);
+      }
+  }
+
+  function schedule(delayMs: number): void {
+    timer = setTimeout(() => {
+      // While MongoDB is away nothing is known to have changed.
+      void poll()
+        .catch(() => undefined)
+        .then(() => {
+          timer = undefined;
+          if (watchers.size === 0) return;
+          schedule(listWatched().length > MAX_FREQUENT ? RARE_INTERVAL_MS : intervalMs);
+        });
+    }, delayMs).unref();
+  }
+
+  return {
+    /**
+     * Calls `onChange` when a push has changed, and once in the beginning: it may have changed since the viewer read it.
+     * Returns a function that ends it.
+     */
+    watch(pushes: readonly string[], onChange: (push: string) => void): () => void {
+      if (pushes.length === 0) return () => undefined;
+      const watcher: Watcher = { marks: new Map(pushes.map((id) => [id, undefined])), onChange };
+      watchers.add(watcher);
+      if (timer === undefined) schedule(0);
+      return () => void watchers.delete(watcher);
+    },
+  };
+}

@@ -1,0 +1,59 @@
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import {
+  acknowledge,
+  deliver,
+  insertPush,
+  newTokens,
+  SHAPES,
+} from '../../../packages/store/test/store-under-test.ts';
+import { EVERYBODY, type LiveUnderTest, startLive } from './live-under-test.ts';
+
+const APP = 'a'.repeat(24);
+let live: LiveUnderTest;
+beforeAll(async () => {
+  live = await startLive();
+  // The app that the store's test pushes are of.
+  const app = { _id: APP, name: 'app', account: 'account-1', createdAt: new Date() };
+  await live.database.db.collection<{ _id: string }>('apps').insertOne(app);
+});
+afterAll(() => live.stop());
+
+test.each(SHAPES)('of its start, its settlement and a late receipt: %s', async (shape) => {
+  const [connected = '', offline = ''] = newTokens(2);
+  const push = await insertPush(live.database, [connected, offline], { shape });
+  const viewer = await live.view({ push: push.id });
+  expect(await viewer.next('push')).toEqual({ id: push.id });
+  const settled = viewer.next('push');
+  await deliver(live.database.store, push, { [offline]: OUTCOMES.inbox });
+  expect(await settled).toEqual({ id: push.id });
+  await viewer.next('overview');
+  const received = viewer.next('push');
+  await acknowledge(live.database, push, offline);
+  expect(await received).toEqual({ id: push.id });
+  viewer.leave();
+});
+
+test('a push of another account is not watched, like one that does not exist', async () => {
+  const push = await insertPush(live.database, newTokens(1));
+  const mine = { ...EVERYBODY, id: 'mine', accounts: ['account-1'] };
+  const foreign = { ...EVERYBODY, id: 'foreign', accounts: ['account-2'] };
+  const [owner, other] = await Promise.all([
+    live.view({ push: [push.id, 'f'.repeat(24)] }, mine),
+    live.view({ push: push.id }, foreign),
+  ]);
+  expect(await owner.next('push')).toEqual({ id: push.id });
+  const changed = owner.next('push');
+  await deliver(live.database.store, push, {});
+  expect(await changed).toEqual({ id: push.id });
+  await other.next('overview');
+  expect(other.events.filter(({ event }) => event === 'push')).toEqual([]);
+  owner.leave();
+  other.leave();
+});
+
+test('at most five pushes, and nothing but ids', async () => {
+  const ids = Array.from({ length: 6 }, (_, n) => `${n}`.repeat(24));
+  await expect(live.view({ push: ids })).rejects.toThrow('at most 5 push ids');
+  await expect(live.view({ push: 'x' })).rejects.toThrow('at most 5 push ids');
+});
