@@ -49,6 +49,11 @@ export function fallbackBatchId(id: string): string {
   return `${id}f`;
 }
 
+/** Checks that an id is that of a fallback batch: all others end in a digit. */
+export function isFallbackBatchId(id: string): boolean {
+  return isBatchId(id) && id.endsWith('f');
+}
+
 /** Returns the push of a batch. The id of an embedded batch is the id of its push. */
 export function pushIdOfBatch(id: string): string {
   return id.slice(0, 24);

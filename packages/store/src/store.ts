@@ -13,6 +13,8 @@ import { createCredentials } from './credentials.ts';
 import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDevices } from './devices.ts';
+import { createFailedRecipients } from './failed-recipients.ts';
+import { createFailures } from './failures.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
 import { createInbox } from './inbox.ts';
@@ -24,6 +26,7 @@ import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
 import { createPushes } from './pushes.ts';
+import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSubscriptions } from './subscriptions.ts';
@@ -90,6 +93,9 @@ export async function connectStore({
     batchTable: createBatchTable(db, suspensions, tracer),
     backlog: createBacklog(db, clock, suspensions),
     deliveryStatus: createDeliveryStatus(db),
+    failures: createFailures(db),
+    failedRecipients: createFailedRecipients(db),
+    redrives: createRedrives(db, clock),
     pending: createPending(db, clock),
     pushCompletion: createPushCompletion(db, clock),
     inbox: createInbox(db),
