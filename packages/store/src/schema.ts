@@ -42,7 +42,7 @@ export const SCHEMA_STEPS: readonly SchemaStep[] = [
  */
 export const REQUIRED_SCHEMA_VERSION = 2;
 
-/** What a migration has done. */
+/** Result of a migration. */
 export interface MigrationResult {
   /** The version of the schema after it. */
   version: number;

@@ -1,8 +1,8 @@
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
+import { validate } from '@carillon/core/validate';
 import type { Recipient } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
 import { ALL_TOPICS, subscribeRequest, unsubscribeRequest } from './schema.ts';
 
 const TOO_MANY_TOPICS = `A device can subscribe to at most ${LIMITS.topicsPerDevice.toLocaleString('en')} topics.`;
