@@ -62,6 +62,7 @@ const LONG = [
 
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
+  'services/dashboard/test/killed-redrive-is-continued.test.ts',
   'test/operators/alerts-fire-and-stop.test.ts',
   'test/operators/outage-restarts-nothing.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
