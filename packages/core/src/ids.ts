@@ -5,6 +5,11 @@ export function newPushId(nowMs: number): string {
   return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
 }
 
+/** Returns the lowest id of the pushes of a moment and later. */
+export function pushIdFrom(ms: number): string {
+  return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').padEnd(24, '0');
+}
+
 const PUSH_ID = /^[0-9a-f]{24}$/;
 
 /** Checks the format of a push id. */

@@ -34,6 +34,28 @@ export function createApps(db: Db, clock: Clock) {
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
+    /**
+     * Finds apps whose name contains a text, in order of id: those of some accounts, or of all. Reads every app: their
+     * documents are few and small.
+     */
+    search: (text: string, accounts: readonly string[] | 'all', limit: number) =>
+      apps
+        .find({
+          name: { $regex: text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&'), $options: 'i' },
+          ...(accounts !== 'all' && { account: { $in: [...accounts] } }),
+        })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray(),
+    /** Lists the ids of the apps of some accounts, or of all. */
+    listIds: async (accounts: readonly string[] | 'all', limit: number): Promise<string[]> => {
+      const filter = accounts === 'all' ? {} : { account: { $in: [...accounts] } };
+      const found = await apps
+        .find(filter, { projection: { _id: 1 } })
+        .limit(limit)
+        .toArray();
+      return found.map(({ _id }) => _id);
+    },
     /** Finds the app that has an iOS bundle id or a site's host name. */
     findByBundleIdOrHost: async (name: string) =>
       (await apps.findOne({ $or: [{ bundleIds: name }, { webHosts: name }] })) ?? undefined,

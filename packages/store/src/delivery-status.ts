@@ -225,8 +225,8 @@ const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
 
 /**
  * Finds pushes to a device, the newest first: those in its inbox, and among the app's newest pushes those whose only
- * batch contains it. A push of more than one batch that isn't in the inbox is not found: no index leads from a device
- * to its batches.
+ * batch contains it. A push of more than one batch that isn't in the inbox is not found; `pushesOfDevice` finds these
+ * as well.
  */
 async function findPushesOfDevice(
   tables: Tables,

@@ -70,7 +70,7 @@ export function batchIdsOf(push: string) {
 }
 
 /** Filters a push's batches without fallbacks: each recipient is in one of them. */
-function primaryBatches(push: string) {
+export function primaryBatches(push: string) {
   return { ...batchIdsOf(push), 'work.fallback': { $exists: false } } as const;
 }
 

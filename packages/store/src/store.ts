@@ -25,7 +25,10 @@ import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
+import { createPushSearch } from './push-search.ts';
+import { createPushSummaries } from './push-summaries.ts';
 import { createPushes } from './pushes.ts';
+import { createPushesOfDevice } from './pushes-of-device.ts';
 import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
@@ -77,6 +80,7 @@ export async function connectStore({
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db);
   const suspensions = createSuspensions(db);
+  const deliveryStatus = createDeliveryStatus(db);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
@@ -87,12 +91,15 @@ export async function connectStore({
     subscriptions,
     topics: createTopics(db),
     pageCursors: createPageCursors(db),
+    pushSearch: createPushSearch(db, clock),
+    pushSummaries: createPushSummaries(db),
     pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
     backlog: createBacklog(db, clock, suspensions),
-    deliveryStatus: createDeliveryStatus(db),
+    deliveryStatus,
+    pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
     failures: createFailures(db),
     failedRecipients: createFailedRecipients(db),
     redrives: createRedrives(db, clock),

@@ -132,7 +132,7 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...FAST_ONE_BY_ONE, ...STACK_SIDE_BY_SIDE]);
+  const notBeside = new Set([...FAST_ONE_BY_ONE, ...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
   const others: Tier[] = [
     {
       name: 'fast',
