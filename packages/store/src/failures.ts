@@ -90,45 +90,17 @@ type Mark = { _id: string; work: Pick<FailedWork, 'failedAt' | 'channel' | 'fail
 type Holder = { _id: string; app: string; work: Batch };
 type Holders = Collection<Holder>;
 
+interface Tables {
+  pushes: Holders;
+  batches: Holders;
+}
+
 /** Finds failed deliveries. Only batches with a failed recipient are in the indexes that it reads. */
 export function createFailures(db: Db) {
   const pushes = db.collection<PushDocument>('pushes') as unknown as Holders;
   const batches = db.collection<BatchDocument>('batches') as unknown as Holders;
 
-  /** Reads marks from both collections in one order. */
-  function readMarks(
-    filter: Filter<Holder>,
-    order: { sort: [string, 1 | -1][]; hint: Document; batchSize: number },
-    compare: (a: Mark, b: Mark) => number,
-  ): AsyncGenerator<Mark> {
-    const open = (collection: Holders) =>
-      collection.find<Mark>(filter, { projection: MARK, ...order });
-    return mergeSorted(open(pushes), open(batches), compare);
-  }
-
-  async function readFailedBatches(
-    marks: readonly Mark[],
-    reason: Failure | undefined,
-  ): Promise<FailedBatch[]> {
-    const ids = marks.map(({ _id }) => _id);
-    const found = await Promise.all(
-      [pushes, batches].map((collection) =>
-        collection
-          .find<{ _id: string; work: FailedWork }>(
-            { _id: { $in: ids } },
-            { projection: FAILED_BATCH, batchSize: ids.length + 1 },
-          )
-          .toArray(),
-      ),
-    );
-    const byId = new Map(found.flat().map(({ _id, work }) => [_id, work]));
-    return ids.flatMap((id) => {
-      const batch = byId.get(id);
-      const failedBatch = batch && summarizeFailures(id, batch, reason);
-      return failedBatch === undefined ? [] : [failedBatch];
-    });
-  }
-
+  const tables = { pushes, batches };
   return {
     /**
      * Lists batches with failed recipients, the newest failure first. A page reads at most 10,000 marks, so it may be
@@ -146,10 +118,11 @@ export function createFailures(db: Db) {
         batchSize: reason === undefined ? limit + 1 : 1_000,
       };
       const page: Mark[] = [];
+      // Counts the marks that were read, also those with another reason.
       let scanned = 0;
       let last: Mark | undefined;
       let hasMore = false;
-      for await (const mark of readMarks(buildTimeFilter(query), order, compareByTime)) {
+      for await (const mark of readMarks(tables, buildTimeFilter(query), order, compareByTime)) {
         hasMore = page.length === limit || scanned === MAX_SCANNED;
         if (hasMore) break;
         scanned += 1;
@@ -158,7 +131,7 @@ export function createFailures(db: Db) {
       }
       const next = hasMore && last?.work.failedAt !== undefined;
       return {
-        batches: await readFailedBatches(page, reason),
+        batches: await readFailedBatches(tables, page, reason),
         ...(next && { next: { failedAt: last?.work.failedAt as Date, id: last?._id as string } }),
       };
     },
@@ -187,7 +160,7 @@ export function createFailures(db: Db) {
         batchSize: 1_000,
       };
       let previous = '';
-      for await (const mark of readMarks(filter, order, compareById)) {
+      for await (const mark of readMarks(tables, filter, order, compareById)) {
         const push = pushIdOfBatch(mark._id);
         if (push === previous || !hasReason(mark, reason)) continue;
         previous = push;
@@ -195,6 +168,42 @@ export function createFailures(db: Db) {
       }
     },
   };
+}
+
+/** Reads marks from both collections in one order. */
+function readMarks(
+  { pushes, batches }: Tables,
+  filter: Filter<Holder>,
+  order: { sort: [string, 1 | -1][]; hint: Document; batchSize: number },
+  compare: (a: Mark, b: Mark) => number,
+): AsyncGenerator<Mark> {
+  const open = (collection: Holders) =>
+    collection.find<Mark>(filter, { projection: MARK, ...order });
+  return mergeSorted(open(pushes), open(batches), compare);
+}
+
+async function readFailedBatches(
+  { pushes, batches }: Tables,
+  marks: readonly Mark[],
+  reason: Failure | undefined,
+): Promise<FailedBatch[]> {
+  const ids = marks.map(({ _id }) => _id);
+  const found = await Promise.all(
+    [pushes, batches].map((collection) =>
+      collection
+        .find<{ _id: string; work: FailedWork }>(
+          { _id: { $in: ids } },
+          { projection: FAILED_BATCH, batchSize: ids.length + 1 },
+        )
+        .toArray(),
+    ),
+  );
+  const byId = new Map(found.flat().map(({ _id, work }) => [_id, work]));
+  return ids.flatMap((id) => {
+    const batch = byId.get(id);
+    const failedBatch = batch && summarizeFailures(id, batch, reason);
+    return failedBatch === undefined ? [] : [failedBatch];
+  });
 }
 
 function buildTimeFilter({ app, channel, from, to, cursor }: FailureQuery): Filter<Holder> {

@@ -9,7 +9,7 @@ export const objectId = z.string().regex(/^[0-9a-f]{24}$/);
 export const deviceToken = z.string().regex(DEVICE_TOKEN);
 
 /** A time in a query: milliseconds since 1970. */
-export const time = z.coerce
+const time = z.coerce
   .number()
   .int()
   .min(0)

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { newPushId } from '@carillon/core/ids';
 import { failureCode, failureMask } from '@carillon/core/outcomes';
 import { createBatch } from '@carillon/store/create-batches';
@@ -15,7 +15,7 @@ const APP = 'a'.repeat(24);
 const REJECTED = failureCode('rejected-by-provider');
 const SHORT_LEASE_MS = 500;
 const MANY = 10_000;
-const PROGRAM = join(import.meta.dirname, 'redriving-process.ts');
+const PROGRAM = fileURLToPath(new URL('redriving-process.ts', import.meta.url));
 
 let database: StoreUnderTest;
 let redis: Awaited<ReturnType<typeof startRedis>>;
