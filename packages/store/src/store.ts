@@ -34,6 +34,7 @@ import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
+import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
@@ -90,6 +91,7 @@ export async function connectStore({
     deletedDevices: createDeletedDevices(db, { subscriptions, receipts }),
     subscriptions,
     topics: createTopics(db),
+    topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
     pushSearch: createPushSearch(db, clock),
     pushSummaries: createPushSummaries(db),

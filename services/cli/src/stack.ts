@@ -32,6 +32,8 @@ export const environmentSchema = z.object({
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
+  /** App of that key, for `carillon canary` without --app. */
+  CARILLON_APP: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
   /** Base address of the sandbox's control API; the sandbox simulates the providers. */
@@ -69,6 +71,8 @@ export interface Stack {
   sealingKeys: string | undefined;
   api: string | undefined;
   apiKey: string | undefined;
+  /** App of the API key, if the environment names it. */
+  app: string | undefined;
   mqtt: string | undefined;
   sandbox: string | undefined;
   /** Processes that `npm start` runs; empty when it does not run. */
@@ -105,6 +109,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     pepper: env.API_KEY_PEPPER ?? (isOwnDatabase ? secrets?.apiKeyPepper : undefined),
     api: env.CARILLON_API ?? devFile?.api,
     apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? devFile?.apiKey : undefined),
+    app: env.CARILLON_APP,
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
     processes: devFile?.processes ?? [],

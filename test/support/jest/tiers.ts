@@ -13,6 +13,7 @@ export interface Tier {
 const FAST = [
   'test/alerts/alerts-are-tested-and-explained.test.ts',
   'test/alerts/promtool-accepts-the-rules.test.ts',
+  'test/alerts/runbooks-have-your-address.test.ts',
   'test/architecture.test.ts',
   'test/docs-agree-with-the-code.test.ts',
   'test/docs/the-documents-name-what-exists.test.ts',
