@@ -1,6 +1,6 @@
 import { acceptPush } from '@carillon/accept/accept-push';
 import { collapseHash, splitTokens } from '@carillon/core/batch';
-import { newPushId } from '@carillon/core/ids';
+import { batchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
@@ -163,7 +163,7 @@ test('a filter selects recipients by reason and channel, a list selects pushes',
   expect(await redrive({ reason: 'rejected-by-provider' })).toMatchObject({ total: 1, done: 1 });
   expect(await readNewPushes()).toEqual({ [first.id]: [first.tokens[0]] });
   expect(await redrive({}, [second.id, second.id])).toMatchObject({ total: 1, recipients: 1 });
-  expect(Object.keys(await readNewPushes())).toEqual([first.id, second.id].sort());
+  expect(Object.keys(await readNewPushes()).sort()).toEqual([first.id, second.id].sort());
 });
 
 test('a later re-drive leaves out whom an earlier one has sent to, and takes who failed since', async () => {
@@ -210,6 +210,29 @@ test('devices with a newer push of the collapse key are left out; without others
   });
   expect(await redrive()).toMatchObject({ total: 2, done: 1, skipped: { 'newer-push': 1 } });
   expect(await readNewPushes()).toEqual({ [partly.id]: [partly.tokens[1]] });
+});
+
+test('a push of more than 100 batches with failures gets one new push for each 100', async () => {
+  const push = await insertFailed(2, [REJECTED], { shape: 'in two batches' });
+  const [template] = await database.batches.find({ push: push.id }).toArray();
+  const tokens = newTokens(100);
+  await insertDevices(tokens);
+  const copies = tokens.map((token, n) => ({
+    ...{
+      ...template,
+      _id: batchId(push.id, n + 2),
+      push: push.id,
+      app: APP,
+      from: token,
+      to: token,
+    },
+    work: { ...template?.work, tokens: token },
+  }));
+  await database.batches.insertMany(copies as Parameters<typeof database.batches.insertMany>[0]);
+  expect(await redrive()).toMatchObject({ total: 1, done: 1, recipients: 101 });
+  const added = await database.pushes.find({ 'idempotency.key': /^redrive:/ }).toArray();
+  expect(added.map(({ devices }) => devices).sort()).toEqual([1, 100]);
+  expect(new Set(added.flatMap(({ work }) => splitTokens(work?.tokens ?? ''))).size).toBe(101);
 });
 
 test('an app has one re-drive at a time', async () => {
