@@ -46,10 +46,10 @@ export async function getApp(store: Pick<Store, 'apps'>, id: string): Promise<Ap
   return toAppView(await requireApp(store, id));
 }
 
-/** Lists apps in order of id: those of one account, or all. */
+/** Lists apps in order of id: those of one account, of some, or all. */
 export async function listApps(
   { apps }: Pick<Store, 'apps'>,
-  query: PageQuery & { account?: string | undefined },
+  query: PageQuery & { account?: string | readonly string[] | undefined },
 ): Promise<Page<AppView>> {
   const found = await apps.list(query.account, query.cursor ?? '', query.limit);
   return toPage(found.map(toAppView), query, ({ id }) => id);

@@ -27,10 +27,15 @@ export function createApps(db: Db, clock: Clock) {
       return _id;
     },
     find: async (id: string) => (await apps.findOne({ _id: id })) ?? undefined,
-    /** Lists apps after the id `after`, in order of id: those of one account, or of all. */
-    list: (account: string | undefined, after: string, limit: number) =>
+    /** Lists apps after the id `after`, in order of id: those of one account, of some, or of all. */
+    list: (account: string | readonly string[] | undefined, after: string, limit: number) =>
       apps
-        .find({ _id: { $gt: after }, ...(account !== undefined && { account }) })
+        .find({
+          _id: { $gt: after },
+          ...(account !== undefined && {
+            account: typeof account === 'string' ? account : { $in: [...account] },
+          }),
+        })
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
