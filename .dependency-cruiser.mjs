@@ -8,6 +8,7 @@ const PACKAGES = {
   store: ['core'],
   queue: ['core', 'presence'],
   presence: ['core'],
+  accept: ['core', 'store', 'queue'],
   admin: ['core', 'store', 'queue', 'presence'],
 };
 

@@ -110,58 +110,54 @@ ENV NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=8" \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     OPS_LISTEN=0.0.0.0:9000
 USER 65532:65532
+LABEL org.opencontainers.image.licenses="Apache-2.0"
 
-FROM runtime AS api
+# What all processes that keep running share: the operators' port and its check.
+FROM runtime AS service
+EXPOSE 9000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
+
+FROM service AS api
 COPY --from=dependencies /out/api/dependencies /app
 COPY --from=sources /out/api/sources /app
 ENV API_LISTEN=0.0.0.0:4000
-EXPOSE 4000 9000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
+EXPOSE 4000
 ENTRYPOINT ["/usr/local/bin/node", "services/api/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/api" \
       org.opencontainers.image.description="Carillon: the HTTP API" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-FROM runtime AS delivery-worker
+FROM service AS delivery-worker
 COPY --from=dependencies /out/delivery-worker/dependencies /app
 COPY --from=sources /out/delivery-worker/sources /app
-EXPOSE 9000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
 ENTRYPOINT ["/usr/local/bin/node", "services/delivery-worker/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/delivery-worker" \
       org.opencontainers.image.description="Carillon: fan-out, delivery and settlement of pushes" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-FROM runtime AS scheduler
+FROM service AS scheduler
 COPY --from=dependencies /out/scheduler/dependencies /app
 COPY --from=sources /out/scheduler/sources /app
-EXPOSE 9000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
 ENTRYPOINT ["/usr/local/bin/node", "services/scheduler/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/scheduler" \
       org.opencontainers.image.description="Carillon: finds due and lost work" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-FROM runtime AS device-gateway
+FROM service AS device-gateway
 COPY --from=dependencies /out/device-gateway/dependencies /app
 COPY --from=sources /out/device-gateway/sources /app
 ENV MQTT_LISTEN=0.0.0.0:1883
-EXPOSE 1883 8883 8083 9000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
+EXPOSE 1883 8883 8083
 ENTRYPOINT ["/usr/local/bin/node", "services/device-gateway/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/device-gateway" \
       org.opencontainers.image.description="Carillon: MQTT server for devices" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
@@ -172,11 +168,10 @@ ENTRYPOINT ["/usr/local/bin/node", "services/cli/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/cli" \
       org.opencontainers.image.description="Carillon: command line for operators" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-FROM runtime AS sandbox
+FROM service AS sandbox
 COPY --from=dependencies /out/sandbox/dependencies /app
 COPY --from=sources /out/sandbox/sources /app
 ENV SANDBOX_LISTEN=0.0.0.0:4004 \
@@ -184,12 +179,10 @@ ENV SANDBOX_LISTEN=0.0.0.0:4004 \
     SANDBOX_FCM_LISTEN=0.0.0.0:4008 \
     SANDBOX_WEB_PUSH_LISTEN=0.0.0.0:4009 \
     SANDBOX_FILES=/tmp/sandbox
-EXPOSE 4004 4007 4008 4009 9000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/node", "deploy/image/healthcheck.mjs"]
+EXPOSE 4004 4007 4008 4009
 ENTRYPOINT ["/usr/local/bin/node", "services/sandbox/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/sandbox" \
       org.opencontainers.image.description="Carillon: plays APNs, FCM and a Web Push service" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

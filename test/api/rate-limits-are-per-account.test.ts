@@ -12,7 +12,7 @@ const LONGEST_WINDOW_SECONDS = 60;
 const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
 
 let stack: Stack;
-/** What an API process goes by for some seconds after a change; all of it is waited for at once. */
+/** Changes that an API process applies only after some seconds, because it caches; the tests wait for all at once. */
 let changes: Record<'limitLifted' | 'accountSuspended' | 'keyRotated', Promise<void>>;
 beforeAll(async () => {
   stack = await startStack({ ...ONLY_API, apis: 2 });

@@ -68,6 +68,6 @@ test('11,000 wrong keys put no good key out of the cache', async () => {
     });
     expect((await sendRequest(good.apiKey)).status).toBe(200);
   });
-  // Whoever flushed it would make its own look-up and those of all others one a request.
+  // An attacker that flushed the cache would cause one look-up for each request, its own and those of others.
   expect(countLookups(operations)).toBeLessThan(500);
 }, 120_000);

@@ -25,9 +25,7 @@ test('of the api under load: a file for debuggers, and a table of ten', async ()
     samples: number[];
   };
   expect(samples.length).toBeGreaterThan(100);
-  expect(nodes.some(({ callFrame }) => callFrame.url.includes('/services/api/src/push/'))).toBe(
-    true,
-  );
+  expect(nodes.some(({ callFrame }) => callFrame.url.includes('/packages/accept/src/'))).toBe(true);
 });
 
 test('of no service: the services are named, and nothing is started or written', async () => {

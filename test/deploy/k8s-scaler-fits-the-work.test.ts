@@ -4,8 +4,9 @@ import type { Spec } from '../support/k8s/manifest.ts';
 import { render } from '../support/k8s/render.ts';
 import { desiredWorkers, type ScalerBounds } from '../support/scaler.ts';
 
-/** What a push to a topic has at once: the most, and where one worker keeps up with the reading of its subscribers. */
+/** Largest number of batches that a push to a topic has released at once. */
 const MOST_BATCHES = 64;
+/** The same where one worker keeps up with the reading of the subscribers. */
 const USUAL_BATCHES = 7;
 
 let spec: Spec;

@@ -23,7 +23,7 @@ import { openSandbox, type Sandbox } from '../support/providers/sandbox.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
-/** What two cores carry with all containers, a mongod and the test itself on them. */
+/** Load that two cores carry together with all containers, a mongod and the test itself. */
 const PUSHES_PER_SECOND = 40;
 const MAX_ERROR_LINES = 20;
 const FLEET = { connected: 24, away: 48, ofProviders: 8 };

@@ -72,7 +72,7 @@ describe('a device that connects again while its old link stands', () => {
     for (const { id } of await Promise.all(sent)) await untilPending(stack, id, []);
     const got = links.flatMap(({ arrivals }) => arrivals.map(({ payload }) => payload));
     expect([...new Set(got)].sort()).toEqual(expected);
-    // What a link was given and had no time to acknowledge comes again on the next.
+    // A push that a link received and did not acknowledge in time comes again on the next link.
     expect(got.length - expected.length).toBeLessThanOrEqual(DOUBLES_A_BREAK * BREAKS);
   });
 });

@@ -105,6 +105,6 @@ test('an authority that is no certificate is refused at the start', async () => 
   const worker = await startDeliveryWorker(stack, {
     REDIS_CA_FILE: write('no.pem', 'no certificate'),
   });
-  expect(await worker.untilExit()).toBe(1);
+  expect(await worker.exited).toBe(1);
   expect(worker.output()).toMatch(/write a certificate in PEM format\s+→ at REDIS_CA/);
 });

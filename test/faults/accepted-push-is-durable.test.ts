@@ -82,7 +82,7 @@ async function stopMidAccept(): Promise<{ attempt: Promise<Attempt>; id: string 
   for (;;) {
     const { attempt, id } = await sendUntilHalfAccepted();
     stack.kill('api', 'SIGSTOP');
-    // What was on its way to MongoDB has come there.
+    // Gives writes that are under way to MongoDB the time to arrive there.
     await sleep(UNDER_WAY_MS);
     if ((await stateOf(id)) === 'accepting') return { attempt, id };
     stack.kill('api', 'SIGCONT');

@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { SubscriptionDocument, TopicDocument } from '../../packages/store/src/documents.ts';
-import { type DeliveryWorker, startDeliveryWorker } from '../support/delivery-worker.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
 import { desiredWorkers, TARGET_PER_WORKER } from '../support/scaler.ts';
 import { findProcess } from '../support/stack/dev-file.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -21,7 +22,7 @@ const DELIVERY_MS = 240_000;
 
 let stack: Stack;
 let mongo: TestMongo;
-const workers: DeliveryWorker[] = [];
+const workers: ServiceProcess[] = [];
 beforeAll(async () => {
   stack = await startStack({
     deliveryWorkers: 0,

@@ -84,6 +84,7 @@ test('100 pushes by 8 senders at once end with the newest, and none comes behind
   const ordered = pushes.sort((a, b) => (a.id < b.id ? -1 : 1)).map(({ payload }) => payload);
   for (const push of pushes) await untilNothingPending(push);
   const last = await sendLast(device);
+  await untilOutcomes(mongo, last, { delivered: 1 });
   const positions = payloadsOf(device).map((payload) => ordered.indexOf(payload));
   expect(payloadsOf(device).slice(-2)).toEqual([ordered.at(-1), last.payload]);
   expect(positions.slice(0, -1)).toEqual([...positions.slice(0, -1)].sort((a, b) => a - b));

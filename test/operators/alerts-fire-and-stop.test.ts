@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { TestServer } from '../../packages/presence/test/start-server.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
-import { type DeliveryWorker, startDeliveryWorker } from '../support/delivery-worker.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { startMongod } from '../support/mongod-server.ts';
@@ -33,7 +33,7 @@ let redis: RedisServer;
 let mongod: TestServer;
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-let worker: DeliveryWorker | undefined;
+let worker: ServiceProcess | undefined;
 let prometheus: Prometheus;
 let device: MqttDevice;
 let iphone: ProviderDevice;
@@ -63,8 +63,7 @@ async function startSmallGateway(): Promise<ServiceProcess> {
     DEVICE_AUTH_KEYS: deviceAuthKeys,
     MAX_CONNECTIONS: String(MAX_CONNECTIONS),
   });
-  const isReady = async () => (await started.probe('/readyz')).status === 200;
-  await until(isReady, { timeoutMs: 30_000, what: 'a ready gateway' });
+  await started.untilReady();
   return started;
 }
 

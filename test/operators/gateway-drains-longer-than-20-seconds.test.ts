@@ -29,7 +29,7 @@ beforeAll(async () => {
     REDIS_URL: redis.url,
     GATEWAY_DRAIN_SECONDS: String(DRAIN_SECONDS),
   });
-  await until(async () => (await gateway.probe('/readyz')).status === 200, { timeoutMs: 30_000 });
+  await gateway.untilReady();
   const home = createTemporaryFolder();
   const secrets = { deviceAuthKeys: SERVICE_SECRETS.DEVICE_AUTH_KEYS };
   writeFileSync(join(home, 'secrets.json'), JSON.stringify(secrets));

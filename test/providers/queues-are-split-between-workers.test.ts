@@ -2,10 +2,11 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { WORKER_QUEUES } from '../../packages/queue/src/jobs.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
-import { type DeliveryWorker, startDeliveryWorker } from '../support/delivery-worker.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
 import { registerIphone } from '../support/providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
@@ -18,7 +19,7 @@ const QUEUE_AGE = 'carillon_unserved_queue_age_seconds';
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-const workers: DeliveryWorker[] = [];
+const workers: ServiceProcess[] = [];
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0 });
   tenant = await fixture.tenant();
@@ -28,14 +29,14 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-async function startWorker(env: Record<string, string>): Promise<DeliveryWorker> {
+async function startWorker(env: Record<string, string>): Promise<ServiceProcess> {
   const worker = await startDeliveryWorker(fixture.stack, env);
   workers.push(worker);
   return worker;
 }
 
 /** Starts a worker and waits until it is ready. */
-async function startReadyWorker(env: Record<string, string>): Promise<DeliveryWorker> {
+async function startReadyWorker(env: Record<string, string>): Promise<ServiceProcess> {
   const worker = await startWorker(env);
   await worker.untilReady();
   return worker;
@@ -54,7 +55,7 @@ async function checkWorkers(): Promise<{ ok: boolean; detail: string } | undefin
   return findings.find(({ check }) => check === 'workers');
 }
 
-const countBatches = async ({ ops }: DeliveryWorker) =>
+const countBatches = async ({ ops }: ServiceProcess) =>
   (await readMetric(ops, 'carillon_works_total')).settled ?? 0;
 
 test('a queue that no worker takes is named until one comes, and each queue has its own worker', async () => {
@@ -91,12 +92,12 @@ test.each([
   [{ QUEUES: ' , ' }, 'no queue is named'],
 ])('%j is refused with the names of all queues', async (env, fault) => {
   const worker = await startWorker(env);
-  expect(await worker.untilExit()).toBe(1);
+  expect(await worker.exited).toBe(1);
   expect(worker.output()).toContain(`${fault}; write some of ${WORKER_QUEUES.join(', ')}`);
 });
 
 test('a queue of a provider without the keys of their secrets is refused', async () => {
   const worker = await startWorker({ QUEUES: 'deliver-fcm', CREDENTIAL_KEYS: '' });
-  expect(await worker.untilExit()).toBe(1);
+  expect(await worker.exited).toBe(1);
   expect(worker.output()).toMatch(/required for the queues of providers.*CREDENTIAL_KEYS/s);
 });

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { freePort } from '../../packages/presence/test/start-server.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
 import { withStore } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
@@ -14,11 +15,7 @@ import {
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
 import { openSandbox } from '../support/providers/sandbox.ts';
-import {
-  freePort,
-  type SecondSandbox,
-  startSecondSandbox,
-} from '../support/providers/second-sandbox.ts';
+import { type SecondSandbox, startSecondSandbox } from '../support/providers/second-sandbox.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';

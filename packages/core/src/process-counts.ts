@@ -2,8 +2,8 @@ import type { Channel } from './channels.ts';
 import type { OutcomeCounts, OutcomeName } from './outcomes.ts';
 
 /*
- * What the packages of a process have counted since it started, for its metrics. The counts belong to the process, like
- * its memory: parts that count need no metrics passed to them, and counting is an addition.
+ * Counts the events of a process since its start, for its metrics. The counts belong to the process, like its memory:
+ * parts that count need no metrics passed to them, and counting is an addition.
  */
 
 /** Kinds of calls that share round trips (core/batcher). A fixed set, because it is a label of metrics. */

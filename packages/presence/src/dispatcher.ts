@@ -155,6 +155,7 @@ function addPending(
       resolve(pending.results);
     },
   };
+  // Not `withTimeout`: the deadline holds while the streams are written, too.
   const timer = setTimeout(pending.settle, Math.max(0, timeoutAt - performance.now()));
   pendingDispatches.add(pending);
   return { pending, whenSettled: promise };

@@ -49,8 +49,8 @@ return answers`;
 
 /**
  * Creates the rate counter of a process. Events of the same moment share a round trip. Not rate-limiter-flexible: it
- * makes a round trip per event, and its insurance limiter counts from zero when Redis fails instead of from the last
- * known count.
+ * runs a script per event, and its insurance limiter counts from zero when Redis fails instead of from the last known
+ * count (docs/decisions/0015-own-rate-counters.md).
  */
 export function createRateCounter(redis: Pick<Redis, 'eval'>, onError: (error: Error) => void) {
   const windows = new LRUCache<string, LocalWindow>({ max: MAX_KEYS });

@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { startProcess } from '../../../test/support/child-process.ts';
 import { until } from '../../../test/support/until.ts';
 
 /** A server process for one test, on a free port and with a temporary folder. */
@@ -21,18 +21,19 @@ export async function startServer(
 ): Promise<TestServer> {
   const port = givenPort ?? (await freePort());
   const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
-  const server = spawn(command, args({ port, folder }), { stdio: 'ignore' });
-  const exited = once(server, 'exit');
-  await until(() => canConnect(port), { what: `${command} on port ${port}` });
-  return {
-    port,
-    pid: server.pid ?? 0,
-    async stop() {
-      server.kill('SIGKILL');
-      await exited;
-      await rm(folder, { recursive: true, force: true });
-    },
+  const server = startProcess(command, args({ port, folder }), { output: 'ignored' });
+  const stop = async () => {
+    server.kill('SIGKILL');
+    await server.exited;
+    await rm(folder, { recursive: true, force: true });
   };
+  try {
+    await until(() => canConnect(port), { what: `${command} on port ${port}` });
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { port, pid: server.pid, stop };
 }
 
 /** Starts a Redis without persistence. */

@@ -1,7 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from '@jest/globals';
+import { startProcess, type TestProcess } from '../../../test/support/child-process.ts';
 import { until } from '../../../test/support/until.ts';
 import { freePort } from '../../presence/test/start-server.ts';
 
@@ -10,8 +9,7 @@ const DELAY_SECONDS = 2;
 /** Far below it, for a stop that does not wait. */
 const AT_ONCE_MS = 1_500;
 
-let child: ChildProcess;
-let exited: Promise<number | null>;
+let child: TestProcess;
 let urls: { ready: string; service: string };
 
 async function start(delaySeconds: number): Promise<void> {
@@ -23,21 +21,20 @@ async function start(delaySeconds: number): Promise<void> {
     STOP_DELAY_SECONDS: String(delaySeconds),
   };
   const env = { ...settings, PATH: process.env.PATH };
-  child = spawn(process.execPath, [SERVICE], { env, stdio: 'ignore' });
-  exited = once(child, 'exit').then(([code]) => code as number | null);
+  child = startProcess(process.execPath, [SERVICE], { env, output: 'ignored' });
   await until(async () => (await fetch(urls.ready)).status === 200, { timeoutMs: 20_000 });
 }
 
 afterEach(async () => {
   child.kill('SIGKILL');
-  await exited;
+  await child.exited;
 });
 
 /** Sends a signal. @returns the milliseconds until the process ends, and its code */
 async function stop(signal: NodeJS.Signals): Promise<{ tookMs: number; code: number | null }> {
   const startedAt = performance.now();
   child.kill(signal);
-  const code = await exited;
+  const code = await child.exited;
   return { tookMs: performance.now() - startedAt, code };
 }
 

@@ -90,6 +90,8 @@ export interface DeviceDocument {
   deletedAt?: Date;
   /** The device is deleted, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;
+  /** The call that alone may change the device's subscriptions (store/topic-change-locks). */
+  topicsLock?: { owner: string; until: Date };
 }
 
 /** A device's subscription to a topic. */

@@ -38,7 +38,7 @@ export const SCHEMA_STEPS: readonly SchemaStep[] = [
  */
 export const REQUIRED_SCHEMA_VERSION = 1;
 
-/** What a migration has done. */
+/** Result of a migration. */
 export interface MigrationResult {
   /** The version of the schema after it. */
   version: number;

@@ -32,6 +32,7 @@ import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSessions } from './sessions.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
+import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
@@ -87,6 +88,7 @@ export async function connectStore({
     deletedDevices: createDeletedDevices(db, { subscriptions, receipts }),
     subscriptions,
     topics: createTopics(db),
+    topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
     pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),

@@ -151,6 +151,15 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
     given: (db) => insertDocuments(db, 'subscriptions', subscription('a')),
     call: (store) => store.subscriptions.unsubscribe(APP, 'device1', ['a']),
   },
+  'topicChangeLocks.acquire': {
+    given: (db) => insertDocuments(db, 'devices', device()),
+    call: (store) => store.topicChangeLocks.acquire('device1', 'one'),
+  },
+  'topicChangeLocks.release': {
+    given: (db) =>
+      insertDocuments(db, 'devices', device({ topicsLock: { owner: 'one', until: NOW } })),
+    call: (store) => store.topicChangeLocks.release('device1', 'one'),
+  },
   'topics.recountInterrupted': {
     given: (db) => insertDocuments(db, 'subscriptions', subscription('a', { pending: 1 })),
     call: (store) => store.topics.recountInterrupted(10),

@@ -1,9 +1,9 @@
+import { pushBody } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import { describe, expect, test } from '@jest/globals';
 import type { z } from 'zod';
 import { presenceRequest } from '../src/devices/schema.ts';
-import { validate } from '../src/http/validate.ts';
-import { pushBody } from '../src/push/schema.ts';
 import {
   deviceAuthRequest,
   deviceTokenRequest,

@@ -1,14 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import type { SecretOf } from '@carillon/core/channels';
+import { startSandboxProcess } from '../../../test/support/providers/sandbox-process.ts';
+import { until } from '../../../test/support/until.ts';
 
-const MAIN = fileURLToPath(new URL('../../sandbox/src/main.ts', import.meta.url));
 const START_TIMEOUT_MS = 20_000;
 
 type Channel = 'apns' | 'fcm' | 'web-push';
@@ -80,29 +73,12 @@ export interface ProviderSandbox {
 
 /** Starts a sandbox with its own files. */
 export async function startProviderSandbox(): Promise<ProviderSandbox> {
-  const files = await mkdtemp(join(tmpdir(), 'provider-sandbox-'));
-  const port = await findFreePort();
-  const ephemeralAddress = '127.0.0.1:0';
-  const child = spawn(process.execPath, [MAIN], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-    env: {
-      PATH: process.env.PATH,
-      LOG_LEVEL: 'warn',
-      OPS_LISTEN: ephemeralAddress,
-      SANDBOX_LISTEN: `127.0.0.1:${port}`,
-      SANDBOX_APNS_LISTEN: ephemeralAddress,
-      SANDBOX_FCM_LISTEN: ephemeralAddress,
-      SANDBOX_WEB_PUSH_LISTEN: ephemeralAddress,
-      SANDBOX_FILES: files,
-    },
-  });
-  const call = createApiClient(`http://127.0.0.1:${port}`);
-  const stop = async (): Promise<void> => {
-    if (child.exitCode === null && child.kill('SIGTERM')) await once(child, 'exit');
-    await rm(files, { recursive: true });
-  };
+  const { url, stop } = await startSandboxProcess();
+  const call = createApiClient(url);
   try {
-    return { ...toSecrets(await waitForCredentials(call)), ...createControls(call), stop };
+    const options = { timeoutMs: START_TIMEOUT_MS, everyMs: 50, what: 'a sandbox' };
+    const credentials = await until(() => call('GET', '/credentials'), options);
+    return { ...toSecrets(credentials as Credentials), ...createControls(call), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -122,18 +98,6 @@ function createApiClient(base: string): ApiCall {
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
     return text === '' ? undefined : JSON.parse(text);
   };
-}
-
-async function waitForCredentials(call: ApiCall): Promise<Credentials> {
-  const deadline = performance.now() + START_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return (await call('GET', '/credentials')) as Credentials;
-    } catch (error) {
-      if (performance.now() > deadline) throw error;
-      await sleep(50);
-    }
-  }
 }
 
 function toSecrets({ ca, apns, fcm, webPush }: Credentials) {
@@ -189,13 +153,4 @@ function createControls(call: ApiCall) {
       for (const path of ['/scripts', '/servers', '/received']) await call('DELETE', path);
     },
   };
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return address.port;
 }

@@ -17,7 +17,7 @@ import {
 } from './raw-connection.ts';
 
 let bench: GatewayUnderTest;
-/** What the gateway sends to a CONNECT that is never complete, and how long it waits; meanwhile tests run. */
+/** Response of the gateway to a CONNECT that is never complete, and its delay; other tests run meanwhile. */
 let incomplete: Promise<{ received: number[]; tookMs: number }>;
 
 beforeAll(async () => {

@@ -1,10 +1,11 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
-import { createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { until } from '../until.ts';
+import {
+  freePort,
+  startServer,
+  type TestServer,
+} from '../../../packages/presence/test/start-server.ts';
 
 const HOST = '127.0.0.1';
 
@@ -30,26 +31,25 @@ export async function createRedisServer(): Promise<RedisServer> {
   const dir = join(folder, 'data');
   await mkdir(dir);
   const port = await freePort();
-  let child: ChildProcess | undefined;
+  let server: TestServer | undefined;
   const kill = async () => {
-    if (child === undefined) return;
-    const ended = once(child, 'exit');
-    child.kill('SIGKILL');
-    await ended;
-    child = undefined;
+    await server?.stop();
+    server = undefined;
   };
   const start = async () => {
+    const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
     const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
-    const server = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
-    child = spawn(server, args, { stdio: 'ignore' });
-    await until(() => canConnect(port), { what: 'a Redis server' });
+    server = await startServer(command, () => args, port);
+  };
+  const signal = (name: NodeJS.Signals) => {
+    if (server !== undefined) process.kill(server.pid, name);
   };
   return {
     url: `redis://${HOST}:${port}`,
     port,
     start,
-    freeze: () => void child?.kill('SIGSTOP'),
-    thaw: () => void child?.kill('SIGCONT'),
+    freeze: () => signal('SIGSTOP'),
+    thaw: () => signal('SIGCONT'),
     kill,
     async restoreAfter(task) {
       const before = join(folder, 'before');
@@ -65,25 +65,4 @@ export async function createRedisServer(): Promise<RedisServer> {
       await rm(folder, { recursive: true, force: true });
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await once(server.listen(0, HOST), 'listening');
-  const address = server.address();
-  server.close();
-  if (address === null || typeof address === 'string') throw new Error('no free port');
-  return address.port;
-}
-
-async function canConnect(port: number): Promise<boolean> {
-  const socket = createConnection(port, HOST);
-  try {
-    await once(socket, 'connect');
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { freePort } from '../providers/second-sandbox.ts';
+import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { until } from '../until.ts';
 import type { Container, Manifest, Volume, Workload } from './manifest.ts';
 

@@ -1,11 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { startProcess, type TestProcess } from '../child-process.ts';
+import { type PollOptions, until } from '../until.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 /** As an orchestrator's probe, with room for a machine that is busy. */
 const PROBE_TIMEOUT_MS = 3_000;
+const PROBE_EVERY_MS = 1_000;
+const READY_WITHIN_MS = 30_000;
 const HEX_KEY = 'ab'.repeat(32);
 
 /** Secrets of every service that is started by `startService`. */
@@ -20,21 +22,25 @@ export const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'
 export type ServiceName = (typeof SERVICES)[number];
 
 /** A process of one service, started as an orchestrator does: nothing restarts it. */
-export interface ServiceProcess {
+export interface ServiceProcess extends TestProcess {
   service: ServiceName;
-  pid: number;
   /** Base URL of its ops server. */
   ops: string;
   /** Port of the API or of MQTT; nothing listens on it in other services. */
   port: number;
   /** Asks `/readyz` or `/livez`. Rejects without an answer. */
-  probe(path: '/readyz' | '/livez'): Promise<{ status: number; faults: string[] }>;
-  isRunning(): boolean;
-  /** Returns what it has written. */
-  output(): string;
-  /** Resolves to the exit code. */
-  exited: Promise<number | null>;
-  kill(signal: NodeJS.Signals): void;
+  probe(path: ProbePath): Promise<ProbeResult>;
+  /** Asks a probe until it answers with a status. */
+  untilStatus(path: ProbePath, status: number, timeoutMs: number): Promise<ProbeResult>;
+  /** Waits until it is ready. */
+  untilReady(): Promise<void>;
+}
+
+type ProbePath = '/readyz' | '/livez';
+
+interface ProbeResult {
+  status: number;
+  faults: string[];
 }
 
 /** Starts a service. It must be ended by the test. */
@@ -43,9 +49,8 @@ export async function startService(
   env: Record<string, string>,
 ): Promise<ServiceProcess> {
   const [opsPort, port] = [await freePort(), await freePort()];
-  const child = spawn(process.execPath, [`services/${service}/src/main.ts`], {
+  const child = startProcess(process.execPath, [`services/${service}/src/main.ts`], {
     cwd: ROOT,
-    stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       PATH: process.env.PATH ?? '',
       OPS_LISTEN: `127.0.0.1:${opsPort}`,
@@ -57,31 +62,29 @@ export async function startService(
     },
   });
   const ops = `http://127.0.0.1:${opsPort}`;
+  const untilStatus = (path: ProbePath, status: number, pollOptions: PollOptions) => {
+    const answers = async () => {
+      const result = await probe(`${ops}${path}`);
+      return result.status === status && result;
+    };
+    return until(answers, { what: `${path} of ${service}: ${status}`, ...pollOptions });
+  };
   return {
+    ...child,
     service,
-    pid: child.pid ?? 0,
     ops,
     port,
     probe: (path) => probe(`${ops}${path}`),
-    isRunning: () => child.exitCode === null && child.signalCode === null,
-    output: collectOutput(child),
-    exited: once(child, 'close').then(([code]) => code as number | null),
-    kill: (signal) => void child.kill(signal),
+    untilStatus: (path, status, timeoutMs) =>
+      untilStatus(path, status, { timeoutMs, everyMs: PROBE_EVERY_MS }),
+    async untilReady() {
+      await untilStatus('/readyz', 200, { timeoutMs: READY_WITHIN_MS });
+    },
   };
 }
 
-function collectOutput(child: ChildProcess): () => string {
-  let text = '';
-  for (const stream of [child.stdout, child.stderr]) {
-    stream?.setEncoding('utf8').on('data', (chunk: string) => {
-      text += chunk;
-    });
-  }
-  return () => text;
-}
-
 /** Asks a probe's URL as an orchestrator does. */
-export async function probe(url: string): Promise<{ status: number; faults: string[] }> {
+export async function probe(url: string): Promise<ProbeResult> {
   const response = await fetch(url, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
   const { faults } = (await response.json()) as { faults: string[] };
   return { status: response.status, faults };

@@ -1,12 +1,10 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { startProcess } from '../child-process.ts';
 import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
 
-const STOP_MS = 40_000;
 const LISTEN_VARIABLES = { api: 'API_LISTEN', 'device-gateway': 'MQTT_LISTEN' } as const;
 
 /** The services that a release consists of, in the order in which a deployment replaces them. */
@@ -38,14 +36,11 @@ export async function startReleaseProcess(
 ): Promise<ReleaseProcess> {
   const [opsPort, port] = [await freePort(), await freePort()];
   const log = join(stack.home, 'logs', `upgrade-${service}-${opsPort}.log`);
-  const file = openSync(log, 'a');
-  const child = spawn(process.execPath, [join(root, 'services', service, 'src/main.ts')], {
+  const child = startProcess(process.execPath, [join(root, 'services', service, 'src/main.ts')], {
     cwd: root,
     env: { ...readSettings(stack), ...listenSettings(service, opsPort, port) },
-    stdio: ['ignore', file, file],
+    output: { file: log },
   });
-  closeSync(file);
-  const exited = once(child, 'exit');
   const probe = async (path: string) =>
     (await fetch(`http://127.0.0.1:${opsPort}${path}`).catch(() => undefined))?.status ?? 0;
   const name = `${service} of ${root}, which logs to ${log}`;
@@ -58,13 +53,10 @@ export async function startReleaseProcess(
       await until(isReady, { timeoutMs: 30_000, everyMs: 100, what: name });
     },
     async stop() {
-      child.kill('SIGTERM');
-      const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
-      const [code, signal] = await exited;
-      clearTimeout(timer);
-      if (code !== 0) throw new Error(`${name} ended with ${code ?? signal}`);
+      const code = await child.stop();
+      if (code !== 0) throw new Error(`${name} ended with ${code ?? 'a signal'}`);
     },
-    kill: () => void child.kill('SIGKILL'),
+    kill: () => child.kill('SIGKILL'),
   };
 }
 

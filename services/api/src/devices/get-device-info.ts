@@ -1,8 +1,8 @@
+import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-status';
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import { isScheduled, isVisible, toUnixSeconds } from '../push/push-status.ts';
 import type { AreOnline } from './get-presence.ts';
 
 /** Collections that the device info is read from. */

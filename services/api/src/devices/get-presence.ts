@@ -1,8 +1,8 @@
+import { toUnixSeconds } from '@carillon/accept/push-status';
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
-import { toUnixSeconds } from '../push/push-status.ts';
 import { presenceRequest } from './schema.ts';
 
 /** Checks which devices are connected, in the order of the tokens. */

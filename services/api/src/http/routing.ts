@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
+import { type JsonBody, parseJsonObject } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
 import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
@@ -7,7 +8,6 @@ import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
 import { type Caller, hasApiKey } from './authenticate.ts';
 import { createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
-import { parseJsonObject } from './json-text.ts';
 import type { RateLimitStatus } from './rate-limits.ts';
 import type { ReadBody } from './read-body.ts';
 import {
@@ -19,16 +19,10 @@ import {
   toApiError,
 } from './response.ts';
 
-/** A request's JSON object: its value, and its text for fields that must be stored unchanged. */
-export interface Body {
-  value: Record<string, unknown>;
-  text: string;
-}
-
 /** Data of a request that a handler reads. */
 export interface RequestContext {
   params: Record<string, string>;
-  body: Body;
+  body: JsonBody;
   /** The client's address. */
   address: string;
   /** When the request's header arrived, by the monotonic clock (`performance.now()`). */
@@ -61,7 +55,7 @@ interface RequestFacts {
   deadline: Deadline;
 }
 
-const EMPTY_BODY: Body = { value: {}, text: '{}' };
+const EMPTY_BODY: JsonBody = { value: {}, text: '{}' };
 /** Nesting of a whole request: that of the payload and of the object around it. */
 const MAX_BODY_DEPTH = LIMITS.payloadDepth + 1;
 const MAX_DEVICE_BODY_BYTES = 16 * 1024;
@@ -101,7 +95,7 @@ export function createRouting(options: RoutingOptions) {
      * @param route.extraMs returns how much longer than others such a request may take
      */
     withApiKey: (
-      route: { maxBodyBytes?: number; extraMs?: (body: Body) => number },
+      route: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
       handler: Handler,
     ): RequestHandler =>
       runHandler((request, facts) => handleWithApiKey(request, facts, route, handler)),
@@ -143,8 +137,8 @@ function createRequestHandlers(
     request: Request,
     { deadline, account }: RequestFacts,
     limit: number | undefined,
-    extraMs: (body: Body) => number = () => 0,
-  ): Promise<Body> {
+    extraMs: (body: JsonBody) => number = () => 0,
+  ): Promise<JsonBody> {
     if (limit === undefined) return EMPTY_BODY;
     deadline.pause();
     const text = await options.readBody(request, limit, {
@@ -159,7 +153,7 @@ function createRequestHandlers(
   async function handleWithApiKey(
     request: Request,
     facts: RequestFacts,
-    { maxBodyBytes, extraMs }: { maxBodyBytes?: number; extraMs?: (body: Body) => number },
+    { maxBodyBytes, extraMs }: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
     handler: Handler,
   ): Promise<ResponseBody> {
     const caller = await options.authenticate(request);
@@ -269,7 +263,11 @@ function toDeviceError(thrown: unknown): ApiError {
   return thrown instanceof ApiError ? thrown : new ApiError('SERVICE_UNAVAILABLE');
 }
 
-function createRequestContext(request: Request, body: Body, facts: RequestFacts): RequestContext {
+function createRequestContext(
+  request: Request,
+  body: JsonBody,
+  facts: RequestFacts,
+): RequestContext {
   return {
     params: request.params as Record<string, string>,
     body,

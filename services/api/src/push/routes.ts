@@ -1,15 +1,17 @@
+import { acceptPush } from '@carillon/accept/accept-push';
+import { deletePush } from '@carillon/accept/delete-push';
+import { findWarnings, parsePush, parseTokens } from '@carillon/accept/parse-push';
+import { getPushStatus } from '@carillon/accept/push-status';
+import { parseIdempotencyKey, replayIdempotent } from '@carillon/accept/recognise-repeat';
+import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
+import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
-import type { Body, RequestContext, Routing } from '../http/routing.ts';
+import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import { acceptPush, parseIdempotencyKey, replayIdempotent } from './accept-push.ts';
-import { deletePush } from './delete-push.ts';
-import { findWarnings, parsePush, parseTokens } from './parse-push.ts';
-import { getPushStatus } from './push-status.ts';
-import type { AcceptedPush } from './schema.ts';
 
 /** Fits 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
@@ -18,7 +20,7 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 const TOKENS_PER_SECOND = 20_000;
 
 /** Returns the milliseconds that a request may take longer because of its number of tokens. */
-function extraMsForTokens({ value }: Body): number {
+function extraMsForTokens({ value }: JsonBody): number {
   const lists = [value.to, value.tokens, value.registration_ids];
   const tokens = lists.reduce<number>(
     (total, list) => total + (Array.isArray(list) ? list.length : 0),

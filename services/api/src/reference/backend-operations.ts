@@ -1,7 +1,8 @@
+import { pushBody } from '@carillon/accept/schema';
 import { DEVICE_TOKEN, LIMITS, TOPIC_NAME } from '@carillon/core/limits';
 import { z } from 'zod';
 import { deviceResponse, presenceRequest, presenceResponse } from '../devices/schema.ts';
-import { acceptedResponse, pushBody, pushStatusResponse } from '../push/schema.ts';
+import { acceptedResponse, pushStatusResponse } from '../push/schema.ts';
 import {
   subscribeRequest,
   subscribersResponse,

@@ -22,7 +22,7 @@ interface Content {
 const NULL_SCHEMA: JsonSchema = { type: 'null' };
 const REFERENCE_PREFIX = '#/components/schemas/';
 
-/** Marks optional request fields of a document as nullable: null counts as absent (`http/validate`). Modifies the document. */
+/** Marks optional request fields of a document as nullable: null counts as absent (`core/validate`). Modifies the document. */
 export function allowNulls<T extends object>(document: T): T {
   const { paths, components } = document as T & Document;
   const seen = new Set<JsonSchema>();

@@ -1,10 +1,10 @@
 import { ApiError } from '@carillon/core/api-error';
 import { type DeviceAuthKeys, isDeviceAuth, matchesAuthDigest } from '@carillon/core/device-auth';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
+import { validate } from '@carillon/core/validate';
 import { withTimeout } from '@carillon/core/with-timeout';
 import type { ConnectingDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
 import type { OutageWatch } from './outage-watch.ts';
 import { deviceAuthRequest } from './schema.ts';
 

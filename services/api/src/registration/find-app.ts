@@ -1,6 +1,6 @@
+import { invalidParameter } from '@carillon/core/validate';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import { invalidParameter } from '../http/validate.ts';
 
 /**
  * Finds the app that a device names by `appId`, or by one of the app's bundle ids or host names in `app`; undefined

@@ -1,6 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import { publicKeyQuery } from './schema.ts';
 

@@ -1,11 +1,11 @@
 import { ApiError } from '@carillon/core/api-error';
 import type { ProviderAddress } from '@carillon/core/channels';
 import { createDeviceAuth, type DeviceAuthKeys } from '@carillon/core/device-auth';
+import { invalidParameter, validate } from '@carillon/core/validate';
 import { type AllowedPushHost, parsePushEndpoint } from '@carillon/core/web-push-endpoint';
 import type { Store } from '@carillon/store/store';
 import type { ClearDeletedDevices } from '../devices/clear-deleted-devices.ts';
 import type { RateLimits } from '../http/rate-limits.ts';
-import { invalidParameter, validate } from '../http/validate.ts';
 import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
 import { type RegisterRequest, registerRequest } from './schema.ts';

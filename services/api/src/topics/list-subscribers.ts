@@ -1,6 +1,6 @@
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import { invalidParameter } from '@carillon/core/validate';
 import type { Store } from '@carillon/store/store';
-import { invalidParameter } from '../http/validate.ts';
 
 /** Collections that the subscriber list is read from. */
 type SubscriberListStore = Pick<Store, 'subscriptions' | 'topics' | 'pageCursors'>;

@@ -1,19 +1,27 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError } from '@carillon/core/api-error';
+import { newClaimId } from '@carillon/core/ids';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
+import { validate } from '@carillon/core/validate';
 import type { Recipient } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
-import { validate } from '../http/validate.ts';
 import { ALL_TOPICS, subscribeRequest, unsubscribeRequest } from './schema.ts';
 
 const TOO_MANY_TOPICS = `A device can subscribe to at most ${LIMITS.topicsPerDevice.toLocaleString('en')} topics.`;
 
+/** A device with this many topics after a call needs no lock: a call adds so few that no other one passes the limit. */
+const UNLOCKED_TOPICS = 200;
+/** Interval and number of attempts to get the lock, together within the deadline of a request. */
+const LOCK_RETRY_MS = 20;
+const MAX_LOCK_ATTEMPTS = 80;
+
 /** Collections that a change of subscriptions reads and writes. */
-export type SubscriptionStore = Pick<Store, 'devices' | 'subscriptions'>;
+export type SubscriptionStore = Pick<Store, 'devices' | 'subscriptions' | 'topicChangeLocks'>;
 
 /**
  * Handles `POST /topics/subscribe` (specification 4.6).
  *
- * @throws ApiError INVALID_PARAM, INVALID_DEVICE_TOKEN
+ * @throws ApiError INVALID_PARAM, INVALID_DEVICE_TOKEN, SERVICE_UNAVAILABLE
  */
 export async function subscribe(
   store: SubscriptionStore,
@@ -21,22 +29,30 @@ export async function subscribe(
   value: unknown,
 ): Promise<{ success: true }> {
   const { token, topics } = validate(subscribeRequest, value);
+  const countAfter = async (): Promise<number> =>
+    new Set([...(await store.subscriptions.listTopics(token)), ...topics]).size;
   await runInSequence(token, async () => {
-    const [device, currentTopics] = await Promise.all([
-      requireDevice(store, app, token),
-      store.subscriptions.listTopics(token),
-    ]);
-    if (new Set([...currentTopics, ...topics]).size > LIMITS.topicsPerDevice)
-      throw new ApiError('INVALID_PARAM', TOO_MANY_TOPICS);
-    await store.subscriptions.subscribe(app, device, topics);
+    // An error about the device comes first: the topics of a foreign one are not told.
+    const [device, count] = await Promise.all([requireDevice(store, app, token), countAfter()]);
+    checkLimit(count);
+    if (count <= UNLOCKED_TOPICS) return store.subscriptions.subscribe(app, device, topics);
+    // Calls of one device to several processes at once would each pass the check of the limit.
+    await withTopicLock(store, token, async () => {
+      checkLimit(await countAfter());
+      await store.subscriptions.subscribe(app, device, topics);
+    });
   });
   return { success: true };
+}
+
+function checkLimit(topics: number): void {
+  if (topics > LIMITS.topicsPerDevice) throw new ApiError('INVALID_PARAM', TOO_MANY_TOPICS);
 }
 
 /** The last call in progress of each device that has one; bounded by the number of requests in progress. */
 const lastCallByDevice = new Map<string, Promise<void>>();
 
-/** Runs a device's calls one after the other: concurrent calls would each pass the check of the topic limit. */
+/** Runs a device's calls in this process one after the other, so that only one of them waits for the lock. */
 async function runInSequence(token: string, call: () => Promise<void>): Promise<void> {
   const ownCall = (lastCallByDevice.get(token) ?? Promise.resolve()).then(call, call);
   lastCallByDevice.set(token, ownCall);
@@ -44,6 +60,25 @@ async function runInSequence(token: string, call: () => Promise<void>): Promise<
     await ownCall;
   } finally {
     if (lastCallByDevice.get(token) === ownCall) lastCallByDevice.delete(token);
+  }
+}
+
+/** Runs a call while no other process changes the device's subscriptions. @throws ApiError SERVICE_UNAVAILABLE */
+async function withTopicLock(
+  { topicChangeLocks }: Pick<Store, 'topicChangeLocks'>,
+  token: string,
+  call: () => Promise<void>,
+): Promise<void> {
+  const owner = newClaimId();
+  for (let attempt = 1; !(await topicChangeLocks.acquire(token, owner)); attempt += 1) {
+    if (attempt === MAX_LOCK_ATTEMPTS) throw new ApiError('SERVICE_UNAVAILABLE');
+    await sleep(LOCK_RETRY_MS);
+  }
+  try {
+    await call();
+  } finally {
+    // The change is written; a lock that can't be released ends by itself.
+    await topicChangeLocks.release(token, owner).catch(() => undefined);
   }
 }
 

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describeError } from '@carillon/admin/admin-error';
+import { resultWithin } from '@carillon/core/with-timeout';
 import { connect, type MqttClient } from 'mqtt';
 import { hostOf } from '../database.ts';
 import { commandFailed, type Failure, serviceUnreachable } from '../failure.ts';
@@ -101,6 +101,6 @@ export function openConnection(
 
 async function disconnect(client: MqttClient): Promise<void> {
   // Without a responsive server a clean disconnect would never finish.
-  await Promise.race([client.endAsync(), sleep(DISCONNECT_TIMEOUT_MS, undefined, { ref: false })]);
+  await resultWithin(client.endAsync(), DISCONNECT_TIMEOUT_MS, undefined);
   if (!client.disconnected) client.end(true);
 }

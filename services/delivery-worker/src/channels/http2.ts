@@ -6,6 +6,7 @@ import {
   type IncomingHttpStatusHeader,
   type OutgoingHttpHeaders,
 } from 'node:http2';
+import { withTimeout } from '@carillon/core/with-timeout';
 import type { MaySend } from '../deliver/provider.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
@@ -55,16 +56,12 @@ export function createSettingsWaiter(): WaitForSettings {
 }
 
 /** Takes a session out of use: requests in flight may end within a grace period. Resolves when it is closed. */
-export function closeGracefully(session: ClientHttp2Session): Promise<void> {
-  if (session.destroyed) return Promise.resolve();
-  return new Promise((resolve) => {
-    const forceCloseTimer = setTimeout(() => session.destroy(), CLOSE_GRACE_MS);
-    session.once('close', () => {
-      clearTimeout(forceCloseTimer);
-      resolve();
-    });
-    if (!session.closed) session.close();
-  });
+export async function closeGracefully(session: ClientHttp2Session): Promise<void> {
+  if (session.destroyed) return;
+  const closed = new Promise<void>((resolve) => session.once('close', () => resolve()));
+  if (!session.closed) session.close();
+  await withTimeout(closed, CLOSE_GRACE_MS, 'the session').catch(() => session.destroy());
+  return closed;
 }
 
 /** A POST over a session. */
@@ -132,6 +129,7 @@ export function postOverHttp2(request: Http2Request): Promise<Http2Result> {
     }
   }
 
+  // Not `withTimeout`, which ends with the result: this deadline ends with the stream.
   const deadline = setTimeout(() => {
     const wasSettled = isSettled;
     const error = Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' });

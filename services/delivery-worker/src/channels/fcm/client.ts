@@ -1,5 +1,6 @@
 import type { SecretOf } from '@carillon/core/channels';
 import { fcm as descriptor } from '@carillon/core/channels/fcm';
+import { resultWithin } from '@carillon/core/with-timeout';
 import type { Attempt, MaySend, ProviderChannel, ProviderClient } from '../../deliver/provider.ts';
 import { createInFlight } from '../in-flight.ts';
 import { AccessTokenError, createAccessTokens } from './access-token.ts';
@@ -11,6 +12,7 @@ import { createTokenMessage, encodeFcm } from './payload.ts';
 /** From the message to its response, getting an access token included. */
 export const DEADLINE_MS = 10_000;
 
+const NO_RESPONSE: FcmResponse = { kind: 'no-response', detail: 'no response in time' };
 const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
 
 /** Firebase Cloud Messaging, HTTP v1. */
@@ -75,9 +77,13 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
         const rejection = rejectUnsendable(message.isTooLarge, address.channel);
         if (rejection !== undefined) return rejection;
         const tokenMessage = createTokenMessage(message, address.address, Date.now());
-        return fcmOutcome(
-          await inFlight.track(withDeadline(sendWithFreshToken(tokenMessage, maySend))),
+        // Limits getting an access token and sending together; each has a deadline of its own.
+        const response = resultWithin(
+          sendWithFreshToken(tokenMessage, maySend),
+          DEADLINE_MS,
+          NO_RESPONSE,
         );
+        return fcmOutcome(await inFlight.track(response));
       };
     },
     close() {
@@ -94,15 +100,4 @@ function rejectUnsendable(isTooLarge: boolean, channel: string): Attempt | undef
   }
   if (!isTooLarge) return undefined;
   return { kind: 'rejected', reason: 'payload-too-large', detail: 'over 4,096 bytes' };
-}
-
-/** Limits getting an access token and sending together; each has a deadline of its own. */
-function withDeadline(response: Promise<FcmResponse>): Promise<FcmResponse> {
-  return new Promise((resolve, reject) => {
-    const deadline = setTimeout(
-      () => resolve({ kind: 'no-response', detail: 'no response in time' }),
-      DEADLINE_MS,
-    );
-    response.finally(() => clearTimeout(deadline)).then(resolve, reject);
-  });
 }

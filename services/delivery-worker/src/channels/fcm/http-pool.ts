@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
+import { resultWithin } from '@carillon/core/with-timeout';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { MaySend } from '../../deliver/provider.ts';
 
@@ -66,10 +67,12 @@ export function createHttpPool({
     connect: createConnector(gateway, deadlineMs),
   });
   return {
-    post({ path, headers, body, maySend }) {
+    async post({ path, headers, body, maySend }) {
       const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
-      const exchange = new Exchange({ resolve, reject, maySend }, deadlineMs);
+      const exchange = new Exchange({ resolve, reject, maySend });
       pool.dispatch({ method: 'POST', path, headers, body }, exchange);
+      const response = await resultWithin(promise, deadlineMs, undefined);
+      if (response === undefined) exchange.abort(new Error('no response in time'));
       return promise;
     },
     close: () => pool.destroy(),
@@ -99,7 +102,6 @@ interface PendingRequest {
 /** One request and its response. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #pendingRequest: PendingRequest;
-  readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #isSettled = false;
   #status = 0;
@@ -107,9 +109,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  constructor(pendingRequest: PendingRequest, deadlineMs: number) {
+  constructor(pendingRequest: PendingRequest) {
     this.#pendingRequest = pendingRequest;
-    this.#deadline = setTimeout(() => this.#abort(new Error('no response in time')), deadlineMs);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -117,7 +118,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     // The caller knows the request as failed; not sending it avoids a duplicate.
     if (this.#isSettled) controller.abort(new Error('too late to be sent'));
     else if (!this.#pendingRequest.maySend())
-      this.#abort(new WithheldError('not to be sent any more'));
+      this.abort(new WithheldError('not to be sent any more'));
   }
 
   onResponseStart(_: unknown, status: number, headers: IncomingHttpHeaders): void {
@@ -127,7 +128,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseData(_: unknown, chunk: Buffer): void {
     this.#bytes += chunk.length;
-    if (this.#bytes > MAX_RESPONSE_BYTES) this.#abort(new Error('the response is too long'));
+    if (this.#bytes > MAX_RESPONSE_BYTES) this.abort(new Error('the response is too long'));
     else this.#chunks.push(chunk);
   }
 
@@ -141,7 +142,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#settle()) this.#pendingRequest.reject(error);
   }
 
-  #abort(error: Error): void {
+  /** Rejects the request unless it has its response, and closes its connection. */
+  abort(error: Error): void {
     if (this.#settle()) this.#pendingRequest.reject(error);
     this.#controller?.abort(error);
   }
@@ -149,7 +151,6 @@ class Exchange implements Dispatcher.DispatchHandler {
   #settle(): boolean {
     if (this.#isSettled) return false;
     this.#isSettled = true;
-    clearTimeout(this.#deadline);
     return true;
   }
 }

@@ -1,4 +1,5 @@
 import { appendJsonFields } from '@carillon/core/json-object';
+import { resultWithin } from '@carillon/core/with-timeout';
 import type { Dispatcher, DispatchRecipient } from '@carillon/presence/dispatcher';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { DeliveryResult } from '@carillon/presence/replies';
@@ -107,10 +108,7 @@ async function saveWhileWaiting(
   delivery: Delivery,
   dispatching: Promise<DeliveryResults>,
 ): Promise<DeliveryResults> {
-  const timeout = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => timeout.resolve(undefined), SAVE_AFTER_MS);
-  const settledResults = await Promise.race([dispatching, timeout.promise]);
-  clearTimeout(timer);
+  const settledResults = await resultWithin(dispatching, SAVE_AFTER_MS, undefined);
   if (settledResults !== undefined) return settledResults;
   // An unfinished batch was saved already, with its deferrals. A failure shows again when the batch is settled.
   if (delivery.pending.size === 0) await delivery.save(new Map()).catch(() => undefined);

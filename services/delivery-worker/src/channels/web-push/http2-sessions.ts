@@ -1,6 +1,6 @@
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { withTimeout } from '@carillon/core/with-timeout';
+import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { LRUCache } from 'lru-cache';
 import { closeGracefully, createSettingsWaiter } from '../http2.ts';
 import type { ConnectTarget } from './connect-target.ts';
@@ -106,27 +106,24 @@ function isClosed(openResult: OpenResult): boolean {
 }
 
 /** Resolves with a connected socket, or the code of the error. */
-function handshake(
+async function handshake(
   { hostname, port, servername, lookup, ca }: ConnectTarget,
   deadlineMs: number,
 ): Promise<TLSSocket | string> {
-  return new Promise((resolve) => {
-    const socket = connectTls({
-      host: hostname,
-      port: Number(port),
-      servername,
-      ALPNProtocols: ['h2', 'http/1.1'],
-      ...(lookup !== undefined && { lookup }),
-      ...(ca !== undefined && { ca }),
-    });
-    const deadline = setTimeout(() => settle('ETIMEDOUT'), deadlineMs);
-    function settle(result: TLSSocket | string): void {
-      clearTimeout(deadline);
-      if (typeof result === 'string') socket.destroy();
-      resolve(result);
-    }
-    socket.once('secureConnect', () => settle(socket));
-    socket.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? error.message));
-    socket.once('close', () => settle('ECONNRESET'));
+  const socket = connectTls({
+    host: hostname,
+    port: Number(port),
+    servername,
+    ALPNProtocols: ['h2', 'http/1.1'],
+    ...(lookup !== undefined && { lookup }),
+    ...(ca !== undefined && { ca }),
   });
+  const connecting = new Promise<TLSSocket | string>((resolve) => {
+    socket.once('secureConnect', () => resolve(socket));
+    socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    socket.once('close', () => resolve('ECONNRESET'));
+  });
+  const result = await resultWithin(connecting, deadlineMs, 'ETIMEDOUT');
+  if (typeof result === 'string') socket.destroy();
+  return result;
 }

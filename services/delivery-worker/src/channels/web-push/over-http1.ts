@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
+import { resultWithin } from '@carillon/core/with-timeout';
 import type { MaySend } from '../../deliver/provider.ts';
 import type { ConnectTarget } from './connect-target.ts';
 import { createBodyPrefix, type PushServiceResponse } from './response.ts';
@@ -50,38 +51,34 @@ export function createHttp1Client(): {
 }
 
 /** Sends one request. Redirects are not followed: nothing is sent to a host that a response names. */
-function send(
+async function send(
   options: RequestOptions,
   { body, maySend, deadlineMs }: Omit<PushRequest, 'path' | 'headers'>,
 ): Promise<PushServiceResponse> {
-  return new Promise((resolve) => {
-    const request = httpsRequest(options);
-    const deadline = setTimeout(
-      () => request.destroy(createErrorWithCode('ETIMEDOUT')),
-      deadlineMs,
-    );
-    function settle(response: PushServiceResponse): void {
-      clearTimeout(deadline);
-      resolve(response);
-    }
+  const request = httpsRequest(options);
+  const responding = new Promise<PushServiceResponse>((resolve) => {
     let hasResponse = false;
     request.once('response', async (response) => {
       hasResponse = true;
       const { statusCode: status = 0, headers } = response;
-      settle({ status, headers, text: await readBodyPrefix(response) });
+      resolve({ status, headers, text: await readBodyPrefix(response) });
     });
     request.on('error', (error: NodeJS.ErrnoException) => {
       // An error after the headers doesn't change the status.
       if (hasResponse) return;
       const isStale = request.reusedSocket && STALE_CONNECTION_CODES.includes(error.code ?? '');
-      settle({ error: error.code ?? error.message, isStale });
+      resolve({ error: error.code ?? error.message, isStale });
     });
     onceConnected(request, () => {
       if (maySend()) return void request.end(body);
-      settle('withheld');
+      resolve('withheld');
       request.destroy();
     });
   });
+  const response = await resultWithin(responding, deadlineMs, undefined);
+  // After the headers this ends the body, and the response keeps its status.
+  if (response === undefined) request.destroy(createErrorWithCode('ETIMEDOUT'));
+  return responding;
 }
 
 /** Calls back when the request has a connection. Nothing is written before its end, so the caller ends it then. */

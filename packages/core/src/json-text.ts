@@ -1,4 +1,4 @@
-import { ApiError } from '@carillon/core/api-error';
+import { ApiError } from './api-error.ts';
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -8,6 +8,12 @@ const BACKSLASH = 92;
 const CLOSE_LIST = 93;
 const OPEN_OBJECT = 123;
 const CLOSE_OBJECT = 125;
+
+/** A request's JSON object: its value, and its text for fields that must be stored unchanged. */
+export interface JsonBody {
+  value: Record<string, unknown>;
+  text: string;
+}
 
 function invalidBody(problem: string): ApiError {
   return new ApiError('INVALID_PARAM', `The request body ${problem}.`);

@@ -1,9 +1,13 @@
 import { ApiError } from '@carillon/core/api-error';
+import {
+  compactJson,
+  type JsonBody,
+  parseJsonObject,
+  readFieldText,
+} from '@carillon/core/json-text';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import { invalidParameter, validate } from '@carillon/core/validate';
 import type { AppDocument, PushOptions } from '@carillon/store/documents';
-import { compactJson, parseJsonObject, readFieldText } from '../http/json-text.ts';
-import type { Body } from '../http/routing.ts';
-import { invalidParameter, validate } from '../http/validate.ts';
 import { notification, type PushBody, pushBody } from './schema.ts';
 
 /** A validated request to send a push; nothing is looked up yet. */
@@ -40,7 +44,7 @@ export type PushSettings = Pick<AppDocument, 'payloadLimit' | 'dataString'>;
  * @param nowMs MongoDB's time
  * @throws ApiError INVALID_PARAM, PAYLOAD_LIMIT_EXCEEDED
  */
-export function parsePush(body: Body, app: PushSettings, nowMs: number): PushRequest {
+export function parsePush(body: JsonBody, app: PushSettings, nowMs: number): PushRequest {
   const payload = readPayloadText(body, app.dataString === true);
   if (payload === undefined && typeof body.value.data === 'string') throw dataNotObject();
   // `data` is not validated further: it is stored as text, and its keys are free.
@@ -71,12 +75,12 @@ function dataNotObject(): ApiError {
 }
 
 /** Returns the tokens of a request that was accepted before, as {@link parsePush} returned them. */
-export function parseTokens({ value }: Body): string[] {
+export function parseTokens({ value }: JsonBody): string[] {
   return parseAudience(validate(pushBody, { ...value, data: {} })).tokens;
 }
 
 /** Returns the payload's JSON text; undefined if the payload is not an object. */
-function readPayloadText({ text, value }: Body, allowsString: boolean): string | undefined {
+function readPayloadText({ text, value }: JsonBody, allowsString: boolean): string | undefined {
   const { data } = value;
   if (typeof data === 'string' && allowsString) {
     parseJsonObject(data, LIMITS.payloadDepth, (problem) =>

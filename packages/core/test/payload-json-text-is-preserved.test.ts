@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { parseJsonObject, readFieldText } from '../src/http/json-text.ts';
+import { parseJsonObject, readFieldText } from '../src/json-text.ts';
 
 describe('the text of a field', () => {
   test('keeps numbers, order and duplicate keys unchanged', () => {

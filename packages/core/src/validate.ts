@@ -1,5 +1,5 @@
-import { ApiError } from '@carillon/core/api-error';
 import { z } from 'zod';
+import { ApiError } from './api-error.ts';
 
 /** Array of strings. Its items may be any text; unknown tokens and topics are found at the look-up. */
 export const stringArray = z
