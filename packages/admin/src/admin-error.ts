@@ -9,6 +9,10 @@ export type AdminErrorCode =
   | 'KEY_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  /** The operator logs in by single sign-on. */
+  | 'HAS_NO_PASSWORD'
+  /** Another app has the bundle id or host name. */
+  | 'NAME_TAKEN'
   | 'INVALID_BUNDLE_ID'
   | 'INVALID_WEB_HOST'
   | 'INVALID_CREDENTIAL'

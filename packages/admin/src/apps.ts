@@ -58,7 +58,7 @@ export async function listApps(
 /**
  * Changes settings of an app; absent settings stay as they are, an empty list of names removes them.
  *
- * @throws AdminError APP_NOT_FOUND; Error when another app has a bundle id or host name
+ * @throws AdminError APP_NOT_FOUND, NAME_TAKEN
  */
 export async function updateAppSettings(
   { apps }: Pick<Store, 'apps'>,
@@ -66,8 +66,9 @@ export async function updateAppSettings(
   settings: AppSettings,
 ): Promise<AppView> {
   const updated = await apps.updateSettings(id, settings);
-  if (updated !== undefined) return toAppView(updated);
-  throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
+  if (updated === undefined) throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
+  if (updated !== 'taken') return toAppView(updated);
+  throw new AdminError('NAME_TAKEN', 'Another app has this bundle id or host name already.');
 }
 
 function toAppView(app: AppDocument) {

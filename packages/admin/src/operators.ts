@@ -59,14 +59,17 @@ export async function inviteOperator(
  * Creates a link that sets a new password of an operator.
  *
  * @param operator id or name
- * @throws AdminError OPERATOR_NOT_FOUND
+ * @throws AdminError OPERATOR_NOT_FOUND, HAS_NO_PASSWORD
  */
 export async function createPasswordLink(
   store: Pick<Store, 'operators' | 'invites'>,
   base: string,
   operator: string,
 ): Promise<{ link: string }> {
-  const { _id, role, accounts } = await requireOperator(store, operator);
+  const { _id, role, accounts, openId, name } = await requireOperator(store, operator);
+  if (openId !== undefined) {
+    throw new AdminError('HAS_NO_PASSWORD', `${name} logs in by single sign-on, without a password.`);
+  }
   const grant = { kind: 'reset' as const, role, accounts, operator: _id };
   return { link: await createLink(store, base, grant) };
 }

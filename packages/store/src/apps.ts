@@ -50,19 +50,21 @@ export function createApps(db: Db, clock: Clock) {
       );
     },
     /**
-     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist.
-     *
-     * @throws if another app has one of the bundle ids or host names
+     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist, `taken` if another app has
+     * one of the bundle ids or host names.
      */
-    async updateSettings(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
+    async updateSettings(
+      id: string,
+      settings: AppSettings,
+    ): Promise<AppDocument | 'taken' | undefined> {
       try {
         const updated = await apps.findOneAndUpdate({ _id: id }, buildSettingsUpdate(settings), {
           returnDocument: 'after',
         });
         return updated ?? undefined;
       } catch (error) {
-        if (!isDuplicateKey(error)) throw error;
-        throw new Error('another app has this bundle id or host name already');
+        if (isDuplicateKey(error)) return 'taken';
+        throw error;
       }
     },
   };

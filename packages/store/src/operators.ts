@@ -57,6 +57,7 @@ export function createOperators(db: Db, clock: Clock) {
     find: async (id: string) => (await operators.findOne({ _id: id })) ?? undefined,
     findByName: async (name: string) =>
       (await operators.findOne({ nameKey: toNameKey(name) })) ?? undefined,
+    findByOpenId: async (openId: string) => (await operators.findOne({ openId })) ?? undefined,
     /** Returns true when an operator exists, disabled ones included. */
     exist: async (): Promise<boolean> =>
       (await operators.findOne({}, { projection: { _id: 1 } })) !== null,

@@ -24,6 +24,8 @@ export function mayUseAccount(operator: SessionOperator, account: string): boole
 
 export interface ConsoleRequest<Input> {
   input: Input;
+  /** The body as it was received, for fields that must be stored unchanged; empty without one. */
+  bodyText: string;
   operator: SessionOperator;
   requestId: string;
 }
