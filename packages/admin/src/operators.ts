@@ -68,7 +68,10 @@ export async function createPasswordLink(
 ): Promise<{ link: string }> {
   const { _id, role, accounts, openId, name } = await requireOperator(store, operator);
   if (openId !== undefined) {
-    throw new AdminError('HAS_NO_PASSWORD', `${name} logs in by single sign-on, without a password.`);
+    throw new AdminError(
+      'HAS_NO_PASSWORD',
+      `${name} logs in by single sign-on, without a password.`,
+    );
   }
   const grant = { kind: 'reset' as const, role, accounts, operator: _id };
   return { link: await createLink(store, base, grant) };

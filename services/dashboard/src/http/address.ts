@@ -23,7 +23,9 @@ export function createConsoleAddress(consoleUrl: string | undefined) {
      * consoles apart; a `__Host-` name needs TLS.
      */
     cookieName: (name: string, host: string): string =>
-      isSecure ? `__Host-carillon-${name}` : `carillon-${name}-${/:(\d+)$/.exec(host)?.[1] ?? '80'}`,
+      isSecure
+        ? `__Host-carillon-${name}`
+        : `carillon-${name}-${/:(\d+)$/.exec(host)?.[1] ?? '80'}`,
   };
 }
 

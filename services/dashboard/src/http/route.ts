@@ -61,7 +61,10 @@ export interface ConsoleRoute<Input = unknown> {
 }
 
 /** Checks a route's types and erases its input's, so that routes of all inputs fit in one list. */
-export function defineRoute<Input>(route: ConsoleRoute<Input>): ConsoleRoute {
+export function defineRoute<Input>(
+  // The schema alone decides the type, whatever the functions beside it accept.
+  route: ConsoleRoute<NoInfer<Input>> & { input: z.ZodType<Input> },
+): ConsoleRoute {
   return route;
 }
 

@@ -208,7 +208,8 @@ function createRunner({ log, metrics }: Pick<RoutingNeeds, 'log' | 'metrics'>) {
         }
         sendError(response, error, facts.requestId);
       }
-      const route = request.route === undefined ? 'none' : `${request.method} /api${request.route.path}`;
+      const route =
+        request.route === undefined ? 'none' : `${request.method} /api${request.route.path}`;
       const { statusCode } = response;
       const seconds = (performance.now() - startedAt) / 1_000;
       if (!response.hasHeader('x-accel-buffering')) {

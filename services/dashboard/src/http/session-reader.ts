@@ -28,7 +28,10 @@ const COOKIE = 'session';
 const TOKEN = /^[\w-]{43}$/;
 
 /** Creates the reader of sessions and writer of their cookies. */
-export function createSessionReader({ sessions }: Pick<Store, 'sessions'>, address: ConsoleAddress) {
+export function createSessionReader(
+  { sessions }: Pick<Store, 'sessions'>,
+  address: ConsoleAddress,
+) {
   const { isSecure } = address;
   return {
     /** Finds the session of a request's cookie; undefined when there is none or it has ended. */

@@ -36,7 +36,17 @@ export function auditRoutes({ audit }: Pick<Store, 'audit'>): ConsoleRoute[] {
   ];
 }
 
-function toView({ _id, at, actor, action, account, facts, address, requestId, ends }: ListedAuditEntry) {
+function toView({
+  _id,
+  at,
+  actor,
+  action,
+  account,
+  facts,
+  address,
+  requestId,
+  ends,
+}: ListedAuditEntry) {
   const [end] = ends;
   return {
     id: _id,

@@ -4,7 +4,12 @@ import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { type ConsoleAddress, formatCookie } from '../http/address.ts';
 import type { Audited } from '../http/audited.ts';
-import { defineOpenRoute, type OpenReply, type OpenRequest, type OpenRoute } from '../http/open-route.ts';
+import {
+  defineOpenRoute,
+  type OpenReply,
+  type OpenRequest,
+  type OpenRoute,
+} from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
 import type { BeginSession } from './begin-session.ts';
 import type { Identity, OpenId, PendingLogin } from './open-id.ts';

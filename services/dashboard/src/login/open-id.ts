@@ -89,14 +89,22 @@ export function createOpenId(settings: OpenIdSettings) {
       );
       const claims = tokens.claims();
       if (claims === undefined) throw new Error('the provider sent no ID token');
-      return toIdentity(settings, await completeClaims(config, settings, tokens.access_token, claims));
+      return toIdentity(
+        settings,
+        await completeClaims(config, settings, tokens.access_token, claims),
+      );
     },
   };
 }
 
 /** Providers of http are for tests and private networks: the operator has configured the URL. */
-function readMetadata({ issuer, clientId, clientSecret }: OpenIdSettings): Promise<oidc.Configuration> {
-  const authentication = clientSecret === undefined ? oidc.None() : oidc.ClientSecretPost(clientSecret);
+function readMetadata({
+  issuer,
+  clientId,
+  clientSecret,
+}: OpenIdSettings): Promise<oidc.Configuration> {
+  const authentication =
+    clientSecret === undefined ? oidc.None() : oidc.ClientSecretPost(clientSecret);
   return oidc.discovery(new URL(issuer), clientId, undefined, authentication, {
     timeout: TIMEOUT_SECONDS,
     ...(issuer.startsWith('http:') && { execute: [oidc.allowInsecureRequests] }),

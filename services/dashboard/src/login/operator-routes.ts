@@ -16,8 +16,8 @@ const accounts = z.union([z.literal('all'), z.array(objectId).max(MAX_ACCOUNTS)]
 
 interface OperatorNeeds {
   store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>;
-  /** Returns the address of the console for a link. */
-  baseUrl: () => string;
+  /** Address of the console in CONSOLE_URL; empty: links are paths, which the page completes. */
+  baseUrl: string;
 }
 
 /** Returns the routes with which owners manage operators. */
@@ -38,7 +38,7 @@ export function operatorRoutes({ store, baseUrl }: OperatorNeeds): ConsoleRoute[
       input: z.object({ role, accounts }),
       audit: 'operator.invite',
       auditFacts: (input) => ({ role: input.role, accounts: describeAccounts(input.accounts) }),
-      handle: ({ input }) => inviteOperator(store, baseUrl(), input),
+      handle: ({ input }) => inviteOperator(store, baseUrl, input),
     }),
     defineRoute({
       ...common,
@@ -46,7 +46,7 @@ export function operatorRoutes({ store, baseUrl }: OperatorNeeds): ConsoleRoute[
       path: '/operators/:id/password-link',
       input: z.object({ id: objectId }),
       audit: 'operator.password-link',
-      handle: ({ input }) => createPasswordLink(store, baseUrl(), input.id),
+      handle: ({ input }) => createPasswordLink(store, baseUrl, input.id),
     }),
     defineRoute({
       ...common,

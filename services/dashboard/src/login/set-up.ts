@@ -1,7 +1,12 @@
 import { digestToken } from '@carillon/admin/operators';
 import type { InviteDocument, OperatorDocument } from '@carillon/store/console-documents';
 import { z } from 'zod';
-import { defineOpenRoute, type OpenReply, type OpenRequest, type OpenRoute } from '../http/open-route.ts';
+import {
+  defineOpenRoute,
+  type OpenReply,
+  type OpenRequest,
+  type OpenRoute,
+} from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
 import { type LoginNeeds, newPassword, toEntry } from './routes.ts';
 
@@ -72,11 +77,18 @@ async function redeem(needs: LoginNeeds, request: OpenRequest<Redemption>): Prom
 async function createOperator(
   { store, audited }: LoginNeeds,
   request: OpenRequest<Redemption>,
-  { digest, invite, passwordHash }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
+  {
+    digest,
+    invite,
+    passwordHash,
+  }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
 ): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
   const { kind, role, accounts } = invite;
   const name = request.input.name ?? '';
-  const entry = { ...toEntry(request, 'operator.create', { _id: '', name }), facts: { role, kind } };
+  const entry = {
+    ...toEntry(request, 'operator.create', { _id: '', name }),
+    facts: { role, kind },
+  };
   return audited(
     entry,
     async () => {
@@ -98,7 +110,11 @@ async function createOperator(
 async function resetPassword(
   { store, audited }: LoginNeeds,
   request: OpenRequest<Redemption>,
-  { digest, invite, passwordHash }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
+  {
+    digest,
+    invite,
+    passwordHash,
+  }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
 ): Promise<OperatorDocument> {
   const operator = await store.operators.find(invite.operator ?? '');
   if (operator === undefined) throw deadLink();
@@ -112,7 +128,10 @@ async function resetPassword(
 }
 
 /** Finds a link that works now: a set-up link only until there is an operator, a reset only for one that may log in. */
-async function findLink({ store }: LoginNeeds, digest: Buffer): Promise<InviteDocument | undefined> {
+async function findLink(
+  { store }: LoginNeeds,
+  digest: Buffer,
+): Promise<InviteDocument | undefined> {
   const invite = await store.invites.find(digest);
   if (invite === undefined) return undefined;
   if (invite.kind === 'setup') return (await store.operators.exist()) ? undefined : invite;
