@@ -2,7 +2,15 @@ import { randomBytes } from 'node:crypto';
 
 /** Creates a push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
 export function newPushId(nowMs: number): string {
-  return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
+  return toIdPrefix(nowMs) + randomBytes(6).toString('hex');
+}
+
+/** Creates the id of an entry of the audit log, in the form of a push id: ids sort by time. */
+export const newAuditId = newPushId;
+
+/** Returns what the ids of a moment begin with, in order to select ids by time. */
+export function toIdPrefix(ms: number): string {
+  return Math.floor(ms).toString(16).padStart(12, '0');
 }
 
 /** Returns the lowest id of the pushes of a moment and later. */

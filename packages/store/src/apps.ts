@@ -27,10 +27,15 @@ export function createApps(db: Db, clock: Clock) {
       return _id;
     },
     find: async (id: string) => (await apps.findOne({ _id: id })) ?? undefined,
-    /** Lists apps after the id `after`, in order of id: those of one account, or of all. */
-    list: (account: string | undefined, after: string, limit: number) =>
+    /** Lists apps after the id `after`, in order of id: those of one account, of some, or of all. */
+    list: (account: string | readonly string[] | undefined, after: string, limit: number) =>
       apps
-        .find({ _id: { $gt: after }, ...(account !== undefined && { account }) })
+        .find({
+          _id: { $gt: after },
+          ...(account !== undefined && {
+            account: typeof account === 'string' ? account : { $in: [...account] },
+          }),
+        })
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
@@ -67,19 +72,21 @@ export function createApps(db: Db, clock: Clock) {
       );
     },
     /**
-     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist.
-     *
-     * @throws if another app has one of the bundle ids or host names
+     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist, `taken` if another app has
+     * one of the bundle ids or host names.
      */
-    async updateSettings(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
+    async updateSettings(
+      id: string,
+      settings: AppSettings,
+    ): Promise<AppDocument | 'taken' | undefined> {
       try {
         const updated = await apps.findOneAndUpdate({ _id: id }, buildSettingsUpdate(settings), {
           returnDocument: 'after',
         });
         return updated ?? undefined;
       } catch (error) {
-        if (!isDuplicateKey(error)) throw error;
-        throw new Error('another app has this bundle id or host name already');
+        if (isDuplicateKey(error)) return 'taken';
+        throw error;
       }
     },
   };

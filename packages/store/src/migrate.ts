@@ -1,4 +1,5 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
+import { SESSION_IDLE_MS } from './sessions.ts';
 
 /**
  * Fields of the index on the embedded batches that are not closed. It answers alone how many are due: MongoDB reads a
@@ -19,6 +20,9 @@ export const DUE_BATCHES_INDEX = {
   'work.at': 1,
   app: 1,
 } as const;
+
+/** Time for which entries of the audit log are kept. */
+const AUDIT_SECONDS = 400 * 86_400;
 
 /** Fields of the index on the batches of a push. */
 export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
@@ -141,6 +145,30 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1 }, unique: true, partialFilterExpression: { state: 'running' } },
     { key: { createdAt: 1 }, partialFilterExpression: { state: 'running' } },
     { key: { endedAt: 1 }, expireAfterSeconds: 30 * 86_400 },
+  ],
+  operators: [
+    { key: { nameKey: 1 }, unique: true },
+    {
+      key: { openId: 1 },
+      unique: true,
+      partialFilterExpression: { openId: { $exists: true } },
+    },
+    // One operator comes from the set-up link, however many of its links are redeemed at once.
+    { key: { first: 1 }, unique: true, partialFilterExpression: { first: true } },
+  ],
+  sessions: [
+    { key: { operator: 1 } },
+    { key: { seenAt: 1 }, expireAfterSeconds: SESSION_IDLE_MS / 1_000 },
+    { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  ],
+  invites: [{ key: { expiresAt: 1 }, expireAfterSeconds: 0 }],
+  audit: [
+    { key: { of: 1 }, partialFilterExpression: { of: { $exists: true } } },
+    { key: { 'actor.id': 1, _id: -1 } },
+    { key: { 'actor.name': 1, _id: -1 } },
+    { key: { action: 1, _id: -1 } },
+    { key: { account: 1, _id: -1 }, partialFilterExpression: { account: { $exists: true } } },
+    { key: { at: 1 }, expireAfterSeconds: AUDIT_SECONDS },
   ],
 };
 

@@ -3,6 +3,7 @@ import type { Tracer } from '@carillon/core/tracing';
 import { MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
 import { createApps } from './apps.ts';
+import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
 import { createBatchTable } from './batch-table.ts';
 import { createBatches } from './batches.ts';
@@ -19,8 +20,10 @@ import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
 import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
+import { createInvites } from './invites.ts';
 import { createKeys } from './keys.ts';
 import { missingIndexes } from './migrate.ts';
+import { createOperators } from './operators.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
@@ -32,6 +35,7 @@ import { createPushesOfDevice } from './pushes-of-device.ts';
 import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
+import { createSessions } from './sessions.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
@@ -113,6 +117,10 @@ export async function connectStore({
     retention: createRetention(db),
     receipts,
     suspensions,
+    operators: createOperators(db, clock),
+    sessions: createSessions(db),
+    invites: createInvites(db),
+    audit: createAudit(db, clock),
     clock,
     proxyWarnings: createProxyWarnings(db),
     schema: createSchema(db),

@@ -1,3 +1,4 @@
+import { toConsoleError } from '../src/http/errors.ts';
 import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
 
 const OWNER: SessionOperator = { id: 'o', name: 'Olga', role: 'owner', accounts: 'all' };
@@ -22,6 +23,10 @@ export async function callRoute(
   const parsed = route.input.parse(input);
   const account = typeof route.account === 'function' ? await route.account(parsed) : route.account;
   if (account === undefined) return { account, body: undefined };
-  const body = await route.handle({ input: parsed, operator, requestId: 'r' });
+  const bodyText = JSON.stringify(input);
+  const handled = route.handle({ input: parsed, bodyText, operator, requestId: 'r' });
+  const body = await handled.catch((error: unknown) => {
+    throw toConsoleError(error);
+  });
   return { account, body: JSON.parse(JSON.stringify(body ?? null)) };
 }

@@ -11,9 +11,9 @@ import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-d
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
-import { withConsoleErrors } from '../expected-errors.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
-import { deviceToken, objectId, page } from '../inputs.ts';
+import { deviceToken } from '../inputs.ts';
 
 /** Resources of the device routes. */
 export interface DeviceRoutesNeeds {
@@ -25,7 +25,7 @@ export interface DeviceRoutesNeeds {
   accountOf: AccountOf;
 }
 
-const ofApp = { app: objectId, ...page };
+const ofApp = { app: objectId, ...pageFields };
 const ofDevice = z.object({ token: deviceToken });
 
 /** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
@@ -42,7 +42,7 @@ function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): Co
       input: z.object(ofApp),
       account: ({ app }) => accountOf.app(app),
       async handle({ input: { app, ...query } }) {
-        const { items, next } = await withConsoleErrors(listDevices(store, app, query));
+        const { items, next } = await listDevices(store, app, query);
         const devices = items.map(({ date, last_active, ...device }) => ({
           ...device,
           registeredAt: date * 1_000,
@@ -57,8 +57,7 @@ function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): Co
       role: 'viewer',
       input: ofDevice,
       account: ({ token }) => accountOf.device(token),
-      handle: ({ input }) =>
-        withConsoleErrors(getDeviceDetails(store, presenceReader, input.token)),
+      handle: ({ input }) => getDeviceDetails(store, presenceReader, input.token),
     }),
     defineRoute({
       method: 'get',
@@ -66,7 +65,7 @@ function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): Co
       role: 'viewer',
       input: ofDevice,
       account: ({ token }) => accountOf.device(token),
-      handle: ({ input }) => withConsoleErrors(listDeviceOutcomes(store, input.token)),
+      handle: ({ input }) => listDeviceOutcomes(store, input.token),
     }),
   ];
 }
@@ -110,7 +109,7 @@ function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
       account: ({ token }) => accountOf.device(token),
       audit: 'device.disconnect',
       async handle({ input: { token } }) {
-        await withConsoleErrors(requireDevice(store, token));
+        await requireDevice(store, token);
         await disconnect(token).catch(() => {
           throw new ConsoleError('UNAVAILABLE', 'Redis does not respond. Try again shortly.');
         });
@@ -125,7 +124,7 @@ function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
       account: ({ token }) => accountOf.device(token),
       audit: 'device.delete',
       async handle({ input: { token } }) {
-        const { app } = await withConsoleErrors(requireDevice(store, token));
+        const { app } = await requireDevice(store, token);
         if (!(await deleteDevice(store, needs, app, token))) throw notFound();
         return { deleted: true };
       },

@@ -5,8 +5,9 @@ import type { RedriveDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
-import { interval, objectId, page } from '../inputs.ts';
+import { interval } from '../inputs.ts';
 import type { RedriveWorker } from './redrive-worker.ts';
 
 /** Pushes that a request may name; more are selected by a filter. */
@@ -42,7 +43,7 @@ export function failureRoutes({ store, worker, accountOf }: FailureRoutesNeeds):
       method: 'get',
       path: '/apps/:app/failures',
       role: 'viewer',
-      input: z.object({ app: objectId, ...failureFilter, ...page }),
+      input: z.object({ app: objectId, ...failureFilter, ...pageFields }),
       account: ({ app }) => accountOf.app(app),
       handle: ({ input: { app, ...query } }) => listFailures(store, app, query),
     }),

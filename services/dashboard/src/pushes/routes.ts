@@ -7,10 +7,10 @@ import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
-import { withConsoleErrors } from '../expected-errors.ts';
 import type { Accept } from '../failures/redrive-push.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
 import { type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
-import { deviceToken, interval, objectId, page } from '../inputs.ts';
+import { deviceToken, interval } from '../inputs.ts';
 import { sendAgain } from './send-again.ts';
 
 /** Fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
@@ -43,7 +43,7 @@ function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
         app: objectId,
         state: z.enum(LISTED_STATES).optional(),
         ...interval,
-        ...page,
+        ...pageFields,
       }),
       account: ({ app }) => accountOf.app(app),
       handle: ({ input }) => searchPushes(store, input),
@@ -54,7 +54,7 @@ function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
       role: 'viewer',
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
-      handle: ({ input }) => withConsoleErrors(getPushDetails(store, input.push)),
+      handle: ({ input }) => getPushDetails(store, input.push),
     }),
     defineRoute({
       method: 'get',
@@ -63,7 +63,7 @@ function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
       audit: 'push.payload',
-      handle: ({ input }) => withConsoleErrors(getPushPayload(store, input.push)),
+      handle: ({ input }) => getPushPayload(store, input.push),
     }),
     defineRoute({
       method: 'get',
@@ -71,7 +71,7 @@ function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
       role: 'viewer',
       input: z.object({ push: objectId, token: deviceToken }),
       account: ({ push }) => accountOf.push(push),
-      handle: ({ input }) => withConsoleErrors(getRecipientOutcome(store, input.push, input.token)),
+      handle: ({ input }) => getRecipientOutcome(store, input.push, input.token),
     }),
     defineRoute({
       method: 'get',
@@ -97,7 +97,7 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
       account: ({ app }) => accountOf.app(app),
       audit: 'push.send',
       bodyLimit: PUSH_BODY_BYTES,
-      handle: ({ input: { app, ...value } }) => withConsoleErrors(send(needs, app, value)),
+      handle: ({ input: { app, ...value }, bodyText: text }) => send(needs, app, { value, text }),
     }),
     defineRoute({
       method: 'post',
@@ -106,7 +106,7 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
       input: z.object({ push: objectId }),
       account: ({ push }) => accountOf.push(push),
       audit: 'push.send-again',
-      handle: ({ input }) => withConsoleErrors(sendAgain(store, accept, input.push)),
+      handle: ({ input }) => sendAgain(store, accept, input.push),
     }),
     defineRoute({
       method: 'post',
@@ -118,7 +118,7 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
       async handle({ input: { push: id } }) {
         const app = await store.pushes.findApp(id);
         if (app === undefined) throw notFound();
-        return withConsoleErrors(deletePush(store, producers, { app, id, retentionMs }));
+        return deletePush(store, producers, { app, id, retentionMs });
       },
     }),
   ];
@@ -128,10 +128,9 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
 async function send(
   { store, accept }: Pick<PushRoutesNeeds, 'store' | 'accept'>,
   app: string,
-  value: Record<string, unknown>,
+  body: Parameters<typeof parsePush>[0],
 ): ReturnType<Accept> {
   const settings = await store.apps.find(app);
   if (settings === undefined) throw notFound();
-  const body = { value, text: JSON.stringify(value) };
   return accept(app, parsePush(body, settings, store.clock.now()));
 }
