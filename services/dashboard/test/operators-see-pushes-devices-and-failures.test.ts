@@ -310,8 +310,30 @@ test('an id that does not exist has no account', async () => {
       account: undefined,
       body: undefined,
     });
-  const { account: found } = await callRoute(routes, 'get', '/apps/:app/pushes', { app });
-  expect(found).toBe(account);
+});
+
+test('every route names the account of its object, which the router compares', async () => {
+  const other = await store.accounts.create('Theirs', 'trial');
+  const theirs = await store.apps.create('Theirs', other);
+  const { token } = await store.devices.register(theirs, 'android');
+  const { id: push } = await post('/apps/:app/pushes', { app: theirs, to: token, data: {} });
+  const redrive = await store.redrives.create(theirs, {});
+  const input = { ...{ app: theirs, push, token, redrive, topic: 't', filter: {} } };
+  for (const route of routes.filter(({ account: of }) => of !== 'any')) {
+    const of = route.account as (parsed: unknown) => Promise<string | undefined>;
+    expect([route.path, await of(route.input.parse(input))]).toEqual([route.path, other]);
+  }
+});
+
+test("a re-drive of an app skips another app's pushes", async () => {
+  const [token = ''] = await register();
+  const id = await send([token], { [token]: REJECTED });
+  const other = await store.apps.create('Other', account);
+  const { id: redrive } = await post('/apps/:app/redrives', { app: other, pushes: [id] });
+  await until(async () => (await get('/redrives/:redrive', { redrive })).state === 'finished');
+  expect(await get('/redrives/:redrive', { redrive })).toMatchObject({
+    ...{ done: 0, skipped: 1, skippedReasons: { removed: 1 } },
+  });
 });
 
 test('every route that changes something has an audit action and needs an operator', () => {
