@@ -24,12 +24,12 @@ export async function createAccount(
   return { id: await accounts.create(name, plan) };
 }
 
-/** Lists accounts in order of id. */
+/** Lists accounts in order of id: those with some ids, or all. */
 export async function listAccounts(
   { accounts }: Accounts,
-  query: PageQuery,
+  query: PageQuery & { ids?: readonly string[] },
 ): Promise<Page<AccountView>> {
-  const found = await accounts.list(query.cursor ?? '', query.limit);
+  const found = await accounts.list(query.cursor ?? '', query.limit, query.ids);
   return toPage(found.map(toAccountView), query, ({ id }) => id);
 }
 

@@ -7,7 +7,12 @@ export type AdminErrorCode =
   | 'CREDENTIAL_NOT_FOUND'
   | 'DEVICE_NOT_FOUND'
   | 'KEY_NOT_FOUND'
+  | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  /** The operator logs in by single sign-on. */
+  | 'HAS_NO_PASSWORD'
+  /** Another app has the bundle id or host name. */
+  | 'NAME_TAKEN'
   | 'INVALID_BUNDLE_ID'
   | 'INVALID_WEB_HOST'
   | 'INVALID_CREDENTIAL'
@@ -15,6 +20,8 @@ export type AdminErrorCode =
   | 'KEY_PAIR_EXISTS'
   /** Another request changed the document between read and write. */
   | 'CONCURRENT_CHANGE'
+  /** Without this operator nobody could manage the others. */
+  | 'LAST_OWNER'
   | 'SANDBOX_UNREACHABLE';
 
 /** Inputs that an error can name, so that each user interface points to its own option or form field. */

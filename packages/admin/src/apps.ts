@@ -46,10 +46,10 @@ export async function getApp(store: Pick<Store, 'apps'>, id: string): Promise<Ap
   return toAppView(await requireApp(store, id));
 }
 
-/** Lists apps in order of id: those of one account, or all. */
+/** Lists apps in order of id: those of one account, of some, or all. */
 export async function listApps(
   { apps }: Pick<Store, 'apps'>,
-  query: PageQuery & { account?: string | undefined },
+  query: PageQuery & { account?: string | readonly string[] | undefined },
 ): Promise<Page<AppView>> {
   const found = await apps.list(query.account, query.cursor ?? '', query.limit);
   return toPage(found.map(toAppView), query, ({ id }) => id);
@@ -58,7 +58,7 @@ export async function listApps(
 /**
  * Changes settings of an app; absent settings stay as they are, an empty list of names removes them.
  *
- * @throws AdminError APP_NOT_FOUND; Error when another app has a bundle id or host name
+ * @throws AdminError APP_NOT_FOUND, NAME_TAKEN
  */
 export async function updateAppSettings(
   { apps }: Pick<Store, 'apps'>,
@@ -66,8 +66,9 @@ export async function updateAppSettings(
   settings: AppSettings,
 ): Promise<AppView> {
   const updated = await apps.updateSettings(id, settings);
-  if (updated !== undefined) return toAppView(updated);
-  throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
+  if (updated === undefined) throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
+  if (updated !== 'taken') return toAppView(updated);
+  throw new AdminError('NAME_TAKEN', 'Another app has this bundle id or host name already.');
 }
 
 function toAppView(app: AppDocument) {

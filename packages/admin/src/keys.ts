@@ -41,12 +41,14 @@ export async function listKeys(
 /**
  * Revokes a key. API processes cache keys, so it works for up to 10 more seconds.
  *
+ * @param app the only app whose key it may be; absent: any
  * @throws AdminError KEY_NOT_FOUND when it does not exist or is already revoked
  */
 export async function revokeKey(
   { keys }: Pick<Store, 'keys'>,
   id: string,
+  app?: string,
 ): Promise<{ id: string }> {
-  if (await keys.revoke(id)) return { id };
+  if (await keys.revoke(id, app)) return { id };
   throw new AdminError('KEY_NOT_FOUND', `There is no key ${id} that can be revoked.`);
 }

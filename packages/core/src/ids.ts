@@ -2,7 +2,20 @@ import { randomBytes } from 'node:crypto';
 
 /** Creates a push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
 export function newPushId(nowMs: number): string {
-  return Math.floor(nowMs).toString(16).padStart(12, '0') + randomBytes(6).toString('hex');
+  return toIdPrefix(nowMs) + randomBytes(6).toString('hex');
+}
+
+/** Creates the id of an entry of the audit log, in the form of a push id: ids sort by time. */
+export const newAuditId = newPushId;
+
+/** Returns what the ids of a moment begin with, in order to select ids by time. */
+export function toIdPrefix(ms: number): string {
+  return Math.floor(ms).toString(16).padStart(12, '0');
+}
+
+/** Returns the lowest id of the pushes of a moment and later. */
+export function pushIdFrom(ms: number): string {
+  return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0').padEnd(24, '0');
 }
 
 const PUSH_ID = /^[0-9a-f]{24}$/;
@@ -47,6 +60,11 @@ export function batchId(pushId: string, sequence: number): string {
 /** Returns the id of the fallback batch: it tries another channel for recipients that have not acknowledged. One per batch. */
 export function fallbackBatchId(id: string): string {
   return `${id}f`;
+}
+
+/** Checks that an id is that of a fallback batch: all others end in a digit. */
+export function isFallbackBatchId(id: string): boolean {
+  return isBatchId(id) && id.endsWith('f');
 }
 
 /** Returns the push of a batch. The id of an embedded batch is the id of its push. */

@@ -34,6 +34,27 @@ export function failureCode(reason: Failure): number {
   return FIRST_FAILURE + FAILURES.indexOf(reason);
 }
 
+/** Checks that a byte is that of a failed delivery. */
+export function isFailure(code: number): boolean {
+  return code >= FIRST_FAILURE;
+}
+
+/** Reasons of a newer release share this bit, which keeps the mask a positive 32-bit number. */
+const LAST_FAILURE_BIT = 30;
+
+/** Returns the bit of a reason in {@link failureMask}. */
+export function failureBit(reason: Failure): number {
+  return 1 << FAILURES.indexOf(reason);
+}
+
+/** Returns the reasons of the failed deliveries among a batch's bytes, one bit each; 0 if none has failed. */
+export function failureMask(codes: Uint8Array): number {
+  let mask = 0;
+  for (const code of codes)
+    if (isFailure(code)) mask |= 1 << Math.min(code - FIRST_FAILURE, LAST_FAILURE_BIT);
+  return mask;
+}
+
 const NAMES = new Map<number, OutcomeName>(
   Object.entries(OUTCOMES).map(([name, code]) => [code, name as keyof typeof OUTCOMES]),
 );

@@ -1,5 +1,5 @@
 import { createServer, type ServerResponse } from 'node:http';
-import { isIP } from 'node:net';
+import { isAllowedHost } from './allowed-host.ts';
 import type { ListenAddress } from './env.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -13,17 +13,6 @@ export interface Health {
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-}
-
-/**
- * Checks that a request's host is an IP address, localhost or one of the allowed names. Otherwise a web page whose
- * domain is pointed at an operator's machine (DNS rebinding) could read the responses.
- */
-function isAllowedHost(host: string, names: ReadonlySet<string>): boolean {
-  const name =
-    /^(\[[^\]]*\]|[^:]*)(?::\d*)?$/.exec(host)?.[1]?.toLowerCase().replace(/\.$/, '') ?? '';
-  const address = name.startsWith('[') ? name.slice(1, -1) : name;
-  return isIP(address) !== 0 || name === 'localhost' || names.has(name);
 }
 
 /**

@@ -25,10 +25,10 @@ export function createAccounts(db: Db, clock: Clock) {
       return _id;
     },
     find: async (id: string) => (await accounts.findOne({ _id: id })) ?? undefined,
-    /** Lists accounts after the id `after`, in order of id. */
-    list: (after: string, limit: number) =>
+    /** Lists accounts after the id `after`, in order of id: those with some ids, or all. */
+    list: (after: string, limit: number, ids?: readonly string[]) =>
       accounts
-        .find({ _id: { $gt: after } })
+        .find({ _id: { $gt: after, ...(ids !== undefined && { $in: [...ids] }) } })
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),

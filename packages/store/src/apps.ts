@@ -27,13 +27,40 @@ export function createApps(db: Db, clock: Clock) {
       return _id;
     },
     find: async (id: string) => (await apps.findOne({ _id: id })) ?? undefined,
-    /** Lists apps after the id `after`, in order of id: those of one account, or of all. */
-    list: (account: string | undefined, after: string, limit: number) =>
+    /** Lists apps after the id `after`, in order of id: those of one account, of some, or of all. */
+    list: (account: string | readonly string[] | undefined, after: string, limit: number) =>
       apps
-        .find({ _id: { $gt: after }, ...(account !== undefined && { account }) })
+        .find({
+          _id: { $gt: after },
+          ...(account !== undefined && {
+            account: typeof account === 'string' ? account : { $in: [...account] },
+          }),
+        })
         .sort({ _id: 1 })
         .limit(limit)
         .toArray(),
+    /**
+     * Finds apps whose name contains a text, in order of id: those of some accounts, or of all. Reads every app: their
+     * documents are few and small.
+     */
+    search: (text: string, accounts: readonly string[] | 'all', limit: number) =>
+      apps
+        .find({
+          name: { $regex: text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&'), $options: 'i' },
+          ...(accounts !== 'all' && { account: { $in: [...accounts] } }),
+        })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray(),
+    /** Lists the ids of the apps of some accounts, or of all. */
+    listIds: async (accounts: readonly string[] | 'all', limit: number): Promise<string[]> => {
+      const filter = accounts === 'all' ? {} : { account: { $in: [...accounts] } };
+      const found = await apps
+        .find(filter, { projection: { _id: 1 } })
+        .limit(limit)
+        .toArray();
+      return found.map(({ _id }) => _id);
+    },
     /** Finds the app that has an iOS bundle id or a site's host name. */
     findByBundleIdOrHost: async (name: string) =>
       (await apps.findOne({ $or: [{ bundleIds: name }, { webHosts: name }] })) ?? undefined,
@@ -45,19 +72,21 @@ export function createApps(db: Db, clock: Clock) {
       );
     },
     /**
-     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist.
-     *
-     * @throws if another app has one of the bundle ids or host names
+     * Changes settings; an empty list removes the names. Undefined if the app doesn't exist, `taken` if another app has
+     * one of the bundle ids or host names.
      */
-    async updateSettings(id: string, settings: AppSettings): Promise<AppDocument | undefined> {
+    async updateSettings(
+      id: string,
+      settings: AppSettings,
+    ): Promise<AppDocument | 'taken' | undefined> {
       try {
         const updated = await apps.findOneAndUpdate({ _id: id }, buildSettingsUpdate(settings), {
           returnDocument: 'after',
         });
         return updated ?? undefined;
       } catch (error) {
-        if (!isDuplicateKey(error)) throw error;
-        throw new Error('another app has this bundle id or host name already');
+        if (isDuplicateKey(error)) return 'taken';
+        throw error;
       }
     },
   };

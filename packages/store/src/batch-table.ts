@@ -16,6 +16,7 @@ import {
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
 import { fromNow } from './clock.ts';
 import type { Batch, BatchDocument, DeferredEntry, PushDocument } from './documents.ts';
+import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { buildSettlementUpdate, type Settlement } from './final-outcomes.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
@@ -176,7 +177,7 @@ export function createBatchTable(
       };
       const { matchedCount } = await collectionFor(id).updateOne(
         { _id: id, 'work.claim': claim, 'work.state': 'ready' },
-        { $set: progress },
+        buildProgressUpdate(progress, findFailures(id, outcomes)),
       );
       return matchedCount === 1;
     },
@@ -224,6 +225,15 @@ export function createBatchTable(
       return { due: found.length, ...(oldest !== undefined && { oldest }) };
     },
   };
+}
+
+/** Builds the update that saves progress; one with failed recipients also lists the batch among the failures. */
+function buildProgressUpdate(progress: Document, failures: number): Document {
+  if (failures === 0) return { $set: progress };
+  const literals = Object.entries(progress).map(([name, value]) => [name, { $literal: value }]);
+  return [
+    { $set: { ...Object.fromEntries(literals), ...buildFailureMark({ $literal: failures }) } },
+  ];
 }
 
 /** Runs a group once per collection, and returns the results in the order of the items. */

@@ -7,6 +7,9 @@ import { batchIdsOf } from './final-outcomes.ts';
 /** Newer pushes of one key that are compared. */
 const MAX_NEWER_PUSHES = 100;
 
+/** The most newer pushes of one key that a re-drive compares. */
+const MAX_COMPARED_PUSHES = 1_000;
+
 const OPEN_OR_FINISHED = { $in: ['open' as const, 'finished' as const] };
 
 /** A push with a collapse key. */
@@ -69,12 +72,59 @@ export function createCollapse(db: Db) {
       }
       return tokens;
     },
+
+    /**
+     * Returns those of these tokens to which a re-drive of the push must not send, because they may have a newer push
+     * of its key. If there are too many newer pushes to compare, or one of them isn't in batches completely, that is
+     * all of the tokens: the re-driven payload would be the newest of the key (guarantee G9).
+     */
+    filterSuperseded: (push: CollapsiblePush, tokens: readonly string[]): Promise<Set<string>> =>
+      filterSuperseded({ pushes, batches }, push, tokens),
   };
 }
 
 interface Tables {
   pushes: Collection<PushDocument>;
   batches: Collection<BatchDocument>;
+}
+
+async function filterSuperseded(
+  { pushes, batches }: Tables,
+  { _id, app, collapse }: CollapsiblePush,
+  tokens: readonly string[],
+): Promise<Set<string>> {
+  const all = new Set(tokens);
+  const superseded = new Set<string>();
+  const sorted = [...all].sort();
+  function add(joined: string): void {
+    for (const token of splitTokens(joined)) if (all.has(token)) superseded.add(token);
+  }
+  const newer = pushes
+    .find(
+      { app, collapse, _id: { $gt: _id }, state: OPEN_OR_FINISHED },
+      { projection: { 'work.tokens': 1, 'fan.done': 1, state: 1 } },
+    )
+    .limit(MAX_COMPARED_PUSHES + 1);
+  let compared = 0;
+  const inBatches: string[] = [];
+  for await (const push of newer) {
+    compared += 1;
+    const isFanningOut = push.state === 'open' && !push.fan.done;
+    if (compared > MAX_COMPARED_PUSHES || isFanningOut) return all;
+    if (push.work === undefined) inBatches.push(push._id);
+    else add(push.work.tokens);
+  }
+  if (inBatches.length === 0) return superseded;
+  const overlapping = batches.find(
+    {
+      $or: inBatches.map(batchIdsOf),
+      from: { $lte: sorted.at(-1) ?? '' },
+      to: { $gte: sorted[0] ?? '' },
+    },
+    { projection: { 'work.tokens': 1 } },
+  );
+  for await (const { work } of overlapping) add(work.tokens);
+  return superseded;
 }
 
 /** A newer push, and those of the queried devices that are in its only batch. */

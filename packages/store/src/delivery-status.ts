@@ -9,13 +9,9 @@ import type {
   RecipientProviderError,
   RecipientStatus,
 } from './documents.ts';
-import {
-  findRowPositions,
-  iterateBatches,
-  type PositionBits,
-  primaryBatches,
-} from './final-outcomes.ts';
+import { findRowPositions, iterateBatches, type PositionBits } from './final-outcomes.ts';
 import { rowId } from './inbox.ts';
+import { RECIPIENT_INDEX } from './migrate.ts';
 import { addOutcomes, outcomeCodes, recipientsWithErrors, statusIn } from './recipient-status.ts';
 
 /** Status of a push: its recipients by outcome. */
@@ -169,11 +165,17 @@ async function* iterateBatchesFor(
   push: Pick<PushDocument, '_id' | 'work'>,
   token: string,
 ): AsyncGenerator<Batch> {
-  const inRange = { from: { $lte: token }, to: { $gte: token } };
-  if (push.work !== undefined) yield push.work;
-  else
-    for await (const { work } of batches.find({ ...primaryBatches(push._id), ...inRange }))
-      yield work;
+  if (push.work !== undefined) {
+    yield push.work;
+    return;
+  }
+  const filter = { push: push._id, from: { $lte: token }, to: { $gte: token } };
+  const holding = batches.find(
+    { ...filter, 'work.fallback': { $exists: false } },
+    // An index on the state would miss a batch that is closed meanwhile.
+    { hint: RECIPIENT_INDEX },
+  );
+  for await (const { work } of holding) yield work;
 }
 
 async function hasInboxRow(
@@ -223,8 +225,8 @@ const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
 
 /**
  * Finds pushes to a device, the newest first: those in its inbox, and among the app's newest pushes those whose only
- * batch contains it. A push of more than one batch that isn't in the inbox is not found: no index leads from a device
- * to its batches.
+ * batch contains it. A push of more than one batch that isn't in the inbox is not found; `pushesOfDevice` finds these
+ * as well.
  */
 async function findPushesOfDevice(
   tables: Tables,

@@ -173,6 +173,12 @@ export function createDevices(db: Db, clock: Clock) {
 
     /** Finds a device of any app with all its fields: the caller compares the app. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
+    /** Finds the devices of these apps that have a provider address: at most one in each. */
+    findByAddress: (apps: readonly string[], address: string, limit: number) =>
+      devices
+        .find({ app: { $in: [...apps] }, 'provider.address': address })
+        .limit(limit)
+        .toArray(),
     /** Finds the devices of an app among these tokens with all their fields, in no order. */
     findAll: (app: string, tokens: readonly string[]) =>
       devices

@@ -147,6 +147,12 @@ export type DeferredEntry = [position: number, untilMs: number, times: number, w
 /** An error of a provider, and the positions of the recipients that it was returned for. */
 export type ProviderErrorEntry = [word: string, positions: number[]];
 
+/** The failed recipients of a batch that one re-drive sends to again. */
+export interface RedrivenEntry {
+  by: string;
+  bits: Binary;
+}
+
 /**
  * A batch: recipients of one push on one channel. Stored in a document of its own, or in its push if there is only one.
  */
@@ -173,6 +179,12 @@ export interface Batch {
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
+  /** When the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed again. */
+  failedAt?: Date;
+  /** Reasons of the failed recipients, as a mask (core/outcomes). */
+  failures?: number;
+  /** Failed recipients that re-drives send to again: the re-drive, and one bit for each recipient of the batch. */
+  redriven?: RedrivenEntry[];
   n: number;
   /** Device tokens of the recipients, sorted, joined by core/batch. */
   tokens: string;
@@ -273,6 +285,40 @@ export interface InboxDocument {
   position: number;
   /** The push was written to the device's socket once, without a receipt. */
   sent?: boolean;
+}
+
+/** The failures that a re-drive is for. */
+export interface RedriveFilter {
+  channel?: Channel;
+  reason?: Failure;
+  /** Failures since this time. */
+  from?: Date;
+}
+
+/** A re-drive: one new push for each old one, to the recipients that failed. */
+export interface RedriveDocument {
+  _id: string;
+  app: string;
+  state: 'running' | 'finished' | 'stopped';
+  createdAt: Date;
+  endedAt?: Date;
+  /** Failures marked later than this are not part of it: those of its own pushes never are. */
+  to: Date;
+  filter: RedriveFilter;
+  /** Only these pushes, in order of id; absent: all that match the filter. */
+  pushes?: string[];
+  /** The last old push that was handled. */
+  cursor?: string;
+  /** Number of old pushes; absent until they are counted. */
+  total?: number;
+  /** Old pushes for which a new one was accepted. */
+  done: number;
+  /** Recipients of the new pushes. */
+  recipients: number;
+  /** Old pushes without a new one, by reason. */
+  skipped: Record<string, number>;
+  /** The process that works on it, until when by MongoDB's clock. */
+  lease?: { owner: string; until: Date };
 }
 
 /** Status of one recipient of a push. */

@@ -13,6 +13,7 @@ import type {
   ProviderErrorEntry,
   PushDocument,
 } from './documents.ts';
+import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { isCollapseRowId } from './inbox.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
@@ -110,6 +111,10 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
   const hasLateReceipts =
     !finishesPush && settlements.some(({ lateReceipts }) => lateReceipts === true);
   const hasWords = settlements.some(({ words = [] }) => words.length > 0);
+  const failures = settlements.map(({ id, outcomes }, index) =>
+    allCounts[index]?.failed === undefined ? 0 : findFailures(id, outcomes),
+  );
+  const hasFailures = failures.some((mask) => mask !== 0);
   return {
     ids,
     filter: {
@@ -127,6 +132,7 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
         'work.counts': counts,
         'work.ms': pick(settlements.map(({ latenciesMs }) => new Binary(packUint32s(latenciesMs)))),
         ...(hasWords && { 'work.words': pick(settlements.map(({ words = [] }) => words)) }),
+        ...(hasFailures && buildFailureMark(pick(failures))),
         ...(hasLateReceipts && {
           'work.lateReceipts': pick(settlements.map(({ lateReceipts = false }) => lateReceipts)),
         }),

@@ -116,6 +116,10 @@ export function createInbox(db: Db) {
         .map(parseToken)
         .toArray(),
 
+    /** Counts the pushes in a device's inbox. */
+    count: (token: string): Promise<number> =>
+      inbox.countDocuments({ _id: { $gte: `${token}:`, $lt: `${token};` } }),
+
     /** Returns whether the push is in any inbox. */
     hasPending: async (push: string): Promise<boolean> =>
       (await inbox.findOne({ push }, { projection: { _id: 1 } })) !== null,

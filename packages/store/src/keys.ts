@@ -75,10 +75,10 @@ export function createKeys(db: Db, clock: Clock) {
         .find({ app }, { projection: { digest: 0 } })
         .sort({ createdAt: 1, _id: 1 })
         .toArray() as Promise<Omit<KeyDocument, 'digest'>[]>,
-    /** Revokes a key; false if it doesn't exist or is revoked already. */
-    async revoke(id: string): Promise<boolean> {
+    /** Revokes a key; false if it doesn't exist, is another app's, or is revoked already. */
+    async revoke(id: string, app?: string): Promise<boolean> {
       const { modifiedCount } = await keys.updateOne(
-        { _id: id, revokedAt: { $exists: false } },
+        { _id: id, ...(app !== undefined && { app }), revokedAt: { $exists: false } },
         { $currentDate: { revokedAt: true } },
       );
       return modifiedCount === 1;

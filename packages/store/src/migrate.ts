@@ -1,4 +1,5 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
+import { SESSION_IDLE_MS } from './sessions.ts';
 
 /**
  * Fields of the index on the embedded batches that are not closed. It answers alone how many are due: MongoDB reads a
@@ -20,8 +21,36 @@ export const DUE_BATCHES_INDEX = {
   app: 1,
 } as const;
 
+/** Time for which entries of the audit log are kept. */
+const AUDIT_SECONDS = 400 * 86_400;
+
 /** Fields of the index on the batches of a push. */
 export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
+
+/** Fields of the index that finds the batch of one recipient; they never change. */
+export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
+
+/** Fields of the index on batches with failed recipients, for lists by time; it answers alone which batches match. */
+export const FAILURES_BY_TIME_INDEX = {
+  app: 1,
+  'work.channel': 1,
+  'work.failedAt': 1,
+  _id: 1,
+  'work.failures': 1,
+} as const;
+/** The same in order of push, for re-drives. */
+export const FAILURES_BY_PUSH_INDEX = {
+  app: 1,
+  _id: 1,
+  'work.failedAt': 1,
+  'work.channel': 1,
+  'work.failures': 1,
+} as const;
+
+/** Contains no document while nothing fails. */
+const FAILURE_INDEXES: IndexDescription[] = [FAILURES_BY_TIME_INDEX, FAILURES_BY_PUSH_INDEX].map(
+  (key) => ({ key, partialFilterExpression: { 'work.failedAt': { $exists: true } } }),
+);
 
 /**
  * The indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
@@ -91,6 +120,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       partialFilterExpression: { 'idempotency.key': { $exists: true } },
     },
     { key: { purgeAt: 1 }, partialFilterExpression: { purgeAt: { $exists: true } } },
+    ...FAILURE_INDEXES,
   ],
   batches: [
     // As in `pushes`: for the release before this one.
@@ -100,6 +130,9 @@ const INDEXES: Record<string, IndexDescription[]> = {
       partialFilterExpression: { 'work.state': { $in: ['waiting', 'ready'] } },
     },
     { key: BATCHES_OF_PUSH_INDEX },
+    // Finds the batch of one recipient. Partial, so that queries by push and state don't consider it.
+    { key: RECIPIENT_INDEX, partialFilterExpression: { from: { $exists: true } } },
+    ...FAILURE_INDEXES,
   ],
   subscriptions: [
     { key: { token: 1 } },
@@ -107,6 +140,36 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
   inbox: [{ key: { push: 1, _id: 1 } }],
+  redrives: [
+    // An app has one re-drive at a time: two of them could send to the same recipients.
+    { key: { app: 1 }, unique: true, partialFilterExpression: { state: 'running' } },
+    { key: { createdAt: 1 }, partialFilterExpression: { state: 'running' } },
+    { key: { endedAt: 1 }, expireAfterSeconds: 30 * 86_400 },
+  ],
+  operators: [
+    { key: { nameKey: 1 }, unique: true },
+    {
+      key: { openId: 1 },
+      unique: true,
+      partialFilterExpression: { openId: { $exists: true } },
+    },
+    // One operator comes from the set-up link, however many of its links are redeemed at once.
+    { key: { first: 1 }, unique: true, partialFilterExpression: { first: true } },
+  ],
+  sessions: [
+    { key: { operator: 1 } },
+    { key: { seenAt: 1 }, expireAfterSeconds: SESSION_IDLE_MS / 1_000 },
+    { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  ],
+  invites: [{ key: { expiresAt: 1 }, expireAfterSeconds: 0 }],
+  audit: [
+    { key: { of: 1 }, partialFilterExpression: { of: { $exists: true } } },
+    { key: { 'actor.id': 1, _id: -1 } },
+    { key: { 'actor.name': 1, _id: -1 } },
+    { key: { action: 1, _id: -1 } },
+    { key: { account: 1, _id: -1 }, partialFilterExpression: { account: { $exists: true } } },
+    { key: { at: 1 }, expireAfterSeconds: AUDIT_SECONDS },
+  ],
 };
 
 /** Creates the indexes that are missing. */

@@ -32,7 +32,7 @@ export const ABANDON_UPDATE: Document[] = [
   { $unset: ['acceptingUntil', 'idempotency'] },
 ];
 
-const LISTED_FIELDS = {
+export const LISTED_FIELDS = {
   state: 1,
   acceptedAt: 1,
   dueAt: 1,
@@ -225,6 +225,10 @@ export function createPushes(
 
     /** Finds a push of any app with all its fields, for the operators' command line. */
     inspect: async (id: string) => (await pushes.findOne({ _id: id })) ?? undefined,
+
+    /** Finds the app of a push; undefined when it is absent. */
+    findApp: async (id: string): Promise<string | undefined> =>
+      (await pushes.findOne({ _id: id }, { projection: { app: 1 } }))?.app,
 
     /** Lists an app's accepted pushes older than the id `before`, the newest first. */
     list: (app: string, before: string, limit: number): Promise<ListedPush[]> =>

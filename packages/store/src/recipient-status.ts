@@ -8,6 +8,12 @@ import {
 import { readUint32At, toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
 
+/** The fields of a batch that say how its recipients ended. */
+export type OutcomeFields = Pick<
+  Batch,
+  'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'ended'
+>;
+
 /** Outcomes of recipients that a provider may have deferred before. */
 const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
 
@@ -16,7 +22,7 @@ const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
  * outcome that was written stays: a receipt changes only a recipient without one, unless the batch accepts late
  * receipts.
  */
-function outcomeCodeAt(batch: Batch, position: number): number {
+function outcomeCodeAt(batch: OutcomeFields, position: number): number {
   const code = toBytes(batch.outcomes)[position] || OUTCOMES.owed;
   if (batch.final === true) return code;
   const isOpen = code === OUTCOMES.owed || code === OUTCOMES.inbox;
@@ -29,7 +35,14 @@ function outcomeCodeAt(batch: Batch, position: number): number {
 }
 
 /** Returns the outcomes of all recipients of a batch, one byte each. */
-export function outcomeCodes(batch: Batch): Uint8Array {
+export function outcomeCodes(batch: OutcomeFields): Uint8Array {
+  const { n, outcomes, got, gone, ended } = batch;
+  if (got === undefined && gone === undefined && ended === undefined) {
+    // Nothing outside the bytes decides, which is so for most batches.
+    const codes = new Uint8Array(n);
+    codes.set(toBytes(outcomes).subarray(0, n));
+    return codes;
+  }
   return Uint8Array.from({ length: batch.n }, (_, position) => outcomeCodeAt(batch, position));
 }
 

@@ -30,13 +30,17 @@ export interface SchemaStep {
  */
 export const SCHEMA_STEPS: readonly SchemaStep[] = [
   { version: 1, description: 'the collections and indexes of the first versioned schema' },
+  {
+    version: 2,
+    description: 'the indexes that failed deliveries and single recipients are found by',
+  },
 ];
 
 /**
  * The version that the services of this release need. They also run beside a newer one. It is lower than the last step
  * when that step only contracts.
  */
-export const REQUIRED_SCHEMA_VERSION = 1;
+export const REQUIRED_SCHEMA_VERSION = 2;
 
 /** Result of a migration. */
 export interface MigrationResult {

@@ -3,6 +3,7 @@ import type { Tracer } from '@carillon/core/tracing';
 import { MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
 import { createApps } from './apps.ts';
+import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
 import { createBatchTable } from './batch-table.ts';
 import { createBatches } from './batches.ts';
@@ -13,20 +14,29 @@ import { createCredentials } from './credentials.ts';
 import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDevices } from './devices.ts';
+import { createFailedRecipients } from './failed-recipients.ts';
+import { createFailures } from './failures.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
 import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
+import { createInvites } from './invites.ts';
 import { createKeys } from './keys.ts';
 import { missingIndexes } from './migrate.ts';
+import { createOperators } from './operators.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
 import { createPushProgress } from './push-progress.ts';
+import { createPushSearch } from './push-search.ts';
+import { createPushSummaries } from './push-summaries.ts';
 import { createPushes } from './pushes.ts';
+import { createPushesOfDevice } from './pushes-of-device.ts';
+import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
+import { createSessions } from './sessions.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
@@ -76,6 +86,7 @@ export async function connectStore({
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db);
   const suspensions = createSuspensions(db);
+  const deliveryStatus = createDeliveryStatus(db);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
@@ -87,12 +98,18 @@ export async function connectStore({
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
+    pushSearch: createPushSearch(db, clock),
+    pushSummaries: createPushSummaries(db),
     pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
     backlog: createBacklog(db, clock, suspensions),
-    deliveryStatus: createDeliveryStatus(db),
+    deliveryStatus,
+    pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
+    failures: createFailures(db),
+    failedRecipients: createFailedRecipients(db),
+    redrives: createRedrives(db, clock),
     pending: createPending(db, clock),
     pushCompletion: createPushCompletion(db, clock),
     pushProgress: createPushProgress(db),
@@ -102,6 +119,10 @@ export async function connectStore({
     retention: createRetention(db),
     receipts,
     suspensions,
+    operators: createOperators(db, clock),
+    sessions: createSessions(db),
+    invites: createInvites(db),
+    audit: createAudit(db, clock),
     clock,
     proxyWarnings: createProxyWarnings(db),
     schema: createSchema(db),

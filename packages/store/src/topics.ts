@@ -37,6 +37,19 @@ export function createTopics(db: Db) {
       );
     },
 
+    /** Lists an app's topics after the name `after`, in order of name, also those without subscribers. */
+    async listPage(app: string, after: string, limit: number) {
+      const found = await topics
+        .find({ _id: { $gt: `${app}:${after}`, $lt: `${app};` } })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray();
+      return found.map((topic) => ({
+        name: topic._id.slice(app.length + 1),
+        subscribers: countSubscribers(topic),
+      }));
+    },
+
     /** Lists an app's topics that have subscribers, in order of name. */
     async list(app: string): Promise<{ name: string; subscribers: number }[]> {
       const found = await topics.find({ _id: { $gt: `${app}:`, $lt: `${app};` } }).toArray();

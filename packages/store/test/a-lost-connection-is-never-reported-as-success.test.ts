@@ -9,11 +9,17 @@ import { startMongod } from '../../../test/support/mongod-server.ts';
 import type { TestServer } from '../../presence/test/start-server.ts';
 import { migrate } from '../src/schema.ts';
 import { connectStore, type Store } from '../src/store.ts';
+import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
 import { READ_CASES, UNCALLED } from './read-cases.ts';
 import { type Case, REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
 
-const WRITE_CASES = { ...REGISTRATION_WRITE_CASES, ...PUSH_WRITE_CASES };
+const WRITE_CASES = {
+  ...REGISTRATION_WRITE_CASES,
+  ...PUSH_WRITE_CASES,
+  ...FAILURE_WRITE_CASES,
+};
+const ALL_READ_CASES = { ...READ_CASES, ...FAILURE_READ_CASES };
 const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
 
 /** A database with the whole schema: some reads use an index by a hint. */
@@ -118,11 +124,11 @@ test('every function of the store has a case here', async () => {
   );
   await store.close();
   await proxy.stop();
-  const namesWithCases = [...Object.keys(READ_CASES), ...Object.keys(WRITE_CASES), ...UNCALLED];
+  const namesWithCases = [...Object.keys(ALL_READ_CASES), ...Object.keys(WRITE_CASES), ...UNCALLED];
   expect(namesWithCases.sort()).toEqual(functions.sort());
 });
 
-test.each(Object.entries(READ_CASES))('%s writes nothing', async (_name, call) => {
+test.each(Object.entries(ALL_READ_CASES))('%s writes nothing', async (_name, call) => {
   const { error, writes } = await run({ call }, undefined, READ_DATABASE);
   expect({ error, writes }).toEqual({ error: undefined, writes: 0 });
 });

@@ -8,10 +8,10 @@ import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
+import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import { connectStore } from '@carillon/store/store';
 import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
-import { createClearDeletedDevices } from './devices/clear-deleted-devices.ts';
 import { createAreOnline } from './devices/get-presence.ts';
 import { deviceRoutes } from './devices/routes.ts';
 import { environment } from './environment.ts';
@@ -86,7 +86,9 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
     onUnexpectedError: outageWatch.noteUnexpectedError,
   });
-  const clearDeletedDevices = createClearDeletedDevices(store, producers, log);
+  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
+    log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
+  );
   const presence = {
     areOnline: createAreOnline(presenceReader, onRedisError),
     disconnect: createDisconnect(presenceConnection, presenceReader),

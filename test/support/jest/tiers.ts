@@ -63,6 +63,7 @@ const LONG = [
 
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
+  'services/dashboard/test/killed-redrive-is-continued.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
@@ -142,7 +143,7 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...STACK_OF_PARTS, ...STACK_SIDE_BY_SIDE]);
+  const notBeside = new Set([...STACK_OF_PARTS, ...LONG_SIDE_BY_SIDE, ...STACK_SIDE_BY_SIDE]);
   const others: Tier[] = [
     {
       name: 'fast',

@@ -1,8 +1,8 @@
+import type { ClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import type { ClearDeletedDevices } from './clear-deleted-devices.ts';
-import { deleteDevice } from './delete-device.ts';
+import { handleDeleteDevice } from './delete-device.ts';
 import { getDeviceInfo } from './get-device-info.ts';
 import { type AreOnline, getPresence } from './get-presence.ts';
 
@@ -34,7 +34,7 @@ export function deviceRoutes(
     router.delete(
       '/devices/:token',
       routing.withApiKey({}, ({ params }, { app }) =>
-        deleteDevice(store, { disconnect, clearDeletedDevices }, app._id, params.token ?? ''),
+        handleDeleteDevice(store, { disconnect, clearDeletedDevices }, app._id, params.token ?? ''),
       ),
     );
   };

@@ -1,7 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
 import { validate } from '@carillon/core/validate';
+import type { ClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
-import type { ClearDeletedDevices } from '../devices/clear-deleted-devices.ts';
 import { authenticateDevice, type DeviceAuthContext } from './check-device.ts';
 import { parseAppleAddress } from './register-device.ts';
 import { deviceTokenRequest } from './schema.ts';

@@ -24,6 +24,8 @@ export function mayUseAccount(operator: SessionOperator, account: string): boole
 
 export interface ConsoleRequest<Input> {
   input: Input;
+  /** The body as it was received, for fields that must be stored unchanged; empty without one. */
+  bodyText: string;
   operator: SessionOperator;
   requestId: string;
 }
@@ -59,7 +61,10 @@ export interface ConsoleRoute<Input = unknown> {
 }
 
 /** Checks a route's types and erases its input's, so that routes of all inputs fit in one list. */
-export function defineRoute<Input>(route: ConsoleRoute<Input>): ConsoleRoute {
+export function defineRoute<Input>(
+  // The schema alone decides the type, whatever the functions beside it accept.
+  route: ConsoleRoute<NoInfer<Input>> & { input: z.ZodType<Input> },
+): ConsoleRoute {
   return route;
 }
 

@@ -20,6 +20,7 @@ import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
 import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
+import { createErrorTexts } from './error-texts.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
@@ -71,6 +72,7 @@ interface BatchOutcomes
   pending: Set<number>;
   recordRemaining(outcome: number): void;
   deliveredPositions(): number[];
+  limitErrorText(text: string): string;
   toSettlement(): Settlement;
 }
 
@@ -250,7 +252,7 @@ async function deliverOverChannel(
     async save(deferred) {
       const isSaved = await store.batchTable.saveOutcomes({
         ...batchOutcomes.toSettlement(),
-        deferred: toEntries(deferred),
+        deferred: toEntries(deferred, batchOutcomes.limitErrorText),
       });
       if (!isSaved) batch.markClaimLost();
     },
@@ -262,11 +264,14 @@ async function deliverOverChannel(
   return { afterMs: result.done ? 0 : result.retryAfterMs };
 }
 
-function toEntries(deferred: ReadonlyMap<number, Deferral>): DeferredEntry[] {
+function toEntries(
+  deferred: ReadonlyMap<number, Deferral>,
+  limitErrorText: (text: string) => string,
+): DeferredEntry[] {
   return [...deferred].map(([position, { retryAtMs, retries, providerError }]) => {
     return providerError === undefined
       ? [position, retryAtMs, retries]
-      : [position, retryAtMs, retries, providerError];
+      : [position, retryAtMs, retries, limitErrorText(providerError)];
   });
 }
 
@@ -289,6 +294,7 @@ function createBatchOutcomes(
   const errorPositions = new Map<string, number[]>(
     work.words?.map(([providerError, positions]) => [providerError, [...positions]]),
   );
+  const limitErrorText = createErrorTexts(work);
   const startedAt = (push.dueAt ?? push.acceptedAt).getTime();
   let expectsLateReceipts = false;
 
@@ -302,8 +308,9 @@ function createBatchOutcomes(
     if (outcome === OUTCOMES.delivered)
       latenciesMs[position] = Math.max(1, clock.now() - startedAt);
     if (providerError === undefined) return;
-    const positions = errorPositions.get(providerError);
-    if (positions === undefined) errorPositions.set(providerError, [position]);
+    const text = limitErrorText(providerError);
+    const positions = errorPositions.get(text);
+    if (positions === undefined) errorPositions.set(text, [position]);
     else positions.push(position);
   }
 
@@ -338,6 +345,7 @@ function createBatchOutcomes(
     expectLateReceipts() {
       expectsLateReceipts = true;
     },
+    limitErrorText,
     isSuperseded: (position) => outcomes[position] === OUTCOMES.superseded,
     recordRemaining(outcome) {
       for (const position of [...pending]) recordOutcome(position, outcome);

@@ -1,0 +1,94 @@
+import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { PresenceReader } from '@carillon/presence/presence-reader';
+import type { DeviceDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
+import { AdminError } from './admin-error.ts';
+import { MAX_SCANNED_PUSHES } from './pushes.ts';
+
+const DEVICE_PUSHES = 50;
+/** Sorts after every push id, which is hexadecimal. */
+const AFTER_ALL_PUSH_IDS = 'g';
+
+/** Where a device is connected; `unknown`: Redis did not respond. */
+export type PresenceView = { state: 'online'; gateway: string } | { state: 'offline' | 'unknown' };
+
+/**
+ * Returns a device with its presence, its topics and the number of pushes in its inbox. Times are milliseconds since
+ * 1970.
+ *
+ * @throws AdminError DEVICE_NOT_FOUND
+ */
+export async function getDeviceDetails(
+  store: Pick<Store, 'devices' | 'subscriptions' | 'inbox'>,
+  presenceReader: Pick<PresenceReader, 'lookup'>,
+  token: string,
+) {
+  const device = await requireDevice(store, token);
+  const [presence, subscriptions, inbox] = await Promise.all([
+    readPresence(presenceReader, token),
+    store.subscriptions.listTopics(token),
+    store.inbox.count(token),
+  ]);
+  const { app, platform, registeredAt, lastActiveAt, provider, uninstalled, unsubscribed } = device;
+  return {
+    ...{ token, app, platform, presence, subscriptions, inbox },
+    registeredAt: registeredAt.getTime(),
+    lastActiveAt: lastActiveAt.getTime(),
+    ...(provider !== undefined && {
+      provider: { channel: provider.channel, since: provider.since.getTime() },
+    }),
+    ...(uninstalled && { uninstalled }),
+    ...(unsubscribed && { unsubscribed }),
+  };
+}
+
+/**
+ * Lists the last pushes to a device and how they stand: those in its inbox, and those among the app's newest
+ * {@link MAX_SCANNED_PUSHES}. `scanned` says how many of these were looked at, `isComplete` is false if some of those
+ * with many recipients were not.
+ *
+ * @throws AdminError DEVICE_NOT_FOUND
+ */
+export async function listDeviceOutcomes(
+  store: Pick<Store, 'devices' | 'pushesOfDevice'>,
+  token: string,
+) {
+  const { app } = await requireDevice(store, token);
+  const { pushes, scanned, isComplete } = await store.pushesOfDevice.search({
+    ...{ app, token, before: AFTER_ALL_PUSH_IDS, limit: DEVICE_PUSHES },
+    scanLimit: MAX_SCANNED_PUSHES,
+  });
+  const items = pushes.map(({ _id, state, acceptedAt, expiresAt, status }) => ({
+    ...{ id: _id, state, acceptedAt: acceptedAt.getTime(), expiresAt: expiresAt.getTime() },
+    ...status,
+  }));
+  return { items, scanned, isComplete };
+}
+
+/**
+ * Finds a device of any app: callers check the account.
+ *
+ * @throws AdminError DEVICE_NOT_FOUND
+ */
+export async function requireDevice(
+  { devices }: Pick<Store, 'devices'>,
+  token: string,
+): Promise<DeviceDocument> {
+  // The search matches the token as a regular expression, so only well-formed tokens reach it.
+  const device = DEVICE_TOKEN.test(token) ? await devices.find(token) : undefined;
+  if (device === undefined || device.deletedAt !== undefined)
+    throw new AdminError('DEVICE_NOT_FOUND', `There is no device ${token}.`);
+  return device;
+}
+
+async function readPresence(
+  presenceReader: Pick<PresenceReader, 'lookup'>,
+  token: string,
+): Promise<PresenceView> {
+  try {
+    const [entry] = await presenceReader.lookup([token]);
+    return entry === undefined ? { state: 'offline' } : { state: 'online', gateway: entry.gateway };
+  } catch {
+    return { state: 'unknown' };
+  }
+}

@@ -1,0 +1,111 @@
+import { failureCode, failureMask } from '@carillon/core/outcomes';
+import { Binary, type Db } from 'mongodb';
+import type { RedriveDocument } from '../src/documents.ts';
+import type { BatchRecipients } from '../src/failed-recipients.ts';
+import type { Store } from '../src/store.ts';
+import {
+  APP,
+  anHourAgo,
+  BATCH,
+  embeddedBatch,
+  insertDocuments,
+  PUSH,
+  push,
+  TOKENS,
+} from './document-fixtures.ts';
+import type { Case } from './registration-write-cases.ts';
+
+const OWNER = 'owner1';
+const REDRIVE = 'c'.repeat(24);
+const LEASE_MS = 10_000;
+const FAILED = Uint8Array.of(failureCode('payload-too-large'), 1, 1);
+const SCOPE = { by: REDRIVE, to: new Date() };
+
+const redrive: RedriveDocument = {
+  ...{ _id: REDRIVE, app: APP, state: 'running', createdAt: anHourAgo(), to: new Date() },
+  ...{ filter: {}, done: 0, recipients: 0, skipped: {} },
+  lease: { owner: OWNER, until: anHourAgo() },
+};
+
+const insertRedrive = (db: Db) => insertDocuments(db, 'redrives', redrive);
+
+const failedPush = () => {
+  const [failedAt, failures] = [anHourAgo(), failureMask(FAILED)];
+  const work = embeddedBatch({ state: 'closed', outcomes: new Binary(FAILED), failedAt, failures });
+  return push({ work });
+};
+
+const recipients: BatchRecipients = {
+  ...{ batch: PUSH, n: TOKENS.length, positions: [0], tokens: ['device1'], isReserved: false },
+};
+
+const deviceQuery = { app: APP, token: 'device1', before: 'g', scanLimit: 10, limit: 10 };
+
+/** Functions for operators that never write. */
+export const FAILURE_READ_CASES: Record<string, (store: Store) => unknown> = {
+  'apps.search': (store) => store.apps.search('(a', [APP], 10),
+  'apps.listIds': (store) => store.apps.listIds('all', 10),
+  'collapse.filterSuperseded': (store) =>
+    store.collapse.filterSuperseded({ _id: PUSH, app: APP, collapse: 'c' }, TOKENS),
+  'devices.findByAddress': (store) => store.devices.findByAddress([APP], 'address', 10),
+  'failedRecipients.findPush': (store) => store.failedRecipients.findPush(APP, PUSH),
+  'failedRecipients.iterateParts': async (store) => {
+    for await (const _ of store.failedRecipients.iterateParts(push(), SCOPE)) break;
+  },
+  'failures.list': (store) => store.failures.list({ app: APP, limit: 10 }),
+  'failures.iteratePushes': async (store) => {
+    for await (const _ of store.failures.iteratePushes(APP, { to: new Date() })) break;
+  },
+  'inbox.count': (store) => store.inbox.count('device1'),
+  'pushSearch.search': (store) => store.pushSearch.search({ app: APP, limit: 10 }),
+  'pushSummaries.findRedriven': (store) => store.pushSummaries.findRedriven(push()),
+  'pushSummaries.listTokens': (store) => store.pushSummaries.listTokens(push(), 10),
+  'pushSummaries.sampleProviderErrors': (store) =>
+    store.pushSummaries.sampleProviderErrors(push(), 10),
+  'pushSummaries.summarize': (store) => store.pushSummaries.summarize(push()),
+  'pushes.findApp': (store) => store.pushes.findApp(PUSH),
+  'pushesOfDevice.search': (store) => store.pushesOfDevice.search(deviceQuery),
+  'redrives.find': (store) => store.redrives.find(REDRIVE),
+  'redrives.hasRunning': (store) => store.redrives.hasRunning(),
+  'topics.listPage': (store) => store.topics.listPage(APP, '', 10),
+};
+
+/** Functions that write re-drives and their reservations. */
+export const FAILURE_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
+  'failedRecipients.reserve': {
+    given: (db) => insertDocuments(db, 'pushes', failedPush()),
+    call: (store) => store.failedRecipients.reserve(REDRIVE, [recipients]),
+  },
+  'failedRecipients.release': {
+    async given(db) {
+      const entry = { by: REDRIVE, bits: new Binary(Uint8Array.of(1)) };
+      const { work, ...other } = failedPush();
+      await insertDocuments(db, 'batches', {
+        ...{ _id: BATCH, push: PUSH, app: APP, work: { ...work, redriven: [entry] } },
+      });
+      await insertDocuments(db, 'pushes', other);
+    },
+    call: (store) => store.failedRecipients.release(REDRIVE, [{ ...recipients, batch: BATCH }]),
+  },
+  'redrives.create': { call: (store) => store.redrives.create(APP, {}, [PUSH]) },
+  'redrives.claim': { given: insertRedrive, call: (store) => store.redrives.claim('o', LEASE_MS) },
+  'redrives.renew': {
+    given: insertRedrive,
+    call: (store) => store.redrives.renew(REDRIVE, OWNER, LEASE_MS),
+  },
+  'redrives.setTotal': {
+    given: insertRedrive,
+    call: (store) => store.redrives.setTotal(REDRIVE, OWNER, 3),
+  },
+  'redrives.recordProgress': {
+    given: insertRedrive,
+    call: (store) =>
+      store.redrives.recordProgress(REDRIVE, OWNER, {
+        ...{ cursor: PUSH, done: 1, recipients: 2, skipped: { expired: 3 } },
+      }),
+  },
+  'redrives.end': {
+    given: insertRedrive,
+    call: (store) => store.redrives.end(REDRIVE, OWNER, 'finished'),
+  },
+};

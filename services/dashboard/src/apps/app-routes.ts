@@ -1,0 +1,132 @@
+import {
+  type AppView,
+  createApp,
+  getApp,
+  listApps,
+  normalizeBundleId,
+  normalizeWebHost,
+  updateAppSettings,
+} from '@carillon/admin/apps';
+import type { SealingKeys } from '@carillon/core/sealing';
+import type { AppSettings } from '@carillon/store/apps';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import { objectId, objectName, pageFields, toPageQuery } from '../http/inputs.ts';
+import { type ConsoleRoute, defineRoute, mayUseAccount, notFound } from '../http/route.ts';
+
+const MAX_PAYLOAD_CHARACTERS = 1_000_000;
+const MAX_FALLBACK_SECONDS = 86_400;
+const MAX_REGISTRATIONS_PER_HOUR = 1_000_000_000;
+const MAX_NAMES = 100;
+const MAX_HOST = 253;
+
+const settingsFields = z.object({
+  payloadLimit: z.number().int().min(1).max(MAX_PAYLOAD_CHARACTERS).optional(),
+  dataString: z.boolean().optional(),
+  registration: z.enum(['open', 'closed']).optional(),
+  registrationsPerHour: z
+    .number()
+    .int()
+    .min(1)
+    .max(MAX_REGISTRATIONS_PER_HOUR)
+    .nullable()
+    .optional(),
+  fcmFallback: z
+    .union([z.literal('off'), z.number().int().min(0).max(MAX_FALLBACK_SECONDS)])
+    .optional(),
+  bundleIds: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
+  webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
+});
+
+/** What the routes of apps use. */
+export interface AppNeeds {
+  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>;
+  /** HMAC key of the API keys' digests. */
+  pepper: string;
+  sealingKeys: SealingKeys;
+}
+
+/** Creates the function that finds the account of the app in a route's path. */
+export function createAccountOfApp({ apps }: Pick<Store, 'apps'>) {
+  return async <Input extends { app: string }>({ app }: Input): Promise<string | undefined> =>
+    (await apps.find(app))?.account;
+}
+
+/** Returns the routes of apps and their settings. */
+export function appRoutes({ store, pepper, sealingKeys }: AppNeeds): ConsoleRoute[] {
+  return [
+    listRoute(store),
+    defineRoute({
+      method: 'post',
+      path: '/apps',
+      role: 'admin',
+      account: async ({ account }) => (await store.accounts.find(account))?._id,
+      input: z.object({ account: objectId, name: objectName }),
+      audit: 'app.create',
+      auditFacts: ({ name }) => ({ name }),
+      async handle({ input }) {
+        const { id, apiKey } = await createApp(store, { pepper, sealingKeys }, input);
+        return { id, key: apiKey };
+      },
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app',
+      role: 'viewer',
+      account: createAccountOfApp(store),
+      input: z.object({ app: objectId }),
+      handle: async ({ input }) => toAppBody(await getApp(store, input.app)),
+    }),
+    defineRoute({
+      method: 'put',
+      path: '/apps/:app',
+      role: 'admin',
+      account: createAccountOfApp(store),
+      input: settingsFields.extend({ app: objectId }),
+      audit: 'app.change',
+      auditFacts: ({ app: _app, ...settings }) => ({ settings: Object.keys(settings).join(',') }),
+      handle: async ({ input: { app, ...settings } }) =>
+        toAppBody(await updateAppSettings(store, app, toAppSettings(settings))),
+    }),
+  ];
+}
+
+function listRoute(store: Pick<Store, 'apps'>): ConsoleRoute {
+  return defineRoute({
+    method: 'get',
+    path: '/apps',
+    role: 'viewer',
+    account: 'any',
+    input: z.object({ ...pageFields, account: objectId.optional() }),
+    async handle({ input: { account, ...query }, operator }) {
+      if (account !== undefined && !mayUseAccount(operator, account)) throw notFound();
+      const visible = operator.accounts === 'all' ? undefined : operator.accounts;
+      const page = await listApps(store, { ...toPageQuery(query), account: account ?? visible });
+      return { ...page, items: page.items.map(toAppBody) };
+    },
+  });
+}
+
+function toAppBody({ createdAt, ...app }: AppView) {
+  return { ...app, createdAt: Date.parse(createdAt) };
+}
+
+function toAppSettings(settings: z.infer<typeof settingsFields>): AppSettings {
+  const { payloadLimit, dataString, registration, registrationsPerHour } = settings;
+  const { fcmFallback, bundleIds, webHosts } = settings;
+  return {
+    ...(payloadLimit !== undefined && { payloadLimit }),
+    ...(dataString !== undefined && { dataString }),
+    ...(registration !== undefined && { registrationClosed: registration === 'closed' }),
+    ...(registrationsPerHour !== undefined && { registrationsPerHour }),
+    ...(fcmFallback !== undefined && {
+      fcmFallbackSeconds: fcmFallback === 'off' ? null : fcmFallback,
+    }),
+    ...(bundleIds !== undefined && { bundleIds: unique(bundleIds.map(normalizeBundleId)) }),
+    ...(webHosts !== undefined && { webHosts: unique(webHosts.map(normalizeWebHost)) }),
+  };
+}
+
+function unique(names: readonly string[]): string[] {
+  return [...new Set(names)];
+}

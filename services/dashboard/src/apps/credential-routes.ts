@@ -1,0 +1,141 @@
+import { verifyAppleCertificate } from '@carillon/admin/credential/apple-certificate';
+import { verifyAppleToken } from '@carillon/admin/credential/apple-token';
+import { verifyServiceAccount } from '@carillon/admin/credential/firebase';
+import { saveWebPush } from '@carillon/admin/credential/web-push';
+import {
+  type CredentialFile,
+  type CredentialView,
+  listCredentials,
+  removeCredential,
+  saveCredential,
+  type VerifiedCredential,
+} from '@carillon/admin/credentials';
+import { PROVIDER_CHANNELS } from '@carillon/core/channels';
+import { z } from 'zod';
+import { objectId } from '../http/inputs.ts';
+import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
+
+const MAX_BASE64 = 100_000;
+const MAX_TEXT = 500;
+const text = z.string().max(MAX_TEXT).optional();
+const environment = z.enum(['development', 'production']).optional();
+const file = z
+  .object({ name: z.string().max(MAX_TEXT), base64: z.base64().max(MAX_BASE64) })
+  .transform(
+    ({ name, base64 }): CredentialFile => ({ name, content: Buffer.from(base64, 'base64') }),
+  )
+  .optional();
+
+const credentialFields = z.object({
+  app: objectId,
+  channel: z.enum(PROVIDER_CHANNELS),
+  /** Only for devices of this APNs environment. */
+  environment,
+  /** APNs: the .p8 file with its ids. */
+  key: file,
+  keyId: text,
+  teamId: text,
+  /** APNs: the .p12 or PEM file. */
+  certificate: file,
+  passphrase: text,
+  /** FCM: the JSON file. */
+  serviceAccount: file,
+  /** Web Push: a pair of one's own, and the contact. */
+  publicKey: text,
+  privateKey: file,
+  contact: text,
+  replace: z.boolean().optional(),
+});
+
+type CredentialInput = z.infer<typeof credentialFields>;
+
+/** Returns the routes of an app's credentials at providers. Their secrets go in, and none comes out. */
+export function credentialRoutes(needs: AppNeeds): ConsoleRoute[] {
+  const { store } = needs;
+  const account = createAccountOfApp(store);
+  const auditFacts = <Input extends Pick<CredentialInput, 'environment'>>(input: Input) => ({
+    ...(input.environment !== undefined && { environment: input.environment }),
+  });
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/credentials',
+      role: 'viewer',
+      account,
+      input: z.object({ app: objectId }),
+      handle: async ({ input }) => ({
+        items: (await listCredentials(store, input.app)).map(toBody),
+      }),
+    }),
+    defineRoute({
+      method: 'put',
+      path: '/apps/:app/credentials/:channel',
+      role: 'admin',
+      account,
+      input: credentialFields,
+      audit: 'credential.set',
+      auditFacts,
+      handle: async ({ input }) => toBody(await save(needs, input)),
+    }),
+    defineRoute({
+      method: 'delete',
+      path: '/apps/:app/credentials/:channel',
+      role: 'admin',
+      account,
+      input: credentialFields.pick({ app: true, channel: true, environment: true }),
+      audit: 'credential.remove',
+      auditFacts,
+      handle: ({ input }) => removeCredential(store, withEnvironment(input)),
+    }),
+  ];
+}
+
+function save({ store, sealingKeys }: AppNeeds, input: CredentialInput): Promise<CredentialView> {
+  const { app, publicKey, privateKey, contact, replace } = input;
+  if (input.channel === 'web-push') {
+    return saveWebPush(store, sealingKeys, app, {
+      ...(publicKey !== undefined && { publicKey }),
+      ...(privateKey !== undefined && { privateKey }),
+      ...(contact !== undefined && { contact }),
+      ...(replace !== undefined && { replace }),
+    });
+  }
+  return saveCredential(store, sealingKeys, withEnvironment(input), verify(input));
+}
+
+function verify({ channel, ...input }: CredentialInput): VerifiedCredential {
+  const { key, certificate, serviceAccount, keyId, teamId, passphrase } = input;
+  if (channel === 'fcm' && serviceAccount !== undefined)
+    return verifyServiceAccount(serviceAccount);
+  if (channel === 'apns' && key !== undefined) {
+    return verifyAppleToken(key, {
+      ...(keyId !== undefined && { keyId }),
+      ...(teamId !== undefined && { teamId }),
+    });
+  }
+  if (channel === 'apns' && certificate !== undefined) {
+    return verifyAppleCertificate(certificate, {
+      ...(input.environment !== undefined && { environment: input.environment }),
+      ...(passphrase !== undefined && { passphrase }),
+    });
+  }
+  const wanted = channel === 'fcm' ? 'serviceAccount' : 'key or certificate';
+  throw new ConsoleError('INVALID_PARAM', `The file is missing: give ${wanted}.`);
+}
+
+function withEnvironment({
+  app,
+  channel,
+  environment: given,
+}: Pick<CredentialInput, 'app' | 'channel' | 'environment'>) {
+  return { app, channel, ...(given !== undefined && { environment: given }) };
+}
+
+function toBody({ changedAt, refused, ...view }: CredentialView) {
+  return {
+    ...view,
+    changedAt: Date.parse(changedAt),
+    ...(refused !== undefined && { refused: { ...refused, at: Date.parse(refused.at) } }),
+  };
+}

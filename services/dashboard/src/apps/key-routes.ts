@@ -1,0 +1,48 @@
+import { createKey, type KeyView, listKeys, revokeKey } from '@carillon/admin/keys';
+import { z } from 'zod';
+import { objectId } from '../http/inputs.ts';
+import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
+
+/** Returns the routes of an app's API keys. A key is in the answer of the request that creates it, and nowhere else. */
+export function keyRoutes({ store, pepper }: AppNeeds): ConsoleRoute[] {
+  const account = createAccountOfApp(store);
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/keys',
+      role: 'viewer',
+      account,
+      input: z.object({ app: objectId }),
+      handle: async ({ input }) => ({ items: (await listKeys(store, input.app)).map(toBody) }),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/keys',
+      role: 'admin',
+      account,
+      input: z.object({ app: objectId }),
+      audit: 'key.create',
+      async handle({ input }) {
+        const { id, apiKey } = await createKey(store, pepper, input.app);
+        return { id, key: apiKey };
+      },
+    }),
+    defineRoute({
+      method: 'delete',
+      path: '/apps/:app/keys/:id',
+      role: 'admin',
+      account,
+      input: z.object({ app: objectId, id: objectId }),
+      audit: 'key.revoke',
+      handle: ({ input }) => revokeKey(store, input.id, input.app),
+    }),
+  ];
+}
+
+function toBody({ id, app, lastFour, createdAt, revokedAt }: KeyView) {
+  return {
+    ...{ id, app, lastFour, createdAt: createdAt.getTime() },
+    ...(revokedAt !== undefined && { revokedAt: revokedAt.getTime() }),
+  };
+}

@@ -1,0 +1,113 @@
+import { SettingsError } from '@carillon/core/settings-error';
+import type { ServiceContext } from '@carillon/runtime/service';
+import type { Store } from '@carillon/store/store';
+import { accountRoutes } from './apps/account-routes.ts';
+import { appRoutes } from './apps/app-routes.ts';
+import { credentialRoutes } from './apps/credential-routes.ts';
+import { keyRoutes } from './apps/key-routes.ts';
+import type { Environment } from './environment.ts';
+import { type ConsoleAddress, createConsoleAddress } from './http/address.ts';
+import { createAudited } from './http/audited.ts';
+import { createEventStreams } from './http/event-stream.ts';
+import { createPages } from './http/pages.ts';
+import type { ConsoleRoute } from './http/route.ts';
+import { createApiRouter } from './http/routing.ts';
+import { serveConsole } from './http/server.ts';
+import { createSessionReader } from './http/session-reader.ts';
+import { auditRoutes } from './login/audit-routes.ts';
+import { createBackOff } from './login/back-off.ts';
+import { createBeginSession } from './login/begin-session.ts';
+import { createKnownBrowsers } from './login/known-browsers.ts';
+import { createOpenId, type OpenId } from './login/open-id.ts';
+import { openIdRoutes } from './login/open-id-routes.ts';
+import { operatorRoutes } from './login/operator-routes.ts';
+import { createPasswords } from './login/passwords.ts';
+import { loginRoutes } from './login/routes.ts';
+import { setUpRoutes } from './login/set-up.ts';
+import { createTextSigner } from './login/signed-text.ts';
+
+/** Parts that the console runs on. */
+interface ConsoleParts {
+  store: Store;
+  /** Folder of the built pages. */
+  pagesFolder: string;
+}
+
+/**
+ * Starts the console.
+ *
+ * @returns the port, and a function that stops it
+ * @throws SettingsError for settings that contradict each other
+ */
+export async function createConsole(
+  { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
+  env: Environment,
+  { store, pagesFolder }: ConsoleParts,
+): Promise<{ port: number; stop: () => Promise<void> }> {
+  const address = createConsoleAddress(env.CONSOLE_URL);
+  const openId = createOpenIdOfSettings(env, address);
+  const sessions = createSessionReader(store, address);
+  const knownBrowsers = createKnownBrowsers(env.API_KEY_PEPPER, address);
+  const audited = createAudited(store, log);
+  const eventStreams = createEventStreams();
+  const shared = { store, log, sessions, knownBrowsers, audited };
+  const beginSession = createBeginSession({ ...shared, environment: env.CONSOLE_ENVIRONMENT });
+  const loginNeeds = {
+    ...{ ...shared, beginSession, passwords: createPasswords(), backOff: createBackOff() },
+    environment: env.CONSOLE_ENVIRONMENT,
+    openIdLabel: openId && env.OIDC_LABEL,
+  };
+  const signer = createTextSigner(env.API_KEY_PEPPER, 'openid');
+  const openRoutes = [
+    ...loginRoutes(loginNeeds),
+    ...setUpRoutes(loginNeeds),
+    ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
+  ];
+  const api = createApiRouter(openRoutes, createConsoleRoutes(store, env, address), {
+    ...{ log, metrics, sessions, audited, eventStreams },
+  });
+  const server = await serveConsole(env.DASHBOARD_LISTEN, {
+    ...{ address, api, pages: createPages(pagesFolder), proxyHops: env.TRUST_PROXY },
+  });
+  return {
+    port: server.port,
+    stop: () => {
+      const stopped = server.stop();
+      eventStreams.closeAll();
+      return stopped;
+    },
+  };
+}
+
+/** Returns all routes that need a session, which share one check of session, role and account. */
+export function createConsoleRoutes(
+  store: Store,
+  env: Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS'>,
+  address: Pick<ConsoleAddress, 'url'>,
+): ConsoleRoute[] {
+  const appNeeds = { store, pepper: env.API_KEY_PEPPER, sealingKeys: env.CREDENTIAL_KEYS };
+  return [
+    ...operatorRoutes({ store, baseUrl: address.url ?? '' }),
+    ...auditRoutes(store),
+    ...accountRoutes(store),
+    ...appRoutes(appNeeds),
+    ...keyRoutes(appNeeds),
+    ...credentialRoutes(appNeeds),
+  ];
+}
+
+function createOpenIdOfSettings(env: Environment, { url }: ConsoleAddress): OpenId | undefined {
+  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId } = env;
+  if (issuer === undefined) return undefined;
+  if (clientId === undefined || url === undefined) {
+    throw new SettingsError(
+      'Wrong environment:\nOIDC_ISSUER: needs CONSOLE_URL and OIDC_CLIENT_ID',
+    );
+  }
+  return createOpenId({
+    ...{ issuer, clientId, clientSecret: env.OIDC_CLIENT_SECRET, scopes: env.OIDC_SCOPES },
+    roleClaim: env.OIDC_ROLE_CLAIM,
+    accountsClaim: env.OIDC_ACCOUNTS_CLAIM,
+    redirectUri: `${url}/api/oidc/callback`,
+  });
+}

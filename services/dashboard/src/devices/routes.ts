@@ -1,0 +1,133 @@
+import {
+  getDeviceDetails,
+  listDeviceOutcomes,
+  requireDevice,
+} from '@carillon/admin/device-details';
+import { listDevices } from '@carillon/admin/devices';
+import { toPage } from '@carillon/admin/page';
+import { TOPIC_NAME } from '@carillon/core/limits';
+import type { PresenceReader } from '@carillon/presence/presence-reader';
+import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-device';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import type { AccountOf } from '../account-of.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
+import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { deviceToken } from '../inputs.ts';
+
+/** Resources of the device routes. */
+export interface DeviceRoutesNeeds {
+  store: Store;
+  presenceReader: Pick<PresenceReader, 'lookup'>;
+  /** Closes a device's connection; throws if Redis fails. */
+  disconnect: (token: string) => Promise<void>;
+  clearDeletedDevices: ClearDeletedDevices;
+  accountOf: AccountOf;
+}
+
+const ofApp = { app: objectId, ...pageFields };
+const ofDevice = z.object({ token: deviceToken });
+
+/** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
+export function deviceRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
+  return [...readRoutes(needs), ...topicRoutes(needs), ...changeRoutes(needs)];
+}
+
+function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): ConsoleRoute[] {
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/devices',
+      role: 'viewer',
+      input: z.object(ofApp),
+      account: ({ app }) => accountOf.app(app),
+      async handle({ input: { app, ...query } }) {
+        const { items, next } = await listDevices(store, app, query);
+        const devices = items.map(({ date, last_active, ...device }) => ({
+          ...device,
+          registeredAt: date * 1_000,
+          lastActiveAt: last_active * 1_000,
+        }));
+        return { items: devices, ...(next !== undefined && { next }) };
+      },
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/devices/:token',
+      role: 'viewer',
+      input: ofDevice,
+      account: ({ token }) => accountOf.device(token),
+      handle: ({ input }) => getDeviceDetails(store, presenceReader, input.token),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/devices/:token/pushes',
+      role: 'viewer',
+      input: ofDevice,
+      account: ({ token }) => accountOf.device(token),
+      handle: ({ input }) => listDeviceOutcomes(store, input.token),
+    }),
+  ];
+}
+
+function topicRoutes({ store, accountOf }: DeviceRoutesNeeds): ConsoleRoute[] {
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/topics',
+      role: 'viewer',
+      input: z.object(ofApp),
+      account: ({ app }) => accountOf.app(app),
+      async handle({ input: { app, ...query } }) {
+        const found = await store.topics.listPage(app, query.cursor ?? '', query.limit);
+        return toPage(found, query, ({ name }) => name);
+      },
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/topics/:topic/subscribers',
+      role: 'viewer',
+      input: z.object({ ...ofApp, topic: z.string().regex(TOPIC_NAME) }),
+      account: ({ app }) => accountOf.app(app),
+      async handle({ input: { app, topic, ...query } }) {
+        const { cursor = '', limit } = query;
+        const found = await store.subscriptions.listPage(app, topic, cursor, limit);
+        return toPage(found, query, ({ token }) => token);
+      },
+    }),
+  ];
+}
+
+function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
+  const { store, disconnect, accountOf } = needs;
+  return [
+    defineRoute({
+      method: 'post',
+      path: '/devices/:token/disconnect',
+      role: 'operator',
+      input: ofDevice,
+      account: ({ token }) => accountOf.device(token),
+      audit: 'device.disconnect',
+      async handle({ input: { token } }) {
+        await requireDevice(store, token);
+        await disconnect(token).catch(() => {
+          throw new ConsoleError('UNAVAILABLE', 'Redis does not respond. Try again shortly.');
+        });
+        return { disconnected: true };
+      },
+    }),
+    defineRoute({
+      method: 'delete',
+      path: '/devices/:token',
+      role: 'operator',
+      input: ofDevice,
+      account: ({ token }) => accountOf.device(token),
+      audit: 'device.delete',
+      async handle({ input: { token } }) {
+        const { app } = await requireDevice(store, token);
+        if (!(await deleteDevice(store, needs, app, token))) throw notFound();
+        return { deleted: true };
+      },
+    }),
+  ];
+}

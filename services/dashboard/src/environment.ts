@@ -1,0 +1,40 @@
+import { parseSealingKeys } from '@carillon/core/sealing';
+import { commonEnv, listenAddress, mongodbEnv, stopDelayEnv } from '@carillon/runtime/env';
+import { z } from 'zod';
+
+const httpUrl = z.url({ protocol: /^https?$/ });
+
+/** Settings of the process, read once by main.ts. */
+export const environment = z.object({
+  ...commonEnv,
+  ...mongodbEnv,
+  ...stopDelayEnv,
+  /** Address that the console listens on. */
+  DASHBOARD_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4010 }),
+  /** Address of the console as operators open it, for instance https://push.example.com. Needed behind a host name; https turns on Secure cookies. */
+  CONSOLE_URL: httpUrl.optional(),
+  /** Name of the installation that the console shows, for instance production. */
+  CONSOLE_ENVIRONMENT: z.string().max(40).default(''),
+  /** Number of own proxies in front of the console; as many entries of X-Forwarded-For are trusted. */
+  TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
+  /** Pepper of the API keys' digests, the same as the API's. */
+  API_KEY_PEPPER: z.string().min(32),
+  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. */
+  CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
+  /** Issuer of an OpenID provider for single sign-on; needs CONSOLE_URL and OIDC_CLIENT_ID. */
+  OIDC_ISSUER: httpUrl.optional(),
+  /** Client id of the console at the OpenID provider. */
+  OIDC_CLIENT_ID: z.string().optional(),
+  /** Client secret of the console at the OpenID provider; absent: a public client. */
+  OIDC_CLIENT_SECRET: z.string().optional(),
+  /** Scopes that the console asks the OpenID provider for. */
+  OIDC_SCOPES: z.string().default('openid profile email'),
+  /** Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. Without it nobody gets in. */
+  OIDC_ROLE_CLAIM: z.string().default('carillon_role'),
+  /** Claim with the list of ids of the accounts that an operator may see; unset: all accounts. */
+  OIDC_ACCOUNTS_CLAIM: z.string().optional(),
+  /** Text of the button for single sign-on. */
+  OIDC_LABEL: z.string().max(60).default('Single sign-on'),
+});
+
+export type Environment = z.infer<typeof environment>;

@@ -1,0 +1,165 @@
+import { createHash } from 'node:crypto';
+import type { PushRequest } from '@carillon/accept/parse-push';
+import type { Idempotency } from '@carillon/accept/recognise-repeat';
+import { ApiError } from '@carillon/core/api-error';
+import type { RedriveDocument } from '@carillon/store/documents';
+import type { BatchRecipients, FailedPush } from '@carillon/store/failed-recipients';
+import type { Store } from '@carillon/store/store';
+
+const FIRST_SERVER_ERROR = 500;
+
+/** Accepts a push of an app as the API does. Throws an ApiError if it is rejected. */
+export type Accept = (
+  app: string,
+  request: PushRequest,
+  idempotency?: Idempotency,
+) => Promise<{ id: string; info: { devices: number; failed: string[] } }>;
+
+/** Collections that re-driving a push reads and writes. */
+export type RedriveStore = Pick<Store, 'failedRecipients' | 'pushes' | 'collapse' | 'clock'>;
+
+/** A re-drive whose pushes are worked on. */
+export type Redrive = Pick<RedriveDocument, '_id' | 'app' | 'filter' | 'to'>;
+
+/** Result of one old push: the recipients of its new push, or the reason why it has none. */
+export type RedriveResult = { recipients: number } | { skipped: string };
+
+/** Thrown when another process works on the same re-drive. */
+export class LeaseLostError extends Error {}
+
+/**
+ * Sends an old push again to its recipients that failed, with the time to live that is left. Safe to repeat: the
+ * recipients are reserved in their batches before the new push is accepted, and the new push's idempotency key is made
+ * of the re-drive and the old push.
+ *
+ * @throws LeaseLostError; ApiError or the store's error when the push should be tried again later
+ */
+export async function redrivePush(
+  store: RedriveStore,
+  accept: Accept,
+  redrive: Redrive,
+  id: string,
+): Promise<RedriveResult> {
+  const push = await store.failedRecipients.findPush(redrive.app, id);
+  if (push === undefined) return { skipped: 'removed' };
+  const { channel, reason } = redrive.filter;
+  const scope = {
+    by: redrive._id,
+    to: redrive.to,
+    ...(channel !== undefined && { channel }),
+    ...(reason !== undefined && { reason }),
+  };
+  let recipients = 0;
+  let isAccepted = false;
+  let skipped = 'nothing-failed';
+  let number = 0;
+  for await (const part of store.failedRecipients.iterateParts(push, scope)) {
+    const idempotency = createIdempotency(redrive._id, id, number);
+    number += 1;
+    const result = await redrivePart({ store, accept, redrive, push, idempotency }, part);
+    if ('skipped' in result) skipped = result.skipped;
+    else {
+      isAccepted = true;
+      recipients += result.recipients;
+    }
+  }
+  return isAccepted ? { recipients } : { skipped };
+}
+
+/** The key alone identifies the new push: what is left of the time to live differs in a repeated run. */
+function createIdempotency(redrive: string, push: string, part: number): Idempotency {
+  const key = `redrive:${redrive}:${push}:${part}`;
+  return { key, bodyHash: createHash('sha256').update(key).digest('hex') };
+}
+
+interface Part {
+  store: RedriveStore;
+  accept: Accept;
+  redrive: Redrive;
+  push: FailedPush;
+  idempotency: Idempotency;
+}
+
+async function redrivePart(
+  context: Part,
+  part: readonly BatchRecipients[],
+): Promise<RedriveResult> {
+  const { store, accept, redrive, push, idempotency } = context;
+  if (part.some(({ isReserved }) => isReserved)) {
+    const accepted = await findAccepted(context);
+    if (accepted !== undefined) return accepted;
+  }
+  const timeToLiveSeconds = Math.floor((push.sendUntil.getTime() - store.clock.now()) / 1_000);
+  const selected = await selectRecipients(context, part, timeToLiveSeconds);
+  if ('skipped' in selected) {
+    await releaseReserved(context, part);
+    return selected;
+  }
+  const { recipients } = selected;
+  const unreserved = recipients.filter(({ isReserved }) => !isReserved);
+  if (!(await store.failedRecipients.reserve(redrive._id, unreserved))) throw new LeaseLostError();
+  const request: PushRequest = {
+    tokens: recipients.flatMap(({ tokens }) => tokens),
+    topics: [],
+    data: push.data,
+    timeToLiveSeconds,
+    options: push.options ?? {},
+  };
+  try {
+    const { info } = await accept(redrive.app, request, idempotency);
+    return { recipients: info.devices };
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status >= FIRST_SERVER_ERROR) throw error;
+    await store.failedRecipients.release(redrive._id, recipients);
+    return { skipped: error.code.toLowerCase().replaceAll('_', '-') };
+  }
+}
+
+/** Finds the new push that an earlier run of the re-drive has accepted. */
+async function findAccepted({
+  store,
+  redrive,
+  idempotency,
+}: Part): Promise<RedriveResult | undefined> {
+  const accepted = await store.pushes.findByIdempotencyKey(redrive.app, idempotency.key);
+  // Its process may still be at it, or have died: accepting it again finds out.
+  if (accepted === undefined || accepted.state === 'accepting') return undefined;
+  return { recipients: accepted.devices };
+}
+
+/** Leaves out recipients with a newer push of the collapse key, or returns why nobody is sent to. */
+async function selectRecipients(
+  { store, push }: Part,
+  part: readonly BatchRecipients[],
+  timeToLiveSeconds: number,
+): Promise<{ recipients: BatchRecipients[] } | { skipped: string }> {
+  if (push.state === 'deleted') return { skipped: 'deleted' };
+  const failed = part.filter(({ tokens }) => tokens.length > 0);
+  if (failed.length === 0) return { skipped: 'nothing-failed' };
+  if (timeToLiveSeconds <= 0) return { skipped: 'expired' };
+  const { _id, app, collapse } = push;
+  if (collapse === undefined) return { recipients: failed };
+  const tokens = failed.flatMap((one) => one.tokens);
+  const superseded = await store.collapse.filterSuperseded({ _id, app, collapse }, tokens);
+  const recipients = failed.map((one) => omitTokens(one, superseded));
+  const remaining = recipients.filter((one) => one.tokens.length > 0);
+  return remaining.length === 0 ? { skipped: 'newer-push' } : { recipients: remaining };
+}
+
+function omitTokens(recipients: BatchRecipients, omitted: ReadonlySet<string>): BatchRecipients {
+  const { positions, tokens } = recipients;
+  return {
+    ...recipients,
+    positions: positions.filter((_, index) => !omitted.has(tokens[index] ?? '')),
+    tokens: tokens.filter((token) => !omitted.has(token)),
+  };
+}
+
+/** Takes back what a killed process had reserved for a push that is not accepted now. */
+async function releaseReserved(
+  { store, redrive }: Part,
+  part: readonly BatchRecipients[],
+): Promise<void> {
+  const reserved = part.filter(({ isReserved }) => isReserved);
+  if (reserved.length > 0) await store.failedRecipients.release(redrive._id, reserved);
+}

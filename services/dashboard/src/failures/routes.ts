@@ -1,0 +1,107 @@
+import { listFailures } from '@carillon/admin/failures';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { FAILURES } from '@carillon/core/outcomes';
+import type { RedriveDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import type { AccountOf } from '../account-of.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
+import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { interval } from '../inputs.ts';
+import type { RedriveWorker } from './redrive-worker.ts';
+
+/** Pushes that a request may name; more are selected by a filter. */
+const MAX_NAMED_PUSHES = 1_000;
+
+const failureFilter = {
+  channel: z.enum(CHANNELS as [Channel, ...Channel[]]).optional(),
+  reason: z.enum(FAILURES).optional(),
+  ...interval,
+};
+
+const redriveRequest = z
+  .object({
+    app: objectId,
+    pushes: z.array(objectId).min(1).max(MAX_NAMED_PUSHES).optional(),
+    filter: z.strictObject(failureFilter).optional(),
+  })
+  .refine(({ pushes, filter }) => pushes !== undefined || filter !== undefined, {
+    error: 'Name pushes or a filter; an empty filter selects all failures.',
+  });
+
+/** Resources of the routes of failed deliveries. */
+export interface FailureRoutesNeeds {
+  store: Pick<Store, 'failures' | 'redrives'>;
+  worker: Pick<RedriveWorker, 'wake'>;
+  accountOf: AccountOf;
+}
+
+/** Makes the routes that list failed deliveries and re-drive them. */
+export function failureRoutes({ store, worker, accountOf }: FailureRoutesNeeds): ConsoleRoute[] {
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/failures',
+      role: 'viewer',
+      input: z.object({ app: objectId, ...failureFilter, ...pageFields }),
+      account: ({ app }) => accountOf.app(app),
+      handle: ({ input: { app, ...query } }) => listFailures(store, app, query),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/redrives',
+      role: 'operator',
+      input: redriveRequest,
+      account: ({ app }) => accountOf.app(app),
+      audit: 'failures.redrive',
+      async handle({ input: { app, pushes, filter = {} } }) {
+        const id = await store.redrives.create(app, omitUndefined(filter), pushes);
+        if (id === undefined)
+          throw new ConsoleError(
+            'CONFLICT',
+            'A re-drive of this app is running. Wait for its end.',
+          );
+        worker.wake();
+        return { id };
+      },
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/redrives/:redrive',
+      role: 'viewer',
+      input: z.object({ redrive: objectId }),
+      account: ({ redrive }) => accountOf.redrive(redrive),
+      async handle({ input }) {
+        const redrive = await store.redrives.find(input.redrive);
+        if (redrive === undefined) throw notFound();
+        // The process that works on it may have died.
+        if (redrive.state === 'running') worker.wake();
+        return toRedriveView(redrive);
+      },
+    }),
+  ];
+}
+
+type RedriveFilterInput = z.infer<typeof redriveRequest>['filter'] & object;
+
+function omitUndefined({ channel, reason, from, to }: RedriveFilterInput) {
+  return {
+    ...(channel && { channel }),
+    ...(reason && { reason }),
+    ...(from && { from }),
+    ...(to && { to }),
+  };
+}
+
+/** `total` is absent while the pushes are counted. */
+function toRedriveView(redrive: RedriveDocument) {
+  const { _id, app, state, createdAt, endedAt, total, done, recipients, skipped } = redrive;
+  return {
+    ...{ id: _id, app, state, createdAt: createdAt.getTime() },
+    ...(endedAt !== undefined && { endedAt: endedAt.getTime() }),
+    ...(total !== undefined && { total }),
+    ...{ done, recipients },
+    skipped: Object.values(skipped).reduce((sum, n) => sum + n, 0),
+    skippedReasons: skipped,
+  };
+}

@@ -1,0 +1,91 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { ListenAddress } from '@carillon/runtime/env';
+import express, { type ErrorRequestHandler, type RequestHandler, type Router } from 'express';
+import type { ConsoleAddress } from './address.ts';
+
+/** Time for open responses to end when the process stops. */
+const STOP_TIMEOUT_MS = 5_000;
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'self'",
+  // The component library sets styles of single elements.
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "object-src 'none'",
+  "base-uri 'none'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Parts of the console's server. */
+export interface ServerParts {
+  address: ConsoleAddress;
+  api: Router;
+  pages: RequestHandler;
+  /** Number of own proxies in front, whose X-Forwarded-For is trusted. */
+  proxyHops: number;
+}
+
+/**
+ * Starts the console's HTTP server.
+ *
+ * @returns the port, and a function that stops it; streams must have been closed before
+ */
+export async function serveConsole(
+  listen: ListenAddress,
+  { address, api, pages, proxyHops }: ServerParts,
+): Promise<{ port: number; stop: () => Promise<void> }> {
+  const app = express();
+  app.disable('x-powered-by').disable('etag');
+  app.set('query parser', 'simple').set('trust proxy', proxyHops);
+  app.use(setSecurityHeaders, requireAllowedHost(address));
+  app.use('/api', api);
+  app.use(pages);
+  app.use(handleExpressError);
+  const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000 }, app);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(listen, resolve);
+  });
+  const bound = server.address();
+  return {
+    port: typeof bound === 'object' && bound !== null ? bound.port : 0,
+    async stop() {
+      const closed = once(server, 'close');
+      server.close();
+      const timer = setTimeout(() => server.closeAllConnections(), STOP_TIMEOUT_MS);
+      await closed;
+      clearTimeout(timer);
+    },
+  };
+}
+
+const setSecurityHeaders: RequestHandler = (_request, response, next) => {
+  response.setHeader('content-security-policy', CONTENT_SECURITY_POLICY);
+  response.setHeader('x-content-type-options', 'nosniff');
+  response.setHeader('x-frame-options', 'DENY');
+  response.setHeader('referrer-policy', 'same-origin');
+  response.setHeader('cross-origin-resource-policy', 'same-origin');
+  next();
+};
+
+/** Refuses host names that are not the console's: a foreign page could have its own name resolve to this address. */
+function requireAllowedHost({ isAllowedHost }: ConsoleAddress): RequestHandler {
+  return (request, response, next) => {
+    if (isAllowedHost(request.headers.host ?? '')) return next();
+    const error =
+      'The console does not know this host name. Set CONSOLE_URL to its address, or open it by its IP address.';
+    // RFC 9110, 15.5.20.
+    response
+      .writeHead(421, { 'content-type': 'application/json; charset=utf-8', connection: 'close' })
+      .end(JSON.stringify({ code: 'WRONG_HOST', error }));
+  };
+}
+
+/** Responds to a request that Express itself can't parse, for instance with an invalid percent escape. */
+const handleExpressError: ErrorRequestHandler = (_error, _request, response, _next) => {
+  if (response.headersSent) return void response.destroy();
+  response
+    .writeHead(400, { 'content-type': 'application/json; charset=utf-8' })
+    .end(JSON.stringify({ code: 'INVALID_PARAM', error: 'The request is malformed.' }));
+};

@@ -1,0 +1,45 @@
+import { digestToken, newToken } from '@carillon/admin/operators';
+import type { OperatorDocument } from '@carillon/store/console-documents';
+import type { Store } from '@carillon/store/store';
+import type { OpenReply, OpenRequest } from '../http/open-route.ts';
+import type { SessionOperator } from '../http/route.ts';
+import { deriveCsrfToken, type SessionReader } from '../http/session-reader.ts';
+import type { createKnownBrowsers } from './known-browsers.ts';
+
+/** Begins the session of an operator whose identity is proved. */
+export type BeginSession = ReturnType<typeof createBeginSession>;
+
+/** Request that a session begins with. */
+type LoginRequest = Pick<OpenRequest<unknown>, 'host' | 'session'>;
+
+export interface SessionNeeds {
+  store: Pick<Store, 'sessions' | 'operators'>;
+  sessions: SessionReader;
+  knownBrowsers: ReturnType<typeof createKnownBrowsers>;
+  /** Name of the installation. */
+  environment: string;
+}
+
+/** Creates the function that begins sessions: always with a new token, so that nobody else can have chosen it. */
+export function createBeginSession(needs: SessionNeeds) {
+  const { store, sessions, knownBrowsers, environment } = needs;
+  return async (
+    { host, session }: LoginRequest,
+    operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>,
+  ): Promise<OpenReply> => {
+    const { _id: id, name, role, accounts } = operator;
+    const token = newToken();
+    await store.sessions.create(digestToken(token), id);
+    if (session !== undefined) await store.sessions.end(session.digest);
+    await store.operators.noteLogin(id);
+    return {
+      body: toSessionView({ id, name, role, accounts }, deriveCsrfToken(token), environment),
+      cookies: [sessions.formatCookie(host, token), knownBrowsers.formatCookie(host, id)],
+    };
+  };
+}
+
+/** Returns what the console's pages need to know of their session. */
+export function toSessionView(operator: SessionOperator, csrf: string, environment: string) {
+  return { operator, csrf, environment };
+}

@@ -1,0 +1,138 @@
+import type { Logger } from '@carillon/runtime/logger';
+import type { OperatorDocument } from '@carillon/store/console-documents';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import { type ConsoleAddress, formatCookie } from '../http/address.ts';
+import type { Audited } from '../http/audited.ts';
+import {
+  defineOpenRoute,
+  type OpenReply,
+  type OpenRequest,
+  type OpenRoute,
+} from '../http/open-route.ts';
+import { ConsoleError } from '../http/route.ts';
+import type { BeginSession } from './begin-session.ts';
+import type { Identity, OpenId, PendingLogin } from './open-id.ts';
+import { toEntry } from './routes.ts';
+import type { createTextSigner } from './signed-text.ts';
+
+const COOKIE = 'openid';
+const LOGIN_SECONDS = 600;
+const MAX_PATH = 2_000;
+const REFUSED = '/login?error=openid';
+// Another host would be an open redirect: `//host`, and `/\host`, which browsers read alike.
+const OWN_PATH = /^\/(?![/\\])[^\\\p{Cc}]*$/u;
+
+const pendingLogin = z.object({
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  path: z.string(),
+  /** Unix milliseconds. */
+  until: z.number(),
+});
+
+interface OpenIdNeeds {
+  store: Pick<Store, 'operators' | 'sessions' | 'clock'>;
+  log: Pick<Logger, 'warn'>;
+  openId: OpenId;
+  address: ConsoleAddress;
+  signer: ReturnType<typeof createTextSigner>;
+  beginSession: BeginSession;
+  audited: Audited;
+}
+
+/** Returns the routes of single sign-on: to the provider's login page and back. */
+export function openIdRoutes(needs: OpenIdNeeds): OpenRoute[] {
+  const { openId, log, store, signer } = needs;
+  return [
+    defineOpenRoute({
+      method: 'get',
+      path: '/oidc/start',
+      session: 'optional',
+      input: z.object({ return: z.string().max(MAX_PATH).regex(OWN_PATH).catch('/') }),
+      handle: async ({ input, host, requestId }) => {
+        const started = await openId.begin().catch((err: unknown) => {
+          log.warn({ err, id: requestId }, 'the OpenID provider can’t be reached');
+          throw new ConsoleError('UNAVAILABLE', 'The provider of single sign-on does not respond.');
+        });
+        const until = store.clock.now() + LOGIN_SECONDS * 1_000;
+        const text = JSON.stringify({ ...started.pending, path: input.return, until });
+        return {
+          redirect: started.url,
+          cookies: [formatPendingCookie(needs, host, signer.sign(text), LOGIN_SECONDS)],
+        };
+      },
+    }),
+    defineOpenRoute({
+      method: 'get',
+      path: '/oidc/callback',
+      session: 'optional',
+      // The client library reads the URL.
+      input: z.looseObject({}),
+      handle: async (request) => {
+        const removal = formatPendingCookie(needs, request.host, '', 0);
+        try {
+          const { cookies = [], redirect = '/' } = await finish(needs, request);
+          return { redirect, cookies: [removal, ...cookies] };
+        } catch (err) {
+          // The library's errors name the failed check; they hold no token.
+          log.warn({ err, id: request.requestId }, 'a single sign-on was refused');
+          return { redirect: REFUSED, cookies: [removal] };
+        }
+      },
+    }),
+  ];
+}
+
+async function finish(needs: OpenIdNeeds, request: OpenRequest<unknown>): Promise<OpenReply> {
+  const { path, ...pending } = readPending(needs, request);
+  const at = request.url.indexOf('?');
+  const identity = await needs.openId.finish(at < 0 ? '' : request.url.slice(at), pending);
+  const operator = await findOrCreate(needs, identity);
+  const entry = toEntry(request, 'login.openid', operator);
+  const { cookies = [] } = await needs.audited(entry, () => needs.beginSession(request, operator));
+  return { redirect: path, cookies };
+}
+
+function readPending(
+  { address, signer, store }: OpenIdNeeds,
+  { cookies, host }: OpenRequest<unknown>,
+): PendingLogin & { path: string } {
+  const text = signer.verify(cookies.get(address.cookieName(COOKIE, host)));
+  if (text === undefined) throw new Error('the callback is of another browser');
+  const { until, ...pending } = pendingLogin.parse(JSON.parse(text));
+  if (until < store.clock.now()) throw new Error('the login took too long');
+  return pending;
+}
+
+/** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions end. */
+async function findOrCreate(
+  { store }: OpenIdNeeds,
+  { openId, name, role, accounts }: Identity,
+): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
+  if (role === undefined) {
+    const existing = await store.operators.findByOpenId(openId);
+    if (existing !== undefined) await store.sessions.endAll(existing._id);
+    throw new Error('the provider gives no role');
+  }
+  const updated = await store.operators.updateByOpenId(openId, role, accounts);
+  if (updated?.disabledAt !== undefined) throw new Error('the operator is disabled');
+  if (updated !== undefined) return updated;
+  // A local operator may have the name.
+  for (const free of [name, `${name} (${openId.split(' ').at(-1)})`]) {
+    const _id = await store.operators.create({ name: free, role, accounts, openId });
+    if (_id !== undefined) return { _id, name: free, role, accounts };
+  }
+  throw new Error('an operator with this name exists');
+}
+
+function formatPendingCookie(
+  { address }: OpenIdNeeds,
+  host: string,
+  value: string,
+  maxAgeSeconds: number,
+): string {
+  const { isSecure } = address;
+  return formatCookie(address.cookieName(COOKIE, host), value, { maxAgeSeconds, isSecure });
+}

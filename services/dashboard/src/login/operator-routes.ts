@@ -1,0 +1,90 @@
+import {
+  changeOperator,
+  createPasswordLink,
+  inviteOperator,
+  listOperators,
+  removeOperator,
+} from '@carillon/admin/operators';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import { objectId, pageFields, toPageQuery } from '../http/inputs.ts';
+import { ConsoleError, type ConsoleRoute, defineRoute, ROLES } from '../http/route.ts';
+
+const MAX_ACCOUNTS = 200;
+const role = z.enum(ROLES);
+const accounts = z.union([z.literal('all'), z.array(objectId).max(MAX_ACCOUNTS)]);
+
+interface OperatorNeeds {
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>;
+  /** Address of the console in CONSOLE_URL; empty: links are paths, which the page completes. */
+  baseUrl: string;
+}
+
+/** Returns the routes with which owners manage operators. */
+export function operatorRoutes({ store, baseUrl }: OperatorNeeds): ConsoleRoute[] {
+  const common = { role: 'owner', account: 'installation' } as const;
+  return [
+    defineRoute({
+      ...common,
+      method: 'get',
+      path: '/operators',
+      input: z.object(pageFields),
+      handle: ({ input }) => listOperators(store, toPageQuery(input)),
+    }),
+    defineRoute({
+      ...common,
+      method: 'post',
+      path: '/operators/invite',
+      input: z.object({ role, accounts }),
+      audit: 'operator.invite',
+      auditFacts: (input) => ({ role: input.role, accounts: describeAccounts(input.accounts) }),
+      handle: ({ input }) => inviteOperator(store, baseUrl, input),
+    }),
+    defineRoute({
+      ...common,
+      method: 'post',
+      path: '/operators/:id/password-link',
+      input: z.object({ id: objectId }),
+      audit: 'operator.password-link',
+      handle: ({ input }) => createPasswordLink(store, baseUrl, input.id),
+    }),
+    defineRoute({
+      ...common,
+      method: 'put',
+      path: '/operators/:id',
+      input: z.object({
+        id: objectId,
+        role: role.optional(),
+        accounts: accounts.optional(),
+        disabled: z.boolean().optional(),
+      }),
+      audit: 'operator.change',
+      auditFacts: (input) => ({
+        ...(input.role !== undefined && { role: input.role }),
+        ...(input.accounts !== undefined && { accounts: describeAccounts(input.accounts) }),
+        ...(input.disabled !== undefined && { disabled: input.disabled }),
+      }),
+      handle: ({ input: { id, role: newRole, accounts: newAccounts, disabled } }) =>
+        changeOperator(store, id, {
+          ...(newRole !== undefined && { role: newRole }),
+          ...(newAccounts !== undefined && { accounts: newAccounts }),
+          ...(disabled !== undefined && { disabled }),
+        }),
+    }),
+    defineRoute({
+      ...common,
+      method: 'delete',
+      path: '/operators/:id',
+      input: z.object({ id: objectId }),
+      audit: 'operator.remove',
+      handle: ({ input, operator }) => {
+        if (input.id !== operator.id) return removeOperator(store, input.id);
+        throw new ConsoleError('CONFLICT', 'Another owner has to remove you.');
+      },
+    }),
+  ];
+}
+
+function describeAccounts(given: z.infer<typeof accounts>): string {
+  return given === 'all' ? given : given.join(',');
+}

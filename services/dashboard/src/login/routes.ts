@@ -1,0 +1,162 @@
+import type { Logger } from '@carillon/runtime/logger';
+import type { OperatorDocument } from '@carillon/store/console-documents';
+import { toNameKey } from '@carillon/store/operators';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import type { Audited } from '../http/audited.ts';
+import { defineOpenRoute, type OpenRequest, type OpenRoute } from '../http/open-route.ts';
+import { ConsoleError, notFound } from '../http/route.ts';
+import type { SessionReader } from '../http/session-reader.ts';
+import type { createBackOff } from './back-off.ts';
+import { type BeginSession, toSessionView } from './begin-session.ts';
+import type { createKnownBrowsers } from './known-browsers.ts';
+import type { Passwords } from './passwords.ts';
+
+const MIN_PASSWORD = 12;
+const MAX_PASSWORD = 256;
+const MAX_NAME = 100;
+
+/** A password that is set; those that are checked only have a greatest length. */
+export const newPassword = z
+  .string()
+  .min(MIN_PASSWORD, `A password has at least ${MIN_PASSWORD} characters.`)
+  .max(MAX_PASSWORD, `A password has at most ${MAX_PASSWORD} characters.`);
+const givenPassword = z.string().max(MAX_PASSWORD, 'The password is too long.');
+const nothing = z.object({});
+
+/** What the routes of login use. */
+export interface LoginNeeds {
+  store: Pick<Store, 'operators' | 'sessions' | 'invites'>;
+  log: Pick<Logger, 'warn'>;
+  sessions: SessionReader;
+  beginSession: BeginSession;
+  passwords: Passwords;
+  backOff: ReturnType<typeof createBackOff>;
+  knownBrowsers: ReturnType<typeof createKnownBrowsers>;
+  audited: Audited;
+  environment: string;
+  /** Text of the button for single sign-on; undefined without a provider. */
+  openIdLabel: string | undefined;
+}
+
+/** Returns the routes of login, logout and the own password. */
+export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
+  const { store, audited, sessions, environment, openIdLabel } = needs;
+  return [
+    defineOpenRoute({
+      method: 'get',
+      path: '/login',
+      session: 'optional',
+      input: nothing,
+      handle: async () => ({
+        body: {
+          setupNeeded: !(await store.operators.exist()),
+          openId: openIdLabel === undefined ? null : { label: openIdLabel },
+        },
+      }),
+    }),
+    defineOpenRoute({
+      method: 'get',
+      path: '/session',
+      session: 'required',
+      input: nothing,
+      handle: async ({ session }) => {
+        if (session === undefined) throw notFound();
+        return { body: toSessionView(session.operator, session.csrf, environment) };
+      },
+    }),
+    defineOpenRoute({
+      method: 'post',
+      path: '/login',
+      session: 'optional',
+      input: z.object({ name: z.string().max(MAX_NAME), password: givenPassword }),
+      handle: async (request) => {
+        const { name, password } = request.input;
+        const operator = await store.operators.findByName(name);
+        await checkPassword(needs, request, { name, password, operator });
+        if (operator === undefined || operator.disabledAt !== undefined) throw wrongPassword();
+        return audited(toEntry(request, 'login', operator), () =>
+          needs.beginSession(request, operator),
+        );
+      },
+    }),
+    defineOpenRoute({
+      method: 'post',
+      path: '/logout',
+      session: 'required',
+      input: nothing,
+      handle: async ({ session, host }) => {
+        if (session !== undefined) await store.sessions.end(session.digest);
+        return { cookies: [sessions.formatRemoval(host)] };
+      },
+    }),
+    changePasswordRoute(needs),
+  ];
+}
+
+function changePasswordRoute(needs: LoginNeeds): OpenRoute {
+  const { store, audited, passwords } = needs;
+  return defineOpenRoute({
+    method: 'post',
+    path: '/password',
+    session: 'required',
+    input: z.object({ current: givenPassword, next: newPassword }),
+    handle: async (request) => {
+      const { session, input } = request;
+      const operator = session && (await store.operators.find(session.operator.id));
+      if (session === undefined || operator === undefined) throw notFound();
+      if (operator.openId !== undefined) {
+        throw new ConsoleError('CONFLICT', 'You log in by single sign-on, without a password.');
+      }
+      const { name } = operator;
+      await checkPassword(needs, request, { name, password: input.current, operator });
+      const hash = await passwords.hash(input.next, request.address);
+      await audited(toEntry(request, 'password.change', operator), async () => {
+        await store.operators.setPassword(operator._id, hash);
+        await store.sessions.endAll(operator._id, session.digest);
+      });
+      return {};
+    },
+  });
+}
+
+/**
+ * Checks a password with back-off.
+ *
+ * @throws ConsoleError UNAUTHENTICATED, TOO_MANY_ATTEMPTS, UNAVAILABLE
+ */
+async function checkPassword(
+  { backOff, knownBrowsers, passwords, log }: LoginNeeds,
+  request: OpenRequest<unknown>,
+  given: { name: string; password: string; operator: OperatorDocument | undefined },
+): Promise<void> {
+  const { address, requestId } = request;
+  const { operator } = given;
+  const knownBrowser = knownBrowsers.find(request, operator?._id);
+  const attempt = backOff.begin(toNameKey(given.name), { address, knownBrowser });
+  let isRight: boolean;
+  try {
+    isRight = await passwords.verify(given.password, operator?.passwordHash, address);
+  } catch (error) {
+    attempt.withdraw();
+    throw error;
+  }
+  if (isRight) return attempt.succeed();
+  // Not in the audit log, which anybody could fill by this. The name could be a password in the wrong field.
+  log.warn({ id: requestId, address, operator: operator?._id }, 'wrong password');
+  throw wrongPassword();
+}
+
+/** The same for an unknown name, a wrong password and a disabled operator. */
+function wrongPassword(): ConsoleError {
+  return new ConsoleError('UNAUTHENTICATED', 'The name or the password is wrong.');
+}
+
+/** Returns the entry of the audit log for something that an operator does with its own access. */
+export function toEntry(
+  { address, requestId }: Pick<OpenRequest<unknown>, 'address' | 'requestId'>,
+  action: string,
+  { _id: id, name }: Pick<OperatorDocument, '_id' | 'name'>,
+) {
+  return { actor: { id, name }, action, facts: {}, address, requestId };
+}

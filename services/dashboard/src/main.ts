@@ -1,0 +1,22 @@
+import { join } from 'node:path';
+import { runService, type ServiceContext } from '@carillon/runtime/service';
+import { connectStore } from '@carillon/store/store';
+import { createConsole } from './console.ts';
+import { type Environment, environment } from './environment.ts';
+
+const PAGES = join(import.meta.dirname, '../web/dist');
+
+await runService('dashboard', environment, start, ({ STOP_DELAY_SECONDS }) => ({
+  delayMs: STOP_DELAY_SECONDS * 1_000,
+}));
+
+async function start(context: ServiceContext, env: Environment): Promise<void> {
+  const { release, waitFor } = context;
+  const store = await waitFor('MongoDB', () =>
+    connectStore({ uri: env.MONGODB_URI, appName: 'carillon-dashboard' }),
+  );
+  release('mongodb', store.close);
+  await waitFor('the schema of MongoDB', store.schema.assertUsable);
+  const { stop } = await createConsole(context, env, { store, pagesFolder: PAGES });
+  release('http', stop);
+}

@@ -1,0 +1,136 @@
+import { deletePush } from '@carillon/accept/delete-push';
+import { parsePush } from '@carillon/accept/parse-push';
+import { findAnything } from '@carillon/admin/find-anything';
+import { getPushDetails, getPushPayload, searchPushes } from '@carillon/admin/push-details';
+import { getRecipientOutcome } from '@carillon/admin/pushes';
+import type { Producers } from '@carillon/queue/producers';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import type { AccountOf } from '../account-of.ts';
+import type { Accept } from '../failures/redrive-push.ts';
+import { objectId, pageFields } from '../http/inputs.ts';
+import { type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
+import { deviceToken, interval } from '../inputs.ts';
+import { sendAgain } from './send-again.ts';
+
+/** Fits 100,000 tokens of maximum length and the other fields, as the API's POST /push does. */
+const PUSH_BODY_BYTES = 8 * 1024 * 1024;
+
+const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
+
+/** Resources of the push routes. */
+export interface PushRoutesNeeds {
+  store: Store;
+  producers: Producers;
+  accept: Accept;
+  accountOf: AccountOf;
+  /** Time for which the API shows a completed push, which can be deleted as long. */
+  retentionMs: number;
+}
+
+/** Makes the routes that list, show, send and delete pushes, and the search. */
+export function pushRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
+  return [...readRoutes(needs), ...changeRoutes(needs)];
+}
+
+function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/pushes',
+      role: 'viewer',
+      input: z.object({
+        app: objectId,
+        state: z.enum(LISTED_STATES).optional(),
+        ...interval,
+        ...pageFields,
+      }),
+      account: ({ app }) => accountOf.app(app),
+      handle: ({ input }) => searchPushes(store, input),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/pushes/:push',
+      role: 'viewer',
+      input: z.object({ push: objectId }),
+      account: ({ push }) => accountOf.push(push),
+      handle: ({ input }) => getPushDetails(store, input.push),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/pushes/:push/payload',
+      role: 'operator',
+      input: z.object({ push: objectId }),
+      account: ({ push }) => accountOf.push(push),
+      audit: 'push.payload',
+      handle: ({ input }) => getPushPayload(store, input.push),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/pushes/:push/recipients/:token',
+      role: 'viewer',
+      input: z.object({ push: objectId, token: deviceToken }),
+      account: ({ push }) => accountOf.push(push),
+      handle: ({ input }) => getRecipientOutcome(store, input.push, input.token),
+    }),
+    defineRoute({
+      method: 'get',
+      path: '/find',
+      role: 'viewer',
+      input: z.object({ q: z.string().max(4_096) }),
+      account: 'any',
+      handle: async ({ input, operator }) => ({
+        items: await findAnything(store, input.q, operator.accounts),
+      }),
+    }),
+  ];
+}
+
+function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
+  const { store, producers, accept, accountOf, retentionMs } = needs;
+  return [
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/pushes',
+      role: 'operator',
+      input: z.looseObject({ app: objectId }),
+      account: ({ app }) => accountOf.app(app),
+      audit: 'push.send',
+      bodyLimit: PUSH_BODY_BYTES,
+      handle: ({ input: { app, ...value }, bodyText: text }) => send(needs, app, { value, text }),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/pushes/:push/send-again',
+      role: 'operator',
+      input: z.object({ push: objectId }),
+      account: ({ push }) => accountOf.push(push),
+      audit: 'push.send-again',
+      handle: ({ input }) => sendAgain(store, accept, input.push),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/pushes/:push/delete',
+      role: 'operator',
+      input: z.object({ push: objectId }),
+      account: ({ push }) => accountOf.push(push),
+      audit: 'push.delete',
+      async handle({ input: { push: id } }) {
+        const app = await store.pushes.findApp(id);
+        if (app === undefined) throw notFound();
+        return deletePush(store, producers, { app, id, retentionMs });
+      },
+    }),
+  ];
+}
+
+/** Accepts the body of the API's POST /push. */
+async function send(
+  { store, accept }: Pick<PushRoutesNeeds, 'store' | 'accept'>,
+  app: string,
+  body: Parameters<typeof parsePush>[0],
+): ReturnType<Accept> {
+  const settings = await store.apps.find(app);
+  if (settings === undefined) throw notFound();
+  return accept(app, parsePush(body, settings, store.clock.now()));
+}

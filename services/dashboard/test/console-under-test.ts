@@ -1,0 +1,143 @@
+import { createSetupLink } from '@carillon/admin/operators';
+import { createLogger } from '@carillon/runtime/logger';
+import { createMetrics } from '@carillon/runtime/metrics';
+import { ensureIndexes } from '@carillon/store/migrate';
+import { connectStore, type Store } from '@carillon/store/store';
+import { type Db, MongoClient } from 'mongodb';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import { createConsole } from '../src/console.ts';
+import { environment } from '../src/environment.ts';
+
+export const PASSWORD = 'correct horse battery staple';
+export const SETTINGS = {
+  MONGODB_URI: 'mongodb://127.0.0.1:1/unused',
+  DASHBOARD_LISTEN: '127.0.0.1:0',
+  API_KEY_PEPPER: 'p'.repeat(32),
+  CREDENTIAL_KEYS: `1:${'ab'.repeat(32)}`,
+};
+
+/** A console on a mongod of its own. */
+export interface ConsoleUnderTest {
+  url: string;
+  db: Db;
+  store: Store;
+  /** Starts the console of a further process on the same database. */
+  startAnother(settings?: Record<string, string>): Promise<string>;
+  stop(): Promise<void>;
+}
+
+/** Starts a console. @param settings environment variables besides {@link SETTINGS} */
+export async function startConsole(
+  settings: Record<string, string> = {},
+  pagesFolder = '/nonexistent',
+): Promise<ConsoleUnderTest> {
+  const mongod = await startMongod();
+  const uri = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  const client = await new MongoClient(uri).connect();
+  await ensureIndexes(client.db());
+  const store = await connectStore({ uri, appName: 'test' });
+  const stops: (() => Promise<void>)[] = [];
+  const start = async (more: Record<string, string> = {}): Promise<string> => {
+    const env = environment.parse({ ...SETTINGS, ...more });
+    const context = { log: createLogger('dashboard', 'fatal'), metrics: createMetrics() };
+    const { port, stop } = await createConsole(context, env, { store, pagesFolder });
+    stops.push(stop);
+    return `http://127.0.0.1:${port}`;
+  };
+  return {
+    url: await start(settings),
+    db: client.db(),
+    store,
+    startAnother: start,
+    async stop() {
+      await Promise.all(stops.map((stop) => stop()));
+      await store.close();
+      await client.close();
+      await mongod.stop();
+    },
+  };
+}
+
+/** Response of the console; the text of a body that is not JSON. */
+export interface Answer {
+  status: number;
+  body: ReturnType<typeof JSON.parse>;
+  headers: Headers;
+}
+
+/** A browser: it keeps cookies and the CSRF token, and sends the headers that browsers send. */
+export function createBrowser(url: string) {
+  const cookies = new Map<string, string>();
+  let csrf: string | undefined;
+
+  async function request(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      redirect: 'manual',
+      headers: {
+        cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
+        ...(method !== 'GET' && { origin: url }),
+        ...(csrf !== undefined && method !== 'GET' && { 'x-csrf-token': csrf }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    for (const cookie of response.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
+      if (value === '') cookies.delete(name);
+      else cookies.set(name, value);
+    }
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.startsWith('application/json');
+    const answer = isJson ? JSON.parse(text) : text;
+    if (typeof answer.csrf === 'string') csrf = answer.csrf;
+    return { status: response.status, body: answer, headers: response.headers };
+  }
+
+  return {
+    cookies,
+    request,
+    get: (path: string, headers?: Record<string, string>) =>
+      request('GET', path, undefined, headers),
+    post: (path: string, body: unknown = {}, headers?: Record<string, string>) =>
+      request('POST', path, body, headers),
+    put: (path: string, body: unknown = {}) => request('PUT', path, body),
+    delete: (path: string) => request('DELETE', path),
+  };
+}
+
+export type Browser = ReturnType<typeof createBrowser>;
+
+/** Returns the token of a link. */
+export function tokenOf(link: string | undefined): string {
+  return /#token=([\w-]{43})$/.exec(link ?? '')?.[1] ?? '';
+}
+
+/** Creates the first operator by its link and returns its browser. */
+export async function setUpOwner({ url, store }: ConsoleUnderTest, name = 'Owner') {
+  const browser = createBrowser(url);
+  const token = tokenOf(await createSetupLink(store, url));
+  const answer = await browser.post('/api/setup', { token, name, password: PASSWORD });
+  if (answer.status !== 200) throw new Error(`set-up failed: ${JSON.stringify(answer.body)}`);
+  return browser;
+}
+
+/** Creates an operator by an invite of an owner and returns its browser. */
+export async function inviteBrowser(
+  owner: Browser,
+  url: string,
+  { name, role, accounts = 'all' }: { name: string; role: string; accounts?: string[] | 'all' },
+): Promise<Browser & { id: string }> {
+  const invited = await owner.post('/api/operators/invite', { role, accounts });
+  const browser = createBrowser(url);
+  const token = tokenOf(invited.body.link);
+  const answer = await browser.post('/api/setup', { token, name, password: PASSWORD });
+  if (answer.status !== 200) throw new Error(`invite failed: ${JSON.stringify(answer.body)}`);
+  return { ...browser, id: answer.body.operator.id };
+}

@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { createConsoleRoutes } from '../src/console.ts';
+import { environment } from '../src/environment.ts';
+import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
+import {
+  type Browser,
+  type ConsoleUnderTest,
+  createBrowser,
+  inviteBrowser,
+  SETTINGS,
+  setUpOwner,
+  startConsole,
+} from './console-under-test.ts';
+
+type Browsers = Record<Role, Browser>;
+
+/** Values of path parameters by name; a route with another name fails the first test. */
+let ids: Record<string, string>;
+let started: ConsoleUnderTest;
+let routes: ConsoleRoute[];
+let browsers: Browsers;
+/** Each role with access to an account that owns nothing. */
+let foreigners: Browsers;
+
+beforeAll(async () => {
+  started = await startConsole();
+  routes = createConsoleRoutes(started.store, environment.parse(SETTINGS), { url: undefined });
+  const owner = await setUpOwner(started);
+  const account = (await owner.post('/api/accounts', { name: 'ours' })).body.id;
+  const other = (await owner.post('/api/accounts', { name: 'theirs' })).body.id;
+  const app = (await owner.post('/api/apps', { account, name: 'app' })).body.id;
+  ids = { account, app, id: 'f'.repeat(24), channel: 'web-push' };
+  browsers = await inviteAll(owner, 'all');
+  foreigners = await inviteAll(owner, [other]);
+});
+afterAll(() => started.stop());
+
+async function inviteAll(owner: Browser, accounts: 'all' | string[]): Promise<Browsers> {
+  const invited: [Role, Browser][] = [];
+  for (const role of ROLES) {
+    const name = `${role} of ${accounts}`;
+    invited.push([role, await inviteBrowser(owner, started.url, { name, role, accounts })]);
+  }
+  return Object.fromEntries(invited) as Browsers;
+}
+
+function pathOf({ path }: ConsoleRoute): string {
+  return `/api${path.replace(/:(\w+)/g, (_, name: string) => ids[name] ?? `missing-${name}`)}`;
+}
+
+function call(browser: Browser, route: ConsoleRoute) {
+  const hasBody = route.method === 'post' || route.method === 'put';
+  // Valid for all routes, so that no check hides behind a wrong input.
+  const body = { account: ids.account, name: 'n', role: 'viewer', accounts: [] };
+  return browser.request(route.method.toUpperCase(), pathOf(route), hasBody ? body : undefined);
+}
+
+/** All that a foreign operator could change. */
+async function readAll() {
+  const names = ['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'];
+  const collections = names.map((name) => started.db.collection(name));
+  return Promise.all(collections.map((each) => each.find().sort({ _id: 1 }).toArray()));
+}
+
+describe('every route', () => {
+  test('that changes something has an action for the audit log', () => {
+    expect(routes.length).toBeGreaterThan(10);
+    expect(routes.filter(({ method, audit }) => method !== 'get' && !audit)).toEqual([]);
+    expect(routes.map(pathOf).filter((path) => path.includes('missing'))).toEqual([]);
+  });
+
+  test('needs a session', async () => {
+    const nobody = createBrowser(started.url);
+    for (const route of routes) {
+      const { status, body } = await call(nobody, route);
+      expect([route.path, status, body.code]).toEqual([route.path, 401, 'UNAUTHENTICATED']);
+    }
+  });
+
+  test('refuses each role below its own, and changes nothing', async () => {
+    const before = await readAll();
+    for (const route of routes) {
+      for (const role of ROLES.filter((lower) => !hasRole(lower, route.role))) {
+        const { status } = await call(browsers[role], route);
+        expect([role, route.method, route.path, status]).toEqual([
+          ...[role, route.method, route.path, 403],
+        ]);
+      }
+    }
+    expect(await readAll()).toEqual(before);
+  });
+
+  test('that reads lets its own role pass', async () => {
+    for (const route of routes.filter(({ method }) => method === 'get')) {
+      const { status } = await call(browsers[route.role], route);
+      expect([route.path, status]).toEqual([route.path, 200]);
+    }
+  });
+
+  test('shows and changes nothing of another account', async () => {
+    const before = await readAll();
+    for (const route of routes) {
+      const { status, body } = await call(foreigners.owner, route);
+      if (route.account === 'any' && route.method === 'get') {
+        expect([route.path, status]).toEqual([route.path, 200]);
+        expect(JSON.stringify(body)).not.toMatch(new RegExp(`${ids.app}|${ids.account}`));
+      } else {
+        const expected = route.account === 'installation' ? 403 : 404;
+        expect([route.method, route.path, status]).toEqual([route.method, route.path, expected]);
+      }
+    }
+    expect(await readAll()).toEqual(before);
+  });
+
+  test('refuses a session after 12 idle hours', async () => {
+    const seenAt = new Date(Date.now() - 12 * 3_600_000 - 1);
+    await started.db.collection('sessions').updateMany({}, { $set: { seenAt } });
+    for (const route of routes) {
+      expect([route.path, (await call(browsers.owner, route)).status]).toEqual([route.path, 401]);
+    }
+  });
+});

@@ -1,0 +1,261 @@
+import { acceptPush } from '@carillon/accept/accept-push';
+import { collapseHash, splitTokens } from '@carillon/core/batch';
+import { batchId, newPushId } from '@carillon/core/ids';
+import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { Binary } from 'mongodb';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
+import {
+  deliver,
+  insertPush,
+  newTokens,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from '../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../test/support/until.ts';
+import type { Accept } from '../src/failures/redrive-push.ts';
+import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
+
+const APP = 'a'.repeat(24);
+const KEY = 'weather';
+const REJECTED = failureCode('rejected-by-provider');
+const TOO_LARGE = failureCode('payload-too-large');
+const SHORT_LEASE_MS = 500;
+
+let database: StoreUnderTest;
+let redis: Awaited<ReturnType<typeof startRedis>>;
+let producers: Producers;
+let worker: RedriveWorker | undefined;
+let errors: unknown[];
+beforeAll(async () => {
+  [database, redis] = await Promise.all([startStore(), startRedis()]);
+  producers = createProducers(redis, () => undefined);
+});
+afterAll(async () => {
+  await producers?.close();
+  await redis?.stop();
+  await database?.stop();
+});
+beforeEach(async () => {
+  errors = [];
+  await database.db.dropDatabase();
+  await database.store.migrate();
+});
+afterEach(async () => {
+  await worker?.stop();
+  worker = undefined;
+});
+
+const accept: Accept = (app, request, idempotency) =>
+  acceptPush(database.store, producers, app, request, { idempotency });
+
+function startWorker(acceptBy: Accept = accept): RedriveWorker {
+  worker = createRedriveWorker({
+    store: database.store,
+    accept: acceptBy,
+    onError: (error) => errors.push(error),
+    leaseMs: SHORT_LEASE_MS,
+  });
+  worker.wake();
+  return worker;
+}
+
+async function insertDevices(tokens: readonly string[]): Promise<void> {
+  const at = new Date();
+  await database.db.collection<{ _id: string }>('devices').insertMany(
+    tokens.map((_id) => ({
+      _id,
+      app: APP,
+      platform: 'android',
+      registeredAt: at,
+      lastActiveAt: at,
+    })),
+  );
+}
+
+/** Inserts a push to registered devices, of which the first ones have failed with these codes. */
+async function insertFailed(
+  devices: number,
+  codes: number[],
+  options: Parameters<typeof insertPush>[2] = {},
+): Promise<TestPush> {
+  const tokens = newTokens(devices);
+  await insertDevices(tokens);
+  const push = await insertPush(database, tokens, options);
+  await deliver(
+    database.store,
+    push,
+    Object.fromEntries(codes.map((code, n) => [tokens[n] ?? '', code])),
+  );
+  return push;
+}
+
+async function createRedrive(filter: RedriveFilter = {}, pushes?: string[]): Promise<string> {
+  return (await database.store.redrives.create(APP, filter, pushes)) ?? '';
+}
+
+async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocument | undefined> {
+  let redrive: RedriveDocument | undefined;
+  await until(
+    async () => {
+      redrive = await database.store.redrives.find(id);
+      return redrive?.state !== 'running';
+    },
+    { what: 'the end of the re-drive', timeoutMs },
+  );
+  return redrive;
+}
+
+/** Runs a re-drive to its end. */
+async function redrive(filter: RedriveFilter = {}, pushes?: string[]) {
+  const id = await createRedrive(filter, pushes);
+  (worker ?? startWorker()).wake();
+  return waitForEnd(id);
+}
+
+/** Reads the new pushes: the id of the old one, and the tokens. */
+async function readNewPushes(): Promise<Record<string, string[]>> {
+  const found = await database.pushes
+    .find({ 'idempotency.key': /^redrive:/ })
+    .sort({ 'idempotency.key': 1 })
+    .toArray();
+  return Object.fromEntries(
+    found.map(({ idempotency, work }) => [
+      idempotency?.key.split(':')[2] ?? '',
+      splitTokens(work?.tokens ?? ''),
+    ]),
+  );
+}
+
+test('each old push gets one new push, to its recipients that failed, with the time that is left', async () => {
+  const single = await insertFailed(3, [REJECTED, OUTCOMES.gone, OUTCOMES.sent]);
+  const many = await insertFailed(6, [REJECTED, TOO_LARGE, 1, 1, REJECTED], {
+    shape: 'in two batches',
+  });
+  await insertFailed(2, []);
+  expect(await redrive()).toMatchObject({
+    ...{ state: 'finished', total: 2, done: 2, recipients: 4, skipped: {} },
+  });
+  expect(await readNewPushes()).toEqual({
+    [single.id]: [single.tokens[0]],
+    [many.id]: [many.tokens[0], many.tokens[1], many.tokens[4]],
+  });
+  const old = await database.pushes.findOne({ _id: single.id });
+  const added = await database.pushes.findOne({ 'idempotency.key': new RegExp(single.id) });
+  expect(added?.data).toBe(old?.data);
+  const difference = (old?.sendUntil.getTime() ?? 0) - (added?.expiresAt.getTime() ?? 0);
+  expect(difference).toBeGreaterThanOrEqual(0);
+  expect(difference).toBeLessThan(2_000);
+  expect((await database.store.failures.list({ app: APP, limit: 10 })).batches).toMatchObject([
+    { push: many.id, redriven: 1 },
+    { push: many.id, redriven: 2 },
+    { push: single.id, redriven: 1 },
+  ]);
+});
+
+test('a filter selects recipients by reason and channel, a list selects pushes', async () => {
+  const first = await insertFailed(2, [REJECTED, TOO_LARGE]);
+  const second = await insertFailed(2, [TOO_LARGE]);
+  expect(await redrive({ channel: 'apns' })).toMatchObject({ total: 0, done: 0 });
+  expect(await redrive({ reason: 'rejected-by-provider' })).toMatchObject({ total: 1, done: 1 });
+  expect(await readNewPushes()).toEqual({ [first.id]: [first.tokens[0]] });
+  expect(await redrive({}, [second.id, second.id])).toMatchObject({ total: 1, recipients: 1 });
+  expect(Object.keys(await readNewPushes()).sort()).toEqual([first.id, second.id].sort());
+});
+
+test('a later re-drive leaves out whom an earlier one has sent to, and takes who failed since', async () => {
+  const push = await insertFailed(4, [REJECTED, REJECTED]);
+  expect(await redrive()).toMatchObject({ done: 1, recipients: 2 });
+  expect(await redrive()).toMatchObject({ done: 0, skipped: { 'nothing-failed': 1 } });
+  const outcomes = new Binary(Uint8Array.of(REJECTED, REJECTED, TOO_LARGE, 1));
+  await database.pushes.updateOne({ _id: push.id }, { $set: { 'work.outcomes': outcomes } });
+  expect(await redrive()).toMatchObject({ done: 1, recipients: 1 });
+  const all = await database.pushes.find({ 'idempotency.key': new RegExp(push.id) }).toArray();
+  expect(all.map(({ work }) => work?.tokens).sort()).toEqual(
+    [push.tokens.slice(0, 2).join(' '), push.tokens[2] ?? ''].sort(),
+  );
+});
+
+test('expired, deleted and removed pushes are skipped and counted', async () => {
+  const [expired, deleted] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  await database.pushes.updateOne({ _id: expired.id }, { $set: { sendUntil: new Date() } });
+  await database.store.pushCompletion.markDeleted(APP, deleted.id);
+  const removed = newPushId(Date.now());
+  expect(await redrive({}, [expired.id, deleted.id, removed])).toMatchObject({
+    ...{ state: 'finished', total: 3, done: 0 },
+    skipped: { expired: 1, deleted: 1, removed: 1 },
+  });
+  expect(await readNewPushes()).toEqual({});
+});
+
+test('a push without a device that still exists is skipped, and may be re-driven later', async () => {
+  const push = await insertFailed(1, [REJECTED]);
+  await database.db.collection('devices').deleteMany({});
+  expect(await redrive()).toMatchObject({ done: 0, skipped: { 'no-recipients': 1 } });
+  await insertDevices(push.tokens);
+  expect(await redrive()).toMatchObject({ done: 1 });
+});
+
+test('devices with a newer push of the collapse key are left out; without others the push is skipped', async () => {
+  const collapse = collapseHash(APP, KEY);
+  const partly = await insertFailed(2, [REJECTED, REJECTED], { collapse });
+  const fully = await insertFailed(1, [REJECTED], { collapse });
+  await insertPush(database, [partly.tokens[0] ?? '', 'another'], { collapse });
+  await insertPush(database, ['someone', ...fully.tokens, 'last'], {
+    collapse,
+    shape: 'in two batches',
+  });
+  expect(await redrive()).toMatchObject({ total: 2, done: 1, skipped: { 'newer-push': 1 } });
+  expect(await readNewPushes()).toEqual({ [partly.id]: [partly.tokens[1]] });
+});
+
+test('a push of more than 100 batches with failures gets one new push for each 100', async () => {
+  const push = await insertFailed(2, [REJECTED], { shape: 'in two batches' });
+  const [template] = await database.batches.find({ push: push.id }).toArray();
+  const tokens = newTokens(100);
+  await insertDevices(tokens);
+  const copies = tokens.map((token, n) => ({
+    ...{
+      ...template,
+      _id: batchId(push.id, n + 2),
+      push: push.id,
+      app: APP,
+      from: token,
+      to: token,
+    },
+    work: { ...template?.work, tokens: token },
+  }));
+  await database.batches.insertMany(copies as Parameters<typeof database.batches.insertMany>[0]);
+  expect(await redrive()).toMatchObject({ total: 1, done: 1, recipients: 101 });
+  const added = await database.pushes.find({ 'idempotency.key': /^redrive:/ }).toArray();
+  expect(added.map(({ devices }) => devices).sort()).toEqual([1, 100]);
+  expect(new Set(added.flatMap(({ work }) => splitTokens(work?.tokens ?? ''))).size).toBe(101);
+});
+
+test('an app has one re-drive at a time', async () => {
+  await insertFailed(1, [REJECTED]);
+  const id = await createRedrive();
+  expect(id).toMatch(/^[0-9a-f]{24}$/);
+  expect(await createRedrive()).toBe('');
+  expect(await database.store.redrives.create('b'.repeat(24), {})).toBeDefined();
+  startWorker();
+  await waitForEnd(id);
+  expect(await createRedrive()).not.toBe('');
+});
+
+test('a re-drive goes on after the database or the acceptance has failed for a moment', async () => {
+  const push = await insertFailed(1, [REJECTED]);
+  let failures = 0;
+  const { ApiError } = await import('@carillon/core/api-error');
+  startWorker(async (...request) => {
+    failures += 1;
+    if (failures === 1) throw new ApiError('SERVICE_UNAVAILABLE');
+    return accept(...request);
+  });
+  expect(await redrive()).toMatchObject({ done: 1, skipped: {} });
+  expect(await readNewPushes()).toEqual({ [push.id]: push.tokens });
+  expect(errors).toHaveLength(1);
+});

@@ -1,0 +1,343 @@
+import { acceptPush } from '@carillon/accept/accept-push';
+import { newPushId } from '@carillon/core/ids';
+import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { createDisconnect } from '@carillon/presence/disconnect';
+import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import { createClearDeletedDevices } from '@carillon/store/delete-device';
+import type { Store } from '@carillon/store/store';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
+import {
+  deliver,
+  LEASE_MS,
+  type StoreUnderTest,
+  startStore,
+} from '../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../test/support/until.ts';
+import { createAccountOf } from '../src/account-of.ts';
+import { deviceRoutes } from '../src/devices/routes.ts';
+import type { Accept } from '../src/failures/redrive-push.ts';
+import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
+import { failureRoutes } from '../src/failures/routes.ts';
+import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
+import { pushRoutes } from '../src/pushes/routes.ts';
+import { callRoute } from './call-route.ts';
+
+const RETENTION_MS = 3_600_000;
+const REJECTED = failureCode('rejected-by-provider');
+const UNKNOWN = '0'.repeat(24);
+
+let database: StoreUnderTest;
+let store: Store;
+let redis: Awaited<ReturnType<typeof startRedis>>;
+let connection: Redis;
+let producers: Producers;
+let worker: RedriveWorker;
+let routes: ConsoleRoute[];
+let account: string;
+let app: string;
+
+beforeAll(async () => {
+  [database, redis] = await Promise.all([startStore(), startRedis()]);
+  store = database.store;
+  producers = createProducers(redis, () => undefined);
+  connection = await connectRedis(redis);
+  const presenceReader = createPresenceReader(connection);
+  const accept: Accept = (ofApp, request, idempotency) =>
+    acceptPush(store, producers, ofApp, request, { idempotency });
+  worker = createRedriveWorker({ store, accept, onError: () => undefined });
+  const accountOf = createAccountOf(store);
+  routes = [
+    ...pushRoutes({ store, producers, accept, accountOf, retentionMs: RETENTION_MS }),
+    ...deviceRoutes({
+      ...{ store, presenceReader, accountOf },
+      disconnect: createDisconnect(connection, presenceReader),
+      clearDeletedDevices: createClearDeletedDevices(
+        store,
+        producers.checkCompletion,
+        () => undefined,
+      ),
+    }),
+    ...failureRoutes({ store, worker, accountOf }),
+  ];
+  account = await store.accounts.create('Bakery', 'trial');
+  app = await store.apps.create('Bread (iOS) *', account);
+});
+afterAll(async () => {
+  await worker?.stop();
+  await producers?.close();
+  connection?.disconnect();
+  await redis?.stop();
+  await database?.stop();
+});
+
+const get = async (path: string, input: object) =>
+  (await callRoute(routes, 'get', path, { ...input })).body;
+const post = async (path: string, input: object) =>
+  (await callRoute(routes, 'post', path, { ...input })).body;
+
+async function register(count = 1): Promise<string[]> {
+  const registered = await Promise.all(
+    Array.from({ length: count }, () => store.devices.register(app, 'android')),
+  );
+  return registered.map(({ token }) => token).sort();
+}
+
+/** Sends a push by the console and delivers it as a worker does. */
+async function send(tokens: string[], outcomes?: Record<string, number>): Promise<string> {
+  const { id } = await post('/apps/:app/pushes', { app, to: tokens, data: { a: 1 } });
+  if (outcomes !== undefined) await deliver(store, { id, tokens, batchIds: [id] }, outcomes);
+  return id;
+}
+
+test('a push is sent, listed, shown with its time line, sent again and deleted', async () => {
+  const tokens = await register(3);
+  const [delivered = '', failed = '', sent = ''] = tokens;
+  const before = Date.now();
+  const id = await send(tokens);
+  const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
+  await store.batchTable.settle({
+    ...{ id, claim: claimed?.claim ?? '', words: [['400 BadDeviceToken', [1]]] },
+    outcomes: Uint8Array.of(OUTCOMES.delivered, REJECTED, OUTCOMES.sent),
+    latenciesMs: Uint32Array.of(40, 0, 0),
+  });
+  const details = await get('/pushes/:push', { push: id });
+  expect(details).toMatchObject({
+    push: { id, app, state: 'open', devices: 3 },
+    ...{ batches: { total: 1, open: 0 }, counts: { delivered: 1, failed: 1, sent: 1 } },
+    byChannel: { mqtt: { delivered: 1, failed: 1, sent: 1 } },
+    providerErrors: {
+      texts: [{ text: '400 BadDeviceToken', count: 1, isWaiting: false }],
+      recipients: [{ token: failed, outcome: 'failed', detail: '400 BadDeviceToken' }],
+    },
+    redrivenAs: [],
+  });
+  expect(JSON.stringify(details)).not.toContain('"a"');
+  const { timeline } = details;
+  expect(timeline.map(({ what }: { what: string }) => what).sort()).toEqual([
+    'accepted',
+    'expires',
+    'first-failure',
+    'first-receipt',
+    'last-batch-settled',
+    'last-receipt',
+  ]);
+  expect(Math.abs(timeline[0].at - before)).toBeLessThan(5_000);
+  expect(await get('/pushes/:push/payload', { push: id })).toMatchObject({ data: '{"a":1}' });
+  const status = (token: string) => get('/pushes/:push/recipients/:token', { push: id, token });
+  expect(await status(delivered)).toMatchObject({ outcome: 'delivered', milliseconds: 40 });
+  expect(await status(sent)).toMatchObject({ outcome: 'sent' });
+  await expect(status('nobody')).rejects.toMatchObject({ code: 'NOT_FOUND' });
+  const again = await post('/pushes/:push/send-again', { push: id });
+  expect(again).toMatchObject({ info: { devices: 3, failed: [] } });
+  const { items } = await get('/apps/:app/pushes', { app });
+  expect(items.slice(0, 2).map((one: { id: string }) => one.id)).toEqual([again.id, id]);
+  await post('/pushes/:push/delete', { push: again.id });
+  expect(await get('/apps/:app/pushes', { app, state: 'deleted' })).toMatchObject({
+    items: [{ id: again.id }],
+  });
+});
+
+test('scheduled pushes have a list of their own, and lists are limited to a time', async () => {
+  const schedule = Math.floor(Date.now() / 1_000) + 3_600;
+  const to = await register();
+  const { id } = await post('/apps/:app/pushes', { app, to, data: {}, schedule });
+  const { id: now } = await post('/apps/:app/pushes', { app, to, data: {} });
+  const ids = async (query: object) =>
+    (await get('/apps/:app/pushes', { app, ...query })).items.map((one: { id: string }) => one.id);
+  expect(await ids({ state: 'scheduled' })).toEqual([id]);
+  expect((await ids({ limit: '1' }))[0]).toBe(now);
+  expect(await ids({ from: Date.now() + 60_000 })).toEqual([]);
+  expect(await ids({ to: 1 })).toEqual([]);
+  expect(await ids({ from: `${Date.now() - 60_000}`, to: `${Date.now()}` })).toContain(now);
+});
+
+test('a search for a rare state goes on over pages that may be empty', async () => {
+  const other = await store.apps.create('Many', account);
+  const at = Date.now() - 60_000;
+  const fields = {
+    ...{ app: other, acceptedAt: new Date(at), expiresAt: new Date(), sendUntil: new Date() },
+    ...{ data: '{}', devices: 1, fan: { seq: 0, next: 0, done: true } },
+  };
+  const pushes = Array.from({ length: 12_500 }, (_, n) => ({
+    ...{ ...fields, _id: newPushId(at - n), state: n === 12_400 ? 'deleted' : 'finished' },
+  }));
+  await database.pushes.insertMany(pushes as Parameters<typeof database.pushes.insertMany>[0]);
+  const found: string[] = [];
+  const sizes: number[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await get('/apps/:app/pushes', { app: other, state: 'deleted', cursor });
+    found.push(...page.items.map((one: { id: string }) => one.id));
+    sizes.push(page.items.length);
+    cursor = page.next;
+  } while (cursor !== undefined);
+  expect(found).toEqual([pushes[12_400]?._id]);
+  expect(sizes.length).toBeGreaterThan(1);
+  const first = await get('/apps/:app/pushes', { app: other, state: 'finished', limit: '100' });
+  expect(first.items).toHaveLength(100);
+  expect(first.next).toBe(pushes[99]?._id);
+});
+
+test('invalid bodies are rejected in the words of the API, and nothing is sent', async () => {
+  await expect(post('/apps/:app/pushes', { app, to: 'x', data: 'text' })).rejects.toMatchObject({
+    code: 'INVALID_PARAM',
+    message: expect.stringContaining('data'),
+  });
+  await expect(post('/apps/:app/pushes', { app, to: 'nobody', data: {} })).rejects.toMatchObject({
+    code: 'INVALID_PARAM',
+    message: expect.stringContaining('No devices matched'),
+  });
+});
+
+test('a device is shown with presence, topics, inbox and its last pushes, and is deleted', async () => {
+  const [token = ''] = await register();
+  await store.subscriptions.subscribe(app, { token, platform: 'android' }, ['news', 'rolls']);
+  const inboxed = await send([token], { [token]: OUTCOMES.inbox });
+  const failed = await send([token], { [token]: REJECTED });
+  expect(await get('/devices/:token', { token })).toMatchObject({
+    ...{ token, app, platform: 'android', presence: { state: 'offline' } },
+    ...{ subscriptions: ['news', 'rolls'], inbox: 1 },
+  });
+  const many = await register(2);
+  const large = await send([token, ...many]);
+  await database.pushes.updateOne({ _id: large }, { $unset: { work: true } });
+  await database.batches.insertOne({
+    ...{ _id: `${large}-000000`, push: large, app, from: token, to: token },
+    work: { state: 'ready', channel: 'mqtt', at: new Date(), tries: 0, n: 1, tokens: token },
+  });
+  const last = await get('/devices/:token/pushes', { token });
+  expect(last).toMatchObject({
+    items: [
+      { id: large, outcome: 'owed' },
+      { id: failed, outcome: 'failed', reason: 'rejected-by-provider' },
+      { id: inboxed, outcome: 'inbox' },
+    ],
+    isComplete: true,
+  });
+  expect(last.scanned).toBe(await database.pushes.countDocuments({ app }));
+  expect(await post('/devices/:token/disconnect', { token })).toEqual({ disconnected: true });
+  expect((await get('/apps/:app/devices', { app, limit: '100' })).items).toEqual(
+    expect.arrayContaining([expect.objectContaining({ token, platform: 'android' })]),
+  );
+  const { body } = await callRoute(routes, 'delete', '/devices/:token', { token });
+  expect(body).toEqual({ deleted: true });
+  await expect(get('/devices/:token', { token })).rejects.toMatchObject({ code: 'NOT_FOUND' });
+  expect(await store.subscriptions.listTopics(token)).toEqual([]);
+});
+
+test('topics and their subscribers are listed by pages', async () => {
+  const other = await store.apps.create('Topics', account);
+  const tokens = ['t1', 't2', 't3'];
+  for (const token of tokens)
+    await store.subscriptions.subscribe(other, { token, platform: 'ios' }, ['a', `of-${token}`]);
+  const first = await get('/apps/:app/topics', { app: other, limit: '2' });
+  expect(first.items).toEqual([
+    { name: 'a', subscribers: 3 },
+    { name: 'of-t1', subscribers: 1 },
+  ]);
+  const rest = await get('/apps/:app/topics', { app: other, cursor: first.next });
+  expect(rest.items).toHaveLength(2);
+  const page = { app: other, topic: 'a', limit: '2' };
+  const subscribers = await get('/apps/:app/topics/:topic/subscribers', page);
+  expect(subscribers).toEqual({
+    items: tokens.slice(0, 2).map((token) => ({ token, platform: 'ios' })),
+    next: 't2',
+  });
+});
+
+test('failed deliveries are listed, re-driven with progress, and shown as re-driven', async () => {
+  const bakery = app;
+  app = await store.apps.create('Failures', account);
+  const [first = '', second = ''] = await register(2);
+  const id = await send([first, second].sort(), { [first]: REJECTED });
+  const query = { app, channel: 'mqtt', reason: 'rejected-by-provider', limit: '10' };
+  expect(await get('/apps/:app/failures', query)).toMatchObject({
+    items: [{ push: id, channel: 'mqtt', failed: 1, redriven: 0 }],
+  });
+  await expect(post('/apps/:app/redrives', { app })).rejects.toThrow();
+  const filter = { reason: 'rejected-by-provider', from: Date.now() - 60_000 };
+  const { id: redrive } = await post('/apps/:app/redrives', { app, filter });
+  await until(async () => (await get('/redrives/:redrive', { redrive })).state === 'finished');
+  expect(await get('/redrives/:redrive', { redrive })).toMatchObject({
+    ...{ total: 1, done: 1, recipients: 1, skipped: 0, skippedReasons: {} },
+  });
+  const { redrivenAs } = await get('/pushes/:push', { push: id });
+  expect(redrivenAs).toHaveLength(1);
+  expect(await get('/pushes/:push', { push: redrivenAs[0] })).toMatchObject({
+    ...{ redriveOf: id, push: { devices: 1, app } },
+  });
+  expect(await get('/apps/:app/failures', { app })).toMatchObject({ items: [{ redriven: 1 }] });
+  app = bakery;
+});
+
+test('the search finds pushes, devices by either token, and apps, of the accounts that may be seen', async () => {
+  const address = 'f'.repeat(40);
+  const { token } = await store.devices.register(app, 'ios', {
+    channel: 'apns',
+    address,
+    environment: 'production',
+    bundle: 'com.example.bread',
+  });
+  const id = await send(await register());
+  const find = async (q: string, accounts: SessionOperator['accounts'] = 'all') => {
+    const operator: SessionOperator = { id: 'o', name: 'O', role: 'viewer', accounts };
+    const { body } = await callRoute(routes, 'get', '/find', { q }, operator);
+    return body.items.map((one: { kind: string; id: string }) => [one.kind, one.id]);
+  };
+  expect(await find(` ${id} `)).toEqual([['push', id]]);
+  expect(await find(token, [account])).toEqual([['device', token]]);
+  expect(await find(address)).toEqual([['device', token]]);
+  expect(await find(app)).toEqual([['app', app]]);
+  expect(await find('(ios) *', [account])).toEqual([['app', app]]);
+  for (const q of [id, token, address, app, 'bread']) expect(await find(q, [UNKNOWN])).toEqual([]);
+});
+
+test('an id that does not exist has no account', async () => {
+  const ids = {
+    app: UNKNOWN,
+    push: UNKNOWN,
+    redrive: UNKNOWN,
+    token: 'nobody',
+    topic: 't',
+    q: 'q',
+  };
+  const filter = {};
+  for (const { method, path } of routes.filter(({ account: of }) => of !== 'any'))
+    expect(await callRoute(routes, method, path, { ...ids, filter })).toEqual({
+      account: undefined,
+      body: undefined,
+    });
+});
+
+test('every route names the account of its object, which the router compares', async () => {
+  const other = await store.accounts.create('Theirs', 'trial');
+  const theirs = await store.apps.create('Theirs', other);
+  const { token } = await store.devices.register(theirs, 'android');
+  const { id: push } = await post('/apps/:app/pushes', { app: theirs, to: token, data: {} });
+  const redrive = await store.redrives.create(theirs, {});
+  const input = { ...{ app: theirs, push, token, redrive, topic: 't', filter: {} } };
+  for (const route of routes.filter(({ account: of }) => of !== 'any')) {
+    const of = route.account as (parsed: unknown) => Promise<string | undefined>;
+    expect([route.path, await of(route.input.parse(input))]).toEqual([route.path, other]);
+  }
+});
+
+test("a re-drive of an app skips another app's pushes", async () => {
+  const [token = ''] = await register();
+  const id = await send([token], { [token]: REJECTED });
+  const other = await store.apps.create('Other', account);
+  const { id: redrive } = await post('/apps/:app/redrives', { app: other, pushes: [id] });
+  await until(async () => (await get('/redrives/:redrive', { redrive })).state === 'finished');
+  expect(await get('/redrives/:redrive', { redrive })).toMatchObject({
+    ...{ done: 0, skipped: 1, skippedReasons: { removed: 1 } },
+  });
+});
+
+test('every route that changes something has an audit action and needs an operator', () => {
+  const changing = routes.filter(({ method }) => method !== 'get');
+  expect(changing.length).toBeGreaterThan(4);
+  expect(changing.filter(({ audit, role }) => !audit || role === 'viewer')).toEqual([]);
+});

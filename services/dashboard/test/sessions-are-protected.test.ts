@@ -1,0 +1,156 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  type Browser,
+  type ConsoleUnderTest,
+  createBrowser,
+  inviteBrowser,
+  PASSWORD,
+  setUpOwner,
+  startConsole,
+} from './console-under-test.ts';
+
+let started: ConsoleUnderTest;
+let owner: Browser;
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'carillon-pages-'));
+  started = await startConsole({}, folder);
+  owner = await setUpOwner(started);
+});
+afterAll(async () => {
+  await started.stop();
+  await rm(folder, { recursive: true });
+});
+
+/** Sends a GET with a Host header, which fetch does not allow. */
+function statusWithHost(host: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    request(`${started.url}/api/login`, { headers: { host } }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    })
+      .once('error', reject)
+      .end();
+  });
+}
+
+describe('sessions', () => {
+  test('the cookie is for http and this port, or for TLS alone', async () => {
+    const logIn = async (url: string, origin = url) => {
+      const body = { name: 'Owner', password: PASSWORD };
+      const { headers } = await createBrowser(url).post('/api/login', body, { origin });
+      return headers.getSetCookie().find((cookie) => cookie.includes('session')) ?? '';
+    };
+    const { port } = new URL(started.url);
+    const plain = await logIn(started.url);
+    expect(plain).toMatch(
+      new RegExp(`^carillon-session-${port}=[\\w-]{43}; Path=/; HttpOnly; SameSite=Lax; Max-Age=`),
+    );
+    expect(plain).not.toContain('Secure');
+    const CONSOLE_URL = 'https://push.example.com';
+    const secure = await logIn(await started.startAnother({ CONSOLE_URL }), CONSOLE_URL);
+    expect(secure).toMatch(/^__Host-carillon-session=[\w-]{43}; Path=\/; .*; Secure$/);
+  });
+
+  test('only the digest of its token is stored, and logging in makes a new one', async () => {
+    const token = [...owner.cookies.entries()].find(([name]) => name.includes('session'))?.[1];
+    const stored = JSON.stringify(await started.db.collection('sessions').find().toArray());
+    expect(token).toMatch(/^[\w-]{43}$/);
+    expect(stored).not.toContain(token);
+    await owner.post('/api/login', { name: 'Owner', password: PASSWORD });
+    const next = [...owner.cookies.entries()].find(([name]) => name.includes('session'))?.[1];
+    expect(next).not.toBe(token);
+  });
+
+  test.each([
+    ['without the CSRF token', { 'x-csrf-token': '' }],
+    ["with another session's CSRF token", { 'x-csrf-token': 'a'.repeat(43) }],
+    ['from another site', { origin: 'http://evil.example' }],
+    ['from another port', { origin: 'http://127.0.0.1:1' }],
+    ['of a sandboxed frame', { origin: 'null' }],
+  ])('a change %s is refused', async (_, headers) => {
+    const { status } = await owner.post('/api/accounts', { name: 'x' }, headers);
+    expect(status).toBe(403);
+    expect((await owner.get('/api/accounts')).body.items).toEqual([]);
+  });
+
+  test('a login from another site and a form are refused', async () => {
+    const body = { name: 'Owner', password: PASSWORD };
+    const foreign = { origin: 'http://evil.example' };
+    expect((await createBrowser(started.url).post('/api/login', body, foreign)).status).toBe(403);
+    const form = { 'content-type': 'text/plain' };
+    expect((await createBrowser(started.url).post('/api/login', body, form)).status).toBe(400);
+  });
+
+  test('a name that is not the console’s is refused, as DNS rebinding needs one', async () => {
+    expect(await statusWithHost('evil.example')).toBe(421);
+    expect(await statusWithHost('localhost:4010')).toBe(200);
+    expect(await statusWithHost('192.168.1.20:4010')).toBe(200);
+    expect(await statusWithHost('[fd00::1]:4010')).toBe(200);
+  });
+
+  test('a disabled operator has no session from then on, and can’t log in', async () => {
+    const user = await inviteBrowser(owner, started.url, { name: 'dora', role: 'admin' });
+    expect((await user.get('/api/session')).status).toBe(200);
+    expect((await owner.put(`/api/operators/${user.id}`, { disabled: true })).status).toBe(200);
+    expect((await user.get('/api/session')).status).toBe(401);
+    const again = await createBrowser(started.url).post('/api/login', {
+      ...{ name: 'dora', password: PASSWORD },
+    });
+    expect(again.body).toMatchObject({ code: 'UNAUTHENTICATED' });
+  });
+
+  test('a change of role holds for the open session', async () => {
+    const user = await inviteBrowser(owner, started.url, { name: 'emil', role: 'admin' });
+    expect((await user.post('/api/accounts', { name: 'by emil' })).status).toBe(200);
+    await owner.put(`/api/operators/${user.id}`, { role: 'viewer' });
+    expect((await user.post('/api/accounts', { name: 'by emil' })).status).toBe(403);
+  });
+
+  test('the last owner stays', async () => {
+    const { body } = await owner.get('/api/session');
+    const path = `/api/operators/${body.operator.id}`;
+    expect((await owner.put(path, { role: 'viewer' })).status).toBe(409);
+    expect((await owner.put(path, { disabled: true })).status).toBe(409);
+    expect((await owner.delete(path)).status).toBe(409);
+    expect((await owner.get('/api/session')).body.operator.role).toBe('owner');
+  });
+
+  test('logging out and a new password end sessions', async () => {
+    const user = await inviteBrowser(owner, started.url, { name: 'fred', role: 'viewer' });
+    const second = createBrowser(started.url);
+    await second.post('/api/login', { name: 'fred', password: PASSWORD });
+    const change = { current: PASSWORD, next: 'a password of more than 12' };
+    expect((await second.post('/api/password', change)).status).toBe(200);
+    expect((await user.get('/api/session')).status).toBe(401);
+    expect((await second.get('/api/session')).status).toBe(200);
+    const cookies = [...second.cookies];
+    await second.post('/api/logout');
+    for (const [name, value] of cookies) second.cookies.set(name, value);
+    expect((await second.get('/api/session')).status).toBe(401);
+  });
+});
+
+describe('the pages', () => {
+  test('say how to build them, are sent for every path once built, and forbid foreign content', async () => {
+    const browser = createBrowser(started.url);
+    expect((await browser.get('/')).body).toContain('npm run build');
+    await mkdir(join(folder, 'assets'));
+    await writeFile(join(folder, 'assets/app-1a2b.js'), 'run()');
+    await writeFile(join(folder, 'index.html'), '<!doctype html>');
+    const page = await browser.get('/apps/x?tab=keys');
+    expect(page.body).toBe('<!doctype html>');
+    expect(page.headers.get('cache-control')).toBe('no-cache');
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'self'");
+    expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+    expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+    const asset = await browser.get('/assets/app-1a2b.js');
+    expect(asset.headers.get('cache-control')).toContain('immutable');
+    expect((await browser.get('/assets/none.js')).status).toBe(404);
+    expect((await browser.get('/api/none')).body.code).toBe('NOT_FOUND');
+  });
+});

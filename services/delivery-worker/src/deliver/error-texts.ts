@@ -1,0 +1,24 @@
+import type { Batch } from '@carillon/store/documents';
+
+/** Texts of provider errors that a batch stores, besides {@link OTHER_ERROR}. */
+export const MAX_ERROR_TEXTS = 16;
+/** Stands for a text beyond the limit, so that a recipient never shows another recipient's error. */
+export const OTHER_ERROR = 'other';
+
+/**
+ * Creates the function that limits the texts of a batch: it returns the text, or {@link OTHER_ERROR} for one more text
+ * than the batch stores.
+ */
+export function createErrorTexts({
+  words = [],
+  later = [],
+}: Pick<Batch, 'words' | 'later'>): (text: string) => string {
+  const stored = [...words.map(([text]) => text), ...later.flatMap(([, , , text]) => text ?? [])];
+  const texts = new Set(stored.filter((text) => text !== OTHER_ERROR));
+  return (text) => {
+    if (texts.has(text)) return text;
+    if (texts.size >= MAX_ERROR_TEXTS) return OTHER_ERROR;
+    texts.add(text);
+    return text;
+  };
+}

@@ -1,0 +1,22 @@
+import { expect, test } from '@jest/globals';
+import { createErrorTexts, MAX_ERROR_TEXTS, OTHER_ERROR } from '../src/deliver/error-texts.ts';
+
+const TEXTS = Array.from({ length: MAX_ERROR_TEXTS + 2 }, (_, n) => `error ${n}`);
+
+test('a 17th text reads "other", and earlier ones stay what they are', () => {
+  const limit = createErrorTexts({});
+  expect(TEXTS.map(limit)).toEqual([...TEXTS.slice(0, 16), OTHER_ERROR, OTHER_ERROR]);
+  expect(limit('error 3')).toBe('error 3');
+});
+
+test('a worker that takes a batch over goes on with the texts that are stored', () => {
+  const limit = createErrorTexts({
+    words: [
+      ['error 0', [0]],
+      [OTHER_ERROR, [1]],
+    ],
+    later: TEXTS.slice(1, 16).map((text, n) => [n + 2, 0, 1, text]),
+  });
+  expect(limit('error 15')).toBe('error 15');
+  expect(limit('error 16')).toBe(OTHER_ERROR);
+});
