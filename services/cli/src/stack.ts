@@ -30,6 +30,8 @@ export const environmentSchema = z.object({
   CREDENTIAL_KEYS: z.string().optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
+  /** Base address of the console, for the links of `operator`. */
+  CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
@@ -42,6 +44,7 @@ const devFileSchema = z.object({
   api: z.string(),
   apiKey: z.string(),
   mqtt: z.string(),
+  console: z.string().optional(),
   sandbox: z.string().optional(),
   mongodb: z.string(),
   redis: z.string(),
@@ -71,6 +74,7 @@ export interface Stack {
   apiKey: string | undefined;
   mqtt: string | undefined;
   sandbox: string | undefined;
+  console: string | undefined;
   /** Processes that `npm start` runs; empty when it does not run. */
   processes: z.infer<typeof devFileSchema>['processes'];
 }
@@ -107,6 +111,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? devFile?.apiKey : undefined),
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
+    console: env.CONSOLE_URL ?? devFile?.console,
     processes: devFile?.processes ?? [],
   };
 }
@@ -120,6 +125,7 @@ const ENV_VARIABLES = {
   apiKey: 'CARILLON_API_KEY',
   mqtt: 'CARILLON_MQTT',
   sandbox: 'CARILLON_SANDBOX',
+  console: 'CONSOLE_URL',
 } as const;
 
 /**
