@@ -10,6 +10,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
 import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
+import { addOperatorCommands } from './operator.ts';
 import { createOutput } from './output.ts';
 import { addPushCommands } from './push.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
@@ -65,6 +66,7 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addAppCommands(program, deps);
   addKeyCommands(program, deps);
   addCredentialCommands(program, deps);
+  addOperatorCommands(program, deps);
   addDeviceCommands(program, deps);
   addPushCommands(program, deps);
   addSimulateCommand(program, deps);

@@ -30,6 +30,8 @@ export const environmentSchema = z.object({
   CREDENTIAL_KEYS: z.string().optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
+  /** Base address of the console, for the links of `operator`. */
+  CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
   /** App of that key, for `carillon canary` without --app. */
@@ -44,6 +46,7 @@ const devFileSchema = z.object({
   api: z.string(),
   apiKey: z.string(),
   mqtt: z.string(),
+  console: z.string().optional(),
   sandbox: z.string().optional(),
   mongodb: z.string(),
   redis: z.string(),
@@ -75,6 +78,7 @@ export interface Stack {
   app: string | undefined;
   mqtt: string | undefined;
   sandbox: string | undefined;
+  console: string | undefined;
   /** Processes that `npm start` runs; empty when it does not run. */
   processes: z.infer<typeof devFileSchema>['processes'];
 }
@@ -112,6 +116,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     app: env.CARILLON_APP,
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
+    console: env.CONSOLE_URL ?? devFile?.console,
     processes: devFile?.processes ?? [],
   };
 }
@@ -125,6 +130,7 @@ const ENV_VARIABLES = {
   apiKey: 'CARILLON_API_KEY',
   mqtt: 'CARILLON_MQTT',
   sandbox: 'CARILLON_SANDBOX',
+  console: 'CONSOLE_URL',
 } as const;
 
 /**

@@ -22,6 +22,7 @@ const SHARED_PORTS = [
   { name: 'mqtt', what: 'MQTT' },
   { name: 'mqtts', what: 'MQTT over TLS' },
   { name: 'ws', what: 'MQTT over WebSocket' },
+  { name: 'console', what: 'the console' },
 ];
 
 /**

@@ -35,6 +35,7 @@ const DEFAULT_PORTS = { mqtt: 1883, mqtts: 8883, ws: 8083, inspector: 9229 };
  */
 const SERVICE_SETTINGS = [
   { service: 'sandbox', opsOffset: 11 },
+  { service: 'dashboard', opsOffset: 13 },
   { service: 'api', count: 'CARILLON_APIS', opsOffset: 20 },
   { service: 'delivery-worker', count: 'CARILLON_DELIVERY_WORKERS', opsOffset: 40 },
   { service: 'scheduler', count: 'CARILLON_SCHEDULERS', opsOffset: 60 },

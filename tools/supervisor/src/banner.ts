@@ -12,6 +12,10 @@ export function formatBanner(config: BootstrapConfig, running: RunningStack): st
     `  API      ${running.api}`,
     `  API key  ${running.apiKey}`,
     `  App      ${running.app}`,
+    `  Console  ${running.console}`,
+    ...(running.setup === undefined
+      ? []
+      : [`  Set-up   ${running.setup} creates the first operator, once, for an hour`]),
     `  Sandbox  ${running.sandbox} simulates APNs, FCM and a Web Push service`,
     `  Demo     ${demoPageUrl(running)}`,
     `  Data     ${config.home}`,

@@ -26,10 +26,17 @@ const bootstrapConfigSchema = z.object({
     sandboxApns: port,
     sandboxFcm: port,
     sandboxWebPush: port,
+    console: port,
   }),
   services: z.array(z.object({ service: z.string(), count: z.int().min(0), firstOpsPort: port })),
   /** File descriptors of the listening sockets that the services share. */
-  sockets: z.object({ api: z.int(), mqtt: z.int(), mqtts: z.int(), ws: z.int() }),
+  sockets: z.object({
+    api: z.int(),
+    mqtt: z.int(),
+    mqtts: z.int(),
+    ws: z.int(),
+    console: z.int(),
+  }),
   /** True: start a simulated device. */
   demo: z.boolean(),
   /** True if a changed source file restarts the services that run it. */

@@ -15,6 +15,8 @@ const demoAppSchema = z.object({
 });
 const runFile = promisify(execFile);
 
+const setUpSchema = z.object({ link: z.string().optional() });
+
 /** The app of the demo. */
 export interface Tenant {
   app: string;
@@ -68,4 +70,19 @@ export async function ensureTenant(
   const { app, apiKey = secrets.apiKey ?? '' } = demo;
   if (demo.apiKey !== undefined) saveSecrets(dataDir, { ...secrets, ...demo });
   return { app, apiKey };
+}
+
+/** Creates a link that creates the console's first operator; undefined when there is one. */
+export async function createSetUpLink(
+  runCli: RunCli,
+  consoleUrl: string,
+): Promise<string | undefined> {
+  const result = await runCli(
+    'Preparing the console',
+    'operator',
+    'set-up',
+    '--console',
+    consoleUrl,
+  );
+  return setUpSchema.parse(result).link;
 }

@@ -14,6 +14,7 @@ export const SIMULATED_DEVICE = 'simulated device';
 /** Stop order: first the processes that bring work in, last the servers that store it. */
 const STOP_ORDER = [
   SIMULATED_DEVICE,
+  'dashboard',
   'api',
   'scheduler',
   'delivery-worker',
@@ -31,6 +32,10 @@ interface StackInfo {
   mqtt: string;
   mqtts: string;
   ws: string;
+  /** URL of the console. */
+  console: string;
+  /** One-time link that creates the first operator, until there is one. */
+  setup?: string;
   /** URL of the sandbox's control API. */
   sandbox: string;
   /** Path of the CA certificate, PEM. */

@@ -32,6 +32,7 @@ const GATEWAY_SOCKET_COPIES = 32;
 /** Sockets of the supervisor that each service listens on. */
 const LISTENERS: Record<string, readonly Listener[]> = {
   api: [{ socket: 'api', variable: 'API_LISTEN', copies: 1 }],
+  dashboard: [{ socket: 'console', variable: 'DASHBOARD_LISTEN', copies: 1 }],
   'device-gateway': [
     { socket: 'mqtt', variable: 'MQTT_LISTEN', copies: GATEWAY_SOCKET_COPIES },
     { socket: 'mqtts', variable: 'MQTTS_LISTEN', copies: GATEWAY_SOCKET_COPIES },
@@ -40,6 +41,13 @@ const LISTENERS: Record<string, readonly Listener[]> = {
 };
 
 const DATA_SERVER_VARIABLES = ['REDIS_URL', 'REDIS_CA_FILE', 'MONGODB_URI'];
+
+/** Settings of the console that a developer may give. */
+const CONSOLE_VARIABLES = [
+  ...['CONSOLE_URL', 'CONSOLE_ENVIRONMENT', 'TRUST_PROXY'],
+  ...['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_SCOPES'],
+  ...['OIDC_ROLE_CLAIM', 'OIDC_ACCOUNTS_CLAIM', 'OIDC_LABEL'],
+];
 
 /** Settings that each kind of process gets. A secret goes only to the processes that use it. */
 const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
@@ -57,6 +65,11 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
     ...DATA_SERVER_VARIABLES,
     ...['DEVICE_AUTH_KEYS', 'TLS_CERT_FILE', 'TLS_KEY_FILE', 'ADDRESS_LIMITS', 'MQTT_WS_ORIGINS'],
     'GATEWAY_DRAIN_SECONDS',
+  ],
+  dashboard: [
+    ...DATA_SERVER_VARIABLES,
+    ...['API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'RETENTION_SECONDS'],
+    ...CONSOLE_VARIABLES,
   ],
   'command line': ['MONGODB_URI', 'API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'CARILLON_SANDBOX'],
 };
@@ -84,7 +97,7 @@ export function buildSettings(
     RETENTION_SECONDS: String(config.retentionSeconds),
     // A local stack has few devices, so a slow drain has no use.
     GATEWAY_DRAIN_SECONDS: '2',
-    ...pickVariables(process.env, ['MQTT_WS_ORIGINS', 'REDIS_CA_FILE']),
+    ...pickVariables(process.env, ['MQTT_WS_ORIGINS', 'REDIS_CA_FILE', ...CONSOLE_VARIABLES]),
   };
 }
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type BootstrapConfig, formatUrl } from './bootstrap-config.ts';
-import { createCliRunner, ensureTenant, migrate, type Tenant } from './cli.ts';
+import { createCliRunner, createSetUpLink, ensureTenant, migrate, type Tenant } from './cli.ts';
 import type { DataDir } from './data-dir.ts';
 import {
   beginFirstSetUp,
@@ -31,6 +31,10 @@ const DEVICE_POLL_INTERVAL_MS = 50;
 /** Description of a stack that is ready. */
 export interface RunningStack extends Tenant {
   api: string;
+  /** URL of the console. */
+  console: string;
+  /** One-time link that creates the console's first operator, until there is one. */
+  setup?: string;
   /** URL of the sandbox's control API. */
   sandbox: string;
   /** The simulated device. Without a token it is not connected yet. */
@@ -77,8 +81,9 @@ export function createStack(
     await migrate(runCli);
     endFirstSetUp(servers.mongodbFolder);
     abortController.signal.throwIfAborted();
-    const [tenant] = await Promise.all([
+    const [tenant, setup] = await Promise.all([
       ensureTenant(runCli, dataDir, secrets),
+      createSetUpLink(runCli, process.env.CONSOLE_URL || addresses.console),
       processGroup.start(buildServiceSpecs(config, dataDir, settings)),
     ]);
     abortController.signal.throwIfAborted();
@@ -89,12 +94,17 @@ export function createStack(
       ...addresses,
       ca: tls.ca,
       ...tenant,
+      ...(setup === undefined ? {} : { setup }),
       mongodb: servers.mongodbUri,
       redis: servers.redisUrl,
       ...(device?.token === undefined ? {} : { device: device.token }),
     });
     releases.push(startReload(config, { restart: processGroup.restart, print }));
-    return { ...tenant, ...addresses, ...(device === undefined ? {} : { device }) };
+    return {
+      ...{ ...tenant, ...addresses },
+      ...(setup === undefined ? {} : { setup }),
+      ...(device === undefined ? {} : { device }),
+    };
   }
 
   async function startDevice(app: string): Promise<RunningStack['device']> {
@@ -128,6 +138,7 @@ function buildAddresses(config: BootstrapConfig) {
     mqtt: formatUrl('mqtt', config.host, config.ports.mqtt),
     mqtts: formatUrl('mqtts', config.host, config.ports.mqtts),
     ws: formatUrl('ws', config.host, config.ports.ws),
+    console: formatUrl('http', config.host, config.ports.console),
     sandbox: formatUrl('http', config.privateHost, config.ports.sandbox),
   };
 }
