@@ -1,11 +1,15 @@
 import { SettingsError } from '@carillon/core/settings-error';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
+import { createAccountOf } from './account-of.ts';
 import { accountRoutes } from './apps/account-routes.ts';
 import { appRoutes } from './apps/app-routes.ts';
 import { credentialRoutes } from './apps/credential-routes.ts';
 import { keyRoutes } from './apps/key-routes.ts';
+import { deviceRoutes } from './devices/routes.ts';
+import type { ConsoleEngine } from './engine.ts';
 import type { Environment } from './environment.ts';
+import { failureRoutes } from './failures/routes.ts';
 import { type ConsoleAddress, createConsoleAddress } from './http/address.ts';
 import { createAudited } from './http/audited.ts';
 import { createEventStreams } from './http/event-stream.ts';
@@ -14,6 +18,7 @@ import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
 import { serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
+import { liveRoutes } from './live/routes.ts';
 import { auditRoutes } from './login/audit-routes.ts';
 import { createBackOff } from './login/back-off.ts';
 import { createBeginSession } from './login/begin-session.ts';
@@ -25,10 +30,12 @@ import { createPasswords } from './login/passwords.ts';
 import { loginRoutes } from './login/routes.ts';
 import { setUpRoutes } from './login/set-up.ts';
 import { createTextSigner } from './login/signed-text.ts';
+import { pushRoutes } from './pushes/routes.ts';
 
 /** Parts that the console runs on. */
 interface ConsoleParts {
   store: Store;
+  engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
 }
@@ -42,7 +49,7 @@ interface ConsoleParts {
 export async function createConsole(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   env: Environment,
-  { store, pagesFolder }: ConsoleParts,
+  { store, engine, pagesFolder }: ConsoleParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
@@ -63,7 +70,7 @@ export async function createConsole(
     ...setUpRoutes(loginNeeds),
     ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
   ];
-  const api = createApiRouter(openRoutes, createConsoleRoutes(store, env, address), {
+  const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
     ...{ log, metrics, sessions, audited, eventStreams },
   });
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
@@ -82,9 +89,12 @@ export async function createConsole(
 /** Returns all routes that need a session, which share one check of session, role and account. */
 export function createConsoleRoutes(
   store: Store,
-  env: Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS'>,
+  engine: ConsoleEngine,
+  env: Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS'>,
   address: Pick<ConsoleAddress, 'url'>,
 ): ConsoleRoute[] {
+  const accountOf = createAccountOf(store);
+  const retentionMs = env.RETENTION_SECONDS * 1_000;
   const appNeeds = { store, pepper: env.API_KEY_PEPPER, sealingKeys: env.CREDENTIAL_KEYS };
   return [
     ...operatorRoutes({ store, baseUrl: address.url ?? '' }),
@@ -93,6 +103,10 @@ export function createConsoleRoutes(
     ...appRoutes(appNeeds),
     ...keyRoutes(appNeeds),
     ...credentialRoutes(appNeeds),
+    ...liveRoutes({ redis: engine.queueConnection, store }),
+    ...pushRoutes({ ...engine, store, accountOf, retentionMs }),
+    ...deviceRoutes({ ...engine, store, accountOf }),
+    ...failureRoutes({ store, worker: engine.redriveWorker, accountOf }),
   ];
 }
 

@@ -1,5 +1,12 @@
 import { parseSealingKeys } from '@carillon/core/sealing';
-import { commonEnv, listenAddress, mongodbEnv, stopDelayEnv } from '@carillon/runtime/env';
+import {
+  commonEnv,
+  listenAddress,
+  mongodbEnv,
+  presenceEnv,
+  redisEnv,
+  stopDelayEnv,
+} from '@carillon/runtime/env';
 import { z } from 'zod';
 
 const httpUrl = z.url({ protocol: /^https?$/ });
@@ -8,6 +15,8 @@ const httpUrl = z.url({ protocol: /^https?$/ });
 export const environment = z.object({
   ...commonEnv,
   ...mongodbEnv,
+  ...redisEnv,
+  ...presenceEnv,
   ...stopDelayEnv,
   /** Address that the console listens on. */
   DASHBOARD_LISTEN: listenAddress.default({ host: '127.0.0.1', port: 4010 }),
@@ -19,6 +28,8 @@ export const environment = z.object({
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
   /** Pepper of the API keys' digests, the same as the API's. */
   API_KEY_PEPPER: z.string().min(32),
+  /** Time for which a finished push can be queried, in seconds; the same as the API's. */
+  RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
   /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. */
   CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
   /** Issuer of an OpenID provider for single sign-on; needs CONSOLE_URL and OIDC_CLIENT_ID. */

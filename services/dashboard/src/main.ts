@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
 import { createConsole } from './console.ts';
+import { createEngine } from './engine.ts';
 import { type Environment, environment } from './environment.ts';
 
 const PAGES = join(import.meta.dirname, '../web/dist');
@@ -17,6 +18,9 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   );
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
-  const { stop } = await createConsole(context, env, { store, pagesFolder: PAGES });
+  const engine = await createEngine(context, env, store);
+  const { stop } = await createConsole(context, env, { store, engine, pagesFolder: PAGES });
   release('http', stop);
+  // Continues the re-drives of a process that was killed.
+  engine.redriveWorker.wake();
 }

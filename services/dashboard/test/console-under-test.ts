@@ -4,8 +4,10 @@ import { createMetrics } from '@carillon/runtime/metrics';
 import { ensureIndexes } from '@carillon/store/migrate';
 import { connectStore, type Store } from '@carillon/store/store';
 import { type Db, MongoClient } from 'mongodb';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createConsole } from '../src/console.ts';
+import { type ConsoleEngine, createEngine } from '../src/engine.ts';
 import { environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
@@ -21,6 +23,7 @@ export interface ConsoleUnderTest {
   url: string;
   db: Db;
   store: Store;
+  engine: ConsoleEngine;
   /** Starts the console of a further process on the same database. */
   startAnother(settings?: Record<string, string>): Promise<string>;
   stop(): Promise<void>;
@@ -31,29 +34,40 @@ export async function startConsole(
   settings: Record<string, string> = {},
   pagesFolder = '/nonexistent',
 ): Promise<ConsoleUnderTest> {
-  const mongod = await startMongod();
+  const [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
   const uri = `mongodb://127.0.0.1:${mongod.port}/carillon`;
   const client = await new MongoClient(uri).connect();
   await ensureIndexes(client.db());
   const store = await connectStore({ uri, appName: 'test' });
-  const stops: (() => Promise<void>)[] = [];
+  const stops: (() => Promise<void> | void)[] = [];
+  const settingsWithRedis = { ...SETTINGS, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
+  const engine = await createEngine(
+    {
+      log: createLogger('dashboard', 'fatal'),
+      release: (_, stop) => void stops.unshift(async () => void (await stop())),
+    },
+    environment.parse(settingsWithRedis),
+    store,
+  );
   const start = async (more: Record<string, string> = {}): Promise<string> => {
-    const env = environment.parse({ ...SETTINGS, ...more });
+    const env = environment.parse({ ...settingsWithRedis, ...more });
     const context = { log: createLogger('dashboard', 'fatal'), metrics: createMetrics() };
-    const { port, stop } = await createConsole(context, env, { store, pagesFolder });
-    stops.push(stop);
+    const { port, stop } = await createConsole(context, env, { store, engine, pagesFolder });
+    stops.unshift(stop);
     return `http://127.0.0.1:${port}`;
   };
   return {
     url: await start(settings),
     db: client.db(),
     store,
+    engine,
     startAnother: start,
     async stop() {
-      await Promise.all(stops.map((stop) => stop()));
+      for (const stop of stops) await stop();
       await store.close();
       await client.close();
       await mongod.stop();
+      await redis.stop();
     },
   };
 }

@@ -24,7 +24,8 @@ let foreigners: Browsers;
 
 beforeAll(async () => {
   started = await startConsole();
-  routes = createConsoleRoutes(started.store, environment.parse(SETTINGS), { url: undefined });
+  const { store, engine } = started;
+  routes = createConsoleRoutes(store, engine, environment.parse(SETTINGS), { url: undefined });
   const owner = await setUpOwner(started);
   const account = (await owner.post('/api/accounts', { name: 'ours' })).body.id;
   const other = (await owner.post('/api/accounts', { name: 'theirs' })).body.id;

@@ -36,7 +36,8 @@ export async function startLive() {
   async function get(path: string, query: object = {}, operator = EVERYBODY): Promise<unknown> {
     const route = routes.find((one: ConsoleRoute) => one.path === path);
     if (route === undefined) throw new Error(`there is no route ${path}`);
-    return route.handle({ input: route.input.parse(query), operator, requestId: 'r' });
+    const input = route.input.parse(query);
+    return route.handle({ input, bodyText: '', operator, requestId: 'r' });
   }
 
   async function view(query: object = {}, operator = EVERYBODY): Promise<Viewer> {

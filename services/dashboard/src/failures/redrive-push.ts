@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
+import type { Idempotency } from '@carillon/accept/accept-push';
 import type { PushRequest } from '@carillon/accept/parse-push';
-import type { Idempotency } from '@carillon/accept/recognise-repeat';
 import { ApiError } from '@carillon/core/api-error';
 import type { RedriveDocument } from '@carillon/store/documents';
 import type { BatchRecipients, FailedPush } from '@carillon/store/failed-recipients';

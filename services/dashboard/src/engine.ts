@@ -1,0 +1,52 @@
+import { acceptPush } from '@carillon/accept/accept-push';
+import { createDisconnect } from '@carillon/presence/disconnect';
+import { startFigures } from '@carillon/presence/figures-writer';
+import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectRedis } from '@carillon/presence/redis';
+import { createProducers } from '@carillon/queue/producers';
+import { presenceRedis, queueRedis } from '@carillon/runtime/env';
+import type { ServiceContext } from '@carillon/runtime/service';
+import { createClearDeletedDevices } from '@carillon/store/delete-device';
+import type { Store } from '@carillon/store/store';
+import type { Environment } from './environment.ts';
+import type { Accept } from './failures/redrive-push.ts';
+import { createRedriveWorker } from './failures/redrive-worker.ts';
+
+/** The parts through which the console accepts pushes, reads presence and figures, and re-drives. */
+export type ConsoleEngine = Awaited<ReturnType<typeof createEngine>>;
+
+/** Connects to Redis, and starts what the console does besides answering requests. Works without Redis too. */
+export async function createEngine(
+  { log, release }: Pick<ServiceContext, 'log' | 'release'>,
+  env: Environment,
+  store: Store,
+) {
+  const onRedisError = (err: Error): void => log.warn({ err }, 'Redis failed');
+  const producers = createProducers(queueRedis(env), onRedisError);
+  release('producers', producers.close);
+  const queueConnection = await connectRedis(queueRedis(env));
+  release('queue', () => queueConnection.disconnect());
+  const presenceConnection = await connectRedis(presenceRedis(env));
+  release('presence', () => presenceConnection.disconnect());
+  // The pushes that operators send are counted like those of the API.
+  release('figures', startFigures(queueRedis(env), { log }).stop);
+  const presenceReader = createPresenceReader(presenceConnection);
+  const accept: Accept = (app, request, idempotency) =>
+    acceptPush(store, producers, app, request, { idempotency });
+  const redriveWorker = createRedriveWorker({
+    ...{ store, accept },
+    onError: (err) => log.warn({ err }, 'a step of a re-drive failed'),
+  });
+  release('redrives', redriveWorker.stop);
+  return {
+    producers,
+    queueConnection,
+    presenceReader,
+    accept,
+    redriveWorker,
+    disconnect: createDisconnect(presenceConnection, presenceReader),
+    clearDeletedDevices: createClearDeletedDevices(store, producers.checkCompletion, (err) =>
+      log.warn({ err }, 'clearing a deleted device failed; the scheduler does it'),
+    ),
+  };
+}
