@@ -8,7 +8,7 @@ import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createConsole } from '../src/console.ts';
 import { type ConsoleEngine, createEngine } from '../src/engine.ts';
-import { environment } from '../src/environment.ts';
+import { type Environment, environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
 export const SETTINGS = {
@@ -24,6 +24,7 @@ export interface ConsoleUnderTest {
   db: Db;
   store: Store;
   engine: ConsoleEngine;
+  env: Environment;
   /** Starts the console of a further process on the same database. */
   startAnother(settings?: Record<string, string>): Promise<string>;
   stop(): Promise<void>;
@@ -41,12 +42,13 @@ export async function startConsole(
   const store = await connectStore({ uri, appName: 'test' });
   const stops: (() => Promise<void> | void)[] = [];
   const settingsWithRedis = { ...SETTINGS, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
+  const env = environment.parse({ ...settingsWithRedis, ...settings });
   const engine = await createEngine(
     {
       log: createLogger('dashboard', 'fatal'),
       release: (_, stop) => void stops.unshift(async () => void (await stop())),
     },
-    environment.parse(settingsWithRedis),
+    env,
     store,
   );
   const start = async (more: Record<string, string> = {}): Promise<string> => {
@@ -61,6 +63,7 @@ export async function startConsole(
     db: client.db(),
     store,
     engine,
+    env,
     startAnother: start,
     async stop() {
       for (const stop of stops) await stop();
@@ -107,8 +110,11 @@ export function createBrowser(url: string) {
       if (value === '') cookies.delete(name);
       else cookies.set(name, value);
     }
-    const text = await response.text();
-    const isJson = response.headers.get('content-type')?.startsWith('application/json');
+    const type = response.headers.get('content-type') ?? '';
+    // An event stream has no end.
+    if (type.startsWith('text/event-stream')) await response.body?.cancel();
+    const text = response.bodyUsed ? '' : await response.text();
+    const isJson = type.startsWith('application/json');
     const answer = isJson ? JSON.parse(text) : text;
     if (typeof answer.csrf === 'string') csrf = answer.csrf;
     return { status: response.status, body: answer, headers: response.headers };

@@ -1,18 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { createConsoleRoutes } from '../src/console.ts';
-import { environment } from '../src/environment.ts';
 import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
 import {
   type Browser,
   type ConsoleUnderTest,
   createBrowser,
   inviteBrowser,
-  SETTINGS,
   setUpOwner,
   startConsole,
 } from './console-under-test.ts';
 
 type Browsers = Record<Role, Browser>;
+
+/** Values of path parameters by name; a route with another name fails the first test. */
+const CANARY = 'payload-canary';
 
 /** Values of path parameters by name; a route with another name fails the first test. */
 let ids: Record<string, string>;
@@ -24,13 +25,17 @@ let foreigners: Browsers;
 
 beforeAll(async () => {
   started = await startConsole();
-  const { store, engine } = started;
-  routes = createConsoleRoutes(store, engine, environment.parse(SETTINGS), { url: undefined });
+  const { store, engine, env } = started;
+  routes = createConsoleRoutes(store, engine, env, { url: undefined });
   const owner = await setUpOwner(started);
   const account = (await owner.post('/api/accounts', { name: 'ours' })).body.id;
   const other = (await owner.post('/api/accounts', { name: 'theirs' })).body.id;
   const app = (await owner.post('/api/apps', { account, name: 'app' })).body.id;
+  const { token } = await store.devices.register(app, 'android');
+  const sent = await owner.post(`/api/apps/${app}/pushes`, { to: token, data: { secret: CANARY } });
+  const redrive = await owner.post(`/api/apps/${app}/redrives`, { filter: {} });
   ids = { account, app, id: 'f'.repeat(24), channel: 'web-push' };
+  ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
   browsers = await inviteAll(owner, 'all');
   foreigners = await inviteAll(owner, [other]);
 });
@@ -52,13 +57,18 @@ function pathOf({ path }: ConsoleRoute): string {
 function call(browser: Browser, route: ConsoleRoute) {
   const hasBody = route.method === 'post' || route.method === 'put';
   // Valid for all routes, so that no check hides behind a wrong input.
-  const body = { account: ids.account, name: 'n', role: 'viewer', accounts: [] };
-  return browser.request(route.method.toUpperCase(), pathOf(route), hasBody ? body : undefined);
+  const body = { account: ids.account, name: 'n', role: 'viewer', accounts: [], filter: {} };
+  // The search needs a text; other routes ignore it.
+  const path = route.method === 'get' ? `${pathOf(route)}?q=${ids.app}` : pathOf(route);
+  return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
 }
 
 /** All that a foreign operator could change. */
 async function readAll() {
-  const names = ['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'];
+  const names = [
+    ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
+    ...['pushes', 'devices', 'subscriptions', 'redrives'],
+  ];
   const collections = names.map((name) => started.db.collection(name));
   return Promise.all(collections.map((each) => each.find().sort({ _id: 1 }).toArray()));
 }
@@ -93,8 +103,12 @@ describe('every route', () => {
 
   test('that reads lets its own role pass', async () => {
     for (const route of routes.filter(({ method }) => method === 'get')) {
-      const { status } = await call(browsers[route.role], route);
+      const { status, body } = await call(browsers[route.role], route);
       expect([route.path, status]).toEqual([route.path, 200]);
+      // Payloads are hidden from viewers, and secrets from all.
+      const showsPayload = JSON.stringify(body).includes(CANARY);
+      expect([route.path, showsPayload]).toEqual([route.path, route.path.endsWith('/payload')]);
+      if (showsPayload) expect(hasRole('viewer', route.role)).toBe(false);
     }
   });
 
