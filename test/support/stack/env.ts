@@ -6,6 +6,8 @@ export interface StackOptions {
   deliveryWorkers?: number;
   schedulers?: number;
   deviceGateways?: number;
+  /** Consoles; none if absent. */
+  dashboards?: number;
   /** Starts the simulated device too. */
   demo?: boolean;
   /** Address to listen on; 127.0.0.1 if absent. */
@@ -34,6 +36,7 @@ export async function stackEnv(home: string, options: StackOptions): Promise<Nod
     CARILLON_DELIVERY_WORKERS: String(options.deliveryWorkers ?? 1),
     CARILLON_SCHEDULERS: String(options.schedulers ?? 1),
     CARILLON_DEVICE_GATEWAYS: String(options.deviceGateways ?? 1),
+    CARILLON_DASHBOARDS: String(options.dashboards ?? 0),
     ...env,
   };
 }

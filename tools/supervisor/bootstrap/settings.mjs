@@ -9,6 +9,8 @@ const DEFAULT_BASE = 4000;
 const LAST_OFFSET = 99;
 const LAST_PORT = 65_535;
 const MAX_PROCESSES = 20;
+/** The ops ports between its offset and the API's. */
+const MAX_DASHBOARDS = 7;
 
 /** Each port of a stack, as an offset from CARILLON_PORT_BASE. */
 const PORT_OFFSETS = {
@@ -30,12 +32,12 @@ const PORT_OFFSETS = {
 const DEFAULT_PORTS = { mqtt: 1883, mqtts: 8883, ws: 8083, inspector: 9229 };
 
 /**
- * The services: the variable that sets the number of processes (without one: 1), and the offset of
- * the first ops port.
+ * The services: the variable that sets the number of processes (without one: 1), its maximum, and the
+ * offset of the first ops port.
  */
 const SERVICE_SETTINGS = [
   { service: 'sandbox', opsOffset: 11 },
-  { service: 'dashboard', opsOffset: 13 },
+  { service: 'dashboard', count: 'CARILLON_DASHBOARDS', most: MAX_DASHBOARDS, opsOffset: 13 },
   { service: 'api', count: 'CARILLON_APIS', opsOffset: 20 },
   { service: 'delivery-worker', count: 'CARILLON_DELIVERY_WORKERS', opsOffset: 40 },
   { service: 'scheduler', count: 'CARILLON_SCHEDULERS', opsOffset: 60 },
@@ -60,9 +62,9 @@ export function readSettings(env) {
     // Redis, MongoDB and the ops ports have no password, so they listen on loopback only.
     privateHost: isLoopback(host) ? host : '127.0.0.1',
     ports,
-    services: SERVICE_SETTINGS.map(({ service, count, opsOffset }) => ({
+    services: SERVICE_SETTINGS.map(({ service, count, most = MAX_PROCESSES, opsOffset }) => ({
       service,
-      count: count === undefined ? 1 : reader.integer(count, 1, 0, MAX_PROCESSES),
+      count: count === undefined ? 1 : reader.integer(count, 1, 0, most),
       firstOpsPort: (base ?? DEFAULT_BASE) + opsOffset,
     })),
     inspect: reader.inspect('CARILLON_INSPECT', ports.inspector),

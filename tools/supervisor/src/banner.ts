@@ -12,7 +12,7 @@ export function formatBanner(config: BootstrapConfig, running: RunningStack): st
     `  API      ${running.api}`,
     `  API key  ${running.apiKey}`,
     `  App      ${running.app}`,
-    `  Console  ${running.console}`,
+    ...(running.console === undefined ? [] : [`  Console  ${running.console}`]),
     ...(running.setup === undefined
       ? []
       : [`  Set-up   ${running.setup} creates the first operator, once, for an hour`]),

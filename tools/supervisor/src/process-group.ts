@@ -32,8 +32,8 @@ interface StackInfo {
   mqtt: string;
   mqtts: string;
   ws: string;
-  /** URL of the console. */
-  console: string;
+  /** URL of the console, if it runs. */
+  console?: string;
   /** One-time link that creates the first operator, until there is one. */
   setup?: string;
   /** URL of the sandbox's control API. */

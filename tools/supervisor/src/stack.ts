@@ -31,8 +31,8 @@ const DEVICE_POLL_INTERVAL_MS = 50;
 /** Description of a stack that is ready. */
 export interface RunningStack extends Tenant {
   api: string;
-  /** URL of the console. */
-  console: string;
+  /** URL of the console, if it runs. */
+  console?: string;
   /** One-time link that creates the console's first operator, until there is one. */
   setup?: string;
   /** URL of the sandbox's control API. */
@@ -83,7 +83,9 @@ export function createStack(
     abortController.signal.throwIfAborted();
     const [tenant, setup] = await Promise.all([
       ensureTenant(runCli, dataDir, secrets),
-      createSetUpLink(runCli, process.env.CONSOLE_URL || addresses.console),
+      addresses.console === undefined
+        ? undefined
+        : createSetUpLink(runCli, process.env.CONSOLE_URL || addresses.console),
       processGroup.start(buildServiceSpecs(config, dataDir, settings)),
     ]);
     abortController.signal.throwIfAborted();
@@ -133,12 +135,15 @@ export function createStack(
 }
 
 function buildAddresses(config: BootstrapConfig) {
+  const hasConsole = config.services.some(
+    ({ service, count }) => service === 'dashboard' && count > 0,
+  );
   return {
     api: formatUrl('http', config.host, config.ports.api),
     mqtt: formatUrl('mqtt', config.host, config.ports.mqtt),
     mqtts: formatUrl('mqtts', config.host, config.ports.mqtts),
     ws: formatUrl('ws', config.host, config.ports.ws),
-    console: formatUrl('http', config.host, config.ports.console),
+    ...(hasConsole && { console: formatUrl('http', config.host, config.ports.console) }),
     sandbox: formatUrl('http', config.privateHost, config.ports.sandbox),
   };
 }
