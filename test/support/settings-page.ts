@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { environment as api } from '../../services/api/src/environment.ts';
 import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
+import { environment as dashboard } from '../../services/dashboard/src/environment.ts';
 import { environment as deliveryWorker } from '../../services/delivery-worker/src/environment.ts';
 import { environment as deviceGateway } from '../../services/device-gateway/src/environment.ts';
 import { environment as scheduler } from '../../services/scheduler/src/environment.ts';
@@ -18,6 +19,7 @@ export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
   API_KEY_PEPPER: 'yes',
   DEVICE_AUTH_KEYS: 'yes',
   CREDENTIAL_KEYS: 'yes',
+  OIDC_CLIENT_SECRET: 'yes',
   TLS_KEY_FILE: 'the file',
   CARILLON_API_KEY: 'yes',
 };
@@ -48,6 +50,7 @@ interface Setting {
 
 const SERVICES: Readonly<Record<string, Schema>> = {
   api,
+  dashboard,
   'delivery-worker': deliveryWorker,
   'device-gateway': deviceGateway,
   scheduler,
