@@ -114,13 +114,22 @@ function renderRows(settings: readonly Setting[], meanings: ReadonlyMap<string, 
       same.length === Object.keys(SERVICES).length
         ? 'all'
         : same.map(({ service }) => service).join(', ');
-    const texts = new Set(same.map(({ defaultText, values }) => `${values} | ${defaultText}`));
+    const values = new Set(same.map((setting) => setting.values));
     const meaning = meanings.get(name);
     if (meaning === undefined) throw new Error(`${name} has no docstring`);
-    if (texts.size !== 1) throw new Error(`${name} has several defaults: ${[...texts].join('; ')}`);
+    if (values.size !== 1) throw new Error(`${name} has several ranges: ${[...values].join('; ')}`);
     const secret = SECRETS[name] ?? '';
-    return `| \`${name}\` | ${services} | ${[...texts].join('')} | ${secret} | ${meaning} |`;
+    return `| \`${name}\` | ${services} | ${[...values].join('')} | ${renderDefaults(same)} | ${secret} | ${meaning} |`;
   });
+}
+
+/** Renders the default; where services differ, each with its services. */
+function renderDefaults(settings: readonly Setting[]): string {
+  const texts = [...new Set(settings.map(({ defaultText }) => defaultText))];
+  if (texts.length === 1) return texts.join('');
+  const servicesOf = (text: string) =>
+    settings.filter(({ defaultText }) => defaultText === text).map(({ service }) => service);
+  return texts.map((text) => `${text} (${servicesOf(text).join(', ')})`).join(', ');
 }
 
 /** Lists the names of all variables, those of the command line too. */
