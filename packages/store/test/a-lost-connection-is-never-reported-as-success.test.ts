@@ -9,11 +9,12 @@ import { startMongod } from '../../../test/support/mongod-server.ts';
 import type { TestServer } from '../../presence/test/start-server.ts';
 import { migrate } from '../src/schema.ts';
 import { connectStore, type Store } from '../src/store.ts';
+import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
 import { READ_CASES, UNCALLED } from './read-cases.ts';
 import { type Case, REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
 
-const WRITE_CASES = { ...REGISTRATION_WRITE_CASES, ...PUSH_WRITE_CASES };
+const WRITE_CASES = { ...REGISTRATION_WRITE_CASES, ...PUSH_WRITE_CASES, ...CONSOLE_WRITE_CASES };
 const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
 
 /** A database with the whole schema: some reads use an index by a hint. */
