@@ -1,4 +1,5 @@
 import { Binary, type Db } from 'mongodb';
+import type { OperatorDocument } from '../src/console-documents.ts';
 import { insertDocuments } from './document-fixtures.ts';
 import type { Case } from './registration-write-cases.ts';
 
@@ -7,10 +8,10 @@ const DIGEST = Buffer.alloc(32, 7);
 const NOW = new Date();
 const LATER = new Date(NOW.getTime() + 3_600_000);
 
-const operator = {
+const operator: OperatorDocument & { openId: string } = {
   ...{ _id: OPERATOR, name: 'Ann', nameKey: 'ann', role: 'owner', accounts: 'all' },
   ...{ openId: 'https://id.example ann', passwordHash: 'hash', createdAt: NOW },
-} as const;
+};
 const entry = {
   ...{ actor: { id: OPERATOR, name: 'Ann' }, action: 'app.create', facts: { id: 'one' } },
   ...{ address: '192.0.2.1', requestId: 'request' },
