@@ -17,7 +17,11 @@ const PURE_PACKAGES = { core: ['zod', 'ipaddr.js'] };
 
 /** The only places that may import a library, as regular expressions. */
 const LIBRARY_ROOMS = {
-  express: ['^services/api/src/.*/routes\\.ts$', '^services/api/src/http/'],
+  express: [
+    '^services/api/src/.*/routes\\.ts$',
+    '^services/api/src/http/',
+    '^services/dashboard/src/http/',
+  ],
   bullmq: ['^packages/queue/'],
   mongodb: ['^packages/store/'],
   ioredis: ['^packages/presence/'],

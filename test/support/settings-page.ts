@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { environment as api } from '../../services/api/src/environment.ts';
 import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
+import { environment as dashboard } from '../../services/dashboard/src/environment.ts';
 import { environment as deliveryWorker } from '../../services/delivery-worker/src/environment.ts';
 import { environment as deviceGateway } from '../../services/device-gateway/src/environment.ts';
 import { environment as scheduler } from '../../services/scheduler/src/environment.ts';
@@ -18,6 +19,7 @@ export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
   API_KEY_PEPPER: 'yes',
   DEVICE_AUTH_KEYS: 'yes',
   CREDENTIAL_KEYS: 'yes',
+  OIDC_CLIENT_SECRET: 'yes',
   TLS_KEY_FILE: 'the file',
   CARILLON_API_KEY: 'yes',
 };
@@ -48,6 +50,7 @@ interface Setting {
 
 const SERVICES: Readonly<Record<string, Schema>> = {
   api,
+  dashboard,
   'delivery-worker': deliveryWorker,
   'device-gateway': deviceGateway,
   scheduler,
@@ -111,13 +114,22 @@ function renderRows(settings: readonly Setting[], meanings: ReadonlyMap<string, 
       same.length === Object.keys(SERVICES).length
         ? 'all'
         : same.map(({ service }) => service).join(', ');
-    const texts = new Set(same.map(({ defaultText, values }) => `${values} | ${defaultText}`));
+    const values = new Set(same.map((setting) => setting.values));
     const meaning = meanings.get(name);
     if (meaning === undefined) throw new Error(`${name} has no docstring`);
-    if (texts.size !== 1) throw new Error(`${name} has several defaults: ${[...texts].join('; ')}`);
+    if (values.size !== 1) throw new Error(`${name} has several ranges: ${[...values].join('; ')}`);
     const secret = SECRETS[name] ?? '';
-    return `| \`${name}\` | ${services} | ${[...texts].join('')} | ${secret} | ${meaning} |`;
+    return `| \`${name}\` | ${services} | ${[...values].join('')} | ${renderDefaults(same)} | ${secret} | ${meaning} |`;
   });
+}
+
+/** Renders the default; where services differ, each with its services. */
+function renderDefaults(settings: readonly Setting[]): string {
+  const texts = [...new Set(settings.map(({ defaultText }) => defaultText))];
+  if (texts.length === 1) return texts.join('');
+  const servicesOf = (text: string) =>
+    settings.filter(({ defaultText }) => defaultText === text).map(({ service }) => service);
+  return texts.map((text) => `${text} (${servicesOf(text).join(', ')})`).join(', ');
 }
 
 /** Lists the names of all variables, those of the command line too. */

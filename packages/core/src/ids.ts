@@ -6,7 +6,9 @@ export function newPushId(nowMs: number): string {
 }
 
 /** Creates the id of an entry of the audit log, in the form of a push id: ids sort by time. */
-export const newAuditId = newPushId;
+export function newAuditId(nowMs: number): string {
+  return newPushId(nowMs);
+}
 
 /** Returns what the ids of a moment begin with, in order to select ids by time. */
 export function toIdPrefix(ms: number): string {

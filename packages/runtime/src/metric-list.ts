@@ -1,5 +1,5 @@
 type Type = 'counter' | 'gauge' | 'histogram';
-type Service = 'api' | 'delivery-worker' | 'scheduler' | 'device-gateway';
+type Service = 'api' | 'dashboard' | 'delivery-worker' | 'scheduler' | 'device-gateway';
 
 /** One metric, as its page describes it and as it is registered. */
 export interface Metric {
@@ -24,7 +24,7 @@ export const METRICS = {
   carillon_build_info: {
     type: 'gauge',
     labels: ['version', 'service'],
-    services: ALL,
+    services: [...ALL, 'dashboard'],
     help: 'Always 1; the labels name the release and the service',
   },
   carillon_http_request_seconds: {
@@ -32,6 +32,12 @@ export const METRICS = {
     labels: ['route', 'status'],
     services: ['api'],
     help: 'Duration of HTTP requests by method and path template; route none: no route of the API',
+  },
+  carillon_console_request_seconds: {
+    type: 'histogram',
+    labels: ['route', 'status'],
+    services: ['dashboard'],
+    help: 'Duration of requests to the console by method and path template, event streams left out',
   },
   carillon_pushes_accepted_total: {
     type: 'counter',

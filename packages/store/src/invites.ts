@@ -3,7 +3,7 @@ import { fromNow } from './clock.ts';
 import type { InviteDocument } from './console-documents.ts';
 
 /** Time for which a link works. */
-export const INVITE_MS = 3_600_000;
+const INVITE_MS = 3_600_000;
 
 /** What a link gives. */
 export type InviteGrant = Pick<InviteDocument, 'kind' | 'role' | 'accounts' | 'operator'>;

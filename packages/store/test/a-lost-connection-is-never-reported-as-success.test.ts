@@ -9,6 +9,7 @@ import { startMongod } from '../../../test/support/mongod-server.ts';
 import type { TestServer } from '../../presence/test/start-server.ts';
 import { migrate } from '../src/schema.ts';
 import { connectStore, type Store } from '../src/store.ts';
+import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
 import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
 import { READ_CASES, UNCALLED } from './read-cases.ts';
@@ -18,6 +19,7 @@ const WRITE_CASES = {
   ...REGISTRATION_WRITE_CASES,
   ...PUSH_WRITE_CASES,
   ...FAILURE_WRITE_CASES,
+  ...CONSOLE_WRITE_CASES,
 };
 const ALL_READ_CASES = { ...READ_CASES, ...FAILURE_READ_CASES };
 const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];

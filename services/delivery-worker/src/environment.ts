@@ -16,7 +16,7 @@ export const environment = z
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
     /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */
     QUEUES: queueList,
-    /** Keys of the providers' secrets, newest first: `2:<hex>,1:<hex>`. Required if QUEUES has a queue of a provider. */
+    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
     /** Hosts (with port unless 443) of Web Push services besides those of the browser vendors, separated by commas. */
     WEB_PUSH_HOSTS: z

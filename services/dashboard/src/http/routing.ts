@@ -192,7 +192,7 @@ async function requireSession(request: Request, sessions: SessionReader): Promis
 
 /** Creates the function that wraps handlers: request id, one error form, one log line, which never has the URL. */
 function createRunner({ log, metrics }: Pick<RoutingNeeds, 'log' | 'metrics'>) {
-  const durations = metrics.createHistogram('carillon_http_request_seconds');
+  const durations = metrics.createHistogram('carillon_console_request_seconds');
   return (handler: Handler): RequestHandler =>
     async (request, response) => {
       const startedAt = performance.now();

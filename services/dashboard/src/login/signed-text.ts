@@ -1,10 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** Signs texts that browsers keep for the console, so that no process has to store them. */
-export type TextSigner = ReturnType<typeof createTextSigner>;
-
 /**
- * Creates a signer.
+ * Creates a signer of texts that browsers keep for the console, so that no process has to store them.
  *
  * @param secret secret that all processes of the console share
  * @param purpose keeps the texts of one use from being accepted for another

@@ -1,0 +1,130 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  type Browser,
+  type ConsoleUnderTest,
+  inviteBrowser,
+  PASSWORD,
+  setUpOwner,
+  startConsole,
+} from './console-under-test.ts';
+
+let started: ConsoleUnderTest;
+let owner: Browser;
+let account: string;
+let app: string;
+/** All secrets that went in or were shown once. */
+const secrets: string[] = [PASSWORD];
+
+beforeAll(async () => {
+  started = await startConsole();
+  owner = await setUpOwner(started);
+  account = (await owner.post('/api/accounts', { name: '<b>markup</b>' })).body.id;
+  const created = await owner.post('/api/apps', { account, name: 'app' });
+  app = created.body.id;
+  secrets.push(created.body.key);
+});
+afterAll(() => started.stop());
+
+async function audited(action: string) {
+  const { body } = await owner.get(`/api/audit?action=${action}`);
+  return body.items;
+}
+
+describe('apps, keys and credentials', () => {
+  test('a key is shown once, listed by its last four characters, and revoked', async () => {
+    const { body: key } = await owner.post(`/api/apps/${app}/keys`);
+    secrets.push(key.key);
+    expect(key.key).toMatch(/^[0-9a-f]{64}$/);
+    const { items } = (await owner.get(`/api/apps/${app}/keys`)).body;
+    expect(items).toHaveLength(2);
+    expect(items[1]).toMatchObject({ id: key.id, lastFour: key.key.slice(-4) });
+    expect((await owner.delete(`/api/apps/${app}/keys/${key.id}`)).status).toBe(200);
+    expect((await owner.delete(`/api/apps/${app}/keys/${key.id}`)).status).toBe(404);
+    expect(await audited('key.create')).toMatchObject([{ account, facts: { app, id: key.id } }]);
+    expect(await audited('key.revoke')).toMatchObject([
+      { result: 'NOT_FOUND' },
+      { result: 'done' },
+    ]);
+  });
+
+  test('a .p8 file is checked and sealed', async () => {
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' });
+    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+    secrets.push(pem.split('\n')[1] ?? '');
+    const set = (content: string) =>
+      owner.put(`/api/apps/${app}/credentials/apns`, {
+        key: { name: 'AuthKey_ABCDE12345.p8', base64: Buffer.from(content).toString('base64') },
+        teamId: 'TEAM123456',
+      });
+    expect((await set('no key')).body).toMatchObject({ code: 'INVALID_PARAM' });
+    expect((await set(pem)).body).toMatchObject({ channel: 'apns', keyId: 'ABCDE12345' });
+    expect((await owner.get(`/api/apps/${app}/credentials`)).body.items).toHaveLength(2);
+    expect((await owner.delete(`/api/apps/${app}/credentials/apns`)).status).toBe(200);
+    expect(await audited('credential.set')).toMatchObject([
+      ...[{ result: 'done', facts: { app, channel: 'apns' } }, { result: 'INVALID_PARAM' }],
+    ]);
+  });
+
+  test('settings are changed, and another app’s bundle id is a conflict', async () => {
+    const other = (await owner.post('/api/apps', { account, name: 'other' })).body;
+    secrets.push(other.key);
+    const change = { payloadLimit: 8_192, fcmFallback: 30, bundleIds: ['com.example.app'] };
+    expect((await owner.put(`/api/apps/${app}`, change)).body).toMatchObject(change);
+    const taken = await owner.put(`/api/apps/${other.id}`, { bundleIds: ['com.example.app'] });
+    expect([taken.status, taken.body.code]).toEqual([409, 'CONFLICT']);
+    expect((await owner.put(`/api/apps/${app}`, { bundleIds: ['*'] })).status).toBe(400);
+  });
+
+  test('an account is limited and suspended', async () => {
+    const change = { suspended: true, requestLimit: 60 };
+    const { body } = await owner.put(`/api/accounts/${account}`, change);
+    expect(body).toMatchObject({ suspended: true, limit: 60 });
+    await owner.put(`/api/accounts/${account}`, { suspended: false, requestLimit: null });
+    expect(await audited('account.change')).toMatchObject([
+      { facts: { account, suspended: false, requestLimit: 'unlimited' } },
+      { facts: { account, suspended: true, requestLimit: 60 } },
+    ]);
+  });
+});
+
+describe('the audit log', () => {
+  test('names the actor, shows operators of an account only its entries, and is listed in pages', async () => {
+    const admin = await inviteBrowser(owner, started.url, {
+      ...{ name: 'jo', role: 'admin', accounts: [account] },
+    });
+    await admin.put(`/api/apps/${app}`, { dataString: true });
+    const { items } = (await admin.get('/api/audit')).body;
+    expect(items[0]).toMatchObject({
+      ...{ actor: { name: 'jo' }, action: 'app.change', account, address: '127.0.0.1' },
+    });
+    expect(items.every((entry: { account: string }) => entry.account === account)).toBe(true);
+    const first = (await owner.get('/api/audit?limit=3')).body;
+    const second = (await owner.get(`/api/audit?limit=3&cursor=${first.next}`)).body;
+    expect(first.items).toHaveLength(3);
+    expect(second.items[0].id < first.items[2].id).toBe(true);
+    expect((await owner.get('/api/audit?actor=jo&action=app.change')).body.items).toHaveLength(1);
+  });
+
+  test('gets the entry before the action: without it nothing is done', async () => {
+    const { db } = started;
+    await db.command({ collMod: 'audit', validator: { never: true } });
+    const before = await db.collection('accounts').countDocuments();
+    expect((await owner.post('/api/accounts', { name: 'unrecorded' })).status).toBe(500);
+    expect(await db.collection('accounts').countDocuments()).toBe(before);
+    await db.command({ collMod: 'audit', validator: {} });
+  });
+});
+
+test('no key, password or provider secret is in a list, the audit log or a session', async () => {
+  const paths = [
+    ...['/api/session', '/api/accounts', '/api/apps', `/api/apps/${app}`, '/api/operators'],
+    ...[`/api/apps/${app}/keys`, `/api/apps/${app}/credentials`, '/api/audit?limit=100'],
+  ];
+  const answers = await Promise.all(paths.map((path) => owner.get(path)));
+  expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200));
+  const text = JSON.stringify(answers.map(({ body }) => body));
+  for (const secret of secrets) expect(text).not.toContain(secret);
+  expect(text).not.toMatch(/argon2id|digest|PRIVATE KEY|"secret"/);
+  expect(answers.every(({ headers }) => headers.get('content-type')?.includes('json'))).toBe(true);
+});

@@ -1,0 +1,176 @@
+import { createServer, type Server } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import Provider from 'oidc-provider';
+import { freePort } from '../../../packages/presence/test/start-server.ts';
+import {
+  type Answer,
+  type Browser,
+  type ConsoleUnderTest,
+  createBrowser,
+  setUpOwner,
+  startConsole,
+} from './console-under-test.ts';
+
+const CLIENT = { client_id: 'console', client_secret: 'a secret of the console' };
+const ACCOUNT = 'a'.repeat(24);
+/** Claims of the provider's users by subject. */
+const users = new Map<string, Record<string, unknown>>();
+
+let started: ConsoleUnderTest;
+let consoleUrl: string;
+let providerUrl: string;
+let providerServer: Server;
+
+beforeAll(async () => {
+  providerUrl = `http://127.0.0.1:${await freePort()}`;
+  const port = await freePort();
+  consoleUrl = `http://127.0.0.1:${port}`;
+  providerServer = await startProvider(`${consoleUrl}/api/oidc/callback`);
+  started = await startConsole({
+    CONSOLE_URL: consoleUrl,
+    DASHBOARD_LISTEN: `127.0.0.1:${port}`,
+    OIDC_ISSUER: providerUrl,
+    OIDC_CLIENT_ID: CLIENT.client_id,
+    OIDC_CLIENT_SECRET: CLIENT.client_secret,
+    OIDC_ROLE_CLAIM: 'groups',
+    OIDC_ACCOUNTS_CLAIM: 'accounts',
+  });
+});
+afterAll(async () => {
+  await started.stop();
+  providerServer.closeAllConnections();
+  await new Promise((resolve) => providerServer.close(resolve));
+});
+
+/** Starts a provider that logs in the user of the cookie `user` without a page, and gives all consents. */
+async function startProvider(redirectUri: string): Promise<Server> {
+  const provider = new Provider(providerUrl, {
+    clients: [
+      {
+        ...CLIENT,
+        redirect_uris: [redirectUri],
+        token_endpoint_auth_method: 'client_secret_post',
+      },
+    ],
+    claims: { openid: ['sub', 'groups', 'accounts', 'preferred_username'] },
+    pkce: { required: () => true },
+    features: { devInteractions: { enabled: false } },
+    cookies: { keys: ['a key of the provider'] },
+    interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
+    findAccount: (_context, sub) => ({
+      accountId: sub,
+      claims: async () => ({ sub, ...users.get(sub) }),
+    }),
+    async loadExistingGrant({ oidc }) {
+      const grant = new oidc.provider.Grant({
+        accountId: oidc.session?.accountId ?? '',
+        clientId: CLIENT.client_id,
+      });
+      grant.addOIDCScope('openid profile email');
+      await grant.save();
+      return grant;
+    },
+  });
+  const handle = provider.callback();
+  const server = createServer((request, response) => {
+    if (!request.url?.startsWith('/interaction/')) return void handle(request, response);
+    const accountId = /user=(\w+)/.exec(request.headers.cookie ?? '')?.[1] ?? '';
+    void provider.interactionFinished(request, response, { login: { accountId } });
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(Number(new URL(providerUrl).port), '127.0.0.1', resolve);
+  });
+  return server;
+}
+
+/** Follows the redirects through the provider as a browser does; returns the answer of the callback. */
+async function signOn(
+  browser: Browser,
+  user: string,
+  { path = '/api/oidc/start?return=/apps?tab=1', edit = (url: URL) => url } = {},
+): Promise<Answer> {
+  const atProvider = createBrowser(providerUrl);
+  atProvider.cookies.set('user', user);
+  let next = new URL((await browser.get(path)).headers.get('location') ?? '');
+  while (next.origin === providerUrl) {
+    const answer = await atProvider.get(`${next.pathname}${next.search}`);
+    const location = answer.headers.get('location');
+    if (location === null) throw new Error(`the provider answered ${JSON.stringify(answer.body)}`);
+    next = new URL(location, providerUrl);
+  }
+  const callback = edit(next);
+  return browser.get(`${callback.pathname}${callback.search}`);
+}
+
+describe('single sign-on', () => {
+  test('creates an operator with the strongest role and the accounts of the claims', async () => {
+    users.set('u1', {
+      ...{ preferred_username: 'gina', groups: ['staff', 'viewer', 'admin'], accounts: [ACCOUNT] },
+    });
+    const browser = createBrowser(consoleUrl);
+    const answer = await signOn(browser, 'u1');
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/apps?tab=1']);
+    const { operator } = (await browser.get('/api/session')).body;
+    expect(operator).toMatchObject({ name: 'gina', role: 'admin', accounts: [ACCOUNT] });
+  });
+
+  test('takes the role and the accounts of the claims again at the next login', async () => {
+    users.set('u1', { preferred_username: 'gina', groups: 'viewer', accounts: [] });
+    const browser = createBrowser(consoleUrl);
+    await signOn(browser, 'u1');
+    const { operator } = (await browser.get('/api/session')).body;
+    expect(operator).toMatchObject({ name: 'gina', role: 'viewer', accounts: [] });
+    expect(await started.db.collection('operators').countDocuments({ name: 'gina' })).toBe(1);
+  });
+
+  test('without a role claim it gives nothing, and ends open sessions', async () => {
+    const before = createBrowser(consoleUrl);
+    await signOn(before, 'u1');
+    users.set('u1', { preferred_username: 'gina', groups: ['staff'] });
+    const browser = createBrowser(consoleUrl);
+    const answer = await signOn(browser, 'u1');
+    expect(answer.headers.get('location')).toBe('/login?error=openid');
+    expect((await browser.get('/api/session')).status).toBe(401);
+    expect((await before.get('/api/session')).status).toBe(401);
+  });
+
+  test('refuses a disabled operator, a foreign state, and another browser', async () => {
+    users.set('u2', { preferred_username: 'hugo', groups: ['viewer'], accounts: [ACCOUNT] });
+    const refused = '/login?error=openid';
+    const forged = await signOn(createBrowser(consoleUrl), 'u2', {
+      edit: (url) => {
+        url.searchParams.set('state', 'foreign');
+        return url;
+      },
+    });
+    expect(forged.headers.get('location')).toBe(refused);
+    const browser = createBrowser(consoleUrl);
+    const stolen = await signOn(browser, 'u2', {
+      edit: (url) => {
+        browser.cookies.clear();
+        return url;
+      },
+    });
+    expect(stolen.headers.get('location')).toBe(refused);
+    expect((await signOn(createBrowser(consoleUrl), 'u2')).headers.get('location')).toBe(
+      '/apps?tab=1',
+    );
+    await started.db
+      .collection('operators')
+      .updateOne({ name: 'hugo' }, { $currentDate: { disabledAt: true } });
+    expect((await signOn(createBrowser(consoleUrl), 'u2')).headers.get('location')).toBe(refused);
+  });
+
+  test('a local operator of the same name is another person, and returns lead to no other site', async () => {
+    await started.db.collection('operators').deleteMany({});
+    await setUpOwner({ ...started, url: consoleUrl }, 'ida');
+    users.set('u3', { preferred_username: 'ida', groups: ['viewer'] });
+    const browser = createBrowser(consoleUrl);
+    const path = '/api/oidc/start?return=//evil.example/';
+    const answer = await signOn(browser, 'u3', { path });
+    expect(answer.headers.get('location')).toBe('/');
+    expect((await browser.get('/api/session')).body.operator).toMatchObject({
+      ...{ name: 'ida (u3)', role: 'viewer', accounts: [] },
+    });
+  });
+});
