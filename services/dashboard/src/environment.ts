@@ -28,7 +28,7 @@ export const environment = z.object({
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
   /** Pepper of the API keys' digests; changing it makes all keys invalid. */
   API_KEY_PEPPER: z.string().min(32),
-  /** Time for which a finished push can be queried, in seconds; the same as the API's. */
+  /** Time for which a finished push can be queried, in seconds. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
   /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider. */
   CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),

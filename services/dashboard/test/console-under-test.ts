@@ -11,7 +11,7 @@ import { type ConsoleEngine, createEngine } from '../src/engine.ts';
 import { type Environment, environment } from '../src/environment.ts';
 
 export const PASSWORD = 'correct horse battery staple';
-export const SETTINGS = {
+const SETTINGS = {
   MONGODB_URI: 'mongodb://127.0.0.1:1/unused',
   DASHBOARD_LISTEN: '127.0.0.1:0',
   API_KEY_PEPPER: 'p'.repeat(32),
