@@ -19,6 +19,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
     for await (const _ of store.credentials.iterateAll()) break;
   },
   'credentials.listRefused': (store) => store.credentials.listRefused(10),
+  'credentials.listUnaccepted': (store) => store.credentials.listUnaccepted(10),
   'credentials.list': (store) => store.credentials.list(APP),
   'operators.find': (store) => store.operators.find(ACCOUNT),
   'operators.findByName': (store) => store.operators.findByName('Ann'),
@@ -94,6 +95,8 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
     store.suspensions.startRefreshing(() => undefined);
     return store.ping();
   },
+  'pushProgress.findAccounts': (store) => store.pushProgress.findAccounts([PUSH]),
+  'pushProgress.readMarks': (store) => store.pushProgress.readMarks([PUSH]),
   'proxyWarnings.listRecent': (store) => store.proxyWarnings.listRecent(1_000),
   'schema.readVersion': (store) => store.schema.readVersion(),
   'schema.assertUsable': (store) => store.schema.assertUsable(),
