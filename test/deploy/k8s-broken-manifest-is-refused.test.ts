@@ -187,6 +187,12 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     PROD,
     inEnv('GATEWAY_DRAIN_SECONDS', '300', 'device-gateway'),
   ],
+  [
+    'grace period: device-gateway is killed before the 115 s',
+    PROD,
+    inEnv('STOP_DELAY_SECONDS', '30', 'device-gateway'),
+  ],
+  ['grace period: api is killed before the 35 s', PROD, inEnv('STOP_DELAY_SECONDS', '10')],
   ['preStop: api stops before', PROD, inContainer((c) => delete c.lifecycle)],
   [
     'images: api has carillon/api:latest',
@@ -415,6 +421,48 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     PLAIN,
     inSpec('Service', 'device-gateway-public', (s) =>
       Object.assign(s, { externalTrafficPolicy: 'Cluster' }),
+    ),
+  ],
+  [
+    'flows: scheduler to 4318/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'traces'),
+  ],
+  [
+    'flows: api to 443/TCP is not allowed',
+    ALL,
+    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', 'https://traces.example.com'),
+  ],
+  [
+    'traces: delivery-worker-providers does not export',
+    ALL,
+    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', undefined, 'delivery-worker-providers'),
+  ],
+  [
+    'traces: others than the namespace observability are reached',
+    ALL,
+    inSpec('NetworkPolicy', 'traces', (s) => delete s.egress?.[0]?.to),
+  ],
+  [
+    'flows: canary to 8883/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'canary'),
+  ],
+  [
+    'secrets as files: canary has CARILLON_API_KEY as a value',
+    ALL,
+    inEnv('CARILLON_API_KEY', 'key', 'canary'),
+  ],
+  [
+    'required variables: canary has no CARILLON_APP',
+    ALL,
+    inEnv('CARILLON_APP_FILE', undefined, 'canary'),
+  ],
+  [
+    'scraped: the metrics of scheduler are not scraped',
+    PROD,
+    inSpec('PodMonitor', 'carillon', (s) =>
+      s.selector?.matchExpressions?.[0]?.values?.splice(2, 1),
     ),
   ],
   ['services: api has the port http and no pod has it', PROD, inContainer((c) => c.ports?.shift())],

@@ -1,8 +1,10 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { findDeployments } from '../support/k8s/manifest.ts';
+import { checkManifests } from '../support/k8s/check-manifests.ts';
+import { findDeployments, findVariable } from '../support/k8s/manifest.ts';
 import { RENDERED, ROOT, render } from '../support/k8s/render.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 const K8S = `${ROOT}k8s/`;
 const MONITORING = `${K8S}components/monitoring/`;
@@ -51,6 +53,26 @@ test('the workers of the provider pool are those of the base, but for their queu
     },
   );
   expect(JSON.parse(pool)).toEqual(JSON.parse(worker));
+});
+
+test('prod with the canary among its components gives it the public names, and obeys the rules', async () => {
+  const folder = createTemporaryFolder();
+  cpSync(K8S, folder, { recursive: true });
+  const path = `${folder}/overlays/prod/kustomization.yaml`;
+  const list = 'components:\n';
+  const text = readFileSync(path, 'utf8').replace(list, `${list}  - ../../components/canary\n`);
+  writeFileSync(path, text);
+  const namesPath = `${folder}/overlays/prod/host-names.yaml`;
+  writeFileSync(
+    namesPath,
+    readFileSync(namesPath, 'utf8').replaceAll('.example.com', '.example.org'),
+  );
+  const manifests = await render(`${folder}/overlays/prod`);
+  const canary = findDeployments(manifests).find(({ name }) => name === 'canary');
+  const read = (name: string) => canary && findVariable(canary.container, name);
+  expect(read('CARILLON_API')).toBe('https://push.example.org');
+  expect(read('CARILLON_MQTT')).toBe('mqtts://mqtt.example.org');
+  expect(checkManifests(manifests)).toEqual([]);
 });
 
 function byName(a: { name: string }, b: { name: string }): number {

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { checkManifests } from '../support/k8s/check-manifests.ts';
+import { deriveFlows, readFlows } from '../support/k8s/flows.ts';
 import type { Manifest } from '../support/k8s/manifest.ts';
-import { deriveFlows, readFlows } from '../support/k8s/network-rules.ts';
 import { RENDERED, render } from '../support/k8s/render.ts';
 
 const manifests = new Map<string, Manifest[]>();

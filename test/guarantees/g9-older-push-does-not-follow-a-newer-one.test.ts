@@ -62,17 +62,18 @@ async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
   expect(overtaken.filter(isWrong)).toEqual([]);
 }
 
-/** All get the newest push of each key; and what was under way has come when one without a key has. */
+/** All get the newest push of each key; and what was under way has come when one without a key, sent after it, has. */
 async function expectNewest(devices: MqttDevice[], pushes: SentPush[][]): Promise<void> {
-  const newest = pushes.map((some) => some.at(-1)?.payload);
-  const last = await sendPush(
-    stack,
-    devices.map(({ token }) => token),
-  );
+  const newest = pushes.map((some) => some.at(-1)?.payload ?? '');
+  await untilAllHave(devices, newest);
+  const tokens = devices.map(({ token }) => token);
+  await untilAllHave(devices, [(await sendPush(stack, tokens)).payload]);
+}
+
+async function untilAllHave(devices: MqttDevice[], payloads: string[]): Promise<void> {
   const hasAll = (device: MqttDevice) =>
-    [...newest, last.payload].every((payload) => payloadsOf(device).includes(payload ?? ''));
+    payloads.every((payload) => payloadsOf(device).includes(payload));
   await until(() => devices.every(hasAll), { timeoutMs: 30_000, what: 'the newest everywhere' });
-  await sleep(3_000);
 }
 
 test(

@@ -89,8 +89,9 @@ test('without a stack, the step and the reason are told with exit code 1', async
     CARILLON_MQTT: 'mqtt://127.0.0.1:1',
     CARILLON_API_KEY: 'k',
   };
-  const args = ['--json', 'canary', '--once', '--app', 'a', '--state', newStateFile()];
-  const { code, out, err } = await runCarillon(args, { env });
+  const args = ['--json', 'canary', '--once', '--state', newStateFile()];
+  expect(await runCarillon(args, { env })).toMatchObject({ code: 2 });
+  const { code, out, err } = await runCarillon(args, { env: { ...env, CARILLON_APP: 'a' } });
   expect(code).toBe(1);
   expect(JSON.parse(out)).toMatchObject({ ok: false, step: 'register' });
   expect(err).toContain("can't be reached");

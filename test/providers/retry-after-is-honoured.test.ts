@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
-import { send } from '../support/end-to-end/pushes.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerAndroids, registerIphones } from '../support/providers/provider-device-pool.ts';
@@ -10,6 +10,7 @@ import {
   findEarlyRetries,
   findLateRetries,
 } from '../support/providers/retry-timing.ts';
+import type { Received } from '../support/providers/sandbox.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = 500;
@@ -46,6 +47,23 @@ function scriptAll(channel: string, response: object): Promise<void> {
   return fixture.sandbox.scriptPermanently(channel, '*', { ...response });
 }
 
+/**
+ * Waits until the provider was asked again after each of two pauses: had one of them not been kept, the requests of it
+ * would be there. Returns all that got this status.
+ */
+async function untilProbedTwice(push: Sent, status: number): Promise<Received[]> {
+  const readRejected = async () =>
+    (await fixture.sandbox.received(push.id)).filter((one) => one.status === status);
+  return until(
+    async () => {
+      const rejected = await readRejected();
+      const pauseFrom = (rejected[0]?.at ?? 0) + UNDER_WAY_MS;
+      return rejected.filter(({ at }) => at > pauseFrom).length >= 2 && rejected;
+    },
+    { timeoutMs: 30_000, everyMs: 100, what: 'a probe after each of two pauses' },
+  );
+}
+
 test('each recipient is asked again when it may be, a line that asks for a pause gets one', async () => {
   const { sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, POOL_SIZE);
@@ -53,10 +71,7 @@ test('each recipient is asked again when it may be, a line that asks for a pause
   const push = await send(tenant, tokens);
   await until(async () => (await sandbox.counts()).requests >= POOL_SIZE);
   await scriptAll('apns', { as: 'ServiceUnavailable', ...retryAfter(PAUSE_SECONDS) });
-  const with503 = async () => (await sandbox.received(push.id)).filter((one) => one.status === 503);
-  await until(async () => (await with503()).length > 0);
-  await sleep(2 * PAUSE_MS);
-  const unavailable = await with503();
+  const unavailable = await untilProbedTwice(push, 503);
   await scriptAll('apns', {});
   await untilOutcomeCounts(store, push, { sent: POOL_SIZE });
 
@@ -92,9 +107,7 @@ test('a quota of FCM that is used up stops all, until it may be asked again', as
   const { tokens } = await registerAndroids(tenant, POOL_SIZE);
   await scriptAll('fcm', { as: 'QUOTA_EXCEEDED', ...retryAfter(PAUSE_SECONDS) });
   const push = await send(tenant, tokens, { time_to_live: 60 });
-  await until(async () => (await sandbox.counts()).requests > 0);
-  await sleep(PAUSE_MS + 1_500);
-  const refused = await sandbox.received(push.id);
+  const refused = await untilProbedTwice(push, 429);
   await scriptAll('fcm', {});
   const isDone = async () => (await sandbox.counts()).byChannel.fcm?.accepted === POOL_SIZE;
   await until(isDone, { timeoutMs: 30_000, everyMs: 100, what: 'FCM has all' });

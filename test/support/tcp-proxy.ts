@@ -32,14 +32,33 @@ export interface HeldBytes {
   release(): void;
 }
 
+/** What is looked for on the way to the server, on all connections. */
+interface Filters {
+  mutedTexts: readonly string[];
+  pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;
+}
+
+/** Creates the way of one connection to the server. @param mute is called when a muted text passes */
+function createRequestFilter(filters: Filters, mute: () => void): Transform {
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const { mutedTexts, pendingHold } = filters;
+      if (mutedTexts.some((text) => chunk.includes(text, 0, 'latin1'))) mute();
+      if (pendingHold === undefined || !chunk.includes(pendingHold.bytes, 0, 'latin1'))
+        return done(null, chunk);
+      pendingHold.onMatch(() => done(null, chunk));
+      filters.pendingHold = undefined;
+    },
+  });
+}
+
 /** Passes everything on to a port of this machine. */
 export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   const upstreams = new Set<Socket>();
   const muted = new Set<Socket>();
-  let mutedTexts: readonly string[] = [];
+  const filters: Filters = { mutedTexts: [], pendingHold: undefined };
   let isCut = false;
-  let pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;
   const track = (socket: Socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
@@ -55,17 +74,9 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     track(upstream);
     upstreams.add(upstream);
     upstream.once('close', () => upstreams.delete(upstream));
-    const filter = new Transform({
-      transform(chunk: Buffer, _encoding, done) {
-        if (mutedTexts.some((text) => chunk.includes(text, 0, 'latin1'))) {
-          muted.add(upstream);
-          upstream.unpipe(socket).resume();
-        }
-        if (pendingHold === undefined || !chunk.includes(pendingHold.bytes, 0, 'latin1'))
-          return done(null, chunk);
-        pendingHold.onMatch(() => done(null, chunk));
-        pendingHold = undefined;
-      },
+    const filter = createRequestFilter(filters, () => {
+      muted.add(upstream);
+      upstream.unpipe(socket).resume();
     });
     socket.pipe(filter).pipe(upstream).pipe(socket);
     socket.once('close', () => upstream.destroy());
@@ -89,16 +100,16 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     holdNext(bytes) {
       const matched = Promise.withResolvers<() => void>();
-      pendingHold = { bytes, onMatch: matched.resolve };
+      filters.pendingHold = { bytes, onMatch: matched.resolve };
       return {
         matched: matched.promise.then(() => undefined),
         release: () => void matched.promise.then((pass) => pass()),
       };
     },
     muteConnections(texts) {
-      mutedTexts = texts;
+      filters.mutedTexts = texts;
       return () => {
-        mutedTexts = [];
+        filters.mutedTexts = [];
         for (const socket of muted) socket.resetAndDestroy();
         muted.clear();
       };

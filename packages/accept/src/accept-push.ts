@@ -1,28 +1,97 @@
+import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
-import { collapseHash } from '@carillon/core/batch';
+import { collapseHash, joinTokens } from '@carillon/core/batch';
+import { type Channel, channelFor } from '@carillon/core/channels';
 import { newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
 import type { Producers } from '@carillon/queue/producers';
-import type { PushDocument } from '@carillon/store/documents';
-import { packFailed } from '@carillon/store/failed-tokens';
+import { createBatch, splitIntoBatches } from '@carillon/store/create-batches';
+import type { Recipient } from '@carillon/store/devices';
+import type { BatchDocument, PushDocument } from '@carillon/store/documents';
+import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
 import type { Store } from '@carillon/store/store';
-import { enqueuePush, scheduleDueCheck } from './enqueue-push.ts';
 import { createNoRecipientsError } from './explain-no-recipients.ts';
 import type { PushRequest } from './parse-push.ts';
-import { type Idempotency, repeatResponse } from './recognise-repeat.ts';
-import { type AudienceStore, resolveAudience } from './resolve-audience.ts';
 import type { AcceptedPush } from './schema.ts';
-import { storePush } from './store-push.ts';
+
+/** Collections that resolving an audience reads. */
+type AudienceStore = Pick<Store, 'devices' | 'topics' | 'subscriptions'>;
+
+/** Recipients of a push. */
+interface Audience {
+  /** Devices that are resolved now, without duplicates. */
+  recipients: Recipient[];
+  /** Topics that the fan-out resolves. */
+  topics: string[];
+  /** `info.devices`. */
+  devices: number;
+  hasIos: boolean;
+}
 
 /** Collections that accepting a push reads and writes. */
 type AcceptPushStore = AudienceStore & Pick<Store, 'pushes' | 'batches' | 'credentials' | 'clock'>;
+
+/** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
+export interface Idempotency {
+  key: string;
+  /** SHA-256 of the request body's bytes, hex. */
+  bodyHash: string;
+}
 
 /** Data of a request that its push keeps besides the content. */
 interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
+}
+
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
+/** A request that is still being accepted is committed or abandoned within seconds, even if its process dies. */
+const RETRY_AFTER_SECONDS = 1;
+/** Topics with up to this many subscribers in total are resolved when the push is accepted, like tokens. */
+const MAX_RESOLVED_SUBSCRIBERS = 1_000;
+/** Up to this many recipients `info.devices` excludes duplicates; above it the topics' counters are added up. */
+const MAX_EXACT_COUNT = 10_000;
+/** Interval between lease renewals while batches are written; the lease lasts several intervals. */
+const RENEW_INTERVAL_MS = 750;
+/** A due check that runs slightly early finds nothing due, and the push then waits for the next periodic check. */
+const DUE_MARGIN_MS = 30;
+/** Pushes due later than this are left to the periodic check, so that Redis does not hold a year of delayed jobs. */
+const MAX_DUE_JOB_DELAY_MS = 86_400_000;
+
+/** Reads the header `Idempotency-Key`. @throws ApiError INVALID_PARAM */
+export function parseIdempotencyKey(
+  header: string | undefined,
+  bodyText: string,
+): Idempotency | undefined {
+  if (header === undefined) return undefined;
+  if (!KEY_PATTERN.test(header)) {
+    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key must be 1 to 255 ASCII characters.');
+  }
+  return { key: header, bodyHash: createHash('sha256').update(bodyText).digest('hex') };
+}
+
+/**
+ * Returns the response of an earlier request with the same idempotency key; undefined for a new request. Runs before
+ * the request is parsed: since the first request its schedule may have passed and its audience may have changed
+ * (guarantee G2).
+ *
+ * @param tokens returns the request's tokens without duplicates; called only if they are needed
+ * @throws ApiError INVALID_PARAM, SERVICE_UNAVAILABLE
+ */
+export async function replayIdempotent(
+  store: Pick<Store, 'pushes'>,
+  app: string,
+  idempotency: Idempotency | undefined,
+  tokens: () => readonly string[],
+): Promise<AcceptedPush | undefined> {
+  if (idempotency === undefined) return undefined;
+  const existing = await store.pushes.findByIdempotencyKey(app, idempotency.key);
+  if (existing === undefined) return undefined;
+  // A different body may be invalid, so its tokens are not parsed.
+  const isSameBody = existing.idempotency?.bodyHash === idempotency.bodyHash;
+  return repeatResponse(existing, idempotency, isSameBody ? tokens() : []);
 }
 
 /**
@@ -59,6 +128,153 @@ export async function acceptPush(
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
 }
 
+/**
+ * Returns the response that the first request with this idempotency key got (guarantee G2).
+ *
+ * @throws ApiError INVALID_PARAM for a different body, SERVICE_UNAVAILABLE while the first request is in progress
+ */
+function repeatResponse(
+  existing: PushDocument,
+  idempotency: Idempotency | undefined,
+  tokens: readonly string[],
+): AcceptedPush {
+  if (existing.idempotency?.bodyHash !== idempotency?.bodyHash) {
+    throw new ApiError('INVALID_PARAM', 'The Idempotency-Key was used with another request body.');
+  }
+  // Another request is still accepting this push, so its result is not known yet.
+  if (existing.state === 'accepting') {
+    throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
+  }
+  const failed = unpackFailed(tokens, existing.idempotency?.failed);
+  return { success: true, id: existing._id, info: { devices: existing.devices, failed } };
+}
+
+/** Resolves tokens and small topics. Topics of a scheduled push are resolved when it is due. */
+async function resolveAudience(
+  store: AudienceStore,
+  app: string,
+  request: Pick<PushRequest, 'tokens' | 'topics' | 'dueAtMs'>,
+): Promise<Audience> {
+  const tokenRecipients = await findTokenRecipients(store, app, request.tokens);
+  if (request.topics.length === 0) return createResolvedAudience(tokenRecipients);
+  const counters = await store.topics.findCounters(app, request.topics);
+  const getSubscriberCount = (topic: string) => counters.get(topic)?.subscribers ?? 0;
+  const topics = request.topics.filter((topic) => getSubscriberCount(topic) > 0);
+  const subscriberCount = topics.reduce((sum, topic) => sum + getSubscriberCount(topic), 0);
+  const isScheduled = request.dueAtMs !== undefined;
+  if (subscriberCount <= MAX_RESOLVED_SUBSCRIBERS && !isScheduled) {
+    return createResolvedAudience(await mergeSubscribers(store, app, tokenRecipients, topics));
+  }
+  const total = tokenRecipients.length + subscriberCount;
+  const isEstimate =
+    total > MAX_EXACT_COUNT || (tokenRecipients.length === 0 && topics.length === 1);
+  return {
+    recipients: tokenRecipients,
+    // A topic that is empty now may have subscribers when a scheduled push is due.
+    topics: isScheduled ? request.topics : topics,
+    devices: isEstimate
+      ? total
+      : (await mergeSubscribers(store, app, tokenRecipients, topics)).length,
+    hasIos: tokenRecipients.some(isIos) || topics.some((topic) => counters.get(topic)?.hasIos),
+  };
+}
+
+function createResolvedAudience(recipients: Recipient[]): Audience {
+  return {
+    recipients,
+    topics: [],
+    devices: recipients.length,
+    hasIos: recipients.some(isIos),
+  };
+}
+
+function isIos({ platform }: Recipient): boolean {
+  return platform === 'ios';
+}
+
+async function findTokenRecipients(
+  { devices }: AudienceStore,
+  app: string,
+  tokens: readonly string[],
+): Promise<Recipient[]> {
+  const [onlyToken] = tokens;
+  if (onlyToken === undefined) return [];
+  if (tokens.length > 1) return devices.findRecipients(app, tokens);
+  const device = await devices.findRecipient(app, onlyToken);
+  return device === undefined ? [] : [device];
+}
+
+async function mergeSubscribers(
+  { subscriptions }: AudienceStore,
+  app: string,
+  tokenRecipients: readonly Recipient[],
+  topics: readonly string[],
+): Promise<Recipient[]> {
+  const byToken = new Map(tokenRecipients.map((recipient) => [recipient.token, recipient]));
+  for (const topic of topics) {
+    for await (const recipient of subscriptions.stream(app, topic, '')) {
+      if (byToken.size > MAX_EXACT_COUNT + LIMITS.tokensPerPush) break;
+      byToken.set(recipient.token, recipient);
+    }
+  }
+  return [...byToken.values()];
+}
+
+/**
+ * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push
+ * with the same idempotency key, if there is one; then nothing is stored.
+ */
+function storePush(
+  store: AcceptPushStore,
+  push: PushDocument,
+  audience: Audience,
+): Promise<PushDocument | undefined> {
+  const tokensByChannel = groupByChannel(audience.recipients);
+  const [onlyGroup] = tokensByChannel;
+  const fitsOneBatch =
+    tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
+  if (onlyGroup !== undefined && fitsOneBatch && audience.topics.length === 0) {
+    push.work = createBatch(...onlyGroup, 'ready', notBefore(push));
+    return store.pushes.insert(push);
+  }
+  push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
+  return acceptInBatches(store, push, tokensByChannel, audience);
+}
+
+/** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
+function enqueuePush(producers: Producers, { _id, work: batch }: PushDocument): Promise<void> {
+  if (batch === undefined) return producers.fanOut(_id);
+  return batch.channel === 'mqtt'
+    ? producers.sendEmbedded(_id)
+    : producers.deliver(_id, batch.channel);
+}
+
+/** Schedules a check for due pushes at the due time, so that the push does not wait for the periodic check. */
+async function scheduleDueCheck(
+  { clock }: Pick<Store, 'clock'>,
+  producers: Producers,
+  dueAtMs: number,
+): Promise<void> {
+  const delayMs = dueAtMs - clock.now() + DUE_MARGIN_MS;
+  if (delayMs < MAX_DUE_JOB_DELAY_MS) await producers.scheduleDueCheck(dueAtMs / 1_000, delayMs);
+}
+
+function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {
+  const groups = new Map<Channel, string[]>();
+  for (const { token, platform } of recipients) {
+    const channel = channelFor(platform);
+    const group = groups.get(channel);
+    if (group === undefined) groups.set(channel, [token]);
+    else group.push(token);
+  }
+  return groups;
+}
+
+/** Returns the earliest time at which the push may be sent. */
+function notBefore(push: PushDocument): Date {
+  return push.dueAt ?? push.acceptedAt;
+}
+
 /** Builds the push document without its recipients. */
 function buildPush(
   app: string,
@@ -84,5 +300,69 @@ function buildPush(
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
     devices,
     fan: { seq: 0, next: 0, done: true },
+  };
+}
+
+/**
+ * Stores the recipients first and then changes the push's state conditionally: that change is the commit. A process
+ * that dies before it leaves a push in `accepting`, for which no client got a 200. A repeated request abandons that
+ * push once its lease has run out, the scheduler after a minute.
+ */
+async function acceptInBatches(
+  store: AcceptPushStore,
+  push: PushDocument,
+  tokensByChannel: ReadonlyMap<Channel, string[]>,
+  audience: Audience,
+): Promise<PushDocument | undefined> {
+  const { state } = push;
+  if (state !== 'open' && state !== 'scheduled') throw new Error(`a new push can't be ${state}`);
+  const batches = splitIntoBatches(push, tokensByChannel, notBefore(push));
+  push.fan.next = batches.length;
+  if (audience.topics.length > 0) {
+    const tokens = joinTokens(audience.recipients.map(({ token }) => token));
+    push.audience = { topics: audience.topics, tokens };
+  }
+  if (batches.length === 0) return store.pushes.insert(push);
+  const existing = await store.pushes.insert({ ...push, state: 'accepting' });
+  if (existing !== undefined) return existing;
+  await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
+    // Spares a repeated request the wait for the lease. If MongoDB is away, the scheduler abandons the push.
+    void abandonPush(store, push._id).catch(() => undefined);
+    throw error;
+  });
+  return undefined;
+}
+
+async function commitBatches(
+  store: Pick<Store, 'pushes' | 'batches'>,
+  push: string,
+  batches: readonly BatchDocument[],
+  state: 'open' | 'scheduled',
+): Promise<void> {
+  const isComplete = await store.batches.insert(batches, createLeaseRenewal(store, push));
+  if (isComplete && (await store.pushes.commit(push, state))) return;
+  await store.batches.removeAll(push);
+  throw new ApiError('INTERNAL_SERVER_ERROR');
+}
+
+/** Abandons a push. Removes its batches only if the push can no longer be committed. */
+async function abandonPush(store: Pick<Store, 'pushes' | 'batches'>, push: string): Promise<void> {
+  if (await store.pushes.abandon(push)) await store.batches.removeAll(push);
+}
+
+/**
+ * Creates the check that runs before each write of a push in `accepting`: it renews the lease when it is due. The
+ * check returns false if the push was abandoned, for instance while this process was frozen.
+ */
+function createLeaseRenewal({ pushes }: Pick<Store, 'pushes'>, push: string) {
+  let renewedAt = performance.now();
+  let renewal: Promise<boolean> | undefined;
+  async function renew(): Promise<boolean> {
+    renewedAt = performance.now();
+    return pushes.renewAcceptingLease(push);
+  }
+  return async () => {
+    if (performance.now() - renewedAt > RENEW_INTERVAL_MS) renewal = renew();
+    return (await renewal) ?? true;
   };
 }

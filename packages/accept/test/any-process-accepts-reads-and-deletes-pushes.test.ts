@@ -5,11 +5,10 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
-import { acceptPush } from '../src/accept-push.ts';
+import { acceptPush, parseIdempotencyKey, replayIdempotent } from '../src/accept-push.ts';
 import { deletePush } from '../src/delete-push.ts';
 import { parsePush, parseTokens } from '../src/parse-push.ts';
 import { getPushStatus } from '../src/push-status.ts';
-import { parseIdempotencyKey, replayIdempotent } from '../src/recognise-repeat.ts';
 import type { AcceptedPush } from '../src/schema.ts';
 
 const APP = 'a'.repeat(24);

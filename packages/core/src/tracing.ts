@@ -12,6 +12,9 @@ export type SpanName =
   | 'dispatch'
   | 'send to provider'
   | 'await receipts'
+  | 'replay inbox'
+  | 'open due pushes'
+  | 'reconcile'
   | 'settle batches';
 
 /** Sets of counts by the result of each recipient: every key comes from a fixed set. */

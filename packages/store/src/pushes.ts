@@ -107,6 +107,19 @@ export function createPushes(
     return { ...push, acceptingUntil: new Date(clock.now() + ACCEPTING_LEASE_MS) };
   }
 
+  async function listTraces(
+    filter: Filter<PushDocument>,
+    order: Record<string, 1>,
+    limit: number,
+  ): Promise<string[]> {
+    const found = await pushes
+      .find({ ...filter, trace: { $exists: true } }, { projection: { _id: 0, trace: 1 } })
+      .sort(order)
+      .limit(limit)
+      .toArray();
+    return found.flatMap(({ trace }) => trace ?? []);
+  }
+
   async function abandon(filter: Filter<PushDocument>): Promise<boolean> {
     const { modifiedCount } = await pushes.updateOne(
       { ...filter, state: 'accepting' },
@@ -180,6 +193,18 @@ export function createPushes(
       );
       return modifiedCount;
     },
+
+    /** Lists the contexts of the traced pushes that {@link openDue} opens next, the earliest first. */
+    listDueTraces: (limit: number): Promise<string[]> =>
+      listTraces(
+        { state: 'scheduled', $expr: { $lte: ['$dueAt', '$$NOW'] }, ...suspensions.filter() },
+        { dueAt: 1 },
+        limit,
+      ),
+
+    /** Lists the contexts of those of these pushes that are traced. */
+    listTraces: (ids: readonly string[], limit: number): Promise<string[]> =>
+      listTraces({ _id: { $in: [...ids] } }, { _id: 1 }, limit),
 
     /** Reads the fields that are needed to send these pushes; pushes that don't exist are left out. */
     async readForSending(ids: readonly string[]): Promise<Map<string, SendablePush>> {

@@ -1,4 +1,4 @@
-import type { Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { SubscriptionDocument, TopicDocument } from './documents.ts';
 import {
   IS_SUBSCRIBING,
@@ -22,54 +22,6 @@ export interface TopicCounter {
 export function createTopics(db: Db) {
   const topics = db.collection<TopicDocument>('topics');
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
-
-  /** Recounts one topic, unless it changes meanwhile; then the next sweep does. */
-  async function recount(id: string): Promise<void> {
-    const [app = '', topic = ''] = id.split(':');
-    const current = await topics.findOneAndUpdate(
-      { _id: id },
-      { $setOnInsert: { n: {}, v: 0 } },
-      { upsert: true, returnDocument: 'after' },
-    );
-    const range = { _id: topicRange(app, topic) };
-    const isOld = { $expr: { $lt: ['$since', { $subtract: ['$$NOW', MARK_MAX_AGE_MS] }] } };
-    const counts = await subscriptions
-      .aggregate<{ _id: { platform: string; fresh: boolean; leaving: boolean }; n: number }>([
-        { $match: range },
-        {
-          $group: {
-            _id: {
-              platform: '$platform',
-              fresh: {
-                $and: [
-                  { $ne: [{ $type: '$pending' }, 'missing'] },
-                  { $gte: ['$since', { $subtract: ['$$NOW', MARK_MAX_AGE_MS] }] },
-                ],
-              },
-              leaving: { $lt: [{ $ifNull: ['$pending', 0] }, 0] },
-            },
-            n: { $sum: 1 },
-          },
-        },
-      ])
-      .toArray();
-    // A change in progress may have changed the counter already or not: the right number is unknown.
-    if (counts.some(({ _id }) => _id.fresh)) return;
-    const remaining = counts.filter(({ _id }) => !_id.leaving);
-    const n = Object.fromEntries(
-      remaining.map(({ _id, n: subscribers }) => [_id.platform, subscribers]),
-    );
-    const updated = await topics.updateOne(
-      { _id: id, v: current?.v ?? 0 },
-      { $set: { n }, $inc: { v: 1 } },
-    );
-    if (updated.matchedCount === 0) return;
-    await subscriptions.updateMany(
-      { ...range, pending: IS_SUBSCRIBING, ...isOld },
-      { $unset: { pending: true, by: true } },
-    );
-    await subscriptions.deleteMany({ ...range, pending: IS_UNSUBSCRIBING, ...isOld });
-  }
 
   return {
     /** Finds the counters of these topics; topics without any subscription so far are left out. */
@@ -109,8 +61,60 @@ export function createTopics(db: Db) {
       const ids = new Set(
         interrupted.map(({ _id }) => `${_id.split(':', 1)[0]}:${parseSubscriptionId(_id).topic}`),
       );
-      for (const id of ids) await recount(id);
+      for (const id of ids) await recount(topics, subscriptions, id);
       return ids.size;
     },
   };
+}
+
+/** Recounts one topic, unless it changes meanwhile; then the next sweep does. */
+async function recount(
+  topics: Collection<TopicDocument>,
+  subscriptions: Collection<SubscriptionDocument>,
+  id: string,
+): Promise<void> {
+  const [app = '', topic = ''] = id.split(':');
+  const current = await topics.findOneAndUpdate(
+    { _id: id },
+    { $setOnInsert: { n: {}, v: 0 } },
+    { upsert: true, returnDocument: 'after' },
+  );
+  const range = { _id: topicRange(app, topic) };
+  const isOld = { $expr: { $lt: ['$since', { $subtract: ['$$NOW', MARK_MAX_AGE_MS] }] } };
+  const counts = await subscriptions
+    .aggregate<{ _id: { platform: string; fresh: boolean; leaving: boolean }; n: number }>([
+      { $match: range },
+      {
+        $group: {
+          _id: {
+            platform: '$platform',
+            fresh: {
+              $and: [
+                { $ne: [{ $type: '$pending' }, 'missing'] },
+                { $gte: ['$since', { $subtract: ['$$NOW', MARK_MAX_AGE_MS] }] },
+              ],
+            },
+            leaving: { $lt: [{ $ifNull: ['$pending', 0] }, 0] },
+          },
+          n: { $sum: 1 },
+        },
+      },
+    ])
+    .toArray();
+  // A change in progress may have changed the counter already or not: the right number is unknown.
+  if (counts.some(({ _id }) => _id.fresh)) return;
+  const remaining = counts.filter(({ _id }) => !_id.leaving);
+  const n = Object.fromEntries(
+    remaining.map(({ _id, n: subscribers }) => [_id.platform, subscribers]),
+  );
+  const updated = await topics.updateOne(
+    { _id: id, v: current?.v ?? 0 },
+    { $set: { n }, $inc: { v: 1 } },
+  );
+  if (updated.matchedCount === 0) return;
+  await subscriptions.updateMany(
+    { ...range, pending: IS_SUBSCRIBING, ...isOld },
+    { $unset: { pending: true, by: true } },
+  );
+  await subscriptions.deleteMany({ ...range, pending: IS_UNSUBSCRIBING, ...isOld });
 }

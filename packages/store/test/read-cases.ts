@@ -49,6 +49,8 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'pageCursors.find': (store) => store.pageCursors.find(APP, 'news', 2),
   'pushes.findByIdempotencyKey': (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
   'pushes.readForSending': (store) => store.pushes.readForSending([PUSH]),
+  'pushes.listDueTraces': (store) => store.pushes.listDueTraces(10),
+  'pushes.listTraces': (store) => store.pushes.listTraces([PUSH], 10),
   'pushes.isSendable': (store) => store.pushes.isSendable(push()),
   'pushes.find': (store) => store.pushes.find(APP, PUSH),
   'pushes.inspect': (store) => store.pushes.inspect(PUSH),

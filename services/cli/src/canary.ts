@@ -6,7 +6,7 @@ import { listenAddress } from '@carillon/runtime/env';
 import { startOpsServer } from '@carillon/runtime/ops-server';
 import { type Command, InvalidArgumentError } from 'commander';
 import { requestApi } from './api-client.ts';
-import { EXIT, Failure } from './failure.ts';
+import { EXIT, Failure, usageError } from './failure.ts';
 import { createIntegerParser } from './option-parsers.ts';
 import type { Output } from './output.ts';
 import { openConnection } from './simulate/connection.ts';
@@ -27,7 +27,7 @@ type CanaryResult =
   | { ok: false; step: Step; error: string };
 
 interface CanaryOptions {
-  app: string;
+  app?: string;
   state: string;
   interval: number;
   timeout: number;
@@ -57,7 +57,10 @@ export function addCanaryCommand(program: Command, context: CanaryContext): void
     .description(
       'send pushes to a device of its own, and measure the time from POST /push to their arrival',
     )
-    .requiredOption('--app <id>', 'app of the API key; the device registers with it')
+    .option(
+      '--app <id>',
+      'app of the API key; the device registers with it (default: CARILLON_APP)',
+    )
     .requiredOption('--state <file>', "the device's credentials between two runs")
     .option(
       '--interval <seconds>',
@@ -81,12 +84,14 @@ async function runCanary(
   { app, state, interval, timeout, listen, once = false }: CanaryOptions,
 ): Promise<void> {
   const target = stack();
+  const ownApp = app ?? target.app;
+  if (ownApp === undefined) throw usageError('Give --app, or set CARILLON_APP.');
   const signal = stopSignal();
   const canary = createCanary({
     api: requireSetting(target, 'api'),
     key: requireSetting(target, 'apiKey'),
     mqtt: requireSetting(target, 'mqtt'),
-    app,
+    app: ownApp,
     stateFile: state,
     timeoutMs: timeout * 1_000,
     print: (line) => err(`${line}\n`),

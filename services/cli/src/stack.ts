@@ -34,6 +34,8 @@ export const environmentSchema = z.object({
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),
+  /** App of that key, for `carillon canary` without --app. */
+  CARILLON_APP: z.string().optional(),
   /** Address of the MQTT gateway: mqtt://, mqtts://, ws:// or wss://. */
   CARILLON_MQTT: z.url({ protocol: /^(mqtts?|wss?)$/ }).optional(),
   /** Base address of the sandbox's control API; the sandbox simulates the providers. */
@@ -72,6 +74,8 @@ export interface Stack {
   sealingKeys: string | undefined;
   api: string | undefined;
   apiKey: string | undefined;
+  /** App of the API key, if the environment names it. */
+  app: string | undefined;
   mqtt: string | undefined;
   sandbox: string | undefined;
   console: string | undefined;
@@ -109,6 +113,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     pepper: env.API_KEY_PEPPER ?? (isOwnDatabase ? secrets?.apiKeyPepper : undefined),
     api: env.CARILLON_API ?? devFile?.api,
     apiKey: env.CARILLON_API_KEY ?? (isOwnApi ? devFile?.apiKey : undefined),
+    app: env.CARILLON_APP,
     mqtt: env.CARILLON_MQTT ?? devFile?.mqtt,
     sandbox: env.CARILLON_SANDBOX ?? devFile?.sandbox,
     console: env.CONSOLE_URL ?? devFile?.console,

@@ -1,10 +1,11 @@
 import { createDispatcher } from '@carillon/presence/dispatcher';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectRedis, pingRedis } from '@carillon/presence/redis';
-import { createProducers } from '@carillon/queue/producers';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
-import { runService } from '@carillon/runtime/service';
-import { connectStore } from '@carillon/store/store';
+import { runService, type ServiceContext } from '@carillon/runtime/service';
+import { connectStore, type Store } from '@carillon/store/store';
 import { createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
 import { createDeliverMqtt } from './channels/mqtt/deliver-mqtt.ts';
 import { createAppSettings } from './deliver/app-settings.ts';
@@ -17,7 +18,7 @@ import { providerChannelsOf } from './queues.ts';
 import { startWorkers } from './workers.ts';
 
 await runService('delivery-worker', environment, async (context, env) => {
-  const { log, metrics, release, tracer, waitFor, watch } = context;
+  const { log, metrics, release, tracer, waitFor } = context;
   const onError = (err: unknown): void => log.warn({ err }, 'a step failed and will be retried');
   const store = await waitFor('MongoDB', () =>
     connectStore({ uri: env.MONGODB_URI, appName: 'carillon-delivery-worker', tracer }),
@@ -64,20 +65,11 @@ await runService('delivery-worker', environment, async (context, env) => {
     observeLatencies: metrics.createLatencyHistogram('carillon_delivery_seconds')
       .observeMilliseconds,
   };
-  const batchesCounter = metrics.createCounter('carillon_works_total');
-  async function deliver(id: string): Promise<string | undefined> {
-    const startedAt = performance.now();
-    const { trace, ...result } = await deliverBatch(delivery, id);
-    batchesCounter.add(1, { end: result.end });
-    log.info({ ...result, ms: Math.round(performance.now() - startedAt) }, 'batch');
-    return trace;
-  }
-
   const workers = startWorkers(
     { redis: queueRedis(env), onError },
     {
       fanOut: (push) => fanOutStep({ store, producers, tracer }, push),
-      deliver,
+      deliver: createDeliver(context, delivery),
       checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
       recordActivity: store.devices.touch,
       tracer,
@@ -89,6 +81,31 @@ await runService('delivery-worker', environment, async (context, env) => {
     isStopping = true;
     await Promise.all(workers.map(({ stop }) => stop()));
   });
+  watchQueues(context, workers, producers, store);
+});
+
+/** Creates the function that delivers a batch, counts and logs its end, and returns the context of its trace. */
+function createDeliver(
+  { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
+  delivery: DeliveryResources,
+): (id: string) => Promise<string | undefined> {
+  const batchesCounter = metrics.createCounter('carillon_works_total');
+  return async (id) => {
+    const startedAt = performance.now();
+    const { trace, ...result } = await deliverBatch(delivery, id);
+    batchesCounter.add(1, { end: result.end });
+    log.info({ ...result, ms: Math.round(performance.now() - startedAt) }, 'batch');
+    return trace;
+  };
+}
+
+/** Watches the progress of each queue, which is expected while jobs are due and MongoDB responds. */
+function watchQueues(
+  { watch }: Pick<ServiceContext, 'watch'>,
+  workers: readonly QueueWorker[],
+  producers: Producers,
+  store: Pick<Store, 'ping'>,
+): void {
   for (const { queue, lastProgressAt } of workers) {
     watch({
       name: `queue ${queue}`,
@@ -100,4 +117,4 @@ await runService('delivery-worker', environment, async (context, env) => {
       },
     });
   }
-});
+}

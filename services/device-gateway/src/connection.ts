@@ -1,4 +1,5 @@
 import { newClaimId } from '@carillon/core/ids';
+import type { Span } from '@carillon/core/tracing';
 import type { ReplyTo } from '@carillon/presence/replies';
 import type { AppLoad } from './app-shares.ts';
 import type { DispatchSpan } from './dispatch-span.ts';
@@ -44,6 +45,8 @@ export interface InFlightPublish extends DeliveryRef {
   /** The gateway records the receipt in MongoDB: there is an inbox row, or the worker no longer waits. */
   mustRecordReceipt: boolean;
   pendingReplies: PendingReply[];
+  /** The span of a replay, from the write to the PUBACK; only a traced push has it. */
+  span?: Span;
 }
 
 /**

@@ -115,7 +115,7 @@ function createParts(settings: GatewaySettings, channel: () => GatewayChannel) {
   const shares = createAppShares(maxConnections);
   const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
   metrics.observe(connections, maxConnections);
-  const reader = createInboxReader({ store, producers, receipts, metrics });
+  const reader = createInboxReader({ store, producers, receipts, metrics, tracer });
   const inboxReplay = createInboxReplay({ reader, connections, devices, iosApps });
   const reaper = startConnectionReaper({ connections, shares, inboxReplay, maxWaitingBytes });
   const delivering = { channel, clock, connections, replies, inboxReplay, metrics, tracer };

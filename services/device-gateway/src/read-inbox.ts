@@ -1,4 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
+import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
 import type { InboxDocument } from '@carillon/store/documents';
 import type { SendablePush } from '@carillon/store/sendable-push';
@@ -7,6 +8,7 @@ import type { Connection, DeliveryRef } from './connection.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish } from './publish-packet.ts';
 import type { Receipts } from './receipts.ts';
+import { createReplaySpans } from './replay-spans.ts';
 
 /** Greatest age of a push's state when the push is sent (guarantee G8). */
 const MAX_STATE_AGE_MS = 500;
@@ -32,8 +34,10 @@ export function createInboxReader(context: {
   producers: Pick<Producers, 'checkCompletion'>;
   receipts: Receipts;
   metrics: GatewayMetrics;
+  tracer?: Tracer | undefined;
 }) {
-  const { store, producers, receipts, metrics } = context;
+  const { store, producers, receipts, metrics, tracer } = context;
+  const startSpan = tracer && createReplaySpans(tracer);
 
   // When many devices reconnect at once, a query reads dozens of inboxes.
   const listRows = createBatcher<string, InboxDocument[]>(
@@ -76,6 +80,8 @@ export function createInboxReader(context: {
       const packet = encodePublish(row.push, push.data);
       const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
       publish.mustRecordReceipt = true;
+      const span = startSpan?.(push);
+      if (span !== undefined) publish.span = span;
       metrics.countPublish('inbox');
     }
   }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
+import { countAttributes } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import type { Producers } from '@carillon/queue/producers';
@@ -87,8 +88,9 @@ export function createWorkerReplies(
       awaitingAck.add(connection);
       timer ??= setInterval(checkTimeouts, CHECK_INTERVAL_MS);
     },
-    /** Replies to every worker that still waits for this push. */
+    /** Replies to every worker that still waits for this push, and ends the span of its replay. */
     settle(publish: InFlightPublish, result: 'acknowledged' | 'unacked'): void {
+      publish.span?.end(countAttributes('result', { [result]: 1 }));
       for (const pendingReply of publish.pendingReplies) {
         if (pendingReply.isReplied) continue;
         pendingReply.isReplied = true;

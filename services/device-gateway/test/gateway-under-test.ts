@@ -21,6 +21,13 @@ export const ANY_PORT = { host: '127.0.0.1', port: 0 };
 
 export type TestPush = Delivery;
 
+interface PushOptions {
+  collapse?: string;
+  data?: string;
+  /** Context of the trace of its request. */
+  trace?: string;
+}
+
 const DEFAULTS = {
   maxConnections: 1_000,
   maxWaitingBytes: 64 * 1_024 * 1_024,
@@ -86,8 +93,7 @@ export async function startGatewayUnderTest() {
       via: DeviceTransport = { scheme: 'mqtt' },
     ): Promise<MqttDevice> => registerDevice(store, gateway, via),
     /** Creates an open push of one recipient, to be dispatched or written to the inbox. */
-    createPush: (token: string, options?: { collapse?: string; data?: string }) =>
-      insertPush(store, token, options),
+    createPush: (token: string, options?: PushOptions) => insertPush(store, token, options),
     /** Dispatches a push to the device's gateway; returns the delivery result. */
     async dispatch(push: TestPush, token: string, deadlineMs = 500): Promise<string | undefined> {
       const [presenceEntry] = await presenceReader.lookup([token]);
@@ -137,7 +143,7 @@ async function registerDevice(
 async function insertPush(
   store: Store,
   token: string,
-  { collapse, data = '{"n":1}' }: { collapse?: string; data?: string } = {},
+  { collapse, trace, data = '{"n":1}' }: PushOptions = {},
 ): Promise<TestPush> {
   const now = Math.floor(store.clock.now());
   const _id = newPushId(now);
@@ -151,6 +157,7 @@ async function insertPush(
     sendUntil: expiresAt,
     data,
     ...(collapse !== undefined && { collapse }),
+    ...(trace !== undefined && { trace }),
     audience: { topics: [], tokens: '' },
     devices: 1,
     fan: { seq: 0, next: 1, done: true },

@@ -19,7 +19,7 @@ const MAX_CONCURRENT_TASKS = 2;
 await runService(
   'scheduler',
   environment,
-  async ({ log, metrics, release, waitFor, watch }, env) => {
+  async ({ log, metrics, release, tracer, waitFor, watch }, env) => {
     const onError = (err: unknown): void =>
       log.warn({ err }, 'a step failed; the next tick retries it');
     const store = await waitFor('MongoDB', () =>
@@ -39,7 +39,8 @@ await runService(
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
     const clean = createClean(store, producers);
     async function runTask({ task }: MaintenanceJob): Promise<void> {
-      const result = task === 'reconcile' ? await reconcile(store, producers) : await clean();
+      const result =
+        task === 'reconcile' ? await reconcile(store, producers, tracer) : await clean();
       const counts = Object.entries(result).filter(([, count]) => count > 0);
       for (const [what, count] of counts) reconciledCounter.add(count, { what });
       if (counts.length > 0) log.info(Object.fromEntries(counts), task);

@@ -1,9 +1,12 @@
-import { isBatchId } from '@carillon/core/ids';
+import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
+import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
 
 /** Items of each kind read in one tick; the rest waits for the next. */
 const ITEMS_PER_TICK = 1_000;
+/** Traced pushes that a tick's span links to; the span has no room for more. */
+const MAX_LINKS = 500;
 
 /** Items found in one tick, by kind. */
 export interface ReconcileResult {
@@ -16,12 +19,18 @@ export interface ReconcileResult {
 /**
  * Finds pending items in MongoDB that nobody works on, and adds jobs for them. A job that exists isn't added twice, so
  * a tick costs little while the queues are healthy, and everything that Redis lost comes back within a tick.
+ *
+ * @param tracer records a span for the due pushes that are opened and one for the jobs that are added, linked to the
+ *   pushes' traces; without it no trace is read
  */
 export async function reconcile(
-  { pushes, batchTable, fanOuts, pushCompletion }: Store,
-  producers: Producers,
+  store: Pick<Store, 'pushes' | 'batchTable' | 'fanOuts' | 'pushCompletion'>,
+  producers: Pick<Producers, 'deliver' | 'sendEmbedded' | 'fanOut' | 'terminate'>,
+  tracer?: Tracer,
 ): Promise<ReconcileResult> {
-  const opened = await pushes.openDue();
+  const { batchTable, fanOuts, pushCompletion } = store;
+  const opened = await openDue(store, tracer);
+  const startedAt = performance.now();
   const [dueBatches, dueFanOuts, completions] = await Promise.all([
     batchTable.findDue(ITEMS_PER_TICK),
     fanOuts.findDue(ITEMS_PER_TICK),
@@ -36,10 +45,32 @@ export async function reconcile(
     ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
     producers.terminate(completions),
   ]);
+  if (tracer !== undefined) {
+    const batchPushes = dueBatches.map(({ id }) => pushIdOfBatch(id));
+    const ids = [...new Set([...batchPushes, ...dueFanOuts.map(({ id }) => id), ...completions])];
+    const traces = ids.length > 0 ? await store.pushes.listTraces(ids, MAX_LINKS) : [];
+    tracer.recordShared('reconcile', traces, startedAt, { 'carillon.items': ids.length });
+  }
   return {
     opened,
     works: dueBatches.length,
     fanOuts: dueFanOuts.length,
     endings: completions.length,
   };
+}
+
+/** Opens the scheduled pushes that are due. Returns how many there were. */
+async function openDue(
+  { pushes }: Pick<Store, 'pushes'>,
+  tracer: Tracer | undefined,
+): Promise<number> {
+  if (tracer === undefined) return pushes.openDue();
+  const startedAt = performance.now();
+  // An opened push is one of many open ones: whose time has come is only known before.
+  const traces = await pushes.listDueTraces(MAX_LINKS);
+  const opened = await pushes.openDue();
+  if (opened > 0) {
+    tracer.recordShared('open due pushes', traces, startedAt, { 'carillon.items': opened });
+  }
+  return opened;
 }

@@ -13,6 +13,7 @@ export interface Tier {
 const FAST = [
   'test/alerts/alerts-are-tested-and-explained.test.ts',
   'test/alerts/promtool-accepts-the-rules.test.ts',
+  'test/alerts/runbooks-have-your-address.test.ts',
   'test/architecture.test.ts',
   'test/docs-agree-with-the-code.test.ts',
   'test/docs/the-documents-name-what-exists.test.ts',
@@ -28,8 +29,8 @@ const FAST = [
   'test/support/until.test.ts',
 ];
 
-/** Files of `fast` that assert a bound of the product in seconds, which a file beside them could stretch. */
-const FAST_ONE_BY_ONE = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
+/** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */
+const STACK_OF_PARTS = ['services/api/test/slow-requests-time-out-with-one-response.test.ts'];
 
 /** Files of `fast` that wait longest: begun last, one of them would keep the others' worker waiting. */
 export const FIRST = [
@@ -62,8 +63,6 @@ const LONG = [
 
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
-  'test/operators/alerts-fire-and-stop.test.ts',
-  'test/operators/outage-restarts-nothing.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
@@ -75,11 +74,23 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/frozen-worker-sends-few-duplicates.test.ts',
   'test/providers/killed-worker-sends-few-duplicates.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
+  'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
+  'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
+  'test/providers/deleted-and-expired-pushes-stop.test.ts',
+  'test/providers/expired-tokens-and-changed-credentials.test.ts',
+  'test/providers/queues-are-split-between-workers.test.ts',
+];
+
+/** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */
+const WAITING = [
+  'test/operators/alerts-fire-and-stop.test.ts',
+  'test/operators/outage-restarts-nothing.test.ts',
 ];
 
 /** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
-  // Without a stack, but half a minute: too long for `fast`.
+  // These start no stack, but take too long for `fast`.
+  'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
   'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
   'test/api/api-keys-are-not-stored-or-logged.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
@@ -131,14 +142,15 @@ const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.te
 export function readTiers(root: string): Tier[] {
   const find = (...patterns: string[]) =>
     globSync(patterns, { cwd: root, exclude: (path) => path.includes('node_modules') }).sort();
-  const notBeside = new Set([...FAST_ONE_BY_ONE, ...STACK_SIDE_BY_SIDE]);
+  const notBeside = new Set([...STACK_OF_PARTS, ...STACK_SIDE_BY_SIDE]);
   const others: Tier[] = [
     {
       name: 'fast',
       sideBySide: [...find(...OF_PARTS), ...FAST].filter((path) => !notBeside.has(path)),
-      oneByOne: FAST_ONE_BY_ONE,
+      oneByOne: [],
     },
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
+    { name: 'waiting', sideBySide: WAITING, oneByOne: [] },
     { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
     { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },
     {
@@ -149,7 +161,8 @@ export function readTiers(root: string): Tier[] {
     { name: 'rolling', sideBySide: [], oneByOne: ROLLING },
   ];
   const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
-  const oneByOne = find('test/**/*.test.ts').filter((path) => !named.has(path));
+  const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
+  const oneByOne = [...STACK_OF_PARTS, ...ofStack];
   return [...others, { name: 'stack', sideBySide: STACK_SIDE_BY_SIDE, oneByOne }];
 }
 

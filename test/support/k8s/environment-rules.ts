@@ -11,6 +11,7 @@ const SECRET_KEYS = [
   'API_KEY_PEPPER',
   'DEVICE_AUTH_KEYS',
   'CREDENTIAL_KEYS',
+  'CARILLON_API_KEY',
 ];
 
 /** Variables of other programs, such as Node. */

@@ -89,6 +89,7 @@ export interface Container {
   name: string;
   image: string;
   command?: string[];
+  args?: string[];
   env?: { name: string; value?: string; valueFrom?: object }[];
   ports?: { name: string; containerPort: number }[];
   startupProbe?: Probe;

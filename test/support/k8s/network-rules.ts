@@ -1,110 +1,32 @@
 import {
+  DATA_SERVERS,
+  deriveFlows,
+  findPolicies,
+  findUsers,
+  isScraped,
+  listPorts,
+  readFlows,
+} from './flows.ts';
+import {
+  findDeployments,
   findVariable,
   findWorkloads,
   isSelected,
   type Manifest,
   type NetworkPeer,
   type NetworkRule,
-  type Workload,
 } from './manifest.ts';
 import type { Rule } from './rule.ts';
-import { SETTINGS } from './services.ts';
+import { findSetting, SETTINGS } from './services.ts';
 
-const DNS = ['53/UDP', '53/TCP'];
-/** APNs, FCM and Web Push; APNs listens on both ports. */
-const PROVIDER_PORTS = ['443/TCP', '2197/TCP'];
-/** Settings of the sandbox with the ports that delivery-workers send to in place of the providers'. */
-const SANDBOX_PROVIDERS = ['SANDBOX_APNS_LISTEN', 'SANDBOX_FCM_LISTEN'];
-/** Addresses for operators, who use `kubectl port-forward`. */
-const OPERATOR_SETTINGS = ['SANDBOX_LISTEN'];
-/** A setting by which a service connects to a server, with the server's pods and port where it runs in the cluster. */
-const DATA_SERVERS = [
-  { variable: 'MONGODB_URI', server: 'mongodb', port: 27_017 },
-  { variable: 'REDIS_URL', server: 'valkey', port: 6_379 },
-];
 /** Ranges that a Web Push endpoint given by a device must not reach: own networks, the node, a cloud's metadata. */
 const PRIVATE_RANGES = [
   ...['10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
   ...['192.168.0.0/16', '::1/128', 'fc00::/7', 'fe80::/10'],
 ];
-
-function hasSetting(service: string, variable: string): boolean {
-  return variable in (SETTINGS[service] ?? {});
-}
-
-/** Lists the services with a setting. */
-function findUsers(variable: string): string[] {
-  return Object.keys(SETTINGS).filter((service) => hasSetting(service, variable));
-}
-
-/** Lists the ports that a service listens on for others than itself. */
-function findListenPorts({ container }: Workload, isScraped: boolean): string[] {
-  const addresses = (container.env ?? [])
-    .filter(({ name, value }) => name.endsWith('_LISTEN') && value !== 'off')
-    .filter(({ name }) => isScraped || name !== 'OPS_LISTEN')
-    .filter(({ name }) => !OPERATOR_SETTINGS.includes(name));
-  return addresses.map(({ value }) => toPort(value));
-}
-
-function toPort(address = ''): string {
-  return `${address.split(':').at(-1)}/TCP`;
-}
-
-/** Lists the ports of the providers that a sandbox in the cluster simulates. */
-function findSandboxPorts(manifests: readonly Manifest[]): string[] {
-  const sandbox = findWorkloads(manifests).find(({ service }) => service === 'sandbox');
-  if (sandbox === undefined) return [];
-  return SANDBOX_PROVIDERS.map((name) => toPort(findVariable(sandbox.container, name)));
-}
-
-/** Derives who talks to whom from the settings of the services: one line for each flow. */
-export function deriveFlows(manifests: readonly Manifest[]): string[] {
-  const isScraped = manifests.some(({ kind }) => kind === 'PodMonitor');
-  const flows = findWorkloads(manifests).flatMap((workload) => {
-    const { service } = workload;
-    const outgoing = [
-      ...DNS,
-      ...DATA_SERVERS.filter(({ variable }) => hasSetting(service, variable)).map(
-        ({ port }) => `${port}/TCP`,
-      ),
-      // Who can read the providers' secrets connects to the providers.
-      ...(hasSetting(service, 'CREDENTIAL_KEYS')
-        ? [...PROVIDER_PORTS, ...findSandboxPorts(manifests)]
-        : []),
-    ];
-    const server = DATA_SERVERS.find((candidate) => candidate.server === service);
-    const incoming = server ? [`${server.port}/TCP`] : findListenPorts(workload, isScraped);
-    return [
-      ...outgoing.map((port) => `${service} to ${port}`),
-      ...incoming.map((port) => `${service} from ${port}`),
-    ];
-  });
-  return [...new Set(flows)].sort();
-}
-
-function findPolicies(manifests: readonly Manifest[], labels: Workload['labels']): Manifest[] {
-  return manifests.filter(
-    ({ kind, spec }) => kind === 'NetworkPolicy' && isSelected(spec?.podSelector ?? {}, labels),
-  );
-}
-
-function listPorts(rules: readonly NetworkRule[] = []): string[] {
-  return rules.flatMap(({ ports }) =>
-    // No ports are all ports.
-    ports === undefined ? ['any'] : ports.map(({ port, protocol }) => `${port}/${protocol}`),
-  );
-}
-
-/** Lists the flows that the policies allow, in the same words. */
-export function readFlows(manifests: readonly Manifest[]): string[] {
-  const flows = findWorkloads(manifests).flatMap(({ service, labels }) =>
-    findPolicies(manifests, labels).flatMap(({ spec }) => [
-      ...listPorts(spec?.egress).map((port) => `${service} to ${port}`),
-      ...listPorts(spec?.ingress).map((port) => `${service} from ${port}`),
-    ]),
-  );
-  return [...new Set(flows)].sort();
-}
+const PROVIDER_CLIENT = 'delivery-worker';
+const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
+const NAMESPACE_LABEL = 'kubernetes.io/metadata.name';
 
 const flows: Rule = {
   name: 'flows',
@@ -172,8 +94,9 @@ const dataServers: Rule = {
 const privateRanges: Rule = {
   name: 'private ranges',
   check(manifests) {
-    const toProviders = manifests
-      .filter(({ kind }) => kind === 'NetworkPolicy')
+    const workers = findWorkloads(manifests).filter(({ service }) => service === PROVIDER_CLIENT);
+    const policies = new Set(workers.flatMap(({ labels }) => findPolicies(manifests, labels)));
+    const toProviders = [...policies]
       .flatMap(({ spec }) => spec?.egress ?? [])
       .filter((rule) => listPorts([rule]).includes('443/TCP'));
     return toProviders.flatMap(({ to }) => {
@@ -234,6 +157,47 @@ const clientAddresses: Rule = {
   },
 };
 
+/** A service without the collector's address leaves a gap in every trace that passes it. */
+const traces: Rule = {
+  name: 'traces',
+  check(manifests) {
+    const exporters = findDeployments(manifests).filter(
+      ({ service }) => findSetting(service, ENDPOINT) !== undefined,
+    );
+    const endpoints = new Set(exporters.map(({ container }) => findVariable(container, ENDPOINT)));
+    const [endpoint] = [...endpoints].filter((found) => found !== undefined);
+    if (endpoint === undefined) return [];
+    const url = new URL(endpoint);
+    const [, namespace] = url.hostname.split('.');
+    const policies = manifests.filter(
+      ({ kind, spec }) =>
+        kind === 'NetworkPolicy' && listPorts(spec?.egress).includes(`${url.port}/TCP`),
+    );
+    const peers = policies.flatMap(({ spec }) => spec?.egress?.map(({ to }) => to) ?? []);
+    const isCollector = ({ namespaceSelector }: NetworkPeer) =>
+      namespaceSelector?.matchLabels?.[NAMESPACE_LABEL] === namespace;
+    return [
+      ...exporters
+        .filter(({ container }) => findVariable(container, ENDPOINT) !== endpoint)
+        .map(({ name }) => `${name} does not export to ${endpoint}`),
+      ...(peers.every((to) => to?.every(isCollector) === true)
+        ? []
+        : [`others than the namespace ${namespace} are reached as the collector`]),
+    ];
+  },
+};
+
+/** A Deployment that no PodMonitor selects has no metrics, and no alert says so. */
+const scraped: Rule = {
+  name: 'scraped',
+  check: (manifests) =>
+    manifests.some(({ kind }) => kind === 'PodMonitor')
+      ? findDeployments(manifests)
+          .filter(({ labels }) => !isScraped(manifests, labels))
+          .map(({ name }) => `the metrics of ${name} are not scraped`)
+      : [],
+};
+
 /** A Service that selects nothing, or a port that no pod has, is found by no schema. */
 const services: Rule = {
   name: 'services',
@@ -260,5 +224,7 @@ export const NETWORK_RULES: readonly Rule[] = [
   dataServers,
   privateRanges,
   clientAddresses,
+  traces,
+  scraped,
   services,
 ];

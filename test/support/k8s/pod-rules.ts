@@ -16,7 +16,7 @@ import { readMeasuredMemory } from './services.ts';
 
 const CARILLON_USER = 65_532;
 const OPS_PORT = 9_000;
-/** Time within which a process ends, in seconds, without its drain. */
+/** Time within which a process ends, in seconds, without its delay and its drain. */
 const STOP_SECONDS = 20;
 /** A limit nearer to what was measured would end processes for a busy second. */
 const MEMORY_FACTOR = 1.5;
@@ -141,9 +141,11 @@ const resources: Rule = {
 };
 
 const gracePeriod = forDeployments('grace period', ({ pod, container }) => {
-  const drainSeconds = Number(findVariable(container, 'GATEWAY_DRAIN_SECONDS') ?? 0);
   const sleepSeconds = container.lifecycle?.preStop?.sleep?.seconds ?? 0;
-  const needed = sleepSeconds + drainSeconds + STOP_SECONDS;
+  // The process serves on for the delay after the preStop, and the deadline of its stop begins behind it.
+  const delaySeconds = Number(findVariable(container, 'STOP_DELAY_SECONDS') ?? 0);
+  const drainSeconds = Number(findVariable(container, 'GATEWAY_DRAIN_SECONDS') ?? 0);
+  const needed = sleepSeconds + delaySeconds + drainSeconds + STOP_SECONDS;
   return {
     [`is killed before the ${needed} s of its stop are over`]:
       (pod.terminationGracePeriodSeconds ?? 0) > needed,

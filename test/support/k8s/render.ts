@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parseAllDocuments } from 'yaml';
@@ -25,13 +26,13 @@ export const RENDERED = [
 /**
  * Renders a folder by kustomize, as `kubectl apply -k` would.
  *
- * @param folder from the repository's root
+ * @param folder from the repository's root, or absolute
  * @throws what kustomize says
  */
 export async function render(folder: string): Promise<Manifest[]> {
   for (const [program = '', ...args] of RENDERERS) {
     try {
-      const { stdout } = await execFileAsync(program, [...args, `${ROOT}${folder}`], {
+      const { stdout } = await execFileAsync(program, [...args, resolve(ROOT, folder)], {
         maxBuffer: 16 * 1_024 * 1_024,
       });
       // Kubernetes reads YAML 1.1, in which an `off` without quotes is false.

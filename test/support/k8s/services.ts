@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { mongodbEnv } from '../../../packages/runtime/src/env.ts';
 import { environment as api } from '../../../services/api/src/environment.ts';
+import { environmentSchema as cli } from '../../../services/cli/src/stack.ts';
 import { environment as deliveryWorker } from '../../../services/delivery-worker/src/environment.ts';
 import { environment as deviceGateway } from '../../../services/device-gateway/src/environment.ts';
 import { environment as sandbox } from '../../../services/sandbox/src/environment.ts';
@@ -12,6 +13,13 @@ interface Setting {
   safeParse(value: unknown): { success: boolean };
 }
 
+const CANARY_SETTINGS = {
+  CARILLON_API: true,
+  CARILLON_API_KEY: true,
+  CARILLON_APP: true,
+  CARILLON_MQTT: true,
+} as const;
+
 /** Settings of each service, by the label app.kubernetes.io/name of its pods. */
 export const SETTINGS: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
   api: api.shape,
@@ -20,6 +28,8 @@ export const SETTINGS: Readonly<Record<string, Readonly<Record<string, Setting>>
   'device-gateway': deviceGateway.shape,
   migrate: mongodbEnv,
   sandbox: sandbox.shape,
+  // The command line finds the rest in a stack of its own machine.
+  canary: cli.pick(CANARY_SETTINGS).required().shape,
 };
 
 /** Returns the schema of a variable, or of NAME for NAME_FILE; undefined if the service doesn't know it. */

@@ -1,8 +1,7 @@
-import { acceptPush } from '@carillon/accept/accept-push';
+import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/accept/accept-push';
 import { deletePush } from '@carillon/accept/delete-push';
 import { findWarnings, parsePush, parseTokens } from '@carillon/accept/parse-push';
 import { getPushStatus } from '@carillon/accept/push-status';
-import { parseIdempotencyKey, replayIdempotent } from '@carillon/accept/recognise-repeat';
 import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
 import type { JsonBody } from '@carillon/core/json-text';
