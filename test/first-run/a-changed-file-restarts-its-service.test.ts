@@ -15,7 +15,9 @@ import { type Dev, findProcess, readDev } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
 const INSPECTOR_OFFSET = 12;
-const SERVICES = ['sandbox', 'api', 'delivery-worker', 'scheduler', 'device-gateway'];
+const SERVICES = [
+  ...['sandbox', 'dashboard', 'api', 'delivery-worker', 'scheduler', 'device-gateway'],
+];
 
 let place: TestHome;
 let run: NpmStart;

@@ -55,6 +55,7 @@ async function startProvider(redirectUri: string): Promise<Server> {
     claims: { openid: ['sub', 'groups', 'accounts', 'preferred_username'] },
     pkce: { required: () => true },
     features: { devInteractions: { enabled: false } },
+    ttl: { AccessToken: 60, Grant: 60, IdToken: 60, Interaction: 60, Session: 60 },
     cookies: { keys: ['a key of the provider'] },
     interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
     findAccount: (_context, sub) => ({

@@ -72,11 +72,11 @@ export async function ensureTenant(
   return { app, apiKey };
 }
 
-/** Creates a link that creates the console's first operator; undefined when there is one. */
+/** Creates a link that creates the console's first operator, unless there is one. */
 export async function createSetUpLink(
   runCli: RunCli,
   consoleUrl: string,
-): Promise<string | undefined> {
+): Promise<{ setup?: string }> {
   const result = await runCli(
     'Preparing the console',
     'operator',
@@ -84,5 +84,6 @@ export async function createSetUpLink(
     '--console',
     consoleUrl,
   );
-  return setUpSchema.parse(result).link;
+  const { link } = setUpSchema.parse(result);
+  return link === undefined ? {} : { setup: link };
 }

@@ -96,17 +96,13 @@ export function createStack(
       ...addresses,
       ca: tls.ca,
       ...tenant,
-      ...(setup === undefined ? {} : { setup }),
+      ...setup,
       mongodb: servers.mongodbUri,
       redis: servers.redisUrl,
       ...(device?.token === undefined ? {} : { device: device.token }),
     });
     releases.push(startReload(config, { restart: processGroup.restart, print }));
-    return {
-      ...{ ...tenant, ...addresses },
-      ...(setup === undefined ? {} : { setup }),
-      ...(device === undefined ? {} : { device }),
-    };
+    return { ...tenant, ...setup, ...addresses, ...(device === undefined ? {} : { device }) };
   }
 
   async function startDevice(app: string): Promise<RunningStack['device']> {

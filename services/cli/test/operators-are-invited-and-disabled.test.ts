@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type StoreUnderTest, startStore } from '../../../packages/store/test/store-under-test.ts';
+import { runCarillon } from './run-carillon.ts';
+
+const CONSOLE_URL = 'https://push.example.com/';
+
+let database: StoreUnderTest;
+beforeAll(async () => {
+  database = await startStore();
+});
+afterAll(() => database.stop());
+
+async function run(...args: string[]) {
+  const env = { MONGODB_URI: database.uri, CONSOLE_URL };
+  const { code, out, err } = await runCarillon(['--json', 'operator', ...args], { env });
+  return { code, json: JSON.parse(out), err };
+}
+
+test('a set-up link is printed until there is an operator', async () => {
+  const link = /^https:\/\/push\.example\.com\/setup#token=[\w-]{43}$/;
+  expect((await run('set-up')).json.link).toMatch(link);
+  const { operators } = database.store;
+  await operators.create({ name: 'Ann', role: 'owner', accounts: 'all', passwordHash: 'h' });
+  expect((await run('set-up')).json).toEqual({});
+});
+
+test('an invite has the given role and accounts, which must exist', async () => {
+  const account = await database.store.accounts.create('One', 'pro');
+  const invited = await run('invite', '--role', 'admin', '--account', account);
+  expect(invited.json.link).toMatch(/\/setup#token=[\w-]{43}$/);
+  const kept = await database.db.collection('invites').findOne({ kind: 'invite' });
+  expect(kept).toMatchObject({ role: 'admin', accounts: [account] });
+  const { code, json } = await run('invite', '--account', 'f'.repeat(24));
+  expect([code, json]).toEqual([1, { error: `There is no account ${'f'.repeat(24)}.` }]);
+  expect((await run('invite', '--role', 'king')).code).toBe(2);
+});
+
+test('operators are listed without their hash, get password links, and are disabled by name', async () => {
+  const [ann] = (await run('list')).json;
+  expect(ann).toMatchObject({ name: 'Ann', role: 'owner', disabled: false });
+  expect(JSON.stringify(ann)).not.toContain('passwordHash');
+  expect((await run('password', 'ann')).json.link).toContain('/setup#token=');
+  expect((await run('disable', 'ann')).json.error).toContain('last owner');
+  const { operators } = database.store;
+  await operators.create({ name: 'Bob', role: 'viewer', accounts: [], passwordHash: 'h' });
+  expect((await run('disable', 'BOB')).json).toMatchObject({ name: 'Bob', disabled: true });
+  expect((await run('enable', 'Bob')).json).toMatchObject({ disabled: false });
+  expect((await run('disable', 'nobody')).code).toBe(1);
+});

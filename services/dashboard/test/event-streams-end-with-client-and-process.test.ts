@@ -1,0 +1,100 @@
+import { digestToken, newToken } from '@carillon/admin/operators';
+import { createLogger } from '@carillon/runtime/logger';
+import { createMetrics } from '@carillon/runtime/metrics';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { z } from 'zod';
+import { until } from '../../../test/support/until.ts';
+import { createConsoleAddress } from '../src/http/address.ts';
+import { createAudited } from '../src/http/audited.ts';
+import { createEventStreams } from '../src/http/event-stream.ts';
+import { createPages } from '../src/http/pages.ts';
+import { defineRoute, EventStream } from '../src/http/route.ts';
+import { createApiRouter } from '../src/http/routing.ts';
+import { serveConsole } from '../src/http/server.ts';
+import { createSessionReader } from '../src/http/session-reader.ts';
+import { type ConsoleUnderTest, startConsole } from './console-under-test.ts';
+
+/** Streams that are open, as their features see them. */
+const open = new Set<(event: string, data: unknown) => void>();
+const eventStreams = createEventStreams();
+
+let started: ConsoleUnderTest;
+let server: { port: number; stop: () => Promise<void> };
+let cookie: string;
+
+beforeAll(async () => {
+  started = await startConsole();
+  const { store } = started;
+  const log = createLogger('dashboard', 'fatal');
+  const address = createConsoleAddress(undefined);
+  const events = defineRoute({
+    method: 'get',
+    path: '/events',
+    role: 'viewer',
+    account: 'any',
+    input: z.object({}),
+    handle: async () =>
+      new EventStream((send, closed) => {
+        open.add(send);
+        closed.addEventListener('abort', () => open.delete(send));
+      }),
+  });
+  const sessions = createSessionReader(store, address);
+  const audited = createAudited(store, log);
+  const needs = { log, metrics: createMetrics(), sessions, audited, eventStreams };
+  const api = createApiRouter([], [events], needs);
+  const parts = { address, api, pages: createPages('/nonexistent'), proxyHops: 0 };
+  server = await serveConsole({ host: '127.0.0.1', port: 0 }, parts);
+  const operator = await store.operators.create({ name: 'Ann', role: 'viewer', accounts: [] });
+  const token = newToken();
+  await store.sessions.create(digestToken(token), operator ?? '');
+  cookie = `carillon-session-${server.port}=${token}`;
+});
+afterAll(() => started.stop());
+
+function connect(signal?: AbortSignal): Promise<Response> {
+  const url = `http://127.0.0.1:${server.port}/api/events`;
+  return fetch(url, { headers: { cookie }, ...(signal && { signal }) });
+}
+
+/** Reads a stream until its text matches, or to its end. */
+async function readUntil(response: Response, pattern: RegExp): Promise<string> {
+  let text = '';
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body ?? []) {
+    text += decoder.decode(bytes, { stream: true });
+    if (pattern.test(text)) break;
+  }
+  return text;
+}
+
+test('a stream needs a session, and sends events as JSON', async () => {
+  const { port } = server;
+  expect((await fetch(`http://127.0.0.1:${port}/api/events`)).status).toBe(401);
+  const response = await connect();
+  expect(response.headers.get('content-type')).toContain('text/event-stream');
+  await until(() => open.size === 1, { what: 'an open stream' });
+  for (const send of open) send('overview', { text: 'line\nbreak' });
+  expect(await readUntil(response, /data:.*\n\n/)).toContain(
+    'event: overview\ndata: {"text":"line\\nbreak"}\n\n',
+  );
+  await until(() => open.size === 0, { what: 'the end of the stream' });
+});
+
+test('a client that leaves releases its stream', async () => {
+  const leaving = new AbortController();
+  await connect(leaving.signal);
+  await until(() => open.size === 1, { what: 'an open stream' });
+  leaving.abort();
+  await until(() => open.size === 0, { what: 'the end of the stream' });
+});
+
+test('a stopping process ends its streams at once', async () => {
+  const response = await connect();
+  await until(() => open.size === 1, { what: 'an open stream' });
+  const stopped = server.stop();
+  eventStreams.closeAll();
+  await expect(readUntil(response, /never/)).rejects.toThrow();
+  await stopped;
+  expect(open.size).toBe(0);
+});
