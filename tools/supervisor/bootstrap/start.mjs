@@ -8,6 +8,7 @@ import { ensureDependencies } from './dependencies.mjs';
 import { findLockHolder } from './lock.mjs';
 import { findMongod } from './mongod.mjs';
 import { findOrphans, removeStateFiles, stopProcesses } from './orphans.mjs';
+import { ensurePages } from './pages.mjs';
 import { COMPILE_CACHE_ENV, NODE_24, ROOT } from './paths.mjs';
 import { checkPorts, withSharedSockets } from './ports.mjs';
 import { findRedis } from './redis.mjs';
@@ -24,11 +25,16 @@ export async function prepareStart() {
   await stopEarlierRun(settings.home);
   await checkPorts(settings);
   await ensureDependencies();
+  if (hasConsole(settings)) await ensurePages();
   const redis = settings.redisUrl === undefined ? await findRedis() : undefined;
   const mongod = settings.mongodbUri === undefined ? await findMongod() : undefined;
   throwIfInterrupted();
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   return { ...settings, root: ROOT, version, redis, mongod, startedAt: performance.timeOrigin };
+}
+
+function hasConsole({ services }) {
+  return services.some(({ service, count }) => service === 'dashboard' && count > 0);
 }
 
 function prepareDataDir(dataDir) {
