@@ -1,0 +1,298 @@
+/** Responses of the dashboard's API, as they are on the wire. Times are unix milliseconds. */
+
+export type Role = 'viewer' | 'operator' | 'admin' | 'owner';
+export type Channel = 'mqtt' | 'apns' | 'fcm' | 'web-push';
+export type ProviderChannel = Exclude<Channel, 'mqtt'>;
+
+/** One page of a list. */
+export interface Page<T> {
+  items: T[];
+  /** Cursor of the next page; absent when this page is the last. */
+  next?: string;
+}
+
+export interface SessionOperator {
+  id: string;
+  name: string;
+  role: Role;
+  accounts: readonly string[] | 'all';
+}
+
+export interface Session {
+  operator: SessionOperator;
+  csrf: string;
+  /** Name of the installation, such as production. */
+  environment: string;
+}
+
+/** What a one-time link is for. */
+export interface SetupLink {
+  valid: boolean;
+  kind?: 'setup' | 'invite' | 'reset';
+  role?: Role;
+  /** The operator whose password is set. */
+  name?: string;
+}
+
+/** How the console can be logged in to, as far as it is known without a session. */
+export interface LoginMethods {
+  /** There is no operator yet: only the set-up link helps. */
+  setupNeeded: boolean;
+  openId: { label: string } | null;
+}
+
+export interface Operator {
+  id: string;
+  name: string;
+  role: Role;
+  accounts: readonly string[] | 'all';
+  login: 'password' | 'openid';
+  disabled: boolean;
+  createdAt: number;
+  lastLoginAt?: number;
+}
+
+export interface AuditEntry {
+  id: string;
+  at: number;
+  actor: { id: string; name: string };
+  action: string;
+  account?: string;
+  facts: Record<string, string | number | boolean>;
+  address: string;
+  requestId: string;
+  /** `done`, the code of an error, or `unknown`: under way, or its process died. */
+  result: string;
+}
+
+export interface Account {
+  id: string;
+  name: string;
+  plan: 'trial' | 'pro';
+  /** Requests per minute; null: unlimited; absent: the limit of the plan. */
+  limit?: number | null;
+  suspended: boolean;
+}
+
+export interface App {
+  id: string;
+  account: string;
+  name: string;
+  payloadLimit: number;
+  dataString: boolean;
+  registration: 'open' | 'closed';
+  registrationsPerHour: number | null;
+  fcmFallback: number | 'off';
+  bundleIds: string[];
+  webHosts: string[];
+  createdAt: number;
+}
+
+export interface ApiKey {
+  id: string;
+  app: string;
+  lastFour: string;
+  createdAt: number;
+  revokedAt?: number;
+}
+
+export type AppleEnvironment = 'development' | 'production';
+
+export interface Credential {
+  id: string;
+  app: string;
+  channel: ProviderChannel;
+  environment?: AppleEnvironment;
+  changedAt: number;
+  refused?: { detail: string; at: number };
+  /** Further parts that may be shown, such as keyId. */
+  [about: string]: unknown;
+}
+
+/** Recipients by outcome; outcomes without recipients are absent. */
+export type Counts = Partial<Record<string, number>>;
+
+/** Latencies from acceptance to receipt; null without a receipt. */
+export interface Latency {
+  p50Ms: number | null;
+  p99Ms: number | null;
+}
+
+export interface OverviewMinute {
+  at: number;
+  accepted: number;
+  delivered: number;
+  sent: number;
+  /** Recipients with any other outcome. */
+  failed: Record<string, number>;
+  /** Of `failed.failed`, by reason. */
+  failureReasons: Record<string, number>;
+  latency: Latency;
+}
+
+export interface Overview {
+  readAt: number;
+  /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
+  scope: 'installation' | 'accounts';
+  /** Since when there are figures, which are lost with Redis; null without any. */
+  since: number | null;
+  minutes: OverviewMinute[];
+  latency: Latency;
+  /** Empty until a scheduler has counted. */
+  channels: { channel: Channel; pending: number; oldestMs: number; deferred: number }[];
+  gateways: { id: string; online: number }[];
+  refusedCredentials: {
+    app: string;
+    appName: string;
+    channel: string;
+    message: string;
+    refusedAt: number;
+  }[];
+  /** When the refused credentials were read; null if the database has not responded yet. */
+  refusedCredentialsAt: number | null;
+}
+
+/** Push without its payload. `app` is absent in lists of one app. */
+export interface PushHead {
+  id: string;
+  app?: string;
+  state: string;
+  acceptedAt: number;
+  dueAt?: number;
+  expiresAt: number;
+  devices: number;
+  topics?: string[];
+  counts?: Counts;
+}
+
+export interface TimelineEvent {
+  at: number;
+  what: string;
+}
+
+export interface RecipientStatus {
+  outcome: string;
+  reason?: string;
+  milliseconds?: number;
+  /** The provider's own words. */
+  detail?: string;
+  /** How often a provider has deferred it. */
+  tries?: number;
+  /** ISO 8601. */
+  nextTryAt?: string;
+}
+
+export interface Recipient extends RecipientStatus {
+  token: string;
+}
+
+export interface PushDetails {
+  push: PushHead;
+  timeline: TimelineEvent[];
+  batches: { total: number; open: number };
+  counts: Counts;
+  byChannel: Partial<Record<Channel, Counts>>;
+  providerErrors: {
+    texts: { text: string; count: number; isWaiting: boolean }[];
+    recipients: Recipient[];
+  };
+  /** The old push that this one re-drives. */
+  redriveOf?: string;
+  redrivenAs: string[];
+}
+
+/** Payload of a push. */
+export interface PushPayload {
+  /** JSON text. */
+  data: string;
+  options: Record<string, unknown>;
+}
+
+export interface AcceptedPush {
+  id: string;
+  info: { devices: number; failed: string[] };
+}
+
+export interface Found {
+  kind: 'push' | 'device' | 'app';
+  id: string;
+  label: string;
+}
+
+export interface Device {
+  token: string;
+  platform: string;
+  registeredAt: number;
+  lastActiveAt: number;
+  uninstalled?: boolean;
+  unsubscribed?: boolean;
+}
+
+export interface DeviceDetails extends Device {
+  app: string;
+  presence: { state: 'online'; gateway: string } | { state: 'offline' | 'unknown' };
+  subscriptions: string[];
+  /** Pushes in its inbox. */
+  inbox: number;
+  provider?: { channel: Channel; since: number };
+}
+
+export interface DevicePush extends RecipientStatus {
+  id: string;
+  state: string;
+  acceptedAt: number;
+  expiresAt: number;
+}
+
+/** The last pushes to a device, as far as they were looked for. */
+export interface DevicePushes {
+  items: DevicePush[];
+  /** Number of the app's newest pushes that were looked at. */
+  scanned: number;
+  /** False if some with many recipients were not looked at. */
+  isComplete: boolean;
+}
+
+export interface Subscriber {
+  token: string;
+  platform: string;
+}
+
+export interface Topic {
+  name: string;
+  subscribers: number;
+}
+
+/** Failed recipients of one push on one channel. */
+export interface FailedPush {
+  push: string;
+  channel: Channel;
+  failedAt: number;
+  failed: number;
+  /** Those of them that a re-drive has sent to again. */
+  redriven: number;
+  reasons: { reason?: string; text: string; count: number }[];
+}
+
+export interface Redrive {
+  id: string;
+  app: string;
+  state: 'running' | 'finished' | 'stopped';
+  createdAt: number;
+  endedAt?: number;
+  /** Number of old pushes; absent while they are counted. */
+  total?: number;
+  /** Old pushes for which a new one was accepted. */
+  done: number;
+  /** Recipients of the new pushes. */
+  recipients: number;
+  skipped: number;
+  skippedReasons: Record<string, number>;
+}
+
+/** Body of every error response. */
+export interface ErrorBody {
+  code: string;
+  error: string;
+  requestId?: string;
+}

@@ -1,0 +1,120 @@
+/** What a tab wants to hear of. */
+export interface Wants {
+  overview: boolean;
+  pushes: readonly string[];
+}
+
+/** Sent to the tabs. */
+export type HubMessage =
+  | { kind: 'overview'; data: string }
+  | { kind: 'push'; data: string }
+  /** The server is there, but not what the overview is read from. */
+  | { kind: 'unavailable'; data: string }
+  /** `since`: when the data began to be live, or the last that came before they stopped. */
+  | { kind: 'status'; live: boolean; since: number };
+
+/** Callbacks of a stream of server-sent events. */
+export interface StreamHandlers {
+  onOpen(): void;
+  onEvent(name: 'overview' | 'unavailable' | 'push', data: string): void;
+  onError(): void;
+}
+
+/** Means of a hub, of which a test can give its own. */
+export interface HubNeeds {
+  open(url: string, handlers: StreamHandlers): { close(): void };
+  now(): number;
+  /** Runs a function later, and returns how to cancel that. */
+  after(ms: number, run: () => void): () => void;
+}
+
+/** The server sends an event every 5 seconds; three missing in a row mean that the data have stopped. */
+const SILENCE_MS = 17_000;
+const RETRY_MS = [1_000, 3_000, 10_000, 30_000];
+/** Pushes that the server watches for one stream. */
+const MAX_PUSHES = 5;
+
+type Receive = (message: HubMessage) => void;
+
+/**
+ * Creates a hub: one stream for all tabs, as HTTP/1.1 allows a browser six connections. The stream is open only while
+ * a tab wants something.
+ */
+export function createHub(needs: HubNeeds) {
+  const tabs = new Map<Receive, Wants>();
+  let url: string | undefined;
+  let stream: { close(): void } | undefined;
+  let cancel = () => {};
+  let failures = 0;
+  let status = { live: false, since: needs.now() };
+
+  const tell = (message: HubMessage) => {
+    for (const receive of tabs.keys()) receive(message);
+  };
+  const setStatus = (live: boolean, since: number) => {
+    if (status.live === live) return;
+    status = { live, since };
+    tell({ kind: 'status', ...status });
+  };
+  const close = () => {
+    cancel();
+    stream?.close();
+    stream = undefined;
+  };
+  let lastAt = needs.now();
+  const fail = () => {
+    close();
+    setStatus(false, lastAt);
+    const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)] ?? 0;
+    failures += 1;
+    cancel = needs.after(wait, open);
+  };
+  const isAlive = () => {
+    lastAt = needs.now();
+    cancel();
+    cancel = needs.after(SILENCE_MS, fail);
+    setStatus(true, lastAt);
+  };
+  function open(): void {
+    if (url === undefined) return;
+    cancel = needs.after(SILENCE_MS, fail);
+    stream = needs.open(url, {
+      onOpen: isAlive,
+      onEvent: (name, data) => {
+        failures = 0;
+        isAlive();
+        tell({ kind: name, data });
+      },
+      onError: fail,
+    });
+  }
+  const update = () => {
+    const wanted = urlFor([...tabs.values()]);
+    if (wanted === url) return;
+    close();
+    url = wanted;
+    failures = 0;
+    open();
+  };
+  return {
+    /** Sets what a tab wants; its first call also tells it how the stream is. */
+    set(tab: Receive, wants: Wants): void {
+      const isNew = !tabs.has(tab);
+      tabs.set(tab, wants);
+      if (isNew && stream !== undefined) tab({ kind: 'status', ...status });
+      update();
+    },
+    remove(tab: Receive): void {
+      tabs.delete(tab);
+      update();
+    },
+  };
+}
+export type Hub = ReturnType<typeof createHub>;
+
+function urlFor(wants: readonly Wants[]): string | undefined {
+  const pushes = [...new Set(wants.flatMap((want) => want.pushes))].slice(0, MAX_PUSHES);
+  if (pushes.length === 0 && !wants.some(({ overview }) => overview)) return undefined;
+  const query = new URLSearchParams(pushes.map((push) => ['push', push]));
+  return pushes.length === 0 ? '/api/events' : `/api/events?${query}`;
+}

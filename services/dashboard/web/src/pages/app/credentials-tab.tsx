@@ -1,0 +1,109 @@
+import { Alert, Button, Group, Stack, Text } from '@mantine/core';
+import { useState } from 'react';
+import { change, pathWith } from '../../api/request.ts';
+import type { Credential } from '../../api/types.ts';
+import { useChange } from '../../api/use-change.ts';
+import { useGet } from '../../api/use-get.ts';
+import { channelLabel } from '../../lib/outcomes.ts';
+import { confirm } from '../../parts/confirm.tsx';
+import { Empty } from '../../parts/empty.tsx';
+import { Facts } from '../../parts/facts.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
+import { Panel } from '../../parts/panel.tsx';
+import { Time } from '../../parts/time.tsx';
+import { useMay } from '../../shell/session.ts';
+import { CredentialForm } from './credential-form.tsx';
+
+/** Lists an app's credentials at providers, sets and removes them. Their secrets are never shown. */
+export function CredentialsTab({ app }: { app: string }) {
+  const path = `/apps/${app}/credentials`;
+  const query = useGet<{ items: Credential[] }>(path);
+  const mayChange = useMay('admin');
+  const [isAdding, setAdding] = useState(false);
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Text fz="sm" c="dimmed" maw={640}>
+          With these the service sends through APNs, FCM and Web Push. MQTT needs none.
+        </Text>
+        {mayChange && (
+          <Button size="xs" onClick={() => setAdding(true)}>
+            Set a credential
+          </Button>
+        )}
+      </Group>
+      <Loaded query={query} height={160}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <Empty title="No credentials yet">
+              Deliveries to iOS, Android and browsers fail until the app has a credential of their
+              provider.
+            </Empty>
+          ) : (
+            items.map((credential) => (
+              <CredentialPanel key={credential.id} credential={credential} mayChange={mayChange} />
+            ))
+          )
+        }
+      </Loaded>
+      {isAdding && <CredentialForm app={app} onClose={() => setAdding(false)} />}
+    </Stack>
+  );
+}
+
+function CredentialPanel({
+  credential,
+  mayChange,
+}: {
+  credential: Credential;
+  mayChange: boolean;
+}) {
+  const { app, channel, environment, changedAt, refused } = credential;
+  const path = `/apps/${app}/credentials`;
+  const remove = useChange({
+    run: () => change('DELETE', pathWith(`${path}/${channel}`, { environment })),
+    outdated: [[path]],
+    done: 'The credential is removed.',
+  });
+  const name =
+    environment === undefined ? channelLabel(channel) : `${channelLabel(channel)} (${environment})`;
+  const ask = () =>
+    confirm({
+      title: `Remove the credential of ${name}?`,
+      text: 'Deliveries that need it fail from now on.',
+      action: 'Remove',
+      onConfirm: () => remove.mutate(),
+    });
+  return (
+    <Panel
+      title={name}
+      actions={
+        mayChange && (
+          <Button size="compact-xs" variant="default" onClick={ask} loading={remove.isPending}>
+            Remove
+          </Button>
+        )
+      }
+    >
+      <Stack gap="sm">
+        {refused !== undefined && (
+          <Alert color="red" variant="outline" p="xs" title="The provider refuses this credential">
+            <Text fz="sm" className="wrap-anywhere">
+              {refused.detail} (<Time at={refused.at} />)
+            </Text>
+          </Alert>
+        )}
+        <Facts facts={[['Set', <Time key="set" at={changedAt} />], ...listAbout(credential)]} />
+      </Stack>
+    </Panel>
+  );
+}
+
+const SHOWN_APART = new Set(['id', 'app', 'channel', 'environment', 'changedAt', 'refused']);
+
+/** Lists what the server tells of a credential besides its secret, such as the key's id. */
+function listAbout(credential: Credential): (readonly [string, string])[] {
+  return Object.entries(credential)
+    .filter(([name, value]) => !SHOWN_APART.has(name) && typeof value === 'string')
+    .map(([name, value]) => [name, String(value)]);
+}

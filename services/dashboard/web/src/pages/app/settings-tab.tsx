@@ -1,0 +1,161 @@
+import {
+  Button,
+  Checkbox,
+  NativeSelect,
+  NumberInput,
+  Paper,
+  Stack,
+  Textarea,
+  TextInput,
+} from '@mantine/core';
+import { type FormEvent, useState } from 'react';
+import { change } from '../../api/request.ts';
+import type { App } from '../../api/types.ts';
+import { useChange } from '../../api/use-change.ts';
+import { useMay } from '../../shell/session.ts';
+
+/** Settings as the inputs hold them. */
+interface SettingsForm {
+  payloadLimit: number;
+  dataString: boolean;
+  registration: string;
+  registrationsPerHour: string;
+  fcmFallback: string;
+  bundleIds: string;
+  webHosts: string;
+}
+
+function toForm(app: App): SettingsForm {
+  const { registrationsPerHour, fcmFallback, bundleIds, webHosts } = app;
+  return {
+    payloadLimit: app.payloadLimit,
+    dataString: app.dataString,
+    registration: app.registration,
+    registrationsPerHour: registrationsPerHour === null ? '' : String(registrationsPerHour),
+    fcmFallback: fcmFallback === 'off' ? '' : String(fcmFallback),
+    bundleIds: bundleIds.join('\n'),
+    webHosts: webHosts.join('\n'),
+  };
+}
+
+/** Makes the request's body of what is changed: a default stays one. The server checks each value. */
+function toBody(form: SettingsForm, before: SettingsForm): Record<string, unknown> {
+  const all = Object.entries(toValues(form));
+  return Object.fromEntries(
+    all.filter(([name]) => form[name as keyof SettingsForm] !== before[name as keyof SettingsForm]),
+  );
+}
+
+function toValues(form: SettingsForm): Record<keyof SettingsForm, unknown> {
+  const { registrationsPerHour: perHour, fcmFallback } = form;
+  return {
+    payloadLimit: form.payloadLimit,
+    dataString: form.dataString,
+    registration: form.registration,
+    registrationsPerHour: perHour === '' ? null : Number(perHour),
+    fcmFallback: fcmFallback === '' ? 'off' : Number(fcmFallback),
+    bundleIds: splitLines(form.bundleIds),
+    webHosts: splitLines(form.webHosts),
+  };
+}
+
+function splitLines(text: string): string[] {
+  return text.split(/[\s,]+/).filter((line) => line !== '');
+}
+
+/** Shows and changes an app's settings. */
+export function SettingsTab({ app }: { app: App }) {
+  const [form, setForm] = useState(() => toForm(app));
+  const mayChange = useMay('admin');
+  const save = useChange({
+    run: () => change<App>('PUT', `/apps/${app.id}`, toBody(form, toForm(app))),
+    outdated: [[`/apps/${app.id}`], ['/apps']],
+    done: 'The settings are stored.',
+  });
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    save.mutate();
+  };
+  return (
+    <Paper withBorder p="md" maw={560}>
+      <form onSubmit={submit}>
+        <fieldset disabled={!mayChange} style={{ border: 0, margin: 0, padding: 0 }}>
+          <Stack gap="sm">
+            <Fields form={form} onChange={setForm} />
+            {mayChange && (
+              <Button type="submit" loading={save.isPending}>
+                Store the settings
+              </Button>
+            )}
+          </Stack>
+        </fieldset>
+      </form>
+    </Paper>
+  );
+}
+
+interface FieldsProps {
+  form: SettingsForm;
+  onChange: (form: SettingsForm) => void;
+}
+
+function Fields({ form, onChange }: FieldsProps) {
+  const bind = (name: keyof SettingsForm) => ({
+    value: String(form[name]),
+    onChange: ({ currentTarget }: { currentTarget: { value: string } }) =>
+      onChange({ ...form, [name]: currentTarget.value }),
+  });
+  return (
+    <>
+      <NativeSelect
+        label="Registration of devices"
+        description="Closed: no new device can register; those that exist go on."
+        data={[
+          { value: 'open', label: 'Open' },
+          { value: 'closed', label: 'Closed' },
+        ]}
+        {...bind('registration')}
+      />
+      <TextInput
+        label="Registrations per hour"
+        description="Empty: unlimited"
+        inputMode="numeric"
+        {...bind('registrationsPerHour')}
+      />
+      <NumberInput
+        label="Greatest payload (characters)"
+        min={1}
+        max={1_000_000}
+        allowDecimal={false}
+        thousandSeparator=" "
+        value={form.payloadLimit}
+        onChange={(value) => onChange({ ...form, payloadLimit: Number(value) })}
+      />
+      <TextInput
+        label="FCM after (seconds)"
+        description="Android devices that have not acknowledged get the push over FCM then. Empty: never"
+        inputMode="numeric"
+        {...bind('fcmFallback')}
+      />
+      <Textarea
+        label="Bundle ids"
+        description="iOS apps may register with these instead of the app’s id, one a line"
+        autosize
+        minRows={2}
+        {...bind('bundleIds')}
+      />
+      <Textarea
+        label="Web hosts"
+        description="Sites may register with these instead of the app’s id, one a line"
+        autosize
+        minRows={2}
+        {...bind('webHosts')}
+      />
+      <Checkbox
+        label="Accept a payload that is a text instead of an object"
+        checked={form.dataString}
+        onChange={({ currentTarget }) => onChange({ ...form, dataString: currentTarget.checked })}
+      />
+    </>
+  );
+}

@@ -1,0 +1,219 @@
+import { Badge, Button, Group, Stack, Text } from '@mantine/core';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { change } from '../api/request.ts';
+import type { DeviceDetails, DevicePush, DevicePushes } from '../api/types.ts';
+import { useChange } from '../api/use-change.ts';
+import { useGet } from '../api/use-get.ts';
+import { useRememberApp } from '../lib/current-app.ts';
+import { describeDevice } from '../lib/device-note.ts';
+import { channelLabel, describeReason } from '../lib/outcomes.ts';
+import { formatCount, formatDuration } from '../lib/times.ts';
+import { usePathId } from '../lib/use-url.ts';
+import { confirm } from '../parts/confirm.tsx';
+import { Empty } from '../parts/empty.tsx';
+import { Facts } from '../parts/facts.tsx';
+import { Id } from '../parts/id.tsx';
+import { ButtonLink, TextLink } from '../parts/links.tsx';
+import { type Column, List } from '../parts/list.tsx';
+import { Loaded } from '../parts/loaded.tsx';
+import { PushLink } from '../parts/object-links.tsx';
+import { OutcomeMark } from '../parts/outcomes.tsx';
+import { Page } from '../parts/page.tsx';
+import { Panel } from '../parts/panel.tsx';
+import { Ago, Time } from '../parts/time.tsx';
+import { useMay } from '../shell/session.ts';
+
+/** Shows a device: where it is, what it waits for, and what it got. */
+export function DevicePage() {
+  const token = usePathId('token');
+  const path = `/devices/${encodeURIComponent(token)}`;
+  const device = useGet<DeviceDetails>(path);
+  useRememberApp(device.data?.app);
+  return (
+    <Page
+      title={`Device ${token}`}
+      heading={
+        <>
+          Device <Id id={token} label="Copy the token" />
+        </>
+      }
+      actions={device.data !== undefined && <DeviceActions device={device.data} path={path} />}
+    >
+      <Loaded query={device} height={240}>
+        {(found) => (
+          <>
+            <Panel title="About this device">
+              <Facts facts={listFacts(found)} />
+            </Panel>
+            <Panel title="Topics" note={formatCount(found.subscriptions.length)}>
+              <Topics device={found} />
+            </Panel>
+          </>
+        )}
+      </Loaded>
+      <LastPushes token={token} path={path} />
+    </Page>
+  );
+}
+
+function listFacts(device: DeviceDetails) {
+  const { platform, presence, inbox, registeredAt, lastActiveAt, provider } = device;
+  const note = describeDevice(device);
+  return [
+    ['Presence', <Presence key="presence" presence={presence} />],
+    ['Platform', platform],
+    ['Pushes in the inbox', formatCount(inbox)],
+    ['Registered', <Time key="registered" at={registeredAt} />],
+    ['Last active', <Ago key="active" at={lastActiveAt} />],
+    ...(provider === undefined
+      ? []
+      : ([
+          ['Provider', channelLabel(provider.channel)],
+          ['Its address since', <Time key="provider" at={provider.since} />],
+        ] as const)),
+    ...(note === '–' ? [] : [['Note', note] as const]),
+  ] as const;
+}
+
+function Presence({ presence }: Pick<DeviceDetails, 'presence'>) {
+  if (presence.state !== 'online') {
+    return presence.state === 'offline' ? 'Offline' : 'Not known at the moment';
+  }
+  return (
+    <Group gap={6}>
+      <Badge size="sm" variant="outline" color="green.9" c="var(--mantine-color-text)" tt="none">
+        Online
+      </Badge>
+      <span className="mono">{presence.gateway}</span>
+    </Group>
+  );
+}
+
+function Topics({ device: { app, subscriptions } }: { device: DeviceDetails }) {
+  if (subscriptions.length === 0) {
+    return (
+      <Text fz="sm" c="dimmed">
+        The device has subscribed to no topic.
+      </Text>
+    );
+  }
+  return (
+    <Group gap="sm">
+      {subscriptions.map((topic) => (
+        <TextLink key={topic} fz="sm" to="/apps/$app/topics/$topic" params={{ app, topic }}>
+          {topic}
+        </TextLink>
+      ))}
+    </Group>
+  );
+}
+
+function DeviceActions({ device, path }: { device: DeviceDetails; path: string }) {
+  const navigate = useNavigate();
+  const { token, app, presence } = device;
+  const disconnect = useChange({
+    run: () => change('POST', `${path}/disconnect`),
+    outdated: [[path]],
+    done: 'The connection is closed. The device may connect again at once.',
+  });
+  const remove = useChange({
+    run: () => change('DELETE', path),
+    done: 'The device is deleted.',
+    onDone: () => void navigate({ to: '/apps/$app/devices', params: { app } }),
+  });
+  if (!useMay('operator')) return null;
+  return (
+    <>
+      <ButtonLink size="xs" to="/apps/$app/compose" params={{ app }} search={{ to: token }}>
+        Send a push
+      </ButtonLink>
+      {presence.state === 'online' && (
+        <Button
+          size="xs"
+          variant="default"
+          loading={disconnect.isPending}
+          onClick={() => disconnect.mutate()}
+        >
+          Disconnect
+        </Button>
+      )}
+      <Button
+        size="xs"
+        variant="default"
+        c="var(--mantine-color-error)"
+        loading={remove.isPending}
+        onClick={() =>
+          confirm({
+            title: 'Delete this device?',
+            text: 'Its subscriptions and its inbox are deleted too. To get pushes again, the app on it must register anew.',
+            action: 'Delete',
+            onConfirm: () => remove.mutate(),
+          })
+        }
+      >
+        Delete
+      </Button>
+    </>
+  );
+}
+
+/** Looks only when asked: nothing is kept per device, so the app's newest pushes are searched. */
+function LastPushes({ token, path }: { token: string; path: string }) {
+  const [isAsked, setAsked] = useState(false);
+  const pushes = useGet<DevicePushes>(`${path}/pushes`, {}, { enabled: isAsked });
+  return (
+    <Panel title="Last pushes" {...(pushes.data && { note: describeSearch(pushes.data) })}>
+      {isAsked ? (
+        <List
+          query={pushes}
+          columns={listColumns(token)}
+          idOf={({ id }) => id}
+          empty={<Empty title="None of the app’s newest pushes was for this device" />}
+        />
+      ) : (
+        <Stack align="flex-start" gap="xs">
+          <Text fz="sm" c="dimmed">
+            Looks through the inbox and the newest pushes of the app, which can take two seconds.
+          </Text>
+          <Button size="xs" variant="default" onClick={() => setAsked(true)}>
+            Look for its last pushes
+          </Button>
+        </Stack>
+      )}
+    </Panel>
+  );
+}
+
+function describeSearch({ scanned, isComplete }: DevicePushes): string {
+  const rest = isComplete ? '' : ', without some that have many recipients';
+  return `Among its inbox and the app’s newest ${formatCount(scanned)} pushes${rest}`;
+}
+
+function listColumns(token: string): Column<DevicePush>[] {
+  return [
+    { accessor: 'id', title: 'Push', render: ({ id }) => <PushLink id={id} token={token} /> },
+    {
+      accessor: 'acceptedAt',
+      title: 'Accepted',
+      render: ({ acceptedAt }) => <Time at={acceptedAt} />,
+    },
+    {
+      accessor: 'outcome',
+      title: 'Outcome',
+      render: ({ outcome }) => <OutcomeMark outcome={outcome} />,
+    },
+    {
+      accessor: 'milliseconds',
+      title: 'Until the receipt',
+      textAlign: 'right',
+      render: ({ milliseconds }) =>
+        milliseconds === undefined ? '–' : formatDuration(milliseconds),
+    },
+    {
+      accessor: 'detail',
+      title: 'Why',
+      render: ({ detail, reason }) => detail ?? describeReason(reason ?? '–'),
+    },
+  ];
+}

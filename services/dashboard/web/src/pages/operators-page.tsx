@@ -1,0 +1,173 @@
+import { Badge, Button, Group, Menu } from '@mantine/core';
+import { type ReactNode, useState } from 'react';
+import { change } from '../api/request.ts';
+import type { Account, Operator } from '../api/types.ts';
+import { useChange } from '../api/use-change.ts';
+import { useList } from '../api/use-get.ts';
+import { useUrl } from '../lib/use-url.ts';
+import { confirm } from '../parts/confirm.tsx';
+import { Empty } from '../parts/empty.tsx';
+import { type Column, List } from '../parts/list.tsx';
+import { Page } from '../parts/page.tsx';
+import { SecretDialog } from '../parts/secret-dialog.tsx';
+import { Ago } from '../parts/time.tsx';
+import { useSession } from '../shell/session.ts';
+import { AccessForm, type AccessTarget } from './operators/access-form.tsx';
+
+const PATH = '/operators';
+const MAX_ACCOUNTS = 100;
+
+/** Lists operators, invites them, and changes what they may do. */
+export function OperatorsPage() {
+  const { search, change: setUrl } = useUrl<'cursor'>();
+  const query = useList<Operator>(PATH, { cursor: search.cursor });
+  const accounts = useList<Account>('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
+  const [target, setTarget] = useState<AccessTarget>();
+  const [link, setLink] = useState<string>();
+  const columns = listColumns(accounts, (operator) => (
+    <OperatorMenu
+      operator={operator}
+      onLink={setLink}
+      onAccess={() => setTarget({ kind: 'change', operator })}
+    />
+  ));
+  return (
+    <Page
+      title="Operators"
+      description="Who may use this console, and what for."
+      actions={
+        <Button size="xs" onClick={() => setTarget({ kind: 'invite' })}>
+          Invite an operator
+        </Button>
+      }
+    >
+      <List
+        query={query}
+        columns={columns}
+        idOf={({ id }) => id}
+        cursor={search.cursor}
+        onCursor={(cursor) => setUrl({ cursor })}
+        empty={<Empty title="No operators">Invite the first one.</Empty>}
+      />
+      {target !== undefined && (
+        <AccessForm
+          target={target}
+          accounts={accounts}
+          onClose={() => setTarget(undefined)}
+          onLink={setLink}
+        />
+      )}
+      <SecretDialog
+        title="One-time link"
+        note="Give it to the operator. It works once and for an hour, and is not shown again."
+        secret={link === undefined ? undefined : completeLink(link)}
+        onClose={() => setLink(undefined)}
+      />
+    </Page>
+  );
+}
+
+/** A server without CONSOLE_URL gives the path only. */
+function completeLink(link: string): string {
+  return new URL(link, location.origin).href;
+}
+
+function listColumns(
+  accounts: readonly Account[],
+  renderMenu: (operator: Operator) => ReactNode,
+): Column<Operator>[] {
+  const nameOf = (account: string) => accounts.find(({ id }) => id === account)?.name ?? account;
+  return [
+    {
+      accessor: 'name',
+      title: 'Operator',
+      render: ({ name, disabled }) => (
+        <Group gap="xs">
+          {name}
+          {disabled && (
+            <Badge size="sm" variant="outline" color="gray" c="var(--mantine-color-text)" tt="none">
+              Disabled
+            </Badge>
+          )}
+        </Group>
+      ),
+    },
+    { accessor: 'role', title: 'Role' },
+    {
+      accessor: 'accounts',
+      title: 'Accounts',
+      render: ({ accounts: own }) => (own === 'all' ? 'all' : own.map(nameOf).join(', ')),
+    },
+    {
+      accessor: 'login',
+      title: 'Logs in by',
+      render: ({ login }) => (login === 'openid' ? 'single sign-on' : 'password'),
+    },
+    {
+      accessor: 'lastLoginAt',
+      title: 'Last login',
+      render: ({ lastLoginAt }) => <Ago at={lastLoginAt} />,
+    },
+    { accessor: 'id', title: '', textAlign: 'right', render: renderMenu },
+  ];
+}
+
+interface OperatorMenuProps {
+  operator: Operator;
+  onLink: (link: string) => void;
+  onAccess: () => void;
+}
+
+function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
+  const { id, name, disabled, login } = operator;
+  const isSelf = useSession().operator.id === id;
+  const outdated = [[PATH]];
+  const setDisabled = useChange({
+    run: () => change('PUT', `${PATH}/${id}`, { disabled: !disabled }),
+    outdated,
+    done: disabled
+      ? 'The operator may log in again.'
+      : 'The operator is disabled, its sessions have ended.',
+  });
+  const makeLink = useChange({
+    run: () => change<{ link: string }>('POST', `${PATH}/${id}/password-link`),
+    onDone: ({ link }) => onLink(link),
+  });
+  const remove = useChange({
+    run: () => change('DELETE', `${PATH}/${id}`),
+    outdated,
+    done: 'The operator is removed.',
+  });
+  const askRemoval = () =>
+    confirm({
+      title: `Remove ${name}?`,
+      text: 'Its sessions end at once. Its entries in the audit log stay.',
+      action: 'Remove',
+      onConfirm: () => remove.mutate(),
+    });
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <Button size="compact-xs" variant="default" aria-label={`Change ${name}`}>
+          Change
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item onClick={onAccess}>Role and accounts</Menu.Item>
+        {login === 'password' && (
+          <Menu.Item onClick={() => makeLink.mutate()}>Link for a new password</Menu.Item>
+        )}
+        {!isSelf && (
+          <>
+            <Menu.Item onClick={() => setDisabled.mutate()}>
+              {disabled ? 'Enable' : 'Disable'}
+            </Menu.Item>
+            <Menu.Item c="var(--mantine-color-error)" onClick={askRemoval}>
+              Remove
+            </Menu.Item>
+          </>
+        )}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

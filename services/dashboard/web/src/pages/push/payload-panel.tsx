@@ -1,0 +1,37 @@
+import { Button, Stack } from '@mantine/core';
+import { useState } from 'react';
+import type { PushPayload } from '../../api/types.ts';
+import { useGet } from '../../api/use-get.ts';
+import { CodeBlock } from '../../parts/code-block.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
+import { Panel } from '../../parts/panel.tsx';
+
+/** Shows the payload on demand: each reading is in the audit log. */
+export function PayloadPanel({ push }: { push: string }) {
+  const [isShown, setShown] = useState(false);
+  const payload = useGet<PushPayload>(`/pushes/${push}/payload`, {}, { enabled: isShown });
+  return (
+    <Panel title="Payload" note="Who reads it is in the audit log.">
+      {isShown ? (
+        <Loaded query={payload} height={160}>
+          {({ data, options }) => (
+            <Stack gap="sm">
+              <CodeBlock text={data} label="Payload" copy="Copy the payload" />
+              {Object.keys(options).length > 0 && (
+                <CodeBlock
+                  text={JSON.stringify(options, undefined, 2)}
+                  label="Options"
+                  copy="Copy the options"
+                />
+              )}
+            </Stack>
+          )}
+        </Loaded>
+      ) : (
+        <Button size="xs" variant="default" onClick={() => setShown(true)}>
+          Show the payload
+        </Button>
+      )}
+    </Panel>
+  );
+}

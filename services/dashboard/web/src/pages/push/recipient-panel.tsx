@@ -1,0 +1,84 @@
+import { Button, Group, Stack, Text, TextInput } from '@mantine/core';
+import { type FormEvent, useState } from 'react';
+import { RequestError } from '../../api/request.ts';
+import type { Recipient } from '../../api/types.ts';
+import { useGet } from '../../api/use-get.ts';
+import { describeReason } from '../../lib/outcomes.ts';
+import { formatCount, formatDuration } from '../../lib/times.ts';
+import { useUrl } from '../../lib/use-url.ts';
+import { Facts } from '../../parts/facts.tsx';
+import { TextLink } from '../../parts/links.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
+import { OutcomeMark } from '../../parts/outcomes.tsx';
+import { Panel } from '../../parts/panel.tsx';
+import { Time } from '../../parts/time.tsx';
+
+/** Asks how the push ended for one device. The token is in the URL. */
+export function RecipientPanel({ push }: { push: string }) {
+  const { search, change } = useUrl<'token'>();
+  const [text, setText] = useState(search.token ?? '');
+  const find = (event: FormEvent): void => {
+    event.preventDefault();
+    change({ token: text.trim() || undefined });
+  };
+  return (
+    <Panel title="One device">
+      <Stack gap="md">
+        <form onSubmit={find}>
+          <Group gap="xs" align="flex-end">
+            <TextInput
+              size="xs"
+              label="Device token"
+              w={{ base: '100%', xs: 320 }}
+              spellCheck={false}
+              value={text}
+              onChange={({ currentTarget }) => setText(currentTarget.value)}
+            />
+            <Button size="xs" type="submit" variant="default">
+              How did it end?
+            </Button>
+          </Group>
+        </form>
+        {search.token !== undefined && <Answer push={push} token={search.token} />}
+      </Stack>
+    </Panel>
+  );
+}
+
+function Answer({ push, token }: { push: string; token: string }) {
+  const recipient = useGet<Recipient>(`/pushes/${push}/recipients/${encodeURIComponent(token)}`);
+  const { error } = recipient;
+  if (error instanceof RequestError && error.status === 404) {
+    return (
+      <Text fz="sm" role="status">
+        This device is not a recipient of the push.
+      </Text>
+    );
+  }
+  return (
+    <Loaded query={recipient} height={48}>
+      {(found) => <Facts facts={listFacts(found)} />}
+    </Loaded>
+  );
+}
+
+function listFacts({ token, outcome, reason, detail, milliseconds, tries, nextTryAt }: Recipient) {
+  return [
+    [
+      'Device',
+      <TextLink key="device" to="/devices/$token" params={{ token }} className="mono">
+        {token}
+      </TextLink>,
+    ],
+    ['Outcome', <OutcomeMark key="outcome" outcome={outcome} />],
+    ...(milliseconds === undefined
+      ? []
+      : [['Until the receipt', formatDuration(milliseconds)] as const]),
+    ...(reason === undefined ? [] : [['Reason', describeReason(reason)] as const]),
+    ...(detail === undefined ? [] : [['Words of the provider', detail] as const]),
+    ...(tries === undefined ? [] : [['Deferred', `${formatCount(tries)} times`] as const]),
+    ...(nextTryAt === undefined
+      ? []
+      : [['Next try not before', <Time key="next" at={nextTryAt} />] as const]),
+  ] as const;
+}

@@ -1,0 +1,40 @@
+import { Alert, Button, Code, Group, Modal, Stack, Text } from '@mantine/core';
+import { CopyTextButton } from './copy-button.tsx';
+
+interface SecretDialogProps {
+  title: string;
+  note: string;
+  /** undefined: closed. */
+  secret: string | undefined;
+  onClose: () => void;
+}
+
+/** Shows a secret that the server does not show again. Only its button closes it, so that a slip does not lose it. */
+export function SecretDialog({ title, note, secret, onClose }: SecretDialogProps) {
+  return (
+    <Modal
+      opened={secret !== undefined}
+      onClose={onClose}
+      title={title}
+      size="lg"
+      closeOnClickOutside={false}
+      closeOnEscape={false}
+      withCloseButton={false}
+    >
+      <Stack gap="sm">
+        <Alert variant="outline" color="accent" p="xs">
+          <Text fz="sm">{note}</Text>
+        </Alert>
+        <Code block className="wrap-anywhere" style={{ whiteSpace: 'pre-wrap' }}>
+          {secret}
+        </Code>
+        <Group justify="space-between">
+          <CopyTextButton text={secret ?? ''} label="Copy" />
+          <Button size="xs" onClick={onClose}>
+            I have stored it
+          </Button>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}
