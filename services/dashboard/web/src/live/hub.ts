@@ -110,8 +110,6 @@ export function createHub(needs: HubNeeds) {
     },
   };
 }
-export type Hub = ReturnType<typeof createHub>;
-
 function urlFor(wants: readonly Wants[]): string | undefined {
   const pushes = [...new Set(wants.flatMap((want) => want.pushes))].slice(0, MAX_PUSHES);
   if (pushes.length === 0 && !wants.some(({ overview }) => overview)) return undefined;
