@@ -1,7 +1,7 @@
 import { AppShell, Container, Skeleton } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { Navigate, Outlet, useLocation } from '@tanstack/react-router';
-import { lazy, Suspense, useEffect } from 'react';
+import { Outlet, useLocation, useNavigate } from '@tanstack/react-router';
+import { lazy, Suspense, useEffect, useState } from 'react';
 import { Failure } from '../parts/failure.tsx';
 import { Loading } from '../parts/loaded.tsx';
 import { Header } from './header.tsx';
@@ -16,8 +16,7 @@ const Search = lazy(async () => ({ default: (await import('./search.tsx')).Searc
 /** Shows the pages of an operator; without a session the login, which leads back to the same address. */
 export function Shell() {
   const session = useSessionQuery();
-  const { href } = useLocation();
-  if (session.data === null) return <Navigate to="/login" search={{ next: href }} replace />;
+  if (session.data === null) return <ToLogin />;
   if (session.data !== undefined) {
     return (
       <SessionContext.Provider value={session.data}>
@@ -37,6 +36,17 @@ export function Shell() {
       )}
     </Container>
   );
+}
+
+/** Leads to the login once: the address changes while the login's code is loaded. */
+function ToLogin() {
+  const { href } = useLocation();
+  const [next] = useState(href);
+  const navigate = useNavigate();
+  useEffect(() => {
+    void navigate({ to: '/login', search: { next }, replace: true });
+  }, [navigate, next]);
+  return null;
 }
 
 function Frame() {
