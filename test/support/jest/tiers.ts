@@ -127,7 +127,10 @@ const STACK_SIDE_BY_SIDE = [
   'test/providers/sealing-key-rotates-as-documented.test.ts',
 ];
 
-const OF_PARTS = ['{packages,services,tools}/*/test/**/*.test.ts'];
+const OF_PARTS = [
+  '{packages,services,tools}/*/test/**/*.test.ts',
+  'services/dashboard/web/test/**/*.test.ts',
+];
 const BROWSERS = 'test/web-push/**/*.test.ts';
 const PYTHON = 'test/with-python/**/*.test.ts';
 const DEPLOY = 'test/deploy/**/*.test.ts';

@@ -33,7 +33,7 @@ const MAX_COLLAPSE_KEY_CHARACTERS = 32;
 const MAX_TIME_TO_LIVE = 365 * 86_400;
 
 /** Splits the recipients of the form. */
-export function readRecipients(text: string): string[] {
+function readRecipients(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter((item) => item !== ''))];
 }
 

@@ -1,9 +1,7 @@
 import type { OverviewMinute } from '../api/types.ts';
 
 /** Adds up counts by name. */
-export function addCounts(
-  all: readonly Readonly<Record<string, number>>[],
-): Record<string, number> {
+function addCounts(all: readonly Readonly<Record<string, number>>[]): Record<string, number> {
   const sums: Record<string, number> = {};
   for (const counts of all) {
     for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;

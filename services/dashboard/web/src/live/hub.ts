@@ -110,11 +110,9 @@ export function createHub(needs: HubNeeds) {
     },
   };
 }
-export type Hub = ReturnType<typeof createHub>;
-
 function urlFor(wants: readonly Wants[]): string | undefined {
   const pushes = [...new Set(wants.flatMap((want) => want.pushes))].slice(0, MAX_PUSHES);
   if (pushes.length === 0 && !wants.some(({ overview }) => overview)) return undefined;
-  const query = new URLSearchParams(pushes.map((push) => ['push', push]));
+  const query = new URLSearchParams(pushes.map((push): [string, string] => ['push', push]));
   return pushes.length === 0 ? '/api/events' : `/api/events?${query}`;
 }

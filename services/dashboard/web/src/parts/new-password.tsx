@@ -1,6 +1,6 @@
 import { PasswordInput } from '@mantine/core';
 
-export const MIN_PASSWORD = 12;
+const MIN_PASSWORD = 12;
 
 interface NewPasswordProps {
   password: string;

@@ -1,4 +1,4 @@
-import { Select } from '@mantine/core';
+import { NativeSelect } from '@mantine/core';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import type { App } from '../api/types.ts';
 import { useGet, useList } from '../api/use-get.ts';
@@ -11,36 +11,38 @@ const LISTED = 100;
 export function AppSwitcher() {
   const current = useCurrentApp();
   const navigate = useNavigate();
-  const routeId = useRouterState({ select: ({ matches }) => matches.at(-1)?.fullPath ?? '' });
-  const listed = useList<App>('/apps', { limit: LISTED }).data?.items ?? [];
-  const isListed = listed.some(({ id }) => id === current);
-  const other = useGet<App>(
-    `/apps/${current ?? ''}`,
-    {},
-    {
-      enabled: current !== undefined && listed.length > 0 && !isListed,
-    },
-  );
-  const apps = isListed || other.data === undefined ? listed : [...listed, other.data];
-  const open = (app: string | null) => {
-    if (app === null) return;
-    const isAppPage = routeId.startsWith('/apps/$app') && !routeId.includes('$topic');
+  const routePath = useRouterState({ select: ({ matches }) => matches.at(-1)?.fullPath ?? '' });
+  const apps = useApps(current);
+  const isKnown = apps.some(({ id }) => id === current);
+  const open = (app: string): void => {
+    if (app === '') return;
+    const isAppPage = routePath.startsWith('/apps/$app') && !routePath.includes('$topic');
     // The filters stay behind: a cursor or topic of one app means nothing in another.
-    void navigate({ to: isAppPage ? routeId : '/apps/$app/pushes', params: { app } } as never);
+    void navigate({ to: isAppPage ? routePath : '/apps/$app/pushes', params: { app } } as never);
   };
   return (
-    <Select
+    <NativeSelect
       size="xs"
       w={{ base: 150, sm: 200 }}
       aria-label="App"
-      placeholder="Choose an app"
-      nothingFoundMessage="No app of this name"
-      searchable
-      allowDeselect={false}
-      maxDropdownHeight={320}
-      data={apps.map(({ id, name }) => ({ value: id, label: name }))}
-      value={apps.some(({ id }) => id === current) ? (current ?? null) : null}
-      onChange={open}
+      data={[
+        ...(isKnown ? [] : [{ value: '', label: 'Choose an app' }]),
+        ...apps.map(({ id, name }) => ({ value: id, label: name })),
+      ]}
+      value={isKnown ? current : ''}
+      onChange={({ currentTarget }) => open(currentTarget.value)}
     />
   );
+}
+
+/** Lists the first apps, and the current one if it is none of them. */
+function useApps(current: string | undefined): App[] {
+  const list = useList<App>('/apps', { limit: LISTED }).data?.items;
+  const isMissing = list !== undefined && !list.some(({ id }) => id === current);
+  const other = useGet<App>(
+    `/apps/${current ?? ''}`,
+    {},
+    { enabled: current !== undefined && isMissing },
+  );
+  return [...(list ?? []), ...(isMissing && other.data !== undefined ? [other.data] : [])];
 }

@@ -10,19 +10,18 @@ import {
   useComputedColorScheme,
   useMantineColorScheme,
 } from '@mantine/core';
-import { spotlight } from '@mantine/spotlight';
 import { IconMoon, IconSearch, IconSun } from '@tabler/icons-react';
 import { TextLink } from '../parts/links.tsx';
 import { AppSwitcher } from './app-switcher.tsx';
+import { openSearch } from './search-request.ts';
 import { useSession } from './session.ts';
-import { UserMenu } from './user-menu.tsx';
 
 interface HeaderProps {
   isNavigationOpen: boolean;
   onToggleNavigation: () => void;
 }
 
-/** Shows the line above all pages: app, search, operator. */
+/** Shows the line above all pages: app, search, colours. */
 export function Header({ isNavigationOpen, onToggleNavigation }: HeaderProps) {
   const { environment } = useSession();
   return (
@@ -51,7 +50,6 @@ export function Header({ isNavigationOpen, onToggleNavigation }: HeaderProps) {
       <Group gap={6} wrap="nowrap">
         <SearchButton />
         <SchemeButton />
-        <UserMenu />
       </Group>
     </Group>
   );
@@ -66,7 +64,7 @@ function SearchButton() {
         variant="default"
         leftSection={<IconSearch size={14} aria-hidden />}
         rightSection={<Kbd size="xs">Ctrl K</Kbd>}
-        onClick={spotlight.open}
+        onClick={openSearch}
       >
         Find
       </Button>
@@ -76,7 +74,7 @@ function SearchButton() {
         color="gray"
         size="lg"
         aria-label="Find"
-        onClick={spotlight.open}
+        onClick={openSearch}
       >
         <IconSearch size={18} aria-hidden />
       </ActionIcon>

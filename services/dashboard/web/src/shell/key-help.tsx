@@ -3,6 +3,7 @@ import { useDisclosure } from '@mantine/hooks';
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { useCurrentApp } from '../lib/current-app.ts';
+import { openSearch } from './search-request.ts';
 import { useMay } from './session.ts';
 
 const KEYS: readonly [string, string][] = [
@@ -21,6 +22,10 @@ export function KeyHelp() {
   const maySend = useMay('operator');
   useEffect(() => {
     const handle = (event: KeyboardEvent): void => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
+        event.preventDefault();
+        openSearch();
+      }
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
       if (event.key === '?') open();
       if (event.key === '/') focusFilter(event);

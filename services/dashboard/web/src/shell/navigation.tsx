@@ -1,4 +1,4 @@
-import { ScrollArea, Text } from '@mantine/core';
+import { Box, Text } from '@mantine/core';
 import {
   IconActivity,
   IconAlertTriangle,
@@ -27,7 +27,7 @@ export function Navigation() {
   const isOwner = useMayInstallation('owner');
   const isAdmin = useMay('admin');
   return (
-    <ScrollArea h="100%">
+    <Box flex={1} mih={0} style={{ overflowY: 'auto' }}>
       <NavigationLink {...exact} to="/" label="Overview" leftSection={<IconActivity {...ICON} />} />
       {app !== undefined && <AppLinks app={app} />}
       <Group label="Installation">
@@ -55,7 +55,7 @@ export function Navigation() {
           />
         )}
       </Group>
-    </ScrollArea>
+    </Box>
   );
 }
 

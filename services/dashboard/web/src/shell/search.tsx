@@ -1,9 +1,9 @@
 import { useDebouncedValue } from '@mantine/hooks';
-import { Spotlight } from '@mantine/spotlight';
+import { Spotlight, spotlight } from '@mantine/spotlight';
 import '@mantine/spotlight/styles.css';
 import { IconApps, IconDeviceMobile, IconSearch, IconSend } from '@tabler/icons-react';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import type { Found } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
 import { describeError } from '../parts/failure.tsx';
@@ -11,15 +11,18 @@ import { describeError } from '../parts/failure.tsx';
 const ICONS = { push: IconSend, device: IconDeviceMobile, app: IconApps };
 const DELAY_MS = 200;
 
-/** Finds pushes, devices and apps. Opens by Ctrl K. */
-export function Search() {
+/** Finds pushes, devices and apps. Opens with each further request. */
+export function Search({ requests }: { requests: number }) {
+  useEffect(() => {
+    if (requests > 0) spotlight.open();
+  }, [requests]);
   const [text, setText] = useState('');
   const [typed] = useDebouncedValue(text.trim(), DELAY_MS);
   const found = useGet<{ items: Found[] }>('/find', { q: typed }, { enabled: typed !== '' });
   const items = typed === '' ? [] : (found.data?.items ?? []);
   const open = useOpenFound();
   return (
-    <Spotlight.Root query={text} onQueryChange={setText} shortcut="mod + K" scrollable>
+    <Spotlight.Root query={text} onQueryChange={setText} shortcut={null} scrollable>
       <Spotlight.Search
         aria-label="Find"
         placeholder="Push id, device token, provider token, app name or id"

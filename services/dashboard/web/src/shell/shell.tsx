@@ -1,20 +1,22 @@
 import { AppShell, Container, Skeleton } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { Navigate, Outlet, useLocation } from '@tanstack/react-router';
-import { useEffect } from 'react';
+import { Outlet, useLocation, useNavigate } from '@tanstack/react-router';
+import { lazy, Suspense, useEffect, useState } from 'react';
 import { Failure } from '../parts/failure.tsx';
 import { Loading } from '../parts/loaded.tsx';
 import { Header } from './header.tsx';
 import { KeyHelp } from './key-help.tsx';
 import { Navigation } from './navigation.tsx';
-import { Search } from './search.tsx';
+import { OwnAccess } from './own-access.tsx';
+import { useSearchRequests } from './search-request.ts';
 import { SessionContext, useSessionQuery } from './session.ts';
+
+const Search = lazy(async () => ({ default: (await import('./search.tsx')).Search }));
 
 /** Shows the pages of an operator; without a session the login, which leads back to the same address. */
 export function Shell() {
   const session = useSessionQuery();
-  const { href } = useLocation();
-  if (session.data === null) return <Navigate to="/login" search={{ next: href }} replace />;
+  if (session.data === null) return <ToLogin />;
   if (session.data !== undefined) {
     return (
       <SessionContext.Provider value={session.data}>
@@ -36,9 +38,21 @@ export function Shell() {
   );
 }
 
+/** Leads to the login once: the address changes while the login's code is loaded. */
+function ToLogin() {
+  const { href } = useLocation();
+  const [next] = useState(href);
+  const navigate = useNavigate();
+  useEffect(() => {
+    void navigate({ to: '/login', search: { next }, replace: true });
+  }, [navigate, next]);
+  return null;
+}
+
 function Frame() {
   const [isOpen, { toggle, close }] = useDisclosure();
   const { pathname } = useLocation();
+  const searchRequests = useSearchRequests();
   // Another page closes the navigation of a phone
   useEffect(close, [pathname]);
   return (
@@ -55,11 +69,16 @@ function Frame() {
       </AppShell.Header>
       <AppShell.Navbar p="xs" component="nav" aria-label="Pages">
         <Navigation />
+        <OwnAccess />
       </AppShell.Navbar>
       <AppShell.Main id="main" tabIndex={-1}>
         <Outlet />
       </AppShell.Main>
-      <Search />
+      {searchRequests > 0 && (
+        <Suspense>
+          <Search requests={searchRequests} />
+        </Suspense>
+      )}
       <KeyHelp />
     </AppShell>
   );

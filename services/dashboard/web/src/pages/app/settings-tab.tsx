@@ -128,6 +128,7 @@ function Fields({ form, onChange }: FieldsProps) {
         max={1_000_000}
         allowDecimal={false}
         thousandSeparator=" "
+        hideControls
         value={form.payloadLimit}
         onChange={(value) => onChange({ ...form, payloadLimit: Number(value) })}
       />

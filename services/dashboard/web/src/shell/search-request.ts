@@ -1,0 +1,20 @@
+import { useSyncExternalStore } from 'react';
+
+const listeners = new Set<() => void>();
+let requests = 0;
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+/** Opens the search, whose code comes with the first request. */
+export function openSearch(): void {
+  requests += 1;
+  for (const listener of listeners) listener();
+}
+
+/** Returns how often the search was asked for. */
+export function useSearchRequests(): number {
+  return useSyncExternalStore(subscribe, () => requests);
+}
