@@ -402,6 +402,11 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
   ['client addresses: TRUST_PROXY is wrong', PROD, inEnv('TRUST_PROXY', '0')],
   ['client addresses: TRUST_PROXY is wrong', DEV, inEnv('TRUST_PROXY', '1')],
   [
+    'client addresses: TRUST_PROXY is wrong for the dashboard',
+    PLAIN,
+    inEnv('TRUST_PROXY', '0', 'dashboard'),
+  ],
+  [
     'client addresses: PROXY_PROTOCOL is wrong',
     PROD,
     inEnv('PROXY_PROTOCOL', 'off', 'device-gateway'),
@@ -410,6 +415,31 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     'client addresses: anyone can forge the address that the api reads',
     PLAIN,
     inSpec('NetworkPolicy', 'api-clients', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'client addresses: anyone can forge the address that the dashboard reads',
+    PROD,
+    inSpec('NetworkPolicy', 'operators', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'console address: CONSOLE_URL is not https://console.example.com',
+    PLAIN,
+    inEnv('CONSOLE_URL', 'https://push.example.com', 'dashboard'),
+  ],
+  [
+    'console address: CONSOLE_URL is not https://console.example.com',
+    PROD,
+    inEnv('CONSOLE_URL', undefined, 'dashboard'),
+  ],
+  [
+    'console address: single sign-on has no CONSOLE_URL',
+    ALL,
+    inEnv('CONSOLE_URL', undefined, 'dashboard'),
+  ],
+  [
+    'flows: dashboard to 443/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'openid-provider'),
   ],
   [
     'client addresses: anyone can forge the address that the device-gateway reads',

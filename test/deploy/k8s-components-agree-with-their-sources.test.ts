@@ -72,6 +72,7 @@ test('prod with the canary among its components gives it the public names, and o
   const read = (name: string) => canary && findVariable(canary.container, name);
   expect(read('CARILLON_API')).toBe('https://push.example.org');
   expect(read('CARILLON_MQTT')).toBe('mqtts://mqtt.example.org');
+  expect(JSON.stringify(manifests)).not.toContain('.example.com');
   expect(checkManifests(manifests)).toEqual([]);
 });
 
