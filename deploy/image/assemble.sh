@@ -6,7 +6,7 @@
 set -eu
 
 readonly part=$1 architecture=$2 workspace=$3 out=$4
-readonly services='api delivery-worker scheduler device-gateway cli sandbox'
+readonly services='api delivery-worker scheduler device-gateway dashboard cli sandbox'
 
 install_dependencies() {
   app="$out/$1/dependencies"
@@ -23,6 +23,8 @@ install_dependencies() {
   for package in packages/* services/*; do
     if [ ! -d "$package/node_modules" ]; then rm -rf "$package"; fi
   done
+  # The console's pages are built in a stage of their own and need no dependencies then.
+  rm -rf services/dashboard/web
   rm -f pnpm-lock.yaml pnpm-workspace.yaml
   chmod -R a+rX "$app"
   find "$app" -exec touch --no-dereference --date=@0 {} +

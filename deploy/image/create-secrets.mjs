@@ -34,6 +34,8 @@ createFile('redis-url', 'redis://valkey:6379\n');
 createFile('api-key-pepper', `${hex()}\n`);
 createFile('device-auth-keys', `1:${hex()}\n`);
 createFile('credential-keys', `1:${hex()}\n`);
+// From the OpenID provider of the console, if there is one.
+createFile('oidc-client-secret', '');
 if (!existsSync(join(folder, 'tls/server.pem'))) {
   const authority = await makeAuthority(AUTHORITY_VALIDITY_DAYS);
   const hosts = ['localhost', '127.0.0.1', ...names];

@@ -10,7 +10,7 @@ import { registerDevice } from '../support/register-device.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { until } from '../support/until.ts';
 
-const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
+const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard'];
 const CONTAINERS = [...SERVICES, 'mongodb', 'valkey'];
 const PROJECT = `carillon-test-${process.pid}`;
 const MAX_IMAGE_BYTES = 260 * 1_000_000;
@@ -30,12 +30,13 @@ beforeAll(async () => {
   engine = await createEngine();
   const secrets = join(engine.folder, 'secrets');
   execFileSync(process.execPath, [join(ROOT, 'deploy/image/create-secrets.mjs'), secrets]);
-  ports = await Promise.all([1, 2, 3, 4].map(findFreePort));
-  const [api, mqtt, mqtts, ws] = ports.map(String) as [string, string, string, string];
+  ports = await Promise.all([1, 2, 3, 4, 5].map(findFreePort));
+  const [api, mqtt, mqtts, ws, console] = ports.map(String);
   env = {
     ...{ CARILLON_SECRETS: secrets, CARILLON_VERSION: 'test' },
     ...{ API_PORT: api, MQTT_PORT: mqtt, MQTTS_PORT: mqtts, MQTT_WS_PORT: ws },
-  };
+    ...{ CONSOLE_PORT: console, CONSOLE_URL: `http://127.0.0.1:${console}` },
+  } as Record<string, string>;
   await buildDataServers(engine);
   for (const target of [...SERVICES, 'cli', 'sandbox']) {
     await engine.build(target, `carillon/${target}:test`, ['--layers']);
@@ -114,6 +115,30 @@ test(
     const online = await newDevice();
     await online.connect();
     await serveBoth(online, 'first');
+  },
+  MINUTES,
+);
+
+test(
+  'the console shows its pages, and a link of the command line creates the first operator',
+  async () => {
+    const base = env.CONSOLE_URL ?? '';
+    const page = await fetch(base);
+    expect(page.status).toBe(200);
+    const [, script = ''] =
+      /<script type="module"[^>]* src="([^"]+)"/.exec(await page.text()) ?? [];
+    expect((await fetch(new URL(script, base))).status).toBe(200);
+    const { link = '' } = await carillon('operator', 'set-up');
+    expect(link).toContain(`${base}/setup#token=`);
+    const answer = await fetch(`${base}/api/setup`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', origin: base },
+      body: JSON.stringify({
+        ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
+      }),
+    });
+    expect(await answer.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
+    expect(await carillon('operator', 'set-up')).toEqual({});
   },
   MINUTES,
 );
@@ -236,11 +261,11 @@ test(
 test(
   'a second build has the same digest',
   async () => {
-    await engine.build('scheduler', 'carillon/again:test', ['--no-cache', '--layers']);
+    await engine.build('dashboard', 'carillon/again:test', ['--no-cache', '--layers']);
     const idOf = (image: string) => engine.podman('image', 'inspect', '--format', '{{.Id}}', image);
-    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/scheduler:test'));
+    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/dashboard:test'));
   },
-  2 * MINUTES,
+  3 * MINUTES,
 );
 
 test('hadolint finds no fault in the Dockerfile', async () => {

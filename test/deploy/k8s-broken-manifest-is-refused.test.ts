@@ -1,13 +1,16 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { checkManifests, RULES } from '../support/k8s/check-manifests.ts';
 import {
-  type Container,
-  findWorkloads,
-  type Manifest,
-  type PodSpec,
-  type Spec,
-  type Trigger,
-} from '../support/k8s/manifest.ts';
+  type Change,
+  find,
+  inContainer,
+  inEnv,
+  inPod,
+  inSpec,
+  inTrigger,
+  remove,
+} from '../support/k8s/change.ts';
+import { checkManifests, RULES } from '../support/k8s/check-manifests.ts';
+import type { Manifest } from '../support/k8s/manifest.ts';
 import { RENDERED, render } from '../support/k8s/render.ts';
 
 const rendered = new Map<string, Manifest[]>();
@@ -15,55 +18,6 @@ const rendered = new Map<string, Manifest[]>();
 beforeAll(async () => {
   for (const folder of RENDERED) rendered.set(folder, await render(folder));
 }, 300_000);
-
-function find(manifests: Manifest[], kind: string, name: string): Manifest {
-  const found = manifests.find((one) => one.kind === kind && one.metadata.name === name);
-  if (found === undefined) throw new Error(`${kind} ${name} is not rendered`);
-  return found;
-}
-
-function spec(manifests: Manifest[], kind: string, name: string): Spec {
-  return find(manifests, kind, name).spec ?? {};
-}
-
-function remove(manifests: Manifest[], kind: string, name: string): void {
-  manifests.splice(manifests.indexOf(find(manifests, kind, name)), 1);
-}
-
-type Change = (manifests: Manifest[]) => void;
-
-/** Changes the pods of the api. */
-function inPod(change: (pod: PodSpec) => void, workload = 'api'): Change {
-  return (manifests) => {
-    const found = findWorkloads(manifests).find(({ name }) => name === workload);
-    if (found === undefined) throw new Error(`${workload} is not rendered`);
-    change(found.pod);
-  };
-}
-
-/** Changes the container of the api. */
-function inContainer(change: (container: Container) => void, workload = 'api'): Change {
-  return inPod(({ containers: [container] }) => change(container as Container), workload);
-}
-
-/** Changes a variable; undefined removes it. */
-function inEnv(name: string, value: string | undefined, workload = 'api'): Change {
-  return inContainer((container) => {
-    container.env = (container.env ?? []).filter((variable) => variable.name !== name);
-    if (value !== undefined) container.env.push({ name, value });
-  }, workload);
-}
-
-function inTrigger(name: string, change: (metadata: Trigger['metadata']) => void): Change {
-  return (manifests) => {
-    const triggers = manifests.flatMap((manifest) => manifest.spec?.triggers ?? []);
-    change(triggers.find((trigger) => trigger.name === name)?.metadata ?? {});
-  };
-}
-
-function inSpec(kind: string, name: string, change: (spec: Spec) => void): Change {
-  return (manifests) => change(spec(manifests, kind, name));
-}
 
 const PROD = 'k8s/overlays/prod';
 const PLAIN = 'k8s/overlays/plain';
@@ -402,6 +356,11 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
   ['client addresses: TRUST_PROXY is wrong', PROD, inEnv('TRUST_PROXY', '0')],
   ['client addresses: TRUST_PROXY is wrong', DEV, inEnv('TRUST_PROXY', '1')],
   [
+    'client addresses: TRUST_PROXY is wrong for the dashboard',
+    PLAIN,
+    inEnv('TRUST_PROXY', '0', 'dashboard'),
+  ],
+  [
     'client addresses: PROXY_PROTOCOL is wrong',
     PROD,
     inEnv('PROXY_PROTOCOL', 'off', 'device-gateway'),
@@ -410,6 +369,31 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     'client addresses: anyone can forge the address that the api reads',
     PLAIN,
     inSpec('NetworkPolicy', 'api-clients', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'client addresses: anyone can forge the address that the dashboard reads',
+    PROD,
+    inSpec('NetworkPolicy', 'operators', (s) => delete s.ingress?.[0]?.from),
+  ],
+  [
+    'console address: CONSOLE_URL is not https://console.example.com',
+    PLAIN,
+    inEnv('CONSOLE_URL', 'https://push.example.com', 'dashboard'),
+  ],
+  [
+    'console address: CONSOLE_URL is not https://console.example.com',
+    PROD,
+    inEnv('CONSOLE_URL', undefined, 'dashboard'),
+  ],
+  [
+    'console address: single sign-on has no CONSOLE_URL',
+    ALL,
+    inEnv('CONSOLE_URL', undefined, 'dashboard'),
+  ],
+  [
+    'flows: dashboard to 443/TCP is not allowed',
+    ALL,
+    (manifests) => remove(manifests, 'NetworkPolicy', 'openid-provider'),
   ],
   [
     'client addresses: anyone can forge the address that the device-gateway reads',

@@ -72,6 +72,12 @@ test('prod with the canary among its components gives it the public names, and o
   const read = (name: string) => canary && findVariable(canary.container, name);
   expect(read('CARILLON_API')).toBe('https://push.example.org');
   expect(read('CARILLON_MQTT')).toBe('mqtts://mqtt.example.org');
+  const console = findDeployments(manifests).find(({ name }) => name === 'dashboard');
+  expect(console && findVariable(console.container, 'CONSOLE_URL')).toBe(
+    'https://console.example.org',
+  );
+  const unchanged = manifests.filter((one) => JSON.stringify(one).includes('.example.com'));
+  expect(unchanged.map(({ kind, metadata }) => `${kind} ${metadata.name}`)).toEqual([]);
   expect(checkManifests(manifests)).toEqual([]);
 });
 

@@ -10,7 +10,7 @@ import { startMongod } from '../support/mongod-server.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
-const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'sandbox'];
+const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard', 'sandbox'];
 const MAX_BUILD_MS = 900_000;
 
 describe('the pods of Kubernetes, played by podman', () => {

@@ -17,7 +17,12 @@ const SANDBOX_PROVIDERS = ['SANDBOX_APNS_LISTEN', 'SANDBOX_FCM_LISTEN'];
 /** Addresses for operators, who use `kubectl port-forward`. */
 const OPERATOR_SETTINGS = ['SANDBOX_LISTEN'];
 /** Settings that hold the URL of another server. */
-const URL_SETTINGS = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'CARILLON_API', 'CARILLON_MQTT'];
+const URL_SETTINGS = [
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OIDC_ISSUER',
+  'CARILLON_API',
+  'CARILLON_MQTT',
+];
 const DEFAULT_PORTS: Readonly<Record<string, string>> = {
   'http:': '80',
   'https:': '443',
@@ -90,8 +95,8 @@ export function deriveFlows(manifests: readonly Manifest[]): string[] {
       ...DATA_SERVERS.filter(({ variable }) => hasSetting(service, variable)).map(
         ({ port }) => `${port}/TCP`,
       ),
-      // Who can read the providers' secrets connects to the providers.
-      ...(hasSetting(service, 'CREDENTIAL_KEYS')
+      // Services that can read the providers' secrets and take jobs connect to the providers; the console only saves secrets.
+      ...(hasSetting(service, 'CREDENTIAL_KEYS') && hasSetting(service, 'QUEUES')
         ? [...PROVIDER_PORTS, ...findSandboxPorts(manifests)]
         : []),
       ...findUrlPorts(container),

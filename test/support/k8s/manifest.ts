@@ -39,6 +39,10 @@ export interface Spec {
   minReplicas?: number;
   fallback?: object;
   triggers?: Trigger[];
+  /** Of an HTTPRoute. */
+  hostnames?: string[];
+  /** Of an HTTPRoute or an Ingress. */
+  rules?: HttpRule[];
   groups?: { rules: { alert?: string; record?: string; expr: string }[] }[];
 }
 
@@ -46,6 +50,12 @@ export interface Trigger {
   type: string;
   name?: string;
   metadata: { query?: string; threshold?: string; ignoreNullValues?: string };
+}
+
+export interface HttpRule {
+  host?: string;
+  http?: { paths: { backend: { service: { name: string } } }[] };
+  backendRefs?: { name: string }[];
 }
 
 export interface NetworkRule {

@@ -25,6 +25,11 @@ const PRIVATE_RANGES = [
   ...['192.168.0.0/16', '::1/128', 'fc00::/7', 'fe80::/10'],
 ];
 const PROVIDER_CLIENT = 'delivery-worker';
+/** Services behind the proxy for HTTPS, whose TRUST_PROXY follows it. */
+const HTTP_SERVICES = [
+  { service: 'api', port: '4000/TCP' },
+  { service: 'dashboard', port: '4010/TCP' },
+];
 const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 const NAMESPACE_LABEL = 'kubernetes.io/metadata.name';
 
@@ -125,7 +130,10 @@ function readProxySettings(manifests: readonly Manifest[]) {
   return {
     hasHttpProxy: kinds.has('Gateway') || kinds.has('Ingress'),
     hasMqttProxy: kinds.has('TLSRoute'),
-    trustsProxy: Number(find('api', 'TRUST_PROXY')) > 0,
+    httpServices: HTTP_SERVICES.map(({ service, port }) => ({
+      ...{ service, port },
+      trustsProxy: Number(find(service, 'TRUST_PROXY')) > 0,
+    })),
     readsProxyHeader: find('device-gateway', 'PROXY_PROTOCOL') === 'on',
   };
 }
@@ -137,15 +145,18 @@ const clientAddresses: Rule = {
     const settings = readProxySettings(manifests);
     const isLimited = (port: string) => findRule(manifests, port)?.from !== undefined;
     return [
-      ...(settings.hasHttpProxy !== settings.trustsProxy
-        ? ['TRUST_PROXY is wrong for the api']
-        : []),
+      ...settings.httpServices
+        .filter(({ trustsProxy }) => settings.hasHttpProxy !== trustsProxy)
+        .map(({ service }) => `TRUST_PROXY is wrong for the ${service}`),
       ...(settings.hasMqttProxy !== settings.readsProxyHeader
         ? ['PROXY_PROTOCOL is wrong for the device-gateway']
         : []),
-      ...(settings.trustsProxy && !isLimited('4000/TCP')
-        ? ['anyone can forge the address that the api reads from X-Forwarded-For']
-        : []),
+      ...settings.httpServices
+        .filter(({ trustsProxy, port }) => trustsProxy && !isLimited(port))
+        .map(
+          ({ service }) =>
+            `anyone can forge the address that the ${service} reads from X-Forwarded-For`,
+        ),
       ...(settings.readsProxyHeader && !isLimited('8883/TCP')
         ? ['anyone can forge the address that the device-gateway reads from the PROXY header']
         : []),
@@ -155,6 +166,37 @@ const clientAddresses: Rule = {
         .map(({ metadata }) => `${metadata.name} hides the addresses of devices`),
     ];
   },
+};
+
+/** Lists the host names by which an Ingress or an HTTPRoute leads to a Service. */
+function findHosts(manifests: readonly Manifest[], service: string): string[] {
+  return manifests.flatMap(({ kind, spec }) => {
+    if (kind !== 'Ingress' && kind !== 'HTTPRoute') return [];
+    return (spec?.rules ?? []).flatMap(({ host, http, backendRefs = [] }) => {
+      const ofIngress = http?.paths.map(({ backend }) => backend.service.name) ?? [];
+      const names = [...ofIngress, ...backendRefs.map(({ name }) => name)];
+      if (!names.includes(service)) return [];
+      return spec?.hostnames ?? [host ?? 'any host'];
+    });
+  });
+}
+
+/** The console refuses host names that it does not know, and its links name CONSOLE_URL. */
+const consoleAddress: Rule = {
+  name: 'console address',
+  check: (manifests) =>
+    findDeployments(manifests)
+      .filter(({ service }) => service === 'dashboard')
+      .flatMap(({ container }) => {
+        const url = findVariable(container, 'CONSOLE_URL');
+        const hasIssuer = findVariable(container, 'OIDC_ISSUER') !== undefined;
+        return [
+          ...findHosts(manifests, 'dashboard')
+            .filter((host) => url !== `https://${host}`)
+            .map((host) => `CONSOLE_URL is not https://${host}`),
+          ...(hasIssuer && url === undefined ? ['single sign-on has no CONSOLE_URL'] : []),
+        ];
+      }),
 };
 
 /** A service without the collector's address leaves a gap in every trace that passes it. */
@@ -224,6 +266,7 @@ export const NETWORK_RULES: readonly Rule[] = [
   dataServers,
   privateRanges,
   clientAddresses,
+  consoleAddress,
   traces,
   scraped,
   services,

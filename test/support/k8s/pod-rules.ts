@@ -153,7 +153,7 @@ const gracePeriod = forDeployments('grace period', ({ pod, container }) => {
 });
 
 const preStop = forDeployments('preStop', ({ service, container }) => {
-  const isListening = service === 'api' || service === 'device-gateway';
+  const isListening = ['api', 'device-gateway', 'dashboard'].includes(service);
   const seconds = container.lifecycle?.preStop?.sleep?.seconds ?? 0;
   return { 'stops before load balancers know it': !isListening || seconds >= 5 };
 });

@@ -2,6 +2,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { mongodbEnv } from '../../../packages/runtime/src/env.ts';
 import { environment as api } from '../../../services/api/src/environment.ts';
 import { environmentSchema as cli } from '../../../services/cli/src/stack.ts';
+import { environment as dashboard } from '../../../services/dashboard/src/environment.ts';
 import { environment as deliveryWorker } from '../../../services/delivery-worker/src/environment.ts';
 import { environment as deviceGateway } from '../../../services/device-gateway/src/environment.ts';
 import { environment as sandbox } from '../../../services/sandbox/src/environment.ts';
@@ -26,6 +27,7 @@ export const SETTINGS: Readonly<Record<string, Readonly<Record<string, Setting>>
   'delivery-worker': deliveryWorker.shape,
   scheduler: scheduler.shape,
   'device-gateway': deviceGateway.shape,
+  dashboard: dashboard.shape,
   migrate: mongodbEnv,
   sandbox: sandbox.shape,
   // The command line finds the rest in a stack of its own machine.
