@@ -86,6 +86,8 @@ function Items<T>({
       fz="sm"
       highlightOnHover
       minHeight={0}
+      // What scrolls must be reachable by keyboard.
+      scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}
       // It is in the page even beside records; ours says what belongs here.
       emptyState={null}
       className={classes.table ?? ''}
