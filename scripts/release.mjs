@@ -92,7 +92,10 @@ function findPnpm() {
 
 /** Writes the bill of materials of a service's production dependencies, from the lockfile. */
 function writeSbom(name, seconds) {
-  const args = ['--filter', `@carillon/${name}`, 'sbom', '--sbom-format', 'cyclonedx', '--prod'];
+  // The console's pages are built from libraries that the service itself does not import.
+  const packages = name === 'dashboard' ? ['dashboard', 'console-web'] : [name];
+  const filters = packages.flatMap((one) => ['--filter', `@carillon/${one}`]);
+  const args = [...filters, 'sbom', '--sbom-format', 'cyclonedx', '--prod'];
   const sbom = JSON.parse(run(findPnpm(), args));
   // The same source gives the same file.
   delete sbom.serialNumber;
