@@ -1,6 +1,6 @@
 import { AppShell, Container, Skeleton } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { Navigate, Outlet, useLocation } from '@tanstack/react-router';
+import { Outlet, useLocation, useNavigate, useRouter } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { Failure } from '../parts/failure.tsx';
 import { Loading } from '../parts/loaded.tsx';
@@ -13,8 +13,7 @@ import { SessionContext, useSessionQuery } from './session.ts';
 /** Shows the pages of an operator; without a session the login, which leads back to the same address. */
 export function Shell() {
   const session = useSessionQuery();
-  const { href } = useLocation();
-  if (session.data === null) return <Navigate to="/login" search={{ next: href }} replace />;
+  if (session.data === null) return <ToLogin />;
   if (session.data !== undefined) {
     return (
       <SessionContext.Provider value={session.data}>
@@ -34,6 +33,17 @@ export function Shell() {
       )}
     </Container>
   );
+}
+
+/** Navigates once: the address changes while this part is still shown, until the code of the login is loaded. */
+function ToLogin() {
+  const navigate = useNavigate();
+  const router = useRouter();
+  useEffect(() => {
+    const next = router.state.location.href;
+    void navigate({ to: '/login', search: { next }, replace: true });
+  }, [navigate, router]);
+  return null;
 }
 
 function Frame() {
