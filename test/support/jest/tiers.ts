@@ -131,7 +131,7 @@ const OF_PARTS = [
   '{packages,services,tools}/*/test/**/*.test.ts',
   'services/dashboard/web/test/**/*.test.ts',
 ];
-const BROWSERS = 'test/web-push/**/*.test.ts';
+const BROWSERS = '{test/web-push,test/console}/**/*.test.ts';
 const PYTHON = 'test/with-python/**/*.test.ts';
 const DEPLOY = 'test/deploy/**/*.test.ts';
 /** Nine containers, a load and its clients at once: more than two cores carry without a slow request. */

@@ -7,7 +7,6 @@ import {
 import { keepText, parseSearch, stringifySearch } from './lib/search-text.ts';
 import { Failure } from './parts/failure.tsx';
 import { NotFound } from './shell/not-found.tsx';
-import { Shell } from './shell/shell.tsx';
 
 const root = createRootRoute({ notFoundComponent: NotFound });
 
@@ -22,7 +21,11 @@ const setup = createRoute({
   path: '/setup',
   component: lazyRouteComponent(() => import('./pages/setup-page.tsx'), 'SetupPage'),
 });
-const shell = createRoute({ getParentRoute: () => root, id: 'shell', component: Shell });
+const shell = createRoute({
+  getParentRoute: () => root,
+  id: 'shell',
+  component: lazyRouteComponent(() => import('./shell/shell.tsx'), 'Shell'),
+});
 const getParentRoute = () => shell;
 
 const overview = createRoute({

@@ -46,13 +46,14 @@ export function createHub(needs: HubNeeds) {
   let stream: { close(): void } | undefined;
   let cancel = () => {};
   let failures = 0;
-  let status = { live: false, since: needs.now() };
+  /** Unknown until a stream of this address has opened or failed. */
+  let status: { live: boolean; since: number } | undefined;
 
   const tell = (message: HubMessage) => {
     for (const receive of tabs.keys()) receive(message);
   };
   const setStatus = (live: boolean, since: number) => {
-    if (status.live === live) return;
+    if (status?.live === live) return;
     status = { live, since };
     tell({ kind: 'status', ...status });
   };
@@ -93,16 +94,16 @@ export function createHub(needs: HubNeeds) {
     if (wanted === url) return;
     close();
     url = wanted;
+    status = undefined;
     failures = 0;
     open();
   };
   return {
-    /** Sets what a tab wants; its first call also tells it how the stream is. */
+    /** Sets what a tab wants, and tells it how the stream is: another page of the tab may ask. */
     set(tab: Receive, wants: Wants): void {
-      const isNew = !tabs.has(tab);
       tabs.set(tab, wants);
-      if (isNew && stream !== undefined) tab({ kind: 'status', ...status });
       update();
+      if (status !== undefined) tab({ kind: 'status', ...status });
     },
     remove(tab: Receive): void {
       tabs.delete(tab);

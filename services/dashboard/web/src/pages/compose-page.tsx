@@ -3,7 +3,8 @@ import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { handleError } from '../api/query-client.ts';
 import { postText } from '../api/request.ts';
-import type { AcceptedPush } from '../api/types.ts';
+import type { AcceptedPush, App } from '../api/types.ts';
+import { useGet } from '../api/use-get.ts';
 import { type ComposeForm, composeBody, EMPTY_FORM } from '../lib/compose-body.ts';
 import { sendCommand } from '../lib/curl.ts';
 import { formatCount } from '../lib/times.ts';
@@ -11,12 +12,27 @@ import { usePathId, useUrl } from '../lib/use-url.ts';
 import { ApiCommand } from '../parts/api-command.tsx';
 import { Failure } from '../parts/failure.tsx';
 import { ButtonLink } from '../parts/links.tsx';
+import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
 import { Panel } from '../parts/panel.tsx';
 
 /** Composes a push, sends it as the HTTP API would, and shows the same as a command. */
 export function ComposePage() {
   const app = usePathId('app');
+  const found = useGet<App>(`/apps/${app}`);
+  return (
+    <Page
+      title="Compose a push"
+      description="It is accepted by the same code as a push of a backend."
+    >
+      <Loaded query={found} height={480}>
+        {({ id }) => <Composer key={id} app={id} />}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Composer({ app }: { app: string }) {
   const { search } = useUrl<'to'>();
   const [form, setForm] = useState<ComposeForm>({ ...EMPTY_FORM, to: search.to ?? '' });
   const [wasTried, setTried] = useState(false);
@@ -31,47 +47,42 @@ export function ComposePage() {
     if (composed.ok) send.mutate(composed.body);
   };
   return (
-    <Page
-      title="Compose a push"
-      description="It is accepted by the same code as a push of a backend."
-    >
-      <Grid>
-        <Grid.Col span={{ base: 12, md: 7 }}>
-          <Panel title="Push">
-            <form onSubmit={submit} noValidate>
-              <Stack gap="sm">
-                <Fields
-                  form={form}
-                  errors={wasTried && !composed.ok ? composed.errors : {}}
-                  onChange={setForm}
-                />
-                {send.isError && <Failure error={send.error} />}
-                {send.data !== undefined && <Accepted push={send.data} />}
-                <Group>
-                  <Button type="submit" loading={send.isPending}>
-                    {form.schedule === '' ? 'Send' : 'Schedule'}
-                  </Button>
-                </Group>
-              </Stack>
-            </form>
-          </Panel>
-        </Grid.Col>
-        <Grid.Col span={{ base: 12, md: 5 }}>
-          <Panel title="The same by the API">
-            {composed.ok ? (
-              <ApiCommand
-                label="Command that sends the push"
-                command={(api) => sendCommand(api, composed.body)}
+    <Grid>
+      <Grid.Col span={{ base: 12, md: 7 }}>
+        <Panel title="Push">
+          <form onSubmit={submit} noValidate>
+            <Stack gap="sm">
+              <Fields
+                form={form}
+                errors={wasTried && !composed.ok ? composed.errors : {}}
+                onChange={setForm}
               />
-            ) : (
-              <Text fz="sm" c="dimmed">
-                The command appears when the push is complete.
-              </Text>
-            )}
-          </Panel>
-        </Grid.Col>
-      </Grid>
-    </Page>
+              {send.isError && <Failure error={send.error} />}
+              {send.data !== undefined && <Accepted push={send.data} />}
+              <Group>
+                <Button type="submit" loading={send.isPending}>
+                  {form.schedule === '' ? 'Send' : 'Schedule'}
+                </Button>
+              </Group>
+            </Stack>
+          </form>
+        </Panel>
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, md: 5 }}>
+        <Panel title="The same by the API">
+          {composed.ok ? (
+            <ApiCommand
+              label="Command that sends the push"
+              command={(api) => sendCommand(api, composed.body)}
+            />
+          ) : (
+            <Text fz="sm" c="dimmed">
+              The command appears when the push is complete.
+            </Text>
+          )}
+        </Panel>
+      </Grid.Col>
+    </Grid>
   );
 }
 
