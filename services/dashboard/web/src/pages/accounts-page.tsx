@@ -97,7 +97,7 @@ function useColumns(mayChange: boolean, onLimit: (account: Account) => void): Co
   if (!mayChange) return columns;
   const action: Column<Account> = {
     accessor: 'suspended',
-    title: '',
+    title: 'Actions',
     textAlign: 'right',
     render: (account) => (
       <Group gap={6} justify="flex-end" wrap="nowrap">

@@ -84,7 +84,7 @@ function listColumns(accounts: readonly Account[]): Column<App>[] {
     { accessor: 'createdAt', title: 'Created', render: ({ createdAt }) => <Time at={createdAt} /> },
     {
       accessor: 'registration',
-      title: '',
+      title: 'Actions',
       render: ({ id }) => (
         <TextLink fz="sm" to="/apps/$app" params={{ app: id }}>
           Keys and settings

@@ -108,7 +108,7 @@ function listColumns(
       title: 'Last login',
       render: ({ lastLoginAt }) => <Ago at={lastLoginAt} />,
     },
-    { accessor: 'id', title: '', textAlign: 'right', render: renderMenu },
+    { accessor: 'id', title: 'Actions', textAlign: 'right', render: renderMenu },
   ];
 }
 

@@ -86,6 +86,8 @@ function Items<T>({
       fz="sm"
       highlightOnHover
       minHeight={0}
+      // A wide table scrolls within the page: by keyboard too.
+      scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}
       className={classes.table ?? ''}
       {...selectionProps}
     />

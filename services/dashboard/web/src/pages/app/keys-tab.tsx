@@ -76,7 +76,7 @@ function listColumns(onRevoke: ((key: ApiKey) => void) | undefined): Column<ApiK
   if (onRevoke === undefined) return columns;
   const action: Column<ApiKey> = {
     accessor: 'id',
-    title: '',
+    title: 'Actions',
     textAlign: 'right',
     render: (key) =>
       key.revokedAt === undefined && (
