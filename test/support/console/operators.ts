@@ -4,7 +4,7 @@ import { click, fill, openPage, waitForText } from './browser.ts';
 const PASSWORD = 'correct horse battery staple';
 
 /** Redeems a one-time link in its page. Ends on the overview. */
-export async function redeemLink(page: Page, link: string, name: string): Promise<void> {
+async function redeemLink(page: Page, link: string, name: string): Promise<void> {
   await page.goto(link);
   await fill(page, 'Your name', name);
   await fill(page, 'New password', PASSWORD);

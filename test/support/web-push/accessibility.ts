@@ -1,5 +1,5 @@
 import axe from 'axe-core';
-import type { Browser, Page } from 'puppeteer-core';
+import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 
 const HEIGHT = 844;
 
@@ -19,7 +19,11 @@ export const PAGE_VIEWS: readonly PageView[] = [
 ];
 
 /** Opens a page as somebody sees it who has this window. */
-export async function openView(browser: Browser, url: string, view: PageView): Promise<Page> {
+export async function openView(
+  browser: Browser | BrowserContext,
+  url: string,
+  view: PageView,
+): Promise<Page> {
   const page = await browser.newPage();
   await page.setViewport({ width: view.width, height: HEIGHT });
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: view.scheme }]);

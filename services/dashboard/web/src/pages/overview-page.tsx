@@ -52,7 +52,8 @@ function describePeriod({ since, minutes, scope }: Overview) {
   if (since === null) return 'There are no figures yet: they come with the first push.';
   return (
     <>
-      The last {minutes.length} minutes. Figures exist since <Time at={since} />.
+      {minutes.length === 1 ? 'The last minute' : `The last ${minutes.length} minutes`}. Figures
+      exist since <Time at={since} />.
     </>
   );
 }

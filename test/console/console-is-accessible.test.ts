@@ -1,0 +1,36 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { waitUntilSettled } from '../support/console/browser.ts';
+import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
+import { ALL_PATHS, fillPath, type PageIds } from '../support/console/pages.ts';
+import {
+  findViolations,
+  horizontalOverflow,
+  openView,
+  PAGE_VIEWS,
+} from '../support/web-push/accessibility.ts';
+
+/** Tabs and panels that the address of a page opens. */
+const OPENED = [
+  '/apps/$app?tab=credentials',
+  '/apps/$app?tab=settings',
+  '/pushes/$push?token=$token',
+];
+
+let fixture: ConsoleFixture;
+let ids: PageIds;
+beforeAll(async () => {
+  fixture = await openConsole();
+  ({ ids } = await fixture.fill());
+}, 120_000);
+afterAll(() => fixture?.close());
+
+describe.each([...ALL_PATHS, ...OPENED])('%s', (path) => {
+  test.each(PAGE_VIEWS)('is accessible and fits, $width pixels wide and $scheme', async (view) => {
+    const address = `${fixture.origin}${fillPath(path, ids)}`;
+    const page = await openView(fixture.owner.browserContext(), address, view);
+    await waitUntilSettled(page);
+    expect(await findViolations(page)).toEqual([]);
+    expect(await horizontalOverflow(page)).toBeLessThanOrEqual(0);
+    await page.close();
+  });
+});

@@ -1,0 +1,219 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { HTTPRequest, Page } from 'puppeteer-core';
+import { click, openPage, waitForText } from '../support/console/browser.ts';
+import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
+import { logIn, openViewer } from '../support/console/operators.ts';
+import {
+  ALL_PATHS,
+  fillPath,
+  OBJECT_PATHS,
+  type PageIds,
+  SESSION_PATHS,
+  visit,
+} from '../support/console/pages.ts';
+import { type PageWatch, watchPage } from '../support/console/watch-page.ts';
+
+/** A text of each page that shows an app without anything, and of one with data. */
+const TEXTS: Record<string, { empty?: string; full: string }> = {
+  '/login': { full: 'A lost password' },
+  '/setup': { full: 'This link does not work' },
+  '/': { empty: 'There are no figures yet', full: 'Figures exist since' },
+  '/apps': { full: 'Keys and settings' },
+  '/apps/$app': { full: 'Create a key' },
+  '/apps/$app/pushes': { empty: 'No pushes here', full: 'Outcomes' },
+  '/apps/$app/compose': { full: 'Payload' },
+  '/apps/$app/failures': { empty: 'No failed deliveries here', full: 'BadCollapseId' },
+  '/apps/$app/devices': { empty: 'No devices yet', full: 'electron' },
+  '/apps/$app/topics': { empty: 'No topics yet', full: 'news' },
+  '/apps/$app/topics/$topic': { empty: 'No subscribers', full: 'electron' },
+  '/pushes/$push': { full: 'Time line' },
+  '/devices/$token': { full: 'Pushes in the inbox' },
+  '/accounts': { full: 'Request' },
+  '/operators': { full: 'Invite an operator' },
+  '/audit': { full: 'setup' },
+  '/password': { full: 'New password' },
+};
+const OF_ADMINS = ['/operators', '/audit'];
+const EMPTY_PATHS = ALL_PATHS.filter((path) => TEXTS[path]?.empty !== undefined);
+const FILTERED = '/apps/$app/failures?channel=apns&reason=rejected-by-provider';
+const NO_SUCH_ID = 'f'.repeat(24);
+
+let fixture: ConsoleFixture;
+let origin: string;
+let ids: PageIds;
+beforeAll(async () => {
+  fixture = await openConsole();
+  origin = fixture.origin;
+}, 120_000);
+afterAll(() => fixture?.close());
+
+function textOf(path: string, state: 'empty' | 'full'): string {
+  return TEXTS[path]?.[state] ?? 'no text';
+}
+
+async function showsText(page: Page, path: string, text: string, someIds = ids): Promise<void> {
+  await visit(page, origin, path, someIds);
+  await waitForText(page, text);
+}
+
+test('each page of the router has its texts here', () => {
+  expect(Object.keys(TEXTS).toSorted()).toEqual(ALL_PATHS.toSorted());
+});
+
+describe('without anything', () => {
+  let watch: PageWatch;
+  beforeAll(() => {
+    watch = watchPage(fixture.owner, origin);
+    ids = { app: fixture.stack.dev.app, push: '', token: '', topic: 'none' };
+  });
+
+  test.each(EMPTY_PATHS)('%s says what belongs there', async (path) => {
+    await showsText(fixture.owner, path, textOf(path, 'empty'));
+    expect(watch.take()).toEqual([]);
+  });
+});
+
+describe('with data', () => {
+  let watch: PageWatch;
+  beforeAll(async () => {
+    ({ ids } = await fixture.fill());
+    watch = watchPage(fixture.owner, origin);
+  });
+
+  test.each(ALL_PATHS)('%s shows them', async (path) => {
+    await showsText(fixture.owner, path, textOf(path, 'full'));
+    expect(watch.take()).toEqual([]);
+  });
+
+  test('the Content-Security-Policy is in force', async () => {
+    const page = await openPage(fixture.browser);
+    await page.goto(`${origin}/login`);
+    await page.evaluate(`{
+      const script = document.createElement('script');
+      script.textContent = 'globalThis.inlineScriptRan = true';
+      document.head.append(script);
+    }`);
+    expect(await page.evaluate('globalThis.inlineScriptRan')).toBeUndefined();
+    await page.close();
+  });
+});
+
+describe('an id that does not exist', () => {
+  const others = { app: NO_SUCH_ID, push: NO_SUCH_ID, token: 'f'.repeat(22), topic: 'none' };
+
+  test.each(OBJECT_PATHS)('%s says so', async (path) => {
+    const page = await fixture.owner.browserContext().newPage();
+    const watch = watchPage(page, origin, [404]);
+    await showsText(page, path, 'Not found', others);
+    expect(watch.take()).toEqual([]);
+    await page.close();
+  });
+});
+
+describe('as a viewer', () => {
+  let viewer: Page;
+  let watch: PageWatch;
+  beforeAll(async () => {
+    viewer = await openViewer(fixture.browser, fixture.owner);
+    watch = watchPage(viewer, origin, [403]);
+  });
+
+  test.each(SESSION_PATHS)('%s shows what a viewer may see', async (path) => {
+    const isForbidden = OF_ADMINS.includes(path);
+    const text = isForbidden ? 'Your role does not allow this' : textOf(path, 'full');
+    const shown = path === '/apps/$app' ? 'A backend sends pushes' : text;
+    await showsText(viewer, path, shown);
+    expect(watch.take()).toEqual([]);
+  });
+
+  test('a viewer who sends is refused by the server', async () => {
+    await visit(viewer, origin, '/apps/$app/compose', ids);
+    await viewer.locator('textarea').fill(ids.token);
+    await click(viewer, 'Send');
+    await waitForText(viewer, 'Your role does not allow this');
+    expect(watch.take()).toEqual([]);
+  });
+
+  test.each([...SESSION_PATHS, FILTERED])('%s comes back after a login', async (path) => {
+    const address = fillPath(path, ids);
+    const page = await viewer.browserContext().newPage();
+    const ofPage = watchPage(page, origin, [401, 403]);
+    await viewer.deleteCookie(...(await viewer.cookies()));
+    await page.goto(`${origin}${address}`);
+    await waitForText(page, 'Log in to Carillon');
+    await logIn(page, 'Vera');
+    await page.waitForFunction(`location.pathname + location.search === '${address}'`);
+    expect(ofPage.take()).toEqual([]);
+    await page.close();
+  });
+
+  test('a session that ends while a page is open leads to the login', async () => {
+    await visit(viewer, origin, '/apps/$app/devices', ids);
+    await viewer.deleteCookie(...(await viewer.cookies()));
+    await click(viewer, 'Failed deliveries', 'link');
+    await waitForText(viewer, 'Log in to Carillon');
+    await logIn(viewer, 'Vera');
+    await waitForText(viewer, 'BadCollapseId');
+  });
+});
+
+/** Requests of a page for its data; not for the session, without which there is no page. */
+function isForData(request: HTTPRequest): boolean {
+  const { pathname } = new URL(request.url());
+  return pathname.startsWith('/api/') && pathname !== '/api/session';
+}
+
+const FAULTS = {
+  'a server that does not answer': {
+    text: 'No connection',
+    apply: (request: HTTPRequest) => request.abort('connectionrefused'),
+  },
+  'a server that fails': {
+    text: 'The request has failed',
+    apply: (request: HTTPRequest) =>
+      request.respond({
+        status: 500,
+        contentType: 'application/json',
+        headers: { 'content-security-policy': "default-src 'self'" },
+        body: JSON.stringify({ code: 'INTERNAL', error: 'Failed.', requestId: 'request-1' }),
+      }),
+  },
+};
+/** They ask for nothing before they are used. */
+const WITHOUT_DATA = ['/password'];
+
+describe.each(Object.entries(FAULTS))('%s', (_name, { text, apply }) => {
+  const paths = ALL_PATHS.filter((path) => !WITHOUT_DATA.includes(path));
+
+  test.each(paths)('%s shows an error and can be tried again', async (path) => {
+    const page = await fixture.owner.browserContext().newPage();
+    const watch = watchPage(page, origin, [500]);
+    let isFaulty = true;
+    await page.setRequestInterception(true);
+    page.on('request', (request) => {
+      void (isFaulty && isForData(request) ? apply(request) : request.continue());
+    });
+    await page.goto(`${origin}${fillPath(path, ids)}`);
+    await waitForText(page, text);
+    isFaulty = false;
+    for (const button of await page.$$('::-p-aria([name="Try again"][role="button"])')) {
+      await button.click();
+    }
+    await waitForText(page, textOf(path, 'full'));
+    expect(watch.take()).toEqual([]);
+    await page.close();
+  });
+});
+
+// Jest runs the tests outside of groups first, and this one has to be the last.
+describe('a console that is killed', () => {
+  test('is live again by itself, and says that it was not', async () => {
+    await visit(fixture.owner, origin, '/', ids);
+    await waitForText(fixture.owner, 'Live');
+    const pid = fixture.stack.kill('dashboard', 'SIGKILL');
+    await waitForText(fixture.owner, 'Not live since');
+    await fixture.stack.waitForRestart('dashboard', pid);
+    await fixture.owner.waitForFunction("!document.body.innerText.includes('Not live since')");
+    await waitForText(fixture.owner, 'Live');
+  });
+});

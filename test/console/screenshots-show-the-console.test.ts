@@ -1,0 +1,63 @@
+import { mkdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { waitForText } from '../support/console/browser.ts';
+import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
+import { fillPath, type PageIds } from '../support/console/pages.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { registerAndroid, registerIphone } from '../support/providers/devices.ts';
+import { untilFinal } from '../support/providers/outcomes.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+
+/** `SCREENSHOTS_FOLDER=$PWD/docs/screenshots npm test -- <this file>` renews those of the README. */
+const FOLDER = process.env.SCREENSHOTS_FOLDER ?? createTemporaryFolder();
+const MAX_BYTES = 150 * 1_024;
+const REFUSALS = ['BadCollapseId', 'BadTopic'];
+const DELIVERED_PUSHES = 25;
+
+const PAGES: [name: string, path: string, text: string][] = [
+  ['push', '/pushes/$push', 'Errors of providers'],
+  ['failures', '/apps/$app/failures', 'BadTopic'],
+  ['overview', '/', 'Figures exist since'],
+];
+
+let fixture: ConsoleFixture;
+let ids: PageIds;
+beforeAll(async () => {
+  mkdirSync(FOLDER, { recursive: true });
+  fixture = await openConsole();
+  const filled = await fixture.fill();
+  for (let n = 0; n < DELIVERED_PUSHES; n += 1) await send(filled.tenant, [filled.ids.token]);
+  ids = { ...filled.ids, push: await sendToEachChannel(filled) };
+}, 180_000);
+afterAll(() => fixture?.close());
+
+/** Sends a push that is delivered, sent, and refused twice. */
+async function sendToEachChannel({
+  tenant,
+  ids: { token },
+}: Awaited<ReturnType<ConsoleFixture['fill']>>): Promise<string> {
+  const { sandbox, store } = fixture;
+  const phones = [await registerIphone(tenant.dev), await registerAndroid(tenant.dev)];
+  for (const refusal of REFUSALS) {
+    const iphone = await registerIphone(tenant.dev);
+    await sandbox.script('apns', iphone.address, [{ as: refusal }]);
+    phones.push(iphone);
+  }
+  await store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  const tokens = [token, ...phones.map((phone) => phone.token)];
+  const push = await send(tenant, tokens);
+  for (const one of tokens) await untilFinal(store, push, one);
+  return push.id;
+}
+
+test.each(PAGES)('%s', async (name, path, text) => {
+  const page = fixture.owner;
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
+  await page.goto(`${fixture.origin}${fillPath(path, ids)}`);
+  await waitForText(page, text);
+  if (path === '/') await page.waitForSelector('.recharts-area, .recharts-bar, .recharts-line');
+  const file = join(FOLDER, `${name}.png`) as `${string}.png`;
+  await page.screenshot({ path: file });
+  expect(statSync(file).size).toBeLessThanOrEqual(MAX_BYTES);
+});

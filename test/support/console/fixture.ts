@@ -1,0 +1,67 @@
+import type { Browser, Page } from 'puppeteer-core';
+import type { TestTenant } from '../api/tenants.ts';
+import { send } from '../end-to-end/pushes.ts';
+import { createTopicCalls } from '../guarantees/topic-calls.ts';
+import { type MqttDevice, newMqttDevice } from '../mqtt-device.ts';
+import { registerIphone } from '../providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../providers/fixture.ts';
+import { untilFinal } from '../providers/outcomes.ts';
+import { openChromium } from './browser.ts';
+import { openOwner } from './operators.ts';
+import type { PageIds } from './pages.ts';
+
+const TOPIC = 'news';
+
+/** A stack with a console, and the browser of its first operator. */
+export interface ConsoleFixture extends ProviderFixture {
+  /** Origin of the console. */
+  origin: string;
+  browser: Browser;
+  owner: Page;
+  /** Makes a tenant with devices, a topic, and pushes of which one delivery failed. */
+  fill(): Promise<{ ids: PageIds; tenant: TestTenant }>;
+}
+
+/** Starts a stack with a console and creates the first operator. */
+export async function openConsole(): Promise<ConsoleFixture> {
+  const fixture = await openProviderFixture({ dashboards: 1 });
+  const { dev } = fixture.stack;
+  const browser = await openChromium();
+  const devices: MqttDevice[] = [];
+  return {
+    ...fixture,
+    origin: dev.console ?? '',
+    browser,
+    owner: await openOwner(browser, dev.setup),
+    async fill() {
+      const tenant = await fixture.tenant();
+      const device = await newMqttDevice(tenant.dev);
+      devices.push(device);
+      await device.connect();
+      await createTopicCalls(() => tenant).subscribe(device.token, [TOPIC]);
+      const push = await sendWithFailure(fixture, tenant, device);
+      const { app } = tenant;
+      return { tenant, ids: { app, push, token: device.token, topic: TOPIC } };
+    },
+    async close() {
+      await browser.close();
+      for (const device of devices) await device.disconnect();
+      await fixture.close();
+    },
+  };
+}
+
+/** Sends a push that is delivered to a device, and refused for an iPhone. */
+async function sendWithFailure(
+  { sandbox, store }: ProviderFixture,
+  tenant: TestTenant,
+  device: MqttDevice,
+): Promise<string> {
+  const iphone = await registerIphone(tenant.dev);
+  await sandbox.script('apns', iphone.address, [{ as: 'BadCollapseId' }]);
+  await send(tenant, [device.token]);
+  await send(tenant, `/topics/${TOPIC}`);
+  const push = await send(tenant, [device.token, iphone.token]);
+  for (const { token } of [device, iphone]) await untilFinal(store, push, token);
+  return push.id;
+}

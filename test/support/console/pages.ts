@@ -1,0 +1,50 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Page } from 'puppeteer-core';
+import { waitUntilSettled } from './browser.ts';
+
+const ROUTER = fileURLToPath(
+  new URL('../../../services/dashboard/web/src/router.tsx', import.meta.url),
+);
+
+/** Ids in the addresses of pages. */
+export interface PageIds {
+  app: string;
+  push: string;
+  token: string;
+  topic: string;
+}
+
+/** The paths of all pages of the console, from the file of its router. */
+export const ALL_PATHS = [...readFileSync(ROUTER, 'utf8').matchAll(/\bpath: '([^']+)'/g)].map(
+  ([, path = '']) => path,
+);
+
+const OPEN_PATHS = ['/login', '/setup'];
+
+/** Those that need a session. */
+export const SESSION_PATHS = ALL_PATHS.filter((path) => !OPEN_PATHS.includes(path));
+
+/** Those of one app, push, device or topic. */
+export const OBJECT_PATHS = ALL_PATHS.filter((path) => path.includes('$'));
+
+/** Opens a page and waits until it shows what it has asked for. @param origin of the console */
+export async function visit(
+  page: Page,
+  origin: string | undefined,
+  path: string,
+  ids: PageIds,
+): Promise<void> {
+  // A page behind another one draws nothing.
+  await page.bringToFront();
+  await page.goto(`${origin}${fillPath(path, ids)}`);
+  await waitUntilSettled(page);
+}
+
+/** Returns the address of a page without its origin. */
+export function fillPath(path: string, ids: PageIds): string {
+  return path.replace(/\$(\w+)/g, (_all, name: string) => {
+    if (name in ids) return ids[name as keyof PageIds];
+    throw new Error(`the tests know no id for ${name}`);
+  });
+}
