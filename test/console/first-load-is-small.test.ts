@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -8,9 +9,8 @@ import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts'
 import { ALL_PATHS, visit } from '../support/console/pages.ts';
 
 const KB = 1_024;
-const MANTINE_STYLES = fileURLToPath(
-  new URL('../../services/dashboard/web/node_modules/@mantine/core/styles.css', import.meta.url),
-);
+const PAGES = fileURLToPath(new URL('../../services/dashboard/web', import.meta.url));
+const MANTINE_STYLES = join(PAGES, 'node_modules', '@mantine/core/styles.css');
 /** Loaded when the overview is there. */
 const CHARTS = /\/minute-charts-/;
 const IS_CODE = /javascript|css/;
