@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createTestHome, type TestHome } from '../support/first-run/test-home.ts';
 import { freePortBase } from '../support/stack/port-block.ts';
+import { until } from '../support/until.ts';
 
 const API_OFFSET = 0;
 const REDIS_OFFSET = 5;
@@ -160,7 +161,8 @@ async function expectStartError(more: Record<string, string>): Promise<string> {
   expect(start.stderr()).not.toMatch(/^\s+at .*:\d+|node:internal|Error:/m);
   const lines = start.stderr().trim().split('\n');
   expect(lines.filter((line) => !line.endsWith(' …'))).toHaveLength(1);
-  expect(testHome.processes()).toEqual([]);
+  // The watchdog notices the end of the others.
+  await until(() => testHome.processes().length === 0, { timeoutMs: 5_000 });
   return start.stderr();
 }
 

@@ -68,7 +68,7 @@ export async function updateAppSettings(
   const updated = await apps.updateSettings(id, settings);
   if (updated === undefined) throw new AdminError('APP_NOT_FOUND', `There is no app ${id}.`);
   if (updated !== 'taken') return toAppView(updated);
-  throw new AdminError('NAME_TAKEN', 'Another app has this bundle id or host name already.');
+  throw new AdminError('NAME_TAKEN', 'This bundle id or host name belongs to another app.');
 }
 
 function toAppView(app: AppDocument) {
