@@ -14,10 +14,15 @@ export function createConsoleAddress(consoleUrl: string | undefined) {
     url: url?.href.replace(/\/+$/, ''),
     /** Returns true for IP addresses, localhost and the host of CONSOLE_URL: other names could be rebound by DNS. */
     isAllowedHost: (host: string): boolean => isAllowedHost(host, names),
-    /** Returns true when a request's Origin is the console itself; `host` has been checked. */
-    isOwnOrigin: (origin: string | undefined, host: string): boolean =>
-      origin !== undefined &&
-      (origin === url?.origin || origin.toLowerCase() === `http://${host.toLowerCase()}`),
+    /**
+     * Returns true when a request's Origin is the console itself; `host` has been checked. The host of an https
+     * CONSOLE_URL has no origin without TLS, where anybody on the way could answer for it.
+     */
+    isOwnOrigin(origin: string | undefined, host: string): boolean {
+      if (origin === undefined || origin === url?.origin) return origin !== undefined;
+      if (isSecure && host.toLowerCase() === url?.host) return false;
+      return origin.toLowerCase() === `http://${host.toLowerCase()}`;
+    },
     /**
      * Returns the name of a cookie. Cookies are common to all ports of a host, so that the port in the name keeps two
      * consoles apart; a `__Host-` name needs TLS.
