@@ -24,7 +24,7 @@ let run: NpmStart;
 let dev: Dev;
 let device: MqttDevice;
 beforeAll(async () => {
-  place = await createTestHome({ deliveryWorkers: 2 });
+  place = await createTestHome({ deliveryWorkers: 2, dashboards: 1 });
   run = place.start({ CARILLON_INSPECT: 'api' }, 'dev');
   dev = await run.ready();
   device = await newMqttDevice(dev);
