@@ -261,9 +261,9 @@ test(
 test(
   'a second build has the same digest',
   async () => {
-    await engine.build('dashboard', 'carillon/again:test', ['--no-cache', '--layers']);
+    await engine.build('scheduler', 'carillon/again:test', ['--no-cache', '--layers']);
     const idOf = (image: string) => engine.podman('image', 'inspect', '--format', '{{.Id}}', image);
-    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/dashboard:test'));
+    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/scheduler:test'));
   },
   3 * MINUTES,
 );

@@ -49,7 +49,6 @@ const LONG = [
   'test/faults/unresponsive-redis-loses-no-push.test.ts',
   'test/faults/accepted-push-is-durable.test.ts',
   'test/faults/redis-outage-rejects-no-push.test.ts',
-  'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts',
   'test/gateway/all-devices-reconnect-after-a-cut.test.ts',
   'test/gateway/slow-devices-do-not-block-others.test.ts',
   'test/guarantees/g15-api-responds-within-three-seconds.test.ts',
@@ -83,10 +82,13 @@ const LONG_SIDE_BY_SIDE = [
 ];
 
 /** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */
-const WAITING = [
+const WAITING_SIDE_BY_SIDE = [
   'test/operators/alerts-fire-and-stop.test.ts',
   'test/operators/outage-restarts-nothing.test.ts',
 ];
+
+/** The same, but under a load of their own. */
+const WAITING = ['test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts'];
 
 /** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
@@ -154,7 +156,7 @@ export function readTiers(root: string): Tier[] {
       oneByOne: [],
     },
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
-    { name: 'waiting', sideBySide: WAITING, oneByOne: [] },
+    { name: 'waiting', sideBySide: WAITING_SIDE_BY_SIDE, oneByOne: WAITING },
     { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
     { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },
     {
