@@ -1,5 +1,6 @@
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createHub, type HubMessage, type StreamHandlers } from '../src/live/hub.ts';
+import { type LiveState, toLiveStatus, updateLiveState } from '../src/live/live-status.ts';
 
 /** A hub with a clock and streams that the test moves. */
 function hubUnderTest() {
@@ -62,4 +63,43 @@ test('silence is reported with the time of the last event, and the stream is ope
   pass(1_000);
   streams[1]?.handlers.onEvent('overview', '{}');
   expect(received.at(-2)).toEqual({ kind: 'status', live: true, since: 19_000 });
+});
+
+describe('while the server is there and Redis is not', () => {
+  const live: HubMessage = { kind: 'status', live: true, since: 1_000 };
+  const overview: HubMessage = { kind: 'overview', data: '{}' };
+  const unavailable = (since: number | null): HubMessage => ({
+    kind: 'unavailable',
+    data: JSON.stringify({ since }),
+  });
+  const stateAfter = (...messages: HubMessage[]) =>
+    messages.reduce<LiveState>((state, message) => updateLiveState(state, message, 9_000), {});
+
+  test('the overview is not live since the last reading', () => {
+    const state = stateAfter(live, overview, unavailable(5_000), unavailable(5_000));
+    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });
+  });
+
+  test('nor when the server has never read it', () => {
+    const first = stateAfter(live, unavailable(null));
+    const later = updateLiveState(first, unavailable(null), 14_000);
+    expect(toLiveStatus(later, true)).toEqual({ live: false, since: 9_000 });
+  });
+
+  test('a push is live, because it comes from MongoDB', () => {
+    const state = stateAfter(live, unavailable(5_000));
+    expect(toLiveStatus(state, false)).toEqual({ live: true, since: 1_000 });
+  });
+
+  test('the next overview makes it live again', () => {
+    const state = stateAfter(live, unavailable(5_000), overview);
+    expect(toLiveStatus(state, true)).toEqual({ live: true, since: 1_000 });
+  });
+
+  test('a stream that ends then makes the data no newer', () => {
+    const ended: HubMessage = { kind: 'status', live: false, since: 7_000 };
+    const state = stateAfter(live, unavailable(5_000), ended);
+    expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });
+    expect(toLiveStatus(state, false)).toEqual({ live: false, since: 7_000 });
+  });
 });

@@ -1,5 +1,5 @@
 import { Group, Text } from '@mantine/core';
-import type { LiveStatus } from '../live/use-live.ts';
+import type { LiveStatus } from '../live/live-status.ts';
 import classes from './live-state.module.css';
 import { Time } from './time.tsx';
 
