@@ -56,7 +56,7 @@ export interface GatewayLoad {
   online: number;
 }
 
-/** What one minute's hash holds. */
+/** Counts of one minute, summed over all processes. */
 export interface MinuteFigures {
   accepted: number;
   /** Recipients that have ended, by channel, then by outcome. */

@@ -1,7 +1,7 @@
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { startFigures } from '../src/figures-writer.ts';
 
-/** What a counting process is told to count, or to report. */
+/** Command for a counting process: events to count, or a value to report. */
 export interface CountingOrder {
   accepted?: number;
   delivered?: number;

@@ -6,7 +6,7 @@ import type { CountingOrder } from './counting-process.ts';
 /** A process that adds to the figures. */
 export interface CountingProcess {
   count(order: CountingOrder): void;
-  /** What it has said so far. */
+  /** Lines of its output so far. */
   said: string[];
   /** Lets it send its last counts and end by itself; returns the milliseconds that sending took. */
   stop(): Promise<number>;

@@ -37,7 +37,7 @@ export interface SessionDocument {
   expiresAt: Date;
 }
 
-/** What a link does: creates the first operator or a further one, or sets a new password. */
+/** Kind of a one-time link: it creates the first operator or a further one, or sets a new password. */
 export type InviteKind = 'setup' | 'invite' | 'reset';
 
 /** A link that works once. */

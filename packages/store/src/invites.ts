@@ -5,7 +5,7 @@ import type { InviteDocument } from './console-documents.ts';
 /** Time for which a link works. */
 const INVITE_MS = 3_600_000;
 
-/** What a link gives. */
+/** Access that a one-time link grants. */
 export type InviteGrant = Pick<InviteDocument, 'kind' | 'role' | 'accounts' | 'operator'>;
 
 const IS_USABLE = {

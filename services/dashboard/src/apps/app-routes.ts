@@ -38,7 +38,7 @@ const settingsFields = z.object({
   webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
 });
 
-/** What the routes of apps use. */
+/** Resources of the app routes. */
 export interface AppNeeds {
   store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>;
   /** HMAC key of the API keys' digests. */

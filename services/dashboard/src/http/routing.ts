@@ -27,7 +27,7 @@ import {
 
 const SAFE_METHODS = ['get'];
 
-/** What the routing of a process uses. */
+/** Resources of the router. */
 export interface RoutingNeeds {
   log: Logger;
   metrics: Pick<Metrics, 'createHistogram'>;

@@ -10,7 +10,7 @@ export interface LatencySummary {
   p99Ms: number | null;
 }
 
-/** What all processes have counted in one minute. */
+/** Counts of one minute, summed over all processes, as the overview shows them. */
 export interface OverviewMinute {
   at: number;
   accepted: number;
@@ -49,7 +49,7 @@ export interface Overview {
   refusedCredentialsAt: number | null;
 }
 
-/** What the shared reader knows. */
+/** Latest values of the shared reader. */
 export interface LiveState {
   figures: FiguresSnapshot;
   refusals: readonly RefusalView[];

@@ -24,7 +24,7 @@ export interface Attempt {
   withdraw(): void;
 }
 
-/** Who tries to log in. */
+/** Client of a login attempt. */
 interface Client {
   address: string;
   /** Key of a browser that this operator has logged in with before. */
@@ -33,8 +33,8 @@ interface Client {
 
 /**
  * Slows wrong passwords by name and address. A wait never concerns the name alone, so that nobody can lock an operator
- * out from another address, and a browser that the operator has used before counts by itself, whoever shares its
- * address. Attempts within a wait are refused unchecked and do not extend it. Each process counts for itself.
+ * out from another address, and a browser that the operator has used before counts by itself, also
+ * when others share its address. Attempts within a wait are refused unchecked and do not extend it. Each process counts for itself.
  */
 export function createBackOff(now: () => number = () => performance.now()) {
   const pairs = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });

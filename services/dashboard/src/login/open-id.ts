@@ -26,7 +26,7 @@ export interface PendingLogin {
   verifier: string;
 }
 
-/** Who has logged in, as the provider says. */
+/** Operator that the provider has authenticated, with the role and accounts of its claims. */
 export interface Identity {
   /** `issuer subject` */
   openId: string;
