@@ -27,6 +27,14 @@ export function splitTokens(joined: string): string[] {
   return joined === '' ? [] : joined.split(' ');
 }
 
+/** Stands in joined tokens for a device that was erased. No device token contains it. */
+export const ERASED_TOKEN = '*';
+
+/** Replaces a token in joined tokens by {@link ERASED_TOKEN}. The positions of the others stay. */
+export function eraseToken(joined: string, token: string): string {
+  return joinTokens(splitTokens(joined).map((one) => (one === token ? ERASED_TOKEN : one)));
+}
+
 /** Checks that the bit of a position is set. */
 export function hasBit(words: Readonly<Record<number, number>>, position: number): boolean {
   return (((words[position >> 5] ?? 0) >>> (position & 31)) & 1) === 1;

@@ -34,6 +34,15 @@ export const PROVIDER_CHANNELS: readonly ProviderChannelName[] = PROVIDER_DESCRI
   ({ name }) => name,
 );
 
+const WINDOWS = new Map<ProviderChannelName, number>(
+  PROVIDER_DESCRIPTORS.map(({ name, provider }) => [name, provider.window]),
+);
+
+/** Returns the requests that a provider gets at once from each upstream of a channel. */
+export function providerWindowOf(channel: ProviderChannelName): number {
+  return WINDOWS.get(channel) ?? 1;
+}
+
 /** Platforms of registered devices (`device.platform` on the wire). */
 export type Platform = Descriptor['platforms'][number];
 export const PLATFORMS: readonly Platform[] = CHANNEL_REGISTRY.flatMap(

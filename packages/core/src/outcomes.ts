@@ -26,6 +26,7 @@ export const FAILURES = [
   'bad-provider-address',
   'wrong-credential',
   'endpoint-not-allowed',
+  'worker-failed',
 ] as const;
 export type Failure = (typeof FAILURES)[number];
 
@@ -78,4 +79,22 @@ export function countOutcomes(codes: Uint8Array): OutcomeCounts {
     counts[outcome] = (counts[outcome] ?? 0) + 1;
   }
   return counts;
+}
+
+/** Outcomes as the HTTP API reports them. */
+export const REPORTED_OUTCOMES = [
+  'pending',
+  'sent',
+  'delivered',
+  'failed',
+  'expired',
+  'superseded',
+  'gone',
+  'deleted',
+] as const;
+export type ReportedOutcome = (typeof REPORTED_OUTCOMES)[number];
+
+/** Returns the reported outcome: a recipient without an outcome, or with an inbox row, is `pending`. */
+export function toReportedOutcome(outcome: OutcomeName): ReportedOutcome {
+  return outcome === 'owed' || outcome === 'inbox' ? 'pending' : outcome;
 }

@@ -67,6 +67,8 @@ export const commonEnv = {
     .optional(),
   /** Part of the pushes that are traced, 0 to 1. The sampling decision of a caller's trace takes precedence. */
   OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1),
+  /** For tests: moments at which the process ends, stops, fails or blocks, for instance `sent:kill#3,claim:throw@text`. A process with NODE_ENV=production does not start with it. */
+  FAILPOINTS: z.string().optional(),
 };
 
 /** Variables of MongoDB. */

@@ -73,6 +73,26 @@ export const METRICS = {
     services: WORKER,
     help: 'Responses of providers by kind',
   },
+  carillon_webhook_requests_total: {
+    type: 'counter',
+    labels: ['result'],
+    services: WORKER,
+    help: 'Requests to the receivers of webhooks by result: accepted, failed, or gone (410, the webhook is turned off)',
+  },
+  carillon_webhook_events_total: {
+    type: 'counter',
+    labels: [],
+    services: WORKER,
+    help: 'Events that receivers of webhooks have accepted; an event that is repeated counts again',
+  },
+  carillon_webhooks: {
+    type: 'gauge',
+    labels: ['state'],
+    services: ['scheduler'],
+    help:
+      'Webhooks by state: on, failing (the last request failed), off (the receiver has refused events for good, or has ' +
+      'failed for five days); those that their app has turned off are left out',
+  },
   carillon_provider_circuits: {
     type: 'gauge',
     labels: ['channel', 'state'],

@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { type commonEnv, readEnv } from './env.ts';
 import { createEventLoopWatch, startBeats } from './event-loop.ts';
+import { armFailpoints } from './failpoints.ts';
 import { createHealth } from './health.ts';
 import { createLogger, type Logger } from './logger.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
@@ -42,6 +43,8 @@ interface StopTimes {
   delayMs?: number;
   /** Deadline of the stop after the delay; the process then exits with code 1. */
   timeoutMs?: number;
+  /** True: an uncaught exception ends the process at once, without a stop. */
+  exitsOnError?: boolean;
 }
 
 type CommonSchema = z.ZodObject<typeof commonEnv>;
@@ -62,6 +65,7 @@ export async function runService<S extends CommonSchema>(
   getStopTimes: (env: z.infer<S>) => StopTimes = () => ({}),
 ): Promise<void> {
   const env = orExit(() => readEnv(schema, process.env));
+  orExit(() => armFailpoints(env.FAILPOINTS, process.env.NODE_ENV));
   const log = createLogger(name, env.LOG_LEVEL);
   const metrics = createMetrics();
   exposeProcessCounts(metrics, { name, version: packageJson.version });
@@ -112,6 +116,7 @@ function stopOnSignal({
   isServing,
   delayMs = 0,
   timeoutMs = STOP_TIMEOUT_MS,
+  exitsOnError = false,
 }: StopTimes & {
   log: Logger;
   stopping: AbortController;
@@ -122,6 +127,7 @@ function stopOnSignal({
   const shutdown = closeWithGrace({ delay, logger: false }, async ({ signal, err }) => {
     stopping.abort();
     if (err !== undefined) log.fatal({ err }, 'stopping after an unexpected error');
+    if (err !== undefined && exitsOnError) process.exit(1);
     else log.info({ signal }, 'stopping');
     // Without a signal the process has failed or its parent is gone: nothing waits for a load balancer.
     if (signal !== undefined && isServing()) await sleep(delayMs);

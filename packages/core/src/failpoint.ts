@@ -1,0 +1,54 @@
+/** The failpoints: moments on the way of a push at which a test may end, stop or fail a process. */
+export const FAILPOINTS = {
+  accept: 'before a push is inserted',
+  'accept-batches': 'a push in state `accepting` is inserted, its batches are not',
+  accepted: 'a push is committed; it has no job, and its request no response',
+  page: 'the range of a page is saved, its batches are not inserted',
+  'page-inserted': 'the batches of a page are inserted and have no job',
+  release: 'batches are ready and have no job',
+  claim: 'a batch is claimed',
+  deliver: 'before a batch, or a part of a suspected one, is delivered; the text is the payload',
+  dispatch: 'before deliveries are dispatched to gateways; the text is a device token',
+  dispatched: 'the gateways have replied, and nothing is recorded; the text is a device token',
+  send: 'before a request to a provider; the text is a device token',
+  sent: 'a provider has responded, and nothing is recorded; the text is a device token and the response',
+  rows: 'before inbox rows are written; the text is a device token',
+  'rows-written':
+    'inbox rows are written, and the batch is not settled; the text is a device token',
+  save: 'before outcomes are saved',
+  saved: 'outcomes are saved',
+  settle: 'before a batch is settled',
+  settled: 'a batch is settled; obsolete rows are still there',
+  receipt: 'before a late receipt is recorded',
+  'receipt-recorded': 'a late receipt is recorded in its batch; the row is still there',
+  completion: 'a push has expired or was deleted, and its batches are closed',
+  'completion-counted': 'the counts of such a push are written; its rows are still there',
+  purge: 'before a push is removed after its retention',
+  'purge-rows': 'the rows of pushes are removed; batches and pushes are still there',
+} as const;
+export type Failpoint = keyof typeof FAILPOINTS;
+
+/** Acts on a failpoint that was reached; may throw, and may not return. */
+type FailpointHandler = (name: Failpoint, text: string) => void;
+
+let handler: FailpointHandler | undefined;
+
+/** Sets what happens at failpoints; without a handler nothing does. */
+export function setFailpointHandler(newHandler: FailpointHandler | undefined): void {
+  handler = newHandler;
+}
+
+/**
+ * Marks a failpoint. Costs one comparison while no test has set a handler.
+ *
+ * @param text what a test may select by, as {@link FAILPOINTS} says
+ */
+export function failpoint(name: Failpoint, text = ''): void {
+  if (handler !== undefined) handler(name, text);
+}
+
+/** Marks a failpoint for each of some device tokens; they are listed only while a handler is set. */
+export function failpointForEach(name: Failpoint, listTokens: () => Iterable<string>): void {
+  if (handler === undefined) return;
+  for (const token of listTokens()) handler(name, token);
+}
