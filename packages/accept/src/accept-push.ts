@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import { collapseHash, joinTokens } from '@carillon/core/batch';
 import { type Channel, channelFor } from '@carillon/core/channels';
+import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
@@ -30,7 +31,8 @@ interface Audience {
 }
 
 /** Collections that accepting a push reads and writes. */
-type AcceptPushStore = AudienceStore & Pick<Store, 'pushes' | 'batches' | 'credentials' | 'clock'>;
+type AcceptPushStore = AudienceStore &
+  Pick<Store, 'pushes' | 'batches' | 'credentials' | 'webhooks' | 'clock'>;
 
 /** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
 export interface Idempotency {
@@ -116,12 +118,16 @@ export async function acceptPush(
   const failed = request.tokens.filter((token) => !knownTokens.has(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
   if (trace !== undefined) push.trace = trace;
+  const notify = store.webhooks.pushEntries(app);
+  if (notify.length > 0) push.notify = notify;
   if (idempotency !== undefined) {
     const failedBits = packFailed(request.tokens, (token) => knownTokens.has(token));
     push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
   }
-  const existing = await storePush(store, push, audience);
+  failpoint('accept');
+  const existing = await storePush(store, push, audience, request.channel);
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
+  failpoint('accepted');
   processCounts.pushesAccepted += 1;
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
   else void enqueuePush(producers, push);
@@ -228,8 +234,9 @@ function storePush(
   store: AcceptPushStore,
   push: PushDocument,
   audience: Audience,
+  onlyChannel: Channel | undefined,
 ): Promise<PushDocument | undefined> {
-  const tokensByChannel = groupByChannel(audience.recipients);
+  const tokensByChannel = groupByChannel(audience.recipients, onlyChannel);
   const [onlyGroup] = tokensByChannel;
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
@@ -259,10 +266,13 @@ async function scheduleDueCheck(
   if (delayMs < MAX_DUE_JOB_DELAY_MS) await producers.scheduleDueCheck(dueAtMs / 1_000, delayMs);
 }
 
-function groupByChannel(recipients: readonly Recipient[]): Map<Channel, string[]> {
+function groupByChannel(
+  recipients: readonly Recipient[],
+  onlyChannel: Channel | undefined,
+): Map<Channel, string[]> {
   const groups = new Map<Channel, string[]>();
   for (const { token, platform } of recipients) {
-    const channel = channelFor(platform);
+    const channel = onlyChannel ?? channelFor(platform);
     const group = groups.get(channel);
     if (group === undefined) groups.set(channel, [token]);
     else group.push(token);
@@ -325,6 +335,7 @@ async function acceptInBatches(
   if (batches.length === 0) return store.pushes.insert(push);
   const existing = await store.pushes.insert({ ...push, state: 'accepting' });
   if (existing !== undefined) return existing;
+  failpoint('accept-batches');
   await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
     // Spares a repeated request the wait for the lease. If MongoDB is away, the scheduler abandons the push.
     void abandonPush(store, push._id).catch(() => undefined);

@@ -1,4 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
+import type { Channel } from '@carillon/core/channels';
 import {
   compactJson,
   type JsonBody,
@@ -21,6 +22,8 @@ export interface PushRequest {
   /** Time to send at, milliseconds since 1970; undefined for now. */
   dueAtMs?: number;
   options: PushOptions;
+  /** The only channel that is used, instead of the first one of each device's platform: for a test of that channel. */
+  channel?: Channel;
 }
 
 const TOPIC_PREFIX = '/topics/';

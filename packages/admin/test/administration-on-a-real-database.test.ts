@@ -141,6 +141,22 @@ test('keys are listed without their secrets, and a revoked key has no owner', as
   await expect(revokeKey(store, id)).rejects.toMatchObject({ code: 'KEY_NOT_FOUND' });
 });
 
+test('a key’s last use is written at most once a minute, and never set back', async () => {
+  const { id: app } = await newApp();
+  const { id } = await createKey(store, SECRETS.pepper, app);
+  const lastUse = async () =>
+    (await listKeys(store, app)).find((key) => key.id === id)?.lastUsedAt?.getTime();
+  const use = async (at: number) => {
+    await store.keys.markUsed([{ id, at }]);
+    return lastUse();
+  };
+  expect(await lastUse()).toBeUndefined();
+  expect(await use(100_400)).toBe(100_000);
+  expect(await use(159_999)).toBe(100_000);
+  expect(await use(160_000)).toBe(160_000);
+  expect(await use(40_000)).toBe(160_000);
+});
+
 test('settings that are not given stay as they are', async () => {
   const { id } = await newApp();
   await updateAppSettings(store, id, { payloadLimit: 10, bundleIds: ['com.example.a'] });

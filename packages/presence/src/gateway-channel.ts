@@ -11,6 +11,11 @@ import { createResultBatch, type DeliveryResult, type ReplyTo } from './replies.
 const REPLY_INTERVAL_MS = 10;
 const REPLY_RETENTION_MS = 60_000;
 const ENTRIES_PER_READ = 16;
+/** Handled messages are trimmed after so many, or after this time: each read would cost a command of its own. */
+const TRIM_ENTRIES = 16;
+const TRIM_INTERVAL_MS = 1_000;
+/** A reply stream that was written gets its expiry within this time. */
+const EXPIRE_DELAY_MS = 2_000;
 const RETRY_DELAY_MS = 200;
 /** Messages that waited this long are close to their deadline: the gateway sets its credit to 0. */
 const MAX_LAG_MS = 400;
@@ -133,6 +138,18 @@ function consumeMessages({
   let lastProgressAt = performance.now();
   let streamId: string | undefined;
   let lastId = '0-0';
+  let untrimmed = 0;
+  let trimmedAt = 0;
+
+  /** Trims what was handled. The stream ends with its gateway, so a missed trim costs memory only. */
+  function trimHandled(key: string): void {
+    const now = performance.now();
+    const isDue = untrimmed >= TRIM_ENTRIES || now - trimmedAt >= TRIM_INTERVAL_MS;
+    if (untrimmed === 0 || !isDue) return;
+    untrimmed = 0;
+    trimmedAt = now;
+    void redis.xtrim(key, 'MINID', nextEntryId(lastId)).catch(() => 0);
+  }
 
   async function readOnce(): Promise<void> {
     const currentId = lease.id();
@@ -161,7 +178,9 @@ function consumeMessages({
       await handleMessage(fields, on);
       lastProgressAt = performance.now();
     }
-    if (entries.length > 0) void redis.xtrim(key, 'MINID', nextEntryId(lastId)).catch(() => 0);
+    untrimmed += entries.length;
+    // A read without entries ends after a second at most: the last ones are trimmed then.
+    trimHandled(key);
   }
 
   async function follow(): Promise<void> {
@@ -201,6 +220,7 @@ function nextEntryId(entryId: string): string {
 /** Collects results and sends them at most every 10 ms, one entry per worker. A single result is sent at once. */
 function createReplySender(redis: Redis, now: () => number) {
   const resultBatch = createResultBatch();
+  const expiry = createDelayedExpiry(redis);
   let timer: NodeJS.Timeout | undefined;
   let flushedAt = 0;
 
@@ -212,8 +232,7 @@ function createReplySender(redis: Redis, now: () => number) {
     const minTimestamp = Math.max(0, Math.floor(now() - REPLY_RETENTION_MS)) || 0;
     for (const [stream, fields] of resultBatch.takeAll()) {
       pipeline.xadd(stream, 'MINID', '~', minTimestamp, '*', ...fields);
-      // A living worker extends its stream's expiry itself; this covers the stream of a dead one.
-      pipeline.expire(stream, TTL_SECONDS.replies);
+      expiry.add(stream);
     }
     // A lost result counts as unanswered: the worker dispatches again, and the gateway remembers the delivery.
     if (pipeline.length > 0) await pipeline.exec().catch(() => undefined);
@@ -225,6 +244,26 @@ function createReplySender(redis: Redis, now: () => number) {
       resultBatch.add(to, result);
       const delayMs = flushedAt + REPLY_INTERVAL_MS - performance.now();
       timer ??= setTimeout(() => void flush(), Math.max(0, delayMs));
+    },
+  };
+}
+
+/**
+ * Sets the expiry of reply streams soon after they were written, all of them in one round trip: a living worker extends
+ * its stream's expiry itself, and this covers the stream of a dead one.
+ */
+function createDelayedExpiry(redis: Redis): { add(stream: string): void } {
+  const streams = new Set<string>();
+  async function expireAll(): Promise<void> {
+    const pipeline = redis.pipeline();
+    for (const stream of streams) pipeline.expire(stream, TTL_SECONDS.replies);
+    streams.clear();
+    await pipeline.exec().catch(() => undefined);
+  }
+  return {
+    add(stream) {
+      if (streams.size === 0) setTimeout(() => void expireAll(), EXPIRE_DELAY_MS).unref();
+      streams.add(stream);
     },
   };
 }

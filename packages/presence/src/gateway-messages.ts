@@ -14,6 +14,8 @@ export interface Delivery {
   payload: string;
   /** Context of the worker's span (`traceparent`), if the push is traced. Gateways of an earlier release ignore it. */
   trace?: string;
+  /** Webhooks are told of the recipients: a late receipt marks the batch. Gateways of an earlier release ignore it. */
+  notify?: true;
   /** Set if undelivered recipients get no inbox row, because another channel delivers the push too. */
   hasNoRow?: true;
 }

@@ -1,10 +1,12 @@
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { startProcess } from '../../../test/support/child-process.ts';
+import { createDataFolder } from '../../../test/support/data-folder.ts';
 import { until } from '../../../test/support/until.ts';
+
+/** A busy machine starts MongoDB in ten seconds. */
+const START_TIMEOUT_MS = 40_000;
 
 /** A server process for one test, on a free port and with a temporary folder. */
 export interface TestServer {
@@ -20,7 +22,7 @@ export async function startServer(
   givenPort?: number,
 ): Promise<TestServer> {
   const port = givenPort ?? (await freePort());
-  const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
+  const folder = await createDataFolder();
   const server = startProcess(command, args({ port, folder }), { output: 'ignored' });
   const stop = async () => {
     server.kill('SIGKILL');
@@ -28,7 +30,10 @@ export async function startServer(
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    await until(() => canConnect(port), { what: `${command} on port ${port}` });
+    await until(() => canConnect(port), {
+      timeoutMs: START_TIMEOUT_MS,
+      what: `${command} on port ${port}`,
+    });
   } catch (error) {
     await stop();
     throw error;

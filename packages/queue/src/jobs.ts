@@ -9,8 +9,16 @@ export const jobSchemas = {
   deliver: z.object({ work: z.string() }),
   /** Checks whether pushes are complete. */
   finish: z.object({ pushes: z.array(z.string()) }),
-  /** Records connects and disconnects of devices: token, milliseconds since 1970. */
-  presence: z.object({ events: z.array(z.tuple([z.string(), z.number()])) }),
+  /**
+   * Records connects and disconnects of devices (token, milliseconds since 1970) and uses of API keys (the key's id,
+   * milliseconds). Workers of the release before this one skip `keys`.
+   */
+  presence: z.object({
+    events: z.array(z.tuple([z.string(), z.number()])),
+    keys: z.array(z.tuple([z.string(), z.number()])).default([]),
+  }),
+  /** Tells a webhook what is due for it. */
+  webhook: z.object({ webhook: z.string() }),
   /** Runs a periodic task. */
   maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
 };
@@ -28,6 +36,7 @@ export const QUEUE_NAMES = [
   ...CHANNELS.map(deliverQueueName),
   'finish',
   'presence',
+  'webhook',
   'maintenance',
 ] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -58,6 +67,11 @@ export function deliverJobId(work: string): string {
 /** Returns the id of a termination job, one per push at a time, because terminating a large push takes long. */
 export function terminateJobId(push: string): string {
   return `end-${push}`;
+}
+
+/** Returns the id of a webhook's job, one at a time: a webhook has one request in flight. */
+export function webhookJobId(webhook: string): string {
+  return `webhook-${webhook}`;
 }
 
 /** Returns the id of a due check, one per second, however many pushes are due in it. */

@@ -12,7 +12,10 @@ import {
   type QueueName,
   sendJobId,
   terminateJobId,
+  webhookJobId,
 } from './jobs.ts';
+import { joinOpenJob } from './open-job.ts';
+import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
 const COMPLETION_CHECK_DELAY_MS = 2_000;
@@ -23,6 +26,8 @@ const EMBEDDED_PER_JOB = 50;
 const CHECKS_PER_JOB = 200;
 /** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
 const DELAYED_SCORE_FACTOR = 0x1000;
+/** After a pause of this length no open job is asked for: it is closed, and the question would cost a round trip. */
+const JOIN_WITHIN_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
 const MAX_RECENT_CHECKS = 50_000;
@@ -40,13 +45,29 @@ export type Producers = ReturnType<typeof createProducers>;
  * longer than 600 ms: the reconciler finds a job that Redis did not accept again in MongoDB.
  */
 export function createProducers(redis: RedisAddress, onError: OnRedisError) {
-  const { addTo, countDue, close } = createQueues(redis, onError);
+  const { addTo, join, countDue, close } = createQueues(redis, onError);
+  let lastPushAt = Number.NEGATIVE_INFINITY;
+
+  async function addSendJob(lone: string[]): Promise<void> {
+    const opts = { ...REMOVED_WHEN_DONE, jobId: sendJobId(lone[0] ?? '', 0) };
+    await addTo('send', { name: 'send', data: { lone }, opts });
+  }
 
   const sendBatched = createBatcher<string, void>(
     'enqueue-push',
     async (lone) => {
-      const opts = { ...REMOVED_WHEN_DONE, jobId: sendJobId(lone[0] ?? '', 0) };
-      await addTo('send', { name: 'send', data: { lone }, opts });
+      const mayJoin = performance.now() - lastPushAt < JOIN_WITHIN_MS;
+      lastPushAt = performance.now();
+      if (!mayJoin || !(await join(lone))) await addSendJob(lone);
+      return lone.map(() => undefined);
+    },
+    { maxBatchSize: EMBEDDED_PER_JOB },
+  );
+
+  const resendBatched = createBatcher<string, void>(
+    'enqueue-push',
+    async (lone) => {
+      await addSendJob(lone);
       return lone.map(() => undefined);
     },
     { maxBatchSize: EMBEDDED_PER_JOB },
@@ -80,8 +101,13 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
         data: { fanOut: push },
         opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq), delay: delayMs },
       }),
-    /** Enqueues the delivery of a push with an embedded batch. Pushes of the same moment share a job. */
+    /**
+     * Enqueues the delivery of a push with an embedded batch. It joins an open job, or shares a new one with the pushes of
+     * the same moment.
+     */
     sendEmbedded: sendBatched,
+    /** Enqueues it with a job of the queue: for a push whose first job, or the worker of it, was lost. */
+    resendEmbedded: resendBatched,
     /** Enqueues the delivery of a batch. */
     deliver: (work: string, channel: Channel): Promise<void> =>
       addTo(deliverQueueName(channel), {
@@ -113,9 +139,23 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
         data: { task: 'reconcile' },
         opts: { ...REMOVED_WHEN_DONE, jobId: dueCheckJobId(second), delay: afterMs },
       }),
+    /** Enqueues reports to a webhook. */
+    reportToWebhook: (webhook: string): Promise<void> =>
+      addTo('webhook', {
+        name: 'webhook',
+        data: { webhook },
+        opts: { ...REMOVED_WHEN_DONE, jobId: webhookJobId(webhook) },
+      }),
     /** Enqueues connects and disconnects of devices. */
     publishPresence: (events: PresenceJob['events']): Promise<void> =>
       addTo('presence', { name: 'presence', data: { events }, opts: { ...REMOVED_WHEN_DONE } }),
+    /** Enqueues uses of API keys, by the keys' ids. */
+    publishKeyUses: (keys: PresenceJob['keys']): Promise<void> =>
+      addTo('presence', {
+        name: 'presence',
+        data: { events: [], keys },
+        opts: { ...REMOVED_WHEN_DONE },
+      }),
     /** Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails. */
     countDue: createBatcher<QueueName, number>('count-due-jobs', countDue),
     close,
@@ -145,6 +185,14 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   }
 
   return {
+    /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
+    join: (pushes: readonly string[]): Promise<boolean> =>
+      withTimeout(joinOpenJob(connection, pushes), ADD_TIMEOUT_MS, 'Redis').catch(
+        (error: Error) => {
+          onError(error);
+          return true;
+        },
+      ),
     addTo: (name: QueueName, job: Job): Promise<void> =>
       (queues.get(name) ?? openQueue(name)).addJob(job),
     async countDue(names: readonly QueueName[]): Promise<number[]> {
@@ -161,8 +209,8 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       return names.map((_, index) => (counts[2 * index] ?? 0) + (counts[2 * index + 1] ?? 0));
     },
     async close(): Promise<void> {
-      await Promise.allSettled([...queues.values()].map(({ queue }) => queue.close()));
-      connection.disconnect();
+      const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
+      await closeWithin(closed, connection, onError);
     },
   };
 }

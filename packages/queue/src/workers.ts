@@ -1,3 +1,4 @@
+import { resultWithin } from '@carillon/core/with-timeout';
 import {
   createRedis,
   type OnRedisError,
@@ -7,6 +8,12 @@ import {
 import { Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
 import { type MaintenanceJob, type QueueName, workerKey } from './jobs.ts';
+
+/**
+ * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has what they did, and a job
+ * that Redis still has is delivered again and finds its work settled.
+ */
+const CLOSE_TIMEOUT_MS = 1_000;
 
 /** Settings shared by the workers of a process. */
 export interface WorkerSettings {
@@ -19,7 +26,7 @@ export interface QueueWorker {
   queue: QueueName;
   /** Returns when it last took a job or had no free slot, by the monotonic clock (`performance.now()`). */
   lastProgressAt(): number;
-  /** Stops taking jobs, waits for those in progress and closes the connections. */
+  /** Stops taking jobs, waits for those in progress, at most 1 s for Redis, and closes the connections. */
   stop(): Promise<void>;
 }
 
@@ -37,6 +44,7 @@ export function createWorker<S extends z.ZodType>(
   const connection = createRedis(redis, 'worker', onError);
   let activeJobs = 0;
   let lastProgressAt = performance.now();
+  let idle: PromiseWithResolvers<void> | undefined;
   async function processJob(data: unknown): Promise<void> {
     activeJobs += 1;
     lastProgressAt = performance.now();
@@ -46,7 +54,13 @@ export function createWorker<S extends z.ZodType>(
       // A slot is free again only now: from here on the worker is expected to take a job.
       if (activeJobs === concurrency) lastProgressAt = performance.now();
       activeJobs -= 1;
+      if (activeJobs === 0) idle?.resolve();
     }
+  }
+  async function waitForJobs(): Promise<void> {
+    if (activeJobs === 0) return;
+    idle ??= Promise.withResolvers();
+    await idle.promise;
   }
   const worker = new Worker(queue, (job) => processJob(job.data), {
     connection,
@@ -66,10 +80,21 @@ export function createWorker<S extends z.ZodType>(
     lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
     async stop() {
       stopAnnouncing();
-      await worker.close();
-      connection.disconnect();
+      const closed = worker.close();
+      await waitForJobs();
+      await closeWithin(closed, connection, onError);
     },
   };
+}
+
+/** Waits for a worker or queue to close, which without Redis it never does, and closes its connection. */
+export async function closeWithin(
+  closed: Promise<unknown>,
+  connection: Pick<Redis, 'disconnect'>,
+  onError: OnRedisError,
+): Promise<void> {
+  await resultWithin(closed, CLOSE_TIMEOUT_MS, undefined).catch(onError);
+  connection.disconnect();
 }
 
 const ANNOUNCE_EVERY_MS = 5_000;
@@ -134,8 +159,7 @@ export function keepJobSchedulers(
     lastProgressAt: () => lastProgressAt,
     async stop() {
       clearInterval(timer);
-      await queue.close();
-      connection.disconnect();
+      await closeWithin(queue.close(), connection, onError);
     },
   };
 }

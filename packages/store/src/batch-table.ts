@@ -15,9 +15,17 @@ import {
 } from 'mongodb';
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
 import { fromNow } from './clock.ts';
-import type { Batch, BatchDocument, DeferredEntry, PushDocument } from './documents.ts';
+import type {
+  Batch,
+  BatchDocument,
+  DeferredEntry,
+  NotifyEntry,
+  PushDocument,
+} from './documents.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { buildSettlementUpdate, type Settlement } from './final-outcomes.ts';
+import { buildLapsedCount } from './lapsed-claims.ts';
+import { NOTIFY_MARK } from './notify-mark.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
 
@@ -27,6 +35,8 @@ export interface ClaimedBatch {
   push: string;
   claim: string;
   work: Batch;
+  /** Webhooks are told of the batch. */
+  notify?: true;
   /** The push right after the claim, if it holds the batch itself. */
   sendable?: SendablePush;
 }
@@ -35,6 +45,8 @@ export interface ClaimedBatch {
 export interface UnfinishedBatch extends Pick<Settlement, 'id' | 'claim' | 'outcomes' | 'words'> {
   /** Recipients to retry, and when at the earliest. */
   deferred: DeferredEntry[];
+  /** Lapsed claims of a batch that is processed alone; for all others the save resets their number. */
+  lapsed?: number;
 }
 
 /** A batch that was closed, and the receipts that were recorded meanwhile. */
@@ -42,7 +54,7 @@ type SettledBatch = { got: Record<string, number> };
 /** A settlement and the context of its span, if its push is traced. */
 type TracedSettlement = Settlement & { trace?: string };
 type ClaimRequest = { id: string; reply: string; leaseMs: number };
-type BatchHolder = Partial<SendablePush> & { _id: string; work?: Batch };
+type BatchHolder = Partial<SendablePush> & { _id: string; work?: Batch; notify?: NotifyEntry[] };
 
 /** A lost claim or lease costs a second try, not a push, so these writes do not wait for the journal. */
 const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
@@ -139,11 +151,14 @@ export function createBatchTable(
     /**
      * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
      * after `delayMs`, or at once if {@link retryNow} was called meanwhile. Does nothing if the claim was lost.
+     *
+     * @param staysSuspected keeps the number of lapsed claims, which a release resets otherwise
      */
     async releaseClaim(
-      { id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>,
+      { id, claim, notify }: Pick<ClaimedBatch, 'id' | 'claim' | 'notify'>,
       delayMs: number,
       received: readonly number[],
+      staysSuspected = false,
     ): Promise<void> {
       const claimFilter = { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
       if (received.length > 0) {
@@ -154,9 +169,33 @@ export function createBatchTable(
         await collectionFor(id).updateOne(claimFilter, { $bit: Object.fromEntries(words) });
       }
       await collectionFor(id).updateOne(claimFilter, [
-        { $set: { 'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] } } },
-        { $unset: ['work.claim', 'work.reply', 'work.before', 'work.hurried'] },
+        {
+          $set: {
+            'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] },
+            // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
+            ...(notify && { notify: NOTIFY_MARK }),
+          },
+        },
+        {
+          $unset: [
+            ...['work.claim', 'work.reply', 'work.before', 'work.hurried'],
+            ...(staysSuspected ? [] : ['work.lapsed']),
+          ],
+        },
       ]);
+    },
+
+    /**
+     * Marks a claim as that of a worker that processes nothing else from now on. If it lapses, it counts
+     * (store/lapsed-claims). False: the claim was lost.
+     */
+    async markAlone({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): Promise<boolean> {
+      const { matchedCount } = await collectionFor(id).updateOne(
+        { _id: id, 'work.claim': claim, 'work.state': 'ready' },
+        { $set: { 'work.alone': claim } },
+        FAST_WRITE,
+      );
+      return matchedCount === 1;
     },
 
     /**
@@ -169,10 +208,12 @@ export function createBatchTable(
       outcomes,
       deferred,
       words = [],
+      lapsed = -1,
     }: UnfinishedBatch): Promise<boolean> {
       const progress = {
         'work.outcomes': new Binary(outcomes),
         'work.later': deferred,
+        'work.lapsed': lapsed,
         ...(words.length > 0 && { 'work.words': words }),
       };
       const { matchedCount } = await collectionFor(id).updateOne(
@@ -269,15 +310,16 @@ async function claimAll(
     update: buildClaimUpdate(requests, claims),
   };
   // A batch document has none of the push's fields; the worker reads its push separately.
-  const projection = { ...SENDABLE_PUSH_FIELDS, work: 1 } as const;
+  const projection = { ...SENDABLE_PUSH_FIELDS, work: 1, 'notify.w': 1 } as const;
   const documentsByClaim = groupByClaim(
     await updateAndFind(collection, claimChange, projection, FAST_WRITE),
   );
   return requests.map(({ id }, index) => {
     const claim = claims[index] ?? '';
-    const { work, ...sendable } = documentsByClaim.get(claim) ?? {};
+    const { work, notify, ...sendable } = documentsByClaim.get(claim) ?? {};
     if (work === undefined) return undefined;
-    const claimedBatch = { id, push: pushIdOfBatch(id), claim, work };
+    const isReported = notify !== undefined && { notify: true as const };
+    const claimedBatch = { id, push: pushIdOfBatch(id), claim, work, ...isReported };
     return isBatchId(id) ? claimedBatch : { ...claimedBatch, sendable: sendable as SendablePush };
   });
 }
@@ -400,5 +442,6 @@ function buildClaimUpdate(
     'work.reply': pick(requests.map(({ reply }) => reply)),
     'work.at': fromNow(pick(requests.map(({ leaseMs }) => leaseMs))),
     'work.tries': { $add: ['$work.tries', 1] },
+    'work.lapsed': buildLapsedCount(isUnclaimed),
   }));
 }

@@ -4,7 +4,8 @@ import type { Document } from 'mongodb';
 export interface BulkChange {
   ids: readonly string[];
   filter: Document;
-  update: Document[];
+  /** A pipeline, or operators such as `$set`. */
+  update: Document[] | Document;
 }
 
 /** Returns an expression for a document's own value out of a list in the order of the keys. */

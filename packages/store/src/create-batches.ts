@@ -3,6 +3,7 @@ import type { Channel } from '@carillon/core/channels';
 import { batchId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import type { Batch, BatchDocument, PushDocument } from './documents.ts';
+import { batchEntries } from './notify-mark.ts';
 
 /**
  * Creates a batch of at most {@link LIMITS.batchRecipients} recipients and sorts them: a recipient's index in the
@@ -24,7 +25,7 @@ export function createBatch(
  *   job finds nothing to claim: `at` is a time that MongoDB's clock has passed already.
  */
 export function createBatchDocument(
-  push: Pick<PushDocument, '_id' | 'app'>,
+  push: Pick<PushDocument, '_id' | 'app' | 'notify'>,
   channel: Channel,
   tokens: readonly string[],
   sequence: number,
@@ -38,6 +39,7 @@ export function createBatchDocument(
     from: tokens[0] ?? '',
     to: tokens.at(-1) ?? '',
     work: createBatch(channel, tokens, state, at),
+    ...batchEntries(push.notify),
   };
 }
 
@@ -47,7 +49,7 @@ export function createBatchDocument(
  * @param notBefore earliest time at which the push may be sent; a release replaces it by its own time
  */
 export function splitIntoBatches(
-  push: Pick<PushDocument, '_id' | 'app'>,
+  push: Pick<PushDocument, '_id' | 'app' | 'notify'>,
   byChannel: ReadonlyMap<Channel, readonly string[]>,
   notBefore: Date,
 ): BatchDocument[] {

@@ -1,8 +1,10 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Db } from 'mongodb';
+import { buildDeletion } from './devices.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
 import type { createSubscriptions } from './subscriptions.ts';
+import type { Webhooks } from './webhooks.ts';
 
 /** Rows of a device that are removed together. */
 const ROWS_PER_READ = 1_000;
@@ -24,13 +26,14 @@ interface DeletedQuery {
 interface Collaborators {
   subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
+  webhooks: Pick<Webhooks, 'listSubscribed'>;
 }
 
 /**
  * Deletes devices and clears their subscriptions and inboxes. The write that deletes a device marks it `leaving`: if
  * the process dies before the device is cleared, the scheduler completes it.
  */
-export function createDeletedDevices(db: Db, { subscriptions, receipts }: Collaborators) {
+export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks }: Collaborators) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
@@ -87,11 +90,7 @@ export function createDeletedDevices(db: Db, { subscriptions, receipts }: Collab
     async markDeleted(app: string, token: string): Promise<boolean> {
       const { modifiedCount } = await devices.updateOne(
         { _id: token, app, deletedAt: { $exists: false } },
-        {
-          $currentDate: { deletedAt: true },
-          $set: { leaving: true },
-          $unset: { provider: true, authDigest: true },
-        },
+        buildDeletion(webhooks.listSubscribed(app, 'device.deleted'), ['provider', 'authDigest']),
       );
       return modifiedCount === 1;
     },

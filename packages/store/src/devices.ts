@@ -3,11 +3,13 @@ import { createBatcher } from '@carillon/core/batcher';
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, UpdateFilter } from 'mongodb';
+import type { Collection, Db, Document, UpdateFilter } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
+import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
+import type { Webhooks } from './webhooks.ts';
 
 const MAX_ATTEMPTS = 12;
 const RETRY_DELAY_MS = 10;
@@ -54,7 +56,7 @@ export interface GoneDevice {
 }
 
 /** Registered devices: registration, lookups, flags. */
-export function createDevices(db: Db, clock: Clock) {
+export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'listSubscribed'>) {
   const devices = db.collection<DeviceDocument>('devices');
 
   const findByTokens = (tokens: string[], apps: string[]): Promise<FoundDevice[]> =>
@@ -144,8 +146,12 @@ export function createDevices(db: Db, clock: Clock) {
       const _id = newDeviceToken();
       const now = new Date(clock.now());
       const provider = address && { ...address, since: now };
-      const device = { _id, app, platform, registeredAt: now, lastActiveAt: now };
-      const replaced = await writeWithUniqueAddress(devices, app, _id, address, () =>
+      const reported = webhooks.listSubscribed(app, 'device.registered');
+      const device = {
+        ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
+        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
+      };
+      const replaced = await writeWithUniqueAddress({ devices, webhooks }, app, _id, address, () =>
         devices.insertOne({ ...device, ...(provider && { provider }) }),
       );
       return { token: _id, replaced };
@@ -166,7 +172,7 @@ export function createDevices(db: Db, clock: Clock) {
         address === undefined
           ? { $unset: { provider: true } }
           : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
-      return writeWithUniqueAddress(devices, app, token, address, () =>
+      return writeWithUniqueAddress({ devices, webhooks }, app, token, address, () =>
         devices.updateOne({ _id: token, app, deletedAt: { $exists: false } }, update),
       );
     },
@@ -220,19 +226,24 @@ export function createDevices(db: Db, clock: Clock) {
      * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them
      * last (guarantee G16).
      */
-    async flagGone(goneDevices: readonly GoneDevice[]): Promise<void> {
+    async flagGone(app: string, goneDevices: readonly GoneDevice[]): Promise<void> {
       if (goneDevices.length === 0) return;
       await devices.bulkWrite(
-        goneDevices.map(({ token, address, flag, lastSeenAt }) => ({
-          updateOne: {
-            filter: {
-              _id: token,
-              'provider.address': address,
-              'provider.since': { $lt: lastSeenAt ?? new Date(clock.now()) },
-            },
-            update: { $set: { [flag]: true } },
-          },
-        })),
+        goneDevices.map(({ token, address, flag, lastSeenAt }) => {
+          const reported = webhooks.listSubscribed(app, `device.${flag}`);
+          const filter = {
+            _id: token,
+            'provider.address': address,
+            'provider.since': { $lt: lastSeenAt ?? new Date(clock.now()) },
+            // A device that is flagged already has no further event.
+            ...(reported.length > 0 && { [flag]: { $ne: true } }),
+          };
+          const notify = buildDeviceMark(reported, flag);
+          const flagged = { [flag]: true };
+          const update =
+            reported.length > 0 ? [{ $set: { ...flagged, notify } }] : { $set: flagged };
+          return { updateOne: { filter, update } };
+        }),
         { ordered: false },
       );
     },
@@ -268,13 +279,39 @@ export function createDevices(db: Db, clock: Clock) {
   };
 }
 
+interface DeviceTables {
+  devices: Collection<DeviceDocument>;
+  webhooks: Pick<Webhooks, 'listSubscribed'>;
+}
+
+/**
+ * Builds the update that deletes a device.
+ *
+ * @param told webhooks that are told of it
+ * @param removed fields that go
+ */
+export function buildDeletion(
+  reported: readonly string[],
+  removed: readonly ('provider' | 'authDigest')[],
+): UpdateFilter<DeviceDocument> | Document[] {
+  if (reported.length === 0) {
+    return {
+      $currentDate: { deletedAt: true },
+      $set: { leaving: true },
+      $unset: Object.fromEntries(removed.map((field) => [field, true as const])),
+    };
+  }
+  const notify = buildDeviceMark(reported, 'deleted');
+  return [{ $set: { deletedAt: '$$NOW', leaving: true, notify } }, { $unset: [...removed] }];
+}
+
 /**
  * Deletes the app's other devices that have this provider address: an installation that registers again is a new
  * device. Returns their tokens. If the caller dies before it clears their subscriptions and inbox, the scheduler finds
  * them by `leaving` (store/deleted-devices).
  */
 async function unregisterDuplicates(
-  devices: Collection<DeviceDocument>,
+  { devices, webhooks }: DeviceTables,
   app: string,
   address: string,
   exceptToken: string,
@@ -282,11 +319,8 @@ async function unregisterDuplicates(
   const duplicateFilter = { app, 'provider.address': address, _id: { $ne: exceptToken } };
   const found = await devices.find(duplicateFilter, { projection: { _id: 1 } }).toArray();
   if (found.length === 0) return [];
-  await devices.updateMany(duplicateFilter, {
-    $currentDate: { deletedAt: true },
-    $set: { leaving: true },
-    $unset: { provider: true },
-  });
+  const reported = webhooks.listSubscribed(app, 'device.deleted');
+  await devices.updateMany(duplicateFilter, buildDeletion(reported, ['provider']));
   return found.map(({ _id }) => _id);
 }
 
@@ -295,7 +329,7 @@ async function unregisterDuplicates(
  * moment.
  */
 async function writeWithUniqueAddress(
-  devices: Collection<DeviceDocument>,
+  tables: DeviceTables,
   app: string,
   token: string,
   address: ProviderAddress | undefined,
@@ -304,7 +338,7 @@ async function writeWithUniqueAddress(
   const replaced: string[] = [];
   for (let attempt = 1; ; attempt += 1) {
     if (address !== undefined)
-      replaced.push(...(await unregisterDuplicates(devices, app, address.address, token)));
+      replaced.push(...(await unregisterDuplicates(tables, app, address.address, token)));
     try {
       await write();
       return replaced;

@@ -1,9 +1,11 @@
 import type { BatchState, PushState } from '@carillon/core/batch';
 import type { Channel, Platform, ProviderAddress } from '@carillon/core/channels';
 import type { AppleEnvironment } from '@carillon/core/channels/apns';
-import type { Failure, OutcomeCounts } from '@carillon/core/outcomes';
+import type { Failure, OutcomeCounts, OutcomeName } from '@carillon/core/outcomes';
 import type { ProxyWarning } from '@carillon/core/proxy-warnings';
+import type { SealedBox } from '@carillon/core/sealed-box';
 import type { Sealed } from '@carillon/core/sealing';
+import type { WebhookEvent } from '@carillon/core/webhooks';
 import type { Binary } from 'mongodb';
 
 /** An account: a customer with a plan and a limit of requests per minute. */
@@ -68,6 +70,8 @@ export interface KeyDocument {
   /** The key's last four characters, to tell keys apart. */
   lastFour: string;
   createdAt: Date;
+  /** When a request last had it, up to a minute late. */
+  lastUsedAt?: Date;
   revokedAt?: Date;
 }
 
@@ -92,6 +96,8 @@ export interface DeviceDocument {
   leaving?: true;
   /** The call that alone may change the device's subscriptions (store/topic-change-locks). */
   topicsLock?: { owner: string; until: Date };
+  /** Events that webhooks are not told of yet. */
+  notify?: NotifyEntry[];
 }
 
 /** A device's subscription to a topic. */
@@ -175,6 +181,10 @@ export interface Batch {
   hurried?: true;
   /** Claims so far. */
   tries: number;
+  /** Claims in a row that ended without a trace (store/lapsed-claims); -1 after a save. */
+  lapsed?: number;
+  /** The claim whose worker processes nothing else: if it lapses, the batch itself is the likely cause. */
+  alone?: string;
   /** Recipients that a provider has deferred. */
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */
@@ -207,6 +217,63 @@ export interface Batch {
   /** Milliseconds from acceptance or due time to receipt: 4 bytes little endian for each recipient, 0 unknown. */
   ms?: Binary;
   closedAt?: Date;
+}
+
+/**
+ * What one webhook knows of a document, and when it is told again. A push and its batches get their entries when they
+ * are stored, a device when one of its events occurs. Only entries with `at` are in the index of the work to report.
+ */
+export interface NotifyEntry {
+  /** Id of the webhook. */
+  w: string;
+  /** In a push: the webhook is told of recipients, so the push's batches get entries too. */
+  r?: true;
+  /** Grows with each change that is to be reported: a report closes the entry only if none came meanwhile. */
+  v: number;
+  /** When the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */
+  at?: Date;
+  /** No worker may claim the entry before: the end of a lease, or of the delay after a failure. */
+  until?: Date;
+  /** Random id of the current claim. */
+  claim?: string;
+  /** Failed reports in a row. */
+  tries?: number;
+  /** The outcome reported last, one byte for each recipient. */
+  reported?: Binary;
+  /** In a push: its end was reported. */
+  finished?: true;
+  /** In a device: events to report. */
+  events?: DeviceEvent[];
+}
+
+/** An event of a device that webhooks are told of. */
+export type DeviceEvent = 'registered' | 'uninstalled' | 'unsubscribed' | 'deleted';
+
+/** A receiver of events of an app. */
+export interface WebhookDocument {
+  _id: string;
+  app: string;
+  /** Sealed text of the address, bound to the id. */
+  address: SealedBox;
+  /** Host of the address, which may be shown. */
+  host: string;
+  events: WebhookEvent[];
+  /** Sealed secrets, newest first, each bound to the id; a request is signed with all that have not ended. */
+  secrets: { sealed: SealedBox; endsAt?: Date }[];
+  createdAt: Date;
+  /** Absent: events are sent. */
+  off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
+  /** Failed requests in a row, since when, and when the next one is sent. */
+  failures?: number;
+  failingSince?: Date;
+  retryAt?: Date;
+  /** The last response: its status, or why there was none. */
+  last?: { at: Date; status?: number; error?: string };
+  lastSuccessAt?: Date;
+  /** A test event was requested. */
+  testAt?: Date;
+  /** Events that were removed with their push before they could be reported. */
+  dropped?: number;
 }
 
 /** Options of a push for the channels. */
@@ -257,6 +324,10 @@ export interface PushDocument {
   devices: number;
   fan: FanOutProgress;
   work?: Batch;
+  /** The webhooks that are told of the push, decided when it was accepted. */
+  notify?: NotifyEntry[];
+  /** While a report keeps the push past its retention: when it is removed at the latest. */
+  keepUntil?: Date;
   counts?: OutcomeCounts;
   /** Context of the trace that the request began or continued (`traceparent`, W3C Trace Context), if it is sampled. */
   trace?: string;
@@ -273,6 +344,8 @@ export interface BatchDocument {
   from: string;
   to: string;
   work: Batch;
+  /** The webhooks that are told of the recipients. */
+  notify?: NotifyEntry[];
 }
 
 /** A push that is pending for a device. */
@@ -285,6 +358,8 @@ export interface InboxDocument {
   position: number;
   /** The push was written to the device's socket once, without a receipt. */
   sent?: boolean;
+  /** Webhooks are told of the recipient: the write that ends it marks the batch. */
+  notify?: true;
 }
 
 /** The failures that a re-drive is for. */
@@ -323,7 +398,7 @@ export interface RedriveDocument {
 
 /** Status of one recipient of a push. */
 export interface RecipientStatus {
-  outcome: string;
+  outcome: OutcomeName;
   reason?: Failure;
   milliseconds?: number;
   /** The provider's last error about this recipient. */

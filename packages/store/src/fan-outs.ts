@@ -5,7 +5,7 @@ import type { Suspensions } from './suspensions.ts';
 
 /** A push whose fan-out a worker holds until the lease ends. */
 export interface ClaimedFanOut {
-  push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience' | 'trace'>;
+  push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience' | 'trace' | 'notify'>;
   claim: string;
   /** When it was claimed, by MongoDB's clock. */
   claimedAt: Date;
@@ -41,7 +41,7 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
           },
         ],
         {
-          projection: { app: 1, fan: 1, audience: 1, trace: 1 },
+          projection: { app: 1, fan: 1, audience: 1, trace: 1, 'notify.w': 1, 'notify.r': 1 },
           returnDocument: 'after',
           writeConcern: { w: 1, journal: false },
         },

@@ -1,11 +1,13 @@
 import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
+import { failpoint } from '@carillon/core/failpoint';
 import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
-import { Binary, type Collection, type Db, type Filter } from 'mongodb';
+import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
 import { packUint32s, toBytes } from './bytes.ts';
+import type { Clock } from './clock.ts';
 import type {
   Batch,
   BatchDocument,
@@ -15,6 +17,7 @@ import type {
 } from './documents.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
 import { isCollapseRowId } from './inbox.ts';
+import { buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
 /*
@@ -42,6 +45,8 @@ import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
 /** Batches whose outcomes are written at once: they share journal syncs. */
 const BATCHES_AT_ONCE = 20;
+
+const ROWS_PER_READ = 5_000;
 
 /** Ends that are counted when the inbox row is removed. */
 const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
@@ -77,12 +82,14 @@ export function primaryBatches(push: string) {
 /** Reads all primary batches of a push with their ids, one at a time. */
 export async function* iterateBatches(
   { batches }: Pick<Tables, 'batches'>,
-  push: Pick<PushDocument, '_id' | 'work'>,
-): AsyncGenerator<{ id: string; work: Batch }> {
-  if (push.work !== undefined) yield { id: push._id, work: push.work };
-  else
-    for await (const { _id, work } of batches.find(primaryBatches(push._id)))
-      yield { id: _id, work };
+  push: Pick<PushDocument, '_id' | 'work' | 'notify'>,
+): AsyncGenerator<{ id: string; work: Batch; isReported: boolean }> {
+  if (push.work !== undefined) {
+    yield { id: push._id, work: push.work, isReported: push.notify !== undefined };
+    return;
+  }
+  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
+    yield { id: _id, work, isReported: notify !== undefined };
 }
 
 /** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
@@ -100,6 +107,8 @@ export interface Settlement {
   lateReceipts?: boolean;
   /** The push has no other batch and no inbox row: the same write finishes it. */
   finish?: { purgeAt: Date };
+  /** Webhooks are told of the batch. */
+  notify?: true;
 }
 
 /** Builds the update that closes batches while their claims hold. All of them finish their push, or none does. */
@@ -115,14 +124,19 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
     allCounts[index]?.failed === undefined ? 0 : findFailures(id, outcomes),
   );
   const hasFailures = failures.some((mask) => mask !== 0);
+  const isReported = settlements.some(({ notify }) => notify === true);
+  const filter = {
+    _id: { $in: ids },
+    'work.claim': { $in: claims },
+    'work.state': 'ready',
+    ...(finishesPush && { state: 'open' }),
+  };
+  const [only] = settlements;
+  if (only !== undefined && settlements.length === 1 && !hasFailures && !isReported)
+    return { ids, filter, update: buildSingleUpdate(only) };
   return {
     ids,
-    filter: {
-      _id: { $in: ids },
-      'work.claim': { $in: claims },
-      'work.state': 'ready',
-      ...(finishesPush && { state: 'open' }),
-    },
+    filter,
     // Keyed by the claim: this process may hold two claims on one batch, of which the older has lapsed.
     update: setPerDocument('$work.claim', claims, (pick) => {
       const counts = pick(allCounts);
@@ -138,6 +152,7 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
         }),
         'work.before': '$$REMOVE',
         'work.closedAt': '$$NOW',
+        ...(isReported && { notify: NOTIFY_MARK }),
         ...(finishesPush && {
           state: 'finished',
           purgeAt: pick(settlements.map(({ finish }) => finish?.purgeAt)),
@@ -149,24 +164,50 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
   };
 }
 
+/** Builds the same change of one batch without failures with operators, which cost MongoDB less than a pipeline. */
+function buildSingleUpdate({
+  outcomes,
+  latenciesMs,
+  words = [],
+  lateReceipts = false,
+  finish,
+}: Settlement): Document {
+  const counts = countOutcomes(outcomes);
+  return {
+    $set: {
+      'work.state': 'closed',
+      'work.outcomes': new Binary(outcomes),
+      'work.counts': counts,
+      'work.ms': new Binary(packUint32s(latenciesMs)),
+      ...(words.length > 0 && { 'work.words': words }),
+      ...(lateReceipts && finish === undefined && { 'work.lateReceipts': true }),
+      ...(finish !== undefined && { state: 'finished', purgeAt: finish.purgeAt, counts }),
+    },
+    $unset: { 'work.before': true },
+    $currentDate: { 'work.closedAt': true, ...(finish !== undefined && { finishedAt: true }) },
+  };
+}
+
 /** An inbox row whose recipient has an outcome now. */
-export interface CompletedRow {
+export interface EndedInboxRow {
   rowId: string;
   push: string;
   work: string;
   position: number;
+  /** Webhooks are told of the batch. */
+  notify?: true;
 }
 
 /** Why a row goes: the device acknowledged after the batch was settled, or the device was deleted. */
 type BitField = 'got' | 'gone';
 
 /** Ends recipients that have an inbox row: writes the bit into the batch, then removes the row. */
-export function createReceipts(db: Db) {
+export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
   const pushes = db.collection<{ _id: string }>('pushes');
   const batches = db.collection<{ _id: string }>('batches');
   const inbox = db.collection<InboxDocument>('inbox');
 
-  const recordBatched = createBatcher<CompletedRow, void>(
+  const recordBatched = createBatcher<EndedInboxRow, void>(
     'record-receipt',
     async (receipts) => {
       await recordEnds(receipts, 'got');
@@ -175,24 +216,29 @@ export function createReceipts(db: Db) {
     { maxBatchSize: 1_000, maxInFlight: 2 },
   );
 
-  async function recordEnds(rows: readonly CompletedRow[], field: BitField): Promise<void> {
+  async function recordEnds(rows: readonly EndedInboxRow[], field: BitField): Promise<void> {
+    if (field === 'got') failpoint('receipt');
     await writeBits(rows, field);
+    if (field === 'got') failpoint('receipt-recorded');
     const removed = await removeRows(inbox, rows);
     // Only deliveries over MQTT have rows.
     countRecipients('mqtt', field === 'got' ? { delivered: removed } : { gone: removed });
     if (field === 'got') processCounts.inboxRowsDrained += removed;
   }
 
-  async function writeBits(rows: readonly CompletedRow[], field: BitField): Promise<void> {
+  async function writeBits(rows: readonly EndedInboxRow[], field: BitField): Promise<void> {
     const rowsByBatch = Map.groupBy(rows, ({ work }) => work);
     const bitsFor = (id: string) => buildBitUpdate(rowsByBatch.get(id) ?? [], field);
+    const isReported = (id: string) => rowsByBatch.get(id)?.[0]?.notify === true;
     // Most batches have one recipient, so many of them get the same bits: one statement for all of these.
     const idsByBits = Map.groupBy(rowsByBatch.keys(), (id) =>
-      JSON.stringify([isBatchId(id), bitsFor(id)]),
+      JSON.stringify([isBatchId(id), isReported(id), bitsFor(id)]),
     );
-    const updates = [...idsByBits.values()].map((ids) => ({
-      filter: { _id: { $in: ids } },
-      update: { $bit: bitsFor(ids[0] ?? '') },
+    const mark = buildNotifyOperators(new Date(clock.now()));
+    const updates = [...idsByBits.values()].map(([id = '', ...others]) => ({
+      filter: { _id: { $in: [id, ...others] } },
+      // $bit is no operator of a pipeline: the row says whether the batch has a mark to set.
+      update: { $bit: bitsFor(id), ...(isReported(id) && mark) },
     }));
     await Promise.all(
       [pushes, batches].map(async (collection) => {
@@ -207,18 +253,18 @@ export function createReceipts(db: Db) {
 
   return {
     /** Records receipts durably; concurrent calls share one journal sync. */
-    async record(receipts: readonly CompletedRow[]): Promise<void> {
+    async record(receipts: readonly EndedInboxRow[]): Promise<void> {
       await Promise.all(receipts.map((receipt) => recordBatched(receipt)));
     },
 
     /** Ends recipients as gone, durably: their device was deleted. */
-    recordGone: (rows: readonly CompletedRow[]): Promise<void> => recordEnds(rows, 'gone'),
+    recordGone: (rows: readonly EndedInboxRow[]): Promise<void> => recordEnds(rows, 'gone'),
   };
 }
 
 /** Builds the bits to set in a batch for some of its recipients. */
 function buildBitUpdate(
-  rows: readonly CompletedRow[],
+  rows: readonly EndedInboxRow[],
   field: BitField,
 ): Record<string, { or: number }> {
   const words = toBitWords(rows.map(({ position }) => position));
@@ -231,9 +277,9 @@ function buildBitUpdate(
  */
 async function removeRows(
   inbox: Collection<InboxDocument>,
-  rows: readonly CompletedRow[],
+  rows: readonly EndedInboxRow[],
 ): Promise<number> {
-  const listRowIds = (some: readonly CompletedRow[]) => some.map(({ rowId }) => rowId);
+  const listRowIds = (some: readonly EndedInboxRow[]) => some.map(({ rowId }) => rowId);
   const [plainRows = [], collapsingRows = []] = [false, true].map((isCollapsing) =>
     rows.filter(({ rowId }) => isCollapseRowId(rowId) === isCollapsing),
   );
@@ -281,7 +327,10 @@ export async function fixOutcomes(
   const rows = await findRowPositions(tables, push);
   const hasFallback = rows.size > 0 && (await findFallback(tables, push)) !== null;
   const endContext = { rows, hasFallback, code: OUTCOMES[reason] };
-  const storedPush = await tables.pushes.findOne({ _id: push }, { projection: { work: 1 } });
+  const storedPush = await tables.pushes.findOne(
+    { _id: push },
+    { projection: { work: 1, 'notify.w': 1 } },
+  );
   if (storedPush === null) return {};
   await writeFinalOutcomes(tables, storedPush, endContext);
   const fixedPush = await tables.pushes.findOne({ _id: push }, { projection: { work: 1 } });
@@ -315,7 +364,9 @@ export async function findRowPositions(
   push: string,
 ): Promise<PositionBits> {
   const positions: PositionBits = new Map();
-  const rows = inbox.find({ push }, { projection: { _id: 0, work: 1, position: 1 } });
+  const projection = { _id: 0, work: 1, position: 1 };
+  // Between two replies other work gets its turn: there may be a million rows.
+  const rows = inbox.find({ push }, { projection, batchSize: ROWS_PER_READ });
   for await (const { work, position } of rows) {
     const words = positions.get(work) ?? {};
     positions.set(work, words);
@@ -333,7 +384,7 @@ interface EndContext {
 
 async function writeFinalOutcomes(
   tables: Tables,
-  push: Pick<PushDocument, '_id' | 'work'>,
+  push: Pick<PushDocument, '_id' | 'work' | 'notify'>,
   endContext: EndContext,
 ): Promise<void> {
   let writes: FinalWrite[] = [];
@@ -342,9 +393,9 @@ async function writeFinalOutcomes(
     writes = [];
     await Promise.all(pendingWrites.map((write) => writeAndCount(tables, write)));
   }
-  for await (const { id, work } of iterateBatches(tables, push)) {
+  for await (const { id, work, isReported } of iterateBatches(tables, push)) {
     const outcomes = await computeFinalOutcomes(tables, id, work, endContext);
-    if (outcomes !== undefined) writes.push({ id, work, outcomes });
+    if (outcomes !== undefined) writes.push({ id, work, outcomes, isReported });
     if (writes.length === BATCHES_AT_ONCE) await flush();
   }
   await flush();
@@ -355,15 +406,16 @@ interface FinalWrite {
   id: string;
   work: Batch;
   outcomes: Uint8Array;
+  /** Webhooks are told of the batch. */
+  isReported: boolean;
 }
 
 /** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
 async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
-  const { id, work, outcomes } = write;
+  const { id, work, outcomes, isReported } = write;
   const filter = { _id: id, ...NOT_FINAL };
-  const update = {
-    $set: { 'work.outcomes': new Binary(outcomes), 'work.final': true as const },
-  };
+  const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
+  const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
   // One statement each: a statement for many does not tell which of them it wrote.
   const { modifiedCount } = isBatchId(id)
     ? await batches.updateOne(filter, update)

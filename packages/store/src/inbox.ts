@@ -13,6 +13,8 @@ export interface PendingPush {
   /** Hash of the collapse key. */
   collapse?: string;
   sent: boolean;
+  /** Webhooks are told of the recipient. */
+  notify?: true;
 }
 
 /** Returns the id of a push's row in a device's inbox. */
@@ -147,7 +149,7 @@ async function insertCollapsing(inbox: Inbox, rows: PendingPush[]): Promise<Set<
       return {
         updateOne: {
           filter: { _id, push: { $lt: row.push } },
-          update: { $set: document, ...(row.sent ? {} : { $unset: { sent: true } }) },
+          update: { $set: document, ...unsetAbsent(row) },
           upsert: true,
         },
       };
@@ -174,6 +176,15 @@ async function insertCollapsing(inbox: Inbox, rows: PendingPush[]): Promise<Set<
   return superseded;
 }
 
+/** Builds the removal of fields that an older push of the collapse key may have set. */
+function unsetAbsent({ sent, notify }: PendingPush): { $unset?: Record<string, true> } {
+  const absent = {
+    ...(!sent && { sent: true as const }),
+    ...(!notify && { notify: true as const }),
+  };
+  return Object.keys(absent).length === 0 ? {} : { $unset: absent };
+}
+
 function parseToken({ _id }: Pick<InboxDocument, '_id'>): string {
   return _id.slice(0, _id.indexOf(':'));
 }
@@ -185,5 +196,6 @@ function toDocument(row: PendingPush): InboxDocument {
     work: row.work,
     position: row.position,
     ...(row.sent && { sent: true }),
+    ...(row.notify && { notify: true }),
   };
 }

@@ -10,6 +10,15 @@ export interface KeyOwner {
   account: AccountDocument;
 }
 
+/** A use of an API key: its id, milliseconds since 1970. */
+export interface KeyUse {
+  id: string;
+  at: number;
+}
+
+/** A use this soon after the recorded one is not recorded. */
+export const USE_PRECISION_MS = 60_000;
+
 interface FoundKey {
   _id: string;
   digest: string;
@@ -75,6 +84,26 @@ export function createKeys(db: Db, clock: Clock) {
         .find({ app }, { projection: { digest: 0 } })
         .sort({ createdAt: 1, _id: 1 })
         .toArray() as Promise<Omit<KeyDocument, 'digest'>[]>,
+    /**
+     * Records when keys were used. A time within a minute after the recorded one changes nothing, whichever process
+     * reports it. Keys of the same second share an update.
+     */
+    async markUsed(uses: readonly KeyUse[]): Promise<void> {
+      const idsAt = Map.groupBy(uses, ({ at }) => Math.floor(at / 1_000) * 1_000);
+      if (idsAt.size === 0) return;
+      await keys.bulkWrite(
+        [...idsAt].map(([second, used]) => ({
+          updateMany: {
+            filter: {
+              _id: { $in: used.map(({ id }) => id) },
+              lastUsedAt: { $not: { $gt: new Date(second - USE_PRECISION_MS) } },
+            },
+            update: { $max: { lastUsedAt: new Date(second) } },
+          },
+        })),
+        { ordered: false },
+      );
+    },
     /** Revokes a key; false if it doesn't exist, is another app's, or is revoked already. */
     async revoke(id: string, app?: string): Promise<boolean> {
       const { modifiedCount } = await keys.updateOne(

@@ -1,4 +1,5 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
+import { NOTIFY_INDEX } from './notify-mark.ts';
 import { SESSION_IDLE_MS } from './sessions.ts';
 
 /**
@@ -30,6 +31,12 @@ export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
 /** Fields of the index that finds the batch of one recipient; they never change. */
 export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
 
+/**
+ * Fields of the index that finds a device's batches among those of its app that are not closed, the waiting ones first.
+ * A claim changes none of them, and a release moves a batch ahead of a scan, which therefore misses none.
+ */
+export const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
+
 /** Fields of the index on batches with failed recipients, for lists by time; it answers alone which batches match. */
 export const FAILURES_BY_TIME_INDEX = {
   app: 1,
@@ -51,6 +58,12 @@ export const FAILURES_BY_PUSH_INDEX = {
 const FAILURE_INDEXES: IndexDescription[] = [FAILURES_BY_TIME_INDEX, FAILURES_BY_PUSH_INDEX].map(
   (key) => ({ key, partialFilterExpression: { 'work.failedAt': { $exists: true } } }),
 );
+
+/** Finds what is to be reported to a webhook; contains no document of an app without webhooks. */
+const OUTBOX_INDEX: IndexDescription = {
+  key: NOTIFY_INDEX,
+  partialFilterExpression: { 'notify.at': { $exists: true } },
+};
 
 /**
  * The indexes besides `_id`. Partial indexes contain only documents that still have something to do, so they stay small
@@ -95,6 +108,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     // Recent deletions: a batch may have written rows for one of these devices.
     { key: { deletedAt: 1, _id: 1 }, partialFilterExpression: { deletedAt: { $exists: true } } },
     { key: { leaving: 1 }, partialFilterExpression: { leaving: true } },
+    OUTBOX_INDEX,
   ],
   pushes: [
     { key: { app: 1, _id: 1 } },
@@ -121,6 +135,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     },
     { key: { purgeAt: 1 }, partialFilterExpression: { purgeAt: { $exists: true } } },
     ...FAILURE_INDEXES,
+    OUTBOX_INDEX,
   ],
   batches: [
     // As in `pushes`: for the release before this one.
@@ -132,7 +147,16 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: BATCHES_OF_PUSH_INDEX },
     // Finds the batch of one recipient. Partial, so that queries by push and state don't consider it.
     { key: RECIPIENT_INDEX, partialFilterExpression: { from: { $exists: true } } },
+    {
+      key: UNCLOSED_BATCHES_INDEX,
+      partialFilterExpression: {
+        'work.state': { $in: ['waiting', 'ready'] },
+        // Without it, queries by app and state alone would consider the index.
+        from: { $exists: true },
+      },
+    },
     ...FAILURE_INDEXES,
+    OUTBOX_INDEX,
   ],
   subscriptions: [
     { key: { token: 1 } },
@@ -140,6 +164,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
   inbox: [{ key: { push: 1, _id: 1 } }],
+  webhooks: [{ key: { app: 1, createdAt: 1 } }],
   redrives: [
     // An app has one re-drive at a time: two of them could send to the same recipients.
     { key: { app: 1 }, unique: true, partialFilterExpression: { state: 'running' } },

@@ -1,9 +1,9 @@
-import { hasBit, splitTokens } from '@carillon/core/batch';
+import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
 import { channelFor, isTracked, PLATFORMS } from '@carillon/core/channels';
-import { type Collection, type Db, type Document, MongoServerError } from 'mongodb';
+import { type Collection, type Db, type Filter, MongoServerError } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { BATCHES_OF_PUSH_INDEX, DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from './migrate.ts';
+import { DUE_PUSHES_INDEX, UNCLOSED_BATCHES_INDEX } from './migrate.ts';
 
 const TRACKED_CHANNELS = [...new Set(PLATFORMS.filter(isTracked).map(channelFor))];
 
@@ -49,7 +49,7 @@ export function createPending(db: Db, clock: Clock) {
         if (pendingTokens.size >= limit) break;
         if (!TRACKED_CHANNELS.includes(work.channel)) continue;
         for (const [position, token] of splitTokens(work.tokens).entries()) {
-          if (!hasEnded(work, position)) add(token);
+          if (token !== ERASED_TOKEN && !hasEnded(work, position)) add(token);
         }
       }
       if (pendingTokens.size >= limit) return [...pendingTokens];
@@ -80,89 +80,63 @@ function hasEnded({ got = {}, gone = {} }: Pick<Batch, 'got' | 'gone'>, position
   return hasBit(got, position) || hasBit(gone, position);
 }
 
-interface Tables {
-  pushes: Collection<PushDocument>;
-  batches: Collection<BatchDocument>;
-}
-
-/** A batch that contains the token. */
+/** A batch that contains the token; of one embedded in a push, `_id` is the push's id. */
 interface TokenMatch {
-  push: string;
+  _id: string;
+  /** The push of a batch with a document of its own. */
+  push?: string;
   position: number;
   got?: NonNullable<Batch['got']>;
   gone?: NonNullable<Batch['gone']>;
 }
 
-/** Searches waiting batches and those in a push before released ones, the order in which a batch changes its state. */
+/**
+ * Searches the batches embedded in pushes, and at the same time those of their own. A push never changes from one form
+ * to the other. A batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and
+ * its other fields never change.
+ */
 async function findUnclosed(
-  { pushes, batches }: Tables,
+  { pushes, batches }: { pushes: Collection<PushDocument>; batches: Collection<BatchDocument> },
   { app, token, nowMs }: { app: string; token: string; nowMs: number },
 ): Promise<string[]> {
-  const deadline = performance.now() + SEARCH_TIMEOUT_MS;
-  const remainingTime = () => ({
-    maxTimeMS: Math.max(1, Math.round(deadline - performance.now())),
-  });
-  const dueSoon = { $lte: new Date(nowMs + LOOKAHEAD_MS) };
   const isForToken = {
     'work.channel': { $in: TRACKED_CHANNELS },
+    'work.at': { $lte: new Date(nowMs + LOOKAHEAD_MS) },
     // A token contains no character that has a meaning in a regular expression.
     'work.tokens': { $regex: `(^| )${token}( |$)` },
   };
-  const inRange = { from: { $lte: token }, to: { $gte: token }, ...isForToken };
-  const isOpenOrScheduled = { app, state: { $in: ['open', 'scheduled'] as const } };
-
-  async function findWaitingBatches(): Promise<TokenMatch[]> {
-    const fanningOut = await pushes
-      .find(
-        { ...isOpenOrScheduled, 'fan.done': false, 'fan.at': dueSoon },
-        { projection: { _id: 1 }, hint: { 'fan.at': 1 }, ...remainingTime() },
-      )
-      .limit(MAX_PUSHES)
-      .map(({ _id }) => _id)
-      .toArray();
-    if (fanningOut.length === 0) return [];
-    const match = { push: { $in: fanningOut }, 'work.state': 'waiting', ...inRange };
-    return batches
-      .aggregate<TokenMatch>(buildTokenPipeline(match, '$push', token), {
-        hint: BATCHES_OF_PUSH_INDEX,
-        ...remainingTime(),
-      })
-      .toArray();
-  }
-
-  const embeddedFilter = {
-    ...isOpenOrScheduled,
-    'work.state': 'ready',
-    'work.at': dueSoon,
-    ...isForToken,
+  const embedded = { app, state: { $in: ['open', 'scheduled'] as const }, 'work.state': 'ready' };
+  const unclosed = {
+    app,
+    'work.state': { $in: ['waiting', 'ready'] as const },
+    from: { $lte: token },
+    to: { $gte: token },
   };
-  const earlierMatches = await Promise.all([
+  const options = {
+    projection: {
+      push: 1,
+      position: { $indexOfArray: [{ $split: ['$work.tokens', ' '] }, token] },
+      got: '$work.got',
+      gone: '$work.gone',
+    },
+    limit: MAX_PUSHES,
+    batchSize: MAX_PUSHES + 1,
+    maxTimeMS: SEARCH_TIMEOUT_MS,
+  };
+  const matches = await Promise.all([
     pushes
-      .aggregate<TokenMatch>(buildTokenPipeline(embeddedFilter, '$_id', token), {
+      .find<TokenMatch>({ ...embedded, ...isForToken } as Filter<PushDocument>, {
+        ...options,
         hint: DUE_PUSHES_INDEX,
-        ...remainingTime(),
       })
       .toArray(),
-    findWaitingBatches(),
+    batches
+      .find<TokenMatch>(
+        { ...unclosed, ...isForToken },
+        { ...options, hint: UNCLOSED_BATCHES_INDEX, sort: { 'work.state': -1 } },
+      )
+      .toArray(),
   ]);
-  const releasedFilter = { app, 'work.state': 'ready', 'work.at': dueSoon, ...inRange };
-  const releasedMatches = await batches
-    .aggregate<TokenMatch>(buildTokenPipeline(releasedFilter, '$push', token), {
-      hint: DUE_BATCHES_INDEX,
-      ...remainingTime(),
-    })
-    .toArray();
-  const unreceived = [...earlierMatches.flat(), ...releasedMatches].filter(
-    (tokenMatch) => !hasEnded(tokenMatch, tokenMatch.position),
-  );
-  return [...new Set(unreceived.map(({ push }) => push))];
-}
-
-function buildTokenPipeline(match: Document, push: string, token: string): Document[] {
-  const position = { $indexOfArray: [{ $split: ['$work.tokens', ' '] }, token] };
-  return [
-    { $match: match },
-    { $limit: MAX_PUSHES },
-    { $project: { _id: 0, push, position, got: '$work.got', gone: '$work.gone' } },
-  ];
+  const unreceived = matches.flat().filter((match) => !hasEnded(match, match.position));
+  return [...new Set(unreceived.map(({ _id, push = _id }) => push))];
 }

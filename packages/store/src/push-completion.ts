@@ -1,10 +1,12 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { failpoint } from '@carillon/core/failpoint';
 import type { OutcomeCounts } from '@carillon/core/outcomes';
 import type { Collection, Db } from 'mongodb';
 import { setPerDocument } from './bulk-set.ts';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { closeBatches, type EndReason, fixOutcomes, sumOutcomes } from './final-outcomes.ts';
+import { NOTIFY_MARK } from './notify-mark.ts';
 
 /** How long the outcomes of recipients are kept after a push has ended for its sender. */
 const STATUS_RETENTION_MS = 2 * 86_400_000;
@@ -114,13 +116,14 @@ async function checkCompletion(
 /** Finishes pushes that are delivered to all with one statement. */
 async function finishAllDelivered(
   tables: Tables,
-  delivered: readonly Pick<PushDocument, '_id' | 'work'>[],
+  delivered: readonly Pick<PushDocument, '_id' | 'work' | 'notify'>[],
   checks: readonly CompletionCheck[],
 ): Promise<void> {
   if (delivered.length === 0) return;
   const retentionMsById = new Map(checks.map(({ id, retentionMs }) => [id, retentionMs]));
   const ids = delivered.map(({ _id }) => _id);
   const allCounts: OutcomeCounts[] = [];
+  const isReported = delivered.some(({ notify }) => notify !== undefined);
   for (const push of delivered) {
     const { counts, mayChange } = await sumOutcomes(tables, push);
     allCounts.push(mayChange ? await fixOutcomes(tables, push._id, 'expired') : counts);
@@ -132,6 +135,7 @@ async function finishAllDelivered(
       counts: pick(allCounts),
       purgeAt: pick(ids.map((id) => computePurgeAt(tables.clock, retentionMsById.get(id) ?? 0))),
       finishedAt: '$$NOW',
+      ...(isReported && { notify: NOTIFY_MARK }),
     })),
   );
 }
@@ -157,15 +161,19 @@ async function startExpiry({ pushes }: Tables, id: string): Promise<EndReason | 
 async function terminate(tables: Tables, id: string, ending: EndReason): Promise<void> {
   const { pushes, inbox, clock } = tables;
   await closeBatches(tables, id, ending);
-  const storedPush = await pushes.findOne({ _id: id }, { projection: { counts: 1 } });
+  failpoint('completion');
+  const projection = { counts: 1, 'notify.w': 1 };
+  const storedPush = await pushes.findOne({ _id: id }, { projection });
   if (storedPush === null) return;
   const counts = storedPush.counts ?? (await fixOutcomes(tables, id, ending));
   // The first counts stay: another process may have counted while this one was already removing rows.
   const firstCounts = { $ifNull: ['$counts', { $literal: counts }] };
   const purgeAt = computePurgeAt(clock, 0);
+  const mark = storedPush.notify !== undefined && { notify: NOTIFY_MARK };
   await pushes.updateOne({ _id: id }, [
-    { $set: { counts: firstCounts, 'fan.done': true, purgeAt } },
+    { $set: { counts: firstCounts, 'fan.done': true, purgeAt, ...mark } },
   ]);
+  failpoint('completion-counted');
   await inbox.deleteMany({ push: id });
   await pushes.updateOne({ _id: id }, { $unset: { ending: true } });
 }
@@ -177,7 +185,7 @@ async function terminate(tables: Tables, id: string, ending: EndReason): Promise
 async function findAllDelivered(
   tables: Tables,
   found: readonly CheckedPush[],
-): Promise<Pick<PushDocument, '_id' | 'work'>[]> {
+): Promise<Pick<PushDocument, '_id' | 'work' | 'notify'>[]> {
   const closedPushes = found.filter(
     (push) =>
       push.ending === undefined &&
@@ -200,6 +208,9 @@ async function findAllDelivered(
   if (delivered.length === 0) return [];
   // Read again: a receipt may have been recorded, and its row removed, since the pushes were read.
   return tables.pushes
-    .find({ _id: { $in: delivered } }, { projection: { work: 1 }, batchSize: delivered.length + 1 })
+    .find(
+      { _id: { $in: delivered } },
+      { projection: { work: 1, 'notify.w': 1 }, batchSize: delivered.length + 1 },
+    )
     .toArray();
 }

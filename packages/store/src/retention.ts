@@ -1,6 +1,8 @@
+import { failpoint } from '@carillon/core/failpoint';
 import type { Db } from 'mongodb';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { ABANDON_UPDATE, IS_LEASE_EXPIRED } from './pushes.ts';
+import { keepUnreported } from './unreported.ts';
 
 const MIN_ACCEPTING_AGE_MS = 60_000;
 
@@ -23,22 +25,31 @@ export function createRetention(db: Db) {
       return modifiedCount;
     },
 
-    /** Removes pushes whose retention has ended: rows and batches first, the push last. Returns how many. */
+    /**
+     * Removes pushes whose retention has ended: rows and batches first, the push last. One that webhooks are not told of
+     * completely is kept for some days. Returns how many were removed or kept.
+     */
     async purge(limit: number): Promise<number> {
-      const ids = await pushes
+      const found = await pushes
         .find(
           { purgeAt: { $exists: true }, $expr: { $lte: ['$purgeAt', '$$NOW'] } },
-          { projection: { _id: 1 } },
+          { projection: { 'notify.w': 1 } },
         )
         .sort({ purgeAt: 1 })
         .limit(limit)
-        .map((push) => push._id)
         .toArray();
-      if (ids.length === 0) return 0;
+      const kept = await keepUnreported(
+        db,
+        found.flatMap(({ _id, notify }) => (notify === undefined ? [] : [_id])),
+      );
+      const ids = found.flatMap(({ _id }) => (kept.has(_id) ? [] : [_id]));
+      if (ids.length === 0) return found.length;
+      failpoint('purge');
       await inbox.deleteMany({ push: { $in: ids } });
+      failpoint('purge-rows');
       await batches.deleteMany({ push: { $in: ids } });
       await pushes.deleteMany({ _id: { $in: ids } });
-      return ids.length;
+      return found.length;
     },
 
     /**

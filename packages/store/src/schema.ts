@@ -34,13 +34,15 @@ export const SCHEMA_STEPS: readonly SchemaStep[] = [
     version: 2,
     description: 'the indexes that failed deliveries and single recipients are found by',
   },
+  { version: 3, description: "the index that a device's unclosed batches are found by" },
+  { version: 4, description: 'the indexes that find what webhooks are to be told of' },
 ];
 
 /**
  * The version that the services of this release need. They also run beside a newer one. It is lower than the last step
  * when that step only contracts.
  */
-export const REQUIRED_SCHEMA_VERSION = 2;
+export const REQUIRED_SCHEMA_VERSION = 4;
 
 /** Result of a migration. */
 export interface MigrationResult {

@@ -14,25 +14,31 @@ import { createCredentials } from './credentials.ts';
 import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDevices } from './devices.ts';
+import { createErasure } from './erasure.ts';
+import { createExportPages } from './export-pages.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
 import { createFailures } from './failures.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
+import { createImports } from './imports.ts';
 import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
 import { createInvites } from './invites.ts';
 import { createKeys } from './keys.ts';
 import { missingIndexes } from './migrate.ts';
 import { createOperators } from './operators.ts';
+import { createOutbox } from './outbox.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
+import { createPushOutcomes } from './push-outcomes.ts';
 import { createPushProgress } from './push-progress.ts';
 import { createPushSearch } from './push-search.ts';
 import { createPushSummaries } from './push-summaries.ts';
 import { createPushes } from './pushes.ts';
 import { createPushesOfDevice } from './pushes-of-device.ts';
+import { createRecipients } from './recipients.ts';
 import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
@@ -41,6 +47,7 @@ import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
+import { createWebhooks } from './webhooks.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
@@ -84,22 +91,28 @@ export async function connectStore({
   });
   const { db, clock } = await connect(client);
   const subscriptions = createSubscriptions(db);
-  const receipts = createReceipts(db);
+  const receipts = createReceipts(db, clock);
   const suspensions = createSuspensions(db);
   const deliveryStatus = createDeliveryStatus(db);
+  const webhooks = createWebhooks(db, clock);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
-    devices: createDevices(db, clock),
-    deletedDevices: createDeletedDevices(db, { subscriptions, receipts }),
+    devices: createDevices(db, clock, webhooks),
+    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
     subscriptions,
+    imports: createImports(db, clock),
+    erasure: createErasure(db),
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
     pushSearch: createPushSearch(db, clock),
     pushSummaries: createPushSummaries(db),
+    pushOutcomes: createPushOutcomes(db),
+    recipients: createRecipients(db),
+    exportPages: createExportPages(db),
     pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
@@ -119,6 +132,8 @@ export async function connectStore({
     retention: createRetention(db),
     receipts,
     suspensions,
+    webhooks,
+    outbox: createOutbox(db, clock),
     operators: createOperators(db, clock),
     sessions: createSessions(db),
     invites: createInvites(db),
@@ -146,6 +161,7 @@ export async function connectStore({
     close: async (): Promise<void> => {
       clock.stop();
       suspensions.stop();
+      webhooks.stop();
       await client.close();
     },
   };

@@ -12,7 +12,7 @@ export interface Subscriber {
 }
 
 /** Marks of a change in progress; a subscription that is marked UNSUBSCRIBING counts as removed. */
-const SUBSCRIBING = 1;
+export const SUBSCRIBING = 1;
 const UNSUBSCRIBING = -1;
 /** Two changes of one subscription overlapped: neither changes the counter, the sweep recounts the topic. */
 const SUBSCRIBING_RECOUNT = 2;
@@ -20,7 +20,8 @@ const UNSUBSCRIBING_RECOUNT = -2;
 export const IS_UNSUBSCRIBING = { $in: [UNSUBSCRIBING, UNSUBSCRIBING_RECOUNT] };
 export const IS_SUBSCRIBING = { $in: [SUBSCRIBING, SUBSCRIBING_RECOUNT] };
 
-function subscriptionId(app: string, topic: string, token: string): string {
+/** Returns the id of a subscription. */
+export function subscriptionId(app: string, topic: string, token: string): string {
   return `${app}:${topic}:${token}`;
 }
 

@@ -14,12 +14,14 @@ import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
 import { READ_CASES, UNCALLED } from './read-cases.ts';
 import { type Case, REGISTRATION_WRITE_CASES } from './registration-write-cases.ts';
+import { WEBHOOK_WRITE_CASES } from './webhook-write-cases.ts';
 
 const WRITE_CASES = {
   ...REGISTRATION_WRITE_CASES,
   ...PUSH_WRITE_CASES,
   ...FAILURE_WRITE_CASES,
   ...CONSOLE_WRITE_CASES,
+  ...WEBHOOK_WRITE_CASES,
 };
 const ALL_READ_CASES = { ...READ_CASES, ...FAILURE_READ_CASES };
 const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
@@ -84,7 +86,7 @@ function openStore({ port }: CuttingProxy, name: string): Promise<Store> {
   return connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
 }
 
-/** Reads all documents of a database as text, with times and random ids replaced by their kind. */
+/** Reads all documents of a database as text, with fields in order and with times and random ids replaced by their kind. */
 async function readDatabase(name: string): Promise<string> {
   const collections = await direct.db(name).listCollections().toArray();
   const names = collections.map((one) => one.name).sort();
@@ -105,6 +107,12 @@ function comparable(document: object): string {
     const fieldValue = this[key];
     if (fieldValue instanceof Date) return 'time';
     if (fieldValue instanceof Binary) return fieldValue.toString('hex');
+    // Statements for one document and for many set the same fields in another order.
+    if (Object.getPrototypeOf(Object(fieldValue)) === Object.prototype) {
+      return Object.fromEntries(
+        Object.entries(fieldValue as object).sort(([a], [b]) => (a < b ? -1 : 1)),
+      );
+    }
     return typeof value === 'string' && RANDOM_ID.test(value) ? 'id' : value;
   });
 }

@@ -111,6 +111,37 @@ test('batches that are settled at once get their own outcomes, times and end', a
   }
 });
 
+test.each([true, false])(
+  'a batch settled alone is stored as one settled with others',
+  async (ends) => {
+    const ids = await insertPushes(3);
+    const claims = await claimAll(ids);
+    const settle = (n: number) =>
+      store.batchTable.settle({
+        ...settlement(ids[n] ?? '', claims[n]?.claim ?? '', 2),
+        words: [['a provider error', [0]]],
+        lateReceipts: true,
+        ...(ends && { finish: { purgeAt: new Date(4_000_000_000_000) } }),
+      });
+    expect(await settle(0)).toEqual({ got: {} });
+    expect(await Promise.all([settle(1), settle(2)])).toEqual([{ got: {} }, { got: {} }]);
+    const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+    const [alone, ...together] = stored.map((push) => describeSettled(push ?? {}));
+    expect(together).toEqual([alone, alone]);
+  },
+);
+
+/** Returns a settled push without what differs from push to push; times become their type. */
+function describeSettled(push: object): unknown {
+  const text = JSON.stringify(push, (name, value: unknown) => {
+    if (['_id', 'claim', 'reply', 'tokens'].includes(name)) return '';
+    return ['closedAt', 'finishedAt', 'acceptedAt', 'expiresAt', 'sendUntil', 'at'].includes(name)
+      ? typeof value
+      : value;
+  });
+  return JSON.parse(text);
+}
+
 test('of two claims of one process on the same batch only the later one settles it', async () => {
   const [id = '', other = ''] = await insertPushes(2);
   const lapsed = await store.batchTable.claim(id, 'before', 0);

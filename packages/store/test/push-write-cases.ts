@@ -186,6 +186,10 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
     call: (store) => store.batchTable.releaseClaim(heldClaim, 0, [1]),
   },
+  'batchTable.markAlone': {
+    given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
+    call: (store) => store.batchTable.markAlone(heldClaim),
+  },
   'batchTable.saveOutcomes': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
     call: (store) =>

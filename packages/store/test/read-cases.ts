@@ -1,5 +1,10 @@
+import { FIRST_RECIPIENT } from '../src/recipients.ts';
 import type { Store } from '../src/store.ts';
 import { ACCOUNT, APP, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
+
+async function drain(documents: AsyncIterable<object>): Promise<void> {
+  for await (const _ of documents);
+}
 
 /** Functions that never write. */
 export const READ_CASES: Record<string, (store: Store) => unknown> = {
@@ -73,6 +78,17 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'deliveryStatus.listProviderErrors': (store) => store.deliveryStatus.listProviderErrors(PUSH, 10),
   'deliveryStatus.statusOfRecipient': (store) =>
     store.deliveryStatus.statusOfRecipient(PUSH, 'device1'),
+  'pushOutcomes.find': (store) => store.pushOutcomes.find(APP, PUSH),
+  'pushOutcomes.list': (store) =>
+    store.pushOutcomes.list({ app: APP, from: '', before: NEWER_PUSH, limit: 10 }),
+  'pushOutcomes.summarize': (store) => store.pushOutcomes.summarize(push()),
+  'recipients.readPage': (store) => store.recipients.readPage(push(), FIRST_RECIPIENT, 10),
+  'recipients.findPosition': (store) => store.recipients.findPosition(push(), 'device1'),
+  'recipients.findOne': (store) => store.recipients.findOne(push(), 'device1'),
+  'exportPages.streamDevices': (store) => drain(store.exportPages.streamDevices(APP, '', 10)),
+  'exportPages.streamSubscriptions': (store) =>
+    drain(store.exportPages.streamSubscriptions(APP, '', 10)),
+  'exportPages.streamPushes': (store) => drain(store.exportPages.streamPushes(APP, '', 10)),
   'pending.findUnclosedPushes': (store) => store.pending.findUnclosedPushes(APP, 'device1'),
   'pending.findDevices': (store) => store.pending.findDevices(push(), 10),
   'pushCompletion.computePurgeAt': (store) => store.pushCompletion.computePurgeAt(1),
@@ -101,6 +117,22 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'schema.readVersion': (store) => store.schema.readVersion(),
   'schema.assertUsable': (store) => store.schema.assertUsable(),
   'schema.status': (store) => store.schema.status(),
+  'webhooks.refresh': (store) => store.webhooks.refresh(),
+  'webhooks.startRefreshing': (store) => store.webhooks.startRefreshing(() => undefined),
+  'webhooks.pushEntries': (store) => store.webhooks.pushEntries(APP),
+  'webhooks.listSubscribed': (store) => store.webhooks.listSubscribed(APP, 'device.deleted'),
+  'webhooks.listReady': (store) => store.webhooks.listReady(),
+  'webhooks.listTested': (store) => store.webhooks.listTested(),
+  'webhooks.list': (store) => store.webhooks.list(APP),
+  'webhooks.find': (store) => store.webhooks.find('webhook1'),
+  'webhooks.findOf': (store) => store.webhooks.findOf(APP, 'webhook1'),
+  'webhooks.findBoxKey': (store) => store.webhooks.findBoxKey(),
+  'webhooks.countByState': (store) => store.webhooks.countByState(),
+  'webhooks.iterateAll': async (store) => {
+    for await (const _ of store.webhooks.iterateAll()) break;
+  },
+  'outbox.filterDue': (store) => store.outbox.filterDue(['webhook1']),
+  'outbox.countPending': (store) => store.outbox.countPending('webhook1', 10),
   'clock.now': (store) => store.clock.now(),
   missingIndexes: (store) => store.missingIndexes(),
   diskSpace: (store) => store.diskSpace(),
@@ -109,4 +141,4 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
 };
 
 /** Functions without a case: they close the store. */
-export const UNCALLED = ['clock.stop', 'suspensions.stop', 'close'];
+export const UNCALLED = ['clock.stop', 'suspensions.stop', 'webhooks.stop', 'close'];

@@ -1,9 +1,11 @@
 import type { Db } from 'mongodb';
+import { ensureIndexes } from '../src/migrate.ts';
 import type { Store } from '../src/store.ts';
 import {
   ACCOUNT,
   APP,
   anHourAgo,
+  batch,
   batchInInbox,
   inAnHour,
   insertDocuments,
@@ -54,6 +56,40 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
     given: (db) => insertDocuments(db, 'accounts', { ...account, suspendedAt: NOW }),
     call: (store) => store.accounts.resume(ACCOUNT),
   },
+  'erasure.eraseFromPushes': {
+    async given(db) {
+      await ensureIndexes(db);
+      await insertDocuments(db, 'pushes', push({ work: batchInInbox() }));
+      await insertDocuments(db, 'batches', batch());
+    },
+    call: ({ erasure }) => erasure.eraseFromPushes(APP, 'device1', ''),
+  },
+  'erasure.removeRecord': {
+    given: (db) => insertDocuments(db, 'devices', device({ deletedAt: anHourAgo() })),
+    call: ({ erasure }) => erasure.removeRecord('device1', Date.now()),
+  },
+  'imports.importDevices': {
+    'new ones': {
+      call: ({ imports }) =>
+        imports.importDevices(APP, [
+          { token: 'device1', platform: 'android', provider: ADDRESS },
+          { platform: 'electron' },
+        ]),
+    },
+    'existing ones': {
+      given: (db) => insertDocuments(db, 'devices', device()),
+      call: ({ imports }) =>
+        imports.importDevices(APP, [{ token: 'device1', platform: 'android' }]),
+    },
+  },
+  'imports.importSubscriptions': {
+    given: (db) => insertDocuments(db, 'subscriptions', subscription('news')),
+    call: ({ imports }) =>
+      imports.importSubscriptions(
+        APP,
+        ['news', 'sport'].map((topic) => ({ topic, token: 'device1', platform: 'android' })),
+      ),
+  },
   'apps.create': { call: (store) => store.apps.create('One', ACCOUNT) },
   'apps.updateSettings': {
     'to a value': {
@@ -74,6 +110,10 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
   'keys.revoke': {
     given: (db) => insertDocuments(db, 'keys', { _id: 'key1', app: APP }),
     call: (store) => store.keys.revoke('key1'),
+  },
+  'keys.markUsed': {
+    given: (db) => insertDocuments(db, 'keys', { _id: 'key1', app: APP }),
+    call: (store) => store.keys.markUsed([{ id: 'key1', at: 1_000 }]),
   },
   'credentials.put': {
     call: (store) => store.credentials.put({ app: APP, channel: 'fcm' }, SECRET, {}),
@@ -116,7 +156,7 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
     given: (db) =>
       insertDocuments(db, 'devices', device({ provider: { ...ADDRESS, since: anHourAgo() } })),
     call: (store) =>
-      store.devices.flagGone([{ token: 'device1', address: 'fcm1', flag: 'uninstalled' }]),
+      store.devices.flagGone(APP, [{ token: 'device1', address: 'fcm1', flag: 'uninstalled' }]),
   },
   'devices.touch': {
     given: (db) => insertDocuments(db, 'devices', device()),

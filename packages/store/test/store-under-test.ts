@@ -4,7 +4,7 @@ import { OUTCOMES } from '@carillon/core/outcomes';
 import { type Collection, type Db, MongoClient } from 'mongodb';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createBatch, createBatchDocument } from '../src/create-batches.ts';
-import type { BatchDocument, InboxDocument, PushDocument } from '../src/documents.ts';
+import type { BatchDocument, InboxDocument, NotifyEntry, PushDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
 import { connectStore, type Store } from '../src/store.ts';
 
@@ -22,6 +22,8 @@ export interface StoreUnderTest {
   inbox: Collection<InboxDocument>;
   /** Connects a further process; `stop` closes it. */
   connect(): Promise<Store>;
+  /** Removes all documents and keeps the indexes, which take half a second to create. */
+  clear(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -46,12 +48,24 @@ export async function startStore(): Promise<StoreUnderTest> {
     batches: db.collection('batches'),
     inbox: db.collection('inbox'),
     connect,
+    clear: () => clearDatabase(db),
     async stop() {
       await Promise.all(stores.map((store) => store.close()));
       await client.close();
       await mongod.stop();
     },
   };
+}
+
+async function clearDatabase(db: Db): Promise<void> {
+  const collections = await db.listCollections({}, { nameOnly: true }).toArray();
+  await Promise.all(
+    collections.map(async ({ name }) => {
+      // MongoDB's record of reads can only be dropped.
+      if (name.startsWith('system.')) await db.collection(name).drop();
+      else await db.collection(name).deleteMany();
+    }),
+  );
 }
 
 /** Where the recipients of a push are stored. */
@@ -79,7 +93,11 @@ export function newTokens(count: number): string[] {
 export async function insertPush(
   { pushes, batches }: Pick<StoreUnderTest, 'pushes' | 'batches'>,
   tokens: readonly string[],
-  { shape = 'in the push', collapse }: { shape?: Shape; collapse?: string } = {},
+  {
+    shape = 'in the push',
+    collapse,
+    notify,
+  }: { shape?: Shape; collapse?: string; notify?: NotifyEntry[] } = {},
 ): Promise<TestPush> {
   sequence += 1;
   // Ids of one test sort in the order in which they were made.
@@ -90,6 +108,7 @@ export async function insertPush(
     ...{ _id, app: APP, state: 'open', acceptedAt: new Date(), expiresAt: until, sendUntil: until },
     ...{ data: '{}', devices: tokens.length, fan: { seq: 0, next: 0, done: true } },
     ...(collapse !== undefined && { collapse }),
+    ...(notify !== undefined && { notify }),
   };
   const made = { id: _id, tokens: sorted, ...(collapse !== undefined && { collapse }) };
   if (shape === 'in the push') {
@@ -119,10 +138,12 @@ export async function deliver(
     const tokens = splitTokens(claimed.work.tokens);
     const codes = Uint8Array.from(tokens, (token) => outcomes[token] ?? OUTCOMES.delivered);
     const inInbox = tokens.filter((_, position) => codes[position] === OUTCOMES.inbox);
-    await enqueue(store, push, inInbox, { id, tokens });
+    const notify = claimed.notify && { notify: claimed.notify };
+    await enqueue(store, push, inInbox, { id, tokens, ...notify });
     await store.batchTable.settle({
       ...{ id, claim: claimed.claim, outcomes: codes, lateReceipts },
       latenciesMs: new Uint32Array(tokens.length),
+      ...notify,
       ...(finish && { finish: { purgeAt: store.pushCompletion.computePurgeAt(RETENTION_MS) } }),
     });
   }
@@ -132,9 +153,13 @@ async function enqueue(
   store: Store,
   { id: push, collapse }: TestPush,
   inInbox: readonly string[],
-  batch: { id: string; tokens: readonly string[] },
+  batch: { id: string; tokens: readonly string[]; notify?: true },
 ): Promise<void> {
-  const row = { push, work: batch.id, sent: true, ...(collapse !== undefined && { collapse }) };
+  const row = {
+    ...{ push, work: batch.id, sent: true },
+    ...(collapse !== undefined && { collapse }),
+    ...(batch.notify && { notify: batch.notify }),
+  };
   await store.inbox.enqueue(
     inInbox.map((token) => ({ ...row, token, position: batch.tokens.indexOf(token) })),
   );
@@ -151,7 +176,9 @@ export async function acknowledge(
       (await batches.findOne({ _id: work })) ?? (await pushes.findOne({ _id: work })) ?? undefined;
     const position = splitTokens(holder?.work?.tokens ?? '').indexOf(token);
     const rowId = `${token}:${push.collapse === undefined ? push.id : `~${push.collapse}`}`;
-    if (position >= 0) await store.receipts.record([{ rowId, push: push.id, work, position }]);
+    const notify = holder?.notify && { notify: true as const };
+    if (position >= 0)
+      await store.receipts.record([{ rowId, push: push.id, work, position, ...notify }]);
   }
 }
 

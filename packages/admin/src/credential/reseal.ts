@@ -1,5 +1,6 @@
+import { type BoxKey, boxKeyOf, openBox, type SealedBox, sealBox } from '@carillon/core/sealed-box';
 import { type Sealed, type SealingKeys, seal, unseal } from '@carillon/core/sealing';
-import type { CredentialDocument } from '@carillon/store/documents';
+import type { CredentialDocument, WebhookDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 
 /** Result of sealing the credentials of all apps again. */
@@ -17,17 +18,25 @@ export interface ResealResult {
 type ResealOutcome = 'resealed' | 'unchanged' | 'failed';
 
 /**
- * Seals the credentials of all apps again under the first key. Each write is conditional on the credential being
+ * Seals the credentials and webhooks of all apps again under the first key. Each write is conditional on the credential being
  * unchanged, so a run can be interrupted, repeated, and run at the same time as another.
  */
 export async function resealCredentials(
-  store: Pick<Store, 'credentials'>,
+  store: Pick<Store, 'credentials' | 'webhooks'>,
   keys: SealingKeys,
 ): Promise<ResealResult> {
   const result: ResealResult = { key: keys[0]?.id ?? 0, resealed: 0, unchanged: 0, failed: [] };
   for await (const document of store.credentials.iterateAll()) {
     const outcome = await resealOne(store, keys, document);
     if (outcome === 'failed') result.failed.push(document._id);
+    else result[outcome] += 1;
+  }
+  const boxKey = boxKeyOf(keys);
+  // First, so that no webhook is sealed for an older key afterwards.
+  await store.webhooks.putBoxKey(boxKey);
+  for await (const document of store.webhooks.iterateAll()) {
+    const outcome = await resealWebhook(store, keys, boxKey, document);
+    if (outcome === 'failed') result.failed.push(`webhook ${document._id}`);
     else result[outcome] += 1;
   }
   result.failed.sort();
@@ -49,6 +58,42 @@ async function resealOne(
     current = await credentials.find(current);
   }
   return 'unchanged';
+}
+
+async function resealWebhook(
+  { webhooks }: Pick<Store, 'webhooks'>,
+  keys: SealingKeys,
+  boxKey: BoxKey,
+  document: WebhookDocument,
+): Promise<ResealOutcome> {
+  let current: WebhookDocument | undefined = document;
+  while (current !== undefined) {
+    const { _id, address, secrets } = current;
+    const boxes = [address, ...secrets.map(({ sealed }) => sealed)];
+    if (boxes.every(({ key }) => key === boxKey.id)) return 'unchanged';
+    const resealed = resealTexts(keys, boxKey, current);
+    if (resealed === undefined) return 'failed';
+    if (await webhooks.reseal(current, resealed)) return 'resealed';
+    current = await webhooks.find(_id);
+  }
+  return 'unchanged';
+}
+
+/** Returns undefined when no key opens one of the texts. */
+function resealTexts(
+  keys: SealingKeys,
+  boxKey: BoxKey,
+  { _id, address, secrets }: WebhookDocument,
+): Pick<WebhookDocument, 'address' | 'secrets'> | undefined {
+  const resealBox = (box: SealedBox) => sealBox(boxKey, _id, openBox(keys, _id, box));
+  try {
+    return {
+      address: resealBox(address),
+      secrets: secrets.map((secret) => ({ ...secret, sealed: resealBox(secret.sealed) })),
+    };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns undefined when no key opens the secret, also when the secret carries the first key's id. */

@@ -1,0 +1,49 @@
+import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { Store } from '@carillon/store/store';
+import { AdminError } from './admin-error.ts';
+
+/** What an erasure has changed. */
+export interface ErasureResult {
+  token: string;
+  /** Documents of pushes that named the device and no longer do. */
+  rewritten: number;
+  /** When a repetition also removes the record of the deletion; absent: it is removed. */
+  recordUntil?: Date;
+}
+
+/** Checks that a device was deleted. @throws AdminError DEVICE_NOT_FOUND for an unknown device, and one that was not */
+async function requireDeletedDevice(
+  { devices }: Pick<Store, 'devices'>,
+  token: string,
+): Promise<{ app: string }> {
+  const device = DEVICE_TOKEN.test(token) ? await devices.find(token) : undefined;
+  if (device?.deletedAt !== undefined) return device;
+  throw new AdminError('DEVICE_NOT_FOUND', `There is no deleted device ${token}.`);
+}
+
+/**
+ * Erases the token of a deleted device from the pushes of its app, whose recipients keep their positions and outcomes,
+ * and removes the record of the deletion once no push can be accepted for the device any more. May be repeated.
+ *
+ * @param onProgress is called with the number of pushes that were looked through
+ * @throws AdminError DEVICE_NOT_FOUND
+ */
+export async function eraseDevice(
+  store: Pick<Store, 'devices' | 'erasure' | 'clock'>,
+  token: string,
+  onProgress: (scanned: number) => void,
+): Promise<ErasureResult> {
+  const { app } = await requireDeletedDevice(store, token);
+  let after: string | undefined = '';
+  let scanned = 0;
+  let rewritten = 0;
+  while (after !== undefined) {
+    const step = await store.erasure.eraseFromPushes(app, token, after);
+    scanned += step.scanned;
+    rewritten += step.rewritten;
+    after = step.next;
+    onProgress(scanned);
+  }
+  const recordUntil = await store.erasure.removeRecord(token, store.clock.now());
+  return { token, rewritten, ...(recordUntil !== undefined && { recordUntil }) };
+}

@@ -1,0 +1,34 @@
+import { LIMITS } from '@carillon/core/limits';
+import type { RateCounter } from './rate-counter.ts';
+
+const MINUTE_MS = 60_000;
+
+/** Usage of an account in the current minute. */
+export interface RateLimitStatus {
+  limit: number;
+  /** Negative if the request exceeds the limit. */
+  remaining: number;
+  /** Seconds until the minute ends. */
+  resetSeconds: number;
+}
+
+/** An account as its limit goes by it. */
+interface LimitedAccount {
+  _id: string;
+  plan: keyof typeof LIMITS.requestsPerMinute;
+  /** Requests per minute; null: unlimited; absent: the limit of the plan. */
+  limit?: number | null;
+}
+
+/**
+ * Counts a request of an account over all processes (specification, section 8); undefined if the account has no limit.
+ * The API and the console count in the same window.
+ */
+export async function countRequest(
+  rateCounter: RateCounter,
+  { _id, plan, limit = LIMITS.requestsPerMinute[plan] }: LimitedAccount,
+): Promise<RateLimitStatus | undefined> {
+  if (limit === null) return undefined;
+  const { count, resetsInMs } = await rateCounter.increment(`account:${_id}`, MINUTE_MS);
+  return { limit, remaining: limit - count, resetSeconds: Math.ceil(resetsInMs / 1_000) };
+}

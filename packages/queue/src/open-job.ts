@@ -1,0 +1,140 @@
+import { resultWithin } from '@carillon/core/with-timeout';
+import { createRedis, type Redis } from '@carillon/presence/redis';
+import type { WorkerSettings } from './workers.ts';
+
+/*
+ * A job of the queue `send` costs Redis about fifty commands, and a push that backends send is mostly a single one. So a
+ * worker keeps such a job open for some seconds: pushes that are accepted meanwhile join it through a list, for four
+ * commands. Entries of the list are hints like jobs are: a worker that is killed loses those that it has taken, and the
+ * reconciler finds their pushes in MongoDB within a tick.
+ */
+
+/** Exists while a job is open: its worker renews it while it takes entries. */
+const OPEN_KEY = 'send:open';
+/** Entries of open jobs, the oldest first; each holds the ids of some pushes. All open jobs take from it. */
+const ENTRIES_KEY = 'send:entries';
+/** An open job whose worker takes no entries is closed to further pushes after this time. */
+const OPEN_MS = 1_500;
+const RENEW_INTERVAL_MS = 500;
+/** A job is open no longer, so that the workers take turns. */
+const MAX_OPEN_MS = 10_000;
+/** Time for which the list is waited for in Redis; a worker that stops waits for it. */
+const TAKE_BLOCK_SECONDS = 0.25;
+/** A stop waits so long for the job to be closed in Redis. */
+const CLOSE_TIMEOUT_MS = 500;
+const IDLE_MS = 1_000;
+/** With so many entries the workers of open jobs don't keep up, and a job may find another worker. */
+const MAX_ENTRIES = 50;
+
+/** KEYS: open, entries. ARGV: entry, most entries. Returns 0 if no job is open or the list is full. */
+const JOIN_SCRIPT = `
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if redis.call('LLEN', KEYS[2]) >= tonumber(ARGV[2]) then return 0 end
+return redis.call('RPUSH', KEYS[2], ARGV[1])`;
+
+/**
+ * Adds pushes to an open job.
+ *
+ * @returns false if there is none, or its worker doesn't keep up: the pushes need a job of their own
+ * @throws if Redis fails
+ */
+export async function joinOpenJob(
+  redis: Pick<Redis, 'eval'>,
+  pushes: readonly string[],
+): Promise<boolean> {
+  const entry = pushes.join(' ');
+  return Number(await redis.eval(JOIN_SCRIPT, 2, OPEN_KEY, ENTRIES_KEY, entry, MAX_ENTRIES)) > 0;
+}
+
+/** How a worker handles the pushes that join its open job. */
+export interface OpenJobHandler {
+  /** Resolves when the worker can take more pushes. */
+  untilFree(): Promise<void>;
+  deliver(pushes: readonly string[]): Promise<void>;
+  isStopping(): boolean;
+}
+
+/** The open job of a process: at most one. */
+export type OpenJob = ReturnType<typeof createOpenJob>;
+
+/**
+ * Creates the open job of a process, over a connection of its own.
+ *
+ * @param idleMs a job without a push for so long is closed
+ */
+export function createOpenJob({ redis: address, onError }: WorkerSettings, idleMs = IDLE_MS) {
+  const redis = createRedis(address, 'blocking', onError);
+  /** Settles when the job takes no more pushes; undefined while none is open. */
+  let taking: Promise<void> | undefined;
+  let isClosed = false;
+
+  async function take(handler: OpenJobHandler, inProgress: Set<Promise<void>>): Promise<void> {
+    try {
+      await takeWhileOpen(redis, { ...handler, idleMs }, (pushes) => {
+        const delivering = handler.deliver(pushes).catch(onError);
+        inProgress.add(delivering);
+        void delivering.finally(() => inProgress.delete(delivering));
+      });
+    } catch (error) {
+      if (!isClosed) onError(error as Error);
+    } finally {
+      taking = undefined;
+    }
+  }
+
+  const isConnected = (): boolean => redis.status === 'ready';
+
+  return {
+    isConnected,
+    /**
+     * Keeps the current job open until it had no push for a second, at most for ten seconds. Resolves when all pushes
+     * that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
+     * Redis closes the job.
+     */
+    async takePushes(handler: OpenJobHandler): Promise<void> {
+      if (taking !== undefined || handler.isStopping() || !isConnected()) return;
+      const inProgress = new Set<Promise<void>>();
+      taking = take(handler, inProgress);
+      await taking;
+      await Promise.all(inProgress);
+    },
+    /** Closes the connection, when the job is closed in Redis or after half a second. The handler is stopping by then. */
+    async close(): Promise<void> {
+      if (taking !== undefined) await resultWithin(taking, CLOSE_TIMEOUT_MS, undefined);
+      isClosed = true;
+      redis.disconnect();
+    },
+  };
+}
+
+async function takeWhileOpen(
+  redis: Redis,
+  { untilFree, isStopping, idleMs }: OpenJobHandler & { idleMs: number },
+  take: (pushes: readonly string[]) => void,
+): Promise<void> {
+  const openedAt = performance.now();
+  let renewedAt = Number.NEGATIVE_INFINITY;
+  let lastPushAt = openedAt;
+  for (;;) {
+    const now = performance.now();
+    const isDone = now - lastPushAt >= idleMs || now - openedAt >= MAX_OPEN_MS;
+    if (isDone || isStopping()) break;
+    if (now - renewedAt >= RENEW_INTERVAL_MS) {
+      await redis.set(OPEN_KEY, 1, 'PX', OPEN_MS);
+      renewedAt = now;
+    }
+    const entry = (await redis.blpop(ENTRIES_KEY, TAKE_BLOCK_SECONDS))?.[1];
+    if (entry === undefined) continue;
+    lastPushAt = performance.now();
+    take(entry.split(' '));
+    await untilFree();
+  }
+  await redis.del(OPEN_KEY);
+  // Nothing joins now but the job of another worker; what joined before must not wait for the reconciler.
+  for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
+    const entry = await redis.lpop(ENTRIES_KEY);
+    if (entry === null) break;
+    take(entry.split(' '));
+    await untilFree();
+  }
+}

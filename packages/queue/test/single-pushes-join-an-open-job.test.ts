@@ -1,0 +1,203 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { startRedis } from '../../presence/test/start-server.ts';
+import { jobSchemas } from '../src/jobs.ts';
+import { createOpenJob, type OpenJob, type OpenJobHandler } from '../src/open-job.ts';
+import { createProducers, type Producers } from '../src/producers.ts';
+import { createWorker, type QueueWorker } from '../src/workers.ts';
+
+const OPEN_KEY = 'send:open';
+const ENTRIES_KEY = 'send:entries';
+/** A busy machine must not close a job before its test is over. */
+const PATIENT_MS = 20_000;
+/** More entries than the list takes. */
+const MANY = 60;
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+let producers: Producers;
+const errors: Error[] = [];
+const onError = (error: Error) => void errors.push(error);
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+});
+afterAll(async () => {
+  redis?.disconnect();
+  await server?.stop();
+});
+beforeEach(async () => {
+  await redis.flushall();
+  producers = createProducers(server, onError);
+  // The first push after a pause does not look for an open job.
+  await until(async () => (await producers.countDue('send').catch(() => -1)) === 0);
+  await producers.sendEmbedded('first');
+});
+afterEach(async () => {
+  await producers.close();
+  expect(errors.splice(0)).toEqual([]);
+});
+
+/** Takes pushes as a delivery-worker does, and records them. */
+function createTaker(openJob: OpenJob) {
+  const taken: string[] = [];
+  let isStopping = false;
+  let hold: Promise<void> = Promise.resolve();
+  const handler: OpenJobHandler = {
+    untilFree: () => hold,
+    deliver: async (pushes) => void taken.push(...pushes),
+    isStopping: () => isStopping,
+  };
+  return {
+    taken,
+    takePushes: () => openJob.takePushes(handler),
+    stop() {
+      isStopping = true;
+    },
+    /** Keeps the next pushes waiting until the returned function is called. */
+    holdBack(): () => void {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      hold = promise;
+      return resolve;
+    },
+  };
+}
+
+const untilOpen = () => until(async () => (await redis.exists(OPEN_KEY)) === 1, { everyMs: 2 });
+const countJobs = () => producers.countDue('send');
+
+/** Connects before its first use: a worker is connected long before its first job. */
+async function openConnected(idleMs = PATIENT_MS) {
+  const openJob = createOpenJob({ redis: server, onError }, idleMs);
+  await until(openJob.isConnected);
+  return openJob;
+}
+
+test('without one they get a job of the queue', async () => {
+  await producers.sendEmbedded('second');
+  expect(await countJobs()).toBe(2);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(0);
+});
+
+test('while one is open they join it', async () => {
+  const openJob = await openConnected();
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await untilOpen();
+  await Promise.all(['a', 'b', 'c'].map((push) => producers.sendEmbedded(push)));
+  await until(() => taker.taken.length === 3);
+  expect(await countJobs()).toBe(1);
+  taker.stop();
+  await closed;
+  expect(taker.taken).toEqual(['a', 'b', 'c']);
+  await openJob.close();
+});
+
+test('after a pause it is closed, and they get a job again', async () => {
+  const openJob = await openConnected(100);
+  const taker = createTaker(openJob);
+  await taker.takePushes();
+  expect(await redis.exists(OPEN_KEY)).toBe(0);
+  await producers.sendEmbedded('late');
+  expect(await countJobs()).toBe(2);
+  expect(taker.taken).toEqual([]);
+  await openJob.close();
+});
+
+test('a second job of the process does not open another, and the reconciler never joins', async () => {
+  const openJob = await openConnected();
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await untilOpen();
+  const other = createTaker(openJob);
+  await other.takePushes();
+  await producers.resendEmbedded('lost');
+  expect(await countJobs()).toBe(2);
+  await producers.sendEmbedded('a');
+  await until(() => taker.taken.length === 1);
+  taker.stop();
+  await closed;
+  expect([taker.taken, other.taken]).toEqual([['a'], []]);
+  await openJob.close();
+});
+
+test('what joined just before it closes is delivered', async () => {
+  const openJob = await openConnected(300);
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await untilOpen();
+  const release = taker.holdBack();
+  await producers.sendEmbedded('held');
+  await until(() => taker.taken.length === 1);
+  for (const push of ['a', 'b']) await producers.sendEmbedded(push);
+  // It is busy for longer than it stays open without a push.
+  await sleep(400);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(2);
+  release();
+  await closed;
+  expect(taker.taken).toEqual(['held', 'a', 'b']);
+  await openJob.close();
+});
+
+test('a worker that takes nothing gets no further pushes', async () => {
+  await redis.set(OPEN_KEY, 1);
+  for (let n = 0; n < MANY; n += 1) await producers.sendEmbedded(`push-${n}`);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(50);
+  expect(await countJobs()).toBe(11);
+  const openJob = await openConnected();
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await until(() => taker.taken.length === 50);
+  taker.stop();
+  await closed;
+  expect(await redis.exists(OPEN_KEY)).toBe(0);
+  await openJob.close();
+});
+
+test('Redis emptied while it is open: the next push gets a job, and the renewed one takes pushes', async () => {
+  const openJob = await openConnected();
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await untilOpen();
+  await redis.flushall();
+  await producers.sendEmbedded('after');
+  expect(await countJobs()).toBe(1);
+  await untilOpen();
+  await producers.sendEmbedded('joined');
+  await until(() => taker.taken.length === 1);
+  taker.stop();
+  await closed;
+  expect(taker.taken).toEqual(['joined']);
+  await openJob.close();
+});
+
+test('within a worker of the queue: one job for many pushes', async () => {
+  await redis.flushall();
+  const openJob = await openConnected();
+  const taker = createTaker(openJob);
+  let jobs = 0;
+  const worker: QueueWorker = createWorker(
+    { redis: server, onError },
+    'send',
+    jobSchemas.send,
+    async (job) => {
+      jobs += 1;
+      if ('lone' in job) taker.taken.push(...job.lone);
+      await taker.takePushes();
+    },
+    8,
+  );
+  const sent = Array.from({ length: 30 }, (_, n) => `push-${n}`);
+  for (const push of sent) {
+    await producers.sendEmbedded(push);
+    await until(() => taker.taken.includes(push), { everyMs: 1 });
+    await until(async () => (await redis.exists(OPEN_KEY)) === 1, { everyMs: 1 });
+  }
+  expect(taker.taken).toEqual(sent);
+  expect(jobs).toBe(1);
+  taker.stop();
+  await worker.stop();
+  await openJob.close();
+});

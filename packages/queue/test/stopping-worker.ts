@@ -1,0 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { jobSchemas } from '../src/jobs.ts';
+import { createProducers } from '../src/producers.ts';
+import { createWorker, keepJobSchedulers } from '../src/workers.ts';
+
+const JOB_MS = 2_000;
+
+// A worker with a job in progress, which `stop-does-not-wait-for-redis` starts as a process: BullMQ keeps timers.
+const [url = ''] = process.argv.slice(2);
+const print = (line: string) => process.stdout.write(`${line}\n`);
+const settings = { redis: { url }, onError: () => undefined };
+const processJob = async () => {
+  print('begun');
+  await new Promise((resolve) => process.once('SIGTERM', resolve));
+  await sleep(JOB_MS);
+  print('done');
+};
+const worker = createWorker(settings, 'deliver-mqtt', jobSchemas.deliver, processJob, 4);
+const producers = createProducers(settings.redis, settings.onError);
+const schedulers = keepJobSchedulers(settings, { reconcile: 1_000, clean: 5_000 });
+process.once('SIGTERM', async () => {
+  await Promise.all([worker.stop(), producers.close(), schedulers.stop()]);
+  print('stopped');
+  process.exit(0);
+});
+await producers.deliver('work', 'mqtt');

@@ -1,0 +1,144 @@
+import { ERASED_TOKEN, eraseToken, splitTokens } from '@carillon/core/batch';
+import type { Collection, Db } from 'mongodb';
+import type { BatchDocument, DeviceDocument, PushDocument } from './documents.ts';
+import { RECIPIENT_INDEX } from './migrate.ts';
+
+/** Pushes that one step looks through. */
+const PUSHES_PER_STEP = 1_000;
+/** Time after a deletion for which a push that was being accepted may still name the device. */
+const RECORD_RETENTION_MS = 600_000;
+
+/** Result of one step of an erasure. */
+export interface ErasureStep {
+  /** Pushes that were looked through. */
+  scanned: number;
+  /** Documents that named the device. */
+  rewritten: number;
+  /** The last push that was looked through; absent when there are no more. */
+  next?: string;
+}
+
+interface Tables {
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+}
+
+/** Removes the token of a deleted device from everything that names it. */
+export function createErasure(db: Db) {
+  const tables: Tables = { pushes: db.collection('pushes'), batches: db.collection('batches') };
+  const devices = db.collection<DeviceDocument>('devices');
+  const fullInboxes = db.collection<{ _id: string }>('full');
+  return {
+    /**
+     * Rewrites the pushes of an app after the id `after`, a thousand of them. Recipients keep their positions and
+     * outcomes; the token is replaced by a mark (core/batch). May be repeated.
+     *
+     * @param token without white space or characters that have a meaning in a regular expression
+     */
+    async eraseFromPushes(app: string, token: string, after: string): Promise<ErasureStep> {
+      const ids = await tables.pushes
+        .find(
+          { app, _id: { $gt: after } },
+          { projection: { _id: 1 }, batchSize: PUSHES_PER_STEP + 1 },
+        )
+        .sort({ _id: 1 })
+        .limit(PUSHES_PER_STEP)
+        .map(({ _id }) => _id)
+        .toArray();
+      if (ids.length === 0) return { scanned: 0, rewritten: 0 };
+      const rewritten =
+        (await eraseFromHeads(tables, ids, token)) + (await eraseFromBatches(tables, ids, token));
+      const last = ids.at(-1);
+      const hasMore = ids.length === PUSHES_PER_STEP && last !== undefined;
+      return { scanned: ids.length, rewritten, ...(hasMore && { next: last }) };
+    },
+
+    /**
+     * Removes the record of a deleted device, ten minutes after its deletion at the earliest. Returns the time from
+     * which on it can be removed; undefined: it is removed, or there is none.
+     */
+    async removeRecord(token: string, nowMs: number): Promise<Date | undefined> {
+      await fullInboxes.deleteOne({ _id: token });
+      const deletedBefore = new Date(nowMs - RECORD_RETENTION_MS);
+      await devices.deleteOne({
+        _id: token,
+        deletedAt: { $lte: deletedBefore },
+        leaving: { $exists: false },
+      });
+      const left = await devices.findOne({ _id: token, deletedAt: { $exists: true } });
+      return left?.deletedAt && new Date(left.deletedAt.getTime() + RECORD_RETENTION_MS);
+    },
+  };
+}
+
+/** Rewrites batches that lie in their push, and the lists of named tokens of pushes to topics. */
+async function eraseFromHeads(
+  { pushes }: Tables,
+  ids: readonly string[],
+  token: string,
+): Promise<number> {
+  const contains = { $regex: `(^| )${token}( |$)` };
+  const filter = { _id: { $in: [...ids] } };
+  let rewritten = 0;
+  for (;;) {
+    const found = await pushes
+      .find(
+        { ...filter, $or: [{ 'work.tokens': contains }, { 'audience.tokens': contains }] },
+        { projection: { 'work.tokens': 1, 'audience.tokens': 1 } },
+      )
+      .limit(PUSHES_PER_STEP)
+      .toArray();
+    if (found.length === 0) return rewritten;
+    const { modifiedCount } = await pushes.bulkWrite(
+      found.map(({ _id, work, audience }) => {
+        const fields = {
+          ...(work && { 'work.tokens': work.tokens }),
+          ...(audience && { 'audience.tokens': audience.tokens }),
+        };
+        const erased = Object.entries(fields).map(([name, tokens]) => [
+          name,
+          eraseToken(tokens, token),
+        ]);
+        // Only another erasure changes the tokens: then it is read again.
+        return {
+          updateOne: { filter: { _id, ...fields }, update: { $set: Object.fromEntries(erased) } },
+        };
+      }),
+      { ordered: false },
+    );
+    rewritten += modifiedCount;
+  }
+}
+
+/** Rewrites the batches, found by the range of their tokens. */
+async function eraseFromBatches(
+  { batches }: Tables,
+  ids: readonly string[],
+  token: string,
+): Promise<number> {
+  let rewritten = 0;
+  for (;;) {
+    const found = await batches
+      .find(
+        {
+          ...{ push: { $in: [...ids] }, from: { $lte: token }, to: { $gte: token } },
+          'work.tokens': { $regex: `(^| )${token}( |$)` },
+        },
+        { projection: { 'work.tokens': 1, from: 1, to: 1 }, hint: RECIPIENT_INDEX },
+      )
+      .limit(PUSHES_PER_STEP)
+      .toArray();
+    if (found.length === 0) return rewritten;
+    const { modifiedCount } = await batches.bulkWrite(
+      found.map(({ _id, work: { tokens } }) => {
+        const erased = eraseToken(tokens, token);
+        const remaining = splitTokens(erased).filter((one) => one !== ERASED_TOKEN);
+        const [from, to] = [remaining.at(0) ?? '', remaining.at(-1) ?? ''];
+        const update = { $set: { 'work.tokens': erased, from, to } };
+        return { updateOne: { filter: { _id, 'work.tokens': tokens }, update } };
+      }),
+      { ordered: false },
+    );
+    rewritten += modifiedCount;
+  }
+}

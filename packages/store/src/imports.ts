@@ -1,0 +1,155 @@
+import type { Platform, ProviderAddress } from '@carillon/core/channels';
+import { newClaimId, newDeviceToken } from '@carillon/core/ids';
+import type { Collection, Db } from 'mongodb';
+import { bulkWriteErrors } from './bulk-write.ts';
+import type { Clock } from './clock.ts';
+import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
+import { SUBSCRIBING, subscriptionId } from './subscriptions.ts';
+import { createTopicCounters } from './topic-counters.ts';
+
+/** A device of another service, or of another installation. */
+export interface ImportedDevice {
+  /** Absent: the source has none, and the device gets a new one. */
+  token?: string;
+  platform: Platform;
+  provider?: ProviderAddress & { since?: Date };
+  /** SHA-256 of the auth key that the device has, hex. */
+  authDigest?: string;
+  uninstalled?: true;
+  unsubscribed?: true;
+  registeredAt?: Date;
+  lastActiveAt?: Date;
+}
+
+/** A subscription of an imported device. */
+export interface ImportedSubscription {
+  topic: string;
+  token: string;
+  platform: Platform;
+  since?: Date;
+}
+
+/** What became of an imported device; `token` is that of the device that is there now. */
+export type ImportResult =
+  | { kind: 'imported' | 'existing'; token: string }
+  | { kind: 'other-app' | 'deleted' | 'address-taken' };
+
+type StoredDevice = Pick<DeviceDocument, '_id' | 'app' | 'deletedAt' | 'provider'>;
+
+const STORED_FIELDS = { app: 1, deletedAt: 1, 'provider.address': 1 } as const;
+
+/** Brings devices and subscriptions in by the thousand. Each call may be repeated: what is there stays as it is. */
+export function createImports(db: Db, clock: Clock) {
+  const devices = db.collection<DeviceDocument>('devices');
+  const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
+  const counters = createTopicCounters(db.collection<TopicDocument>('topics'));
+
+  function toDocument(app: string, device: ImportedDevice): DeviceDocument {
+    const { token, provider, registeredAt, lastActiveAt, ...fields } = device;
+    const registered = registeredAt ?? new Date(clock.now());
+    return {
+      _id: token ?? newDeviceToken(),
+      app,
+      ...fields,
+      ...(provider && { provider: { ...provider, since: provider.since ?? registered } }),
+      registeredAt: registered,
+      lastActiveAt: lastActiveAt ?? registered,
+    };
+  }
+
+  /** Finds the devices that are in the way of new ones: with the same token, or the same address in the app. */
+  async function findPresent(app: string, wanted: readonly DeviceDocument[]) {
+    const addresses = wanted.flatMap(({ provider }) => provider?.address ?? []);
+    const lists = await Promise.all(
+      [
+        { _id: { $in: wanted.map(({ _id }) => _id) } },
+        { app, 'provider.address': { $in: addresses } },
+      ].map((filter) =>
+        devices
+          .find<StoredDevice>(filter, { projection: STORED_FIELDS, batchSize: wanted.length + 1 })
+          .toArray(),
+      ),
+    );
+    const [byToken = [], byAddress = []] = lists;
+    return {
+      byToken: new Map(byToken.map((device) => [device._id, device])),
+      byAddress: new Map(byAddress.map((device) => [device.provider?.address, device._id])),
+    };
+  }
+
+  return {
+    /**
+     * Inserts devices durably and returns what became of each, in order. A device whose token, or without a token whose
+     * provider address, is there already counts as existing.
+     */
+    async importDevices(app: string, imported: readonly ImportedDevice[]): Promise<ImportResult[]> {
+      const documents = imported.map((device) => toDocument(app, device));
+      const errors = await bulkWriteErrors(
+        devices,
+        documents.map((document) => ({ insertOne: { document } })),
+      );
+      for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+      const refused = documents.filter((_, index) => errors.has(index));
+      const present = refused.length === 0 ? undefined : await findPresent(app, refused);
+      return documents.map(({ _id, provider }, index): ImportResult => {
+        if (present === undefined || !errors.has(index)) return { kind: 'imported', token: _id };
+        const device = present.byToken.get(_id);
+        if (device?.deletedAt !== undefined) return { kind: 'deleted' };
+        if (device !== undefined)
+          return device.app === app ? { kind: 'existing', token: _id } : { kind: 'other-app' };
+        const holder = present.byAddress.get(provider?.address);
+        const isSame = imported[index]?.token === undefined && holder !== undefined;
+        return isSame ? { kind: 'existing', token: holder } : { kind: 'address-taken' };
+      });
+    },
+
+    /** Subscribes devices durably; existing subscriptions stay. The caller has checked that the devices are the app's. */
+    importSubscriptions: (app: string, imported: readonly ImportedSubscription[]): Promise<void> =>
+      importSubscriptions(subscriptions, counters.add, app, imported),
+  };
+}
+
+async function importSubscriptions(
+  subscriptions: Collection<SubscriptionDocument>,
+  addToCounters: ReturnType<typeof createTopicCounters>['add'],
+  app: string,
+  imported: readonly ImportedSubscription[],
+): Promise<void> {
+  const changeId = newClaimId();
+  const byId = new Map(
+    imported.map((entry) => [subscriptionId(app, entry.topic, entry.token), entry]),
+  );
+  const ids = [...byId.keys()];
+  // As in subscribe: a mark, the counters, and the mark is cleared.
+  const errors = await bulkWriteErrors(
+    subscriptions,
+    [...byId].map(([_id, { token, platform }]) => ({
+      updateOne: {
+        filter: { _id, by: changeId },
+        update: {
+          $setOnInsert: { token, platform, pending: SUBSCRIBING },
+          $currentDate: { since: true },
+        },
+        upsert: true,
+      },
+    })),
+  );
+  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+  const added = ids.filter((_, index) => !errors.has(index));
+  const entries = added.flatMap((id) => byId.get(id) ?? []);
+  await addToCounters(entries.map(({ topic, platform }) => ({ app, topic, platform, n: 1 })));
+  if (added.length === 0) return;
+  await subscriptions.bulkWrite(
+    added.map((_id) => {
+      const since = byId.get(_id)?.since;
+      const set = since === undefined ? {} : { $set: { since } };
+      return {
+        updateOne: {
+          filter: { _id, by: changeId, pending: SUBSCRIBING },
+          update: { ...set, $unset: { pending: true, by: true } },
+        },
+      };
+    }),
+    { ordered: false },
+  );
+}

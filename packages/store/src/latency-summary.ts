@@ -1,0 +1,73 @@
+/** Latencies up to this many milliseconds are counted exactly. */
+const EXACT_MS = 256;
+/** Each larger power of two is divided into this many buckets, so that a percentile is at most 1 % too high. */
+const BUCKETS_PER_POWER = EXACT_MS / 2;
+const EXACT_POWER = Math.log2(EXACT_MS);
+/** Latencies are stored in 32 bits. */
+const BUCKETS = EXACT_MS + (32 - EXACT_POWER) * BUCKETS_PER_POWER;
+
+/** Milliseconds from acceptance, or the due time, to the receipts whose time is stored. */
+export interface LatencySummary {
+  count: number;
+  min: number;
+  p50: number;
+  p90: number;
+  p99: number;
+  max: number;
+}
+
+/** Creates a summary of latencies in constant memory, about 26 KB, whatever their number. */
+export function createLatencySummary() {
+  const counts = new Float64Array(BUCKETS);
+  let count = 0;
+  let min = Number.POSITIVE_INFINITY;
+  let max = 0;
+
+  /** Returns the upper bound of the bucket that holds the latency of this rank. */
+  function percentile(share: number): number {
+    const rank = Math.ceil(count * share);
+    let seen = 0;
+    for (const [bucket, n] of counts.entries()) {
+      seen += n;
+      if (seen >= rank) return Math.min(max, upperBoundOf(bucket));
+    }
+    return max;
+  }
+
+  return {
+    /** Adds latencies packed as 4 bytes each, little endian; 0 stands for an unknown one. */
+    addPacked(bytes: Uint8Array): void {
+      const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      for (let at = 0; at + 4 <= view.byteLength; at += 4) {
+        const latencyMs = view.getUint32(at, true);
+        if (latencyMs === 0) continue;
+        const bucket = bucketOf(latencyMs);
+        counts[bucket] = (counts[bucket] ?? 0) + 1;
+        count += 1;
+        if (latencyMs < min) min = latencyMs;
+        if (latencyMs > max) max = latencyMs;
+      }
+    },
+    /** Returns the summary; undefined without a latency. */
+    end(): LatencySummary | undefined {
+      if (count === 0) return undefined;
+      const [p50, p90, p99] = [percentile(0.5), percentile(0.9), percentile(0.99)];
+      return { count, min, p50, p90, p99, max };
+    },
+  };
+}
+
+function bucketOf(latencyMs: number): number {
+  if (latencyMs < EXACT_MS) return latencyMs;
+  const power = 31 - Math.clz32(latencyMs);
+  const step = 2 ** power / BUCKETS_PER_POWER;
+  const offset = Math.floor((latencyMs - 2 ** power) / step);
+  return EXACT_MS + (power - EXACT_POWER) * BUCKETS_PER_POWER + offset;
+}
+
+function upperBoundOf(bucket: number): number {
+  if (bucket < EXACT_MS) return bucket;
+  const power = EXACT_POWER + Math.floor((bucket - EXACT_MS) / BUCKETS_PER_POWER);
+  const offset = (bucket - EXACT_MS) % BUCKETS_PER_POWER;
+  return 2 ** power + ((offset + 1) * 2 ** power) / BUCKETS_PER_POWER - 1;
+}

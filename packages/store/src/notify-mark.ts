@@ -1,0 +1,95 @@
+import type { Document } from 'mongodb';
+import type { DeviceEvent, NotifyEntry } from './documents.ts';
+
+/** Fields of the index on the documents that webhooks are to be told of: it contains no others. */
+export const NOTIFY_INDEX = { 'notify.w': 1, 'notify.at': 1 } as const;
+
+const ENTRY_FIELDS = [
+  'w',
+  'r',
+  'v',
+  'at',
+  'until',
+  'claim',
+  'tries',
+  'reported',
+  'finished',
+  'events',
+];
+
+/**
+ * Builds an expression that changes some entries of a document; a field set to `$$REMOVE` goes.
+ *
+ * @param isChanged an expression on an entry, `$$one`
+ */
+export function mapEntries(isChanged: Document, changes: Document): Document {
+  // An object expression leaves out fields without a value, which $mergeObjects would keep.
+  const kept = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, `$$one.${field}`]));
+  const changed = { ...kept, ...changes };
+  return {
+    $map: { input: '$notify', as: 'one', in: { $cond: [isChanged, changed, '$$one'] } },
+  };
+}
+
+/**
+ * The value of `notify` after a change that webhooks are to be told of, for a statement that is a pipeline. Documents
+ * without webhooks stay as they are.
+ */
+export const NOTIFY_MARK: Document = {
+  $cond: [
+    { $isArray: '$notify' },
+    mapEntries({ $literal: true }, { at: '$$NOW', v: { $add: ['$$one.v', 1] } }),
+    '$$REMOVE',
+  ],
+};
+
+/** Builds the same mark for a statement of operators; it fails on a document without webhooks. */
+export function buildNotifyOperators(now: Date) {
+  return { $set: { 'notify.$[].at': now }, $inc: { 'notify.$[].v': 1 } };
+}
+
+/** Returns the entries of the documents of a batch: those of its push whose webhooks are told of recipients. */
+export function batchEntries(
+  entries: readonly NotifyEntry[] | undefined,
+): { notify: NotifyEntry[] } | Record<string, never> {
+  const notify = (entries ?? []).flatMap(({ w, r }) => (r === true ? [{ w, v: 0 }] : []));
+  return notify.length === 0 ? {} : { notify };
+}
+
+/** Builds the fields that tell a webhook of a document again from the beginning. */
+export function buildReplay(entry: Pick<NotifyEntry, 'w' | 'r'>): Document {
+  const others = {
+    $filter: {
+      input: { $ifNull: ['$notify', []] },
+      as: 'one',
+      cond: { $ne: ['$$one.w', { $literal: entry.w }] },
+    },
+  };
+  return { notify: { $concatArrays: [others, [{ ...entry, v: 1, at: '$$NOW' }]] } };
+}
+
+/** Builds the entries of a device that is registered now. */
+export function newDeviceEntries(webhooks: readonly string[], now: Date): NotifyEntry[] {
+  return webhooks.map((w) => ({ w, v: 1, at: now, events: ['registered'] }));
+}
+
+/** Builds the value of `notify` of a device to which an event has occurred, for a statement that is a pipeline. */
+export function buildDeviceMark(webhooks: readonly string[], event: DeviceEvent): Document {
+  const all = { $ifNull: ['$notify', []] };
+  const added = {
+    $map: {
+      input: { $setDifference: [{ $literal: webhooks }, { $ifNull: ['$notify.w', []] }] },
+      as: 'webhook',
+      in: { w: '$$webhook', v: 1, at: '$$NOW', events: [event] },
+    },
+  };
+  const marked = mapEntries(
+    { $in: ['$$one.w', { $literal: webhooks }] },
+    {
+      at: '$$NOW',
+      v: { $add: ['$$one.v', 1] },
+      events: { $setUnion: [{ $ifNull: ['$$one.events', []] }, [event]] },
+    },
+  );
+  return { $concatArrays: [{ $cond: [{ $isArray: '$notify' }, marked, all] }, added] };
+}

@@ -1,0 +1,388 @@
+import { newClaimId } from '@carillon/core/ids';
+import { coverageOf, recipientEventOf } from '@carillon/core/webhooks';
+import { Binary, type Collection, type Db, type Document, type Filter, Long } from 'mongodb';
+import { setPerDocument } from './bulk-set.ts';
+import { toBytes } from './bytes.ts';
+import { type Clock, fromNow } from './clock.ts';
+import type {
+  BatchDocument,
+  DeviceDocument,
+  DeviceEvent,
+  NotifyEntry,
+  PushDocument,
+  WebhookDocument,
+} from './documents.ts';
+import { buildReplay, mapEntries, NOTIFY_INDEX } from './notify-mark.ts';
+import { outcomeCodes } from './recipient-status.ts';
+
+/*
+ * The outbox of webhooks is the documents themselves: a push, its batches and devices have one entry for each webhook
+ * (documents.ts). The write that changes something a webhook is told of sets `at` and raises `v`. A worker claims due
+ * entries, sends what differs from `reported`, and closes the entry: it goes out of the index if `v` is as it was claimed.
+ */
+
+/** Documents that are read to choose which are claimed. */
+const MAX_CLAIMED = 500;
+/** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
+const MAX_RECIPIENTS = 2_000;
+/** A lost claim costs a second request, not an event. */
+const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
+
+const KINDS = ['pushes', 'batches', 'devices'] as const;
+type Kind = (typeof KINDS)[number];
+
+const FIELDS = {
+  pushes: {
+    app: 1,
+    state: 1,
+    devices: 1,
+    counts: 1,
+    finishedAt: 1,
+    acceptedAt: 1,
+    work: 1,
+    notify: 1,
+  },
+  batches: { app: 1, push: 1, work: 1, notify: 1 },
+  devices: {
+    app: 1,
+    platform: 1,
+    registeredAt: 1,
+    deletedAt: 1,
+    notify: 1,
+  },
+} as const;
+
+type ReportedPush = Pick<
+  PushDocument,
+  '_id' | 'app' | 'state' | 'devices' | 'counts' | 'finishedAt' | 'acceptedAt' | 'work'
+>;
+
+/** A document that a worker reports to a webhook until its lease ends. */
+export type ClaimedReport = { id: string; claim: string; entry: NotifyEntry } & (
+  | { kind: 'pushes'; document: ReportedPush }
+  | { kind: 'batches'; document: Pick<BatchDocument, '_id' | 'app' | 'push' | 'work'> }
+  | {
+      kind: 'devices';
+      document: Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'registeredAt' | 'deletedAt'>;
+    }
+);
+
+/** What a report has told of a document. */
+export interface ReportProgress {
+  report: Pick<ClaimedReport, 'id' | 'kind' | 'claim' | 'entry'>;
+  /** Outcomes reported so far, one byte for each recipient. */
+  reported?: Uint8Array;
+  finished?: boolean;
+  events?: readonly DeviceEvent[];
+  /** Nothing that was claimed is left to report. */
+  isComplete: boolean;
+}
+
+type EntryHolder = { _id: string; notify?: NotifyEntry[] };
+
+/** A recipient whose outcome a webhook was not told of. */
+export interface UnreportedRecipient {
+  position: number;
+  code: number;
+}
+
+/** Lists the recipients of a claimed push or batch whose outcome the webhook was not told of, in order. */
+export function unreportedRecipients(report: ClaimedReport): UnreportedRecipient[] {
+  if (report.kind === 'devices') return [];
+  const { work } = report.document;
+  if (work === undefined || (report.kind === 'pushes' && report.entry.r !== true)) return [];
+  // The end of the push has closed the batch: the outcomes are written, and the batch is marked again, right after.
+  if (work.ended !== undefined && work.final !== true) return [];
+  const reported = toBytes(report.entry.reported);
+  return [...outcomeCodes(work).entries()].flatMap(([position, code]) =>
+    code === (reported[position] ?? 0) || recipientEventOf(code) === undefined
+      ? []
+      : [{ position, code }],
+  );
+}
+
+/** Checks whether the webhook was not told of the end of a claimed push. */
+export function isEndUnreported(report: ClaimedReport): boolean {
+  return (
+    report.kind === 'pushes' &&
+    report.document.counts !== undefined &&
+    report.entry.finished !== true
+  );
+}
+
+/** Counts the events that a webhook was not told of. */
+export function countUnreported(report: ClaimedReport): number {
+  return (
+    unreportedRecipients(report).length +
+    (isEndUnreported(report) ? 1 : 0) +
+    (report.entry.events?.length ?? 0)
+  );
+}
+
+/** Work that is to be reported to webhooks: claims, progress and marks. */
+export function createOutbox(db: Db, clock: Clock) {
+  const collections: Record<Kind, Collection<EntryHolder>> = {
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    devices: db.collection('devices'),
+  };
+  const now = (): Date => new Date(clock.now());
+
+  return {
+    /** Returns those of these webhooks that something is due for. One indexed read for each and kind of document. */
+    async filterDue(webhooks: readonly string[]): Promise<string[]> {
+      const due = await Promise.all(
+        webhooks.map(async (webhook) => {
+          for (const kind of KINDS) {
+            const found = await collections[kind].findOne(buildDueFilter(webhook, now()), {
+              projection: { _id: 1 },
+              hint: NOTIFY_INDEX,
+            });
+            if (found !== null) return [webhook];
+          }
+          return [];
+        }),
+      );
+      return due.flat();
+    },
+
+    /**
+     * Claims documents that are due for a webhook, the ones that wait longest first of each kind. Documents that
+     * another worker holds, or that wait for a retry, are due again at that time.
+     */
+    async claim(webhook: string, leaseMs: number): Promise<ClaimedReport[]> {
+      const claim = newClaimId();
+      // Begins with any kind: a steady stream of one must not hold back the others.
+      const first = Math.floor(Math.random() * KINDS.length);
+      for (const kind of [...KINDS.slice(first), ...KINDS.slice(0, first)]) {
+        const ids = await findDue(collections[kind], kind, webhook, now());
+        if (ids.length === 0) continue;
+        await collections[kind].updateMany(
+          { _id: { $in: ids }, ...buildDueFilter(webhook, now()) },
+          [{ $set: { notify: buildClaim(webhook, claim, leaseMs) } }],
+          FAST_WRITE,
+        );
+        const claimed = await readClaimed(collections[kind], kind, { ids, webhook, claim });
+        if (claimed.length > 0) return claimed;
+      }
+      return [];
+    },
+
+    /**
+     * Records what was reported, durably, and renews the leases of what is not complete. Entries whose claim was lost
+     * stay as they are.
+     */
+    async record(progress: readonly ReportProgress[], leaseMs: number): Promise<void> {
+      await writePerKind(
+        collections,
+        progress,
+        ({ report }) => report,
+        (pick, some) => buildProgress(pick, some, leaseMs),
+      );
+    },
+
+    /** Gives claimed documents back: each is due after its delay, and counts a failure unless that is 0. */
+    async release(
+      reports: readonly { report: Pick<ClaimedReport, 'id' | 'kind' | 'claim'>; delayMs: number }[],
+    ): Promise<void> {
+      await writePerKind(
+        collections,
+        reports,
+        ({ report }) => report,
+        (pick, some) => {
+          const dueAt = fromNow(pick(some.map(({ delayMs }) => Long.fromNumber(delayMs))));
+          const failed = pick(some.map(({ delayMs }) => (delayMs > 0 ? 1 : 0)));
+          return {
+            notify: mapEntries(isClaimedBy(pick(some.map(({ report }) => report.claim))), {
+              at: dueAt,
+              until: dueAt,
+              claim: '$$REMOVE',
+              tries: { $add: [{ $ifNull: ['$$one.tries', 0] }, failed] },
+            }),
+          };
+        },
+      );
+    },
+
+    /**
+     * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
+     * stored; also of pushes from before the webhook was created. Marks at most `limit` pushes.
+     *
+     * @returns how many pushes were marked, and the last of them unless all are done
+     */
+    async replay(
+      { _id: w, app, events }: Pick<WebhookDocument, '_id' | 'app' | 'events'>,
+      { from, to }: { from: string; to: string },
+      limit: number,
+    ): Promise<{ pushes: number; last?: string }> {
+      const { pushes: coversPushes, recipients } = coverageOf(events);
+      if (!coversPushes) return { pushes: 0 };
+      const ids = await db
+        .collection<PushDocument>('pushes')
+        .find(
+          { app, _id: { $gt: from, $lt: to }, state: { $in: ['open', 'finished', 'deleted'] } },
+          { projection: { _id: 1 } },
+        )
+        .sort({ _id: 1 })
+        .limit(limit)
+        .map((push) => push._id)
+        .toArray();
+      const last = ids.length < limit ? undefined : ids.at(-1);
+      if (ids.length === 0) return { pushes: 0 };
+      if (recipients) {
+        const primary = { push: { $in: ids }, 'work.fallback': { $exists: false } };
+        await db.collection('batches').updateMany(primary, [{ $set: buildReplay({ w }) }]);
+      }
+      const entry = { w, ...(recipients && { r: true as const }) };
+      await db
+        .collection<PushDocument>('pushes')
+        .updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
+      return { pushes: ids.length, ...(last !== undefined && { last }) };
+    },
+
+    /** Counts the documents that are to be reported to a webhook, at most `limit`. */
+    async countPending(webhook: string, limit: number): Promise<number> {
+      const filter = {
+        notify: { $elemMatch: { w: webhook, at: { $exists: true } } },
+        'notify.at': { $exists: true },
+      };
+      const options = { limit, hint: NOTIFY_INDEX };
+      const counts = await Promise.all(
+        KINDS.map((kind) => collections[kind].countDocuments(filter, options)),
+      );
+      const pending = counts.reduce((sum, count) => sum + count, 0);
+      return Math.min(limit, pending);
+    },
+  };
+}
+
+function buildDueFilter(webhook: string, now: Date): Filter<EntryHolder> {
+  return {
+    notify: { $elemMatch: { w: webhook, at: { $lte: now } } },
+    // What the partial index contains.
+    'notify.at': { $exists: true },
+  };
+}
+
+async function findDue(
+  collection: Collection<EntryHolder>,
+  kind: Kind,
+  webhook: string,
+  now: Date,
+): Promise<string[]> {
+  const found = await collection
+    .find<{ _id: string; work?: { n: number } }>(buildDueFilter(webhook, now), {
+      projection: { 'work.n': 1 },
+      hint: NOTIFY_INDEX,
+      batchSize: MAX_CLAIMED + 1,
+    })
+    .limit(MAX_CLAIMED)
+    .toArray();
+  let recipients = 0;
+  const ids: string[] = [];
+  for (const { _id, work } of found) {
+    recipients += kind === 'devices' ? 1 : (work?.n ?? 1);
+    if (ids.length > 0 && recipients > MAX_RECIPIENTS) break;
+    ids.push(_id);
+  }
+  return ids;
+}
+
+/** Claims the entry, unless a lease or a delay has not ended: a change meanwhile has made it due too early. */
+function buildClaim(webhook: string, claim: string, leaseMs: number): Document {
+  const leaseEnd = fromNow(leaseMs);
+  const isHeld = { $gt: ['$$one.until', '$$NOW'] };
+  const unlessHeld = (value: unknown, field: string) => ({
+    $cond: [isHeld, field, value],
+  });
+  const isDue = {
+    $and: [
+      { $eq: ['$$one.w', { $literal: webhook }] },
+      { $eq: [{ $type: '$$one.at' }, 'date'] },
+      { $lte: ['$$one.at', '$$NOW'] },
+    ],
+  };
+  return mapEntries(isDue, {
+    at: unlessHeld(leaseEnd, '$$one.until'),
+    until: unlessHeld(leaseEnd, '$$one.until'),
+    claim: unlessHeld({ $literal: claim }, '$$one.claim'),
+  });
+}
+
+async function readClaimed(
+  collection: Collection<EntryHolder>,
+  kind: Kind,
+  { ids, webhook, claim }: { ids: readonly string[]; webhook: string; claim: string },
+): Promise<ClaimedReport[]> {
+  const found = await collection
+    .find(
+      { _id: { $in: [...ids] }, 'notify.claim': claim },
+      { projection: FIELDS[kind], batchSize: ids.length + 1 },
+    )
+    .toArray();
+  return found.flatMap(({ notify, ...document }) => {
+    const entry = notify?.find((one) => one.w === webhook && one.claim === claim);
+    if (entry === undefined) return [];
+    return [{ id: document._id, kind, claim, entry, document } as ClaimedReport];
+  });
+}
+
+function isClaimedBy(claim: Document): Document {
+  return { $eq: ['$$one.claim', claim] };
+}
+
+function buildProgress(
+  pick: (values: readonly unknown[]) => Document,
+  progress: readonly ReportProgress[],
+  leaseMs: number,
+): Document {
+  const isComplete = pick(progress.map((one) => one.isComplete));
+  const isUnchanged = { $eq: ['$$one.v', pick(progress.map(({ report }) => report.entry.v))] };
+  const leaseEnd = fromNow(leaseMs);
+  const whenDone = (done: unknown, held: unknown) => ({ $cond: [isComplete, done, held] });
+  const reported = pick(
+    progress.map(({ reported: bytes }) => (bytes === undefined ? null : new Binary(bytes))),
+  );
+  const events = pick(progress.map((one) => one.events ?? []));
+  const changed = mapEntries(isClaimedBy(pick(progress.map(({ report }) => report.claim))), {
+    at: whenDone({ $cond: [isUnchanged, '$$REMOVE', '$$NOW'] }, leaseEnd),
+    until: whenDone('$$REMOVE', leaseEnd),
+    claim: whenDone('$$REMOVE', '$$one.claim'),
+    tries: '$$REMOVE',
+    reported: { $ifNull: [reported, '$$one.reported'] },
+    finished: {
+      $cond: [pick(progress.map((one) => one.finished === true)), true, '$$one.finished'],
+    },
+    events: {
+      $cond: [
+        { $isArray: '$$one.events' },
+        { $setDifference: ['$$one.events', events] },
+        '$$REMOVE',
+      ],
+    },
+  });
+  // A device keeps no entry without an event: it may outlive many webhooks.
+  const hasWork = { $ne: ['$$one.events', []] };
+  return { notify: { $filter: { input: changed, as: 'one', cond: hasWork } } };
+}
+
+/** Changes claimed documents, with one statement for each kind. */
+async function writePerKind<T>(
+  collections: Record<Kind, Collection<EntryHolder>>,
+  items: readonly T[],
+  reportOf: (item: T) => Pick<ClaimedReport, 'id' | 'kind' | 'claim'>,
+  buildFields: (pick: (values: readonly unknown[]) => Document, some: readonly T[]) => Document,
+): Promise<void> {
+  await Promise.all(
+    KINDS.map(async (kind) => {
+      const some = items.filter((item) => reportOf(item).kind === kind);
+      if (some.length === 0) return;
+      const ids = some.map((item) => reportOf(item).id);
+      const claims = [...new Set(some.map((item) => reportOf(item).claim))];
+      await collections[kind].updateMany(
+        { _id: { $in: ids }, 'notify.claim': { $in: claims } },
+        setPerDocument('$_id', ids, (pick) => buildFields(pick, some)),
+      );
+    }),
+  );
+}

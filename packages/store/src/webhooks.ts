@@ -1,0 +1,229 @@
+import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
+import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
+import type { Db } from 'mongodb';
+import { type Clock, fromNow } from './clock.ts';
+import type { NotifyEntry, WebhookDocument } from './documents.ts';
+
+const REFRESH_MS = 3_000;
+/** A success that changes nothing else is written this often. */
+const SUCCESS_INTERVAL_MS = 10_000;
+
+/** A webhook to create. */
+export type NewWebhook = Pick<WebhookDocument, '_id' | 'app' | 'address' | 'host' | 'events'> & {
+  secret: SealedBox;
+};
+
+/** Response of a receiver, or why there was none. */
+export type WebhookAnswer = { status: number } | { error: string };
+
+/** The webhooks of all apps, as last read by this process. */
+export type Webhooks = ReturnType<typeof createWebhooks>;
+
+type KnownWebhook = Pick<WebhookDocument, '_id' | 'app' | 'events' | 'retryAt' | 'testAt'>;
+
+/**
+ * Webhooks of apps. The ones that are on are kept in memory, so that no push needs a query for them: a process that
+ * refreshes sees a change within seconds. While MongoDB is unavailable the last known ones count.
+ */
+export function createWebhooks(db: Db, clock: Clock) {
+  const webhooks = db.collection<WebhookDocument>('webhooks');
+  const boxKeys = db.collection<BoxKey & { _id: string }>('box_keys');
+  let known: readonly KnownWebhook[] = [];
+  let byApp = new Map<string, KnownWebhook[]>();
+  let timer: NodeJS.Timeout | undefined;
+
+  /** Reads them once. */
+  async function refresh(): Promise<void> {
+    known = await webhooks
+      .find<KnownWebhook>(
+        { off: { $exists: false } },
+        { projection: { app: 1, events: 1, retryAt: 1, testAt: 1 } },
+      )
+      .sort({ _id: 1 })
+      .toArray();
+    byApp = Map.groupBy(known, ({ app }) => app);
+  }
+
+  /** Turns a webhook off unless it is off already. */
+  async function turnOff(
+    filter: { _id: string; app?: string },
+    reason: NonNullable<WebhookDocument['off']>['reason'],
+  ): Promise<boolean> {
+    const off = { at: new Date(clock.now()), reason };
+    const update = { $set: { off }, $unset: { retryAt: true as const } };
+    const { modifiedCount } = await webhooks.updateOne(
+      { ...filter, off: { $exists: false } },
+      update,
+    );
+    return modifiedCount === 1;
+  }
+
+  return {
+    refresh,
+    /** Reads them now, and every 3 s from then on. */
+    async startRefreshing(onError: (error: unknown) => void): Promise<void> {
+      await refresh();
+      timer ??= setInterval(() => void refresh().catch(onError), REFRESH_MS);
+    },
+    stop: (): void => clearInterval(timer),
+
+    /** Builds the entries of a new push of an app: one for each webhook that is told of pushes. Reads nothing. */
+    pushEntries(app: string): NotifyEntry[] {
+      return (byApp.get(app) ?? []).flatMap(({ _id: w, events }): NotifyEntry[] => {
+        const { pushes, recipients } = coverageOf(events);
+        return pushes ? [{ w, v: 0, ...(recipients && { r: true as const }) }] : [];
+      });
+    },
+    /** Returns the webhooks of an app that are told of an event. Reads nothing. */
+    listSubscribed: (app: string, event: WebhookEvent): string[] =>
+      (byApp.get(app) ?? []).flatMap(({ _id, events }) => (events.includes(event) ? [_id] : [])),
+    /** Lists the webhooks of all apps that are on and not waiting for a retry, in order of id. Reads nothing. */
+    listReady: (): string[] =>
+      known.flatMap(({ _id, retryAt }) =>
+        retryAt === undefined || retryAt.getTime() <= clock.now() ? [_id] : [],
+      ),
+    /** Lists the webhooks for which a test event was requested. Reads nothing. */
+    listTested: (): string[] =>
+      known.flatMap(({ _id, testAt }) => (testAt === undefined ? [] : [_id])),
+
+    /**
+     * Creates a webhook. False: the app has as many as it may have. Two calls at the same moment may exceed the limit by
+     * one.
+     */
+    async create({ secret, ...webhook }: NewWebhook): Promise<boolean> {
+      if ((await webhooks.countDocuments({ app: webhook.app })) >= WEBHOOK_LIMITS.perApp)
+        return false;
+      const createdAt = new Date(clock.now());
+      await webhooks.insertOne({ ...webhook, secrets: [{ sealed: secret }], createdAt });
+      return true;
+    },
+    /** Lists an app's webhooks, the oldest first. */
+    list: (app: string): Promise<WebhookDocument[]> =>
+      webhooks.find({ app }).sort({ createdAt: 1, _id: 1 }).toArray(),
+    /** Finds a webhook of any app. */
+    find: async (id: string) => (await webhooks.findOne({ _id: id })) ?? undefined,
+    /** Finds a webhook of an app; undefined when it is absent or another app's. */
+    findOf: async (app: string, id: string) =>
+      (await webhooks.findOne({ _id: id, app })) ?? undefined,
+    /** Removes a webhook; what it was not told of is forgotten. */
+    remove: async (app: string, id: string): Promise<boolean> =>
+      (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
+    /** Turns a webhook of an app off: it is told of nothing any more. */
+    turnOffOf: (app: string, id: string): Promise<boolean> => turnOff({ _id: id, app }, 'operator'),
+    /** Turns a webhook off whose receiver refuses events for good. */
+    turnOff: (id: string, reason: 'gone' | 'failing'): Promise<boolean> =>
+      turnOff({ _id: id }, reason),
+    /** Turns a webhook of an app on again; its failures are forgotten. */
+    turnOn: async (app: string, id: string): Promise<boolean> =>
+      (
+        await webhooks.updateOne(
+          { _id: id, app },
+          { $unset: { off: true, failures: true, failingSince: true, retryAt: true } },
+        )
+      ).matchedCount === 1,
+    /** Adds a secret; the previous one is used beside it for `overlapMs`, an older one no more. */
+    async rotate(
+      { _id, app, secrets }: WebhookDocument,
+      sealed: SealedBox,
+      overlapMs: number,
+    ): Promise<boolean> {
+      const [newest] = secrets;
+      if (newest === undefined) return false;
+      const endsAt = new Date(clock.now() + overlapMs);
+      const { matchedCount } = await webhooks.updateOne(
+        { _id, app, 'secrets.0.sealed.text': newest.sealed.text },
+        { $set: { secrets: [{ sealed }, { sealed: newest.sealed, endsAt }] } },
+      );
+      return matchedCount === 1;
+    },
+    /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
+    requestTest: async (app: string, id: string): Promise<boolean> =>
+      (
+        await webhooks.updateOne(
+          { _id: id, app, off: { $exists: false } },
+          { $set: { testAt: new Date(clock.now()) }, $unset: { retryAt: true } },
+        )
+      ).matchedCount === 1,
+    /** Removes the request for a test event, unless there was another one since. */
+    async endTest(id: string, testAt: Date): Promise<void> {
+      await webhooks.updateOne({ _id: id, testAt }, { $unset: { testAt: true } });
+    },
+
+    /** Records a request that the receiver accepted. Writes only if that changes more than the time. */
+    async recordSuccess(
+      { _id, failures, lastSuccessAt }: WebhookDocument,
+      status: number,
+    ): Promise<void> {
+      const now = clock.now();
+      if (failures === undefined && now - (lastSuccessAt?.getTime() ?? 0) < SUCCESS_INTERVAL_MS)
+        return;
+      const at = new Date(now);
+      await webhooks.updateOne(
+        { _id },
+        {
+          $set: { last: { at, status }, lastSuccessAt: at },
+          $unset: { failures: true, failingSince: true, retryAt: true },
+        },
+      );
+    },
+    /**
+     * Records a request that failed: the next one is sent after `retryMs`.
+     *
+     * @returns since when requests fail
+     */
+    async recordFailure(id: string, answer: WebhookAnswer, retryMs: number): Promise<Date> {
+      const updated = await webhooks.findOneAndUpdate(
+        { _id: id },
+        [
+          {
+            $set: {
+              failures: { $add: [{ $ifNull: ['$failures', 0] }, 1] },
+              failingSince: { $ifNull: ['$failingSince', '$$NOW'] },
+              retryAt: fromNow(retryMs),
+              last: { $mergeObjects: [{ $literal: answer }, { at: '$$NOW' }] },
+            },
+          },
+        ],
+        { returnDocument: 'after' },
+      );
+      return updated?.failingSince ?? new Date(clock.now());
+    },
+
+    /** Saves the public key that addresses and secrets are sealed with. */
+    async putBoxKey({ id, publicKey }: BoxKey): Promise<void> {
+      await boxKeys.updateOne({ _id: 'webhooks' }, { $set: { id, publicKey } }, { upsert: true });
+    },
+    /** Returns the public key; undefined before a process that holds the sealing keys has saved it. */
+    async findBoxKey(): Promise<BoxKey | undefined> {
+      const found = await boxKeys.findOne({ _id: 'webhooks' });
+      return found === null ? undefined : { id: found.id, publicKey: found.publicKey };
+    },
+    /** Counts the webhooks of all apps that work, that fail now, and that failures have turned off. */
+    async countByState(): Promise<Record<'on' | 'failing' | 'off', number>> {
+      const on = { off: { $exists: false } };
+      const [all, failing, off] = await Promise.all([
+        webhooks.countDocuments(on),
+        webhooks.countDocuments({ ...on, failures: { $exists: true } }),
+        webhooks.countDocuments({ 'off.reason': { $in: ['gone', 'failing'] } }),
+      ]);
+      return { on: all - failing, failing, off };
+    },
+    /** Reads all webhooks of all apps, one at a time. */
+    iterateAll: (): AsyncIterable<WebhookDocument> => webhooks.find(),
+    /** Saves the same texts sealed again. False: the webhook was changed meanwhile. */
+    reseal: async (
+      { _id, secrets, address }: WebhookDocument,
+      resealed: Pick<WebhookDocument, 'address' | 'secrets'>,
+    ): Promise<boolean> =>
+      (
+        await webhooks.updateOne(
+          {
+            _id,
+            'address.text': address.text,
+            'secrets.0.sealed.text': secrets[0]?.sealed.text ?? '',
+          },
+          { $set: resealed },
+        )
+      ).matchedCount === 1,
+  };
+}

@@ -1,0 +1,96 @@
+import { ERASED_TOKEN } from '@carillon/core/batch';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { FIRST_RECIPIENT } from '../src/recipients.ts';
+import {
+  acknowledge,
+  deliver,
+  insertPush,
+  newTokens,
+  SHAPES,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from './store-under-test.ts';
+
+const APP = 'a'.repeat(24);
+
+let database: StoreUnderTest;
+let store: StoreUnderTest['store'];
+beforeAll(async () => {
+  database = await startStore();
+  store = database.store;
+});
+afterAll(() => database?.stop());
+
+async function listRecipients({ id }: TestPush): Promise<[string, string][]> {
+  const push = await store.pushOutcomes.find(APP, id);
+  if (push === undefined) throw new Error(`there is no push ${id}`);
+  const { recipients } = await store.recipients.readPage(push, FIRST_RECIPIENT, 1_000);
+  return recipients.map(({ token, outcome }) => [token, outcome]);
+}
+
+async function findTokenAnywhere(token: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of ['pushes', 'batches', 'inbox', 'full'])
+    for (const document of await database.db.collection(name).find().toArray())
+      if (JSON.stringify(document).includes(token)) found.push(`${name} ${document._id}`);
+  return found;
+}
+
+test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
+  // The last token begins like the first: only whole tokens are replaced.
+  const [base = '', second = '', third = ''] = newTokens(3);
+  for (const [erased, ...others] of [
+    [base, second, third],
+    [second, base, third],
+    [third, base, second],
+  ] as [string, ...string[]][]) {
+    const tokens = [erased, ...others, `${erased}x`];
+    const push = await insertPush(database, tokens, { shape });
+    const audience = { topics: ['news'], tokens: `${erased}x ${erased}` };
+    await database.pushes.updateOne({ _id: push.id }, { $set: { audience } });
+    const pending = others[0] ?? '';
+    await deliver(store, push, { [pending]: OUTCOMES.inbox });
+    const before = await listRecipients(push);
+    await store.erasure.eraseFromPushes(APP, erased, '');
+    expect(await findTokenAnywhere(`${erased} `)).toEqual([]);
+    expect(await findTokenAnywhere(`"${erased}"`)).toEqual([]);
+    expect(await listRecipients(push)).toEqual(
+      before.map(([token, outcome]) => [token === erased ? ERASED_TOKEN : token, outcome]),
+    );
+    // The others are found by index and acknowledge at their position.
+    await acknowledge(database, push, pending);
+    const head = await store.pushOutcomes.find(APP, push.id);
+    for (const token of [...others, `${erased}x`])
+      expect(head && (await store.recipients.findOne(head, token))).toMatchObject({
+        outcome: 'delivered',
+      });
+    expect(head && (await store.recipients.findOne(head, erased))).toBeUndefined();
+  }
+});
+
+test('all pushes of the app are looked through, and no other app', async () => {
+  const [token = ''] = newTokens(1);
+  const own = await insertPush(database, [token]);
+  const foreign = await insertPush(database, [token]);
+  await database.pushes.updateOne({ _id: foreign.id }, { $set: { app: 'other' } });
+  const { rewritten } = await store.erasure.eraseFromPushes(APP, token, '');
+  expect(rewritten).toBe(1);
+  expect(await listRecipients(own)).toEqual([[ERASED_TOKEN, 'pending']]);
+  expect(await findTokenAnywhere(token)).toEqual([`pushes ${foreign.id}`]);
+});
+
+test('the record of a deletion goes ten minutes after it', async () => {
+  const { token } = await store.devices.register(APP, 'electron');
+  const other = await store.devices.register(APP, 'electron');
+  expect(await store.deletedDevices.markDeleted(APP, token)).toBe(true);
+  await store.deletedDevices.clearLeftovers(APP, token);
+  const now = store.clock.now();
+  const until = await store.erasure.removeRecord(token, now);
+  expect(until?.getTime()).toBeGreaterThan(now + 590_000);
+  expect(await store.erasure.removeRecord(token, now + 601_000)).toBeUndefined();
+  expect(await store.devices.find(token)).toBeUndefined();
+  expect(await store.erasure.removeRecord(other.token, now + 601_000)).toBeUndefined();
+  expect(await store.devices.find(other.token)).toBeDefined();
+});

@@ -1,0 +1,81 @@
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { ClaimedBatch } from '../src/batch-table.ts';
+import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
+import type { Store } from '../src/store.ts';
+import {
+  insertPush,
+  newTokens,
+  SHAPES,
+  type Shape,
+  type StoreUnderTest,
+  startStore,
+} from './store-under-test.ts';
+
+const OUTCOME = Uint8Array.of(OUTCOMES.sent);
+
+let database: StoreUnderTest;
+let store: Store;
+beforeAll(async () => {
+  database = await startStore();
+  store = database.store;
+});
+afterAll(() => database?.stop());
+
+describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
+  async function insertBatch(): Promise<string> {
+    const { batchIds } = await insertPush(database, newTokens(1), { shape });
+    return batchIds[0] ?? '';
+  }
+
+  /** Claims with a lease that ends at once, as a worker that is killed. */
+  async function claim(id: string): Promise<ClaimedBatch> {
+    const claimed = await store.batchTable.claim(id, 'reply', 0);
+    if (claimed === undefined) throw new Error(`${id} was not claimed`);
+    return claimed;
+  }
+
+  async function claimTimes(id: string, times: number): Promise<ClaimedBatch> {
+    let claimed = await claim(id);
+    for (let n = 1; n < times; n += 1) claimed = await claim(id);
+    return claimed;
+  }
+
+  test('a batch is suspected after five of them have lapsed', async () => {
+    const id = await insertBatch();
+    expect(isSuspected((await claimTimes(id, SUSPECTED_AFTER)).work)).toBe(false);
+    expect(isSuspected((await claim(id)).work)).toBe(true);
+  });
+
+  test('further ones count only if nothing else was processed', async () => {
+    const id = await insertBatch();
+    const shared = await claimTimes(id, SUSPECTED_AFTER + 3);
+    expect(shared.work.lapsed).toBe(SUSPECTED_AFTER);
+    expect(await store.batchTable.markAlone(shared)).toBe(true);
+    const next = await claim(id);
+    expect(next.work.lapsed).toBe(SUSPECTED_AFTER + 1);
+    expect((await claim(id)).work.lapsed).toBe(SUSPECTED_AFTER + 1);
+    expect(await store.batchTable.markAlone(shared)).toBe(false);
+  });
+
+  test('a save, a release and a first claim reset the number', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, 4);
+    expect(claimed.work.lapsed).toBe(3);
+    await store.batchTable.saveOutcomes({ ...claimed, outcomes: OUTCOME, deferred: [] });
+    const afterSave = await claim(id);
+    expect(afterSave.work.lapsed).toBe(0);
+    await claim(id);
+    await store.batchTable.releaseClaim(await claim(id), 0, []);
+    expect((await claim(id)).work).not.toHaveProperty('lapsed');
+  });
+
+  test('a suspected batch stays one through saves and releases', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
+    const progress = { ...claimed, outcomes: OUTCOME, deferred: [], lapsed: 9 };
+    await store.batchTable.saveOutcomes(progress);
+    await store.batchTable.releaseClaim(claimed, 0, [], true);
+    expect((await claim(id)).work.lapsed).toBe(9);
+  });
+});

@@ -1,0 +1,41 @@
+import { expect, test } from '@jest/globals';
+import { packUint32s } from '../src/bytes.ts';
+import { createLatencySummary } from '../src/latency-summary.ts';
+
+function summarize(latenciesMs: readonly number[]) {
+  const summary = createLatencySummary();
+  summary.addPacked(packUint32s(Uint32Array.from(latenciesMs)));
+  return summary.end();
+}
+
+test('without a receipt there is no summary', () => {
+  expect(summarize([])).toBeUndefined();
+  expect(summarize([0, 0])).toBeUndefined();
+});
+
+test('short latencies are exact', () => {
+  const latencies = Array.from({ length: 200 }, (_, n) => n + 1);
+  const expected = { count: 200, min: 1, p50: 100, p90: 180, p99: 198, max: 200 };
+  expect(summarize(latencies)).toEqual(expected);
+});
+
+test('long latencies are at most one percent too high, and never above the longest', () => {
+  const days = 86_400_000;
+  const latencies = Array.from(
+    { length: 5_000 },
+    (_, n) => Math.round(1.004 ** n % (40 * days)) + 1,
+  );
+  const sorted = latencies.toSorted((a, b) => a - b);
+  const summary = summarize(latencies);
+  for (const [name, share] of [
+    ['p50', 0.5],
+    ['p90', 0.9],
+    ['p99', 0.99],
+  ] as const) {
+    const exact = sorted[Math.ceil(sorted.length * share) - 1] ?? 0;
+    expect(summary?.[name]).toBeGreaterThanOrEqual(exact);
+    expect(summary?.[name]).toBeLessThanOrEqual(exact * 1.01);
+  }
+  expect(summary?.max).toBe(sorted.at(-1));
+  expect(summarize([2 ** 32 - 1])?.p99).toBe(2 ** 32 - 1);
+});

@@ -1,0 +1,301 @@
+import { splitTokens } from '@carillon/core/batch';
+import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { NOTIFY_INDEX } from '../src/notify-mark.ts';
+import {
+  type ClaimedReport,
+  isEndUnreported,
+  type ReportProgress,
+  unreportedRecipients,
+} from '../src/outbox.ts';
+import {
+  acknowledge,
+  deliver,
+  expire,
+  insertPush,
+  newTokens,
+  RETENTION_MS,
+  SHAPES,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from './store-under-test.ts';
+
+const LEASE_MS = 60_000;
+
+let database: StoreUnderTest;
+let webhooks = 0;
+beforeAll(async () => {
+  database = await startStore();
+});
+afterAll(() => database?.stop());
+
+/** Returns the id of a webhook that no other test uses. */
+function newWebhook(): string {
+  webhooks += 1;
+  return `webhook${webhooks}`;
+}
+
+/** Builds the entries of a push that webhooks are told of. */
+const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
+
+/** Describes what a report would tell, as `token outcome` or `finished`. */
+function describeReport(report: ClaimedReport): string[] {
+  const work = report.kind === 'devices' ? undefined : report.document.work;
+  const tokens = splitTokens(work?.tokens ?? '');
+  const recipients = unreportedRecipients(report).map(
+    ({ position, code }) => `${tokens[position]} ${describeOutcome(code).outcome}`,
+  );
+  return [...recipients, ...(isEndUnreported(report) ? ['finished'] : [])];
+}
+
+/** Records that everything of a report was told. */
+function reportedAll(report: ClaimedReport): ReportProgress {
+  const work = report.kind === 'devices' ? undefined : report.document.work;
+  const reported = new Uint8Array(work?.n ?? 0);
+  reported.set(report.entry.reported?.buffer ?? []);
+  for (const { position, code } of unreportedRecipients(report)) reported[position] = code;
+  return { report, reported, finished: isEndUnreported(report), isComplete: true };
+}
+
+/** Claims and records until nothing is due; returns what was told. */
+async function drain(webhook: string): Promise<string[]> {
+  const events: string[] = [];
+  for (;;) {
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    if (reports.length === 0) return events;
+    events.push(...reports.flatMap(describeReport));
+    await database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+  }
+}
+
+const complete = ({ id }: TestPush) =>
+  database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
+
+describe.each(SHAPES)('of a push that is %s,', (shape) => {
+  test('each outcome is told once, and again when it changes', async () => {
+    const webhook = newWebhook();
+    const tokens = newTokens(4);
+    const push = await insertPush(database, tokens, { shape, notify: entriesOf(webhook) });
+    const [delivered, failed, late, offline] = push.tokens as [string, string, string, string];
+    expect(await drain(webhook)).toEqual([]);
+    await deliver(database.store, push, {
+      [failed]: failureCode('inbox-full'),
+      [late]: OUTCOMES.inbox,
+      [offline]: OUTCOMES.inbox,
+    });
+    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`]);
+    await acknowledge(database, push, late);
+    expect(await drain(webhook)).toEqual([`${late} delivered`]);
+    await expire(database, push);
+    await complete(push);
+    const last = await drain(webhook);
+    expect(last.sort()).toEqual([`${offline} expired`, 'finished'].sort());
+    expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
+  });
+
+  test('a deletion and a finished push are told', async () => {
+    const webhook = newWebhook();
+    const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    await database.store.pushCompletion.markDeleted('a'.repeat(24), deleted.id);
+    await complete(deleted);
+    const ends = deleted.tokens.map((token) => `${token} deleted`);
+    expect((await drain(webhook)).sort()).toEqual([...ends, 'finished'].sort());
+    const done = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    await deliver(database.store, done, {});
+    await complete(done);
+    const receipts = done.tokens.map((token) => `${token} delivered`);
+    expect((await drain(webhook)).sort()).toEqual([...receipts, 'finished'].sort());
+  });
+
+  test('a receipt that comes during the report leaves the work due', async () => {
+    const webhook = newWebhook();
+    const push = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const [first, second] = push.tokens as [string, string];
+    await deliver(database.store, push, {
+      [first]: OUTCOMES.inbox,
+      [second]: OUTCOMES.inbox,
+    });
+    await drain(webhook);
+    await acknowledge(database, push, first);
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    await acknowledge(database, push, second);
+    // Nobody else may report the same work meanwhile.
+    const others = await database.store.outbox.claim(webhook, LEASE_MS);
+    expect(others.map(({ id }) => id)).not.toContain(reports[0]?.id);
+    await database.store.outbox.record([...reports, ...others].map(reportedAll), LEASE_MS);
+    const reported = [...reports, ...others].flatMap(describeReport);
+    expect([...reported, ...(await drain(webhook))].sort()).toEqual(
+      [`${first} delivered`, `${second} delivered`].sort(),
+    );
+  });
+});
+
+test('each webhook is told by itself, and a lost claim changes nothing', async () => {
+  const [up, down] = [newWebhook(), newWebhook()];
+  const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
+  await deliver(database.store, push, {}, { finish: true });
+  const [report] = await database.store.outbox.claim(down, LEASE_MS);
+  if (report === undefined) throw new Error('nothing is due');
+  expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  await database.store.outbox.release([{ report, delayMs: 1 }]);
+  await database.store.outbox.record([reportedAll(report)], LEASE_MS);
+  // The claim was given back, so its record had no effect.
+  expect(await drain(down)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+});
+
+test('work that waits for a retry is not claimed early, also when there is more to tell', async () => {
+  const webhook = newWebhook();
+  const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
+  await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
+  const [report] = await database.store.outbox.claim(webhook, LEASE_MS);
+  if (report === undefined) throw new Error('nothing is due');
+  await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
+  await acknowledge(database, push, push.tokens[0] ?? '');
+  expect(await drain(webhook)).toEqual([]);
+  expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
+  const past = new Date(Date.now() - 1_000);
+  const times = { 'notify.0.at': past, 'notify.0.until': past };
+  await database.pushes.updateOne({ _id: push.id }, { $set: times });
+  expect(await drain(webhook)).toEqual([`${push.tokens[0]} delivered`]);
+});
+
+test('due work is found by the index alone, which has no entry of a push without webhooks', async () => {
+  const webhook = newWebhook();
+  const pushes = await Promise.all(
+    [...'abcdefghij'].map(() => insertPush(database, newTokens(1), {})),
+  );
+  for (const push of pushes) await deliver(database.store, push, {});
+  const found = database.db.collection('pushes').find(
+    {
+      notify: { $elemMatch: { w: webhook, at: { $lte: new Date() } } },
+      'notify.at': { $exists: true },
+    },
+    { hint: NOTIFY_INDEX },
+  );
+  const { executionStats } = await found.explain('executionStats');
+  expect(executionStats.totalDocsExamined).toBe(0);
+  expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(1);
+});
+
+test('a replay tells everything again, also of pushes from before the webhook was created', async () => {
+  const _id = newWebhook();
+  const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
+  await deliver(database.store, push, {});
+  await complete(push);
+  const webhook = { _id, app: 'a'.repeat(24), events: ['recipient.delivered' as const] };
+  const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
+  for (const _ of ['first', 'again']) {
+    const replayed = await database.store.outbox.replay(webhook, range, 10);
+    expect(replayed).toEqual({ pushes: 1 });
+    const reported = push.tokens.map((token) => `${token} delivered`);
+    expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
+  }
+});
+
+describe('a push past its retention', () => {
+  const past = new Date(Date.now() - 1_000);
+
+  async function insertUnreported(webhook: string): Promise<TestPush> {
+    await database.db.collection<{ _id: string }>('webhooks').insertOne({ _id: webhook });
+    const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
+    await deliver(database.store, push, {}, { finish: true });
+    await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
+    return push;
+  }
+  const isStored = async ({ id }: TestPush) =>
+    (await database.pushes.findOne({ _id: id })) !== null;
+
+  test('is kept until its webhooks are reported, and goes then', async () => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook);
+    await database.store.retention.purge(10);
+    expect(await isStored(push)).toBe(true);
+    expect(await drain(webhook)).toHaveLength(3);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
+    await database.store.retention.purge(10);
+    expect(await isStored(push)).toBe(false);
+  });
+
+  test('goes after three days, and its events are counted as dropped', async () => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
+    await database.store.retention.purge(10);
+    expect(await isStored(push)).toBe(false);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
+  });
+
+  test('does not wait for a webhook that is off', async () => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook);
+    await database.store.webhooks.turnOff(webhook, 'gone');
+    await database.store.retention.purge(10);
+    expect(await isStored(push)).toBe(false);
+  });
+});
+
+describe('events of a device', () => {
+  const app = 'd'.repeat(24);
+
+  /** Adds a webhook that this process knows. */
+  async function addKnown(): Promise<string> {
+    const _id = newWebhook();
+    const box = { key: 1, nonce: '', text: '', tag: '', from: '' };
+    await database.store.webhooks.create({
+      ...{ _id, app: app, address: box, host: 'example.org', secret: box },
+      events: ['device.registered', 'device.uninstalled', 'device.deleted'],
+    });
+    await database.store.webhooks.refresh();
+    return _id;
+  }
+
+  /** Claims and records until nothing is due; returns the events by device. */
+  async function drainDevices(webhook: string): Promise<string[]> {
+    const reported: string[] = [];
+    for (;;) {
+      const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+      if (reports.length === 0) return reported.sort();
+      reported.push(
+        ...reports.flatMap(({ id, entry }) => (entry.events ?? []).map((e) => `${id} ${e}`)),
+      );
+      const progress = reports.map((report) => {
+        return { report, events: report.entry.events ?? [], isComplete: true };
+      });
+      await database.store.outbox.record(progress, LEASE_MS);
+    }
+  }
+
+  test('are told once, and then nothing of them is left in the device', async () => {
+    const { devices, deletedDevices } = database.store;
+    const earlier = await devices.register(app, 'android');
+    const webhook = await addKnown();
+    const address = { channel: 'fcm', address: 'fcm1' } as const;
+    const { token } = await devices.register(app, 'android', address);
+    expect(await drainDevices(webhook)).toEqual([`${token} registered`]);
+    const gone = { token, address: 'fcm1', flag: 'uninstalled' } as const;
+    await devices.flagGone(app, [gone]);
+    await devices.flagGone(app, [gone]);
+    await deletedDevices.markDeleted(app, earlier.token);
+    expect(await drainDevices(webhook)).toEqual(
+      [`${token} uninstalled`, `${earlier.token} deleted`].sort(),
+    );
+    // The same installation registers again: the other device is deleted.
+    const { token: newer, replaced } = await devices.register(app, 'android', address);
+    expect(replaced).toEqual([token]);
+    expect(await drainDevices(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
+    expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
+  });
+
+  test('that come while they are reported are told afterwards', async () => {
+    const webhook = await addKnown();
+    const { token } = await database.store.devices.register(app, 'android');
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    await database.store.deletedDevices.markDeleted(app, token);
+    const progress = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await database.store.outbox.record(progress, LEASE_MS);
+    expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
+  });
+});
