@@ -4,28 +4,33 @@ import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { connectRedis } from '@carillon/presence/redis';
+import { createSlots } from '@carillon/presence/slots';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
-import { connectStore } from '@carillon/store/store';
+import { connectStore, type Store } from '@carillon/store/store';
 import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { createAreOnline } from './devices/get-presence.ts';
 import { deviceRoutes } from './devices/routes.ts';
 import { environment } from './environment.ts';
+import { EXPORTS_PER_APP, exportRoutes } from './export/routes.ts';
 import { createAuthenticator } from './http/authenticate.ts';
 import { createProxyDetector } from './http/detect-proxy.ts';
+import { createKeyUseRecorder } from './http/key-uses.ts';
 import { createRateLimits } from './http/rate-limits.ts';
 import { createBodyReader } from './http/read-body.ts';
 import { createRouting } from './http/routing.ts';
 import { serve } from './http/server.ts';
+import { outcomesRoutes } from './outcomes/routes.ts';
 import { pushRoutes } from './push/routes.ts';
 import { referenceRoutes } from './reference/routes.ts';
 import { createOutageWatch } from './registration/outage-watch.ts';
 import { registrationRoutes } from './registration/routes.ts';
 import { topicRoutes } from './topics/routes.ts';
+import { webhookRoutes } from './webhooks/routes.ts';
 
 const VERSION = packageJson.version;
 const MEGABYTE = 1_024 * 1_024;
@@ -43,26 +48,13 @@ await runService('api', environment, start, ({ STOP_DELAY_SECONDS }) => ({
 }));
 
 async function start(context: ServiceContext, env: z.infer<typeof environment>): Promise<void> {
-  const { log, metrics, release, tracer, waitFor } = context;
+  const { log, metrics, release, tracer } = context;
   const onRedisError = (err: Error): void =>
     log.warn({ err }, 'Redis failed; the reconciler enqueues lost jobs, limits count per process');
   const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
   const retentionMs = env.RETENTION_SECONDS * 1_000;
 
-  const store = await waitFor('MongoDB', () =>
-    connectStore({
-      uri: env.MONGODB_URI,
-      appName: 'carillon-api',
-      timeoutMs: DATABASE_TIMEOUT_MS,
-      checkoutMs: CHECKOUT_TIMEOUT_MS,
-      tracer,
-    }),
-  );
-  release('mongodb', store.close);
-  await waitFor('the schema of MongoDB', store.schema.assertUsable);
-  store.suspensions.startRefreshing((err) =>
-    log.warn({ err }, 'reading the suspended accounts failed'),
-  );
+  const store = await openStore(context, env);
   release('figures', startFigures(queueRedis(env), { log }).stop);
   // It does not wait for Redis, without which it accepts pushes too (guarantee G14).
   const producers = createProducers(queueRedis(env), onRedisError);
@@ -77,11 +69,13 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
     hasAddressLimits,
     (address) => proxyWarner.warnIfPrivate('api-limited-private-address', address),
   );
+  const keyUses = createKeyUseRecorder(producers, store.clock);
+  release('key uses', keyUses.stop);
   const outageWatch = createOutageWatch();
   const routing = createRouting({
     log,
     metrics,
-    authenticate: createAuthenticator(store.keys, env.API_KEY_PEPPER, rateLimits),
+    authenticate: createAuthenticator(store.keys, env.API_KEY_PEPPER, rateLimits, keyUses),
     countRequest: rateLimits.countRequest,
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
     onUnexpectedError: outageWatch.noteUnexpectedError,
@@ -93,10 +87,18 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
     areOnline: createAreOnline(presenceReader, onRedisError),
     disconnect: createDisconnect(presenceConnection, presenceReader),
   };
+  const exporting = new AbortController();
   const features = [
     referenceRoutes(VERSION),
     pushRoutes(routing, store, producers, retentionMs, tracer),
+    outcomesRoutes(routing, store),
+    exportRoutes(routing, store, {
+      slots: createSlots(presenceConnection, EXPORTS_PER_APP, onRedisError),
+      signal: exporting.signal,
+      onError: (err) => log.warn({ err }, 'an export was cut; the client can continue it'),
+    }),
     topicRoutes(routing, store),
+    webhookRoutes(routing, store, producers),
     deviceRoutes(routing, store, presence, clearDeletedDevices, retentionMs),
     registrationRoutes(routing, store, {
       clearDeletedDevices,
@@ -112,4 +114,32 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
     onRequest: detectProxy,
   });
   release('http', server.stop);
+  // A slow client would hold the process until its deadline.
+  release('exports', () => exporting.abort());
+}
+
+/** Connects to MongoDB and waits for the schema. */
+async function openStore(
+  { log, release, tracer, waitFor }: ServiceContext,
+  env: z.infer<typeof environment>,
+): Promise<Store> {
+  const store = await waitFor('MongoDB', () =>
+    connectStore({
+      uri: env.MONGODB_URI,
+      appName: 'carillon-api',
+      timeoutMs: DATABASE_TIMEOUT_MS,
+      checkoutMs: CHECKOUT_TIMEOUT_MS,
+      tracer,
+    }),
+  );
+  release('mongodb', store.close);
+  await waitFor('the schema of MongoDB', store.schema.assertUsable);
+  store.suspensions.startRefreshing((err) =>
+    log.warn({ err }, 'reading the suspended accounts failed'),
+  );
+  // A push that is accepted before the webhooks are known would never be reported.
+  await waitFor('the webhooks in MongoDB', () =>
+    store.webhooks.startRefreshing((err) => log.warn({ err }, 'reading the webhooks failed')),
+  );
+  return store;
 }

@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { type ApiRequest, requestApi } from './api-client.ts';
 import { withStore } from './database.ts';
+import { addEraseCommand } from './erase-device.ts';
 import { formatCount, formatTimestamp } from './output.ts';
 import { addPaging, formatPage, type PagingOptions, toPageQuery } from './paging.ts';
 import { describeRecipientStatus } from './push.ts';
@@ -23,7 +24,10 @@ const deviceResponse = z.object({
 });
 
 /** Adds `carillon device …`: registered installations. */
-export function addDeviceCommands(program: Command, context: CommandContext): void {
+export function addDeviceCommands(
+  program: Command,
+  context: CommandContext & { err(text: string): void },
+): void {
   const { stack, output } = context;
   const device = program.command('device').description('manage registered devices');
   addPaging(
@@ -56,6 +60,7 @@ export function addDeviceCommands(program: Command, context: CommandContext): vo
       const text = await requestDevice(stack(), 'DELETE', token);
       output.showText(text, [`Device ${token} deleted.`]);
     });
+  addEraseCommand(device, context);
 }
 
 function addPushesCommand(device: Command, { stack, output }: CommandContext): void {

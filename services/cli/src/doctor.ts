@@ -19,6 +19,8 @@ const NAME_WIDTH = 28;
 const MIN_NODE_MAJOR = 24;
 const READY_TIMEOUT_MS = 2_000;
 const MQTT_TIMEOUT_MS = 5_000;
+/** The console waits up to 5 s for MongoDB. */
+const CONSOLE_TIMEOUT_MS = 8_000;
 /** CONNACK return code 1 (MQTT 3.1.1, section 3.2.2.3). */
 const UNACCEPTABLE_PROTOCOL = 1;
 /** Reads a device that does not exist: the error shows that the API runs, and whether the key is valid. */
@@ -42,6 +44,7 @@ export function addDoctorCommand(
           checkRedisOf(target),
           checkApi(target),
           checkMqtt(target),
+          checkConsole(target),
           checkDataFolder(target),
           checkProcesses(target),
         ])
@@ -114,6 +117,41 @@ function checkMqtt(stack: Stack): Promise<Finding> {
     await probeMqtt(url);
     return `responds at ${hostOf(url)}`;
   });
+}
+
+/**
+ * Checks the console, whose address a stack may not know. It listens once MongoDB has a schema that it can use, and
+ * reads MongoDB to answer the first request.
+ */
+async function checkConsole({ console: base }: Stack): Promise<Finding[]> {
+  if (base === undefined) return [];
+  const server = await runCheck('console', async () => {
+    const response = await fetchConsole(base, 'api/login');
+    const body: unknown = await response.json().catch(() => undefined);
+    if (!isObject(body) || !('setupNeeded' in body || 'code' in body))
+      throw new Error(`the server at ${base} is not the console`);
+    if (!response.ok) throw new Error(`HTTP ${response.status} at ${base}: ${body.error}`);
+    return `ready at ${base}`;
+  });
+  if (!server.ok) return [server];
+  const pages = await runCheck('console pages', async () => {
+    const { ok, status } = await fetchConsole(base, '');
+    if (ok) return 'built';
+    throw new Error(
+      `HTTP ${status} at ${base}; build them: npm run build in services/dashboard/web`,
+    );
+  });
+  return [server, pages];
+}
+
+function fetchConsole(base: string, path: string): Promise<Response> {
+  return fetch(`${base.replace(/\/$/, '')}/${path}`, {
+    signal: AbortSignal.timeout(CONSOLE_TIMEOUT_MS),
+  });
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }
 
 async function probeMqtt(url: string): Promise<void> {

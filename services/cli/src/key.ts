@@ -28,8 +28,8 @@ export function addKeyCommands(program: Command, { stack, output }: CommandConte
       output.show(
         views,
         views.map(
-          ({ id, lastFour, createdAt, revokedAt }) =>
-            `${id}  …${lastFour}  created ${createdAt.toISOString()}${revokedAt ? `, revoked ${revokedAt.toISOString()}` : ''}`,
+          ({ id, lastFour, createdAt, lastUsedAt, revokedAt }) =>
+            `${id}  …${lastFour}  created ${createdAt.toISOString()}, ${lastUsedAt ? `last used ${lastUsedAt.toISOString()}` : 'no use recorded'}${revokedAt ? `, revoked ${revokedAt.toISOString()}` : ''}`,
         ),
       );
     });

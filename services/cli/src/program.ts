@@ -7,7 +7,9 @@ import { addCanaryCommand } from './canary.ts';
 import { addCredentialCommands } from './credential.ts';
 import { addDeviceCommands } from './device.ts';
 import { addDoctorCommand } from './doctor.ts';
+import { addExportCommand } from './export/export.ts';
 import { commandFailed, EXIT, Failure, toAdminFailure, usageError } from './failure.ts';
+import { addImportCommand } from './import/import.ts';
 import { addKeyCommands } from './key.ts';
 import { addMigrateCommand } from './migrate.ts';
 import { addOperatorCommands } from './operator.ts';
@@ -15,6 +17,7 @@ import { createOutput } from './output.ts';
 import { addPushCommands } from './push.ts';
 import { addSimulateCommand } from './simulate/simulate.ts';
 import { findStack } from './stack.ts';
+import { addWebhookCommands } from './webhook.ts';
 
 /** Environment of a command line, as the process or a test provides it. */
 export interface CliContext {
@@ -65,10 +68,13 @@ function createProgram(context: CliContext, output: ReturnType<typeof createOutp
   addAccountCommands(program, deps);
   addAppCommands(program, deps);
   addKeyCommands(program, deps);
+  addWebhookCommands(program, deps);
   addCredentialCommands(program, deps);
   addOperatorCommands(program, deps);
   addDeviceCommands(program, deps);
   addPushCommands(program, deps);
+  addExportCommand(program, deps);
+  addImportCommand(program, deps);
   addSimulateCommand(program, deps);
   addCanaryCommand(program, deps);
   addDoctorCommand(program, deps);

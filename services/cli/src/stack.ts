@@ -30,7 +30,7 @@ export const environmentSchema = z.object({
   CREDENTIAL_KEYS: z.string().optional(),
   /** Base address of the HTTP API. */
   CARILLON_API: z.url({ protocol: /^https?$/ }).optional(),
-  /** Base address of the console, for the links of `operator`. */
+  /** Base address of the console, for the links of `operator` and for `doctor`. */
   CONSOLE_URL: z.url({ protocol: /^https?$/ }).optional(),
   /** Secret API Key for the commands that call the HTTP API. */
   CARILLON_API_KEY: z.string().optional(),

@@ -30,17 +30,23 @@ export async function getDeviceInfo(
 ): Promise<string> {
   const { app, token } = request;
   if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_TOKEN');
-  // Looked up first and alone, so that another app's device costs no more than an unknown one.
-  const device = await store.devices.find(token);
+  // Before the device is known to be the app's, only what is the app's is read: an unknown device costs the same.
+  const [device, unclosedPushIds] = await Promise.all([
+    store.devices.find(token),
+    store.pending.findUnclosedPushes(app, token),
+  ]);
   if (device === undefined || device.deletedAt !== undefined) {
     throw new ApiError('INVALID_DEVICE_TOKEN');
   }
   if (device.app !== app) throw new ApiError('APP_MISMATCH');
-  const [[online = false], subscriptions, pending] = await Promise.all([
+  // The inbox is read after the batches: a batch writes its inbox rows before it closes, so no push is missed.
+  const [[online = false], subscriptions, rows] = await Promise.all([
     areOnline([token]),
     store.subscriptions.listTopics(token),
-    listPendingNotifications(store, request),
+    store.inbox.listRows(token),
   ]);
+  const pushIds = new Set([...unclosedPushIds, ...rows.map(({ push }) => push)]);
+  const pending = await listPendingNotifications(store, request, pushIds);
   const head = JSON.stringify({
     device: { date: toUnixSeconds(device.registeredAt), platform: device.platform },
     subscriptions,
@@ -59,17 +65,12 @@ function buildPresence(device: DeviceDocument, online: boolean, nowMs: number): 
   };
 }
 
-/**
- * Lists the pending pushes as JSON text with the payloads' original text, oldest first. Reads batches before the
- * inbox: a batch writes its inbox rows before it closes, so no push is missed between the two reads.
- */
+/** Lists those of these pushes that are shown, oldest first, as JSON text with the payloads' original text. */
 async function listPendingNotifications(
   store: DeviceInfoStore,
-  { app, token, retentionMs }: DeviceInfoRequest,
+  { app, retentionMs }: DeviceInfoRequest,
+  ids: ReadonlySet<string>,
 ): Promise<string[]> {
-  const unclosedPushIds = await store.pending.findUnclosedPushes(app, token);
-  const rows = await store.inbox.listRows(token);
-  const ids = new Set([...unclosedPushIds, ...rows.map((row) => row.push)]);
   if (ids.size === 0) return [];
   const now = store.clock.now();
   const pushes = (await store.pushes.payloads(app, [...ids]))

@@ -4,6 +4,7 @@ import { toAddressGroup } from '@carillon/core/client-address';
 import type { KeyOwner } from '@carillon/store/keys';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
+import type { KeyUseRecorder } from './key-uses.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { createThrottledLookup } from './throttled-lookup.ts';
 
@@ -33,8 +34,17 @@ interface CachedOwner {
 
 type WrongKeyLimits = Pick<RateLimits, 'countWrongKey' | 'hasTooManyWrongKeys'>;
 
-/** Creates the authentication by API key. It runs before any of the body is read. Valid keys are never counted. */
-export function createAuthenticator(keys: Store['keys'], pepper: string, limits: WrongKeyLimits) {
+/**
+ * Creates the authentication by API key. It runs before any of the body is read. Valid keys are never counted.
+ *
+ * @param keyUses notes each use of a valid key in memory
+ */
+export function createAuthenticator(
+  keys: Pick<Store['keys'], 'owner' | 'owners'>,
+  pepper: string,
+  limits: WrongKeyLimits,
+  keyUses: Pick<KeyUseRecorder, 'record'>,
+) {
   const keyLookup = createKeyLookup(keys, pepper, limits);
 
   /** @throws ApiError INVALID_API_KEY, AUTH_LIMIT_EXCEEDED, ACCOUNT_SUSPENDED */
@@ -48,6 +58,7 @@ export function createAuthenticator(keys: Store['keys'], pepper: string, limits:
         limits.hasTooManyWrongKeys(address) || (await limits.countWrongKey(address));
       throw new ApiError(isLimitExceeded ? 'AUTH_LIMIT_EXCEEDED' : 'INVALID_API_KEY');
     }
+    keyUses.record(owner.keyId);
     const { app, account } = owner;
     if (account.suspendedAt !== undefined) throw new ApiError('ACCOUNT_SUSPENDED');
     return { app, account, apiKey: key };
@@ -59,7 +70,11 @@ export function createAuthenticator(keys: Store['keys'], pepper: string, limits:
  * digest for each request would cost more than the cache saves. Valid and invalid keys are cached separately, so that
  * invalid keys evict no valid one.
  */
-function createKeyLookup(keys: Store['keys'], pepper: string, limits: WrongKeyLimits) {
+function createKeyLookup(
+  keys: Pick<Store['keys'], 'owner' | 'owners'>,
+  pepper: string,
+  limits: WrongKeyLimits,
+) {
   const validKeys = new LRUCache<string, CachedOwner>({ max: MAX_CACHED_KEYS });
   const invalidKeys = new LRUCache<string, true>({ max: MAX_CACHED_KEYS, ttl: CACHE_TTL_MS });
   const inFlight = new Map<string, Promise<KeyOwner | undefined>>();

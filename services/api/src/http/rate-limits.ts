@@ -2,19 +2,11 @@ import { ApiError } from '@carillon/core/api-error';
 import { toAddressGroup } from '@carillon/core/client-address';
 import { LIMITS } from '@carillon/core/limits';
 import type { RateCounter } from '@carillon/presence/rate-counter';
+import { countRequest } from '@carillon/presence/request-limit';
 import type { AccountDocument, AppDocument } from '@carillon/store/documents';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
-
-/** Usage of an account in the current minute. */
-export interface RateLimitStatus {
-  limit: number;
-  /** Negative if the request exceeds the limit. */
-  remaining: number;
-  /** Seconds until the minute ends. */
-  resetSeconds: number;
-}
 
 /** Limits on requests, counted over all processes. */
 export type RateLimits = ReturnType<typeof createRateLimits>;
@@ -57,15 +49,8 @@ export function createRateLimits(
 
   return {
     /** Counts a request of an account (specification, section 8); undefined if the account has no limit. */
-    async countRequest({
-      _id,
-      plan,
-      limit = LIMITS.requestsPerMinute[plan],
-    }: Pick<AccountDocument, '_id' | 'plan' | 'limit'>): Promise<RateLimitStatus | undefined> {
-      if (limit === null) return undefined;
-      const { count, resetsInMs } = await rateCounter.increment(`account:${_id}`, MINUTE_MS);
-      return { limit, remaining: limit - count, resetSeconds: Math.ceil(resetsInMs / 1_000) };
-    },
+    countRequest: (account: Pick<AccountDocument, '_id' | 'plan' | 'limit'>) =>
+      countRequest(rateCounter, account),
     /** Counts an invalid API key of a client address; true if the hourly limit is exceeded (specification 5.4). */
     async countWrongKey(address: string): Promise<boolean> {
       if (!hasAddressLimits) return false;

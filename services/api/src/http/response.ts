@@ -1,10 +1,33 @@
 import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { ApiError } from '@carillon/core/api-error';
+import type { RateLimitStatus } from '@carillon/presence/request-limit';
 import type { Response } from 'express';
-import type { RateLimitStatus } from './rate-limits.ts';
 
-/** Body of a successful response: a value, or JSON text (payloads keep their original text). */
+/** Body of a successful response: a value, JSON text (payloads keep their original text), or a {@link StreamedBody}. */
 export type ResponseBody = object | string;
+
+/** Body that is sent while it is read. An error cuts the connection, so the client sees that the body is incomplete. */
+export class StreamedBody {
+  readonly contentType: string;
+  readonly chunks: AsyncIterable<string>;
+  /** Cuts the connection when it aborts. */
+  readonly signal: AbortSignal;
+  /** Is called once when the body is sent, cut, or was never begun; with the error if there was one. */
+  readonly onEnd: (error?: unknown) => void;
+
+  constructor(
+    contentType: string,
+    chunks: AsyncIterable<string>,
+    { signal, onEnd }: { signal: AbortSignal; onEnd: (error?: unknown) => void },
+  ) {
+    this.contentType = contentType;
+    this.chunks = chunks;
+    this.signal = signal;
+    this.onEnd = onEnd;
+  }
+}
 
 /** Headers of a response besides the default ones. */
 export type ResponseHeaders = Record<string, string | number>;
@@ -18,6 +41,8 @@ const RETRY_AFTER_SECONDS = 5;
 const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
 /** Time for which the connection stays open for the client to read the response. */
 const LINGER_TIMEOUT_MS = 5_000;
+/** A client that takes nothing of a streamed body for this long is cut off. */
+const STREAM_IDLE_MS = 60_000;
 
 /** Sends a response with status 200. */
 export function sendResponse(
@@ -25,10 +50,27 @@ export function sendResponse(
   body: ResponseBody,
   headers: ResponseHeaders,
 ): void {
+  if (body instanceof StreamedBody) {
+    streamBody(response, body, headers);
+    return;
+  }
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   // Without a length Node would use chunked transfer encoding.
   const length = Buffer.byteLength(text);
   response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-length': length }).end(text);
+}
+
+/** Sends a body in chunks, each when the client has taken the one before. */
+function streamBody(response: Response, body: StreamedBody, headers: ResponseHeaders): void {
+  response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-type': body.contentType });
+  if (response.req.method === 'HEAD') {
+    response.end();
+    body.onEnd();
+    return;
+  }
+  response.setTimeout(STREAM_IDLE_MS, () => response.destroy());
+  const readable = Readable.from(body.chunks, { highWaterMark: 1 });
+  pipeline(readable, response, { signal: body.signal }).then(() => body.onEnd(), body.onEnd);
 }
 
 /** Sends an error in the specification's form: status, `code`, `error`. */

@@ -2,18 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { ApiError } from '@carillon/core/api-error';
 import { type JsonBody, parseJsonObject } from '@carillon/core/json-text';
 import { LIMITS } from '@carillon/core/limits';
+import type { RateLimitStatus } from '@carillon/presence/request-limit';
 import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
 import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
 import { type Caller, hasApiKey } from './authenticate.ts';
 import { createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
-import type { RateLimitStatus } from './rate-limits.ts';
 import type { ReadBody } from './read-body.ts';
 import {
   type ResponseBody,
   type ResponseHeaders,
   rateLimitHeaders,
+  StreamedBody,
   sendError,
   sendResponse,
   toApiError,
@@ -34,7 +35,12 @@ export interface RequestContext {
   addLogFields(fields: Pick<RequestFacts, 'push'>): void;
 }
 
-type Handler = (context: RequestContext, caller: Caller) => Promise<ResponseBody>;
+type Handler = (
+  context: RequestContext,
+  caller: Caller,
+  /** Checks the caller's key again. @throws ApiError as the first check */
+  recheck: () => Promise<unknown>,
+) => Promise<ResponseBody>;
 type DeviceHandler = (context: RequestContext) => Promise<ResponseBody>;
 
 /** Wraps handlers into Express's form: authentication, body, one response, one log line. */
@@ -137,16 +143,20 @@ function createRequestHandlers(
     request: Request,
     { deadline, account }: RequestFacts,
     limit: number | undefined,
-    extraMs: (body: JsonBody) => number = () => 0,
+    extraMs?: (body: JsonBody) => number,
   ): Promise<JsonBody> {
-    if (limit === undefined) return EMPTY_BODY;
+    if (limit === undefined && extraMs === undefined) return EMPTY_BODY;
     deadline.pause();
+    if (limit === undefined) {
+      deadline.resume(extraMs?.(EMPTY_BODY));
+      return EMPTY_BODY;
+    }
     const text = await options.readBody(request, limit, {
       account,
       address: () => request.ip ?? '',
     });
     const body = { value: parseJsonObject(text, MAX_BODY_DEPTH), text };
-    deadline.resume(extraMs(body));
+    deadline.resume(extraMs?.(body));
     return body;
   }
 
@@ -167,7 +177,9 @@ function createRequestHandlers(
       }
     }
     const body = await readRequestBody(request, facts, maxBodyBytes, extraMs);
-    return handler(createRequestContext(request, body, facts), caller);
+    return handler(createRequestContext(request, body, facts), caller, () =>
+      options.authenticate(request),
+    );
   }
 
   async function handleDeviceRequest(
@@ -205,15 +217,16 @@ function createRunner({
     const startedAt = performance.now();
     const id = randomUUID();
     let hasResponded = false;
-    const respondOnce = (send: () => void): void => {
-      if (hasResponded) return;
+    const respondOnce = (send: () => void): boolean => {
+      if (hasResponded) return false;
       send();
       hasResponded = true;
       facts.deadline.end();
       recordRequest(request, response, startedAt, facts);
+      return true;
     };
     const fail = (thrown: unknown): void =>
-      respondOnce(() => {
+      void respondOnce(() => {
         const error = onFailure(thrown);
         Object.assign(facts, { code: error.code, param: error.parameter });
         if (!(thrown instanceof ApiError)) {
@@ -237,7 +250,8 @@ function createRunner({
       const { facts, respondOnce, fail } = startRequest(request, response, onFailure);
       try {
         const body = await handler(request, facts);
-        respondOnce(() => sendResponse(response, body, facts.headers));
+        const isSent = respondOnce(() => sendResponse(response, body, facts.headers));
+        if (!isSent && body instanceof StreamedBody) body.onEnd();
       } catch (thrown) {
         fail(thrown);
       }

@@ -10,11 +10,11 @@ import {
   unsubscribeRequest,
 } from '../topics/schema.ts';
 import type { Operation, Parameter } from './operation.ts';
+import { SUCCESS_RESPONSE } from './success.ts';
+import { WEBHOOK_OPERATIONS } from './webhook-operations.ts';
 
 const TOKEN = 'a6345d0278adc55d3474f5';
 const PUSH_ID = '5a4f9e1b2c3d4e5f60718293';
-const successSchema = z.looseObject({ success: z.literal(true) }).meta({ id: 'Success' });
-const SUCCESS_RESPONSE = { schema: successSchema, example: { success: true } };
 const PAYLOAD = { message: 'Hello World!' };
 const SENT_AT = 1_795_250_000;
 const EXPIRES_AT = 1_797_842_000;
@@ -240,4 +240,9 @@ const topics: Operation[] = [
 ];
 
 /** Endpoints that backends call. */
-export const BACKEND_OPERATIONS: readonly Operation[] = [...pushes, ...devices, ...topics];
+export const BACKEND_OPERATIONS: readonly Operation[] = [
+  ...pushes,
+  ...devices,
+  ...topics,
+  ...WEBHOOK_OPERATIONS,
+];

@@ -3,11 +3,21 @@ import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject } from 'zod-openapi';
 import { BACKEND_OPERATIONS } from './backend-operations.ts';
 import { DEVICE_OPERATIONS } from './device-operations.ts';
+import { EXPORT_OPERATIONS } from './export-operations.ts';
 import { allowNulls } from './nullable.ts';
 import { listErrors, type Operation, type Parameter } from './operation.ts';
+import { OUTCOME_OPERATIONS } from './outcome-operations.ts';
+
+/** Sections of the reference, in order. */
+const TAGS = ['Pushes', 'Devices', 'Topics', 'Outcomes', 'Webhooks', 'Export', 'Registration'];
 
 /** All endpoints, in the order of the reference. */
-export const OPERATIONS: readonly Operation[] = [...BACKEND_OPERATIONS, ...DEVICE_OPERATIONS];
+export const OPERATIONS: readonly Operation[] = [
+  ...BACKEND_OPERATIONS,
+  ...OUTCOME_OPERATIONS,
+  ...EXPORT_OPERATIONS,
+  ...DEVICE_OPERATIONS,
+];
 
 const JSON_TYPE = 'application/json';
 
@@ -47,7 +57,7 @@ export function createOpenApiDocument(version: string, server: string): object {
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: server }],
-    tags: ['Pushes', 'Devices', 'Topics', 'Registration'].map((name) => ({ name })),
+    tags: TAGS.map((name) => ({ name })),
     paths,
     components: {
       securitySchemes: {
@@ -86,11 +96,17 @@ function describeOperation(operation: Operation): ZodOpenApiOperationObject {
     responses: {
       200: {
         description: 'Success',
-        content: { [JSON_TYPE]: { schema: response.schema, example: response.example } },
+        content: describeContent(response),
       },
       ...describeErrorResponses(operation),
     },
   };
+}
+
+function describeContent({ schema, example, types }: Operation['response']) {
+  if (types === undefined) return { [JSON_TYPE]: { schema, example } };
+  // A schema would be that of the whole text, which is not JSON.
+  return Object.fromEntries(types.map((type) => [type, {}]));
 }
 
 /** Groups the parameters by location. */

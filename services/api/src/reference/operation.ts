@@ -17,7 +17,8 @@ export interface Operation {
   calledBy: CalledBy;
   parameters?: readonly Parameter[];
   request?: { schema: z.ZodType; example: object };
-  response: { schema: z.ZodType; example: object };
+  /** With `types` the response is text of these content types, and the schema describes one line. */
+  response: { schema: z.ZodType; example: object; types?: readonly string[] };
   /** Errors besides those that every endpoint of its kind has. */
   errors: readonly ApiErrorCode[];
 }

@@ -1,0 +1,157 @@
+import { toUnixSeconds } from '@carillon/accept/push-status';
+import { ApiError } from '@carillon/core/api-error';
+import { isPushId, pushIdFrom } from '@carillon/core/ids';
+import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
+import { validate } from '@carillon/core/validate';
+import {
+  type ReportedListPush,
+  type ReportedPush,
+  toReportedState,
+} from '@carillon/store/push-outcomes';
+import type { ReportedAttempt } from '@carillon/store/recipients';
+import type { Store } from '@carillon/store/store';
+import { formatCursor, parseCursor } from './recipient-cursor.ts';
+import { pushListQuery, recipientsQuery } from './schema.ts';
+
+/** Collections that outcomes are read from. */
+export type OutcomesStore = Pick<Store, 'pushOutcomes' | 'recipients'>;
+
+type Query = Record<string, string | undefined>;
+
+/** Sorts after every push id, which is hexadecimal. */
+const AFTER_ALL_PUSH_IDS = 'g';
+const PUSHES_PER_PAGE = 100;
+const RECIPIENTS_PER_PAGE = LIMITS.subscribersPerPage;
+
+/**
+ * Handles `GET /pushes`. Lists the app's pushes, the newest first.
+ *
+ * @throws ApiError INVALID_PARAM
+ */
+export async function listPushes(
+  { pushOutcomes }: Pick<Store, 'pushOutcomes'>,
+  app: string,
+  query: Query,
+): Promise<object> {
+  const { from = 0, to, state, page } = validate(pushListQuery, query);
+  const before = to === undefined ? AFTER_ALL_PUSH_IDS : pushIdFrom(to * 1_000);
+  const { pushes, next } = await pushOutcomes.list({
+    app,
+    from: pushIdFrom(from * 1_000),
+    before: page !== undefined && page < before ? page : before,
+    state,
+    limit: PUSHES_PER_PAGE,
+  });
+  return { pushes: pushes.map(describePush), ...(next !== undefined && { next_page: next }) };
+}
+
+/**
+ * Handles `GET /pushes/<push_id>/outcomes`. Counts the recipients as long as the push's documents are kept.
+ *
+ * @throws ApiError INVALID_PUSH_ID
+ */
+export async function getOutcomes(
+  store: OutcomesStore,
+  app: string,
+  pushId: string,
+): Promise<object> {
+  const push = await requirePush(store, app, pushId);
+  const { latency, ...summary } = await store.pushOutcomes.summarize(push);
+  return {
+    push: describePush(push),
+    resolved: push.fan.done,
+    ...summary,
+    ...(latency !== undefined && describeLatency(push, latency)),
+  };
+}
+
+/**
+ * Handles `GET /pushes/<push_id>/recipients`. Returns a page of recipients in the order in which they are stored.
+ *
+ * @throws ApiError INVALID_PUSH_ID, INVALID_PARAM
+ */
+export async function listRecipients(
+  store: OutcomesStore,
+  app: string,
+  pushId: string,
+  query: Query,
+): Promise<object> {
+  const { outcome, page } = validate(recipientsQuery, query);
+  const cursor = parseCursor(page);
+  const push = await requirePush(store, app, pushId);
+  const { readPage } = store.recipients;
+  const { recipients, next } = await readPage(push, cursor, RECIPIENTS_PER_PAGE, outcome);
+  return { recipients, ...(next !== undefined && { next_page: formatCursor(next) }) };
+}
+
+/**
+ * Handles `GET /pushes/<push_id>/recipients/<device_token>`. Returns one recipient with its attempts.
+ *
+ * @throws ApiError INVALID_PUSH_ID, INVALID_DEVICE_TOKEN
+ */
+export async function getRecipient(
+  store: OutcomesStore,
+  app: string,
+  pushId: string,
+  token: string,
+): Promise<object> {
+  const push = await requirePush(store, app, pushId);
+  const found = DEVICE_TOKEN.test(token) ? await store.recipients.findOne(push, token) : undefined;
+  if (found === undefined) throw new ApiError('INVALID_DEVICE_TOKEN');
+  return { recipient: { ...found, attempts: found.attempts.map(describeAttempt) } };
+}
+
+/** Finds a push of the app. @throws ApiError INVALID_PUSH_ID */
+export async function requirePush(
+  { pushOutcomes }: Pick<Store, 'pushOutcomes'>,
+  app: string,
+  id: string,
+): Promise<ReportedPush> {
+  const push = isPushId(id) ? await pushOutcomes.find(app, id) : undefined;
+  if (push === undefined) throw new ApiError('INVALID_PUSH_ID');
+  return push;
+}
+
+/** Returns a push with the names and times of the API. */
+export function describePush(push: ReportedListPush) {
+  const { dueAt, finishedAt, audience, counts } = push;
+  const { owed = 0, inbox = 0, ...ended } = counts ?? {};
+  const pending = owed + inbox;
+  return {
+    id: push._id,
+    state: toReportedState(push),
+    date: toUnixSeconds(push.acceptedAt),
+    ...(dueAt !== undefined && { schedule: toUnixSeconds(dueAt) }),
+    expiration: toUnixSeconds(push.expiresAt),
+    ...(finishedAt !== undefined && { finished: toUnixSeconds(finishedAt) }),
+    devices: push.devices,
+    ...(audience?.topics && { topics: audience.topics }),
+    ...(counts !== undefined && { outcomes: { ...ended, ...(pending > 0 && { pending }) } }),
+  };
+}
+
+interface Latency {
+  count: number;
+  min: number;
+  p50: number;
+  p90: number;
+  p99: number;
+  max: number;
+}
+
+function describeLatency(
+  { dueAt, acceptedAt }: ReportedPush,
+  { min, ...latency }: Latency,
+): object {
+  const startMs = (dueAt ?? acceptedAt).getTime();
+  return {
+    latency,
+    first_receipt: toUnixSeconds(new Date(startMs + min)),
+    last_receipt: toUnixSeconds(new Date(startMs + latency.max)),
+  };
+}
+
+function describeAttempt({ nextTryAt, ...attempt }: ReportedAttempt): object {
+  if (nextTryAt === undefined) return attempt;
+  return { ...attempt, next_try: toUnixSeconds(new Date(nextTryAt)) };
+}

@@ -1,0 +1,48 @@
+import type { Store } from '@carillon/store/store';
+import type { Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import { getOutcomes, getRecipient, listPushes, listRecipients } from './get-outcomes.ts';
+
+/** The inbox rows of a push with a collapse key are read one by one: a million of them take seconds. */
+const SUMMARY_EXTRA_MS = 20_000;
+
+/** Registers the routes that list pushes and report how their recipients stand or ended. */
+export function outcomesRoutes(
+  routing: Routing,
+  store: Pick<Store, 'pushOutcomes' | 'recipients'>,
+): RouteRegistrar {
+  return (router) => {
+    router.get(
+      '/pushes',
+      routing.withApiKey({}, ({ query }, { app }) =>
+        listPushes(store, app._id, {
+          from: query('from'),
+          to: query('to'),
+          state: query('state'),
+          page: query('page'),
+        }),
+      ),
+    );
+    router.get(
+      '/pushes/:id/outcomes',
+      routing.withApiKey({ extraMs: () => SUMMARY_EXTRA_MS }, ({ params }, { app }) =>
+        getOutcomes(store, app._id, params.id ?? ''),
+      ),
+    );
+    router.get(
+      '/pushes/:id/recipients',
+      routing.withApiKey({}, ({ params, query }, { app }) =>
+        listRecipients(store, app._id, params.id ?? '', {
+          outcome: query('outcome'),
+          page: query('page'),
+        }),
+      ),
+    );
+    router.get(
+      '/pushes/:id/recipients/:token',
+      routing.withApiKey({}, ({ params }, { app }) =>
+        getRecipient(store, app._id, params.id ?? '', params.token ?? ''),
+      ),
+    );
+  };
+}

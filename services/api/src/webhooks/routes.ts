@@ -1,0 +1,88 @@
+import { ApiError } from '@carillon/core/api-error';
+import { invalidParameter, validate } from '@carillon/core/validate';
+import type { Producers } from '@carillon/queue/producers';
+import {
+  addWebhook,
+  listWebhooks,
+  parseWebhookAddress,
+  replayWebhook,
+  rotateWebhookSecret,
+} from '@carillon/store/manage-webhooks';
+import type { Store } from '@carillon/store/store';
+import type { RequestContext, Routing } from '../http/routing.ts';
+import type { RouteRegistrar } from '../http/server.ts';
+import { addWebhookRequest, replayRequest } from './schema.ts';
+
+const SUCCESS = { success: true } as const;
+const BODY_BYTES = 16 * 1024;
+
+/** Registers the routes that manage an app's webhooks. */
+export function webhookRoutes(
+  routing: Routing,
+  store: Pick<Store, 'webhooks' | 'outbox'>,
+  producers: Pick<Producers, 'reportToWebhook'>,
+): RouteRegistrar {
+  const { webhooks } = store;
+  const list = routing.withApiKey({}, async (_, { app }) => ({
+    webhooks: await listWebhooks(store, app._id),
+  }));
+  const add = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body }, { app }) =>
+    handleAdd(store, app._id, body.value),
+  );
+  /** Wraps a change of one webhook that answers whether the app has it. */
+  const change = (apply: (app: string, id: string) => Promise<boolean>) =>
+    routing.withApiKey({}, async ({ params }, { app }) => {
+      if (!(await apply(app._id, params.id ?? ''))) throw new ApiError('INVALID_WEBHOOK_ID');
+      return SUCCESS;
+    });
+  const rotate = routing.withApiKey({}, async ({ params }, { app }) => {
+    const secret = await rotateWebhookSecret(store, app._id, params.id ?? '');
+    if (secret === undefined) throw new ApiError('INVALID_WEBHOOK_ID');
+    return { secret };
+  });
+  const replay = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, (context, { app }) =>
+    handleReplay(store, app._id, context),
+  );
+  return (router) => {
+    router.get('/webhooks', list);
+    router.post('/webhooks', add);
+    router.delete('/webhooks/:id', change(webhooks.remove));
+    router.post('/webhooks/:id/rotate', rotate);
+    router.post('/webhooks/:id/off', change(webhooks.turnOffOf));
+    router.post('/webhooks/:id/on', change(webhooks.turnOn));
+    router.post(
+      '/webhooks/:id/test',
+      change(async (app, id) => {
+        const isRequested = await webhooks.requestTest(app, id);
+        if (isRequested) void producers.reportToWebhook(id);
+        return isRequested;
+      }),
+    );
+    router.post('/webhooks/:id/replay', replay);
+  };
+}
+
+/** Handles `POST /webhooks`. @throws ApiError INVALID_PARAM, WEBHOOK_LIMIT_EXCEEDED, SERVICE_UNAVAILABLE */
+async function handleAdd(store: Pick<Store, 'webhooks'>, app: string, body: unknown) {
+  const { url, events } = validate(addWebhookRequest, body);
+  const address = parseWebhookAddress(url);
+  if (address === undefined) throw invalidParameter('url', 'must be an https address');
+  const added = await addWebhook(store, app, address, events);
+  if (added === 'limit') throw new ApiError('WEBHOOK_LIMIT_EXCEEDED');
+  if (added === 'not-ready') throw new ApiError('SERVICE_UNAVAILABLE');
+  return added;
+}
+
+/** Handles `POST /webhooks/<webhook_id>/replay`. @throws ApiError INVALID_PARAM, INVALID_WEBHOOK_ID */
+async function handleReplay(
+  store: Pick<Store, 'webhooks' | 'outbox'>,
+  app: string,
+  { body, params }: RequestContext,
+) {
+  const { from, to, after } = validate(replayRequest, body.value);
+  if (to <= from) throw invalidParameter('to', 'must be after `from`');
+  const range = { fromMs: from * 1_000, toMs: to * 1_000, after };
+  const replayed = await replayWebhook(store, app, params.id ?? '', range);
+  if (replayed === undefined) throw new ApiError('INVALID_WEBHOOK_ID');
+  return replayed;
+}

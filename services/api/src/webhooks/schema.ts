@@ -1,0 +1,77 @@
+import { integer } from '@carillon/core/validate';
+import { WEBHOOK_EVENTS, WEBHOOK_LIMITS } from '@carillon/core/webhooks';
+import { z } from 'zod';
+
+const events = z.array(z.enum(WEBHOOK_EVENTS)).min(1).max(WEBHOOK_EVENTS.length);
+
+/** Request body of POST /webhooks. */
+export const addWebhookRequest = z
+  .object({
+    url: z
+      .string()
+      .max(WEBHOOK_LIMITS.addressCharacters)
+      .meta({ description: 'Address of the receiver: https, with a public address.' }),
+    events: events.optional().meta({ description: 'Events to send. All if absent.' }),
+  })
+  .meta({ id: 'AddWebhookRequest' });
+
+const seconds = (description: string) => integer(0, Number.MAX_SAFE_INTEGER).meta({ description });
+
+/** Request body of POST /webhooks/<webhook_id>/replay. */
+export const replayRequest = z
+  .object({
+    from: seconds('Unix timestamp in seconds; pushes accepted since then are reported again.'),
+    to: seconds('Unix timestamp in seconds; pushes accepted before then are reported again.'),
+    after: z
+      .string()
+      .regex(/^[0-9a-f]{24}$/, 'must be the value of `last` of the previous response')
+      .optional()
+      .meta({ description: 'The value of `last` of the previous response, to go on.' }),
+  })
+  .meta({ id: 'ReplayWebhookRequest' });
+
+const time = z.string().meta({ description: 'Time in ISO 8601.' });
+const webhook = z
+  .looseObject({
+    id: z.string(),
+    host: z.string().meta({ description: 'Host of the address; the address itself is not shown.' }),
+    events,
+    state: z.enum(['on', 'failing', 'off']),
+    reason: z.enum(['operator', 'gone', 'failing']).optional().meta({
+      description:
+        'Why the webhook is off: turned off, the receiver answered 410, or it has failed for five days.',
+    }),
+    createdAt: time,
+    failures: z.int().optional().meta({ description: 'Failed requests in a row.' }),
+    failingSince: time.optional(),
+    retryAt: time.optional(),
+    last: z
+      .looseObject({ at: time, status: z.int().optional(), error: z.string().optional() })
+      .optional()
+      .meta({ description: 'Last response that was recorded, or why there was none.' }),
+    lastSuccessAt: time.optional(),
+    dropped: z.int().optional().meta({
+      description: 'Events that were removed before they could be sent.',
+    }),
+  })
+  .meta({ id: 'Webhook' });
+
+const secret = z.string().meta({ description: 'Secret of the signatures. Shown only once.' });
+
+/** Response of POST /webhooks. */
+export const addedWebhookResponse = z.looseObject({ webhook, secret }).meta({ id: 'AddedWebhook' });
+/** Response of GET /webhooks. */
+export const webhooksResponse = z
+  .looseObject({ webhooks: z.array(webhook) })
+  .meta({ id: 'Webhooks' });
+/** Response of POST /webhooks/<webhook_id>/rotate. */
+export const rotatedResponse = z.looseObject({ secret }).meta({ id: 'RotatedWebhook' });
+/** Response of POST /webhooks/<webhook_id>/replay. */
+export const replayedResponse = z
+  .looseObject({
+    pushes: z.int().meta({ description: 'Pushes that this request has marked.' }),
+    last: z.string().optional().meta({
+      description: 'Set if there are more pushes: repeat the request with this value as `after`.',
+    }),
+  })
+  .meta({ id: 'ReplayedWebhook' });

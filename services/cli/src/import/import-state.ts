@@ -1,0 +1,81 @@
+import { existsSync } from 'node:fs';
+import { open, readFile, rm, stat, truncate } from 'node:fs/promises';
+import { writeAtomically } from '@carillon/runtime/write-atomically';
+import { z } from 'zod';
+
+/** What an import was asked to do, and how far it is. */
+const stateSchema = z.object({
+  app: z.string(),
+  source: z.string(),
+  format: z.string(),
+  size: z.number(),
+  modifiedMs: z.number(),
+  position: z.object({
+    end: z.number(),
+    lines: z.number(),
+    columns: z.array(z.string()).optional(),
+  }),
+  counts: z.object({ imported: z.number(), existing: z.number(), refused: z.number() }),
+  /** Bytes of the report that belong to the lines before the position. */
+  reportBytes: z.number(),
+});
+export type ImportState = z.infer<typeof stateSchema>;
+
+/** A line that was not imported. */
+export interface Refusal {
+  line: number;
+  reason: string;
+}
+
+/** Opens the state of an import beside its file: that of an interrupted one with the same file and options, or a new one. */
+export async function openState(
+  file: string,
+  request: Pick<ImportState, 'app' | 'source' | 'format'>,
+): Promise<ImportState> {
+  const { size, mtimeMs } = await stat(file);
+  const fresh: ImportState = {
+    ...request,
+    ...{ size, modifiedMs: mtimeMs, position: { end: 0, lines: 0 } },
+    ...{ counts: { imported: 0, existing: 0, refused: 0 }, reportBytes: 0 },
+  };
+  const path = statePath(file);
+  const stored = existsSync(path)
+    ? stateSchema.safeParse(JSON.parse(await readFile(path, 'utf8'))).data
+    : undefined;
+  const isSame =
+    stored !== undefined &&
+    (['app', 'source', 'format', 'size', 'modifiedMs'] as const).every(
+      (name) => stored[name] === fresh[name],
+    );
+  const state = isSame ? stored : fresh;
+  // Refusals of lines that will be read again.
+  if (existsSync(reportPath(file))) await truncate(reportPath(file), state.reportBytes);
+  return state;
+}
+
+/** Saves the state after its lines are imported. The report is on disk first. */
+export async function saveState(
+  file: string,
+  state: ImportState,
+  refusals: readonly Refusal[],
+): Promise<void> {
+  if (refusals.length > 0) {
+    const report = await open(reportPath(file), 'a', 0o600);
+    try {
+      await report.appendFile(refusals.map((refusal) => `${JSON.stringify(refusal)}\n`).join(''));
+      await report.sync();
+      state.reportBytes = (await report.stat()).size;
+    } finally {
+      await report.close();
+    }
+  }
+  writeAtomically(statePath(file), JSON.stringify(state));
+}
+
+/** Removes the state of an import that is complete. */
+export const removeState = (file: string): Promise<void> => rm(statePath(file), { force: true });
+
+/** Returns the path of the report of refused lines. */
+export const reportPath = (file: string): string => `${file}.refused.ndjson`;
+
+const statePath = (file: string): string => `${file}.import.json`;

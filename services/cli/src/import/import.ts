@@ -1,0 +1,136 @@
+import { access, constants } from 'node:fs/promises';
+import { describeError } from '@carillon/admin/admin-error';
+import { requireApp } from '@carillon/admin/require-app';
+import type { Store } from '@carillon/store/store';
+import { Argument, type Command, Option } from 'commander';
+import { withStore } from '../database.ts';
+import { commandFailed } from '../failure.ts';
+import { formatCount } from '../output.ts';
+import { RECORD_FORMATS, type RecordFormat } from '../records/read-records.ts';
+import type { CommandContext } from '../stack.ts';
+import type { AppleSettings } from './field-parsers.ts';
+import { type ImportRequest, importLines } from './import-lines.ts';
+import { type ImportState, openState, removeState, reportPath, saveState } from './import-state.ts';
+import { type FileLine, readLines } from './read-lines.ts';
+import { SOURCES, type Source } from './sources.ts';
+
+interface ImportOptions {
+  app: string;
+  source: Source;
+  format?: RecordFormat;
+  environment: AppleSettings['environment'];
+  bundle?: string;
+}
+
+type ImportContext = CommandContext & { err(text: string): void; stopSignal(): AbortSignal };
+
+/** Lines that are written together. */
+const LINES_PER_WRITE = 1_000;
+const PROGRESS_INTERVAL_MS = 2_000;
+
+/** Adds `carillon import`, which brings devices in from a file. */
+export function addImportCommand(program: Command, context: ImportContext): void {
+  program
+    .command('import')
+    .description(
+      'import devices from a file; repeat an interrupted import with the same options to continue it',
+    )
+    .addArgument(new Argument('<file>', 'CSV or NDJSON'))
+    .requiredOption('--app <id>', 'the app that the devices get')
+    .addOption(
+      new Option('--source <source>', 'what has written the file')
+        .choices(Object.keys(SOURCES))
+        .makeOptionMandatory(),
+    )
+    .addOption(
+      new Option(
+        '--format <format>',
+        'the format, if the name of the file does not end in it',
+      ).choices(RECORD_FORMATS),
+    )
+    .addOption(
+      new Option('--environment <environment>', 'the APNs environment of the iOS devices')
+        .choices(['production', 'development'])
+        .default('production'),
+    )
+    .option('--bundle <id>', 'the bundle id of the iOS app')
+    .action(async (file: string, options: ImportOptions) => {
+      await requireReadable(file);
+      showResult(context, file, await importFile(context, file, options));
+    });
+}
+
+async function importFile(
+  context: ImportContext,
+  file: string,
+  options: ImportOptions,
+): Promise<ImportState> {
+  const { app, source, environment, bundle } = options;
+  const format = options.format ?? formatOf(file);
+  const request = { app, source, apple: { environment, bundle } };
+  return withStore(context.stack(), async (store) => {
+    await requireApp(store, app);
+    const state = await openState(file, { app, source, format });
+    if (state.position.end > 0) context.err(`Continuing after line ${state.position.lines}.\n`);
+    await importRest(context, { store, file, format }, request, state);
+    await removeState(file);
+    return state;
+  });
+}
+
+/** @throws Failure when the file can't be read */
+async function requireReadable(file: string): Promise<void> {
+  try {
+    await access(file, constants.R_OK);
+  } catch (error) {
+    throw commandFailed(`The file can't be read: ${describeError(error)}.`);
+  }
+}
+
+function formatOf(file: string): RecordFormat {
+  const format = RECORD_FORMATS.find((name) => file.toLowerCase().endsWith(`.${name}`));
+  if (format !== undefined) return format;
+  throw commandFailed(`The format of ${file} is unknown; give --format.`);
+}
+
+async function importRest(
+  { err, stopSignal }: ImportContext,
+  { store, file, format }: { store: Store; file: string; format: RecordFormat },
+  request: ImportRequest,
+  state: ImportState,
+): Promise<void> {
+  const signal = stopSignal();
+  let lines: FileLine[] = [];
+  let reportedAt = performance.now();
+  async function flush(): Promise<void> {
+    const last = lines.at(-1);
+    if (last === undefined) return;
+    const refusals = await importLines(store, request, lines, state.counts);
+    state.position = last.position;
+    await saveState(file, state, refusals);
+    lines = [];
+    if (performance.now() - reportedAt < PROGRESS_INTERVAL_MS) return;
+    reportedAt = performance.now();
+    const percent = Math.floor((100 * last.position.end) / state.size);
+    err(`${percent} %, ${formatCount(state.position.lines, 'line')}\n`);
+  }
+  for await (const line of readLines(file, { source: request.source, format }, state.position)) {
+    lines.push(line);
+    if (lines.length < LINES_PER_WRITE) continue;
+    await flush();
+    if (signal.aborted)
+      throw commandFailed(
+        `The import was stopped after line ${state.position.lines}. Repeat the command to continue it.`,
+      );
+  }
+  await flush();
+}
+
+function showResult({ output }: ImportContext, file: string, { counts }: ImportState): void {
+  const { imported, existing, refused } = counts;
+  const report = refused === 0 ? {} : { report: reportPath(file) };
+  output.show({ imported, existing, refused, ...report }, [
+    `${formatCount(imported, 'entry', 'entries')} imported, ${existing} there already, ${refused} refused.`,
+    ...(refused === 0 ? [] : [`Refused lines with their reasons: ${reportPath(file)}`]),
+  ]);
+}

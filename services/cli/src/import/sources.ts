@@ -1,0 +1,141 @@
+import type { ProviderAddress } from '@carillon/core/channels';
+import type { ImportedDevice } from '@carillon/store/imports';
+import {
+  type AppleSettings,
+  type LineFields,
+  parseApnsAddress,
+  parseAuthDigest,
+  parseBrowserAddress,
+  parseDate,
+  parseFcmAddress,
+  parseFlag,
+  parsePlatform,
+  parseToken,
+  parseTopics,
+  quote,
+  RefusedLine,
+} from './field-parsers.ts';
+
+/** A line of a file: a device with its topics, or only subscriptions of a device that is there. */
+export type ImportLine =
+  | { kind: 'device'; device: ImportedDevice; topics: string[] }
+  | { kind: 'subscription'; token: string; topic: string; since?: Date };
+
+/** Maps the fields of a line. @throws RefusedLine */
+type Mapper = (fields: LineFields, apple: AppleSettings) => ImportLine;
+
+/** OneSignal's numbers of device types that have a way here. */
+const ONESIGNAL_IOS = '0';
+const ONESIGNAL_ANDROID = '1';
+const ONESIGNAL_BROWSERS = ['5', '7', '8', '17'];
+
+/** Sources of files, each with the columns or fields that it reads (docs/export-and-import.md). */
+export const SOURCES = {
+  carillon: mapCarillonDevice,
+  subscriptions: mapSubscription,
+  pushy: mapPushyDevice,
+  onesignal: mapOneSignalSubscription,
+  fcm: (fields) => asDevice({ platform: 'android', provider: fcmOf(fields) }),
+  apns: (fields, apple) =>
+    asDevice({ platform: 'ios', provider: parseApnsAddress(required(fields, 'token'), apple) }),
+} as const satisfies Record<string, Mapper>;
+export type Source = keyof typeof SOURCES;
+
+/** Sources whose files may be a list of tokens without a head. */
+export const LIST_SOURCES: readonly Source[] = ['fcm', 'apns'];
+/** Sources that are written by `carillon export`, with guarded fields in CSV. */
+export const OWN_SOURCES: readonly Source[] = ['carillon', 'subscriptions'];
+
+function asDevice(device: ImportedDevice, topics: string[] = []): ImportLine {
+  return { kind: 'device', device, topics };
+}
+
+function required(fields: LineFields, name: string): string {
+  const value = fields(name);
+  if (value === undefined) throw new RefusedLine(`no ${name}`);
+  return value;
+}
+
+function fcmOf(fields: LineFields): ProviderAddress {
+  return parseFcmAddress(required(fields, 'token'));
+}
+
+function datesOf(fields: LineFields, registered: string): Partial<ImportedDevice> {
+  const registeredAt = parseDate(registered, fields(registered));
+  const lastActiveAt = parseDate('last_active', fields('last_active'));
+  return { ...(registeredAt && { registeredAt }), ...(lastActiveAt && { lastActiveAt }) };
+}
+
+function mapCarillonDevice(fields: LineFields): ImportLine {
+  const provider = carillonAddress(fields);
+  const since = parseDate('address_date', fields('address_date'));
+  const authDigest = parseAuthDigest(undefined, fields('auth_sha256'));
+  return asDevice({
+    token: parseToken(fields('token')),
+    platform: parsePlatform(fields('platform')),
+    ...datesOf(fields, 'date'),
+    ...(provider && { provider: { ...provider, ...(since && { since }) } }),
+    ...(authDigest !== undefined && { authDigest }),
+    ...(parseFlag('uninstalled', fields('uninstalled')) && { uninstalled: true }),
+    ...(parseFlag('unsubscribed', fields('unsubscribed')) && { unsubscribed: true }),
+  });
+}
+
+function carillonAddress(fields: LineFields): ProviderAddress | undefined {
+  const [channel, address = ''] = [fields('channel'), fields('address')];
+  if (channel === undefined) return undefined;
+  if (channel === 'fcm') return parseFcmAddress(address);
+  if (channel === 'web-push') return parseBrowserAddress(address, fields('p256dh'), fields('auth'));
+  const environment = fields('environment');
+  const isKnown = environment === 'development' || environment === 'production';
+  if (channel === 'apns' && isKnown)
+    return parseApnsAddress(address, { environment, bundle: fields('bundle') });
+  throw new RefusedLine(`unknown channel or environment of the address: ${quote(channel)}`);
+}
+
+function mapSubscription(fields: LineFields): ImportLine {
+  const [topic, ...others] = parseTopics(fields('topic'));
+  if (topic === undefined || others.length > 0) throw new RefusedLine('not one topic');
+  const since = parseDate('date', fields('date'));
+  const token = parseToken(fields('token'));
+  return { kind: 'subscription', token, topic, ...(since && { since }) };
+}
+
+/** The fields of Pushy's GET /devices/:token, flat or nested, beside the token that it was asked for. */
+function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
+  const platform = parsePlatform(fields('platform'));
+  const [fcm, apns] = [fields('fcm_token'), fields('apns_token')];
+  const authDigest = parseAuthDigest(fields('auth'), undefined);
+  if (platform === 'web')
+    throw new RefusedLine('the subscription of a browser is bound to the keys of its service');
+  return asDevice(
+    {
+      token: parseToken(fields('token')),
+      platform,
+      ...datesOf(fields, 'date'),
+      ...(platform === 'android' && fcm !== undefined && { provider: parseFcmAddress(fcm) }),
+      ...(platform === 'ios' && apns !== undefined && { provider: parseApnsAddress(apns, apple) }),
+      ...(authDigest !== undefined && { authDigest }),
+    },
+    parseTopics(fields('subscriptions') ?? fields('topics')),
+  );
+}
+
+/** A line of OneSignal's CSV export of subscriptions. */
+function mapOneSignalSubscription(fields: LineFields, apple: AppleSettings): ImportLine {
+  const type = required(fields, 'device_type');
+  if (ONESIGNAL_BROWSERS.includes(type))
+    throw new RefusedLine('the subscription of a browser is bound to the keys of its service');
+  if (type !== ONESIGNAL_IOS && type !== ONESIGNAL_ANDROID)
+    throw new RefusedLine(`device_type ${quote(type)} has no channel here`);
+  if (parseFlag('invalid_identifier', fields('invalid_identifier')))
+    throw new RefusedLine('unsubscribed');
+  const identifier = required(fields, 'identifier');
+  const isIos = type === ONESIGNAL_IOS;
+  return asDevice({
+    token: parseToken(fields('id')),
+    platform: isIos ? 'ios' : 'android',
+    provider: isIos ? parseApnsAddress(identifier, apple) : parseFcmAddress(identifier),
+    ...datesOf(fields, 'created_at'),
+  });
+}

@@ -1,0 +1,249 @@
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { formatCsvRecord } from '@carillon/core/csv';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { startTestDatabase, type TestDatabase } from '../../../test/support/test-database.ts';
+import { runCarillon } from './run-carillon.ts';
+
+const APP = 'a'.repeat(24);
+const OTHER_APP = 'b'.repeat(24);
+const APNS = 'ab'.repeat(32);
+const NOW = new Date();
+
+interface StoredDevice {
+  _id: string;
+  app: string;
+  platform: string;
+  provider?: Record<string, unknown>;
+  registeredAt: Date;
+  lastActiveAt: Date;
+}
+
+interface Result {
+  imported: number;
+  existing: number;
+  refused: number;
+}
+
+let database: TestDatabase;
+let folder: string;
+let files = 0;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'carillon-import-'));
+  database = await startTestDatabase();
+  const apps = [APP, OTHER_APP].map((_id) => ({ _id, account: 'x', name: 'x', createdAt: NOW }));
+  await database.db.collection<{ _id: string }>('apps').insertMany(apps);
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+  await database?.stop();
+});
+beforeEach(async () => {
+  for (const name of ['devices', 'subscriptions', 'topics'])
+    await database.db.collection(name).deleteMany({});
+});
+
+const devices = () => database.db.collection<StoredDevice>('devices');
+const csv = (...records: (string | number)[][]) => records.map(formatCsvRecord).join('');
+const ndjson = (...lines: unknown[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+
+async function writeFileOf(name: string, text: string): Promise<string> {
+  files += 1;
+  const path = join(folder, `${files}-${name}`);
+  await writeFile(path, text);
+  return path;
+}
+
+async function importFile(path: string, source: string, ...args: string[]): Promise<Result> {
+  const { code, out, err } = await database.run(
+    ...['--json', 'import', path, '--app', APP, '--source', source, ...args],
+  );
+  if (code !== 0) throw new Error(err);
+  return JSON.parse(out) as Result;
+}
+
+async function readReport(path: string): Promise<{ line: number; reason: string }[]> {
+  const text = await readFile(`${path}.refused.ndjson`, 'utf8');
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+describe('a file', () => {
+  test('of OneSignal keeps its ids as tokens and leaves out what has no channel here', async () => {
+    const id = (n: number) => `0000000${n}-0000-4000-8000-000000000000`;
+    const head = ['id', 'identifier', 'device_type', 'tags', 'created_at', 'invalid_identifier'];
+    const created = '2025-03-01 10:00:00 UTC';
+    const path = await writeFileOf(
+      'onesignal.csv',
+      csv(
+        head,
+        [id(1), APNS.toUpperCase(), 0, '{"a":"b,\n""c"""}', created, 'f'],
+        [id(2), 'fcm:APA91-x', 1, '', created, 'f'],
+        [id(3), 'https://push.example/x', 5, '', created, 'f'],
+        [id(4), 'fcm:y', 1, '', created, 't'],
+        [id(5), 'a@example.org', 11, '', created, 'f'],
+        [id(6), 'fcm:z', 1, '', 'yesterday', 'f'],
+        [id(2), 'fcm:APA91-x', 1, '', created, 'f'],
+      ),
+    );
+    expect(await importFile(path, 'onesignal', '--bundle', 'org.example')).toMatchObject({
+      ...{ imported: 2, existing: 1, refused: 4 },
+    });
+    const since = new Date('2025-03-01T10:00:00Z');
+    const common = { app: APP, registeredAt: since, lastActiveAt: since };
+    const bundle = { environment: 'production', bundle: 'org.example' };
+    expect(await devices().find().sort({ _id: 1 }).toArray()).toEqual([
+      {
+        ...{ _id: id(1), ...common, platform: 'ios' },
+        provider: { channel: 'apns', address: APNS, ...bundle, since },
+      },
+      {
+        ...{ _id: id(2), ...common, platform: 'android' },
+        provider: { channel: 'fcm', address: 'fcm:APA91-x', since },
+      },
+    ]);
+    // The second line goes on in the third.
+    expect((await readReport(path)).map(({ line }) => line)).toEqual([5, 6, 7, 8]);
+    expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
+      expect.stringContaining('bound to the keys'),
+      'unsubscribed',
+      'device_type "11" has no channel here',
+      'created_at is no date: "yesterday"',
+    ]);
+  });
+
+  test('of answers of Pushy keeps tokens, credentials and topics', async () => {
+    const device = {
+      ...{ token: 'a6345d0278adc55d3474f5', auth: 'secret' },
+      device: { date: 1_700_000_000, platform: 'android' },
+      presence: { online: false, last_active: { date: 1_700_000_100, seconds_ago: 5 } },
+      ...{ pending_notifications: [], subscriptions: ['news', 'sport'] },
+    };
+    const flat = { token: 'b', platform: 'electron', date: 1_700_000_000, topics: 'news' };
+    const path = await writeFileOf('pushy.ndjson', ndjson(device, flat, { token: 'c' }));
+    expect(await importFile(path, 'pushy')).toMatchObject({ imported: 2, refused: 1 });
+    const authDigest = createHash('sha256').update('secret').digest('hex');
+    expect(await devices().findOne({ _id: device.token })).toEqual({
+      ...{ _id: device.token, app: APP, platform: 'android', authDigest },
+      registeredAt: new Date(1_700_000_000_000),
+      lastActiveAt: new Date(1_700_000_100_000),
+    });
+    const topics = await database.db.collection('topics').find().sort({ _id: 1 }).toArray();
+    expect(topics).toEqual([
+      expect.objectContaining({ _id: `${APP}:news`, n: { android: 1, electron: 1 } }),
+      expect.objectContaining({ _id: `${APP}:sport`, n: { android: 1 } }),
+    ]);
+    expect(await database.db.collection('subscriptions').countDocuments({ pending: 1 })).toBe(0);
+  });
+
+  test.each([
+    ['fcm', 'list.csv', 'one\r\ntwo\r\none\r\n', []],
+    ['fcm', 'head.csv', 'Token,note\none,x\ntwo,"y, z"\none,x', []],
+    ['fcm', 'lines.ndjson', '"one"\n{"token":"two"}\n"one"\n', []],
+    ['apns', 'list.csv', `${APNS}\n<${APNS.slice(8)} 00000000>\n${APNS}\n`, ['--bundle', 'a.b']],
+  ])('of plain tokens of %s (%s) makes a device for each', async (source, name, text, args) => {
+    const path = await writeFileOf(name, text);
+    expect(await importFile(path, source, ...args)).toEqual({
+      ...{ imported: 2, existing: 1, refused: 0 },
+    });
+    expect(existsSync(`${path}.refused.ndjson`)).toBe(false);
+    const found = await devices().find().toArray();
+    expect(found.map(({ _id }) => /^[0-9a-f]{22}$/.test(_id))).toEqual([true, true]);
+    expect(await importFile(path, source, ...args)).toMatchObject({ imported: 0, existing: 3 });
+  });
+
+  test('refuses each line that is wrong, with the reason, and takes the others', async () => {
+    await devices().insertMany(
+      [
+        { _id: 'foreign', app: OTHER_APP },
+        { _id: 'deleted', app: APP, deletedAt: NOW },
+        { _id: 'holder', app: APP, provider: { channel: 'fcm', address: 'taken' } },
+      ].map((one) => ({ ...one, platform: 'android', registeredAt: NOW, lastActiveAt: NOW })),
+    );
+    const line = (token: unknown, fields: object = {}) => ({
+      token,
+      platform: 'android',
+      ...fields,
+    });
+    const path = await writeFileOf(
+      'wrong.ndjson',
+      [
+        ndjson(line('good')),
+        'not json\n[]\n',
+        ndjson(
+          line('a:b'),
+          line(undefined),
+          line('x', { platform: 'amiga' }),
+          line('foreign'),
+          line('deleted'),
+          line('thief', { channel: 'fcm', address: 'taken' }),
+          line('y', { channel: 'apns', address: 'xyz', environment: 'production' }),
+          line('z', { date: -1 }),
+          line('w', { channel: 'web-push', address: 'http://10.0.0.1/' }),
+          { complete: true },
+        ),
+      ].join(''),
+    );
+    expect(await importFile(path, 'carillon')).toMatchObject({ imported: 1, refused: 11 });
+    expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
+      'no JSON',
+      'no JSON object',
+      expect.stringContaining('letters, digits'),
+      'no token',
+      'unknown platform "amiga"',
+      'the token belongs to a device of another app',
+      expect.stringContaining('must register anew'),
+      'another device of the app has this provider address',
+      'the APNs token is not hexadecimal',
+      'date is no date: "-1"',
+      'the address of the browser is no https URL',
+    ]);
+    expect(await devices().findOne({ _id: 'foreign' })).toMatchObject({ app: OTHER_APP });
+  });
+});
+
+test('an import that was stopped goes on where it was, also when its last write is repeated', async () => {
+  const count = 2_500;
+  const lines = Array.from({ length: count }, (_, n) => [
+    `device${n}`,
+    n % 500 === 7 ? 'x' : 'ios',
+  ]);
+  const path = await writeFileOf('many.csv', csv(['token', 'platform'], ...lines));
+  const run = (signal?: AbortSignal) =>
+    runCarillon(['--json', 'import', path, '--app', APP, '--source', 'carillon'], {
+      env: { MONGODB_URI: database.uri },
+      ...(signal && { signal }),
+    });
+  const stopped = await run(AbortSignal.abort());
+  expect([stopped.code, stopped.err]).toEqual([1, expect.stringContaining('after line 1001')]);
+  expect(await devices().countDocuments()).toBe(998);
+  // As if it had been killed after the write, before it noted it: the report has lines too many.
+  await devices().insertOne({
+    ...{ _id: 'device1000', app: APP, platform: 'ios', registeredAt: NOW, lastActiveAt: NOW },
+  });
+  await writeFile(`${path}.refused.ndjson`, '{"line":1009}\n', { flag: 'a' });
+  const { out, err } = await run();
+  expect(err).toContain('Continuing after line 1001');
+  expect(JSON.parse(out)).toMatchObject({ imported: count - 6, existing: 1, refused: 5 });
+  expect(await devices().countDocuments()).toBe(count - 5);
+  expect((await readReport(path)).map(({ line }) => line)).toEqual([9, 509, 1009, 1509, 2009]);
+  expect(existsSync(`${path}.import.json`)).toBe(false);
+});
+
+test('a quote that is never closed ends the import with the line', async () => {
+  const path = await writeFileOf('open.csv', `token,platform\na,ios\n"${'x,'.repeat(600_000)}`);
+  await expect(importFile(path, 'carillon')).rejects.toThrow('line 3');
+});
+
+test.each([
+  [['/nonexistent.csv'], "can't be read"],
+  [[import.meta.filename], 'give --format'],
+])('an import of %j is refused', async (args, message) => {
+  const { code, err } = await database.run('import', ...args, '--app', APP, '--source', 'fcm');
+  expect([code, err]).toEqual([1, expect.stringContaining(message)]);
+});
