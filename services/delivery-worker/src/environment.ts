@@ -2,6 +2,16 @@ import { parseSealingKeys } from '@carillon/core/sealing';
 import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { z } from 'zod';
 import { queueList, requireCredentialKeys } from './queues.ts';
+import { type AllowedHosts, parseAllowedHosts } from './webhooks/allowed-hosts.ts';
+
+function toAllowedHosts(text: string, context: z.RefinementCtx): AllowedHosts {
+  try {
+    return parseAllowedHosts(text);
+  } catch (error) {
+    context.addIssue({ code: 'custom', message: (error as Error).message });
+    return z.NEVER;
+  }
+}
 
 /** Settings of the process, read once by main.ts. */
 export const environment = z
@@ -16,7 +26,7 @@ export const environment = z
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
     /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */
     QUEUES: queueList,
-    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider. */
+    /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider or `webhook`. */
     CREDENTIAL_KEYS: z.string().transform(parseSealingKeys).optional(),
     /** Hosts (with port unless 443) of Web Push services besides those of the browser vendors, separated by commas. */
     WEB_PUSH_HOSTS: z
@@ -25,5 +35,9 @@ export const environment = z
       .transform((text) => text.split(',').filter(Boolean)),
     /** Certificate of the authority that signed the certificates of the hosts in WEB_PUSH_HOSTS, PEM. */
     WEB_PUSH_CA: z.string().optional(),
+    /** Receivers of webhooks in the operator's network: names, addresses and networks such as 10.0.0.0/8, separated by commas. Only these may have a private address or use http. */
+    WEBHOOK_HOSTS: z.string().default('').transform(toAllowedHosts),
+    /** Certificates of authorities that are trusted for receivers of webhooks besides the public ones, PEM. */
+    WEBHOOK_CA: z.string().optional(),
   })
   .superRefine(requireCredentialKeys);

@@ -1,13 +1,11 @@
-import type { ProviderChannelName } from '@carillon/core/channels';
+import { type ProviderChannelName, providerWindowOf } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
+import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
-import { apns } from './channels/apns/client.ts';
-import { fcm } from './channels/fcm/client.ts';
-import { createWebPush } from './channels/web-push/client.ts';
 import type { DeliverByChannel } from './deliver/channel.ts';
 import { createDeliverByProvider } from './deliver/deliver-by-provider.ts';
-import type { CompletedAttempt, ProviderChannel } from './deliver/provider.ts';
+import type { CompletedAttempt, LoadProviderChannel } from './deliver/provider.ts';
 import { createProviderClientPool, type ProviderClientPool } from './deliver/provider-clients.ts';
 
 /** Settings of the channels through providers. */
@@ -34,23 +32,15 @@ export function openProviders(
 ): Partial<Record<ProviderChannelName, DeliverByChannel>> {
   const { store, release, onError } = context;
   const report = createAttemptReporter(context);
-  const channels: Record<ProviderChannelName, ProviderChannel> = {
-    apns,
-    fcm,
-    'web-push': createWebPush({
-      hosts: env.WEB_PUSH_HOSTS,
-      ...(env.WEB_PUSH_CA !== undefined && { ca: env.WEB_PUSH_CA }),
-    }),
-  };
+  const loaders = createLoaders(env);
   const clientPools: Partial<Record<ProviderChannelName, ProviderClientPool>> = {};
   exposeCircuits(context.metrics, clientPools);
   const { CREDENTIAL_KEYS: keys } = env;
   const deliveries = names.map((name) => {
     if (keys === undefined) throw new Error(`CREDENTIAL_KEYS are required for ${name}`);
-    const channel = channels[name];
     const clientPool = createProviderClientPool({
       name,
-      channel,
+      loadChannel: loaders[name],
       keys,
       credentials: store.credentials,
       onError,
@@ -58,10 +48,40 @@ export function openProviders(
     clientPools[name] = clientPool;
     release(name, clientPool.close);
     const reportAttempt = (push: string, attempt: CompletedAttempt) => report(push, name, attempt);
-    const delivery = { name, clientPool, window: channel.window, store, report: reportAttempt };
+    const delivery = {
+      name,
+      clientPool,
+      window: providerWindowOf(name),
+      store,
+      report: reportAttempt,
+    };
     return [name, createDeliverByProvider(delivery)] as const;
   });
   return Object.fromEntries(deliveries);
+}
+
+/**
+ * Creates the functions that load a channel with its provider's library. A library takes about ten megabytes, so it is
+ * loaded when the first app with a credential needs it.
+ *
+ * @throws Error if a host of Web Push is wrong: a setting is checked at the start
+ */
+function createLoaders({
+  WEB_PUSH_HOSTS: hosts,
+  WEB_PUSH_CA: ca,
+}: ProviderSettings): Record<ProviderChannelName, LoadProviderChannel> {
+  for (const { host, connectTo = host } of hosts.map(parsePushHost)) {
+    if (!URL.canParse(`https://${connectTo}`))
+      throw new Error(`WEB_PUSH_HOSTS: ${host} is no host`);
+  }
+  return {
+    apns: async () => (await import('./channels/apns/client.ts')).apns,
+    fcm: async () => (await import('./channels/fcm/client.ts')).fcm,
+    'web-push': async () => {
+      const { createWebPush } = await import('./channels/web-push/client.ts');
+      return createWebPush({ hosts, ...(ca !== undefined && { ca }) });
+    },
+  };
 }
 
 function createAttemptReporter({ log, metrics }: Pick<ProviderContext, 'log' | 'metrics'>) {

@@ -24,14 +24,15 @@ export function providerChannelsOf(queues: readonly WorkerQueue[]): ProviderChan
 }
 
 /**
- * Reports CREDENTIAL_KEYS as missing if the process takes a queue of a provider. No other queue needs them: `send` and
- * `deliver-mqtt` deliver over MQTT alone.
+ * Reports CREDENTIAL_KEYS as missing if the process takes a queue of a provider or of webhooks. No other queue needs
+ * them: `send` and `deliver-mqtt` deliver over MQTT alone.
  */
 export function requireCredentialKeys(
   env: { QUEUES: readonly WorkerQueue[]; CREDENTIAL_KEYS?: unknown },
   context: z.RefinementCtx,
 ): void {
-  if (env.CREDENTIAL_KEYS !== undefined || providerChannelsOf(env.QUEUES).length === 0) return;
-  const message = 'required for the queues of providers (see QUEUES)';
+  const needsKeys = providerChannelsOf(env.QUEUES).length > 0 || env.QUEUES.includes('webhook');
+  if (env.CREDENTIAL_KEYS !== undefined || !needsKeys) return;
+  const message = 'required for the queues of providers and of webhooks (see QUEUES)';
   context.addIssue({ code: 'custom', path: ['CREDENTIAL_KEYS'], message });
 }

@@ -1,13 +1,17 @@
 import type { Channel } from '@carillon/core/channels';
 import type { Tracer } from '@carillon/core/tracing';
 import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
+import { createOpenJob } from '@carillon/queue/open-job';
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
+import type { KeyUse } from '@carillon/store/keys';
 import { createSemaphore } from './deliver/semaphore.ts';
 
 /** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
 export const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
+/** Webhooks that are told at once: a receiver that does not answer holds a slot for seconds. */
+const WEBHOOK_CONCURRENCY = 200;
 /** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
 export const EMBEDDED_FACTOR = 8;
 
@@ -18,6 +22,9 @@ export interface Processors {
   deliver(id: string): Promise<string | undefined>;
   checkCompletion(push: string): Promise<void>;
   recordActivity(activities: readonly Activity[]): Promise<void>;
+  recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
+  /** Absent: the process takes no jobs of webhooks. */
+  reportToWebhook?: ((webhook: string) => Promise<void>) | undefined;
   /** Records the jobs that several traced pushes share. */
   tracer?: Tracer | undefined;
 }
@@ -34,7 +41,7 @@ export function startWorkers(
   queues: readonly WorkerQueue[],
   concurrency: number,
 ): QueueWorker[] {
-  const { deliver, checkCompletion, recordActivity } = processors;
+  const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
   const startDeliver = (channel: Channel, jobConcurrency: number) => () =>
     createWorker(
       worker,
@@ -62,8 +69,19 @@ export function startWorkers(
         worker,
         'presence',
         jobSchemas.presence,
-        ({ events }) => recordActivity(events.map(([token, at]) => ({ token, at }))),
+        async ({ events, keys }) => {
+          await recordActivity(events.map(([token, at]) => ({ token, at })));
+          await recordKeyUses(keys.map(([id, at]) => ({ id, at })));
+        },
         PRESENCE_CONCURRENCY,
+      ),
+    webhook: () =>
+      createWorker(
+        worker,
+        'webhook',
+        jobSchemas.webhook,
+        async ({ webhook }) => void (await reportToWebhook?.(webhook)),
+        WEBHOOK_CONCURRENCY,
       ),
   };
   return queues.map((queue) => starts[queue]());
@@ -92,18 +110,32 @@ function startSending(
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
+  const openJob = createOpenJob(worker);
+  const handler = {
+    // Waits behind the pushes that wait for a slot already.
+    untilFree: async () => (await slots.acquire())(),
+    deliver: deliverEmbedded,
+    isStopping: () => isStopping,
+  };
+  async function runEmbedded(pushes: readonly string[]): Promise<void> {
+    const [delivered] = await Promise.allSettled([
+      deliverEmbedded(pushes),
+      openJob.takePushes(handler),
+    ]);
+    if (delivered.status === 'rejected') throw delivered.reason;
+  }
   const sendWorker = createWorker(
     worker,
     'send',
     jobSchemas.send,
-    (job) => ('lone' in job ? deliverEmbedded(job.lone) : fanOut(job.fanOut)),
+    (job) => ('lone' in job ? runEmbedded(job.lone) : fanOut(job.fanOut)),
     concurrency,
   );
   return {
     ...sendWorker,
-    stop() {
+    async stop() {
       isStopping = true;
-      return sendWorker.stop();
+      await Promise.all([openJob.close(), sendWorker.stop()]);
     },
   };
 }

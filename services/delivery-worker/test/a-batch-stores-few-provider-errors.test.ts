@@ -1,5 +1,10 @@
 import { expect, test } from '@jest/globals';
-import { createErrorTexts, MAX_ERROR_TEXTS, OTHER_ERROR } from '../src/deliver/error-texts.ts';
+import {
+  createErrorTexts,
+  MAX_ERROR_TEXTS,
+  OTHER_ERROR,
+  sanitizeProviderError,
+} from '../src/deliver/error-texts.ts';
 
 const TEXTS = Array.from({ length: MAX_ERROR_TEXTS + 2 }, (_, n) => `error ${n}`);
 
@@ -19,4 +24,10 @@ test('a worker that takes a batch over goes on with the texts that are stored', 
   });
   expect(limit('error 15')).toBe('error 15');
   expect(limit('error 16')).toBe(OTHER_ERROR);
+});
+
+test('a text is 200 printable characters at most', () => {
+  const words = `503 ${'because '.repeat(100)}`;
+  expect(sanitizeProviderError(words)).toBe(words.slice(0, 200).trim());
+  expect(sanitizeProviderError('503 \u001b[31mBusy\u2028now\n')).toBe('503  [31mBusy now');
 });

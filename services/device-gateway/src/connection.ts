@@ -35,6 +35,8 @@ export interface DeliveryRef {
   position: number;
   /** Id of the delivery's inbox row, whether or not the row exists. */
   rowId: string;
+  /** Webhooks are told of the receipt. */
+  notify?: true;
 }
 
 /** A push that was written to the socket and has no PUBACK yet. */
@@ -160,7 +162,7 @@ export class Connection {
   /** Writes a push to the socket. */
   send(
     packet: PublishPacket,
-    { push, work, position, rowId }: DeliveryRef,
+    { push, work, position, rowId, notify }: DeliveryRef,
     collapse?: string,
     dup = false,
   ): InFlightPublish {
@@ -175,6 +177,7 @@ export class Connection {
       sentAt: performance.now(),
       mustRecordReceipt: false,
       pendingReplies: [],
+      ...(notify && { notify }),
     };
     this.#inFlight = this.#inFlight.length === 0 ? [publish] : this.#inFlight.concat(publish);
     if (collapse !== undefined) this.#rememberNewest(collapse, push);

@@ -53,7 +53,7 @@ export function createLiveDelivery(context: DeliveryContext) {
 
   function deliverOne(slice: DeliverySlice, token: string, position: number): void {
     const { delivery, packet, deadlines, span } = slice;
-    const { push, work, claim, reply, collapse } = delivery;
+    const { push, work, claim, reply, collapse, notify } = delivery;
     const { rowsWrittenBy } = deadlines;
     const pendingReply: PendingReply = {
       reply,
@@ -79,7 +79,8 @@ export function createLiveDelivery(context: DeliveryContext) {
         return;
       }
       const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
-      publish = connection.send(packet, { push, work, position, rowId: row }, collapse);
+      const ref = { push, work, position, rowId: row, ...(notify && { notify }) };
+      publish = connection.send(packet, ref, collapse);
       metrics.countPublish('live');
     }
     replies.awaitAck(connection, publish, pendingReply);

@@ -163,5 +163,6 @@ function isSendable({ pushes, suspensions }: InboxStore, push: SendablePush): bo
 }
 
 function toDeliveryRef(row: InboxDocument): DeliveryRef {
-  return { push: row.push, work: row.work, position: row.position, rowId: row._id };
+  const { _id: rowId, push, work, position, notify } = row;
+  return { push, work, position, rowId, ...(notify && { notify }) };
 }

@@ -130,11 +130,11 @@ export function createReceipts(
   );
 
   return {
-    record(connection: Connection, { push, work, position, rowId }: DeliveryRef): void {
+    record(connection: Connection, { push, work, position, rowId, notify }: DeliveryRef): void {
       if (pendingCount >= MAX_PENDING) return;
       pendingCount += 1;
       connection.receiptStarted();
-      recordBatched({ push, work, position, rowId })
+      recordBatched({ push, work, position, rowId, ...(notify && { notify }) })
         .catch(() => undefined)
         .finally(() => {
           pendingCount -= 1;

@@ -11,6 +11,7 @@ import { exportBacklog } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
 import { reconcile } from './reconcile.ts';
+import { createWebhookTick, exportWebhooks } from './webhooks.ts';
 
 /** Interval of each task. */
 const TICK_INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
@@ -29,6 +30,7 @@ await runService(
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
     store.suspensions.startRefreshing(onError);
+    await waitFor('the webhooks in MongoDB', () => store.webhooks.startRefreshing(onError));
     await waitFor('Redis', () => fetchRedisInfo(queueRedis(env)));
     const figures = startFigures(queueRedis(env), { log });
     release('figures', figures.stop);
@@ -42,10 +44,18 @@ await runService(
     );
 
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
+    exportWebhooks(metrics, store);
     const clean = createClean(store, producers);
+    const tickWebhooks = createWebhookTick(store, producers);
+    async function reconcileAll() {
+      const [found, webhooks] = await Promise.all([
+        reconcile(store, producers, tracer),
+        tickWebhooks(),
+      ]);
+      return { ...found, webhooks };
+    }
     async function runTask({ task }: MaintenanceJob): Promise<void> {
-      const result =
-        task === 'reconcile' ? await reconcile(store, producers, tracer) : await clean();
+      const result = task === 'reconcile' ? await reconcileAll() : await clean();
       const counts = Object.entries(result).filter(([, count]) => count > 0);
       for (const [what, count] of counts) reconciledCounter.add(count, { what });
       if (counts.length > 0) log.info(Object.fromEntries(counts), task);

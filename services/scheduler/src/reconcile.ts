@@ -25,7 +25,7 @@ export interface ReconcileResult {
  */
 export async function reconcile(
   store: Pick<Store, 'pushes' | 'batchTable' | 'fanOuts' | 'pushCompletion'>,
-  producers: Pick<Producers, 'deliver' | 'sendEmbedded' | 'fanOut' | 'terminate'>,
+  producers: Pick<Producers, 'deliver' | 'resendEmbedded' | 'fanOut' | 'terminate'>,
   tracer?: Tracer,
 ): Promise<ReconcileResult> {
   const { batchTable, fanOuts, pushCompletion } = store;
@@ -40,7 +40,7 @@ export async function reconcile(
     ...dueBatches.map(({ id, channel }) =>
       isBatchId(id) || channel !== 'mqtt'
         ? producers.deliver(id, channel)
-        : producers.sendEmbedded(id),
+        : producers.resendEmbedded(id),
     ),
     ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
     producers.terminate(completions),

@@ -1,7 +1,8 @@
-import { hasBit, joinTokens, splitTokens } from '@carillon/core/batch';
+import { hasBit, splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
-import { fallbackBatchId, isBatchId } from '@carillon/core/ids';
-import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
+import { failpoint } from '@carillon/core/failpoint';
+import { isBatchId } from '@carillon/core/ids';
+import { countOutcomes, failureCode, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import {
   countAttributes,
@@ -11,22 +12,32 @@ import {
 } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
-import { toBytes } from '@carillon/store/bytes';
-import type { Clock } from '@carillon/store/clock';
-import type { DeferredEntry, ProviderErrorEntry } from '@carillon/store/documents';
+import type { DeferredEntry } from '@carillon/store/documents';
 import type { Settlement } from '@carillon/store/final-outcomes';
 import { rowId } from '@carillon/store/inbox';
+import { isSuspected } from '@carillon/store/lapsed-claims';
+import { isOutage } from '@carillon/store/mongo-errors';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
-import type { Deferral, DeliverByChannel, Delivery, LeasedBatch } from './channel.ts';
-import { createErrorTexts } from './error-texts.ts';
+import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
+import type { Deferral, DeliverByChannel, LeasedBatch } from './channel.ts';
+import type { Isolation } from './isolation.ts';
+import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
+import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
 const OTHER_WORKER_DELAY_MS = 1_000;
+const REDIS_RETRY_MS = 1_000;
+/** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was away. */
+const SUSPECTED_DELAY_MS = 2_000;
 /** Outcomes of recipients whose inbox row, if an earlier attempt wrote one, is obsolete. */
-const OUTCOMES_WITHOUT_ROW: readonly number[] = [OUTCOMES.delivered, OUTCOMES.superseded];
+const OUTCOMES_WITHOUT_ROW: readonly number[] = [
+  OUTCOMES.delivered,
+  OUTCOMES.superseded,
+  failureCode('worker-failed'),
+];
 
 /** Resources of the process that delivering a batch uses. */
 export interface DeliveryResources {
@@ -40,6 +51,7 @@ export interface DeliveryResources {
   retentionMs: number;
   /** Records a span for each batch of a traced push. */
   tracer?: Tracer | undefined;
+  isolation: Isolation;
   /** The process is stopping: batches in progress are given back. */
   isStopping(): boolean;
   /** Measures the milliseconds from acceptance to receipt of a batch's recipients, 0 for those without a receipt. */
@@ -58,24 +70,6 @@ export interface BatchResult {
   trace?: string;
 }
 
-/** Outcomes and latencies of a batch in progress. */
-interface BatchOutcomes
-  extends Pick<
-    Delivery,
-    | 'tokens'
-    | 'inFlight'
-    | 'recordOutcome'
-    | 'recordReceipt'
-    | 'expectLateReceipts'
-    | 'isSuperseded'
-  > {
-  pending: Set<number>;
-  recordRemaining(outcome: number): void;
-  deliveredPositions(): number[];
-  limitErrorText(text: string): string;
-  toSettlement(): Settlement;
-}
-
 /** One batch in progress. */
 interface Run {
   push: SendablePush;
@@ -83,17 +77,50 @@ interface Run {
   batchOutcomes: BatchOutcomes;
   sendGate: SendGate;
   span: Span | undefined;
+  /** Absent: the batch is not suspected of ending its workers. */
+  suspected: SuspectedBatch | undefined;
 }
 
 /** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
 export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
-  const batch = await resources.leases.claim(id);
-  if (batch === undefined) return { work: id, end: 'not taken' };
+  const { isolation, leases } = resources;
+  const claimed = await isolation.runTogether(async () => {
+    const batch = await leases.claim(id);
+    if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
+    if (isSuspected(batch.work)) return { batch };
+    return {
+      result: await deliverLeased(resources, batch).finally(() => leases.stopRenewing(batch)),
+    };
+  });
+  return claimed.result ?? deliverAlone(resources, claimed.batch);
+}
+
+/** Delivers a suspected batch while the process does nothing else. Its claim counts only from then on. */
+async function deliverAlone(
+  resources: DeliveryResources,
+  batch: LeasedBatch,
+): Promise<BatchResult> {
+  const { isolation, leases, store } = resources;
+  const release = () => store.batchTable.releaseClaim(batch, SUSPECTED_DELAY_MS, [], true);
   try {
-    return await deliverLeased(resources, batch);
+    const result = await isolation.runAlone(async () => {
+      if (resources.isStopping()) return undefined;
+      if (!(await store.batchTable.markAlone(batch))) return createEnd('lost', batch);
+      return deliverLeased(resources, batch).catch(async (error: unknown) => {
+        // An outage says nothing about the batch.
+        if (isOutage(error)) await release();
+        throw error;
+      });
+    });
+    if (result === undefined) await release();
+    return result ?? createEnd('given back', batch);
   } finally {
-    resources.leases.stopRenewing(batch);
+    leases.stopRenewing(batch);
   }
+}
+
+function createEnd(end: BatchResult['end'], { id, push }: LeasedBatch): BatchResult {
+  return { work: id, end, push };
 }
 
 async function deliverLeased(
@@ -146,19 +173,32 @@ async function deliverPush(
   { push, readAt }: PushSnapshot,
   span: Span | undefined,
 ): Promise<BatchResult> {
+  failpoint('claim');
   const { store } = resources;
   const batchOutcomes = createBatchOutcomes(store.clock, push, batch);
-  for (const position of await findEarlierReceipts(resources, batch))
-    batchOutcomes.recordReceipt(position);
+  const receipts = await findEarlierReceipts(resources, batch);
+  if (receipts === undefined) {
+    await store.batchTable.releaseClaim(batch, REDIS_RETRY_MS, [], isSuspected(batch.work));
+    return createEnd('given back', batch);
+  }
+  for (const position of receipts) batchOutcomes.recordReceipt(position);
   if (batch.work.fallback) await skipDelivered(store, push, batchOutcomes);
-  const sendGate = createSendGate(resources, { push, readAt }, batch, batchOutcomes);
+  const suspected = isSuspected(batch.work)
+    ? createSuspectedBatch(batchOutcomes, batch.work.lapsed, batch.work.later)
+    : undefined;
+  const isStopping = () =>
+    resources.isStopping() || (suspected === undefined && resources.isolation.isInterrupting());
+  const sendGate = createSendGate({ store, isStopping }, { push, readAt }, batch, batchOutcomes);
   await sendGate.skipSuperseded();
-  const run = { push, batch, batchOutcomes, sendGate, span };
-  const retry = await deliverOverChannel(resources, run);
+  const run = { push, batch, batchOutcomes, sendGate, span, suspected };
+  const retry = await (suspected === undefined
+    ? deliverOverChannel(resources, run)
+    : deliverSlices(resources, { ...run, suspected }));
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   if (retry !== undefined) {
-    await store.batchTable.releaseClaim(batch, retry.afterMs, batchOutcomes.deliveredPositions());
+    const received = batchOutcomes.deliveredPositions();
+    await store.batchTable.releaseClaim(batch, retry.afterMs, received, suspected !== undefined);
     return createResult('given back', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
@@ -189,15 +229,19 @@ async function readPush(
   return (await pushes.readForSending([id])).get(id);
 }
 
-/** Reads the positions that the previous claim's worker is known to have reached. */
+/**
+ * Reads the positions that the previous claim's worker is known to have reached. Undefined: Redis fails, and the batch needs
+ * it anyway.
+ */
 async function findEarlierReceipts(
   { dispatcher }: Pick<DeliveryResources, 'dispatcher'>,
   { work: { before: previousClaim, channel } }: LeasedBatch,
-): Promise<number[]> {
+): Promise<number[] | undefined> {
   if (previousClaim === undefined) return [];
   const reading = dispatcher.readReplies(previousClaim.reply, previousClaim.claim);
+  const results = await reading.catch(() => undefined);
   // Without Redis a provider gets the remaining recipients once more now, rather than later.
-  const results = await (channel === 'mqtt' ? reading : reading.catch(() => new Map()));
+  if (results === undefined) return channel === 'mqtt' ? undefined : [];
   return [...results].flatMap(([position, result]) =>
     result === 'acknowledged' ? [position] : [],
   );
@@ -234,28 +278,66 @@ async function skipDelivered(
   }
 }
 
+/** Delivers a suspected batch slice by slice, and saves after each. Returns as {@link deliverOverChannel} does. */
+async function deliverSlices(
+  resources: DeliveryResources,
+  run: Run & { suspected: SuspectedBatch },
+): Promise<{ afterMs: number } | undefined> {
+  const { batch, batchOutcomes, suspected } = run;
+  const { pending } = batchOutcomes;
+  if (suspected.failCause()) await saveProgress(resources, run, undefined);
+  let afterMs = Number.POSITIVE_INFINITY;
+  while (!batch.isClaimLost() && !resources.isStopping() && suspected.beginSlice()) {
+    const retry = await deliverOverChannel(resources, run);
+    afterMs = Math.min(afterMs, retry?.afterMs ?? afterMs);
+    suspected.endSlice();
+    await saveProgress(resources, run, undefined);
+  }
+  suspected.endSlices();
+  if (pending.size === 0) return undefined;
+  return { afterMs: Number.isFinite(afterMs) ? afterMs : 0 };
+}
+
+/**
+ * Saves the outcomes so far, unless the claim was lost.
+ *
+ * @param deferred undefined: as they were saved last
+ */
+async function saveProgress(
+  { store }: Pick<DeliveryResources, 'store'>,
+  { batch, batchOutcomes, suspected }: Pick<Run, 'batch' | 'batchOutcomes' | 'suspected'>,
+  deferred: ReadonlyMap<number, Deferral> | undefined,
+): Promise<void> {
+  const entries = deferred && toEntries(deferred, batchOutcomes.limitErrorText);
+  failpoint('save');
+  const isSaved = await store.batchTable.saveOutcomes({
+    ...batchOutcomes.toSettlement(),
+    deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
+    ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
+  });
+  failpoint('saved');
+  if (!isSaved) batch.markClaimLost();
+}
+
 /** Returns undefined when every recipient has an outcome, else when the rest is tried again. */
 async function deliverOverChannel(
-  { store, channels }: DeliveryResources,
-  { push, batch, batchOutcomes, sendGate, span }: Run,
+  resources: DeliveryResources,
+  run: Run,
 ): Promise<{ afterMs: number } | undefined> {
+  const { store, channels } = resources;
+  const { push, batch, batchOutcomes, sendGate, span } = run;
   if (!store.pushes.isSendable(push)) return recordUnsendable(push, batchOutcomes);
   // A worker that takes the channel's queue delivers it, or one of the newer release that made the batch.
   const deliver = channels[batch.work.channel];
   if (deliver === undefined) return { afterMs: OTHER_WORKER_DELAY_MS };
+  failpoint('deliver', push.data);
   const result = await deliver({
     push,
     batch,
     span,
     ...batchOutcomes,
     ...sendGate,
-    async save(deferred) {
-      const isSaved = await store.batchTable.saveOutcomes({
-        ...batchOutcomes.toSettlement(),
-        deferred: toEntries(deferred, batchOutcomes.limitErrorText),
-      });
-      if (!isSaved) batch.markClaimLost();
-    },
+    save: (deferred) => saveProgress(resources, run, deferred),
   });
   if (batchOutcomes.pending.size === 0) return undefined;
   const currentPush = await readPush(store, push._id);
@@ -281,134 +363,6 @@ function recordUnsendable(push: SendablePush, batchOutcomes: BatchOutcomes): und
   return undefined;
 }
 
-/** Creates the outcomes of a batch; outcomes and receipts that are saved already are kept. */
-function createBatchOutcomes(
-  clock: Pick<Clock, 'now'>,
-  push: SendablePush,
-  { id, claim, work }: LeasedBatch,
-): BatchOutcomes {
-  const tokens = splitTokens(work.tokens);
-  const outcomes = new Uint8Array(tokens.length);
-  const latenciesMs = new Uint32Array(tokens.length);
-  const pending = new Set<number>(tokens.keys());
-  const errorPositions = new Map<string, number[]>(
-    work.words?.map(([providerError, positions]) => [providerError, [...positions]]),
-  );
-  const limitErrorText = createErrorTexts(work);
-  const startedAt = (push.dueAt ?? push.acceptedAt).getTime();
-  let expectsLateReceipts = false;
-
-  function recordOutcome(position: number, outcome: number, providerError?: string): void {
-    if (pending.has(position)) setOutcome(position, outcome, providerError);
-  }
-
-  function setOutcome(position: number, outcome: number, providerError?: string): void {
-    pending.delete(position);
-    outcomes[position] = outcome;
-    if (outcome === OUTCOMES.delivered)
-      latenciesMs[position] = Math.max(1, clock.now() - startedAt);
-    if (providerError === undefined) return;
-    const text = limitErrorText(providerError);
-    const positions = errorPositions.get(text);
-    if (positions === undefined) errorPositions.set(text, [position]);
-    else positions.push(position);
-  }
-
-  function recordReceipt(position: number): void {
-    if (outcomes[position] === OUTCOMES.delivered) return;
-    setOutcome(position, OUTCOMES.delivered);
-  }
-
-  /** Leaves out errors about recipients whose receipt came afterwards. */
-  function collectProviderErrors(): ProviderErrorEntry[] {
-    return [...errorPositions].flatMap(([providerError, positions]): ProviderErrorEntry[] => {
-      const undelivered = positions.filter((position) => outcomes[position] !== OUTCOMES.delivered);
-      return undelivered.length === 0 ? [] : [[providerError, undelivered]];
-    });
-  }
-
-  const savedOutcomes = toBytes(work.outcomes);
-  for (const position of tokens.keys()) {
-    const savedOutcome = hasBit(work.got ?? {}, position)
-      ? OUTCOMES.delivered
-      : savedOutcomes[position];
-    if (savedOutcome === undefined || savedOutcome === OUTCOMES.owed) continue;
-    pending.delete(position);
-    outcomes[position] = savedOutcome;
-  }
-  return {
-    tokens,
-    pending,
-    inFlight: new Set(),
-    recordOutcome,
-    recordReceipt,
-    expectLateReceipts() {
-      expectsLateReceipts = true;
-    },
-    limitErrorText,
-    isSuperseded: (position) => outcomes[position] === OUTCOMES.superseded,
-    recordRemaining(outcome) {
-      for (const position of [...pending]) recordOutcome(position, outcome);
-    },
-    deliveredPositions: () =>
-      [...outcomes.keys()].filter((position) => outcomes[position] === OUTCOMES.delivered),
-    toSettlement: () => ({
-      id,
-      claim,
-      outcomes,
-      latenciesMs,
-      words: collectProviderErrors(),
-      lateReceipts: expectsLateReceipts,
-    }),
-  };
-}
-
-/**
- * Creates the fallback batch of an MQTT batch before that is closed: recipients that haven't acknowledged and have an
- * FCM token, due after the app's delay. Their inbox rows stay, and stay responsible for them. The id is the batch's
- * with a suffix, so that a batch delivered twice has one fallback.
- *
- * @param outcomes of the batch's recipients, by position
- */
-async function scheduleFallback(
-  resources: {
-    store: Pick<Store, 'devices' | 'batches' | 'clock'>;
-    getAppSettings: GetAppSettings;
-  },
-  push: SendablePush,
-  { id, work }: LeasedBatch,
-  tokens: readonly string[],
-  outcomes: Uint8Array,
-): Promise<void> {
-  const { store, getAppSettings } = resources;
-  if (work.channel !== 'mqtt' || !outcomes.includes(OUTCOMES.inbox)) return;
-  const { fallbackDelayMs } = await getAppSettings(push.app);
-  if (fallbackDelayMs === undefined) return;
-  const dueAtMs = (push.dueAt ?? push.acceptedAt).getTime() + fallbackDelayMs;
-  if (dueAtMs >= push.sendUntil.getTime()) return;
-  const unacknowledged = tokens.filter((_, position) => outcomes[position] === OUTCOMES.inbox);
-  const reachable = (await store.devices.filterWithFcmToken(push.app, unacknowledged)).sort();
-  if (reachable.length === 0) return;
-  await store.batches.insertIfAbsent([
-    {
-      _id: fallbackBatchId(id),
-      push: push._id,
-      app: push.app,
-      from: reachable[0] ?? '',
-      to: reachable.at(-1) ?? '',
-      work: {
-        state: 'ready',
-        channel: 'fcm',
-        fallback: true,
-        at: new Date(Math.max(dueAtMs, store.clock.now())),
-        tries: 0,
-        n: reachable.length,
-        tokens: joinTokens(reachable),
-      },
-    },
-  ]);
-}
-
 /**
  * Closes a batch for good, then removes obsolete inbox rows: of recipients whose receipt came meanwhile, and of
  * recipients that this attempt, or a newer push of the collapse key, reached after an earlier attempt had written a
@@ -426,8 +380,10 @@ async function settleBatch(
   const { store, producers, retentionMs } = resources;
   const { outcomes } = settlement;
   const isPushComplete = !isBatchId(batch.id) && !outcomes.includes(OUTCOMES.inbox);
+  failpoint('settle');
   const settled = await store.batchTable.settle({
     ...settlement,
+    ...(batch.notify && { notify: batch.notify }),
     ...(span !== undefined && { trace: span.traceparent }),
     ...(isPushComplete &&
       push.state === 'open' && {
@@ -435,6 +391,7 @@ async function settleBatch(
       }),
   });
   if (settled === undefined) return false;
+  failpoint('settled');
   await removeStaleRows(store, push, outcomes, { batch, got: settled.got });
   if (!isPushComplete && mayCompletePush(batch, outcomes, settled.got))
     void producers.checkCompletion([push._id]);

@@ -1,10 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ProviderChannelName } from '@carillon/core/channels';
+import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
+import { sanitizeProviderError } from './error-texts.ts';
 import type { Address, Attempt, CompletedAttempt, ProviderPush, Send } from './provider.ts';
 import type {
   CredentialClient,
@@ -22,8 +24,6 @@ const MAX_INLINE_ROUNDS = 3;
 /** Delay after a refused credential that another request has reported; the circuit then says how long. */
 const OPEN_CIRCUIT_WAIT_MS = 1_000;
 const AT_CAPACITY_WAIT_MS = 1_000;
-/** Stored part of a provider's error. */
-export const MAX_PROVIDER_ERROR_CHARACTERS = 100;
 
 /** Unsaved outcomes after which a batch is saved: a killed worker repeats at most these and what was in flight. */
 export const SAVE_AFTER_OUTCOMES = 25;
@@ -149,7 +149,7 @@ async function deliverWithClients(
   };
   try {
     const maySend = await sendAll(run, clients);
-    await resources.store.devices.flagGone(run.goneDevices);
+    await resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     await save();
@@ -321,6 +321,7 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
       return true;
     }
     const attempt = await trySend(run, recipient, permit);
+    failpointForEach('sent', () => [`${recipient.token} ${JSON.stringify(attempt)}`]);
     if (attempt.kind === 'withheld') {
       circuit.release(permit);
       return false;
@@ -345,6 +346,7 @@ async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<
       send = credentialClient.client.prepare(toProviderPush(delivery), delivery.maySendNow);
       sends.set(credentialClient, send);
     }
+    failpoint('send', recipient.token);
     return await send(address);
   } catch (error) {
     // An unexpected error: the batch is repeated when its lease ends, and a probe must not block the circuit for ever.
@@ -414,14 +416,6 @@ function defer(
     providerError: sanitizeProviderError(detail),
   });
   run.waitMs = Math.min(run.waitMs, delayMs);
-}
-
-/** Makes a provider's text safe to store and to print in a terminal. */
-function sanitizeProviderError(detail: string): string {
-  return detail
-    .replace(/[^\x20-\x7e]+/g, ' ')
-    .slice(0, MAX_PROVIDER_ERROR_CHARACTERS)
-    .trim();
 }
 
 /** Selects deferred recipients without an outcome. */

@@ -2,6 +2,8 @@ import type { Batch } from '@carillon/store/documents';
 
 /** Texts of provider errors that a batch stores, besides {@link OTHER_ERROR}. */
 export const MAX_ERROR_TEXTS = 16;
+/** Stored part of a provider's error. */
+export const MAX_PROVIDER_ERROR_CHARACTERS = 200;
 /** Stands for a text beyond the limit, so that a recipient never shows another recipient's error. */
 export const OTHER_ERROR = 'other';
 
@@ -21,4 +23,12 @@ export function createErrorTexts({
     texts.add(text);
     return text;
   };
+}
+
+/** Makes a provider's text safe to store and to print in a terminal. */
+export function sanitizeProviderError(detail: string): string {
+  return detail
+    .replace(/[^\x20-\x7e]+/g, ' ')
+    .slice(0, MAX_PROVIDER_ERROR_CHARACTERS)
+    .trim();
 }

@@ -7,7 +7,7 @@ import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
-import type { Address, ProviderChannel, ProviderClient } from './provider.ts';
+import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
 import { type Circuit, type CircuitState, createCircuit } from './retry-policy.ts';
 import { createSemaphore, type Semaphore } from './semaphore.ts';
 
@@ -61,7 +61,8 @@ interface AppEntry {
  * gets a new client with closed circuits, and the old client is closed when its last batch is done.
  */
 export function createProviderClientPool(options: ProviderClientOptions): ProviderClientPool {
-  const { name, credentials, onError } = options;
+  const { name, credentials, loadChannel, onError } = options;
+  let channel: ProviderChannel | undefined;
   const apps = new Map<string, AppEntry>();
   const timer = setInterval(closeIdle, CLEANUP_INTERVAL_MS);
   timer.unref();
@@ -85,11 +86,12 @@ export function createProviderClientPool(options: ProviderClientOptions): Provid
 
   async function loadNow(app: string, entry: AppEntry): Promise<void> {
     const documents = await credentials.listForChannel(app, name);
-    const current = documents.map(
-      (document) =>
-        entry.current.find((credential) => credential.document.revision === document.revision) ??
-        openCredential(options, document),
-    );
+    const current: OpenCredential[] = [];
+    for (const document of documents) {
+      channel ??= await loadChannel();
+      const open = entry.current.find((one) => one.document.revision === document.revision);
+      current.push(open ?? openCredential(options, channel, document));
+    }
     entry.retired.push(...entry.current.filter((credential) => !current.includes(credential)));
     entry.current = current;
     entry.readAt = performance.now();
@@ -210,7 +212,7 @@ const MAX_UPSTREAMS = 1_000;
 /** Settings of a channel's clients. */
 export interface ProviderClientOptions {
   name: ProviderChannelName;
-  channel: ProviderChannel;
+  loadChannel: LoadProviderChannel;
   keys: SealingKeys;
   credentials: Store['credentials'];
   onError(error: unknown): void;
@@ -229,7 +231,8 @@ interface OpenCredential {
 
 /** Opens the client of a credential. @throws Error when its secret can't be unsealed or read */
 function openCredential(
-  { channel, keys, credentials, onError }: ProviderClientOptions,
+  { keys, credentials, onError }: Pick<ProviderClientOptions, 'keys' | 'credentials' | 'onError'>,
+  channel: ProviderChannel,
   document: CredentialDocument,
 ): OpenCredential {
   const client = channel.connect(decryptSecret(keys, document));

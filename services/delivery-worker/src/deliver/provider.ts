@@ -71,3 +71,6 @@ export interface ProviderChannel {
   window: number;
   connect(secret: ProviderSecret): ProviderClient;
 }
+
+/** Loads a channel with its provider's library; a repeated call returns the same. */
+export type LoadProviderChannel = () => Promise<ProviderChannel>;

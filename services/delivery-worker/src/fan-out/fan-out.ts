@@ -5,6 +5,7 @@ import {
   channelNumber,
   findChannel,
 } from '@carillon/core/channels';
+import { failpoint } from '@carillon/core/failpoint';
 import { LIMITS } from '@carillon/core/limits';
 import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
@@ -74,6 +75,7 @@ async function runStep(
   const push = fanOut.push._id;
   const isLeaseValid = (): boolean => performance.now() - startedAt < LEASE_MS - LEASE_MARGIN_MS;
   const { released, waiting, free } = await store.batches.release(push, MAX_OPEN_BATCHES);
+  failpoint('release');
   await Promise.all(released.map(({ id, channel }) => producers.deliver(id, channel)));
   const { end, cursor } = waiting
     ? { end: 'more' as const }
@@ -111,7 +113,9 @@ export async function pageTopics(
     const isStarted = page.from === (push.fan.from ?? '') && page.to === push.fan.to;
     if (!isStarted && !(await store.fanOuts.beginPage(fanOut, page)))
       return { ...progress, end: 'more' };
+    failpoint('page');
     await store.batches.insertIfAbsent(batches);
+    failpoint('page-inserted');
     await Promise.all(batches.map(({ _id, work }) => producers.deliver(_id, work.channel)));
     remaining -= batches.length;
     progress = { cursor: { from: page.to, next: page.next + BATCH_NUMBERS_PER_PAGE } };

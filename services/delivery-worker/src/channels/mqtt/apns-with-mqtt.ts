@@ -97,6 +97,7 @@ async function dispatchToConnected(
       payload: appendJsonFields(push.data, { _pushyId: push._id }),
       hasNoRow: true,
       ...(span !== undefined && { trace: span.traceparent }),
+      ...(batch.notify && { notify: batch.notify }),
     },
     recipients,
     deadline,

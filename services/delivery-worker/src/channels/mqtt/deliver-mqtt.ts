@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type { Dispatcher, DispatchRecipient } from '@carillon/presence/dispatcher';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
@@ -98,7 +99,10 @@ async function dispatchAndApply(
   { online, deadline, isLastRound }: DispatchRound,
 ): Promise<void> {
   if (online.length === 0) return;
+  const listTokens = () => online.map(({ token }) => token);
+  failpointForEach('dispatch', listTokens);
   const results = await dispatch(resources, delivery, online, deadline);
+  failpointForEach('dispatched', listTokens);
   await applyResults(resources, delivery, results, isLastRound);
 }
 
@@ -150,6 +154,8 @@ async function enqueue(
   // A newer push of the collapse key may have been delivered during the dispatch.
   await delivery.skipSuperseded();
   const positions = requested.filter((position) => delivery.pending.has(position));
+  const listTokens = () => positions.map((position) => tokens[position] ?? '');
+  failpointForEach('rows', listTokens);
   // When the claim is lost, its new holder writes the rows of pending recipients.
   if (positions.length === 0 || !delivery.maySendNow()) return;
   const rows = positions.map((position) => ({
@@ -159,9 +165,11 @@ async function enqueue(
     position,
     ...(push.collapse !== undefined && { collapse: push.collapse }),
     sent,
+    ...(batch.notify && { notify: batch.notify }),
   }));
   const enqueuedRows = rows.filter(({ token }) => !fullTokens.has(token));
   const superseded = await store.inbox.enqueue(enqueuedRows);
+  failpointForEach('rows-written', listTokens);
   await store.inboxQuota.sample(enqueuedRows.map(({ token }) => token));
   const goneTokens = await removeDeleted(store, push, enqueuedRows);
   const presenceEntries = await lookupPresence(resources, delivery, positions);
@@ -234,6 +242,7 @@ function dispatch(
         ...(push.collapse !== undefined && { collapse: push.collapse }),
         payload: push.data,
         ...(span !== undefined && { trace: span.traceparent }),
+        ...(batch.notify && { notify: batch.notify }),
       },
       online,
       deadline,

@@ -1,0 +1,118 @@
+import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { toBytes } from '@carillon/store/bytes';
+import type { Clock } from '@carillon/store/clock';
+import type { Batch, ProviderErrorEntry } from '@carillon/store/documents';
+import type { Settlement } from '@carillon/store/final-outcomes';
+import type { SendablePush } from '@carillon/store/sendable-push';
+import type { Delivery, LeasedBatch } from './channel.ts';
+import { createErrorTexts } from './error-texts.ts';
+
+/** Outcomes and latencies of a batch in progress. */
+export interface BatchOutcomes
+  extends Pick<
+    Delivery,
+    | 'tokens'
+    | 'inFlight'
+    | 'recordOutcome'
+    | 'recordReceipt'
+    | 'expectLateReceipts'
+    | 'isSuperseded'
+  > {
+  pending: Set<number>;
+  /** One byte for each recipient (core/outcomes). */
+  outcomes: Uint8Array;
+  recordRemaining(outcome: number): void;
+  deliveredPositions(): number[];
+  limitErrorText(text: string): string;
+  toSettlement(): Settlement;
+}
+
+/** Creates the outcomes of a batch; outcomes and receipts that are saved already are kept. */
+export function createBatchOutcomes(
+  clock: Pick<Clock, 'now'>,
+  push: SendablePush,
+  { id, claim, work }: LeasedBatch,
+): BatchOutcomes {
+  const tokens = splitTokens(work.tokens);
+  const outcomes = new Uint8Array(tokens.length);
+  const latenciesMs = new Uint32Array(tokens.length);
+  const pending = new Set<number>(tokens.keys());
+  const errorPositions = new Map<string, number[]>(
+    work.words?.map(([providerError, positions]) => [providerError, [...positions]]),
+  );
+  const limitErrorText = createErrorTexts(work);
+  const startedAt = (push.dueAt ?? push.acceptedAt).getTime();
+  let expectsLateReceipts = false;
+
+  function recordOutcome(position: number, outcome: number, providerError?: string): void {
+    if (pending.has(position)) setOutcome(position, outcome, providerError);
+  }
+
+  function setOutcome(position: number, outcome: number, providerError?: string): void {
+    pending.delete(position);
+    outcomes[position] = outcome;
+    if (outcome === OUTCOMES.delivered)
+      latenciesMs[position] = Math.max(1, clock.now() - startedAt);
+    if (providerError === undefined) return;
+    const text = limitErrorText(providerError);
+    const positions = errorPositions.get(text);
+    if (positions === undefined) errorPositions.set(text, [position]);
+    else positions.push(position);
+  }
+
+  function recordReceipt(position: number): void {
+    if (outcomes[position] === OUTCOMES.delivered) return;
+    setOutcome(position, OUTCOMES.delivered);
+  }
+
+  /** Leaves out errors about recipients whose receipt came afterwards. */
+  function collectProviderErrors(): ProviderErrorEntry[] {
+    return [...errorPositions].flatMap(([providerError, positions]): ProviderErrorEntry[] => {
+      const undelivered = positions.filter((position) => outcomes[position] !== OUTCOMES.delivered);
+      return undelivered.length === 0 ? [] : [[providerError, undelivered]];
+    });
+  }
+
+  for (const [position, outcome] of readSavedOutcomes(work, tokens).entries()) {
+    if (outcome === OUTCOMES.owed) continue;
+    pending.delete(position);
+    outcomes[position] = outcome;
+  }
+  return {
+    tokens,
+    pending,
+    outcomes,
+    inFlight: new Set(),
+    recordOutcome,
+    recordReceipt,
+    expectLateReceipts() {
+      expectsLateReceipts = true;
+    },
+    limitErrorText,
+    isSuperseded: (position) => outcomes[position] === OUTCOMES.superseded,
+    recordRemaining(outcome) {
+      for (const position of [...pending]) recordOutcome(position, outcome);
+    },
+    deliveredPositions: () =>
+      [...outcomes.keys()].filter((position) => outcomes[position] === OUTCOMES.delivered),
+    toSettlement: () => ({
+      id,
+      claim,
+      outcomes,
+      latenciesMs,
+      words: collectProviderErrors(),
+      lateReceipts: expectsLateReceipts,
+    }),
+  };
+}
+
+/** Returns the outcomes and receipts that are saved already; a recipient that was erased meanwhile is gone. */
+function readSavedOutcomes(work: Batch, tokens: readonly string[]): Uint8Array {
+  const saved = toBytes(work.outcomes);
+  return Uint8Array.from(tokens, (token, position) => {
+    if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
+    const outcome = saved[position] || OUTCOMES.owed;
+    return outcome === OUTCOMES.owed && token === ERASED_TOKEN ? OUTCOMES.gone : outcome;
+  });
+}

@@ -1,0 +1,238 @@
+import { openBox } from '@carillon/core/sealed-box';
+import type { SealingKeys } from '@carillon/core/sealing';
+import { signWebhook } from '@carillon/core/webhook-signature';
+import { WEBHOOK_LIMITS } from '@carillon/core/webhooks';
+import type { WebhookDocument } from '@carillon/store/documents';
+import type { ClaimedReport } from '@carillon/store/outbox';
+import type { Store } from '@carillon/store/store';
+import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
+import { buildEvents, type EventBody, type PendingReport } from './events.ts';
+import { computeDelayMs, computeRequestSize, isAccepted, isGone, MAX_FAILING_MS } from './retry.ts';
+
+/** Duration of a claim; a request is sent only if its response and the record of it fit into the rest. */
+const LEASE_MS = 30_000;
+const RECORD_MS = 6_000;
+/** A job ends after this time; the scheduler's next tick adds another one if something is left. */
+const JOB_MS = 20_000;
+
+/** Resources of the process that reporting to webhooks uses. */
+export interface WebhookResources {
+  store: Pick<Store, 'webhooks' | 'outbox' | 'suspensions' | 'clock'>;
+  client: WebhookClient;
+  keys: SealingKeys;
+  random(): number;
+  isStopping(): boolean;
+  /** Called for each request, for the metrics. */
+  onRequest(result: 'accepted' | 'failed' | 'gone', events: number): void;
+}
+
+/** Result of one run, for the log. It has no address, which is the tenant's secret. */
+export interface WebhookResult {
+  webhook: string;
+  app?: string;
+  requests: number;
+  events: number;
+  end: 'reported' | 'more' | 'failed' | 'off' | 'waiting';
+  /** The receiver's status or the error of the last failed request. */
+  answer?: number | string;
+}
+
+/** A webhook and what its requests need. */
+interface Receiver {
+  webhook: WebhookDocument;
+  address: string;
+  secrets: string[];
+  result: WebhookResult;
+}
+
+/** Tells a webhook what is due for it: one request at a time, each recorded before the next. */
+export async function reportToWebhook(
+  resources: WebhookResources,
+  id: string,
+): Promise<WebhookResult> {
+  const { store } = resources;
+  const webhook = await store.webhooks.find(id);
+  const result: WebhookResult = { webhook: id, requests: 0, events: 0, end: 'reported' };
+  if (webhook === undefined || webhook.off !== undefined) return { ...result, end: 'off' };
+  const isWaiting = (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
+  if (isWaiting || store.suspensions.has(webhook.app)) return { ...result, end: 'waiting' };
+  const receiver = openReceiver(resources, webhook, { ...result, app: webhook.app });
+  if (webhook.testAt !== undefined && !(await sendTest(resources, receiver, webhook.testAt)))
+    return receiver.result;
+  const endsAt = performance.now() + JOB_MS;
+  while (performance.now() < endsAt && !resources.isStopping()) {
+    const claimedAt = performance.now();
+    const reports = await store.outbox.claim(id, LEASE_MS);
+    if (reports.length === 0) return receiver.result;
+    if (!(await sendReports(resources, receiver, reports, claimedAt))) return receiver.result;
+  }
+  receiver.result.end = 'more';
+  return receiver.result;
+}
+
+function openReceiver(
+  { keys, store }: Pick<WebhookResources, 'keys' | 'store'>,
+  webhook: WebhookDocument,
+  result: WebhookResult,
+): Receiver {
+  const now = store.clock.now();
+  const live = webhook.secrets.filter(({ endsAt }) => (endsAt?.getTime() ?? now) >= now);
+  return {
+    webhook,
+    address: openBox(keys, webhook._id, webhook.address),
+    secrets: live.map(({ sealed }) => openBox(keys, webhook._id, sealed)),
+    result,
+  };
+}
+
+/** Sends the test event that was requested. False: the request failed. */
+async function sendTest(
+  resources: WebhookResources,
+  receiver: Receiver,
+  testAt: Date,
+): Promise<boolean> {
+  const { _id: id, app } = receiver.webhook;
+  const event = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
+  // One attempt: its result is shown, and the events that wait are told of by their own requests.
+  await resources.store.webhooks.endTest(id, testAt);
+  const response = await post(resources, receiver, [event]);
+  return settleRequest(resources, receiver, response, 1);
+}
+
+/** Sends the events of claimed documents. False: a request failed, and what is left was given back. */
+async function sendReports(
+  resources: WebhookResources,
+  receiver: Receiver,
+  reports: readonly ClaimedReport[],
+  claimedAt: number,
+): Promise<boolean> {
+  const wanted = new Set(receiver.webhook.events);
+  const pending = reports.map((report) => buildEvents(report, wanted));
+  while (pending.some(({ events }) => events.length > 0)) {
+    const hasTime = performance.now() - claimedAt < LEASE_MS - DEADLINE_MS - RECORD_MS;
+    if (!hasTime || resources.isStopping()) {
+      await giveBack(resources, pending, []);
+      return true;
+    }
+    const { failures = 0 } = receiver.webhook;
+    const size = computeRequestSize(failures, WEBHOOK_LIMITS.eventsPerRequest);
+    const request = takeEvents(pending, size);
+    const response = await post(resources, receiver, request.bodies);
+    if (isAccepted(response)) {
+      request.accept();
+      await recordReported(resources, pending, request.touched);
+    } else await giveBack(resources, pending, request.touched, response);
+    const events = request.bodies.length;
+    if (!(await settleRequest(resources, receiver, response, events))) return false;
+  }
+  await recordReported(resources, pending, pending);
+  return true;
+}
+
+/** The events of one request. */
+interface EventRequest {
+  bodies: EventBody[];
+  touched: PendingReport[];
+  /** Takes the events out of their reports, and records them as told. */
+  accept(): void;
+}
+
+/** Chooses the first events that are left, at most `size`. */
+function takeEvents(pending: readonly PendingReport[], size: number): EventRequest {
+  const taken: { report: PendingReport; count: number }[] = [];
+  let left = size;
+  for (const report of pending) {
+    const count = Math.min(left, report.events.length);
+    if (count > 0) taken.push({ report, count });
+    left -= count;
+    if (left === 0) break;
+  }
+  return {
+    bodies: taken.flatMap(({ report, count }) =>
+      report.events.slice(0, count).map(({ body }) => body),
+    ),
+    touched: taken.map(({ report }) => report),
+    accept() {
+      for (const { report, count } of taken)
+        for (const event of report.events.splice(0, count)) event.apply();
+    },
+  };
+}
+
+/** Records what was told of some reports; those without further events are closed and leave the list. */
+async function recordReported(
+  { store }: Pick<WebhookResources, 'store'>,
+  pending: PendingReport[],
+  touched: readonly PendingReport[],
+): Promise<void> {
+  const progress = touched.map((report) => {
+    report.progress.isComplete = report.events.length === 0;
+    return report.progress;
+  });
+  if (progress.length > 0) await store.outbox.record(progress, LEASE_MS);
+  const done = new Set(touched.filter(({ events }) => events.length === 0));
+  pending.splice(0, pending.length, ...pending.filter((report) => !done.has(report)));
+}
+
+/** Gives all reports back; those of a failed request wait for their own retry, so that others are tried first. */
+async function giveBack(
+  { store, random }: Pick<WebhookResources, 'store' | 'random'>,
+  pending: readonly PendingReport[],
+  failed: readonly PendingReport[],
+  response?: ReceiverResponse,
+): Promise<void> {
+  const retryAfterMs = response && 'status' in response ? response.retryAfterMs : undefined;
+  await store.outbox.release(
+    pending.map((one) => {
+      const { report } = one.progress;
+      const { tries = 0 } = report.entry;
+      const delayMs = failed.includes(one) ? computeDelayMs(tries, retryAfterMs, random) : 0;
+      return { report, delayMs };
+    }),
+  );
+}
+
+async function post(
+  { client, store }: Pick<WebhookResources, 'client' | 'store'>,
+  { webhook, address, secrets, result }: Receiver,
+  events: readonly { id: string; type: string; data: object }[],
+): Promise<ReceiverResponse> {
+  const body = JSON.stringify({ type: 'events', app: webhook.app, events });
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': 'Carillon-Webhooks/1',
+    ...signWebhook(secrets, body, store.clock.now()),
+  };
+  const response = await client.post(address, headers, body);
+  result.requests += 1;
+  if (isAccepted(response)) result.events += events.length;
+  return response;
+}
+
+/** Records a response in the webhook. False: the request failed. */
+async function settleRequest(
+  { store, random, onRequest }: WebhookResources,
+  { webhook, result }: Receiver,
+  response: ReceiverResponse,
+  events: number,
+): Promise<boolean> {
+  const { _id: id } = webhook;
+  if ('status' in response && isAccepted(response)) {
+    onRequest('accepted', events);
+    await store.webhooks.recordSuccess(webhook, response.status);
+    delete webhook.failures;
+    webhook.lastSuccessAt = new Date(store.clock.now());
+    return true;
+  }
+  onRequest(isGone(response) ? 'gone' : 'failed', 0);
+  const answer = 'status' in response ? { status: response.status } : { error: response.error };
+  const retryAfterMs = 'status' in response ? response.retryAfterMs : undefined;
+  const delayMs = computeDelayMs(webhook.failures ?? 0, retryAfterMs, random);
+  const failingSince = await store.webhooks.recordFailure(id, answer, delayMs);
+  const isFailingLong = store.clock.now() - failingSince.getTime() > MAX_FAILING_MS;
+  if (isGone(response)) await store.webhooks.turnOff(id, 'gone');
+  else if (isFailingLong) await store.webhooks.turnOff(id, 'failing');
+  result.end = isGone(response) || isFailingLong ? 'off' : 'failed';
+  result.answer = 'status' in response ? response.status : response.error;
+  return false;
+}

@@ -1,0 +1,41 @@
+import type { WebhookAnswer } from '@carillon/store/webhooks';
+
+const BASE_DELAY_MS = 1_000;
+const MAX_DELAY_MS = 3_600_000;
+/** Longest Retry-After that is honoured. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
+/** A webhook whose requests have failed for this time is turned off. */
+export const MAX_FAILING_MS = 5 * 86_400_000;
+const GONE = 410;
+
+/**
+ * Computes the delay after a failure: Retry-After, else full jitter below a ceiling that doubles from a second to an
+ * hour.
+ *
+ * @param failures failures in a row before this one
+ * @param random from 0 to 1
+ */
+export function computeDelayMs(
+  failures: number,
+  retryAfterMs: number | undefined,
+  random: () => number,
+): number {
+  if (retryAfterMs !== undefined) return Math.max(1, Math.min(retryAfterMs, MAX_RETRY_AFTER_MS));
+  const ceiling = Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** Math.min(failures, 20));
+  return Math.max(1, Math.round(random() * ceiling));
+}
+
+/** Returns how many events the next request has: fewer after failures, because the receiver may be overloaded by many. */
+export function computeRequestSize(failures: number, maxEvents: number): number {
+  return Math.max(1, maxEvents >> Math.min(failures, 30));
+}
+
+/** Checks whether a receiver has accepted a request: any 2xx. */
+export function isAccepted(answer: WebhookAnswer): boolean {
+  return 'status' in answer && answer.status >= 200 && answer.status < 300;
+}
+
+/** Checks whether a receiver wants no more requests. */
+export function isGone(answer: WebhookAnswer): boolean {
+  return 'status' in answer && answer.status === GONE;
+}

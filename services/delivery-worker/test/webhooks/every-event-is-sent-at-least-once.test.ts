@@ -1,0 +1,212 @@
+import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import type { WebhookEvent } from '@carillon/core/webhooks';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  deliver,
+  type StoreUnderTest,
+  startStore,
+} from '../../../../packages/store/test/store-under-test.ts';
+import { type Responder, status } from './receiver.ts';
+import {
+  APP,
+  insertReportedPush,
+  report,
+  skipDelays,
+  startWebhook,
+  type WebhookUnderTest,
+} from './webhook-under-test.ts';
+
+let database: StoreUnderTest;
+const webhooks: WebhookUnderTest[] = [];
+beforeAll(async () => {
+  database = await startStore();
+});
+afterAll(async () => {
+  await Promise.all(webhooks.map(({ receiver }) => receiver.stop()));
+  await database?.stop();
+});
+
+async function newWebhook(app?: string, events?: WebhookEvent[]): Promise<WebhookUnderTest> {
+  const webhook = await startWebhook(database.store, app, events);
+  webhooks.push(webhook);
+  return webhook;
+}
+
+const DRIP: Responder = (_request, response) => {
+  response.socket?.write('HTTP/1.1 200 OK\r\n');
+  const timer = setInterval(() => response.socket?.write('x-a: b\r\n'), 20);
+  response.socket?.once('close', () => clearInterval(timer));
+};
+
+/** Reports with all delays skipped until nothing is due. */
+async function reportAll({ id }: WebhookUnderTest): Promise<void> {
+  for (let round = 0; round < 20; round += 1) {
+    await skipDelays(database, id);
+    if ((await database.store.outbox.filterDue([id])).length === 0) return;
+    await report(database.store, id);
+  }
+}
+
+/** Returns the ids of a push's events: one for each recipient, and its end. */
+const idsOf = (push: string, codes: readonly number[]) =>
+  [...codes.map((code, position) => `${push}.${position}.${code}`), `${push}.finished`].sort();
+
+test('events are signed, in requests of at most 500, each with the id of its body', async () => {
+  const webhook = await newWebhook(APP);
+  const push = await insertReportedPush(database, 700, [webhook.id]);
+  const [failed = ''] = push.tokens;
+  const outcomes = { [failed]: failureCode('inbox-full') };
+  await deliver(database.store, push, outcomes, { finish: true });
+  const result = await report(database.store, webhook.id);
+  expect(result).toMatchObject({ requests: 2, events: 701, end: 'reported', app: APP });
+  const { requests, forged } = webhook.receiver;
+  expect(forged).toBe(0);
+  expect(requests.map(({ events }) => events.length)).toEqual([500, 201]);
+  expect(requests[0]?.events[0]).toEqual({
+    id: `${push.id}.0.${failureCode('inbox-full')}`,
+    type: 'recipient.failed',
+    data: { push: push.id, token: failed, channel: 'mqtt', reason: 'inbox-full', final: true },
+  });
+  expect(requests[1]?.events.at(-1)).toMatchObject({
+    type: 'push.finished',
+    data: { push: push.id, state: 'finished', outcomes: { failed: 1, delivered: 699 } },
+  });
+});
+
+test('events of many pushes share a request, and only the wanted ones are sent', async () => {
+  const webhook = await newWebhook(APP, ['recipient.failed']);
+  for (let n = 0; n < 5; n += 1) {
+    const push = await insertReportedPush(database, 2, [webhook.id]);
+    const outcomes = { [push.tokens[0] ?? '']: failureCode('inbox-full') };
+    await deliver(database.store, push, outcomes, { finish: true });
+  }
+  expect(await report(database.store, webhook.id)).toMatchObject({ requests: 1, events: 5 });
+  expect(await database.store.outbox.countPending(webhook.id, 10)).toBe(0);
+});
+
+describe.each<[string, Responder]>([
+  ['answers 500', status(500)],
+  ['answers 429', status(429, { 'retry-after': '1800' })],
+  ['redirects', status(302, { location: 'http://127.0.0.1:1/' })],
+  ['hangs', () => undefined],
+  ['cuts the connection', (_request, response) => response.socket?.destroy()],
+  ['drips its headers', DRIP],
+])('a receiver that %s', (_what, responder) => {
+  test('is told everything once it works, with the same ids, and delays no other', async () => {
+    const [broken, working] = [await newWebhook(), await newWebhook()];
+    broken.receiver.respondWith(responder);
+    const push = await insertReportedPush(database, 3, [broken.id, working.id]);
+    await deliver(database.store, push, {}, { finish: true });
+    const expected = idsOf(push.id, [1, 1, 1]);
+    const [failed] = await Promise.all([
+      report(database.store, broken.id),
+      report(database.store, working.id),
+    ]);
+    expect(failed).toMatchObject({ requests: 1, events: 0, end: 'failed' });
+    expect(working.reported().sort()).toEqual(expected);
+    // It waits: a job that comes too early sends nothing.
+    expect(await report(database.store, broken.id)).toMatchObject({ requests: 0 });
+    broken.receiver.requests.length = 0;
+    broken.receiver.respondWith(status(204));
+    await reportAll(broken);
+    expect(broken.reported().sort()).toEqual(expected);
+    expect(broken.receiver.forged).toBe(0);
+    expect(await database.store.webhooks.find(broken.id)).not.toHaveProperty('failures');
+  });
+});
+
+test('a request that is repeated has the same id and body', async () => {
+  const webhook = await newWebhook();
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.sent });
+  for (const _ of ['first', 'again']) {
+    await skipDelays(database, webhook.id);
+    await report(database.store, webhook.id);
+  }
+  const [first, again] = webhook.receiver.requests;
+  expect(again).toEqual(first);
+});
+
+test('Retry-After is honoured, and failures delay further requests up to an hour', async () => {
+  const webhook = await newWebhook();
+  webhook.receiver.respondWith(status(429, { 'retry-after': '1800' }));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id);
+  const { retryAt } = (await database.store.webhooks.find(webhook.id)) ?? {};
+  expect((retryAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(1_700_000);
+});
+
+test('a receiver that is away for an hour is told everything, and what came meanwhile', async () => {
+  const webhook = await newWebhook();
+  webhook.receiver.respondWith(status(503));
+  const expected: string[] = [];
+  for (let n = 0; n < 4; n += 1) {
+    const push = await insertReportedPush(database, 2, [webhook.id]);
+    await deliver(database.store, push, {}, { finish: true });
+    expected.push(...idsOf(push.id, [1, 1]));
+    await skipDelays(database, webhook.id);
+    await report(database.store, webhook.id);
+  }
+  expect(await database.store.webhooks.find(webhook.id)).toMatchObject({ failures: 4 });
+  webhook.receiver.requests.length = 0;
+  webhook.receiver.respondWith(status(200));
+  await reportAll(webhook);
+  expect(webhook.reported().sort()).toEqual(expected.sort());
+});
+
+test('410 turns a webhook off, and so do five days of failures', async () => {
+  const [gone, failing] = [await newWebhook(), await newWebhook()];
+  gone.receiver.respondWith(status(410));
+  failing.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [gone.id, failing.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, failing.id);
+  const failingSince = new Date(Date.now() - 5 * 86_400_000 - 1_000);
+  await database.db
+    .collection<{ _id: string }>('webhooks')
+    .updateOne({ _id: failing.id }, { $set: { failingSince } });
+  await skipDelays(database, failing.id);
+  expect(await report(database.store, gone.id)).toMatchObject({ end: 'off', answer: 410 });
+  expect(await report(database.store, failing.id)).toMatchObject({ end: 'off', answer: 500 });
+  const found = await Promise.all(
+    [gone, failing].map(({ id }) => database.store.webhooks.find(id)),
+  );
+  expect(found.map((one) => one?.off?.reason)).toEqual(['gone', 'failing']);
+  expect(await report(database.store, gone.id)).toMatchObject({ requests: 0, end: 'off' });
+});
+
+test('while a receiver hangs, the webhooks of other apps are told', async () => {
+  const slow = await newWebhook();
+  const others = [await newWebhook(), await newWebhook(), await newWebhook()];
+  slow.receiver.respondWith(() => undefined);
+  const push = await insertReportedPush(
+    database,
+    1,
+    [slow, ...others].map(({ id }) => id),
+  );
+  await deliver(database.store, push, {}, { finish: true });
+  const order: string[] = [];
+  await Promise.all(
+    [slow, ...others].map(async ({ id }) => {
+      await report(database.store, id);
+      order.push(id);
+    }),
+  );
+  expect(order.at(-1)).toBe(slow.id);
+  for (const other of others) expect(other.reported().sort()).toEqual(idsOf(push.id, [1]));
+});
+
+test('a test event is sent although the webhook waits for a retry', async () => {
+  const webhook = await newWebhook(APP);
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id);
+  webhook.receiver.requests.length = 0;
+  webhook.receiver.respondWith(status(200));
+  expect(await database.store.webhooks.requestTest(APP, webhook.id)).toBe(true);
+  await report(database.store, webhook.id);
+  expect(webhook.receiver.requests[0]?.events.map(({ type }) => type)).toEqual(['test']);
+});

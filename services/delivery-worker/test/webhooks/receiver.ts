@@ -1,0 +1,80 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { Webhook } from 'standardwebhooks';
+
+/** Responds to a request that was read to its end. */
+export type Responder = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** A request that a receiver accepted or not, verified by the library of Standard Webhooks. */
+export interface ReceivedRequest {
+  id: string;
+  body: string;
+  app: string;
+  events: { id: string; type: string; data: Record<string, unknown> }[];
+}
+
+/** A receiver of webhooks over HTTP. */
+export interface Receiver {
+  url: string;
+  port: number;
+  /** All requests, those that were answered with an error included. */
+  requests: ReceivedRequest[];
+  /** Requests whose signature is wrong. */
+  forged: number;
+  connections(): number;
+  respondWith(responder: Responder): void;
+  stop(): Promise<void>;
+}
+
+/** Responds with a status and headers. */
+export function status(code: number, headers: Record<string, string> = {}): Responder {
+  return (_request, response) => response.writeHead(code, headers).end();
+}
+
+/** Starts a receiver that accepts all requests, by default on a free port. */
+export async function startReceiver(secret: string, givenPort = 0): Promise<Receiver> {
+  const judge = new Webhook(secret);
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  let responder = status(200);
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray()).toString();
+    try {
+      judge.verify(body, request.headers as Record<string, string>);
+      receiver.requests.push({
+        id: String(request.headers['webhook-id']),
+        body,
+        ...JSON.parse(body),
+      });
+    } catch {
+      receiver.forged += 1;
+    }
+    responder(request, response);
+  });
+  server.on('connection', (socket) => {
+    connections += 1;
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.listen(givenPort, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const receiver: Receiver = {
+    url: `http://127.0.0.1:${port}/hook`,
+    port,
+    requests: [],
+    forged: 0,
+    connections: () => connections,
+    respondWith(next) {
+      responder = next;
+    },
+    async stop() {
+      const closed = once(server, 'close');
+      server.close();
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+  return receiver;
+}

@@ -1,0 +1,43 @@
+import type { Producers } from '@carillon/queue/producers';
+import type { Metrics } from '@carillon/runtime/metrics';
+import type { Store } from '@carillon/store/store';
+
+/** Webhooks checked in one tick; the next tick goes on with the others. */
+const WEBHOOKS_PER_TICK = 500;
+
+/**
+ * Creates the tick that adds a job for each webhook that something is due for. Without webhooks it reads nothing. No
+ * other process adds these jobs: they wait for the next tick, so that the events of many pushes share a request.
+ *
+ * @returns how many jobs the tick has added
+ */
+export function createWebhookTick(
+  { webhooks, outbox }: Pick<Store, 'webhooks' | 'outbox'>,
+  producers: Pick<Producers, 'reportToWebhook'>,
+): () => Promise<number> {
+  let lastId = '';
+
+  /** Returns the next webhooks in order of id. */
+  function takeNext(): string[] {
+    const ready = webhooks.listReady();
+    const next = ready.filter((id) => id > lastId).slice(0, WEBHOOKS_PER_TICK);
+    lastId = next.length < WEBHOOKS_PER_TICK ? '' : (next.at(-1) ?? '');
+    return next;
+  }
+
+  return async () => {
+    const due = new Set([...(await outbox.filterDue(takeNext())), ...webhooks.listTested()]);
+    await Promise.all([...due].map((id) => producers.reportToWebhook(id)));
+    return due.size;
+  };
+}
+
+/** Exports how many webhooks work. Reads MongoDB once for each scrape. */
+export function exportWebhooks(metrics: Metrics, { webhooks }: Pick<Store, 'webhooks'>): void {
+  metrics.createGauge('carillon_webhooks', async () =>
+    Object.entries(await webhooks.countByState()).map(([state, value]) => ({
+      labels: { state },
+      value,
+    })),
+  );
+}
