@@ -12,11 +12,12 @@ import type { Environment } from './environment.ts';
 import { failureRoutes } from './failures/routes.ts';
 import { type ConsoleAddress, createConsoleAddress } from './http/address.ts';
 import { createAudited } from './http/audited.ts';
+import { createBoardPages } from './http/board-pages.ts';
 import { createEventStreams } from './http/event-stream.ts';
 import { createPages } from './http/pages.ts';
 import type { ConsoleRoute } from './http/route.ts';
 import { createApiRouter } from './http/routing.ts';
-import { serveConsole } from './http/server.ts';
+import { CONTENT_SECURITY_POLICY, serveConsole } from './http/server.ts';
 import { createSessionReader } from './http/session-reader.ts';
 import { liveRoutes } from './live/routes.ts';
 import { auditRoutes } from './login/audit-routes.ts';
@@ -31,6 +32,9 @@ import { loginRoutes } from './login/routes.ts';
 import { setUpRoutes } from './login/set-up.ts';
 import { createTextSigner } from './login/signed-text.ts';
 import { pushRoutes } from './pushes/routes.ts';
+import { boardRoutes } from './queues/board-routes.ts';
+import { BOARD_FILES, createBoard } from './queues/bull-board.ts';
+import { queueRoutes } from './queues/routes.ts';
 
 /** Parts that the console runs on. */
 interface ConsoleParts {
@@ -53,15 +57,19 @@ export async function createConsole(
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
-  const sessions = createSessionReader(store, address);
+  const sessions = createSessionReader(store, address, engine.redriveWorker.noticeViewer);
   const knownBrowsers = createKnownBrowsers(env.API_KEY_PEPPER, address);
   const audited = createAudited(store, log);
   const eventStreams = createEventStreams();
   const shared = { store, log, sessions, knownBrowsers, audited };
-  const beginSession = createBeginSession({ ...shared, environment: env.CONSOLE_ENVIRONMENT });
+  const installation = {
+    environment: env.CONSOLE_ENVIRONMENT,
+    apiUrl: env.PUBLIC_API_URL?.replace(/\/+$/, ''),
+  };
+  const beginSession = createBeginSession({ ...shared, installation });
   const loginNeeds = {
     ...{ ...shared, beginSession, passwords: createPasswords(), backOff: createBackOff() },
-    environment: env.CONSOLE_ENVIRONMENT,
+    installation,
     openIdLabel: openId && env.OIDC_LABEL,
   };
   const signer = createTextSigner(env.API_KEY_PEPPER, 'openid');
@@ -73,8 +81,12 @@ export async function createConsole(
   const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
     ...{ log, metrics, sessions, audited, eventStreams },
   });
+  const board = createBoardPages({
+    ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },
+    ...{ sessions, api, contentSecurityPolicy: CONTENT_SECURITY_POLICY },
+  });
   const server = await serveConsole(env.DASHBOARD_LISTEN, {
-    ...{ address, api, pages: createPages(pagesFolder), proxyHops: env.TRUST_PROXY },
+    ...{ address, api, pages: [board, createPages(pagesFolder)], proxyHops: env.TRUST_PROXY },
   });
   return {
     port: server.port,
@@ -90,7 +102,10 @@ export async function createConsole(
 export function createConsoleRoutes(
   store: Store,
   engine: ConsoleEngine,
-  env: Pick<Environment, 'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS'>,
+  env: Pick<
+    Environment,
+    'API_KEY_PEPPER' | 'CREDENTIAL_KEYS' | 'RETENTION_SECONDS' | 'CONSOLE_ENVIRONMENT'
+  >,
   address: Pick<ConsoleAddress, 'url'>,
 ): ConsoleRoute[] {
   const accountOf = createAccountOf(store);
@@ -102,11 +117,13 @@ export function createConsoleRoutes(
     ...accountRoutes(store),
     ...appRoutes(appNeeds),
     ...keyRoutes(appNeeds),
-    ...credentialRoutes(appNeeds),
+    ...credentialRoutes({ ...appNeeds, store, accept: engine.accept }),
     ...liveRoutes({ redis: engine.queueConnection, store }),
     ...pushRoutes({ ...engine, store, accountOf, retentionMs }),
     ...deviceRoutes({ ...engine, store, accountOf }),
     ...failureRoutes({ store, worker: engine.redriveWorker, accountOf }),
+    ...queueRoutes(engine.queueConnection),
+    ...boardRoutes({ openQueues: engine.openQueues, environment: env.CONSOLE_ENVIRONMENT }),
   ];
 }
 

@@ -2,7 +2,9 @@ import { acceptPush } from '@carillon/accept/accept-push';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { createRateCounter } from '@carillon/presence/rate-counter';
 import { connectRedis } from '@carillon/presence/redis';
+import { type BoardQueues, openBoardQueues } from '@carillon/queue/board-queues';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import type { ServiceContext } from '@carillon/runtime/service';
@@ -11,6 +13,7 @@ import type { Store } from '@carillon/store/store';
 import type { Environment } from './environment.ts';
 import type { Accept } from './failures/redrive-push.ts';
 import { createRedriveWorker } from './failures/redrive-worker.ts';
+import { admitPush } from './pushes/admit-push.ts';
 
 /** The parts through which the console accepts pushes, reads presence and figures, and re-drives. */
 export type ConsoleEngine = Awaited<ReturnType<typeof createEngine>>;
@@ -31,14 +34,24 @@ export async function createEngine(
   // The pushes that operators send are counted like those of the API.
   release('figures', startFigures(queueRedis(env), { log }).stop);
   const presenceReader = createPresenceReader(presenceConnection);
-  const accept: Accept = (app, request, idempotency) =>
-    acceptPush(store, producers, app, request, { idempotency });
+  const rateCounter = createRateCounter(presenceConnection, onRedisError);
+  const accept: Accept = async (app, request, idempotency) => {
+    await admitPush(store, rateCounter, app);
+    return acceptPush(store, producers, app, request, { idempotency });
+  };
   const redriveWorker = createRedriveWorker({
     ...{ store, accept },
     onError: (err) => log.warn({ err }, 'a step of a re-drive failed'),
   });
   release('redrives', redriveWorker.stop);
+  let boardQueues: Promise<BoardQueues> | undefined;
+  release('board', async () => (await boardQueues)?.close());
   return {
+    /** Connects to the queues for Bull Board, once, when somebody first looks at them. */
+    openQueues: (): Promise<BoardQueues> => {
+      boardQueues ??= openBoardQueues(queueRedis(env), onRedisError);
+      return boardQueues;
+    },
     producers,
     queueConnection,
     presenceReader,

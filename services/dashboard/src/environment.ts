@@ -24,13 +24,15 @@ export const environment = z.object({
   CONSOLE_URL: httpUrl.optional(),
   /** Name of the installation that the console shows, for instance production. */
   CONSOLE_ENVIRONMENT: z.string().max(40).default(''),
+  /** Address of the HTTP API as backends reach it, for instance https://push.example.com. The console writes it into the commands that it shows; unset: the operator fills it in. */
+  PUBLIC_API_URL: httpUrl.optional(),
   /** Number of own proxies in front of the service; as many entries of X-Forwarded-For are trusted. */
   TRUST_PROXY: z.coerce.number().int().min(0).max(10).default(0),
   /** Pepper of the API keys' digests; changing it makes all keys invalid. */
   API_KEY_PEPPER: z.string().min(32),
   /** Time for which a finished push can be queried, in seconds. */
   RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
-  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider. */
+  /** Keys that seal providers' secrets, newest first: `2:<hex>,1:<hex>`. A delivery worker needs them if QUEUES has a queue of a provider or `webhook`. */
   CREDENTIAL_KEYS: z.string().transform(parseSealingKeys),
   /** Issuer of an OpenID provider for single sign-on; needs CONSOLE_URL and OIDC_CLIENT_ID. */
   OIDC_ISSUER: httpUrl.optional(),

@@ -7,6 +7,8 @@ import {
   newTokens,
   SHAPES,
 } from '../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../test/support/until.ts';
+import { createPushWatch } from '../src/live/push-watch.ts';
 import { EVERYBODY, type LiveUnderTest, startLive } from './live-under-test.ts';
 
 const APP = 'a'.repeat(24);
@@ -52,8 +54,48 @@ test('a push of another account is not watched, like one that does not exist', a
   other.leave();
 });
 
-test('at most five pushes, and nothing but ids', async () => {
-  const ids = Array.from({ length: 6 }, (_, n) => `${n}`.repeat(24));
-  await expect(live.view({ push: ids })).rejects.toThrow('at most 5 push ids');
-  await expect(live.view({ push: 'x' })).rejects.toThrow('at most 5 push ids');
+test('all pushes of a page are watched', async () => {
+  const pushes = await Promise.all(
+    Array.from({ length: 50 }, () => insertPush(live.database, newTokens(1))),
+  );
+  const viewer = await live.view({ push: pushes.map(({ id }) => id) });
+  const isAnnounced = ({ id }: { id: string }, times: number) =>
+    viewer.events.filter(({ data }) => JSON.stringify(data) === JSON.stringify({ id })).length >=
+    times;
+  await until(() => pushes.every((push) => isAnnounced(push, 1)), { what: 'all pushes once' });
+  const [last] = pushes.slice(-1);
+  if (last === undefined) throw new Error('there is no push');
+  await deliver(live.database.store, last, {});
+  await until(() => isAnnounced(last, 2), { what: 'the change of the last push' });
+  viewer.leave();
+});
+
+test('of more than 200 pushes, each is read in its turn', async () => {
+  const pushes = await Promise.all(
+    Array.from({ length: 210 }, () => insertPush(live.database, newTokens(1))),
+  );
+  const ids = pushes.map(({ id }) => id);
+  const { pushProgress } = live.database.store;
+  const sizes: number[] = [];
+  const watch = createPushWatch(
+    {
+      readMarks(some) {
+        sizes.push(some.length);
+        return pushProgress.readMarks(some);
+      },
+    },
+    { intervalMs: 1, rareIntervalMs: 1 },
+  );
+  const changed: string[] = [];
+  const leave = watch.watch(ids, (id) => changed.push(id));
+  await until(() => changed.length === ids.length, { what: 'a first mark of each push' });
+  leave();
+  expect(Math.max(...sizes)).toBe(200);
+  expect(changed.toSorted()).toEqual(ids.toSorted());
+});
+
+test('at most a hundred pushes, and nothing but ids', async () => {
+  const ids = Array.from({ length: 101 }, (_, n) => `${n}`.padStart(24, '0'));
+  await expect(live.view({ push: ids })).rejects.toThrow('at most 100 push ids');
+  await expect(live.view({ push: 'x' })).rejects.toThrow('at most 100 push ids');
 });

@@ -1,3 +1,5 @@
+import { createConnection } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { digestToken, newToken } from '@carillon/admin/operators';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
@@ -87,6 +89,27 @@ test('a client that leaves releases its stream', async () => {
   await until(() => open.size === 1, { what: 'an open stream' });
   leaving.abort();
   await until(() => open.size === 0, { what: 'the end of the stream' });
+});
+
+test('a client that does not read is cut off before a lot waits for it', async () => {
+  const socket = createConnection(server.port, '127.0.0.1');
+  socket.on('error', () => undefined);
+  const host = `127.0.0.1:${server.port}`;
+  socket.write(`GET /api/events HTTP/1.1\r\nhost: ${host}\r\ncookie: ${cookie}\r\n\r\n`);
+  await until(() => open.size === 1, { what: 'an open stream' });
+  socket.pause();
+  const text = 'x'.repeat(256 * 1_024);
+  let sent = 0;
+  const greatestShare = 32 * 1_024 * 1_024;
+  while (open.size > 0 && sent < 2 * greatestShare) {
+    for (const send of open) send('overview', { text });
+    sent += text.length;
+    // The socket's buffers take some of it.
+    await setImmediate();
+  }
+  expect(open.size).toBe(0);
+  expect(sent).toBeLessThan(greatestShare);
+  socket.destroy();
 });
 
 test('a stopping process ends its streams at once', async () => {

@@ -36,6 +36,8 @@ beforeAll(async () => {
   const redrive = await owner.post(`/api/apps/${app}/redrives`, { filter: {} });
   ids = { account, app, id: 'f'.repeat(24), channel: 'web-push' };
   ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
+  ids = { ...ids, queueName: 'send', jobId: `send-${sent.body.id}-0` };
+  ids = { ...ids, queueStatus: 'failed', schedulerId: 'reconcile' };
   browsers = await inviteAll(owner, 'all');
   foreigners = await inviteAll(owner, [other]);
 });
@@ -57,7 +59,8 @@ function pathOf({ path }: ConsoleRoute): string {
 function call(browser: Browser, route: ConsoleRoute) {
   const hasBody = route.method === 'post' || route.method === 'put';
   // Valid for all routes, so that no check hides behind a wrong input.
-  const body = { account: ids.account, name: 'n', role: 'viewer', accounts: [], filter: {} };
+  const named = { account: ids.account, name: 'n', device: ids.token };
+  const body = { ...named, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
   const path = route.method === 'get' ? `${pathOf(route)}?q=${ids.app}` : pathOf(route);
   return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);

@@ -2,9 +2,11 @@ import { acceptPush } from '@carillon/accept/accept-push';
 import { collapseHash, splitTokens } from '@carillon/core/batch';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { createRateCounter } from '@carillon/presence/rate-counter';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import {
@@ -18,6 +20,7 @@ import {
 import { until } from '../../../test/support/until.ts';
 import type { Accept } from '../src/failures/redrive-push.ts';
 import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
+import { admitPush } from '../src/pushes/admit-push.ts';
 
 const APP = 'a'.repeat(24);
 const KEY = 'weather';
@@ -41,8 +44,7 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   errors = [];
-  await database.db.dropDatabase();
-  await database.store.migrate();
+  await database.clear();
 });
 afterEach(async () => {
   await worker?.stop();
@@ -129,6 +131,54 @@ async function readNewPushes(): Promise<Record<string, string[]>> {
     ]),
   );
 }
+
+describe('an account', () => {
+  let connection: Redis;
+  let account: string;
+  beforeEach(async () => {
+    connection = await connectRedis(redis);
+    account = await database.store.accounts.create('One', 'pro');
+    const app = { _id: APP, account, name: 'One', createdAt: new Date() };
+    await database.db.collection<{ _id: string }>('apps').insertOne(app);
+  });
+  afterEach(() => connection.disconnect());
+
+  function acceptWithinLimit(): Accept {
+    const rateCounter = createRateCounter(connection, () => undefined);
+    return async (app, request, idempotency) => {
+      await admitPush(database.store, rateCounter, app);
+      return accept(app, request, idempotency);
+    };
+  }
+
+  test('whose limit is reached gets the rest of a re-drive in a later minute', async () => {
+    await insertFailed(1, [REJECTED]);
+    await insertFailed(1, [REJECTED]);
+    await database.store.accounts.limit(account, 1);
+    startWorker(acceptWithinLimit());
+    const id = await createRedrive();
+    worker?.wake();
+    // It waits for the end of the minute, longer than a lease.
+    const waits = await until(async () => {
+      const { lease, state } = (await database.store.redrives.find(id)) ?? {};
+      const leftMs = (lease?.until.getTime() ?? 0) - database.store.clock.now();
+      return leftMs > 2 * SHORT_LEASE_MS && state;
+    });
+    expect([waits, Object.keys(await readNewPushes())]).toEqual(['running', [expect.any(String)]]);
+    await database.store.accounts.limit(account, null);
+    await database.db.collection('redrives').updateMany({}, { $unset: { lease: true } });
+    expect(await waitForEnd(id)).toMatchObject({ state: 'finished', recipients: 2, skipped: {} });
+    expect(Object.keys(await readNewPushes())).toHaveLength(2);
+  });
+
+  test('that is suspended gets nothing', async () => {
+    await insertFailed(1, [REJECTED]);
+    await database.store.accounts.suspend(account);
+    startWorker(acceptWithinLimit());
+    expect(await redrive()).toMatchObject({ skipped: { 'account-suspended': 1 }, recipients: 0 });
+    expect(await readNewPushes()).toEqual({});
+  });
+});
 
 test('each old push gets one new push, to its recipients that failed, with the time that is left', async () => {
   const single = await insertFailed(3, [REJECTED, OUTCOMES.gone, OUTCOMES.sent]);

@@ -120,6 +120,8 @@ test('no key, password or provider secret is in a list, the audit log or a sessi
   const paths = [
     ...['/api/session', '/api/accounts', '/api/apps', `/api/apps/${app}`, '/api/operators'],
     ...[`/api/apps/${app}/keys`, `/api/apps/${app}/credentials`, '/api/audit?limit=100'],
+    ...['/api/queues', '/queues/board/api/queues?activeQueue=presence&status=waiting'],
+    ...['/queues/board/api/job-schedulers', '/queues/board/api/redis/stats'],
   ];
   const answers = await Promise.all(paths.map((path) => owner.get(path)));
   expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200));

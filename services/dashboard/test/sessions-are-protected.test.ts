@@ -2,7 +2,10 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { digestToken } from '@carillon/admin/operators';
+import type { SessionDocument } from '@carillon/store/console-documents';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Binary } from 'mongodb';
 import {
   type Browser,
   type ConsoleUnderTest,
@@ -38,6 +41,21 @@ function statusWithHost(host: string): Promise<number | undefined> {
   });
 }
 
+/** Returns the document of a browser's session. */
+function sessionOf({ cookies }: Browser) {
+  const token = [...cookies].find(([name]) => name.includes('session'))?.[1] ?? '';
+  const sessions = started.db.collection<SessionDocument>('sessions');
+  return { sessions, _id: new Binary(digestToken(token)) };
+}
+
+/** Moves all times of a session back, as if MongoDB's clock had gone forward. */
+async function moveBack(browser: Browser, ms: number): Promise<void> {
+  const { sessions, _id } = sessionOf(browser);
+  const fields = ['createdAt', 'seenAt', 'expiresAt'];
+  const moved = fields.map((name) => [name, { $subtract: [`$${name}`, ms] }]);
+  await sessions.updateOne({ _id }, [{ $set: Object.fromEntries(moved) }]);
+}
+
 describe('sessions', () => {
   test('the cookie is for http and this port, or for TLS alone', async () => {
     const logIn = async (url: string, origin = url) => {
@@ -54,6 +72,31 @@ describe('sessions', () => {
     const CONSOLE_URL = 'https://push.example.com';
     const secure = await logIn(await started.startAnother({ CONSOLE_URL }), CONSOLE_URL);
     expect(secure).toMatch(/^__Host-carillon-session=[\w-]{43}; Path=\/; .*; Secure$/);
+  });
+
+  test('browsers use TLS alone behind an https CONSOLE_URL', async () => {
+    const read = async (url: string) =>
+      (await createBrowser(url).get('/api/login')).headers.get('strict-transport-security');
+    expect(await read(started.url)).toBeNull();
+    const secure = await started.startAnother({ CONSOLE_URL: 'https://push.example.com' });
+    expect(await read(secure)).toBe('max-age=31536000');
+  });
+
+  test('one in use ends after 7 days, and one without a use after 12 hours', async () => {
+    const daily = createBrowser(started.url);
+    const unused = createBrowser(started.url);
+    for (const browser of [daily, unused])
+      await browser.post('/api/login', { name: 'Owner', password: PASSWORD });
+    const statusAfter = async (browser: Browser, ms: number) => {
+      await moveBack(browser, ms);
+      return (await browser.get('/api/session')).status;
+    };
+    const elevenHours = 11 * 3_600_000;
+    // Fifteen times, each after a use: 6 days and 21 hours.
+    for (let n = 0; n < 15; n += 1) expect(await statusAfter(daily, elevenHours)).toBe(200);
+    expect(await statusAfter(daily, elevenHours)).toBe(401);
+    expect(await statusAfter(unused, 12 * 3_600_000 - 60_000)).toBe(200);
+    expect(await statusAfter(unused, 12 * 3_600_000 + 60_000)).toBe(401);
   });
 
   test('only the digest of its token is stored, and logging in makes a new one', async () => {

@@ -1,6 +1,7 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import Provider from 'oidc-provider';
+import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import {
   type Answer,
@@ -42,9 +43,36 @@ afterAll(async () => {
   await new Promise((resolve) => providerServer.close(resolve));
 });
 
+/** What the provider has stored, by kind and id. */
+const stored = new Map<string, AdapterPayload>();
+
+/** Creates the provider's store of one kind of objects. Nothing of the tests is stored for longer than they run. */
+function createAdapter(kind: string): Adapter {
+  const findAny = async (fits: (payload: AdapterPayload) => boolean) =>
+    [...stored].find(([key, payload]) => key.startsWith(`${kind} `) && fits(payload))?.[1];
+  return {
+    upsert: async (id, payload) => void stored.set(`${kind} ${id}`, payload),
+    find: async (id) => stored.get(`${kind} ${id}`),
+    findByUid: (uid) => findAny((payload) => payload.uid === uid),
+    findByUserCode: (code) => findAny((payload) => payload.userCode === code),
+    async consume(id) {
+      const payload = stored.get(`${kind} ${id}`);
+      if (payload !== undefined) payload.consumed = Math.floor(Date.now() / 1_000);
+    },
+    destroy: async (id) => void stored.delete(`${kind} ${id}`),
+    async revokeByGrantId(grant) {
+      for (const [key, { grantId }] of stored) if (grantId === grant) stored.delete(key);
+    },
+  };
+}
+
 /** Starts a provider that logs in the user of the cookie `user` without a page, and gives all consents. */
 async function startProvider(redirectUri: string): Promise<Server> {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+  const key = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' };
   const provider = new Provider(providerUrl, {
+    adapter: createAdapter,
+    jwks: { keys: [key] },
     clients: [
       {
         ...CLIENT,

@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { createBackOff } from '../src/login/back-off.ts';
+import { until } from '../../../test/support/until.ts';
+import { type Attempt, createBackOff } from '../src/login/back-off.ts';
+import { createPasswords } from '../src/login/passwords.ts';
+import { createTurns } from '../src/login/turns.ts';
 import {
   type Browser,
   type ConsoleUnderTest,
@@ -42,18 +45,23 @@ describe('wrong passwords', () => {
 
   test('wait at their address, while the operator logs in from another or with its browser', async () => {
     const attacker = createBrowser(started.url);
-    const statuses: number[] = [];
-    for (let n = 0; n < 8; n += 1) {
-      statuses.push((await logIn(attacker, `guess ${n}`, ATTACKER)).status);
-    }
-    expect(statuses.slice(0, 5)).toEqual([401, 401, 401, 401, 401]);
-    expect(statuses).toContain(429);
-    const refused = await logIn(attacker, PASSWORD, ATTACKER);
-    expect([refused.status, refused.body.code]).toEqual([429, 'TOO_MANY_ATTEMPTS']);
-    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    const guess = (n: number) => logIn(attacker, `guess ${n}`, ATTACKER);
+    for (let n = 0; n < 5; n += 1) expect((await guess(n)).status).toBe(401);
+    // It waits for its turn.
+    const isOver = guess(5).then(() => true);
     expect((await logIn(createBrowser(started.url), PASSWORD, OFFICE)).status).toBe(200);
     // Behind the same address as the attacker, in the browser that was logged in before.
     expect((await logIn(owner, PASSWORD, ATTACKER)).status).toBe(200);
+    await isOver;
+  });
+
+  test('delay the right password in a new browser behind their address, and do not keep it out', async () => {
+    const shared = { 'x-forwarded-for': '203.0.113.8' };
+    const attacker = createBrowser(started.url);
+    for (let n = 0; n < 5; n += 1) await logIn(attacker, `guess ${n}`, shared);
+    const guess = logIn(attacker, 'guess 5', shared);
+    expect((await logIn(createBrowser(started.url), PASSWORD, shared)).status).toBe(200);
+    expect((await guess).status).toBe(401);
   });
 
   test('are not in the audit log, which anybody could fill; logins are', async () => {
@@ -65,30 +73,99 @@ describe('wrong passwords', () => {
 });
 
 describe('the back-off', () => {
-  const client = { address: '203.0.113.7', knownBrowser: undefined };
+  const client = {
+    ...{ address: '203.0.113.7', knownBrowser: undefined },
+    signal: new AbortController().signal,
+  };
+  const short = { firstWaitMs: 1, maxWaitMs: 4, turnTimeoutMs: 200 };
+  const noTurn = { firstWaitMs: 60_000, maxWaitMs: 60_000, turnTimeoutMs: 1 };
 
-  test('lets the right password in after the wait, however long wrong ones went on', () => {
-    let now = 0;
-    const backOff = createBackOff(() => now);
-    let refused = 0;
-    for (let n = 0; n < 10_000; n += 1) {
-      now += 100;
-      try {
-        backOff.begin('owner', client);
-      } catch {
-        refused += 1;
-      }
+  test('lets the right password in although twenty attackers at its address never stop', async () => {
+    const backOff = createBackOff(short);
+    const stopping = new AbortController();
+    let guesses = 0;
+    const attack = async (): Promise<void> => {
+      while (!stopping.signal.aborted)
+        await backOff.begin('owner', client).then(
+          () => (guesses += 1),
+          () => undefined,
+        );
+    };
+    const attackers = Array.from({ length: 20 }, attack);
+    await until(() => guesses > 50, { what: 'the first guesses' });
+    let tries = 0;
+    let attempt: Attempt | undefined;
+    while (attempt === undefined && tries < 50) {
+      tries += 1;
+      attempt = await backOff.begin('owner', client).catch(() => undefined);
     }
-    expect(refused).toBeGreaterThan(9_000);
-    now += 30_001;
-    expect(() => backOff.begin('owner', client).succeed()).not.toThrow();
+    attempt?.succeed();
+    expect(attempt).toBeDefined();
+    stopping.abort();
+    await Promise.all(attackers);
   });
 
-  test('slows one address that tries many names', () => {
-    const backOff = createBackOff(() => 0);
-    const attempts = Array.from({ length: 40 }, (_, n) => () => backOff.begin(`name${n}`, client));
-    for (const attempt of attempts.slice(0, 30)) attempt();
-    expect(attempts[30]).toThrow('Too many wrong passwords');
-    expect(() => backOff.begin('name', { ...client, address: '198.51.100.1' })).not.toThrow();
+  test('checks one password of an address in a wait, however many are tried at once', async () => {
+    const backOff = createBackOff(noTurn);
+    const tries = Array.from({ length: 2_000 }, () => backOff.begin('owner', client));
+    const results = await Promise.allSettled(tries);
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
+  });
+
+  test('slows one address that tries many names', async () => {
+    const backOff = createBackOff(noTurn);
+    for (let n = 0; n < 30; n += 1) await backOff.begin(`name${n}`, client);
+    await expect(backOff.begin('name30', client)).rejects.toThrow('Too many wrong passwords');
+    await backOff.begin('name', { ...client, address: '198.51.100.1' });
+  });
+
+  test('does not count attempts without a check', async () => {
+    const backOff = createBackOff(noTurn);
+    for (let n = 0; n < 100; n += 1) (await backOff.begin('owner', client)).withdraw();
+  });
+
+  test('ends the wait of a client that leaves', async () => {
+    const backOff = createBackOff({ ...noTurn, turnTimeoutMs: 60_000 });
+    for (let n = 0; n < 5; n += 1) await backOff.begin('owner', client);
+    const leaving = new AbortController();
+    const attempt = backOff.begin('owner', { ...client, signal: leaving.signal });
+    leaving.abort();
+    await expect(attempt).rejects.toThrow('Too many wrong passwords');
+  });
+});
+
+describe('turns', () => {
+  test('are drawn among all that wait, and at most 32 wait', async () => {
+    // The newest of those that wait is drawn.
+    const turns = createTurns(() => 0.999);
+    let isFree = false;
+    const taken: number[] = [];
+    const take = (n: number) =>
+      turns.take('key', {
+        readWait: () => (isFree ? 0 : 5),
+        begin: () => void taken.push(n),
+        signal: new AbortController().signal,
+      });
+    const results = Array.from({ length: 34 }, (_, n) => take(n));
+    expect(await Promise.all([results[32], results[33]])).toEqual([false, false]);
+    isFree = true;
+    expect(await Promise.all(results.slice(0, 32))).toEqual(Array(32).fill(true));
+    expect(taken).toEqual(Array.from({ length: 32 }, (_, n) => 31 - n));
+  });
+});
+
+describe('the check of passwords', () => {
+  test('runs for 34 at once, of an address for two, and refuses others until some have ended', async () => {
+    const passwords = createPasswords();
+    const verify = (address: string) => passwords.verify('wrong', undefined, address);
+    const busy = Array.from({ length: 34 }, (_, n) => verify(`address ${n % 17}`));
+    await expect(verify('address 0')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    await expect(verify('another')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    expect(new Set(await Promise.all(busy))).toEqual(new Set([false]));
+    expect(await verify('another')).toBe(false);
+    const two = [verify('address 0'), verify('address 0')];
+    await expect(verify('address 0')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    expect(await verify('another')).toBe(false);
+    await Promise.all(two);
   });
 });

@@ -11,13 +11,18 @@ import {
   type VerifiedCredential,
 } from '@carillon/admin/credentials';
 import { PROVIDER_CHANNELS } from '@carillon/core/channels';
+import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
+import type { Accept } from '../failures/redrive-push.ts';
 import { objectId } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
+import { sendTestPush } from './test-push.ts';
 
 const MAX_BASE64 = 100_000;
 const MAX_TEXT = 500;
+/** A subscription of Web Push is the longest of the providers' tokens. */
+const MAX_DEVICE = 4_096;
 const text = z.string().max(MAX_TEXT).optional();
 const environment = z.enum(['development', 'production']).optional();
 const file = z
@@ -50,9 +55,15 @@ const credentialFields = z.object({
 
 type CredentialInput = z.infer<typeof credentialFields>;
 
+/** Resources of the routes of credentials. */
+export interface CredentialNeeds extends AppNeeds {
+  store: AppNeeds['store'] & Pick<Store, 'devices'>;
+  accept: Accept;
+}
+
 /** Returns the routes of an app's credentials at providers. Their secrets go in, and none comes out. */
-export function credentialRoutes(needs: AppNeeds): ConsoleRoute[] {
-  const { store } = needs;
+export function credentialRoutes(needs: CredentialNeeds): ConsoleRoute[] {
+  const { store, accept } = needs;
   const account = createAccountOfApp(store);
   const auditFacts = <Input extends Pick<CredentialInput, 'environment'>>(input: Input) => ({
     ...(input.environment !== undefined && { environment: input.environment }),
@@ -87,6 +98,17 @@ export function credentialRoutes(needs: AppNeeds): ConsoleRoute[] {
       audit: 'credential.remove',
       auditFacts,
       handle: ({ input }) => removeCredential(store, withEnvironment(input)),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/credentials/:channel/test',
+      role: 'operator',
+      account,
+      input: credentialFields
+        .pick({ app: true, channel: true })
+        .extend({ device: z.string().trim().min(1, 'Give a token.').max(MAX_DEVICE) }),
+      audit: 'credential.test',
+      handle: ({ input }) => sendTestPush(store, accept, input),
     }),
   ];
 }

@@ -40,9 +40,10 @@ export function keyRoutes({ store, pepper }: AppNeeds): ConsoleRoute[] {
   ];
 }
 
-function toBody({ id, app, lastFour, createdAt, revokedAt }: KeyView) {
+function toBody({ id, app, lastFour, createdAt, lastUsedAt, revokedAt }: KeyView) {
   return {
     ...{ id, app, lastFour, createdAt: createdAt.getTime() },
+    ...(lastUsedAt !== undefined && { lastUsedAt: lastUsedAt.getTime() }),
     ...(revokedAt !== undefined && { revokedAt: revokedAt.getTime() }),
   };
 }

@@ -109,10 +109,16 @@ async function redrivePart(
     const { info } = await accept(redrive.app, request, idempotency);
     return { recipients: info.devices };
   } catch (error) {
-    if (!(error instanceof ApiError) || error.status >= FIRST_SERVER_ERROR) throw error;
+    // What is reserved stays so, and is tried again.
+    if (!(error instanceof ApiError) || isTemporary(error)) throw error;
     await store.failedRecipients.release(redrive._id, recipients);
     return { skipped: error.code.toLowerCase().replaceAll('_', '-') };
   }
+}
+
+/** Tells an error that passes by itself from one that the push will always get. */
+function isTemporary({ code, status }: ApiError): boolean {
+  return code === 'RATE_LIMIT_EXCEEDED' || status >= FIRST_SERVER_ERROR;
 }
 
 /** Finds the new push that an earlier run of the re-drive has accepted. */

@@ -20,6 +20,10 @@ const LEASE_MS = 10_000;
 const RENEWALS_PER_LEASE = 3;
 /** Wait for a re-drive whose lease another process holds. */
 const WAIT_MS = 2_000;
+/** The limit is one of a minute. */
+const MAX_LIMIT_WAIT_MS = 60_000;
+/** Least time between two looks for a viewer. */
+const VIEWER_INTERVAL_MS = 10_000;
 /** The idempotency keys of the first new pushes are remembered for a day, so a re-drive must end before. */
 const MAX_AGE_MS = 23 * 3_600_000;
 
@@ -36,8 +40,9 @@ interface Needs {
 
 /**
  * Creates the worker of re-drives. It looks for a running re-drive when it is woken: at the start of the process, after
- * a re-drive was created, and when an operator looks at one. While one is running, also under another process's lease,
- * it goes on looking; otherwise it asks the database nothing.
+ * a re-drive was created, when an operator looks at one, and every 10 s while the process has a viewer. While one is
+ * running, also under another process's lease, it goes on looking, and takes it over when the lease ends; otherwise it
+ * asks the database nothing.
  */
 export function createRedriveWorker(needs: Needs) {
   const { store, onError, leaseMs = LEASE_MS } = needs;
@@ -45,6 +50,7 @@ export function createRedriveWorker(needs: Needs) {
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
   let isWoken = false;
+  let wokenAt = Number.NEGATIVE_INFINITY;
 
   async function run(): Promise<void> {
     while (isWoken && !stopping.signal.aborted) {
@@ -83,7 +89,11 @@ export function createRedriveWorker(needs: Needs) {
       const signal = AbortSignal.any([lost.signal, stopping.signal]);
       await workOn(needs, redrive, owner, signal);
     } catch (error) {
-      if (!(error instanceof LeaseLostError)) throw error;
+      const waitMs = readLimitWait(error);
+      if (waitMs === undefined && !(error instanceof LeaseLostError)) throw error;
+      clearInterval(timer);
+      // Until then it has its lease and nobody works on it, so that those of other accounts go on.
+      if (waitMs !== undefined) await store.redrives.renew(redrive._id, owner, waitMs);
     } finally {
       clearInterval(timer);
     }
@@ -92,11 +102,18 @@ export function createRedriveWorker(needs: Needs) {
   const pause = (ms: number) =>
     sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined);
 
+  /** Looks for a running re-drive now. Never throws. */
+  function wake(): void {
+    isWoken = true;
+    wokenAt = performance.now();
+    running ??= run();
+  }
+
   return {
-    /** Looks for a running re-drive now. Never throws. */
-    wake(): void {
-      isWoken = true;
-      running ??= run();
+    wake,
+    /** Looks for a running re-drive that another process may have left, at most every 10 s. Never throws. */
+    noticeViewer(): void {
+      if (performance.now() - wokenAt >= VIEWER_INTERVAL_MS) wake();
     },
     /** Stops after the pushes in progress; another process, or this one's successor, goes on after the lease. */
     async stop(): Promise<void> {
@@ -104,6 +121,12 @@ export function createRedriveWorker(needs: Needs) {
       await running;
     },
   };
+}
+
+/** Returns how long a re-drive waits because its account's limit of requests is reached; undefined: another error. */
+function readLimitWait(error: unknown): number | undefined {
+  if (!(error instanceof ApiError) || error.code !== 'RATE_LIMIT_EXCEEDED') return undefined;
+  return Math.min((error.retryAfterSeconds ?? 1) * 1_000, MAX_LIMIT_WAIT_MS);
 }
 
 /** Works on one re-drive until it ends or the signal stops it. @throws LeaseLostError */

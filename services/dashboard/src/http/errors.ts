@@ -56,7 +56,9 @@ function fromAdminError({ code, message }: AdminError): ConsoleError {
   return new ConsoleError(CODE_OF_ADMIN_ERROR[code] ?? 'INVALID_PARAM', message);
 }
 
-function fromApiError({ status, message, retryAfterSeconds }: ApiError): ConsoleError {
+function fromApiError({ code, status, message, retryAfterSeconds }: ApiError): ConsoleError {
+  if (code === 'ACCOUNT_SUSPENDED' || code === 'RATE_LIMIT_EXCEEDED')
+    return new ConsoleError(code, message, retryAfterSeconds);
   return new ConsoleError(CODE_OF_STATUS[status] ?? 'INTERNAL', message, retryAfterSeconds);
 }
 

@@ -14,6 +14,8 @@ export interface OpenRequest<Input> {
   /** The part of the URL after the host. */
   url: string;
   header(name: string): string | undefined;
+  /** Aborted when the client has left, or has its response. */
+  signal: AbortSignal;
 }
 
 /** Response of such a route. */

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { extname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import type { RequestHandler, Response } from 'express';
+import type { Request, RequestHandler, Response } from 'express';
 
 const compress = promisify(gzip);
 
@@ -20,10 +20,13 @@ const TYPES: Record<string, string> = {
   '.txt': 'text/plain; charset=utf-8',
 };
 const COMPRESSED = /^(text|application\/(json|manifest)|image\/svg)/;
+/** Names with a hash: their files never change. */
+const IMMUTABLE = /^\/(assets|static\/(js|css))\//;
 const ENTRY = '/index.html';
 const MISSING_PAGES =
   'The pages of the console are not built. Run "npm run build" in services/dashboard/web, then reload this page.\n';
 
+/** A file as it is sent. */
 interface PageFile {
   content: Buffer;
   gzipped: Buffer | undefined;
@@ -56,19 +59,19 @@ export function createPages(folder: string): RequestHandler {
     const isFile = path.startsWith('/assets/') || extname(path) !== '';
     const file = files.get(path) ?? (isFile ? undefined : files.get(ENTRY));
     if (file === undefined) return void response.writeHead(404).end();
-    sendFile(response, file, {
-      isFresh: request.headers['if-none-match'] === file.headers.etag,
-      acceptsGzip: request.acceptsEncodings('gzip') === 'gzip',
-    });
+    sendFile(request, response, file);
   };
 }
 
-function sendFile(
+/** Sends a file; 304 when the browser has it. */
+export function sendFile(
+  request: Request,
   response: Response,
   { content, gzipped, headers }: PageFile,
-  { isFresh, acceptsGzip }: { isFresh: boolean; acceptsGzip: boolean },
 ): void {
-  if (isFresh) return void response.writeHead(304, headers).end();
+  if (request.headers['if-none-match'] === headers.etag)
+    return void response.writeHead(304, headers).end();
+  const acceptsGzip = request.acceptsEncodings('gzip') === 'gzip';
   const body = acceptsGzip ? (gzipped ?? content) : content;
   response
     .writeHead(200, {
@@ -76,11 +79,11 @@ function sendFile(
       ...(body === gzipped && { 'content-encoding': 'gzip' }),
       'content-length': body.length,
     })
-    .end(response.req.method === 'HEAD' ? undefined : body);
+    .end(request.method === 'HEAD' ? undefined : body);
 }
 
-/** Reads all files of a folder; none if it doesn't exist. */
-async function readFiles(folder: string): Promise<ReadonlyMap<string, PageFile>> {
+/** Reads all files of a folder by their path, such as `/index.html`; none if it doesn't exist. */
+export async function readFiles(folder: string): Promise<ReadonlyMap<string, PageFile>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
   const files = new Map<string, PageFile>();
   for (const entry of entries.filter((found) => found.isFile())) {
@@ -99,9 +102,7 @@ async function readPageFile(path: string, name: string): Promise<PageFile> {
     gzipped: COMPRESSED.test(type) ? await compress(content, { level: 9 }) : undefined,
     headers: {
       'content-type': type,
-      'cache-control': name.startsWith('/assets/')
-        ? 'public, max-age=31536000, immutable'
-        : 'no-cache',
+      'cache-control': IMMUTABLE.test(name) ? 'public, max-age=31536000, immutable' : 'no-cache',
       etag: `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`,
       vary: 'accept-encoding',
     },

@@ -37,7 +37,7 @@ interface AccountOfInput<Input> {
 
 /** A route of the JSON API. The router checks session, CSRF, role and account, and parses the input, before `handle`. */
 export interface ConsoleRoute<Input = unknown> {
-  method: 'get' | 'post' | 'put' | 'delete';
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Path under /api in the syntax of Express 5: `/apps/:app/pushes`. */
   path: string;
   /** The least role. */
@@ -72,10 +72,12 @@ const STATUS = {
   INVALID_PARAM: 400,
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
+  ACCOUNT_SUSPENDED: 403,
   NOT_FOUND: 404,
   CONFLICT: 409,
   TOO_LARGE: 413,
   TOO_MANY_ATTEMPTS: 429,
+  RATE_LIMIT_EXCEEDED: 429,
   INTERNAL: 500,
   UNAVAILABLE: 503,
 } as const;

@@ -159,6 +159,8 @@ function handleOpen(route: OpenRoute, { sessions }: RoutingNeeds): Handler {
       requireCsrfToken(session, request.get('x-csrf-token'));
     }
     const { fields } = await readInput(request, response);
+    const closing = new AbortController();
+    response.once('close', () => closing.abort());
     const { body, cookies, redirect } = await route.handle({
       input: route.input.parse(fields),
       requestId: facts.requestId,
@@ -168,6 +170,7 @@ function handleOpen(route: OpenRoute, { sessions }: RoutingNeeds): Handler {
       session,
       url: request.originalUrl,
       header: (name) => request.get(name),
+      signal: closing.signal,
     });
     if (cookies !== undefined) response.setHeader('set-cookie', cookies);
     if (redirect !== undefined) return void response.writeHead(303, { location: redirect }).end();

@@ -6,8 +6,10 @@ import type { ConsoleAddress } from './address.ts';
 
 /** Time for open responses to end when the process stops. */
 const STOP_TIMEOUT_MS = 5_000;
-const CONTENT_SECURITY_POLICY = [
+/** What the console's pages may load and do. */
+export const CONTENT_SECURITY_POLICY = [
   "default-src 'self'",
+  "script-src 'self'",
   // The component library sets styles of single elements.
   "style-src 'self' 'unsafe-inline'",
   "img-src 'self' data:",
@@ -21,7 +23,8 @@ const CONTENT_SECURITY_POLICY = [
 export interface ServerParts {
   address: ConsoleAddress;
   api: Router;
-  pages: RequestHandler;
+  /** Tried in this order. */
+  pages: RequestHandler | RequestHandler[];
   /** Number of own proxies in front, whose X-Forwarded-For is trusted. */
   proxyHops: number;
 }
@@ -38,7 +41,7 @@ export async function serveConsole(
   const app = express();
   app.disable('x-powered-by').disable('etag');
   app.set('query parser', 'simple').set('trust proxy', proxyHops);
-  app.use(setSecurityHeaders, requireAllowedHost(address));
+  app.use(setSecurityHeaders, requireTls(address), requireAllowedHost(address));
   app.use('/api', api);
   app.use(pages);
   app.use(handleExpressError);
@@ -68,6 +71,14 @@ const setSecurityHeaders: RequestHandler = (_request, response, next) => {
   response.setHeader('cross-origin-resource-policy', 'same-origin');
   next();
 };
+
+/** Has browsers use TLS alone from then on, where CONSOLE_URL has it; they ignore the header without TLS (RFC 6797, 8.1). */
+function requireTls({ isSecure }: ConsoleAddress): RequestHandler {
+  return (_request, response, next) => {
+    if (isSecure) response.setHeader('strict-transport-security', 'max-age=31536000');
+    next();
+  };
+}
 
 /** Refuses host names that are not the console's: a foreign page could have its own name resolve to this address. */
 function requireAllowedHost({ isAllowedHost }: ConsoleAddress): RequestHandler {

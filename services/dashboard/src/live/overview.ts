@@ -34,6 +34,8 @@ export interface Overview {
   minutes: OverviewMinute[];
   /** Of all these minutes. */
   latency: LatencySummary;
+  /** Of the last 15, 30 and 60 minutes, by their number. */
+  latencies: Record<number, LatencySummary>;
   /** Empty until a scheduler has counted, some seconds after the first viewer came. */
   channels: ChannelWork[];
   gateways: { id: string; online: number }[];
@@ -49,6 +51,10 @@ export interface Overview {
   refusedCredentialsAt: number | null;
 }
 
+/** Minutes of the ranges that the pages offer. */
+const RANGES = [15, 30, 60];
+const NO_LATENCY: LatencySummary = { p50Ms: null, p99Ms: null };
+
 /** Latest values of the shared reader. */
 export interface LiveState {
   figures: FiguresSnapshot;
@@ -63,14 +69,14 @@ export function buildOverview(
   minutes: number,
 ): Overview {
   const isWhole = operator.accounts === 'all';
-  const shown = isWhole ? figures.minutes.slice(-minutes) : [];
-  const summaries = isWhole ? summarizeMinutes(figures).slice(-minutes) : [];
+  const summary = isWhole ? summarizeOnce(figures) : undefined;
   return {
     readAt: Math.round(figures.readAt),
     scope: isWhole ? 'installation' : 'accounts',
     since: figures.since === undefined ? null : Math.round(figures.since),
-    minutes: summaries,
-    latency: summarize(shown.map(({ latencies }) => latencies)),
+    minutes: summary?.minutes.slice(-minutes) ?? [],
+    latency: isWhole ? summarizeLast(figures, minutes) : NO_LATENCY,
+    latencies: summary?.latencies ?? {},
     channels: isWhole ? figures.channels : [],
     gateways: isWhole ? figures.gateways.map(({ gateway: id, online }) => ({ id, online })) : [],
     refusedCredentials: refusals
@@ -84,15 +90,27 @@ export function buildOverview(
   };
 }
 
-const summariesOf = new WeakMap<FiguresSnapshot, OverviewMinute[]>();
+interface FiguresSummary {
+  minutes: OverviewMinute[];
+  latencies: Record<number, LatencySummary>;
+}
 
-/** Summarizes the minutes of a snapshot, once for all viewers. */
-function summarizeMinutes(figures: FiguresSnapshot): OverviewMinute[] {
-  const known = summariesOf.get(figures);
+const summaryOf = new WeakMap<FiguresSnapshot, FiguresSummary>();
+
+/** Summarizes a snapshot, once for all viewers. */
+function summarizeOnce(figures: FiguresSnapshot): FiguresSummary {
+  const known = summaryOf.get(figures);
   if (known !== undefined) return known;
-  const summaries = figures.minutes.map(toMinute);
-  summariesOf.set(figures, summaries);
-  return summaries;
+  const summary = {
+    minutes: figures.minutes.map(toMinute),
+    latencies: Object.fromEntries(RANGES.map((range) => [range, summarizeLast(figures, range)])),
+  };
+  summaryOf.set(figures, summary);
+  return summary;
+}
+
+function summarizeLast({ minutes }: FiguresSnapshot, count: number): LatencySummary {
+  return summarize(minutes.slice(-count).map(({ latencies }) => latencies));
 }
 
 function toMinute(minute: FiguresSnapshot['minutes'][number]): OverviewMinute {

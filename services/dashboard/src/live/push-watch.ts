@@ -1,9 +1,11 @@
 import type { Store } from '@carillon/store/store';
 
 const INTERVAL_MS = 1_000;
-/** With more pushes than this, all of them are read every 5 s. */
+/** With more pushes than this, they are read every 5 s. */
 const MAX_FREQUENT = 20;
 const RARE_INTERVAL_MS = 5_000;
+/** Pushes that one read is for; of more, each read is for the next ones. */
+const MAX_PER_READ = 200;
 
 /** One viewer of some pushes. */
 interface Watcher {
@@ -14,27 +16,41 @@ interface Watcher {
 
 /**
  * Creates the watch of pushes that all viewers of a process share: the progress of all watched pushes is read together,
- * every second, and only while there are viewers.
+ * every second, or every 5 s if there are many, and only while there are viewers.
  */
 export function createPushWatch(
   pushProgress: Pick<Store['pushProgress'], 'readMarks'>,
-  intervalMs = INTERVAL_MS,
+  { intervalMs = INTERVAL_MS, rareIntervalMs = RARE_INTERVAL_MS } = {},
 ) {
   const watchers = new Set<Watcher>();
   let timer: NodeJS.Timeout | undefined;
+  /** The last push of a read that was not for all. */
+  let readUntil = '';
 
   function listWatched(): string[] {
     return [...new Set([...watchers].flatMap(({ marks }) => [...marks.keys()]))];
   }
 
+  /** Returns the watched pushes that are read now. */
+  function takeNext(): string[] {
+    const watched = listWatched();
+    if (watched.length <= MAX_PER_READ) return watched;
+    const sorted = watched.sort();
+    const start = sorted.findIndex((id) => id > readUntil);
+    const next = sorted.slice(Math.max(0, start)).slice(0, MAX_PER_READ);
+    readUntil = next.at(-1) ?? '';
+    return next;
+  }
+
   async function poll(): Promise<void> {
     if (watchers.size === 0) return;
-    const current = await pushProgress.readMarks(listWatched());
+    const read = new Set(takeNext());
+    const current = await pushProgress.readMarks([...read]);
     for (const { marks, onChange } of watchers)
       for (const [push, known] of marks) {
-        // A viewer that came during the read has its push in the next one.
+        // A viewer that came during the read has its push in a later one.
         const mark = current.get(push);
-        if (mark === known) continue;
+        if (mark === known || !read.has(push)) continue;
         marks.set(push, mark);
         onChange(push);
       }
@@ -48,7 +64,7 @@ export function createPushWatch(
         .then(() => {
           timer = undefined;
           if (watchers.size === 0) return;
-          schedule(listWatched().length > MAX_FREQUENT ? RARE_INTERVAL_MS : intervalMs);
+          schedule(listWatched().length > MAX_FREQUENT ? rareIntervalMs : intervalMs);
         });
     }, delayMs).unref();
   }

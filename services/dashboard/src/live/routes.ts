@@ -18,8 +18,8 @@ import { createPushWatch } from './push-watch.ts';
 /** Event streams of one process; an operator's tabs share one. */
 export const MAX_STREAMS = 200;
 const MAX_STREAMS_PER_OPERATOR = 20;
-/** Pushes that one stream watches. */
-const MAX_WATCHED_PUSHES = 5;
+/** Pushes that one stream watches: those of a list's page in several tabs. */
+const MAX_WATCHED_PUSHES = 100;
 
 const minutes = z.coerce.number().int().min(1).max(MAX_MINUTES).default(MAX_MINUTES);
 const pushIds = z
@@ -50,7 +50,10 @@ export function liveRoutes({ redis, store, intervalMs }: LiveResources): Console
     credentials: store.credentials,
     ...(intervalMs !== undefined && { intervalMs }),
   });
-  const pushWatch = createPushWatch(store.pushProgress, intervalMs);
+  const pushWatch = createPushWatch(
+    store.pushProgress,
+    intervalMs === undefined ? {} : { intervalMs, rareIntervalMs: intervalMs },
+  );
   const streams = createStreamLimit();
 
   const overview = defineRoute({

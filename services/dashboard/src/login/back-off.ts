@@ -1,6 +1,7 @@
 import { toAddressGroup } from '@carillon/core/client-address';
 import { LRUCache } from 'lru-cache';
 import { ConsoleError } from '../http/route.ts';
+import { createTurns } from './turns.ts';
 
 const FORGET_MS = 3_600_000;
 const MAX_ENTRIES = 10_000;
@@ -9,7 +10,10 @@ const FREE_ATTEMPTS = 5;
 /** The same for one address over all names. */
 const FREE_ATTEMPTS_OF_ADDRESS = 30;
 const FIRST_WAIT_MS = 1_000;
-const MAX_WAIT_MS = 30_000;
+/** With it an address gets at most 17,280 guesses a day. */
+const MAX_WAIT_MS = 5_000;
+/** Longest time that an attempt waits for its turn. */
+const TURN_TIMEOUT_MS = 20_000;
 
 interface Attempts {
   count: number;
@@ -29,65 +33,90 @@ interface Client {
   address: string;
   /** Key of a browser that this operator has logged in with before. */
   knownBrowser: string | undefined;
+  /** Aborted when the client has left. */
+  signal: AbortSignal;
+}
+
+/** Times of a back-off, in milliseconds; a test has shorter ones. */
+interface Timing {
+  firstWaitMs?: number;
+  maxWaitMs?: number;
+  turnTimeoutMs?: number;
 }
 
 /**
  * Slows wrong passwords by name and address. A wait never concerns the name alone, so that nobody can lock an operator
  * out from another address, and a browser that the operator has used before counts by itself, also
- * when others share its address. Attempts within a wait are refused unchecked and do not extend it. Each process counts for itself.
+ * when others share its address. Attempts within a wait are held back, and at its end one of them is drawn at random:
+ * somebody who never stops behind the operator's own address delays the right password, but does not keep it out. Each
+ * process counts for itself.
  */
-export function createBackOff(now: () => number = () => performance.now()) {
-  const pairs = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });
-  const addresses = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });
+export function createBackOff({
+  firstWaitMs = FIRST_WAIT_MS,
+  maxWaitMs = MAX_WAIT_MS,
+  turnTimeoutMs = TURN_TIMEOUT_MS,
+}: Timing = {}) {
+  const turns = createTurns();
 
-  function requireNoWait(attempts: Attempts | undefined, free: number): void {
-    if (attempts === undefined || attempts.count < free) return;
-    const waitMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** (attempts.count - free));
-    const leftMs = attempts.lastAt + waitMs - now();
-    if (leftMs <= 0) return;
-    const seconds = Math.ceil(leftMs / 1_000);
-    const text = `Too many wrong passwords. Try again in ${seconds} s.`;
-    throw new ConsoleError('TOO_MANY_ATTEMPTS', text, seconds);
+  /** Counts attempts by key. The count of a wrong password comes before its check. */
+  function createCounts(freeAttempts: number) {
+    const byKey = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });
+    const countOf = (key: string): number => byKey.get(key)?.count ?? 0;
+    const readWait = (key: string): number => {
+      const attempts = byKey.get(key);
+      if (attempts === undefined || attempts.count < freeAttempts) return 0;
+      const waitMs = Math.min(maxWaitMs, firstWaitMs * 2 ** (attempts.count - freeAttempts));
+      return attempts.lastAt + waitMs - performance.now();
+    };
+    return {
+      /** Counts an attempt when its turn comes. @throws ConsoleError TOO_MANY_ATTEMPTS */
+      async add(key: string, signal: AbortSignal): Promise<void> {
+        const begin = (): void => {
+          byKey.set(key, { count: countOf(key) + 1, lastAt: performance.now() });
+        };
+        if (await turns.take(key, { readWait: () => readWait(key), begin, signal })) return;
+        const seconds = Math.max(1, Math.ceil(readWait(key) / 1_000));
+        const text = `Too many wrong passwords at this address. Try again in ${seconds} s.`;
+        throw new ConsoleError('TOO_MANY_ATTEMPTS', text, seconds);
+      },
+      subtract(key: string): void {
+        const attempts = byKey.get(key);
+        if (attempts !== undefined) byKey.set(key, { ...attempts, count: attempts.count - 1 });
+      },
+      clear: (key: string): unknown => byKey.delete(key),
+    };
   }
 
+  const pairs = createCounts(FREE_ATTEMPTS);
+  const addresses = createCounts(FREE_ATTEMPTS_OF_ADDRESS);
   return {
     /**
-     * Counts an attempt before its password is checked, so that attempts at the same time are counted too.
+     * Counts an attempt before its password is checked, so that attempts at the same time are counted too. Waits for
+     * its turn up to 20 s.
      *
-     * @throws ConsoleError TOO_MANY_ATTEMPTS within a wait
+     * @throws ConsoleError TOO_MANY_ATTEMPTS when its turn has not come
      */
-    begin(nameKey: string, { address, knownBrowser }: Client): Attempt {
+    async begin(nameKey: string, { address, knownBrowser, signal }: Client): Promise<Attempt> {
       const group = toAddressGroup(address);
       const isKnown = knownBrowser !== undefined;
       // A line feed is in no address and no key.
       const pair = `${isKnown ? knownBrowser : group}\n${nameKey}`;
-      if (!isKnown) requireNoWait(addresses.get(group), FREE_ATTEMPTS_OF_ADDRESS);
-      requireNoWait(pairs.get(pair), FREE_ATTEMPTS);
-      const before = pairs.get(pair);
-      const at = now();
-      pairs.set(pair, { count: (before?.count ?? 0) + 1, lastAt: at });
-      if (!isKnown) addresses.set(group, { count: countOf(addresses.get(group)) + 1, lastAt: at });
-      const giveBackAddress = (): void => {
-        const counted = addresses.get(group);
-        if (!isKnown && counted !== undefined) {
-          addresses.set(group, { ...counted, count: Math.max(0, counted.count - 1) });
-        }
-      };
+      const ending = AbortSignal.any([signal, AbortSignal.timeout(turnTimeoutMs)]);
+      if (!isKnown) await addresses.add(group, ending);
+      await pairs.add(pair, ending).catch((error: unknown) => {
+        if (!isKnown) addresses.subtract(group);
+        throw error;
+      });
       return {
         succeed: () => {
-          pairs.delete(pair);
-          giveBackAddress();
+          pairs.clear(pair);
+          if (!isKnown) addresses.subtract(group);
         },
         withdraw: () => {
-          if (before === undefined) pairs.delete(pair);
-          else pairs.set(pair, before);
-          giveBackAddress();
+          pairs.subtract(pair);
+          if (!isKnown) addresses.subtract(group);
         },
       };
     },
   };
-}
-
-function countOf(attempts: Attempts | undefined): number {
-  return attempts?.count ?? 0;
 }

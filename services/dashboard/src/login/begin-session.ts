@@ -16,13 +16,20 @@ export interface SessionNeeds {
   store: Pick<Store, 'sessions' | 'operators'>;
   sessions: SessionReader;
   knownBrowsers: ReturnType<typeof createKnownBrowsers>;
-  /** Name of the installation. */
+  installation: Installation;
+}
+
+/** What the console's pages show of the installation. */
+export interface Installation {
+  /** Its name, such as production. */
   environment: string;
+  /** Address of the HTTP API without a slash at its end; undefined when it is not set. */
+  apiUrl: string | undefined;
 }
 
 /** Creates the function that begins sessions: always with a new token, so that nobody else can have chosen it. */
 export function createBeginSession(needs: SessionNeeds) {
-  const { store, sessions, knownBrowsers, environment } = needs;
+  const { store, sessions, knownBrowsers, installation } = needs;
   return async (
     { host, session }: LoginRequest,
     operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>,
@@ -33,13 +40,17 @@ export function createBeginSession(needs: SessionNeeds) {
     if (session !== undefined) await store.sessions.end(session.digest);
     await store.operators.noteLogin(id);
     return {
-      body: toSessionView({ id, name, role, accounts }, deriveCsrfToken(token), environment),
+      body: toSessionView({ id, name, role, accounts }, deriveCsrfToken(token), installation),
       cookies: [sessions.formatCookie(host, token), knownBrowsers.formatCookie(host, id)],
     };
   };
 }
 
 /** Returns what the console's pages need to know of their session. */
-export function toSessionView(operator: SessionOperator, csrf: string, environment: string) {
-  return { operator, csrf, environment };
+export function toSessionView(
+  operator: SessionOperator,
+  csrf: string,
+  { environment, apiUrl }: Installation,
+) {
+  return { operator, csrf, environment, ...(apiUrl !== undefined && { apiUrl }) };
 }

@@ -8,7 +8,7 @@ import { defineOpenRoute, type OpenRequest, type OpenRoute } from '../http/open-
 import { ConsoleError, notFound } from '../http/route.ts';
 import type { SessionReader } from '../http/session-reader.ts';
 import type { createBackOff } from './back-off.ts';
-import { type BeginSession, toSessionView } from './begin-session.ts';
+import { type BeginSession, type Installation, toSessionView } from './begin-session.ts';
 import type { createKnownBrowsers } from './known-browsers.ts';
 import type { Passwords } from './passwords.ts';
 
@@ -24,7 +24,7 @@ export const newPassword = z
 const givenPassword = z.string().max(MAX_PASSWORD, 'The password is too long.');
 const nothing = z.object({});
 
-/** What the routes of login use. */
+/** The resources of the login routes. */
 export interface LoginNeeds {
   store: Pick<Store, 'operators' | 'sessions' | 'invites'>;
   log: Pick<Logger, 'warn'>;
@@ -34,14 +34,14 @@ export interface LoginNeeds {
   backOff: ReturnType<typeof createBackOff>;
   knownBrowsers: ReturnType<typeof createKnownBrowsers>;
   audited: Audited;
-  environment: string;
+  installation: Installation;
   /** Text of the button for single sign-on; undefined without a provider. */
   openIdLabel: string | undefined;
 }
 
 /** Returns the routes of login, logout and the own password. */
 export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
-  const { store, audited, sessions, environment, openIdLabel } = needs;
+  const { store, audited, sessions, installation, openIdLabel } = needs;
   return [
     defineOpenRoute({
       method: 'get',
@@ -62,7 +62,7 @@ export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
       input: nothing,
       handle: async ({ session }) => {
         if (session === undefined) throw notFound();
-        return { body: toSessionView(session.operator, session.csrf, environment) };
+        return { body: toSessionView(session.operator, session.csrf, installation) };
       },
     }),
     defineOpenRoute({
@@ -130,10 +130,10 @@ async function checkPassword(
   request: OpenRequest<unknown>,
   given: { name: string; password: string; operator: OperatorDocument | undefined },
 ): Promise<void> {
-  const { address, requestId } = request;
+  const { address, requestId, signal } = request;
   const { operator } = given;
   const knownBrowser = knownBrowsers.find(request, operator?._id);
-  const attempt = backOff.begin(toNameKey(given.name), { address, knownBrowser });
+  const attempt = await backOff.begin(toNameKey(given.name), { address, knownBrowser, signal });
   let isRight: boolean;
   try {
     isRight = await passwords.verify(given.password, operator?.passwordHash, address);

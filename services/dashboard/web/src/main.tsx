@@ -1,13 +1,12 @@
 import { MantineProvider } from '@mantine/core';
-import { ModalsProvider } from '@mantine/modals';
-import { Notifications } from '@mantine/notifications';
 import './theme/mantine.css';
-import '@mantine/notifications/styles.css';
 import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { queryClient } from './api/query-client.ts';
+import { ConfirmDialog } from './parts/confirm.tsx';
+import { Toasts } from './parts/toasts.tsx';
 import { router } from './router.tsx';
 import './theme/base.css';
 import { cssVariablesResolver, theme } from './theme/theme.ts';
@@ -23,10 +22,9 @@ createRoot(root).render(
       defaultColorScheme="auto"
     >
       <QueryClientProvider client={queryClient}>
-        <Notifications position="bottom-right" />
-        <ModalsProvider>
-          <RouterProvider router={router} />
-        </ModalsProvider>
+        <RouterProvider router={router} />
+        <ConfirmDialog />
+        <Toasts />
       </QueryClientProvider>
     </MantineProvider>
   </StrictMode>,

@@ -31,6 +31,7 @@ const getParentRoute = () => shell;
 const overview = createRoute({
   getParentRoute,
   path: '/',
+  validateSearch: keepText('range'),
   component: lazyRouteComponent(() => import('./pages/overview-page.tsx'), 'OverviewPage'),
 });
 const apps = createRoute({
@@ -98,6 +99,11 @@ const accounts = createRoute({
   validateSearch: keepText('cursor'),
   component: lazyRouteComponent(() => import('./pages/accounts-page.tsx'), 'AccountsPage'),
 });
+const queues = createRoute({
+  getParentRoute,
+  path: '/queues',
+  component: lazyRouteComponent(() => import('./pages/queues-page.tsx'), 'QueuesPage'),
+});
 const operators = createRoute({
   getParentRoute,
   path: '/operators',
@@ -117,7 +123,8 @@ const password = createRoute({
 });
 
 const appPages = [app, pushes, compose, failures, devices, topics, topic] as const;
-const ownPages = [overview, apps, push, device, accounts, operators, audit, password] as const;
+const installationPages = [accounts, queues, operators, audit] as const;
+const ownPages = [overview, apps, push, device, ...installationPages, password] as const;
 
 /** All pages. Filters, tabs and cursors are plain text in the query. */
 export const router = createRouter({

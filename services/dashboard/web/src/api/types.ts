@@ -23,9 +23,11 @@ export interface Session {
   csrf: string;
   /** Name of the installation, such as production. */
   environment: string;
+  /** Address of the HTTP API; absent when the server is not told. */
+  apiUrl?: string;
 }
 
-/** What a one-time link is for. */
+/** Purpose of a one-time link. */
 export interface SetupLink {
   valid: boolean;
   kind?: 'setup' | 'invite' | 'reset';
@@ -93,6 +95,8 @@ export interface ApiKey {
   app: string;
   lastFour: string;
   createdAt: number;
+  /** Up to a minute late; absent when no use is recorded. */
+  lastUsedAt?: number;
   revokedAt?: number;
 }
 
@@ -138,6 +142,8 @@ export interface Overview {
   since: number | null;
   minutes: OverviewMinute[];
   latency: Latency;
+  /** Of the last 15, 30 and 60 minutes. */
+  latencies: Partial<Record<number, Latency>>;
   /** Empty until a scheduler has counted. */
   channels: { channel: Channel; pending: number; oldestMs: number; deferred: number }[];
   gateways: { id: string; online: number }[];
@@ -288,6 +294,22 @@ export interface Redrive {
   recipients: number;
   skipped: number;
   skippedReasons: Record<string, number>;
+}
+
+/** Jobs of the queues in Redis, and the pending batches of the channels in MongoDB. */
+export interface QueueFigures {
+  readAt: number;
+  queues: {
+    name: string;
+    waiting: number;
+    active: number;
+    delayed: number;
+    /** Null without a waiting job. */
+    oldestWaitingMs: number | null;
+    hasWorker: boolean;
+  }[];
+  /** Empty until a scheduler has counted. */
+  channels: Overview['channels'];
 }
 
 /** Body of every error response. */

@@ -25,7 +25,7 @@ export const EMPTY_CREDENTIAL: CredentialFields = {
   replace: false,
 };
 
-/** What each kind is called, its channel, and the field of its file. */
+/** Label and channel of each kind of credential, and the field and suffixes of its file. */
 export const CREDENTIAL_KINDS = {
   'apns-key': { label: 'APNs: token key (.p8)', channel: 'apns', field: 'key', accept: '.p8' },
   'apns-certificate': {

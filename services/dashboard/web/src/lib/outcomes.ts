@@ -85,6 +85,7 @@ const REASONS: Record<string, string> = {
   'bad-provider-address': 'The provider does not know the device’s address',
   'wrong-credential': 'The credential does not fit the device',
   'endpoint-not-allowed': 'The browser’s push service is not allowed',
+  'worker-failed': 'Each attempt ended the process that made it',
 };
 
 /** The reasons of failures that can be filtered by. */

@@ -5,6 +5,8 @@ const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ['second', 1_000],
 ];
 
+const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+
 /** A time as the API gives it: unix milliseconds or ISO 8601. */
 export type Moment = number | string;
 
@@ -61,6 +63,11 @@ function twoUnits(ms: number, large: number, largeName: string, small: number, s
 
 function trimZero(text: string): string {
   return text.replace(/\.?0+$/, '');
+}
+
+/** Formats a whole number in few characters, for an axis: `1.2M`. */
+export function formatCompact(count: number): string {
+  return count < 10_000 ? formatCount(count) : COMPACT.format(count);
 }
 
 /** Formats a whole number with thin groups: `1 204 311`. */

@@ -1,4 +1,4 @@
-/** What a tab wants to hear of. */
+/** The live data that a tab subscribes to. */
 export interface Wants {
   overview: boolean;
   pushes: readonly string[];
@@ -32,7 +32,7 @@ export interface HubNeeds {
 const SILENCE_MS = 17_000;
 const RETRY_MS = [1_000, 3_000, 10_000, 30_000];
 /** Pushes that the server watches for one stream. */
-const MAX_PUSHES = 5;
+const MAX_PUSHES = 100;
 
 type Receive = (message: HubMessage) => void;
 

@@ -6,7 +6,7 @@ export interface LiveStatus {
   since: number;
 }
 
-/** What a page knows of its live data. */
+/** State of a page's live data. */
 export interface LiveState {
   /** Undefined until the stream has opened or failed. */
   stream?: LiveStatus;

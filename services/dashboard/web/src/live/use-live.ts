@@ -5,20 +5,22 @@ import { type LiveState, type LiveStatus, toLiveStatus, updateLiveState } from '
 
 /** Listens to the live data while a component is shown, and returns whether they come. */
 export function useLive(
-  { overview = false, push }: { overview?: boolean; push?: string },
+  { overview = false, pushes = [] }: { overview?: boolean; pushes?: readonly string[] },
   onMessage: (message: HubMessage) => void,
 ): LiveStatus | undefined {
   const [state, setState] = useState<LiveState>({});
+  // As a text it stays the same while the pushes do.
+  const ids = pushes.join(' ');
   const latest = useRef(onMessage);
   useEffect(() => {
     latest.current = onMessage;
   });
   useEffect(() => {
-    const wants: Wants = { overview, pushes: push === undefined ? [] : [push] };
+    const wants: Wants = { overview, pushes: ids === '' ? [] : ids.split(' ') };
     return listenLive(wants, (message) => {
       setState((before) => updateLiveState(before, message, Date.now()));
       if (message.kind !== 'status') latest.current(message);
     });
-  }, [overview, push]);
+  }, [overview, ids]);
   return toLiveStatus(state, overview);
 }

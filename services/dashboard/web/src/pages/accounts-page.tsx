@@ -1,4 +1,4 @@
-import { Badge, Button, Group, Modal, NativeSelect, Stack, TextInput } from '@mantine/core';
+import { Badge, Button, Group, NativeSelect, Stack, TextInput } from '@mantine/core';
 import { type FormEvent, useState } from 'react';
 import { change } from '../api/request.ts';
 import type { Account } from '../api/types.ts';
@@ -7,6 +7,7 @@ import { useList } from '../api/use-get.ts';
 import { formatCount } from '../lib/times.ts';
 import { useUrl } from '../lib/use-url.ts';
 import { confirm } from '../parts/confirm.tsx';
+import { Dialog } from '../parts/dialog.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Id } from '../parts/id.tsx';
 import { TextLink } from '../parts/links.tsx';
@@ -14,14 +15,14 @@ import { type Column, List } from '../parts/list.tsx';
 import { Page } from '../parts/page.tsx';
 import { useMayInstallation } from '../shell/session.ts';
 
-type Dialog = { kind: 'create' } | { kind: 'limit'; account: Account };
+type OpenDialog = { kind: 'create' } | { kind: 'limit'; account: Account };
 
 /** Lists accounts, creates them, limits and suspends them. */
 export function AccountsPage() {
-  const { search, change: setUrl } = useUrl<'cursor'>();
+  const { search } = useUrl<'cursor'>();
   const query = useList<Account>('/accounts', { cursor: search.cursor });
   const mayChange = useMayInstallation('admin');
-  const [dialog, setDialog] = useState<Dialog>();
+  const [dialog, setDialog] = useState<OpenDialog>();
   const close = () => setDialog(undefined);
   const columns = useColumns(mayChange, (account) => setDialog({ kind: 'limit', account }));
   return (
@@ -40,8 +41,7 @@ export function AccountsPage() {
         query={query}
         columns={columns}
         idOf={({ id }) => id}
-        cursor={search.cursor}
-        onCursor={(cursor) => setUrl({ cursor })}
+        isPaged
         empty={
           <Empty title="No accounts yet">Apps belong to accounts. Create the first one.</Empty>
         }
@@ -132,12 +132,7 @@ function CreateAccount({ onClose }: { onClose: () => void }) {
     create.mutate();
   };
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title="Create an account"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Dialog opened onClose={onClose} title="Create an account">
       <form onSubmit={submit}>
         <Stack gap="sm">
           <TextInput
@@ -161,7 +156,7 @@ function CreateAccount({ onClose }: { onClose: () => void }) {
           </Button>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -183,12 +178,7 @@ function SetLimit({ account, onClose }: { account: Account; onClose: () => void 
     save.mutate();
   };
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title={`Limit of ${account.name}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Dialog opened onClose={onClose} title={`Limit of ${account.name}`}>
       <form onSubmit={submit}>
         <Stack gap="sm">
           <TextInput
@@ -205,6 +195,6 @@ function SetLimit({ account, onClose }: { account: Account; onClose: () => void 
           </Button>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

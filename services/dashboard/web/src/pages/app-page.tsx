@@ -1,3 +1,4 @@
+import '@mantine/core/styles/Tabs.css';
 import { Tabs } from '@mantine/core';
 import type { App } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';

@@ -1,4 +1,4 @@
-import { Button, Modal, NativeSelect, Stack, TextInput } from '@mantine/core';
+import { Button, NativeSelect, Stack, TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { change } from '../api/request.ts';
@@ -6,6 +6,7 @@ import type { Account, App } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
 import { useList } from '../api/use-get.ts';
 import { useUrl } from '../lib/use-url.ts';
+import { Dialog } from '../parts/dialog.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Choice, Filters } from '../parts/filters.tsx';
 import { Id } from '../parts/id.tsx';
@@ -52,8 +53,7 @@ export function AppsPage() {
         query={query}
         columns={listColumns(accounts)}
         idOf={({ id }) => id}
-        cursor={cursor}
-        onCursor={(next) => setUrl({ cursor: next })}
+        isPaged
         empty={
           <Empty title="No apps yet">
             {mayCreate
@@ -125,12 +125,7 @@ function CreateApp({ accounts, onClose }: { accounts: readonly Account[]; onClos
     );
   }
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title="Create an app"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Dialog opened onClose={onClose} title="Create an app">
       <form onSubmit={submit}>
         <Stack gap="sm">
           <NativeSelect
@@ -154,6 +149,6 @@ function CreateApp({ accounts, onClose }: { accounts: readonly Account[]; onClos
           </Button>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

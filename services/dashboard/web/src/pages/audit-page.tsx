@@ -64,8 +64,7 @@ export function AuditPage() {
         query={query}
         columns={COLUMNS}
         idOf={({ id }) => id}
-        cursor={cursor}
-        onCursor={(next) => change({ cursor: next })}
+        isPaged
         empty={
           <Empty title="No entries here">
             Logins and every change by an operator appear here. If a filter is set, none fits it.

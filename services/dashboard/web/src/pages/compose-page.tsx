@@ -1,3 +1,4 @@
+import '@mantine/core/styles/Grid.css';
 import { Alert, Button, Grid, Group, Stack, Text, Textarea, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';

@@ -35,7 +35,7 @@ const COLUMNS: Column<Device>[] = [
 /** Lists the devices of an app, and finds one by its token. */
 export function DevicesPage() {
   const app = usePathId('app');
-  const { search, change } = useUrl<'cursor'>();
+  const { search } = useUrl<'cursor'>();
   const query = useList<Device>(`/apps/${app}/devices`, { cursor: search.cursor });
   return (
     <Page title="Devices" description="In order of their tokens.">
@@ -44,8 +44,7 @@ export function DevicesPage() {
         query={query}
         columns={COLUMNS}
         idOf={({ token }) => token}
-        cursor={search.cursor}
-        onCursor={(cursor) => change({ cursor })}
+        isPaged
         empty={
           <Empty title="No devices yet">
             A device appears here when the app on it registers by one of the SDKs, with this app’s

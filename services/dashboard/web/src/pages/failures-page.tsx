@@ -94,8 +94,7 @@ export function FailuresPage() {
         query={query}
         columns={COLUMNS}
         idOf={toId}
-        cursor={cursor}
-        onCursor={(next) => change({ cursor: next })}
+        isPaged
         {...(mayRedrive && { selection: { selected, onChange: setSelected } })}
         empty={<NoFailures />}
       />
@@ -112,7 +111,7 @@ function Reasons({ reasons }: Pick<FailedPush, 'reasons'>) {
     <Stack gap={0} miw={180}>
       {reasons.map(({ reason, text, count }) => (
         <Text key={`${reason}:${text}`} fz="sm" className="wrap-anywhere">
-          {describeReason(text)} <Text span c="dimmed">{`× ${formatCount(count)}`}</Text>
+          {describeReason(text)} <Text span inherit c="dimmed">{`× ${formatCount(count)}`}</Text>
         </Text>
       ))}
     </Stack>

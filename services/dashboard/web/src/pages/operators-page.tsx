@@ -1,5 +1,7 @@
+import '@mantine/core/styles/Popover.css';
+import '@mantine/core/styles/Menu.css';
 import { Badge, Button, Group, Menu } from '@mantine/core';
-import { type ReactNode, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useState } from 'react';
 import { change } from '../api/request.ts';
 import type { Account, Operator } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
@@ -12,14 +14,18 @@ import { Page } from '../parts/page.tsx';
 import { SecretDialog } from '../parts/secret-dialog.tsx';
 import { Ago } from '../parts/time.tsx';
 import { useSession } from '../shell/session.ts';
-import { AccessForm, type AccessTarget } from './operators/access-form.tsx';
+import type { AccessTarget } from './operators/access-form.tsx';
+
+const AccessForm = lazy(async () => ({
+  default: (await import('./operators/access-form.tsx')).AccessForm,
+}));
 
 const PATH = '/operators';
 const MAX_ACCOUNTS = 100;
 
 /** Lists operators, invites them, and changes what they may do. */
 export function OperatorsPage() {
-  const { search, change: setUrl } = useUrl<'cursor'>();
+  const { search } = useUrl<'cursor'>();
   const query = useList<Operator>(PATH, { cursor: search.cursor });
   const accounts = useList<Account>('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
   const [target, setTarget] = useState<AccessTarget>();
@@ -45,17 +51,18 @@ export function OperatorsPage() {
         query={query}
         columns={columns}
         idOf={({ id }) => id}
-        cursor={search.cursor}
-        onCursor={(cursor) => setUrl({ cursor })}
+        isPaged
         empty={<Empty title="No operators">Invite the first one.</Empty>}
       />
       {target !== undefined && (
-        <AccessForm
-          target={target}
-          accounts={accounts}
-          onClose={() => setTarget(undefined)}
-          onLink={setLink}
-        />
+        <Suspense>
+          <AccessForm
+            target={target}
+            accounts={accounts}
+            onClose={() => setTarget(undefined)}
+            onLink={setLink}
+          />
+        </Suspense>
       )}
       <SecretDialog
         title="One-time link"

@@ -1,45 +1,61 @@
-import { Grid, Skeleton, Stack } from '@mantine/core';
+import { Stack } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import { lazy, Suspense } from 'react';
 import type { Overview } from '../api/types.ts';
 import { useGet } from '../api/use-get.ts';
+import {
+  DEFAULT_RANGE,
+  isOverviewRange,
+  OVERVIEW_RANGES,
+  selectRange,
+} from '../lib/overview-range.ts';
+import { useUrl } from '../lib/use-url.ts';
 import { useLive } from '../live/use-live.ts';
 import { LiveState } from '../parts/live-state.tsx';
 import { Loaded } from '../parts/loaded.tsx';
 import { Page } from '../parts/page.tsx';
-import { Panel } from '../parts/panel.tsx';
+import { RangeSelect } from '../parts/range-select.tsx';
 import { Time } from '../parts/time.tsx';
+import { Charts } from './overview/charts.tsx';
+import classes from './overview/overview.module.css';
 import { Channels, Failures, Gateways, RefusedCredentials } from './overview/panels.tsx';
 import { Totals } from './overview/totals.tsx';
 
-// The charts are most of the code, and only this page has some.
-const MinuteCharts = lazy(async () => ({
-  default: (await import('./overview/minute-charts.tsx')).MinuteCharts,
-}));
-
 const PATH = '/overview';
-const CHART_HEIGHT = 240;
 
-/** Shows how the installation is, live. */
+/** Shows how the installation is, live. The range is in the URL. */
 export function OverviewPage() {
+  const { search, change } = useUrl<'range'>();
+  const range = isOverviewRange(search.range) ? search.range : DEFAULT_RANGE;
   const overview = useGet<Overview>(PATH);
   const client = useQueryClient();
   const status = useLive({ overview: true }, (message) => {
     if (message.kind !== 'overview') return;
     client.setQueryData([PATH, {}], JSON.parse(message.data) as Overview);
   });
+  const shown = overview.data && selectRange(overview.data, range);
   return (
     <Page
       title="Overview"
-      {...(overview.data !== undefined && { description: describePeriod(overview.data) })}
-      actions={<LiveState status={status} />}
+      {...(shown !== undefined && { description: describePeriod(shown) })}
+      actions={
+        <>
+          <LiveState status={status} />
+          {shown?.scope !== 'accounts' && (
+            <RangeSelect
+              value={range}
+              options={OVERVIEW_RANGES}
+              onChange={(name) => change({ range: name === DEFAULT_RANGE ? undefined : name })}
+            />
+          )}
+        </>
+      }
     >
       <Loaded query={overview} height={520}>
         {(found) =>
           found.scope === 'accounts' ? (
             <RefusedCredentials overview={found} />
           ) : (
-            <Whole overview={found} />
+            <Whole overview={shown ?? found} />
           )
         }
       </Loaded>
@@ -64,27 +80,13 @@ function Whole({ overview }: { overview: Overview }) {
     <Stack gap="md">
       {refusedCredentials.length > 0 && <RefusedCredentials overview={overview} />}
       <Totals overview={overview} />
-      <Panel title="Pushes and deliveries by minute">
-        <Suspense fallback={<Skeleton height={CHART_HEIGHT} />}>
-          <MinuteCharts minutes={minutes} height={CHART_HEIGHT} />
-        </Suspense>
-      </Panel>
-      <Grid>
-        <Grid.Col span={{ base: 12, md: 7 }}>
-          <Channels overview={overview} />
-        </Grid.Col>
-        <Grid.Col span={{ base: 12, md: 5 }}>
-          <Gateways overview={overview} />
-        </Grid.Col>
-        <Grid.Col span={{ base: 12, md: 7 }}>
-          <Failures overview={overview} />
-        </Grid.Col>
-        {refusedCredentials.length === 0 && (
-          <Grid.Col span={{ base: 12, md: 5 }}>
-            <RefusedCredentials overview={overview} />
-          </Grid.Col>
-        )}
-      </Grid>
+      <Charts minutes={minutes} />
+      <div className={classes.columns}>
+        <Channels overview={overview} />
+        <Gateways overview={overview} />
+        <Failures overview={overview} />
+        {refusedCredentials.length === 0 && <RefusedCredentials overview={overview} />}
+      </div>
     </Stack>
   );
 }

@@ -31,7 +31,7 @@ export function PushPage() {
   const path = `/pushes/${id}`;
   const details = useGet<PushDetails>(path);
   const client = useQueryClient();
-  const status = useLive({ push: id }, (message) => {
+  const status = useLive({ pushes: [id] }, (message) => {
     if (message.kind !== 'push' || !message.data.includes(id)) return;
     void client.invalidateQueries({ predicate: ({ queryKey }) => isOfPush(queryKey[0], path) });
   });

@@ -1,14 +1,18 @@
 import { Box, Text } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
 import type { PushHead } from '../api/types.ts';
 import { useList } from '../api/use-get.ts';
 import { STATE_FILTERS, stateLabel } from '../lib/outcomes.ts';
 import { type RangeSearch, readRange } from '../lib/time-range.ts';
 import { formatCount } from '../lib/times.ts';
+import { useCoalesced } from '../lib/use-coalesced.ts';
 import { usePathId, useUrl } from '../lib/use-url.ts';
+import { useLive } from '../live/use-live.ts';
 import { Empty } from '../parts/empty.tsx';
 import { Choice, Filters, RangeFilter } from '../parts/filters.tsx';
 import { ButtonLink, TextLink } from '../parts/links.tsx';
 import { type Column, List } from '../parts/list.tsx';
+import { LiveState } from '../parts/live-state.tsx';
 import { PushLink } from '../parts/object-links.tsx';
 import { OutcomeBar } from '../parts/outcomes.tsx';
 import { Page } from '../parts/page.tsx';
@@ -16,6 +20,9 @@ import { SavedFilters } from '../parts/saved-filters.tsx';
 import { Time } from '../parts/time.tsx';
 import { useMay } from '../shell/session.ts';
 
+/** Changes of a page's pushes within this time are read together. */
+const REFRESH_MS = 2_000;
+const ENDED_STATES = ['finished', 'deleted'];
 const STATE_OPTIONS = STATE_FILTERS.map((value) => ({ value, label: stateLabel(value) }));
 
 const COLUMNS: Column<PushHead>[] = [
@@ -58,11 +65,13 @@ export function PushesPage() {
   const { search, change } = useUrl<'state' | 'range' | 'from' | 'to' | 'cursor'>();
   const { state, cursor } = search;
   const range: RangeSearch = search;
-  const query = useList<PushHead>(`/apps/${app}/pushes`, {
+  const path = `/apps/${app}/pushes`;
+  const query = useList<PushHead>(path, {
     ...readRange(range, Date.now()),
     state,
     cursor,
   });
+  const status = useLivePushes(path, query.data?.items ?? []);
   const maySend = useMay('operator');
   return (
     <Page
@@ -70,6 +79,7 @@ export function PushesPage() {
       description="The newest first, by the time at which they are due."
       actions={
         <>
+          {status !== undefined && <LiveState status={status} />}
           <SavedFilters page="pushes" />
           {maySend && (
             <ButtonLink size="xs" to="/apps/$app/compose" params={{ app }}>
@@ -94,12 +104,25 @@ export function PushesPage() {
         query={query}
         columns={COLUMNS}
         idOf={({ id }) => id}
-        cursor={cursor}
-        onCursor={(next) => change({ cursor: next })}
+        isPaged
         empty={<NoPushes app={app} />}
       />
     </Page>
   );
+}
+
+/** Reads the list again when one of its pushes has changed that has not ended. */
+function useLivePushes(path: string, items: readonly PushHead[]) {
+  const client = useQueryClient();
+  const refresh = useCoalesced(
+    () => void client.invalidateQueries({ queryKey: [path] }),
+    REFRESH_MS,
+  );
+  const changing = items.filter(({ state }) => !ENDED_STATES.includes(state));
+  const status = useLive({ pushes: changing.map(({ id }) => id) }, (message) => {
+    if (message.kind === 'push') refresh();
+  });
+  return changing.length === 0 ? undefined : status;
 }
 
 function NoPushes({ app }: { app: string }) {

@@ -17,7 +17,7 @@ const COLUMNS: Column<Subscriber>[] = [
 export function TopicPage() {
   const app = usePathId('app');
   const topic = usePathId('topic');
-  const { search, change } = useUrl<'cursor'>();
+  const { search } = useUrl<'cursor'>();
   const maySend = useMay('operator');
   const path = `/apps/${app}/topics/${encodeURIComponent(topic)}/subscribers`;
   const query = useList<Subscriber>(path, { cursor: search.cursor });
@@ -42,8 +42,7 @@ export function TopicPage() {
         query={query}
         columns={COLUMNS}
         idOf={({ token }) => token}
-        cursor={search.cursor}
-        onCursor={(cursor) => change({ cursor })}
+        isPaged
         empty={
           <Empty title="No subscribers">
             Devices that subscribe to this topic appear here. A push to it reaches nobody now.

@@ -10,7 +10,7 @@ import { Page } from '../parts/page.tsx';
 /** Lists the topics of an app. */
 export function TopicsPage() {
   const app = usePathId('app');
-  const { search, change } = useUrl<'cursor'>();
+  const { search } = useUrl<'cursor'>();
   const query = useList<Topic>(`/apps/${app}/topics`, { cursor: search.cursor });
   const columns: Column<Topic>[] = [
     {
@@ -35,8 +35,7 @@ export function TopicsPage() {
         query={query}
         columns={columns}
         idOf={({ name }) => name}
-        cursor={search.cursor}
-        onCursor={(cursor) => change({ cursor })}
+        isPaged
         empty={
           <Empty title="No topics yet">
             A topic exists from the first subscription on, which a device makes by its SDK or a

@@ -1,6 +1,7 @@
 import { Stack, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { readStored, writeStored } from '../lib/stored.ts';
+import { useSession } from '../shell/session.ts';
 import { CodeBlock } from './code-block.tsx';
 
 const NAME = 'api-address';
@@ -11,8 +12,14 @@ interface ApiCommandProps {
   label: string;
 }
 
-/** Shows a command for the HTTP API. The console does not know the API's public address, so it can be changed. */
-export function ApiCommand({ command, label }: ApiCommandProps) {
+/** Shows a command for the HTTP API. Without `PUBLIC_API_URL` the console guesses its address, which can be changed. */
+export function ApiCommand(props: ApiCommandProps) {
+  const { apiUrl } = useSession();
+  if (apiUrl === undefined) return <WithAddress {...props} />;
+  return <CodeBlock text={props.command(apiUrl)} label={props.label} copy="Copy the command" />;
+}
+
+function WithAddress({ command, label }: ApiCommandProps) {
   const [api, setApi] = useState(
     () => readStored(NAME) ?? `${location.protocol}//${location.hostname}`,
   );
@@ -25,6 +32,7 @@ export function ApiCommand({ command, label }: ApiCommandProps) {
       <TextInput
         size="xs"
         label="Address of the HTTP API"
+        description="PUBLIC_API_URL of the console sets it for everybody"
         value={api}
         spellCheck={false}
         onChange={({ currentTarget }) => store(currentTarget.value)}

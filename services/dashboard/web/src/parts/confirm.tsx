@@ -1,8 +1,10 @@
-import { Text } from '@mantine/core';
-import { modals } from '@mantine/modals';
-import { notifications } from '@mantine/notifications';
+import { Button, Group, Text } from '@mantine/core';
+import { useState, useSyncExternalStore } from 'react';
 import { isSessionEnd } from '../api/query-client.ts';
 import { RequestError } from '../api/request.ts';
+import { createMessageStore } from '../lib/message-store.ts';
+import { Dialog } from './dialog.tsx';
+import { showToast } from './toasts.tsx';
 
 interface Confirmation {
   title: string;
@@ -13,20 +15,44 @@ interface Confirmation {
   onConfirm: () => void;
 }
 
+const ERROR_SHOWN_MS = 12_000;
+
+const asked = createMessageStore<Confirmation | undefined>(undefined);
+
 /** Asks before something is done that cannot be undone. */
-export function confirm({ title, text, action, isDangerous = true, onConfirm }: Confirmation) {
-  modals.openConfirmModal({
-    title,
-    children: <Text fz="sm">{text}</Text>,
-    labels: { confirm: action, cancel: 'Cancel' },
-    confirmProps: isDangerous ? { color: 'red.9' } : {},
-    onConfirm,
-  });
+export function confirm(confirmation: Confirmation): void {
+  asked.set(confirmation);
+}
+
+/** Shows the question of {@link confirm}. */
+export function ConfirmDialog() {
+  const current = useSyncExternalStore(asked.subscribe, asked.get);
+  // The text stays while the dialog closes.
+  const [shown, setShown] = useState(current);
+  if (current !== undefined && current !== shown) setShown(current);
+  const close = () => asked.set(undefined);
+  const act = () => {
+    close();
+    current?.onConfirm();
+  };
+  return (
+    <Dialog opened={current !== undefined} onClose={close} title={shown?.title}>
+      <Text fz="sm">{shown?.text}</Text>
+      <Group justify="flex-end" mt="md">
+        <Button variant="default" onClick={close}>
+          Cancel
+        </Button>
+        <Button {...(shown?.isDangerous !== false && { color: 'red.9' })} onClick={act}>
+          {shown?.action}
+        </Button>
+      </Group>
+    </Dialog>
+  );
 }
 
 /** Tells that something is done. */
 export function tellDone(message: string): void {
-  notifications.show({ message });
+  showToast({ message });
 }
 
 /** Tells why something was not done, with the request's id. */
@@ -34,10 +60,10 @@ export function tellError(error: unknown): void {
   if (isSessionEnd(error)) return;
   const id = error instanceof RequestError ? error.requestId : undefined;
   const text = error instanceof Error ? error.message : String(error);
-  notifications.show({
-    color: 'red.9',
+  showToast({
+    isError: true,
     title: 'Not done',
     message: id === undefined ? text : `${text} (request ${id})`,
-    autoClose: 12_000,
+    closeAfterMs: ERROR_SHOWN_MS,
   });
 }

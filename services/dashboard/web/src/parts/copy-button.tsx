@@ -1,8 +1,8 @@
-import { ActionIcon, Button, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
+import { ActionIcon, Button } from '@mantine/core';
 import { IconCheck, IconCopy } from '@tabler/icons-react';
 import { useEffect, useState } from 'react';
 import { copyText } from '../lib/copy-text.ts';
+import { showToast } from './toasts.tsx';
 
 const SHOWN_MS = 1_500;
 
@@ -15,7 +15,7 @@ function useCopy(text: string) {
   }, [copied]);
   const copy = async () => {
     if (await copyText(text)) setCopied(true);
-    else notifications.show({ message: 'This browser does not allow copying. Select the text.' });
+    else showToast({ message: 'This browser does not allow copying. Select the text.' });
   };
   return { copied, copy };
 }
@@ -24,17 +24,16 @@ function useCopy(text: string) {
 export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
   const { copied, copy } = useCopy(text);
   return (
-    <Tooltip label={copied ? 'Copied' : label} openDelay={400}>
-      <ActionIcon
-        size="sm"
-        variant="subtle"
-        color="gray"
-        aria-label={copied ? 'Copied' : label}
-        onClick={copy}
-      >
-        {copied ? <IconCheck size={14} aria-hidden /> : <IconCopy size={14} aria-hidden />}
-      </ActionIcon>
-    </Tooltip>
+    <ActionIcon
+      size="sm"
+      variant="subtle"
+      color="gray"
+      title={copied ? 'Copied' : label}
+      aria-label={copied ? 'Copied' : label}
+      onClick={copy}
+    >
+      {copied ? <IconCheck size={14} aria-hidden /> : <IconCopy size={14} aria-hidden />}
+    </ActionIcon>
   );
 }
 

@@ -40,8 +40,16 @@ export function describeError(error: unknown): { title: string; text: string } {
     const text = error instanceof Error ? error.message : String(error);
     return { title: 'This page has failed', text };
   }
-  return { title: TITLES[error.status] ?? 'The request has failed', text: error.message };
+  return {
+    title: TITLES_OF_CODES[error.code] ?? TITLES[error.status] ?? 'The request has failed',
+    text: error.message,
+  };
 }
+
+const TITLES_OF_CODES: Record<string, string> = {
+  ACCOUNT_SUSPENDED: 'The account is suspended',
+  RATE_LIMIT_EXCEEDED: 'The account’s limit of requests is reached',
+};
 
 const TITLES: Record<number, string> = {
   0: 'No connection',

@@ -1,55 +1,34 @@
 import { Button, Group, Paper } from '@mantine/core';
 import type { UseQueryResult } from '@tanstack/react-query';
-import { DataTable, type DataTableColumn } from 'mantine-datatable';
 import type { ReactNode } from 'react';
-import 'mantine-datatable/styles.css';
 import type { Page } from '../api/types.ts';
+import { usePaging } from '../lib/use-paging.ts';
 import classes from './list.module.css';
+import { type Column, ListTable, type Selection } from './list-table.tsx';
 import { Loaded, SkeletonRows } from './loaded.tsx';
 
-export type Column<T> = DataTableColumn<T>;
+export type { Column } from './list-table.tsx';
 
 interface ListProps<T> {
   query: UseQueryResult<Page<T>>;
-  columns: Column<T>[];
+  columns: readonly Column<T>[];
   idOf: (item: T) => string;
   /** Shown when there is no item at all. */
   empty: ReactNode;
-  /** The cursor in the URL. */
-  cursor?: string | undefined;
-  onCursor?: (cursor: string | undefined) => void;
-  selection?: { selected: T[]; onChange: (selected: T[]) => void };
+  /** True if the URL's `cursor` selects the page of the query. */
+  isPaged?: boolean;
+  selection?: Selection<T>;
 }
 
-/** Shows one page of a list as a table, with the ways to the next page and back to the first. */
-export function List<T>(props: ListProps<T>) {
-  const { query, cursor, onCursor } = props;
+/** Shows one page of a list as a table, with the ways to the pages before and after it. */
+export function List<T>({ isPaged = false, ...props }: ListProps<T>) {
   return (
     <Paper withBorder className={classes.frame}>
-      <Loaded query={query} skeleton={<SkeletonRows rows={10} />}>
+      <Loaded query={props.query} skeleton={<SkeletonRows rows={10} />}>
         {(page) => (
           <>
             <Items {...props} items={page.items} hasMore={page.next !== undefined} />
-            {onCursor !== undefined && (page.next !== undefined || cursor !== undefined) && (
-              <Group justify="flex-end" gap="xs" p="xs" className={classes.pager}>
-                <Button
-                  size="xs"
-                  variant="default"
-                  disabled={cursor === undefined}
-                  onClick={() => onCursor(undefined)}
-                >
-                  First page
-                </Button>
-                <Button
-                  size="xs"
-                  variant="default"
-                  disabled={page.next === undefined}
-                  onClick={() => onCursor(page.next)}
-                >
-                  Next page
-                </Button>
-              </Group>
-            )}
+            {isPaged && <Pager next={page.next} />}
           </>
         )}
       </Loaded>
@@ -60,39 +39,34 @@ export function List<T>(props: ListProps<T>) {
 function Items<T>({
   items,
   hasMore,
-  columns,
-  idOf,
   empty,
-  selection,
-}: ListProps<T> & { items: T[]; hasMore: boolean }) {
+  ...table
+}: ListProps<T> & { items: readonly T[]; hasMore: boolean }) {
   // A filter looks at a limited number of items a page: none of them may fit, and the next ones do.
   if (items.length === 0) return hasMore ? <NoneHere /> : empty;
-  const selectionProps =
-    selection === undefined
-      ? {}
-      : {
-          selectedRecords: selection.selected,
-          onSelectedRecordsChange: selection.onChange,
-          allRecordsSelectionCheckboxProps: { 'aria-label': 'Select all of this page' },
-          getRecordSelectionCheckboxProps: (item: T) => ({ 'aria-label': `Select ${idOf(item)}` }),
-        };
+  return <ListTable items={items} {...table} />;
+}
+
+function Pager({ next }: { next: string | undefined }) {
+  const { isFirst, toFirst, toPrevious, toNext } = usePaging();
+  if (isFirst && next === undefined) return null;
+  const common = { size: 'xs', variant: 'default' } as const;
   return (
-    <DataTable
-      records={items}
-      columns={columns}
-      idAccessor={(item) => idOf(item)}
-      verticalSpacing={6}
-      horizontalSpacing="sm"
-      fz="sm"
-      highlightOnHover
-      minHeight={0}
-      // What scrolls must be reachable by keyboard.
-      scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}
-      // It is in the page even beside records; ours says what belongs here.
-      emptyState={null}
-      className={classes.table ?? ''}
-      {...selectionProps}
-    />
+    <Group justify="flex-end" gap="xs" p="xs" className={classes.pager}>
+      <Button {...common} disabled={isFirst} onClick={toFirst}>
+        First page
+      </Button>
+      <Button {...common} disabled={toPrevious === undefined} onClick={() => toPrevious?.()}>
+        Previous page
+      </Button>
+      <Button
+        {...common}
+        disabled={next === undefined}
+        onClick={() => next !== undefined && toNext(next)}
+      >
+        Next page
+      </Button>
+    </Group>
   );
 }
 

@@ -1,5 +1,6 @@
-import { Alert, Button, Code, Group, Modal, Stack, Text } from '@mantine/core';
+import { Alert, Button, Code, Group, Stack, Text } from '@mantine/core';
 import { CopyTextButton } from './copy-button.tsx';
+import { Dialog } from './dialog.tsx';
 
 interface SecretDialogProps {
   title: string;
@@ -12,7 +13,7 @@ interface SecretDialogProps {
 /** Shows a secret that the server does not show again. Only its button closes it, so that a slip does not lose it. */
 export function SecretDialog({ title, note, secret, onClose }: SecretDialogProps) {
   return (
-    <Modal
+    <Dialog
       opened={secret !== undefined}
       onClose={onClose}
       title={title}
@@ -35,6 +36,6 @@ export function SecretDialog({ title, note, secret, onClose }: SecretDialogProps
           </Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

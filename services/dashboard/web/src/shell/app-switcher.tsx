@@ -1,18 +1,21 @@
 import { NativeSelect } from '@mantine/core';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
 import type { App } from '../api/types.ts';
 import { useGet, useList } from '../api/use-get.ts';
 import { useCurrentApp } from '../lib/current-app.ts';
 
-/** As many apps as one request gives; the search by Ctrl K finds all. */
+/** As many apps as one request gives. With more of them the server searches. */
 const LISTED = 100;
+
+const AppSearch = lazy(async () => ({ default: (await import('./app-search.tsx')).AppSearch }));
 
 /** Shows the current app and leads to the same page of another one. */
 export function AppSwitcher() {
   const current = useCurrentApp();
   const navigate = useNavigate();
   const routePath = useRouterState({ select: ({ matches }) => matches.at(-1)?.fullPath ?? '' });
-  const apps = useApps(current);
+  const { apps, hasMore } = useApps(current);
   const isKnown = apps.some(({ id }) => id === current);
   const open = (app: string): void => {
     if (app === '') return;
@@ -20,7 +23,7 @@ export function AppSwitcher() {
     // The filters stay behind: a cursor or topic of one app means nothing in another.
     void navigate({ to: isAppPage ? routePath : '/apps/$app/pushes', params: { app } } as never);
   };
-  return (
+  const list = (
     <NativeSelect
       size="xs"
       w={{ base: 150, sm: 200 }}
@@ -33,16 +36,26 @@ export function AppSwitcher() {
       onChange={({ currentTarget }) => open(currentTarget.value)}
     />
   );
+  if (!hasMore) return list;
+  return (
+    <Suspense fallback={list}>
+      <AppSearch apps={apps} current={current} onOpen={open} />
+    </Suspense>
+  );
 }
 
 /** Lists the first apps, and the current one if it is none of them. */
-function useApps(current: string | undefined): App[] {
-  const list = useList<App>('/apps', { limit: LISTED }).data?.items;
+function useApps(current: string | undefined): { apps: App[]; hasMore: boolean } {
+  const page = useList<App>('/apps', { limit: LISTED }).data;
+  const list = page?.items;
   const isMissing = list !== undefined && !list.some(({ id }) => id === current);
   const other = useGet<App>(
     `/apps/${current ?? ''}`,
     {},
     { enabled: current !== undefined && isMissing },
   );
-  return [...(list ?? []), ...(isMissing && other.data !== undefined ? [other.data] : [])];
+  return {
+    apps: [...(list ?? []), ...(isMissing && other.data !== undefined ? [other.data] : [])],
+    hasMore: page?.next !== undefined,
+  };
 }

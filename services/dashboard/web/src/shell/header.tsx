@@ -6,7 +6,6 @@ import {
   Group,
   Kbd,
   Text,
-  Tooltip,
   useComputedColorScheme,
   useMantineColorScheme,
 } from '@mantine/core';
@@ -88,16 +87,15 @@ function SchemeButton() {
   const other = scheme === 'dark' ? 'light' : 'dark';
   const Icon = scheme === 'dark' ? IconSun : IconMoon;
   return (
-    <Tooltip label={`Use the ${other} colours`}>
-      <ActionIcon
-        variant="subtle"
-        color="gray"
-        size="lg"
-        aria-label={`Use the ${other} colours`}
-        onClick={() => setColorScheme(other)}
-      >
-        <Icon size={18} aria-hidden />
-      </ActionIcon>
-    </Tooltip>
+    <ActionIcon
+      variant="subtle"
+      color="gray"
+      size="lg"
+      title={`Use the ${other} colours`}
+      aria-label={`Use the ${other} colours`}
+      onClick={() => setColorScheme(other)}
+    >
+      <Icon size={18} aria-hidden />
+    </ActionIcon>
   );
 }

@@ -1,8 +1,9 @@
-import { Kbd, Modal, Table } from '@mantine/core';
+import { Kbd, Table } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { useCurrentApp } from '../lib/current-app.ts';
+import { Dialog } from '../parts/dialog.tsx';
 import { openSearch } from './search-request.ts';
 import { useMay } from './session.ts';
 
@@ -37,12 +38,7 @@ export function KeyHelp() {
     return () => window.removeEventListener('keydown', handle);
   }, [app, maySend, navigate, open]);
   return (
-    <Modal
-      opened={isOpen}
-      onClose={close}
-      title="Keys"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Dialog opened={isOpen} onClose={close} title="Keys">
       <Table withRowBorders={false}>
         <Table.Tbody>
           {KEYS.map(([key, meaning]) => (
@@ -55,7 +51,7 @@ export function KeyHelp() {
           ))}
         </Table.Tbody>
       </Table>
-    </Modal>
+    </Dialog>
   );
 }
 

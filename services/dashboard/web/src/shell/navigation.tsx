@@ -9,6 +9,7 @@ import {
   IconPencil,
   IconSend,
   IconSettings,
+  IconStack2,
   IconTags,
   IconUsers,
 } from '@tabler/icons-react';
@@ -24,6 +25,7 @@ const within = { activeOptions: { exact: false, includeSearch: false } } as cons
 /** Lists the pages that the operator may open. */
 export function Navigation() {
   const app = useCurrentApp();
+  const maySeeQueues = useMayInstallation('viewer');
   const isOwner = useMayInstallation('owner');
   const isAdmin = useMay('admin');
   return (
@@ -38,6 +40,14 @@ export function Navigation() {
           label="Accounts"
           leftSection={<IconBuilding {...ICON} />}
         />
+        {maySeeQueues && (
+          <NavigationLink
+            {...within}
+            to="/queues"
+            label="Queues"
+            leftSection={<IconStack2 {...ICON} />}
+          />
+        )}
         {isOwner && (
           <NavigationLink
             {...within}

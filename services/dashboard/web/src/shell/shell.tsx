@@ -1,4 +1,4 @@
-import { AppShell, Container, Skeleton } from '@mantine/core';
+import { Box, Skeleton } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { Outlet, useLocation, useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useState } from 'react';
@@ -10,6 +10,7 @@ import { Navigation } from './navigation.tsx';
 import { OwnAccess } from './own-access.tsx';
 import { useSearchRequests } from './search-request.ts';
 import { SessionContext, useSessionQuery } from './session.ts';
+import classes from './shell.module.css';
 
 const Search = lazy(async () => ({ default: (await import('./search.tsx')).Search }));
 
@@ -25,7 +26,7 @@ export function Shell() {
     );
   }
   return (
-    <Container component="main" size="lg" py="xl">
+    <Box component="main" maw={1_140} mx="auto" px="md" py="xl">
       {session.isError ? (
         <Failure error={session.error} retry={() => session.refetch()} />
       ) : (
@@ -34,7 +35,7 @@ export function Shell() {
           <Skeleton height={320} />
         </Loading>
       )}
-    </Container>
+    </Box>
   );
 }
 
@@ -56,30 +57,28 @@ function Frame() {
   // Another page closes the navigation of a phone
   useEffect(close, [pathname]);
   return (
-    <AppShell
-      header={{ height: 52 }}
-      navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
-      padding="md"
-    >
+    <>
       <a className="skip-link" href="#main">
         Skip to the content
       </a>
-      <AppShell.Header>
+      <header className={classes.header}>
         <Header isNavigationOpen={isOpen} onToggleNavigation={toggle} />
-      </AppShell.Header>
-      <AppShell.Navbar p="xs" component="nav" aria-label="Pages">
-        <Navigation />
-        <OwnAccess />
-      </AppShell.Navbar>
-      <AppShell.Main id="main" tabIndex={-1}>
-        <Outlet />
-      </AppShell.Main>
+      </header>
+      <div className={classes.columns}>
+        <nav className={classes.navigation} aria-label="Pages" data-open={isOpen || undefined}>
+          <Navigation />
+          <OwnAccess />
+        </nav>
+        <main className={classes.main} id="main" tabIndex={-1}>
+          <Outlet />
+        </main>
+      </div>
       {searchRequests > 0 && (
         <Suspense>
           <Search requests={searchRequests} />
         </Suspense>
       )}
       <KeyHelp />
-    </AppShell>
+    </>
   );
 }

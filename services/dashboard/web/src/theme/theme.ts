@@ -41,6 +41,10 @@ export const theme = createTheme({
   defaultRadius: 'md',
   cursorType: 'pointer',
   respectReducedMotion: true,
+  components: {
+    // As a <header> it would be a second banner of the page.
+    ModalHeader: { defaultProps: { component: 'div' } },
+  },
 });
 
 /** Darkens what Mantine's defaults leave under a contrast of 4.5, and sets the colours of outcomes. */
@@ -52,6 +56,8 @@ export const cssVariablesResolver: CSSVariablesResolver = () => ({
     '--mantine-color-error': '#b3261e',
     '--mantine-color-anchor': '#1a5c8a',
     '--ground': '#f6f8fa',
+    '--latency-p50': '#2a719f',
+    '--latency-p99': '#b4690e',
     '--outcome-delivered': '#2b8a5b',
     '--outcome-sent': '#2f7fb8',
     '--outcome-pending': '#9aa5b1',
@@ -68,6 +74,8 @@ export const cssVariablesResolver: CSSVariablesResolver = () => ({
     '--mantine-color-error': '#ff8f87',
     '--mantine-color-anchor': '#85b7d9',
     '--ground': '#151a20',
+    '--latency-p50': '#62a3ce',
+    '--latency-p99': '#e0ac4d',
     '--outcome-delivered': '#4cb384',
     '--outcome-sent': '#5aa5d8',
     '--outcome-pending': '#717d8a',

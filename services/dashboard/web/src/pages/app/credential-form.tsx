@@ -3,7 +3,6 @@ import {
   Checkbox,
   FileButton,
   Group,
-  Modal,
   NativeSelect,
   PasswordInput,
   Stack,
@@ -21,6 +20,7 @@ import {
   EMPTY_CREDENTIAL,
 } from '../../lib/credential-body.ts';
 import { readFileField } from '../../lib/read-file.ts';
+import { Dialog } from '../../parts/dialog.tsx';
 
 const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
 const ENVIRONMENTS = [
@@ -47,12 +47,7 @@ export function CredentialForm({ app, onClose }: { app: string; onClose: () => v
     save.mutate();
   };
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title="Set a credential"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Dialog opened onClose={onClose} title="Set a credential">
       <form onSubmit={submit}>
         <Stack gap="sm">
           <NativeSelect
@@ -79,7 +74,7 @@ export function CredentialForm({ app, onClose }: { app: string; onClose: () => v
           </Button>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -13,12 +13,14 @@ import { Panel } from '../../parts/panel.tsx';
 import { Time } from '../../parts/time.tsx';
 import { useMay } from '../../shell/session.ts';
 import { CredentialForm } from './credential-form.tsx';
+import { TestPush } from './test-push.tsx';
 
 /** Lists an app's credentials at providers, sets and removes them. Their secrets are never shown. */
 export function CredentialsTab({ app }: { app: string }) {
   const path = `/apps/${app}/credentials`;
   const query = useGet<{ items: Credential[] }>(path);
   const mayChange = useMay('admin');
+  const maySend = useMay('operator');
   const [isAdding, setAdding] = useState(false);
   return (
     <Stack gap="md">
@@ -41,7 +43,7 @@ export function CredentialsTab({ app }: { app: string }) {
             </Empty>
           ) : (
             items.map((credential) => (
-              <CredentialPanel key={credential.id} credential={credential} mayChange={mayChange} />
+              <CredentialPanel key={credential.id} {...{ credential, mayChange, maySend }} />
             ))
           )
         }
@@ -54,11 +56,14 @@ export function CredentialsTab({ app }: { app: string }) {
 function CredentialPanel({
   credential,
   mayChange,
+  maySend,
 }: {
   credential: Credential;
   mayChange: boolean;
+  maySend: boolean;
 }) {
   const { app, channel, environment, changedAt, refused } = credential;
+  const [isTesting, setTesting] = useState(false);
   const path = `/apps/${app}/credentials`;
   const remove = useChange({
     run: () => change('DELETE', pathWith(`${path}/${channel}`, { environment })),
@@ -78,11 +83,18 @@ function CredentialPanel({
     <Panel
       title={name}
       actions={
-        mayChange && (
-          <Button size="compact-xs" variant="default" onClick={ask} loading={remove.isPending}>
-            Remove
-          </Button>
-        )
+        <Group gap="xs">
+          {maySend && (
+            <Button size="compact-xs" variant="default" onClick={() => setTesting(true)}>
+              Send a test push
+            </Button>
+          )}
+          {mayChange && (
+            <Button size="compact-xs" variant="default" onClick={ask} loading={remove.isPending}>
+              Remove
+            </Button>
+          )}
+        </Group>
       }
     >
       <Stack gap="sm">
@@ -93,6 +105,7 @@ function CredentialPanel({
             </Text>
           </Alert>
         )}
+        {isTesting && <TestPush app={app} channel={channel} onClose={() => setTesting(false)} />}
         <Facts facts={[['Set', <Time key="set" at={changedAt} />], ...listAbout(credential)]} />
       </Stack>
     </Panel>

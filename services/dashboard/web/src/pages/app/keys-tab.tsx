@@ -71,6 +71,11 @@ function listColumns(onRevoke: ((key: ApiKey) => void) | undefined): Column<ApiK
       render: ({ lastFour }) => <span className="mono">{`…${lastFour}`}</span>,
     },
     { accessor: 'createdAt', title: 'Created', render: ({ createdAt }) => <Time at={createdAt} /> },
+    {
+      accessor: 'lastUsedAt',
+      title: 'Last used',
+      render: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
+    },
     { accessor: 'revokedAt', title: 'Revoked', render: ({ revokedAt }) => <Time at={revokedAt} /> },
   ];
   if (onRevoke === undefined) return columns;

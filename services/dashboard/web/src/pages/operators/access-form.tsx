@@ -1,9 +1,17 @@
-import { Button, Checkbox, Modal, MultiSelect, Radio, Stack } from '@mantine/core';
+import '@mantine/core/styles/ScrollArea.css';
+import '@mantine/core/styles/Popover.css';
+import '@mantine/core/styles/RadioCard.css';
+import '@mantine/core/styles/RadioIndicator.css';
+import '@mantine/core/styles/Radio.css';
+import '@mantine/core/styles/Pill.css';
+import '@mantine/core/styles/PillsInput.css';
+import { Button, Checkbox, MultiSelect, Radio, Stack } from '@mantine/core';
 import { type FormEvent, useState } from 'react';
 import { change } from '../../api/request.ts';
 import type { Account, Operator, Role } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { ROLE_TEXTS, ROLES } from '../../lib/roles.ts';
+import { Dialog } from '../../parts/dialog.tsx';
 
 /** Whose access the form sets. */
 export type AccessTarget = { kind: 'invite' } | { kind: 'change'; operator: Operator };
@@ -44,11 +52,10 @@ export function AccessForm({ target, accounts, onClose, onLink }: AccessFormProp
     save.mutate();
   };
   return (
-    <Modal
+    <Dialog
       opened
       onClose={onClose}
       title={before === undefined ? 'Invite an operator' : `Access of ${before.name}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
     >
       <form onSubmit={submit}>
         <Stack gap="md">
@@ -72,7 +79,7 @@ export function AccessForm({ target, accounts, onClose, onLink }: AccessFormProp
           </Button>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -62,7 +62,10 @@ export function Failures({ overview: { minutes } }: PanelProps) {
   const byCount = (a: [string, number], b: [string, number]) => b[1] - a[1];
   const outcomes = Object.entries(others).sort(byCount);
   return (
-    <Panel title="Not delivered" note={`Last ${minutes.length} minutes`}>
+    <Panel
+      title="Not delivered"
+      note={minutes.length === 1 ? 'Last minute' : `Last ${minutes.length} minutes`}
+    >
       {outcomes.length === 0 ? (
         <Nothing>Every delivery that ended reached its device or provider.</Nothing>
       ) : (

@@ -27,7 +27,10 @@ function Total({ name, value, mark }: { name: string; value: string; mark?: stri
     <Paper
       withBorder
       p="sm"
-      {...(mark !== undefined && { style: { borderTop: `3px solid var(--outcome-${mark})` } })}
+      // Without a mark it is as wide, so that the values are on one line.
+      style={{
+        borderTop: `3px solid var(${mark === undefined ? '--mantine-color-default-border' : `--outcome-${mark}`})`,
+      }}
     >
       <Text fz="xs" c="dimmed">
         {name}

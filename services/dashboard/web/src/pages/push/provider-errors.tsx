@@ -5,6 +5,7 @@ import { formatCount } from '../../lib/times.ts';
 import { DeviceLink } from '../../parts/object-links.tsx';
 import { OutcomeMark } from '../../parts/outcomes.tsx';
 import { Panel } from '../../parts/panel.tsx';
+import { Sideways } from '../../parts/sideways.tsx';
 
 /** Shows what providers answered, and some of the recipients concerned. Nothing without an error. */
 export function ProviderErrors({
@@ -16,7 +17,7 @@ export function ProviderErrors({
   return (
     <Panel title="Errors of providers" note="In the provider’s own words">
       <Stack gap="md">
-        <Table.ScrollContainer minWidth={0}>
+        <Sideways label="Errors of providers">
           <Table verticalSpacing={5} fz="sm">
             <Table.Thead>
               <Table.Tr>
@@ -35,7 +36,7 @@ export function ProviderErrors({
               ))}
             </Table.Tbody>
           </Table>
-        </Table.ScrollContainer>
+        </Sideways>
         {recipients.length > 0 && <Sample recipients={recipients} />}
       </Stack>
     </Panel>
@@ -44,7 +45,7 @@ export function ProviderErrors({
 
 function Sample({ recipients }: Pick<PushDetails['providerErrors'], 'recipients'>) {
   return (
-    <Table.ScrollContainer minWidth={480}>
+    <Sideways label="Devices with errors" minWidth={480}>
       <Table verticalSpacing={5} fz="sm" captionSide="top">
         <Table.Caption ta="left">{`Some of these devices (${recipients.length})`}</Table.Caption>
         <Table.Thead>
@@ -70,6 +71,6 @@ function Sample({ recipients }: Pick<PushDetails['providerErrors'], 'recipients'
           ))}
         </Table.Tbody>
       </Table>
-    </Table.ScrollContainer>
+    </Sideways>
   );
 }

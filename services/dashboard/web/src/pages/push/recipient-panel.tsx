@@ -3,15 +3,10 @@ import { type FormEvent, useState } from 'react';
 import { RequestError } from '../../api/request.ts';
 import type { Recipient } from '../../api/types.ts';
 import { useGet } from '../../api/use-get.ts';
-import { describeReason } from '../../lib/outcomes.ts';
-import { formatCount, formatDuration } from '../../lib/times.ts';
 import { useUrl } from '../../lib/use-url.ts';
-import { Facts } from '../../parts/facts.tsx';
-import { TextLink } from '../../parts/links.tsx';
 import { Loaded } from '../../parts/loaded.tsx';
-import { OutcomeMark } from '../../parts/outcomes.tsx';
 import { Panel } from '../../parts/panel.tsx';
-import { Time } from '../../parts/time.tsx';
+import { RecipientFacts } from '../../parts/recipient-facts.tsx';
 
 /** Asks how the push ended for one device. The token is in the URL. */
 export function RecipientPanel({ push }: { push: string }) {
@@ -57,28 +52,7 @@ function Answer({ push, token }: { push: string; token: string }) {
   }
   return (
     <Loaded query={recipient} height={48}>
-      {(found) => <Facts facts={listFacts(found)} />}
+      {(found) => <RecipientFacts recipient={found} />}
     </Loaded>
   );
-}
-
-function listFacts({ token, outcome, reason, detail, milliseconds, tries, nextTryAt }: Recipient) {
-  return [
-    [
-      'Device',
-      <TextLink key="device" to="/devices/$token" params={{ token }} className="mono">
-        {token}
-      </TextLink>,
-    ],
-    ['Outcome', <OutcomeMark key="outcome" outcome={outcome} />],
-    ...(milliseconds === undefined
-      ? []
-      : [['Until the receipt', formatDuration(milliseconds)] as const]),
-    ...(reason === undefined ? [] : [['Reason', describeReason(reason)] as const]),
-    ...(detail === undefined ? [] : [['Words of the provider', detail] as const]),
-    ...(tries === undefined ? [] : [['Deferred', `${formatCount(tries)} times`] as const]),
-    ...(nextTryAt === undefined
-      ? []
-      : [['Next try not before', <Time key="next" at={nextTryAt} />] as const]),
-  ] as const;
 }

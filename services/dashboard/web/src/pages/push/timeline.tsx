@@ -1,6 +1,7 @@
 import { Table, Text } from '@mantine/core';
 import type { TimelineEvent } from '../../api/types.ts';
 import { formatDuration } from '../../lib/times.ts';
+import { Sideways } from '../../parts/sideways.tsx';
 import { Time } from '../../parts/time.tsx';
 
 const EVENTS: Record<string, string> = {
@@ -19,7 +20,7 @@ const EVENTS: Record<string, string> = {
 export function Timeline({ events }: { events: readonly TimelineEvent[] }) {
   const startedAt = findStart(events);
   return (
-    <Table.ScrollContainer minWidth={0}>
+    <Sideways label="Time line">
       <Table verticalSpacing={5} fz="sm">
         <Table.Thead>
           <Table.Tr>
@@ -42,7 +43,7 @@ export function Timeline({ events }: { events: readonly TimelineEvent[] }) {
           ))}
         </Table.Tbody>
       </Table>
-    </Table.ScrollContainer>
+    </Sideways>
   );
 }
 

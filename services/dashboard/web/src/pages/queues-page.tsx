@@ -1,0 +1,140 @@
+import { Button, Stack, Table, Text } from '@mantine/core';
+import type { QueueFigures } from '../api/types.ts';
+import { useGet } from '../api/use-get.ts';
+import { useCurrentApp } from '../lib/current-app.ts';
+import { channelLabel } from '../lib/outcomes.ts';
+import { formatCount, formatDuration } from '../lib/times.ts';
+import { TextLink } from '../parts/links.tsx';
+import { Loaded } from '../parts/loaded.tsx';
+import { Page } from '../parts/page.tsx';
+import { Panel } from '../parts/panel.tsx';
+
+const READ_EVERY_MS = 5_000;
+
+/** Shows the jobs of each queue and the pending batches of each channel, and opens Bull Board. */
+export function QueuesPage() {
+  const query = useGet<QueueFigures>('/queues', {}, { everyMs: READ_EVERY_MS });
+  return (
+    <Page
+      title="Queues"
+      description="Jobs say that there is work; the work itself is in MongoDB. A job that is lost is added again within seconds."
+      actions={
+        <Button component="a" href="/queues/board/" size="xs" variant="default">
+          Open Bull Board
+        </Button>
+      }
+    >
+      <Loaded query={query} height={420}>
+        {({ queues, channels }) => (
+          <>
+            <Panel title="Jobs in Redis">
+              <Figures
+                head={['Queue', 'Waiting', 'Active', 'Delayed', 'Oldest waiting', 'Worker']}
+                rows={queues.map((queue) => [
+                  queue.name,
+                  formatCount(queue.waiting),
+                  formatCount(queue.active),
+                  formatCount(queue.delayed),
+                  formatAge(queue.oldestWaitingMs),
+                  queue.hasWorker ? 'Takes jobs' : <NoWorker key="none" />,
+                ])}
+              />
+            </Panel>
+            <Panel title="Pending batches in MongoDB">
+              {channels.length === 0 ? (
+                <Text fz="sm" c="dimmed">
+                  The scheduler counts them some seconds after this page is opened.
+                </Text>
+              ) : (
+                <Figures
+                  head={['Channel', 'Pending', 'Deferred', 'Oldest']}
+                  rows={channels.map(({ channel, pending, deferred, oldestMs }) => [
+                    channelLabel(channel),
+                    formatCount(pending),
+                    formatCount(deferred),
+                    formatAge(pending === 0 ? null : oldestMs),
+                  ])}
+                />
+              )}
+            </Panel>
+          </>
+        )}
+      </Loaded>
+      <FailedJobs />
+    </Page>
+  );
+}
+
+function FailedJobs() {
+  const app = useCurrentApp();
+  return (
+    <Panel title="Failed jobs">
+      <Stack gap="xs">
+        <Text fz="sm" maw={720}>
+          Bull Board lists no failed and no completed jobs: both are removed from Redis on purpose.
+          A job that fails loses nothing, because its batch stays pending in MongoDB and gets a new
+          job. Deliveries that have failed for good are listed with their reasons, and can be sent
+          again, under{' '}
+          {app === undefined ? (
+            <TextLink to="/apps" inherit>
+              the failed deliveries of each app
+            </TextLink>
+          ) : (
+            <TextLink to="/apps/$app/failures" params={{ app }} inherit>
+              failed deliveries
+            </TextLink>
+          )}
+          .
+        </Text>
+        <Text fz="sm" maw={720}>
+          In Bull Board, operators can retry and promote jobs. Its other buttons are refused for
+          everybody: a job that is added by hand would have no batch, and a queue that is paused or
+          emptied delays deliveries.
+        </Text>
+      </Stack>
+    </Panel>
+  );
+}
+
+function formatAge(ms: number | null): string {
+  return ms === null ? '–' : formatDuration(ms);
+}
+
+function NoWorker() {
+  return (
+    <Text span fz="sm" c="var(--mantine-color-error)">
+      None
+    </Text>
+  );
+}
+
+function Figures({ head, rows }: { head: string[]; rows: React.ReactNode[][] }) {
+  return (
+    // What scrolls must be reachable by keyboard.
+    <Table.ScrollContainer minWidth={520} type="native" tabIndex={0}>
+      <Table fz="sm" verticalSpacing={4}>
+        <Table.Thead>
+          <Table.Tr>
+            {head.map((name, column) => (
+              <Table.Th key={name} ta={column === 0 ? 'left' : 'right'}>
+                {name}
+              </Table.Th>
+            ))}
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {rows.map(([first, ...cells]) => (
+            <Table.Tr key={String(first)}>
+              <Table.Td>{first}</Table.Td>
+              {cells.map((cell, column) => (
+                <Table.Td key={head[column + 1]} ta="right">
+                  {cell}
+                </Table.Td>
+              ))}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
