@@ -1,8 +1,10 @@
 import { parseArgs } from 'node:util';
+import { benchFailpoints } from './failpoints.ts';
 import { benchGateway } from './gateway/bench.ts';
+import { findRegressions, keepResults } from './kept-results.ts';
+import { benchObservability } from './observability/bench.ts';
 import { benchProviders } from './providers/bench.ts';
 import { createStackBenches } from './stack/benches.ts';
-import { benchObservability } from './stack/observability.ts';
 import { describeMachine } from './support/machine.ts';
 import { printMachine, printUses } from './support/print.ts';
 import { type Result, writeResults } from './support/results.ts';
@@ -13,10 +15,11 @@ const { values } = parseArgs({
     only: { type: 'string', multiple: true },
     quick: { type: 'boolean', default: false },
     full: { type: 'boolean', default: false },
-    before: { type: 'string' },
+    check: { type: 'boolean', default: false },
+    keep: { type: 'boolean', default: false },
   },
 });
-const { quick, full, before } = values;
+const { quick, full, check, keep } = values;
 const stack = createStackBenches(quick ? 'quick' : full ? 'full' : 'usual');
 
 /** The benchmarks. Each returns rows of ratios to a floor that is measured in the same run. */
@@ -24,9 +27,8 @@ const BENCHES: Record<string, () => Promise<Pick<Result, 'rows' | 'uses'>>> = {
   ...stack.run,
   gateway: async () => ({ rows: await benchGateway(quick), uses: [] }),
   providers: async () => ({ rows: await benchProviders(quick), uses: [] }),
-  ...(before !== undefined && {
-    observability: async () => ({ rows: await benchObservability(before, quick), uses: [] }),
-  }),
+  failpoints: async () => ({ rows: benchFailpoints(), uses: [] }),
+  observability: async () => ({ rows: await benchObservability(quick), uses: [] }),
 };
 const selected = values.only ?? Object.keys(BENCHES);
 const unknown = selected.filter((name) => !(name in BENCHES));
@@ -36,6 +38,7 @@ if (unknown.length > 0) {
 
 let areGoalsMet = true;
 const results: Result[] = [];
+const regressions: string[] = [];
 for (const name of ['SIGINT', 'SIGTERM'] as const) {
   process.on(name, () => void stack.close().finally(() => process.exit(1)));
 }
@@ -54,7 +57,12 @@ try {
     printUses(uses);
   }
   process.stdout.write(`\n${await writeResults(machine, results)}\n`);
+  const rows = results.flatMap((result) => result.rows);
+  if (check) regressions.push(...findRegressions(rows));
+  if (keep) keepResults(rows);
 } finally {
   await stack.close();
 }
-process.exitCode = areGoalsMet ? 0 : 1;
+for (const line of regressions) process.stderr.write(`worse than kept: ${line}\n`);
+// With --check only a regression fails: a missed goal is known.
+process.exitCode = (check ? regressions.length === 0 : areGoalsMet) ? 0 : 1;

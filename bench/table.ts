@@ -15,6 +15,8 @@ export interface Row {
   value: number;
   unit?: string;
   goal?: Goal;
+  /** Lowest and highest value of the rounds. */
+  spread?: { min: number; max: number };
   /** Operands of the ratio: the floor, and Carillon's value. */
   floor?: Spread;
   ours?: Spread;

@@ -3,6 +3,7 @@ import { startUsageMeter } from '../support/resource-usage.ts';
 import type { Result } from '../support/results.ts';
 import type { Row } from '../table.ts';
 import { accept, acceptOne } from './accept.ts';
+import { console } from './console.ts';
 import { edge } from './edge.ts';
 import { fanOut, GATEWAYS } from './fan-out.ts';
 import { idle } from './idle.ts';
@@ -11,6 +12,7 @@ import { oneDevice } from './one-device.ts';
 import { oneDeviceBusy } from './one-device-busy.ts';
 import { presence } from './presence.ts';
 import { schedule } from './schedule.ts';
+import { SINGLE_PUSH_GATEWAYS, singlePushes } from './single-pushes.ts';
 import { storage } from './storage.ts';
 import { tokens } from './tokens.ts';
 import { unfinished } from './unfinished.ts';
@@ -34,9 +36,10 @@ const BENCHES: Record<string, Measure> = {
   'one-device-busy': oneDeviceBusy,
   offline,
   unfinished,
+  console,
 };
 
-/** The benchmarks of the whole stack by name. They share a stack; the one with many connections has its own. */
+/** The benchmarks of the whole stack by name. They share a stack; those with several gateways have their own. */
 export interface StackBenches {
   run: Record<string, () => Promise<StackResult>>;
   /** Returns the running stack, or starts a new one. */
@@ -64,6 +67,8 @@ export function createStackBenches(size: Size): StackBenches {
       async () => measureWithUsage(await fixture(1), size, measure),
     ]),
   );
+  run['single-pushes'] = async () =>
+    measureWithUsage(await fixture(SINGLE_PUSH_GATEWAYS), size, singlePushes);
   run['fan-out'] = async () => measureWithUsage(await fixture(GATEWAYS[size]), size, fanOut);
   return { run, fixture, close };
 }

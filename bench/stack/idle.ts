@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size, StackFixture } from '../support/fixture.ts';
-import { readResidentMb, startUsageMeter, sumCpuSeconds } from '../support/resource-usage.ts';
+import { readPssMb, startUsageMeter, sumCpuSeconds } from '../support/resource-usage.ts';
 import type { Row } from '../table.ts';
 
 const SECONDS: Record<Size, number> = { quick: 10, usual: 30, full: 60 };
@@ -17,7 +17,7 @@ export async function idle(fixture: StackFixture, size: Size): Promise<Row[]> {
   const uses = meter.read();
   const seconds = (performance.now() - startedAt) / 1_000;
   const after = await countCommands(fixture);
-  const memory = fixture.stack.dev.processes.reduce((sum, { pid }) => sum + readResidentMb(pid), 0);
+  const memory = fixture.stack.dev.processes.reduce((sum, { pid }) => sum + readPssMb(pid), 0);
   const percent = (sumCpuSeconds(uses) * 100) / seconds;
   return [
     {

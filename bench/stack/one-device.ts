@@ -110,7 +110,12 @@ export async function measureLatencies(
 
 let marks = 0;
 
-async function untilArrived(
+/**
+ * Sends a push and waits for it.
+ *
+ * @returns the time (`performance.now()`) at which the device had written its PUBACK
+ */
+export async function untilArrived(
   fixture: StackFixture,
   devices: ConnectedDevices,
   n: number,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connectDevices } from '../support/connected-devices.ts';
 import type { Size, StackFixture } from '../support/fixture.ts';
 import { untilSettled } from '../support/progress.ts';
-import { pidOf, readResidentMb } from '../support/resource-usage.ts';
+import { pidOf, readPssMb } from '../support/resource-usage.ts';
 import { until } from '../support/until.ts';
 import type { Row } from '../table.ts';
 
@@ -22,7 +22,7 @@ export async function storage(fixture: StackFixture, size: Size): Promise<Row[]>
   const resident = fixture.stack.dev.processes.map(
     ({ service, index, pid }): Row => ({
       what: `storage: memory of ${service}-${index} at rest`,
-      value: readResidentMb(pid),
+      value: readPssMb(pid),
       unit: 'MB',
     }),
   );

@@ -12,7 +12,8 @@ import { until } from './until.ts';
 /** Size of a run. */
 export type Size = 'quick' | 'usual' | 'full';
 
-const CONNECTIONS = 100;
+/** Opened on first use. */
+const CONNECTIONS = 400;
 
 /** A stack and the functions to use it. */
 export interface StackFixture extends Servers {
@@ -33,14 +34,12 @@ export interface StackFixture extends Servers {
  * Starts a stack and connects to it.
  *
  * @param env more variables of `npm start`
- * @param root folder of another checkout to start
  */
 export async function openStackFixture(
   gateways: number,
   env: Record<string, string> = {},
-  root?: string,
 ): Promise<StackFixture> {
-  const stack = await startStack({ gateways, env, root });
+  const stack = await startStack({ gateways, env });
   const servers = await connectServers(stack.dev).catch(async (error: unknown) => {
     await stack.stop();
     throw error;

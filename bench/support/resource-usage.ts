@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { Stack } from './stack.ts';
 
 /** Clock ticks per second in /proc/<pid>/stat: fixed on Linux, independent of the kernel's tick rate. */
@@ -25,6 +25,15 @@ export function readCpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[UTIME_FIELD]) + Number(fields[UTIME_FIELD + 1])) / TICKS_PER_SECOND;
+}
+
+/** Reads the CPU nanoseconds of a process's running threads, without its children: short rounds need more than ticks. */
+export function readCpuNanoseconds(pid: number): number {
+  const folder = `/proc/${pid}/task`;
+  return readdirSync(folder).reduce((sum, thread) => {
+    const schedstat = readFileSync(`${folder}/${thread}/schedstat`, 'utf8');
+    return sum + Number(schedstat.split(' ')[0]);
+  }, 0);
 }
 
 /** Finds the process of a service. @throws when the stack has none */
@@ -66,10 +75,10 @@ function readPeakMb(pid: number): number {
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024;
 }
 
-/** Reads the resident memory of a process in MB. */
-export function readResidentMb(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024;
+/** Reads the proportional set size of a process in MB: pages that processes share count in equal parts. */
+export function readPssMb(pid: number): number {
+  const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+  return Number(/^Pss:\s+(\d+) kB$/m.exec(rollup)?.[1]) / 1_024;
 }
 
 function readChildPids(pid: number): number[] {

@@ -46,18 +46,15 @@ export interface Stack {
 export async function startStack({
   gateways,
   env = {},
-  root = ROOT,
 }: {
   gateways: number;
-  /** Folder of the checkout to start; this one by default. */
-  root?: string | undefined;
   /** More variables of `npm start`, which win. */
   env?: Record<string, string>;
 }): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-bench-'));
   const home = join(folder, 'home');
   const all = { ...(await stackEnv(home, gateways)), ...env };
-  const child = spawnSupervisor(root, all, join(folder, 'output.log'));
+  const child = spawnSupervisor(all, join(folder, 'output.log'));
   let stopped: Promise<void> | undefined;
   // In case of an uncaught exception.
   const stopOnExit = () => void child.kill('SIGTERM');
@@ -96,16 +93,10 @@ async function stackEnv(home: string, gateways: number): Promise<NodeJS.ProcessE
   };
 }
 
-/** Returns the script that `npm start` runs: it is elsewhere in an earlier release. */
-function startScript(root: string): string {
-  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  return scripts.start.split(' ')[1];
-}
-
-function spawnSupervisor(cwd: string, env: NodeJS.ProcessEnv, log: string): ChildProcess {
+function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
   const file = openSync(log, 'a');
-  const child = spawn(process.execPath, [startScript(cwd), 'start'], {
-    cwd,
+  const child = spawn(process.execPath, ['tools/supervisor/bootstrap.mjs', 'start'], {
+    cwd: ROOT,
     env,
     stdio: ['ignore', file, file],
   });

@@ -36,10 +36,12 @@ export function ratioRow(
 ): Row {
   const toRatio = ({ floor, ours }: Round) =>
     ratio === 'ours/floor' ? ours / floor : floor / ours;
+  const ratios = rounds.map(toRatio);
   return {
     what,
-    value: median(rounds.map(toRatio)),
+    value: median(ratios),
     unit: '×',
+    spread: { min: Math.min(...ratios), max: Math.max(...ratios) },
     floor: summarize(
       rounds.map((round) => round.floor),
       unit,

@@ -1,0 +1,218 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type ConnectedDevices, connectDevices } from '../support/connected-devices.ts';
+import type { Size, StackFixture } from '../support/fixture.ts';
+import { measureMedian, runConcurrently } from '../support/load-patterns.ts';
+import {
+  measureIdleCosts,
+  type StackCosts,
+  startCostMeter,
+  subtractIdle,
+} from '../support/stack-costs.ts';
+import { percentile, ratioRow, summarize } from '../support/statistics.ts';
+import { type Goal, median, type Row } from '../table.ts';
+import { measureLatencies, untilArrived } from './one-device.ts';
+import { startOneDeviceFloor } from './one-device-floor.ts';
+
+/** Gateways of the stack. */
+export const SINGLE_PUSH_GATEWAYS = 2;
+const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 9 };
+const SECONDS: Record<Size, number> = { quick: 3, usual: 5, full: 10 };
+const IDLE_MS: Record<Size, number> = { quick: 5_000, usual: 15_000, full: 30_000 };
+const DEVICES = 400;
+const FLOOR_PUSHES = 100;
+/** Settlements and receipts that are still written after the last PUBACK. */
+const SETTLE_MS = 300;
+
+/** Goals of a rate: milliseconds, milliseconds, CPU milliseconds a push, Redis commands a push. */
+const LOADS = [
+  { perSecond: 100, p50: 6, p99: 12, cpuMs: 4, redis: 25 },
+  { perSecond: 250, p50: 8, p99: 20, cpuMs: 2.5 },
+  { perSecond: 500, p50: 12, p99: 30, cpuMs: 1.4 },
+  { perSecond: 1_200, p50: 25, p99: 60, cpuMs: 0.8 },
+] as const;
+interface CostGoals {
+  cpuMs?: number;
+  /** Redis commands a push. */
+  redis?: number;
+}
+
+interface ClosedLoop extends CostGoals {
+  inFlight: number;
+  /** Deliveries a second. */
+  perSecond?: number;
+}
+
+/** Closed loops; without any other push, a push's commands are an exact count. */
+const LONE: ClosedLoop = { inFlight: 1, redis: 25 };
+const BUSY: ClosedLoop = { inFlight: 400, perSecond: 4_000, cpuMs: 0.5 };
+
+/** One round of a load. */
+interface Round {
+  latenciesMs: number[];
+  perSecond: number;
+  pushes: number;
+  costs: StackCosts;
+  floorMs: number;
+}
+
+/**
+ * Measures single pushes to connected devices at steady rates and in a closed loop: the time from the POST to the
+ * PUBACK, and the CPU and the commands of a push without what the idle stack uses in the same time.
+ */
+export async function singlePushes(fixture: StackFixture, size: Size): Promise<Row[]> {
+  const floor = await startOneDeviceFloor(fixture);
+  const devices = await connectDevices(fixture, DEVICES);
+  const idle = await measureIdleCosts(fixture, IDLE_MS[size]);
+  const measureRounds = async (
+    run: () => Promise<Pick<Round, 'latenciesMs' | 'perSecond'>>,
+  ): Promise<Round[]> => {
+    const rounds: Round[] = [];
+    for (let n = 0; n <= ROUNDS[size]; n += 1) {
+      const floorMs = await measureMedian(FLOOR_PUSHES, floor.deliver);
+      rounds.push({ ...(await measureRound(fixture, idle, run)), floorMs });
+    }
+    // The first round warms up.
+    return rounds.slice(1);
+  };
+  try {
+    const rows: Row[] = [];
+    for (const load of LOADS) {
+      const { perSecond } = load;
+      const count = perSecond * SECONDS[size];
+      const rounds = await measureRounds(async () => ({
+        latenciesMs: await measureLatencies(fixture, devices, perSecond, count),
+        perSecond,
+      }));
+      const name = `${perSecond}/s`;
+      rows.push(...latencyRows(name, rounds, load), ...costRows(name, rounds, load));
+    }
+    for (const load of [LONE, BUSY]) {
+      const { inFlight } = load;
+      const rounds = await measureRounds(() =>
+        runClosedLoop(fixture, devices, inFlight, SECONDS[size]),
+      );
+      const name = `${inFlight} in flight`;
+      rows.push(rateRow(name, rounds, load), ...costRows(name, rounds, load));
+    }
+    return rows;
+  } finally {
+    devices.close();
+    await floor.stop();
+    await fixture.untilIdle();
+  }
+}
+
+async function measureRound(
+  fixture: StackFixture,
+  idle: StackCosts,
+  run: () => Promise<Pick<Round, 'latenciesMs' | 'perSecond'>>,
+): Promise<Omit<Round, 'floorMs'>> {
+  const readCosts = await startCostMeter(fixture);
+  const { latenciesMs, perSecond } = await run();
+  await sleep(SETTLE_MS);
+  const costs = subtractIdle(await readCosts(), idle);
+  await fixture.untilIdle();
+  return { latenciesMs, perSecond, pushes: latenciesMs.length, costs };
+}
+
+/** Keeps pushes in flight, each until its PUBACK. */
+async function runClosedLoop(
+  fixture: StackFixture,
+  devices: ConnectedDevices,
+  inFlight: number,
+  seconds: number,
+): Promise<Pick<Round, 'latenciesMs' | 'perSecond'>> {
+  const latenciesMs: number[] = [];
+  const startedAt = performance.now();
+  const endsAt = startedAt + seconds * 1_000;
+  let next = 0;
+  const sendUntilEnd = async () => {
+    while (performance.now() < endsAt) {
+      const sentAt = performance.now();
+      next += 1;
+      latenciesMs.push((await untilArrived(fixture, devices, next)) - sentAt);
+    }
+  };
+  await runConcurrently(inFlight, inFlight, sendUntilEnd);
+  const elapsedMs = performance.now() - startedAt;
+  return { latenciesMs, perSecond: (latenciesMs.length * 1_000) / elapsedMs };
+}
+
+function latencyRows(
+  name: string,
+  rounds: readonly Round[],
+  { p50, p99 }: { p50: number; p99: number },
+): Row[] {
+  const percentiles = (share: number) =>
+    rounds.map(({ latenciesMs }) => percentile(latenciesMs, share));
+  const against = percentiles(0.5).map((ours, n) => ({ floor: rounds[n]?.floorMs ?? NaN, ours }));
+  return [
+    valueRow(`single-pushes: p50 at ${name}`, percentiles(0.5), 'ms', { atMost: p50 }),
+    valueRow(`single-pushes: p99 at ${name}`, percentiles(0.99), 'ms', { atMost: p99 }),
+    ratioRow(`single-pushes: p50 at ${name} against the floor of a lone push`, against, {
+      unit: 'ms',
+      ratio: 'ours/floor',
+    }),
+  ];
+}
+
+function rateRow(
+  name: string,
+  rounds: readonly Round[],
+  { perSecond }: Pick<ClosedLoop, 'perSecond'>,
+): Row {
+  const rates = rounds.map((round) => round.perSecond);
+  const goal = perSecond === undefined ? undefined : { atLeast: perSecond };
+  return valueRow(`single-pushes: delivered a second, ${name}`, rates, '/s', goal);
+}
+
+function costRows(name: string, rounds: readonly Round[], { cpuMs, redis }: CostGoals): Row[] {
+  const perPush = (pick: (costs: StackCosts) => number) =>
+    rounds.map(({ costs, pushes }) => pick(costs) / pushes);
+  const services = Object.keys(rounds[0]?.costs.cpuSeconds ?? {});
+  const sum = ({ cpuSeconds }: StackCosts) =>
+    Object.values(cpuSeconds).reduce((total, used) => total + used, 0);
+  const cpuRow = (what: string, pick: (costs: StackCosts) => number, goal?: Goal) =>
+    valueRow(
+      what,
+      perPush((costs) => pick(costs) * 1_000),
+      'ms',
+      goal,
+    );
+  return [
+    cpuRow(
+      `single-pushes: CPU a push, ${name}`,
+      sum,
+      cpuMs === undefined ? undefined : { atMost: cpuMs },
+    ),
+    ...services.map((service) =>
+      cpuRow(
+        `single-pushes: of it ${service}, ${name}`,
+        ({ cpuSeconds }) => cpuSeconds[service] ?? 0,
+      ),
+    ),
+    valueRow(
+      `single-pushes: Redis commands a push, ${name}`,
+      perPush(({ redisCommands }) => redisCommands),
+      'commands',
+      redis === undefined ? undefined : { atMost: redis },
+    ),
+    valueRow(
+      `single-pushes: MongoDB commands a push, ${name}`,
+      perPush(({ mongoCommands }) => mongoCommands),
+      'commands',
+    ),
+  ];
+}
+
+function valueRow(what: string, values: readonly number[], unit: string, goal?: Goal): Row {
+  const spread = summarize(values, unit);
+  return {
+    what,
+    value: median(values),
+    unit,
+    ours: spread,
+    spread: { min: spread.min, max: spread.max },
+    ...(goal && { goal }),
+  };
+}
