@@ -23,6 +23,7 @@ const LIBRARY_ROOMS = {
     '^services/dashboard/src/http/',
   ],
   bullmq: ['^packages/queue/'],
+  '@bull-board/[^/]+': ['^services/dashboard/src/queues/'],
   mongodb: ['^packages/store/'],
   ioredis: ['^packages/presence/'],
   'mqtt-packet': ['^services/device-gateway/'],

@@ -90,7 +90,22 @@ function findPnpm() {
   return join(cache, 'carillon', folder, 'node_modules/.bin/pnpm');
 }
 
-/** Writes the bill of materials of a service's production dependencies, from the lockfile. */
+/** Node itself, which is in every image, as scanners of vulnerabilities find it. */
+function describeNode() {
+  const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
+  const version = /NODE_VERSION=(\S+)/.exec(dockerfile)?.[1];
+  return {
+    type: 'application',
+    'bom-ref': `pkg:generic/node@${version}`,
+    name: 'node',
+    version,
+    purl: `pkg:generic/node@${version}`,
+    cpe: `cpe:2.3:a:nodejs:node.js:${version}:*:*:*:*:*:*:*`,
+    licenses: [{ license: { id: 'MIT' } }],
+  };
+}
+
+/** Writes the bill of materials of a service's production dependencies, from the lockfile, and of Node. */
 function writeSbom(name, seconds) {
   // The console's pages are built from libraries that the service itself does not import.
   const packages = name === 'dashboard' ? ['dashboard', 'console-web'] : [name];
@@ -99,6 +114,7 @@ function writeSbom(name, seconds) {
   const sbom = JSON.parse(run(findPnpm(), args));
   // The same source gives the same file.
   delete sbom.serialNumber;
+  sbom.components.push(describeNode());
   sbom.metadata.timestamp = new Date(Number(seconds) * 1_000).toISOString();
   const text = `${JSON.stringify(sbom, undefined, 2)}\n`;
   writeFileSync(join(OUT, `carillon-${name}-${version}.cdx.json`), text);

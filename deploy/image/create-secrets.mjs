@@ -36,6 +36,8 @@ createFile('device-auth-keys', `1:${hex()}\n`);
 createFile('credential-keys', `1:${hex()}\n`);
 // From the OpenID provider of the console, if there is one.
 createFile('oidc-client-secret', '');
+// Of the user `admin`, for the profile `observability`.
+createFile('grafana-password', `${hex()}\n`);
 if (!existsSync(join(folder, 'tls/server.pem'))) {
   const authority = await makeAuthority(AUTHORITY_VALIDITY_DAYS);
   const hosts = ['localhost', '127.0.0.1', ...names];

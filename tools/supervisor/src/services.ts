@@ -44,10 +44,12 @@ const DATA_SERVER_VARIABLES = ['REDIS_URL', 'REDIS_CA_FILE', 'MONGODB_URI'];
 
 /** Settings of the console that a developer may give. */
 const CONSOLE_VARIABLES = [
-  ...['CONSOLE_URL', 'CONSOLE_ENVIRONMENT', 'TRUST_PROXY'],
+  ...['CONSOLE_URL', 'CONSOLE_ENVIRONMENT', 'PUBLIC_API_URL', 'TRUST_PROXY'],
   ...['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_SCOPES'],
   ...['OIDC_ROLE_CLAIM', 'OIDC_ACCOUNTS_CLAIM', 'OIDC_LABEL'],
 ];
+
+const LOCAL_RECEIVERS = 'localhost,127.0.0.0/8,::1';
 
 /** Settings that each kind of process gets. A secret goes only to the processes that use it. */
 const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
@@ -59,6 +61,7 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   'delivery-worker': [
     ...DATA_SERVER_VARIABLES,
     ...['CREDENTIAL_KEYS', 'RETENTION_SECONDS', 'WEB_PUSH_HOSTS', 'WEB_PUSH_CA_FILE'],
+    ...['WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE'],
   ],
   scheduler: DATA_SERVER_VARIABLES,
   'device-gateway': [
@@ -97,7 +100,13 @@ export function buildSettings(
     RETENTION_SECONDS: String(config.retentionSeconds),
     // A local stack has few devices, so a slow drain has no use.
     GATEWAY_DRAIN_SECONDS: '2',
-    ...pickVariables(process.env, ['MQTT_WS_ORIGINS', 'REDIS_CA_FILE', ...CONSOLE_VARIABLES]),
+    PUBLIC_API_URL: formatUrl('http', config.host, config.ports.api),
+    // The receivers of a local stack run on this machine.
+    WEBHOOK_HOSTS: LOCAL_RECEIVERS,
+    ...pickVariables(process.env, [
+      ...['MQTT_WS_ORIGINS', 'REDIS_CA_FILE', 'WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE'],
+      ...CONSOLE_VARIABLES,
+    ]),
   };
 }
 
@@ -153,6 +162,7 @@ function buildBaseEnvironment(): NodeJS.ProcessEnv {
   return {
     ...pickVariables(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS', 'NODE_COMPILE_CACHE']),
     ...pickVariables(process.env, ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_TRACES_SAMPLER_ARG']),
+    ...pickVariables(process.env, ['FAILPOINTS']),
     NODE_ENV: 'development',
     LOG_LEVEL: 'info',
   };
