@@ -16,6 +16,7 @@ import * as webPushPayload from '../services/delivery-worker/src/channels/web-pu
 import * as webPushResponse from '../services/delivery-worker/src/channels/web-push/response.ts';
 import * as appSettings from '../services/delivery-worker/src/deliver/app-settings.ts';
 import * as delivery from '../services/delivery-worker/src/deliver/deliver-by-provider.ts';
+import * as errorTexts from '../services/delivery-worker/src/deliver/error-texts.ts';
 import * as providerClients from '../services/delivery-worker/src/deliver/provider-clients.ts';
 import * as retryPolicy from '../services/delivery-worker/src/deliver/retry-policy.ts';
 import { environment as workerEnvironment } from '../services/delivery-worker/src/environment.ts';
@@ -54,7 +55,7 @@ const NUMBERS: Record<string, number> = {
   'apns.response-kb': apnsClient.MAX_RESPONSE_BYTES / KB,
   'fcm.response-kb': fcmHttpPool.MAX_RESPONSE_BYTES / KB,
   'web-push.response-kb': webPushResponse.MAX_BODY_BYTES / KB,
-  'provider-error.characters': delivery.MAX_PROVIDER_ERROR_CHARACTERS,
+  'provider-error.characters': errorTexts.MAX_PROVIDER_ERROR_CHARACTERS,
   'app-settings.ttl-seconds': appSettings.SETTINGS_TTL_MS / SECOND,
   'credential.max-age-seconds': providerClients.MAX_AGE_MS / SECOND,
   'provider.large-batches-per-app': providerClients.MAX_LARGE_BATCHES_PER_APP,

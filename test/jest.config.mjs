@@ -16,6 +16,9 @@ if (hasImages && process.env.CARILLON_IMAGE_STORAGE === undefined) {
   process.once('exit', () => rmSync(storage, { recursive: true, force: true, maxRetries: 3 }));
 }
 
+/** Runners of tiers whose files run side by side in a way of their own. */
+const RUNNERS = { fast: `${JEST}/fast-runner.mjs`, stack: `${JEST}/stack-runner.mjs` };
+
 const swc = {
   swcrc: false,
   jsc: { target: 'es2024', parser: { syntax: 'typescript' } },
@@ -42,7 +45,7 @@ function projectOf(name, runner, files) {
 export default {
   rootDir: ROOT,
   projects: readTiers(ROOT).flatMap(({ name, sideBySide, oneByOne }) => [
-    ...projectOf(name, 'jest-runner', sideBySide),
+    ...projectOf(name, RUNNERS[name] ?? 'jest-runner', sideBySide),
     ...projectOf(name, `${JEST}/serial-runner.mjs`, oneByOne),
   ]),
   reporters: ['default', `${JEST}/closing-reporter.mjs`],

@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { API_ERRORS, type ApiErrorCode } from '../../packages/core/src/api-error.ts';
+import { boxKeyOf } from '../../packages/core/src/sealed-box.ts';
+import { parseSealingKeys } from '../../packages/core/src/sealing.ts';
+import { WEBHOOK_LIMITS } from '../../packages/core/src/webhooks.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { ONLY_API } from '../support/api/only-api.ts';
@@ -63,6 +66,15 @@ const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>>
   async APP_MISMATCH() {
     const { token: foreign } = await registerDevice(stack.dev);
     return tenant.api('GET', `/devices/${foreign}`);
+  },
+  INVALID_WEBHOOK_ID: () => tenant.api('POST', `/webhooks/${UNKNOWN_ID}/off`),
+  async WEBHOOK_LIMIT_EXCEEDED() {
+    await withStore(stack, ({ webhooks }) =>
+      webhooks.putBoxKey(boxKeyOf(parseSealingKeys(`1:${'0'.repeat(64)}`))),
+    );
+    const add = () => tenant.api('POST', '/webhooks', { url: 'https://example.org/' });
+    for (let n = 0; n < WEBHOOK_LIMITS.perApp; n += 1) expect((await add()).status).toBe(200);
+    return add();
   },
   INVALID_DEVICE_TOKEN: () => tenant.api('GET', '/devices/unknown'),
   INVALID_DEVICE_AUTH: () => post('/devices/auth', { token, auth: 'wrong' }),

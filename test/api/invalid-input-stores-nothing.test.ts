@@ -110,6 +110,25 @@ const CASES: Case[] = [
   ...['0', '-1', '1.5', '1e9', '2;', '', 'x', '10000000'].map(
     (page): Case => [`page ${page}`, 'GET', `/topics/a?page=${page}`, undefined, 'INVALID_PARAM'],
   ),
+  ...['outcomes', 'recipients', `recipients/${'a'.repeat(22)}`].flatMap((what): Case[] =>
+    ['f'.repeat(24), 'F'.repeat(24), '%00', '[$ne]=1'].map((id) => [
+      `${what} of ${id}`,
+      'GET',
+      `/pushes/${id}/${what}`,
+      undefined,
+      'INVALID_PUSH_ID',
+    ]),
+  ),
+  ...[
+    ...['outcome=lost', 'outcome=', 'outcome[$ne]=sent&outcome=owed', 'outcome=sent&outcome=sent'],
+    ...['page=', 'page=x', 'page=LTAwMDAwMC4tMQ', `page=${'a'.repeat(3_000)}`],
+  ].map((query): Case => {
+    const path = `/pushes/${'f'.repeat(24)}/recipients?${query}`;
+    return [`recipients?${query.slice(0, 40)}`, 'GET', path, undefined, 'INVALID_PARAM'];
+  }),
+  ...['from=x', 'to=-1', 'from=1e9', 'to=99999999999', 'state=owed', 'page=x', 'from=1&from=2'].map(
+    (query): Case => [`pushes?${query}`, 'GET', `/pushes?${query}`, undefined, 'INVALID_PARAM'],
+  ),
   ['topic: a space', 'GET', '/topics/a%20b', undefined, 'INVALID_PARAM'],
 ];
 

@@ -4,11 +4,19 @@ import { OPERATIONS } from '../../services/api/src/reference/document.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-/** The endpoints of the specification (section 4) and of the compatibility page. */
+/** The endpoints of the specification (section 4), of the compatibility page, of docs/outcomes.md and docs/export-and-import.md. */
 const ENDPOINTS = [
   'POST /push',
   'GET /pushes/{push_id}',
   'DELETE /pushes/{push_id}',
+  'GET /pushes',
+  'GET /pushes/{push_id}/outcomes',
+  'GET /pushes/{push_id}/recipients',
+  'GET /pushes/{push_id}/recipients/{device_token}',
+  'GET /export/devices',
+  'GET /export/subscriptions',
+  'GET /export/pushes',
+  'GET /export/recipients',
   'GET /devices/{device_token}',
   'DELETE /devices/{device_token}',
   'POST /devices/presence',
@@ -16,6 +24,14 @@ const ENDPOINTS = [
   'POST /topics/unsubscribe',
   'GET /topics',
   'GET /topics/{topic}',
+  'GET /webhooks',
+  'POST /webhooks',
+  'DELETE /webhooks/{webhook_id}',
+  'POST /webhooks/{webhook_id}/rotate',
+  'POST /webhooks/{webhook_id}/test',
+  'POST /webhooks/{webhook_id}/replay',
+  'POST /webhooks/{webhook_id}/off',
+  'POST /webhooks/{webhook_id}/on',
   'POST /register',
   'GET /web-push/public-key',
   'POST /devices/auth',

@@ -47,6 +47,29 @@ describe('of another app', () => {
     expect((await stack.api('GET', `/pushes/${foreign.push}`)).status).toBe(200);
   });
 
+  test.each(['outcomes', 'recipients', `recipients/${ABSENT_TOKEN}`])(
+    'GET /pushes/:id/%s: a push is as if absent',
+    async (what) => {
+      for (const push of [foreign.push, foreign.scheduled]) {
+        const paths: [string, string] = [
+          `/pushes/${push}/${what}`,
+          `/pushes/${ABSENT_PUSH}/${what}`,
+        ];
+        expectApiError(await expectSameResponse('GET', paths), 'INVALID_PUSH_ID');
+      }
+      const path = `/pushes/${foreign.push}/recipients/${foreign.token}`;
+      expectApiError(await otherTenant.api('GET', path), 'INVALID_PUSH_ID');
+      expect((await stack.api('GET', path)).status).toBe(200);
+    },
+  );
+
+  test('GET /pushes: a push is not listed', async () => {
+    const own = await send(otherTenant, ownToken);
+    const { json } = await otherTenant.api<{ pushes: { id: string }[] }>('GET', '/pushes');
+    expect(json.pushes.map(({ id }) => id)).toContain(own.id);
+    expect(JSON.stringify(json)).not.toContain(foreign.push);
+  });
+
   test('GET /devices: a device is told as such and nothing more', async () => {
     expectApiError(await otherTenant.api('GET', `/devices/${foreign.token}`), 'APP_MISMATCH');
   });

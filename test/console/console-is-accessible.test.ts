@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { waitUntilSettled } from '../support/console/browser.ts';
+import { click, waitForText, waitUntilSettled } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
 import { ALL_PATHS, fillPath, type PageIds } from '../support/console/pages.ts';
 import {
@@ -23,6 +23,19 @@ beforeAll(async () => {
   ({ ids } = await fixture.fill());
 }, 120_000);
 afterAll(() => fixture?.close());
+
+test.each(PAGE_VIEWS)('a test push, $width pixels wide and $scheme', async (view) => {
+  const address = `${fixture.origin}${fillPath('/apps/$app?tab=credentials', ids)}`;
+  const page = await openView(fixture.owner.browserContext(), address, view);
+  await click(page, 'Send a test push');
+  await waitForText(page, 'Test push over');
+  await page.locator('::-p-aria([name="Device"][role="textbox"])').fill(ids.token);
+  await click(page, 'Send');
+  await waitForText(page, 'The device has no address on this channel');
+  expect(await findViolations(page)).toEqual([]);
+  expect(await horizontalOverflow(page)).toBeLessThanOrEqual(0);
+  await page.close();
+});
 
 describe.each([...ALL_PATHS, ...OPENED])('%s', (path) => {
   test.each(PAGE_VIEWS)('is accessible and fits, $width pixels wide and $scheme', async (view) => {

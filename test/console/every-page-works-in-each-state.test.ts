@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { HTTPRequest, Page } from 'puppeteer-core';
-import { click, openPage, waitForText } from '../support/console/browser.ts';
+import { runCarillon } from '../support/carillon.ts';
+import { click, openPage, waitForText, waitUntilSettled } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
 import { logIn, openViewer } from '../support/console/operators.ts';
 import {
@@ -12,12 +13,13 @@ import {
   visit,
 } from '../support/console/pages.ts';
 import { type PageWatch, watchPage } from '../support/console/watch-page.ts';
+import { send } from '../support/end-to-end/pushes.ts';
 
 /** A text of each page that shows an app without anything, and of one with data. */
 const TEXTS: Record<string, { empty?: string; full: string }> = {
   '/login': { full: 'A lost password' },
   '/setup': { full: 'This link does not work' },
-  '/': { empty: 'There are no figures yet', full: 'Figures exist since' },
+  '/': { empty: 'No connected device has sent a receipt', full: 'Figures exist since' },
   '/apps': { full: 'Keys and settings' },
   '/apps/$app': { full: 'Create a key' },
   '/apps/$app/pushes': { empty: 'No pushes here', full: 'Outcomes' },
@@ -29,6 +31,7 @@ const TEXTS: Record<string, { empty?: string; full: string }> = {
   '/pushes/$push': { full: 'Time line' },
   '/devices/$token': { full: 'Pushes in the inbox' },
   '/accounts': { full: 'Request' },
+  '/queues': { full: 'deliver-web-push' },
   '/operators': { full: 'Invite an operator' },
   '/audit': { full: 'setup' },
   '/password': { full: 'New password' },
@@ -36,6 +39,7 @@ const TEXTS: Record<string, { empty?: string; full: string }> = {
 const OF_ADMINS = ['/operators', '/audit'];
 const EMPTY_PATHS = ALL_PATHS.filter((path) => TEXTS[path]?.empty !== undefined);
 const FILTERED = '/apps/$app/failures?channel=apns&reason=rejected-by-provider';
+const PUSHES_PER_PAGE = 50;
 const NO_SUCH_ID = 'f'.repeat(24);
 
 let fixture: ConsoleFixture;
@@ -54,6 +58,14 @@ function textOf(path: string, state: 'empty' | 'full'): string {
 async function showsText(page: Page, path: string, text: string, someIds = ids): Promise<void> {
   await visit(page, origin, path, someIds);
   await waitForText(page, text);
+}
+
+/** Returns the ids of the pushes in a list, as its links have them. */
+async function readIds(page: Page): Promise<string[]> {
+  const links = await page.$$eval('td a[href^="/pushes/"]', (found) =>
+    found.map((link) => link.getAttribute('href') ?? ''),
+  );
+  return links;
 }
 
 test('each page of the router has its texts here', () => {
@@ -83,6 +95,76 @@ describe('with data', () => {
   test.each(ALL_PATHS)('%s shows them', async (path) => {
     await showsText(fixture.owner, path, textOf(path, 'full'));
     expect(watch.take()).toEqual([]);
+  });
+
+  test('a list leads to the next page and back, also after it is loaded anew', async () => {
+    const { tenant, ids: others } = await fixture.fill();
+    for (let n = 0; n < PUSHES_PER_PAGE; n += 1) await send(tenant, [others.token]);
+    const page = fixture.owner;
+    await visit(page, origin, '/apps/$app/pushes', others);
+    const first = await readIds(page);
+    await click(page, 'Next page');
+    await page.waitForFunction("location.search.includes('cursor=')");
+    await page.reload();
+    await waitUntilSettled(page);
+    const second = await readIds(page);
+    expect(first).toHaveLength(PUSHES_PER_PAGE);
+    expect(second.filter((id) => first.includes(id))).toEqual([]);
+    await click(page, 'Previous page');
+    await page.waitForFunction("location.search === ''");
+    await waitUntilSettled(page);
+    expect(await readIds(page)).toEqual(first);
+    expect(watch.take()).toEqual([]);
+  });
+
+  test('the range of the overview is in the URL', async () => {
+    const page = fixture.owner;
+    await page.goto(`${origin}/?range=15m`);
+    await waitUntilSettled(page);
+    const select = 'select[aria-label="Time range"]';
+    expect(await page.$eval(select, (element) => (element as { value: string }).value)).toBe('15m');
+    await page.select(select, '30m');
+    await page.waitForFunction("location.search === '?range=30m'");
+    await page.select(select, '1h');
+    await page.waitForFunction("location.search === ''");
+    expect(watch.take()).toEqual([]);
+  });
+
+  test.each(['', 'queue/maintenance', 'job-schedulers'])(
+    'Bull Board shows /%s, and loads nothing from other hosts',
+    async (path) => {
+      const page = await fixture.owner.browserContext().newPage();
+      const ofPage = watchPage(page, origin);
+      await page.goto(`${origin}/queues/board/${path}`);
+      await waitForText(page, 'maintenance');
+      await page.waitForNetworkIdle({ idleTime: 500 });
+      expect(ofPage.take()).toEqual([]);
+      await page.close();
+    },
+  );
+
+  test('what Bull Board may not do is refused in the words of the console', async () => {
+    const page = await fixture.owner.browserContext().newPage();
+    await page.goto(`${origin}/queues/board/queue/maintenance`);
+    await waitForText(page, 'maintenance');
+    const answer = await page.evaluate(`new Promise((resolve) => {
+      const request = new XMLHttpRequest();
+      request.open('PUT', '/queues/board/api/queues/maintenance/pause');
+      request.onload = () => resolve(request.responseText);
+      request.send();
+    })`);
+    expect(JSON.parse(String(answer)).error).toContain('Only retry and promote are allowed');
+    await page.close();
+  });
+
+  test('the doctor finds the console ready', async () => {
+    const { stdout } = await runCarillon(fixture.stack.home, ['--json', 'doctor']);
+    const findings = JSON.parse(stdout) as { check: string; ok: boolean }[];
+    const ofConsole = findings.filter(({ check }) => check.startsWith('console'));
+    expect(ofConsole).toMatchObject([
+      { check: 'console', ok: true },
+      { check: 'console pages', ok: true },
+    ]);
   });
 
   test('the Content-Security-Policy is in force', async () => {
@@ -181,6 +263,7 @@ const FAULTS = {
 };
 /** They ask for nothing before they are used. */
 const WITHOUT_DATA = ['/password'];
+const BEFORE_LOGIN = ['/login', '/setup'];
 
 describe.each(Object.entries(FAULTS))('%s', (_name, { text, apply }) => {
   const paths = ALL_PATHS.filter((path) => !WITHOUT_DATA.includes(path));
@@ -204,6 +287,73 @@ describe.each(Object.entries(FAULTS))('%s', (_name, { text, apply }) => {
     await page.close();
   });
 });
+
+describe('with more apps than a list holds', () => {
+  test('an app is found by its name, which stays text', async () => {
+    const { store } = fixture;
+    const account = (await store.apps.find(ids.app))?.account ?? '';
+    const name = '<img src=x onerror="globalThis.markupRan=1"> of a tenant';
+    for (let count = 0; count < 110; count += 1) await store.apps.create(`app ${count}`, account);
+    const app = await store.apps.create(name, account);
+    const page = await fixture.owner.browserContext().newPage();
+    const watch = watchPage(page, origin);
+    await visit(page, origin, '/apps/$app/devices', ids);
+    await page.locator('input[aria-label="App"]').click();
+    await page.keyboard.type('of a tenant');
+    await waitForText(page, name);
+    await page.locator('::-p-aria([role="option"])').click();
+    await page.waitForFunction(`location.pathname === '/apps/${app}/devices'`);
+    await waitForText(page, 'No devices yet');
+    await visit(page, origin, '/apps/$app', { ...ids, app });
+    expect(await page.evaluate('globalThis.markupRan')).toBeUndefined();
+    expect(await page.$('img[src="x"]')).toBeNull();
+    expect(watch.take()).toEqual([]);
+    await page.close();
+  });
+});
+
+describe('a slow server', () => {
+  // The pages before a login are centred, and the overview may have its data from the event stream first.
+  const paths = ALL_PATHS.filter((path) => ![...WITHOUT_DATA, ...BEFORE_LOGIN, '/'].includes(path));
+
+  test.each(paths)('%s shows that it loads, and then its data at the same place', async (path) => {
+    const page = await fixture.owner.browserContext().newPage();
+    const watch = watchPage(page, origin);
+    const held: HTTPRequest[] = [];
+    let isSlow = true;
+    await page.setRequestInterception(true);
+    page.on('request', (request) => {
+      if (isSlow && isForData(request)) held.push(request);
+      else void request.continue();
+    });
+    await page.goto(`${origin}${fillPath(path, ids)}`, { waitUntil: 'domcontentloaded' });
+    await page.waitForSelector('h1');
+    await page.waitForSelector('[role=status][aria-label="Loading"]');
+    const height = await readHeight(page, '[role=status][aria-label="Loading"]');
+    expect(height).toBeGreaterThan(40);
+    const before = await readTop(page);
+    isSlow = false;
+    for (const request of held) await request.continue();
+    await waitForText(page, textOf(path, 'full'));
+    expect(await readTop(page)).toBe(before);
+    expect(watch.take()).toEqual([]);
+    await page.close();
+  });
+});
+
+/** Returns the height of an element, in pixels. */
+async function readHeight(page: Page, selector: string): Promise<number> {
+  return (await page.evaluate(
+    `document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect().height`,
+  )) as number;
+}
+
+/** Returns where a page's heading is, in pixels from the top. */
+async function readTop(page: Page): Promise<number> {
+  return (await page.evaluate(
+    "document.querySelector('h1').getBoundingClientRect().top",
+  )) as number;
+}
 
 // Jest runs the tests outside of groups first, and this one has to be the last.
 describe('a console that is killed', () => {

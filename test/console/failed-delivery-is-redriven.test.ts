@@ -3,6 +3,7 @@ import type { Browser, Page } from 'puppeteer-core';
 import type { TestTenant } from '../support/api/tenants.ts';
 import {
   click,
+  fill,
   openChromium,
   readText,
   waitForOutcomes,
@@ -10,9 +11,16 @@ import {
 } from '../support/console/browser.ts';
 import { openOwner } from '../support/console/operators.ts';
 import { send } from '../support/end-to-end/pushes.ts';
-import { type ProviderDevice, registerIphone } from '../support/providers/devices.ts';
+import {
+  type ProviderDevice,
+  registerAndroid,
+  registerIphone,
+} from '../support/providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal } from '../support/providers/outcomes.ts';
+
+/** The panel of the outcome. It is text because it runs in the page. */
+const SAYS_SENT = "document.querySelector('[role=status] dl')?.innerText.includes('Sent')";
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
@@ -29,6 +37,34 @@ beforeAll(async () => {
 afterAll(async () => {
   await browser?.close();
   await fixture?.close();
+});
+
+test('a test push is sent to a device by its token at APNs, and its outcome is shown', async () => {
+  const { console } = fixture.stack.dev;
+  await page.goto(`${console}/apps/${tenant.app}?tab=credentials`);
+  await fixture.sandbox.script('apns', device.address, [{ as: 'BadCollapseId' }]);
+  await page.locator('section[aria-label="APNs"] button').click();
+  await waitForText(page, 'Test push over APNs');
+  await fill(page, 'Device', device.address);
+  await click(page, 'Send');
+  await waitForText(page, 'BadCollapseId');
+  await click(page, 'Send');
+  await page.waitForFunction(SAYS_SENT);
+  await click(page, 'Open the push', 'link');
+  await waitForOutcomes(page, 'Sent 1');
+});
+
+test('a test push over FCM reaches an Android device, whose first channel is MQTT', async () => {
+  const android = await registerAndroid(tenant.dev);
+  await page.goto(`${fixture.stack.dev.console}/apps/${tenant.app}?tab=credentials`);
+  await page.locator('section[aria-label="FCM"] button').click();
+  await fill(page, 'Device', android.token);
+  await click(page, 'Send');
+  await page.waitForFunction(SAYS_SENT);
+  await click(page, 'Open the push', 'link');
+  await waitForOutcomes(page, 'Sent 1');
+  const push = new URL(page.url()).pathname.split('/')[2] ?? '';
+  expect(await fixture.sandbox.received(push)).toMatchObject([{ to: android.address }]);
 });
 
 test('a refused delivery is listed with the words of APNs, re-driven, and sent', async () => {

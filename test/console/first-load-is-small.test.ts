@@ -4,20 +4,20 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { HTTPResponse, Page } from 'puppeteer-core';
-import { openPage, waitUntilSettled } from '../support/console/browser.ts';
+import { waitUntilSettled } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
-import { ALL_PATHS, visit } from '../support/console/pages.ts';
+import { ALL_PATHS, fillPath, type PageIds, visit } from '../support/console/pages.ts';
 
-const KB = 1_024;
+const MAX_FIRST_LOAD = 220 * 1_024;
 const PAGES = fileURLToPath(new URL('../../services/dashboard/web', import.meta.url));
 const MANTINE_STYLES = join(PAGES, 'node_modules', '@mantine/core/styles.css');
-/** Loaded when the overview is there. */
-const CHARTS = /\/minute-charts-/;
 const IS_CODE = /javascript|css/;
 
 let fixture: ConsoleFixture;
+let ids: PageIds;
 beforeAll(async () => {
   fixture = await openConsole();
+  ({ ids } = await fixture.fill());
 }, 120_000);
 afterAll(() => fixture?.close());
 
@@ -36,28 +36,21 @@ async function measure(page: Page, address: string): Promise<number> {
   page.on('response', (response) => void responses.push(response));
   await page.goto(address);
   await waitUntilSettled(page);
-  const files = responses.filter(
-    (response) => IS_CODE.test(typeOf(response)) && !CHARTS.test(response.url()),
-  );
+  const files = responses.filter((response) => IS_CODE.test(typeOf(response)));
   expect(files.length).toBeGreaterThan(2);
   const sizes = await Promise.all(files.map(sizeOf));
   await page.close();
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-test('the login loads at most 220 KB of scripts and styles', async () => {
-  const page = await openPage(fixture.browser);
-  expect(await measure(page, `${fixture.origin}/login`)).toBeLessThanOrEqual(220 * KB);
-});
-
-test('the overview loads at most 252 KB of scripts and styles before its charts', async () => {
+test.each(ALL_PATHS)('%s loads at most 220 KB of scripts and styles', async (path) => {
   const page = await fixture.owner.browserContext().newPage();
-  expect(await measure(page, fixture.origin)).toBeLessThanOrEqual(252 * KB);
+  const size = await measure(page, `${fixture.origin}${fillPath(path, ids)}`);
+  expect(size).toBeLessThanOrEqual(MAX_FIRST_LOAD);
 });
 
 test('no component on a page is without its styles', async () => {
   const all = readFileSync(MANTINE_STYLES, 'utf8');
-  const { ids } = await fixture.fill();
   const missing = new Set<string>();
   for (const path of ALL_PATHS) {
     await visit(fixture.owner, fixture.origin, path, ids);

@@ -1,6 +1,8 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { FIELDS, MINUTE_MS, minuteKey, SINCE_KEY } from '../../packages/presence/src/figures.ts';
+import { connectRedis } from '../../packages/presence/src/redis.ts';
 import { waitForText } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
 import { fillPath, type PageIds } from '../support/console/pages.ts';
@@ -14,6 +16,7 @@ const FOLDER = process.env.SCREENSHOTS_FOLDER ?? createTemporaryFolder();
 const MAX_BYTES = 150 * 1_024;
 const REFUSALS = ['BadCollapseId', 'BadTopic'];
 const DELIVERED_PUSHES = 25;
+const EARLIER_MINUTES = 45;
 
 const PAGES: [name: string, path: string, text: string][] = [
   ['push', '/pushes/$push', 'Errors of providers'],
@@ -29,8 +32,37 @@ beforeAll(async () => {
   const filled = await fixture.fill();
   for (let n = 0; n < DELIVERED_PUSHES; n += 1) await send(filled.tenant, [filled.ids.token]);
   ids = { ...filled.ids, push: await sendToEachChannel(filled) };
+  await addEarlierMinutes(fixture.stack.dev.redis);
 }, 180_000);
 afterAll(() => fixture?.close());
+
+/** Adds figures of the 45 minutes before, in the form in which the services write them. */
+async function addEarlierMinutes(url: string): Promise<void> {
+  const redis = await connectRedis({ url });
+  const current = Math.floor(Date.now() / MINUTE_MS);
+  for (let n = 1; n <= EARLIER_MINUTES; n += 1) {
+    const wave = 600 + 200 * Math.sin(n / 6) + 60 * Math.sin(n * 1.7);
+    const isOutage = n > 18 && n < 23;
+    const counts = {
+      [FIELDS.accepted]: wave * 0.4,
+      [FIELDS.ended('mqtt', 'delivered')]: wave,
+      [FIELDS.ended('apns', 'sent')]: wave * 0.5,
+      [FIELDS.ended('fcm', 'sent')]: wave * 0.2,
+      [FIELDS.ended('apns', 'failed')]: isOutage ? 90 : 3,
+      [FIELDS.failure('rejected-by-provider')]: isOutage ? 90 : 3,
+      [FIELDS.latency(25)]: wave * 0.6,
+      [FIELDS.latency(50)]: wave * 0.37,
+      [FIELDS.latency(100)]: wave * 0.02 + 8 * Math.abs(Math.sin(n)),
+      [FIELDS.latency(250)]: isOutage ? 40 : 6,
+    };
+    const fields = Object.entries(counts).map(
+      ([name, count]) => [name, Math.round(count)] as const,
+    );
+    await redis.hset(minuteKey(current - n), Object.fromEntries(fields));
+  }
+  await redis.set(SINCE_KEY, (current - EARLIER_MINUTES) * MINUTE_MS);
+  redis.disconnect();
+}
 
 /** Sends a push that is delivered, sent, and refused twice. */
 async function sendToEachChannel({
@@ -56,7 +88,7 @@ test.each(PAGES)('%s', async (name, path, text) => {
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
   await page.goto(`${fixture.origin}${fillPath(path, ids)}`);
   await waitForText(page, text);
-  if (path === '/') await page.waitForSelector('.recharts-area, .recharts-bar, .recharts-line');
+  if (path === '/') await page.waitForSelector('svg[role=img] path');
   const file = join(FOLDER, `${name}.png`) as `${string}.png`;
   await page.screenshot({ path: file });
   expect(statSync(file).size).toBeLessThanOrEqual(MAX_BYTES);

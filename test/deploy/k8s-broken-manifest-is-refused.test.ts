@@ -69,6 +69,16 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     inPod((pod) => delete pod.automountServiceAccountToken),
   ],
   [
+    'security context: api gets a variable for each Service',
+    PROD,
+    inPod((pod) => delete pod.enableServiceLinks),
+  ],
+  [
+    'pace: api is replaced before the new pod',
+    PROD,
+    inSpec('Deployment', 'api', (s) => delete s.minReadySeconds),
+  ],
+  [
     'security context: api may gain privileges',
     PROD,
     inContainer((c) => delete c.securityContext?.allowPrivilegeEscalation),

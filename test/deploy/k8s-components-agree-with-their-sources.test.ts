@@ -76,6 +76,9 @@ test('prod with the canary among its components gives it the public names, and o
   expect(console && findVariable(console.container, 'CONSOLE_URL')).toBe(
     'https://console.example.org',
   );
+  expect(console && findVariable(console.container, 'PUBLIC_API_URL')).toBe(
+    'https://push.example.org',
+  );
   const unchanged = manifests.filter((one) => JSON.stringify(one).includes('.example.com'));
   expect(unchanged.map(({ kind, metadata }) => `${kind} ${metadata.name}`)).toEqual([]);
   expect(checkManifests(manifests)).toEqual([]);

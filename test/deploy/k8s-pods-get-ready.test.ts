@@ -2,10 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { MongoClient } from 'mongodb';
 import { startRedis, type TestServer } from '../../packages/presence/test/start-server.ts';
+import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { buildDataServers, createEngine, type Engine } from '../support/deploy/engine.ts';
 import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
 import { type PlayedPod, playPod, untilReady } from '../support/k8s/pods.ts';
 import { render } from '../support/k8s/render.ts';
+import { readMetric } from '../support/metric-values.ts';
 import { startMongod } from '../support/mongod-server.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
@@ -26,8 +28,13 @@ describe('the pods of Kubernetes, played by podman', () => {
     return workload;
   }
 
-  async function play<T>(name: string, use: (pod: PlayedPod) => Promise<T>): Promise<T> {
-    const pod = await playPod(engine.program, findWorkload(name), { folder, secrets });
+  async function play<T>(
+    name: string,
+    use: (pod: PlayedPod) => Promise<T>,
+    more: { secrets?: Record<string, string>; env?: Record<string, string> } = {},
+  ): Promise<T> {
+    const settings = { folder, secrets, ...more };
+    const pod = await playPod(engine.program, findWorkload(name), settings);
     try {
       return await use(pod);
     } finally {
@@ -82,6 +89,28 @@ describe('the pods of Kubernetes, played by podman', () => {
     });
   });
 
+  test('the canary’s pushes arrive', async () => {
+    await play('api', (api) =>
+      play('device-gateway', (gateway) =>
+        play('delivery-worker', async () => {
+          const env = {
+            CARILLON_API: `http://${api.addresses.API_LISTEN}`,
+            CARILLON_MQTT: `mqtt://${gateway.addresses.MQTT_LISTEN}`,
+          };
+          await play('canary', delivers, { env, secrets: await createApp(secrets) });
+        }),
+      ),
+    );
+  }, 120_000);
+
+  async function delivers(canary: PlayedPod): Promise<void> {
+    const name = 'carillon_canary_delivery_seconds_count';
+    const count = async () => (await readMetric(`http://127.0.0.1:${canary.port}`, name))[''] ?? 0;
+    const options = { timeoutMs: 60_000, what: 'a push of the canary has arrived' };
+    await until(async () => (await count()) > 0, options);
+    await expectConfined('canary', canary, 65_532);
+  }
+
   test('mongodb becomes a replica set, and a transaction is committed', async () => {
     await play('mongodb', async (pod) => {
       await useMongodb(pod.port);
@@ -120,6 +149,15 @@ describe('the pods of Kubernetes, played by podman', () => {
     expect(memory).toBe(parseMebibytes(limits?.limits?.memory) * 1_024 * 1_024);
   }
 });
+
+/** Creates an app for the canary. @returns its Secret */
+async function createApp(env: Record<string, string>): Promise<Record<string, string>> {
+  const create = async (...args: string[]): Promise<Record<string, string>> =>
+    JSON.parse((await runCarillon(['--json', ...args], { env })).out);
+  const { id: account = '' } = await create('account', 'create', 'Canary');
+  const { id = '', apiKey = '' } = await create('app', 'create', 'Canary', '--account', account);
+  return { CARILLON_APP: id, CARILLON_API_KEY: apiKey };
+}
 
 /** Makes the replica set, as the migration does, and writes in a transaction. */
 async function useMongodb(port: number): Promise<void> {

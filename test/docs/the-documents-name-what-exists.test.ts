@@ -49,6 +49,15 @@ test.each(['operating', 'scaling'])('docs/%s.md names metrics that exist', (page
   expect(named.filter((name) => !known.has(name))).toEqual([]);
 });
 
+test('the glossary defines each of its words once, and at most 40', () => {
+  const words = [...textOf('docs/glossary.md').matchAll(/^\| ([^|]+) \|/gm)]
+    .flatMap(([, cell = '']) => cell.split(', '))
+    .filter((word) => word !== 'word');
+  expect(words.length).toBeGreaterThan(20);
+  expect(words.length).toBeLessThanOrEqual(40);
+  expect(new Set(words).size).toBe(words.length);
+});
+
 function textOf(path: string): string {
   return readFileSync(join(ROOT, path), 'utf8');
 }

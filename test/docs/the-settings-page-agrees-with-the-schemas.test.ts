@@ -5,7 +5,7 @@ import { ROOT } from '../support/first-run/test-home.ts';
 import { listVariables, renderSettingsPage, SECRETS } from '../support/settings-page.ts';
 
 /** Names that sound like a secret; the address of the console has no password. */
-const SECRETIVE = /KEY|PEPPER|SECRET|PASSWORD|TOKEN|URI|^(?!CONSOLE_).*URL/;
+const SECRETIVE = /KEY|PEPPER|SECRET|PASSWORD|TOKEN|URI|^(?!CONSOLE_|PUBLIC_).*URL/;
 
 test('docs/settings.md is what `npm run docs:settings` writes', () => {
   expect(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8')).toBe(renderSettingsPage());

@@ -68,13 +68,19 @@ describe('the key', () => {
 });
 
 describe('what is not there', () => {
-  test.each(['/', '/nothing', '/push/x', '/pushes', '/devices', '/topics/a/b', '//', '/push%00'])(
-    '%s is answered with 404',
-    async (path) => {
-      const response = await sendRequest({ method: 'GET', path: withKey(path) });
-      expect(response).toMatchObject({ status: 404, json: { error: expect.any(String) } });
-    },
-  );
+  test.each([
+    '/',
+    '/nothing',
+    '/push/x',
+    '/pushes/x/y',
+    '/devices',
+    '/topics/a/b',
+    '//',
+    '/push%00',
+  ])('%s is answered with 404', async (path) => {
+    const response = await sendRequest({ method: 'GET', path: withKey(path) });
+    expect(response).toMatchObject({ status: 404, json: { error: expect.any(String) } });
+  });
 
   test.each([
     ['GET', '/push'],

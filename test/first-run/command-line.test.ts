@@ -26,7 +26,7 @@ const REVOKED_PATIENCE = { timeoutMs: 12_000, everyMs: 500 };
 
 let stack: Stack;
 let device: MqttDevice;
-/** What the API goes by for some seconds after a change; all of it is waited for at once. */
+/** Changes that the API follows seconds later; all of them are awaited at once. */
 let suspendedAndResumed: Promise<void>;
 let keyRevoked: Promise<void>;
 beforeAll(async () => {
@@ -58,10 +58,17 @@ describe('accounts', () => {
 describe('apps and keys', () => {
   test('are made, and every key works until it is revoked', () => keyRevoked);
 
-  test('are listed without the keys themselves', async () => {
-    const { stdout } = await run('--json', 'key', 'list', '--app', stack.dev.app);
-    const keys = JSON.parse(stdout) as unknown[];
-    expect(keys.length).toBeGreaterThan(0);
+  test('are listed with their last use, without the keys themselves', async () => {
+    const startedAt = Date.now();
+    await stack.api('GET', `/devices/${device.token}`);
+    const list = () => run('--json', 'key', 'list', '--app', stack.dev.app);
+    const { stdout } = await until(async () => {
+      const listed = await list();
+      const keys = JSON.parse(listed.stdout) as { lastUsedAt?: string }[];
+      return keys.some(({ lastUsedAt }) => lastUsedAt !== undefined) ? listed : undefined;
+    });
+    const [key] = JSON.parse(stdout) as { lastUsedAt: string }[];
+    expect(Math.abs(Date.parse(key?.lastUsedAt ?? '') - startedAt)).toBeLessThan(600_000);
     expect(stdout).not.toContain(stack.dev.apiKey);
     expect(stdout).not.toMatch(/[0-9a-zA-Z]{64}/);
   });
@@ -159,6 +166,14 @@ describe('the exit code', () => {
       expect(finding).toHaveProperty('detail');
     }
     expect(findings.length).toBeGreaterThan(3);
+  });
+
+  test('is 1 for the doctor when the console is away', async () => {
+    const env = { CONSOLE_URL: 'http://127.0.0.1:1' };
+    const { code, stdout } = await runCarillon(stack.home, ['--json', 'doctor'], env);
+    const findings = JSON.parse(stdout) as { check: string; ok: boolean }[];
+    expect(findings).toContainEqual(expect.objectContaining({ check: 'console', ok: false }));
+    expect(code).toBe(1);
   });
 
   test.each([

@@ -6,6 +6,7 @@ import { OUTCOMES } from '../../packages/core/src/outcomes.ts';
 import { processCounts } from '../../packages/core/src/process-counts.ts';
 import { createBatch } from '../../packages/store/src/create-batches.ts';
 import type { Batch, BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
+import { ensureIndexes } from '../../packages/store/src/migrate.ts';
 import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { startMongod } from '../support/mongod-server.ts';
@@ -26,6 +27,7 @@ beforeAll(async () => {
   mongod = await startMongod();
   const uri = `mongodb://127.0.0.1:${mongod.port}/ends`;
   mongo = await openMongo({ mongodb: uri });
+  await ensureIndexes(mongo.db);
   stores = await Promise.all([0, 1, 2].map(() => connectStore({ uri, appName: 'test' })));
 });
 afterAll(async () => {

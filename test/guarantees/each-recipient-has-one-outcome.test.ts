@@ -30,7 +30,7 @@ afterAll(async () => {
 type Waits = 'onlySubscriber' | 'noSubscriber' | 'expiry' | 'lateReceipt';
 let waits: Record<Waits, Promise<void>> | undefined;
 
-/** What takes seconds; all of it is begun by the first test that asks. */
+/** Cases that take seconds; all of them begin with the first test that asks. */
 function begun(): Record<Waits, Promise<void>> {
   if (waits !== undefined) return waits;
   waits = {

@@ -48,7 +48,7 @@ function untilReady(waiting: ServiceProcess): Promise<unknown> {
   });
 }
 
-test('that are not there yet: alive, not ready, and ready by itself once they are', async () => {
+test('that are not there yet: alive, not ready, and ready by itself once they are; it stops without Redis', async () => {
   const [port, redis] = [await freePort(), await createRedisServer()];
   releases.push(redis.remove);
   const env = { MONGODB_URI: `mongodb://127.0.0.1:${port}/carillon`, REDIS_URL: redis.url };
@@ -70,6 +70,7 @@ test('that are not there yet: alive, not ready, and ready by itself once they ar
   ]);
   await redis.start();
   await Promise.all(services.map(untilReady));
+  await redis.kill();
   for (const one of services) one.kill('SIGTERM');
   expect(await Promise.all(services.map(({ exited }) => exited))).toEqual([0, 0, 0, 0]);
 }, 90_000);

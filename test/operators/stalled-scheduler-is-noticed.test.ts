@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 
-/** What only the connections of BullMQ's workers send. */
+/** Commands that only the connections of BullMQ's workers send. */
 const WORKER_COMMANDS = ['bzpopmin', ':stalled-check'];
 const PROBE_EVERY_MS = 1_000;
 /** Longer than a loop may stand still before the process is not alive. */

@@ -5,7 +5,7 @@ import { type DataServers, startDataServers } from '../support/operators/data-se
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
-/** What only the connections of BullMQ's workers send. */
+/** Commands that only the connections of BullMQ's workers send. */
 const WORKER_COMMANDS = ['bzpopmin', ':stalled-check'];
 const STALLED_WITHIN_MS = 90_000;
 const RECOVERED_WITHIN_MS = 30_000;

@@ -71,7 +71,7 @@ const WEB_PUSH_DROP: Row[] = [[{ do: 'drop' }, 'tried again']];
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-/** What FCM was sent expires after seconds, in which the other channels are tested. */
+/** The pushes over FCM expire after seconds, in which the other channels are tested. */
 let fcmAnswered: Promise<void>;
 beforeAll(async () => {
   fixture = await openProviderFixture();

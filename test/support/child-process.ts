@@ -23,7 +23,7 @@ export interface TestProcessOptions {
   cwd?: string;
   /** All of its environment; absent: that of the test. */
   env?: NodeJS.ProcessEnv;
-  /** What becomes of its output; a file is appended to. */
+  /** Destination of its output; a file is appended to. */
   output?: 'collected' | 'ignored' | 'errors shown' | { file: string };
 }
 

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { createDataFolder } from './data-folder.ts';
 import { type ApiResponse, callApi } from './stack/call-api.ts';
 import { type Dev, findProcess, readDev } from './stack/dev-file.ts';
 import { type StackOptions, stackEnv } from './stack/env.ts';
@@ -52,7 +52,7 @@ export interface Stack {
  * @throws with the end of its output when it is not ready within 50 s.
  */
 export async function startStack(options: StackOptions = {}, isLent = false): Promise<Stack> {
-  const folder = await mkdtemp(join(tmpdir(), 'carillon-test-'));
+  const folder = await createDataFolder();
   const home = join(folder, 'home');
   const child = spawnSupervisor(
     options.root ?? ROOT,

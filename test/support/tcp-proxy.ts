@@ -15,8 +15,8 @@ export interface TcpProxy {
   /** Holds back the next thing on its way to the server that contains these bytes, and what its connection sends after. */
   holdNext(bytes: string): HeldBytes;
   /**
-   * Passes no answer any more on connections that send one of these texts, now and later; all others work.
-   * What is asked still arrives.
+   * Passes no response any more on connections that send one of these texts, now and later; all others work.
+   * Requests still arrive.
    *
    * @returns a function that lets answers pass on new connections and breaks the silent ones
    */
@@ -32,7 +32,7 @@ export interface HeldBytes {
   release(): void;
 }
 
-/** What is looked for on the way to the server, on all connections. */
+/** Texts to look for on the way to the server, on all connections. */
 interface Filters {
   mutedTexts: readonly string[];
   pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;

@@ -1,6 +1,6 @@
 import type { HTTPResponse, Page } from 'puppeteer-core';
 
-/** What a page has done that no page of the console may do. */
+/** Faults of a page of the console. */
 export interface PageWatch {
   /** Returns the faults since the last call. */
   take(): string[];

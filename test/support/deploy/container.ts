@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Engine } from './engine.ts';
 
-/** What the kernel says of a container's first process. */
+/** Properties of a container's first process, as the kernel reports them. */
 export interface ContainerProcess {
   pid: number;
   uid: number;

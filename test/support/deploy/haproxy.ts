@@ -7,7 +7,7 @@ import { until } from '../until.ts';
 import { ROOT } from './engine.ts';
 import type { Replica } from './replicas.ts';
 
-/** What haproxy says of a server or of a whole backend: columns of its statistics by name. */
+/** Statistics of haproxy about a server or a whole backend, by the name of the column. */
 export type ProxyStatistics = Record<string, string>;
 
 /** A running haproxy with deploy/haproxy.cfg. */
@@ -18,6 +18,8 @@ export interface HaProxy {
   read(backend: string, server: string): Promise<ProxyStatistics>;
   /** Waits until a server gets connections. */
   untilUp(backend: string, server: string): Promise<unknown>;
+  /** Waits until a server has answered so many more requests: by then its code is compiled. */
+  untilWarm(backend: string, server: string, requests: number): Promise<unknown>;
   stop(): Promise<void>;
 }
 
@@ -62,6 +64,12 @@ export async function startProxy(replicas: readonly Replica[], secrets: string):
     untilUp(backend, server) {
       const isUp = async () => (await read(backend, server)).status === 'UP';
       return until(isUp, { timeoutMs: 20_000, everyMs: 100, what: `haproxy uses ${server}` });
+    },
+    async untilWarm(backend, server, requests) {
+      const count = async () => Number((await read(backend, server)).stot);
+      const before = await count();
+      const isWarm = async () => (await count()) - before >= requests;
+      return until(isWarm, { timeoutMs: 60_000, everyMs: 250, what: `${server} is warm` });
     },
     async stop() {
       child.kill('SIGTERM');

@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { constants, tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { createDataFolder } from '../data-folder.ts';
 import { type Dev, readDev } from '../stack/dev-file.ts';
 import { type StackOptions, stackEnv } from '../stack/env.ts';
 import { until } from '../until.ts';
@@ -45,7 +46,7 @@ export interface NpmStart {
 
 /** Makes a place. `name`: of the home folder in it. */
 export async function createTestHome(options: StackOptions = {}, name = 'home'): Promise<TestHome> {
-  const folder = await mkdtemp(join(tmpdir(), 'carillon-start-'));
+  const folder = await createDataFolder();
   const home = join(folder, name);
   const env = await stackEnv(home, options);
   const mongodb = `127.0.0.1:${Number(env.CARILLON_PORT_BASE) + MONGODB_PORT_OFFSET}`;

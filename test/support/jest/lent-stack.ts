@@ -11,6 +11,8 @@ const OPTIONS: StackOptions = {
 
 /** The stack that calm test files of this process share, one after the other. */
 let lent: Promise<Stack> | undefined;
+/** The ends of stacks that nobody has waited for. */
+const stops: Promise<void>[] = [];
 
 /** Gives the shared stack, and starts it for the first file that asks. */
 export function lend(): Promise<Stack> {
@@ -35,11 +37,20 @@ export async function giveBack(failures: number): Promise<void> {
   if (ended.length > 0) throw new Error(`of the shared stack ended: ${ended.join(', ')}`);
 }
 
-/** Stops the shared stack, if there is one. @throws when it did not end well. */
-export async function stopLent(): Promise<void> {
+/** Stops the shared stack, if there is one, once no further file needs it. {@link stopLent} throws if it did not end well. */
+export async function retireLent(): Promise<void> {
   const stack = await lent?.catch(() => undefined);
   lent = undefined;
-  await stack?.stop();
+  if (stack === undefined) return;
+  const stop = stack.stop();
+  stops.push(stop);
+  await stop.catch(() => undefined);
+}
+
+/** Stops the shared stack, if there is one. @throws when it or a retired one did not end well. */
+export async function stopLent(): Promise<void> {
+  await retireLent();
+  await Promise.all(stops.splice(0));
 }
 
 async function stopKept(): Promise<void> {

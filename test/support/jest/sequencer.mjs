@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import Sequencer from '@jest/test-sequencer';
+import { isSharing } from './sharing.mjs';
 import { FIRST } from './tiers.ts';
 
 /** The order of the tiers within one run. */
@@ -14,7 +14,7 @@ export default class SharingSequencer extends Sequencer {
 
   async sort(tests) {
     const sorted = await super.sort(tests);
-    const shared = sorted.filter(isSharing);
+    const shared = sorted.filter(({ path }) => isSharing(path));
     if (shared.length > 1) {
       process.stderr.write(
         `the order of files on the shared stack: CARILLON_TEST_SEED=${this.#seed}\n`,
@@ -35,10 +35,6 @@ export default class SharingSequencer extends Sequencer {
 
 function isFirst({ path }) {
   return FIRST.some((name) => path.endsWith(`/${name}`));
-}
-
-function isSharing({ path }) {
-  return readFileSync(path, 'utf8').includes('useSharedStack(');
 }
 
 /** Shuffles by path first, so that a seed gives one order whatever the times of the last run. */

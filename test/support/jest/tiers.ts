@@ -1,9 +1,14 @@
 import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { isSharing } from './sharing.mjs';
 
 /** A part of the tests that is run on its own: `npm run test:fast`, and so on. */
 export interface Tier {
   name: string;
-  /** Test files, from the repository's root, of which two are run at once. */
+  /**
+   * Test files, from the repository's root, of which two or three are run at once. Those of the tier `stack` that share a
+   * stack are run one after the other, beside two of the others.
+   */
   sideBySide: string[];
   /** Those that are run one at a time: a stack is a dozen processes, and the guarantees have bounds in seconds. */
   oneByOne: string[];
@@ -12,9 +17,12 @@ export interface Tier {
 /** Tests under test/ that start no whole stack; so are all tests of packages, services and tools but one. */
 const FAST = [
   'test/alerts/alerts-are-tested-and-explained.test.ts',
+  'test/alerts/compose-profile-observability.test.ts',
   'test/alerts/promtool-accepts-the-rules.test.ts',
   'test/alerts/runbooks-have-your-address.test.ts',
   'test/architecture.test.ts',
+  'test/bench/a-worse-ratio-is-a-regression.test.ts',
+  'test/bench/ablations-fit-the-code.test.ts',
   'test/docs-agree-with-the-code.test.ts',
   'test/docs/the-documents-name-what-exists.test.ts',
   'test/docs/the-picture-of-the-imports-is-true.test.ts',
@@ -24,6 +32,7 @@ const FAST = [
   'test/operators/lists-are-paginated.test.ts',
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
+  'test/soak/checker.test.ts',
   'test/support/mqtt-device.test.ts',
   'test/support/tiers.test.ts',
   'test/support/until.test.ts',
@@ -46,6 +55,7 @@ const LONG = [
   'test/faults/large-topic-asks-for-workers.test.ts',
   'test/faults/killed-gateway-loses-no-push.test.ts',
   'test/faults/killed-worker-loses-no-push.test.ts',
+  'test/faults/single-pushes-outlive-their-open-job.test.ts',
   'test/faults/unresponsive-redis-loses-no-push.test.ts',
   'test/faults/accepted-push-is-durable.test.ts',
   'test/faults/redis-outage-rejects-no-push.test.ts',
@@ -58,12 +68,15 @@ const LONG = [
   'test/providers/retry-after-is-honoured.test.ts',
   'test/providers/goaways-and-drops-lose-no-push.test.ts',
   'test/providers/large-push-sends-few-duplicates.test.ts',
+  'test/providers/outcomes-of-20000-recipients-add-up.test.ts',
 ];
 
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
   'services/dashboard/test/killed-redrive-is-continued.test.ts',
+  'services/dashboard/test/two-processes-are-one-console.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
+  'test/faults/recipient-that-ends-its-workers-fails-alone.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
   'test/model/stack-behaves-like-the-model.test.ts',
@@ -107,8 +120,11 @@ const STACK_SIDE_BY_SIDE = [
   'test/attacks/page-past-the-end-costs-no-scan.test.ts',
   'test/attacks/each-process-has-only-its-secrets.test.ts',
   'test/attacks/doctor-probe-is-no-failed-login.test.ts',
+  'test/bench/a-profile-names-the-hottest-functions.test.ts',
+  'test/docs/the-metrics-page-is-current.test.ts',
   'test/end-to-end/api-errors-are-json.test.ts',
   'test/end-to-end/push-can-be-traced-in-the-logs.test.ts',
+  'test/end-to-end/redis-over-tls-is-verified.test.ts',
   'test/first-run/data-server-start-failure-shows-a-hint.test.ts',
   'test/first-run/full-disk-is-reported-and-cleaned-up.test.ts',
   'test/first-run/killed-process-is-restarted.test.ts',
@@ -121,12 +137,20 @@ const STACK_SIDE_BY_SIDE = [
   'test/guarantees/abandoned-push-is-removed.test.ts',
   'test/guarantees/finished-push-is-removed-after-retention.test.ts',
   'test/guarantees/g10-push-status-and-device-info-agree.test.ts',
+  'test/guarantees/g10-push-status-lists-pending-devices.test.ts',
   'test/guarantees/replaced-device-ends-as-gone.test.ts',
+  'test/operators/canary-measures-deliveries.test.ts',
+  'test/operators/doctor-reports-a-proxy-that-the-settings-do-not-name.test.ts',
+  'test/operators/older-backup-is-restored.test.ts',
   'test/providers/new-contact-keeps-the-vapid-keys.test.ts',
+  'test/providers/one-push-reaches-every-channel.test.ts',
+  'test/providers/provider-responses-map-to-outcomes.test.ts',
   'test/providers/provider-secrets-are-not-logged.test.ts',
   'test/providers/reseal-keeps-all-credentials.test.ts',
   'test/providers/retrying-recipient-hides-no-outcome.test.ts',
   'test/providers/sealing-key-rotates-as-documented.test.ts',
+  'test/support/stack.test.ts',
+  'test/traces/tracing-is-off-by-default.test.ts',
 ];
 
 const OF_PARTS = [
@@ -168,8 +192,9 @@ export function readTiers(root: string): Tier[] {
   ];
   const named = new Set([...others.flatMap(filesOf), ...STACK_SIDE_BY_SIDE]);
   const ofStack = find('test/**/*.test.ts').filter((path) => !named.has(path));
-  const oneByOne = [...STACK_OF_PARTS, ...ofStack];
-  return [...others, { name: 'stack', sideBySide: STACK_SIDE_BY_SIDE, oneByOne }];
+  const sharing = ofStack.filter((path) => isSharing(join(root, path)));
+  const oneByOne = [...STACK_OF_PARTS, ...ofStack.filter((path) => !sharing.includes(path))];
+  return [...others, { name: 'stack', sideBySide: [...STACK_SIDE_BY_SIDE, ...sharing], oneByOne }];
 }
 
 /** All files of a tier. */

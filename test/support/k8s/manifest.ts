@@ -21,6 +21,7 @@ export interface LabelSelector {
 /** All fields of all kinds; which are there depends on the kind. */
 export interface Spec {
   replicas?: number;
+  minReadySeconds?: number;
   type?: string;
   externalTrafficPolicy?: string;
   /** Of a Deployment a LabelSelector, of a Service its labels. */
@@ -72,6 +73,7 @@ export interface NetworkPeer {
 
 export interface PodSpec {
   automountServiceAccountToken?: boolean;
+  enableServiceLinks?: boolean;
   terminationGracePeriodSeconds?: number;
   securityContext?: {
     runAsNonRoot?: boolean;
@@ -98,6 +100,7 @@ export interface Probe {
 export interface Container {
   name: string;
   image: string;
+  imagePullPolicy?: string;
   command?: string[];
   args?: string[];
   env?: { name: string; value?: string; valueFrom?: object }[];

@@ -20,6 +20,8 @@ const OPS_PORT = 9_000;
 const STOP_SECONDS = 20;
 /** A limit nearer to what was measured would end processes for a busy second. */
 const MEMORY_FACTOR = 1.5;
+/** Services with clients that connect to them. */
+const LISTENING = ['api', 'device-gateway', 'dashboard'];
 const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as { version: string };
 const measuredMemory = readMeasuredMemory();
 
@@ -71,6 +73,7 @@ function checkSecurity({ pod, container }: Workload): Readonly<Record<string, bo
     'runs as another user than 65532': !isOfCarillon || ofPod?.runAsUser === CARILLON_USER,
     'has no seccomp profile': ofPod?.seccompProfile?.type === 'RuntimeDefault',
     'gets a token of the service account': pod.automountServiceAccountToken === false,
+    'gets a variable for each Service': pod.enableServiceLinks === false,
     'may gain privileges': ofContainer?.allowPrivilegeEscalation === false,
     'is privileged': ofContainer?.privileged !== true,
     'has a writable root': ofContainer?.readOnlyRootFilesystem === true,
@@ -153,10 +156,15 @@ const gracePeriod = forDeployments('grace period', ({ pod, container }) => {
 });
 
 const preStop = forDeployments('preStop', ({ service, container }) => {
-  const isListening = ['api', 'device-gateway', 'dashboard'].includes(service);
+  const isListening = LISTENING.includes(service);
   const seconds = container.lifecycle?.preStop?.sleep?.seconds ?? 0;
   return { 'stops before load balancers know it': !isListening || seconds >= 5 };
 });
+
+const pace = forDeployments('pace', ({ service, manifest }) => ({
+  'is replaced before the new pod has served for 10 s':
+    !LISTENING.includes(service) || (manifest.spec?.minReadySeconds ?? 0) >= 10,
+}));
 
 const images: Rule = {
   name: 'images',
@@ -176,5 +184,6 @@ export const POD_RULES: readonly Rule[] = [
   resources,
   gracePeriod,
   preStop,
+  pace,
   images,
 ];

@@ -10,15 +10,25 @@ import type { Container, Manifest, Volume, Workload } from './manifest.ts';
 const execFileAsync = promisify(execFile);
 /** Servers that Carillon's services connect to; they listen on the port that their command line names. */
 const DATA_SERVERS = ['mongodb', 'valkey'];
+/** Where the canary, which is no service, is told to listen. */
+const OPS_ADDRESS = '0.0.0.0:9000';
 
 /** A pod that podman plays. */
 export interface PlayedPod {
   /** Port on the loopback address: of the ops server, or of the data server itself. */
   port: number;
+  /** Addresses that it listens on, by variable: `API_LISTEN`. */
+  addresses: Readonly<Record<string, string>>;
   /** Fields of /proc/PID/status of the service, and its root's mount options. */
   readStatus(): Promise<{ status: Record<string, string>; root: string }>;
   inspect(): Promise<{ memory: number; exitCode: number; isRunning: boolean }>;
   stop(): Promise<void>;
+}
+
+interface PodSettings {
+  folder: string;
+  secrets: Readonly<Record<string, string>>;
+  env?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -27,11 +37,12 @@ export interface PlayedPod {
  * free ports, and named ports are gone, because podman publishes them.
  *
  * @param podman a podman whose storage has the images
+ * @param env values in place of the manifest's
  */
 export async function playPod(
   podman: string,
   workload: Workload,
-  { folder, secrets }: { folder: string; secrets: Readonly<Record<string, string>> },
+  { folder, secrets, env = {} }: PodSettings,
 ): Promise<PlayedPod> {
   const { name, labels, pod } = workload;
   const port = await freePort();
@@ -39,8 +50,9 @@ export async function playPod(
     ...(pod.volumes ?? []).filter(({ secret }) => secret === undefined),
     ...(await makeFolders(join(folder, name), workload, secrets)),
   ];
+  const isDataServer = DATA_SERVERS.includes(name);
   const containers = await Promise.all(
-    pod.containers.map((container) => adapt(container, port, DATA_SERVERS.includes(name))),
+    pod.containers.map((container) => adapt(container, { port, isDataServer, env })),
   );
   const spec = { ...pod, restartPolicy: 'Never', containers, volumes };
   const metadata = { name: `${name}-${process.pid}`, labels };
@@ -51,8 +63,10 @@ export async function playPod(
   const container = `${metadata.name}-${pod.containers[0]?.name}`;
   const read = async (format: string) =>
     (await execFileAsync(podman, ['inspect', '--format', format, container])).stdout.trim();
+  const settings = containers.flatMap((container) => container.env ?? []);
   return {
     port,
+    addresses: Object.fromEntries(settings.map(({ name: key, value = '' }) => [key, value])),
     async readStatus() {
       const pid = await read('{{.State.Pid}}');
       const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n');
@@ -104,10 +118,10 @@ async function makeFolders(
 }
 
 async function adapt(
-  { ports = [], env = [], image, command, ...container }: Container,
-  port: number,
-  isDataServer: boolean,
-): Promise<object> {
+  { ports = [], env = [], image, command, args, ...container }: Container,
+  own: { port: number; isDataServer: boolean; env: Readonly<Record<string, string>> },
+): Promise<Container> {
+  const { port, isDataServer } = own;
   // Named ports, which probes use.
   const names = ports.map(({ name }) => name).filter((name) => isDataServer || name === 'ops');
   const probes = names.reduce(
@@ -119,13 +133,15 @@ async function adapt(
     ...JSON.parse(probes),
     image: image.startsWith('carillon/') ? `localhost/${image}` : image,
     imagePullPolicy: 'Never',
-    command: isDataServer ? [...(command ?? []), '--port', String(port)] : command,
+    ...(command && { command: isDataServer ? [...command, '--port', String(port)] : command }),
+    ...(args && { args: args.map((arg) => arg.replace(OPS_ADDRESS, `127.0.0.1:${port}`)) }),
     env: await Promise.all(
-      env.map(async ({ name, value }) =>
-        name.endsWith('_LISTEN')
-          ? { name, value: `127.0.0.1:${await portOf(name)}` }
-          : { name, value },
-      ),
+      env.map(async ({ name, value = '' }) => ({
+        name,
+        value: name.endsWith('_LISTEN')
+          ? `127.0.0.1:${await portOf(name)}`
+          : (own.env[name] ?? value),
+      })),
     ),
   };
 }

@@ -7,7 +7,7 @@ export interface ScrapedSample {
   value: number;
 }
 
-/** What a process exposes. */
+/** Metrics that a process exposes. */
 export interface Scrape {
   service: string;
   /** Type and help by the name of the metric. */

@@ -21,6 +21,11 @@ export function isAlive(pid: number): boolean {
   return readStat(pid)?.[0] !== 'Z';
 }
 
+/** True while a signal has stopped the process. */
+export function isStopped(pid: number): boolean {
+  return readStat(pid)?.[0] === 'T';
+}
+
 /** The processes that this one has started itself; none where the system has no /proc. */
 export function readChildPids(pid: number): number[] {
   try {

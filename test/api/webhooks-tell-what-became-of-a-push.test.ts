@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import {
+  type Receiver,
+  startReceiver,
+} from '../../services/delivery-worker/test/webhooks/receiver.ts';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+import { until } from '../support/until.ts';
+
+interface View {
+  id: string;
+  state: string;
+  last?: { status?: number };
+}
+
+const SECRET_PATH = 'path-with-a-secret';
+
+let stack: SharedStack;
+let receiver: Receiver;
+let webhook: View;
+let secret: string;
+let other: TestTenant;
+beforeAll(async () => {
+  stack = await useSharedStack();
+  other = await createTestTenant(stack);
+  // Any secret: the receiver gets the one of the webhook below.
+  const placeholder = await startReceiver('whsec_AAAA');
+  const { port } = placeholder;
+  await placeholder.stop();
+  const url = `http://127.0.0.1:${port}/${SECRET_PATH}`;
+  const { json } = await stack.api<{ webhook: View; secret: string }>('POST', '/webhooks', { url });
+  ({ webhook, secret } = json);
+  receiver = await startReceiver(secret, port);
+  // Every API process knows it.
+  await until(async () => {
+    const { token } = await registerDevice(stack.dev);
+    await stack.api('DELETE', `/devices/${token}`);
+    return receiver.requests.length > 0;
+  });
+});
+afterAll(() => receiver?.stop());
+
+const listTypes = (about: string) =>
+  receiver.requests
+    .flatMap(({ events }) => events)
+    .filter(({ data }) => data.push === about || data.token === about)
+    .map(({ type }) => type);
+const getWebhook = async () =>
+  (await stack.api<{ webhooks: View[] }>('GET', '/webhooks')).json.webhooks[0];
+
+test('a push to a connected device: the delivery and the end, signed', async () => {
+  const device = await newMqttDevice(stack.dev);
+  await device.connect();
+  const { id } = await send(stack, device.token);
+  await until(() => listTypes(id).includes('push.finished'));
+  expect(listTypes(id).sort()).toEqual(['push.finished', 'recipient.delivered']);
+  expect(receiver.forged).toBe(0);
+  await device.disconnect();
+});
+
+test('a push to a device that connects later, and a deletion', async () => {
+  const { token } = await registerDevice(stack.dev);
+  const { id } = await send(stack, token);
+  await stack.api('DELETE', `/pushes/${id}`);
+  await until(() => listTypes(id).length === 2);
+  expect(listTypes(id).sort()).toEqual(['push.finished', 'recipient.deleted']);
+});
+
+test('a receipt that comes later is told when it comes', async () => {
+  const device = await newMqttDevice(stack.dev);
+  const { id } = await send(stack, device.token);
+  await device.connect();
+  await until(() => listTypes(id).includes('recipient.delivered'));
+  await device.disconnect();
+});
+
+test('the address and the secret are shown nowhere, and a test is answered', async () => {
+  await stack.api('POST', `/webhooks/${webhook.id}/test`);
+  await until(() => receiver.requests.some(({ events }) => events[0]?.type === 'test'));
+  const shown = await until(async () => {
+    const view = await getWebhook();
+    return view?.last?.status === 200 ? view : undefined;
+  });
+  expect(shown).toMatchObject({ id: webhook.id, state: 'on' });
+  const stored = await withStore(stack, (store) => store.webhooks.find(webhook.id));
+  for (const text of [
+    JSON.stringify(shown),
+    JSON.stringify(stored),
+    stack.readLog('delivery-worker'),
+  ]) {
+    expect(text).not.toContain(SECRET_PATH);
+    expect(text).not.toContain(secret);
+  }
+});
+
+test("another app's webhook is as if absent", async () => {
+  expect((await other.api<{ webhooks: View[] }>('GET', '/webhooks')).json.webhooks).toEqual([]);
+  const range = { from: 1, to: 2 };
+  const calls: [string, string, object?][] = [
+    ['DELETE', ''],
+    ['POST', '/rotate'],
+    ['POST', '/test'],
+    ['POST', '/off'],
+    ['POST', '/on'],
+    ['POST', '/replay', range],
+  ];
+  for (const [method, path, body] of calls)
+    expectApiError(
+      await other.api(method, `/webhooks/${webhook.id}${path}`, body),
+      'INVALID_WEBHOOK_ID',
+    );
+  expect(await getWebhook()).toMatchObject({ state: 'on' });
+});
+
+test('a webhook that is off is told of nothing, and a deleted one is gone', async () => {
+  await stack.api('POST', `/webhooks/${webhook.id}/off`);
+  expect(await getWebhook()).toMatchObject({ state: 'off', reason: 'operator' });
+  await stack.api('POST', `/webhooks/${webhook.id}/on`);
+  expect(await getWebhook()).toMatchObject({ state: 'on' });
+  await stack.api('DELETE', `/webhooks/${webhook.id}`);
+  expect(await getWebhook()).toBeUndefined();
+});

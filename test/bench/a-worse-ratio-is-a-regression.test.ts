@@ -1,0 +1,49 @@
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { findRegressions, keepResults } from '../../bench/kept-results.ts';
+import type { Row } from '../../bench/table.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+
+const row = (what: string, value: number, more: Partial<Row> = {}): Row => ({
+  what,
+  value,
+  unit: '×',
+  spread: { min: value - 0.1, max: value + 0.1 },
+  ...more,
+});
+const lowerIsWorse = { goal: { atLeast: 1 } };
+const milliseconds = { unit: 'ms' };
+
+function keep(...rows: Row[]): string {
+  const file = join(createTemporaryFolder(), 'kept.json');
+  keepResults(rows, file);
+  return file;
+}
+
+test('if it is worse by more than the spread of the kept rounds', () => {
+  const file = keep(row('cost', 2), row('rate', 2, lowerIsWorse));
+  const within = [row('cost', 2.19), row('rate', 1.81, lowerIsWorse)];
+  expect(findRegressions(within, file)).toEqual([]);
+  expect(findRegressions([row('cost', 2.3), row('rate', 2.3, lowerIsWorse)], file)).toEqual([
+    'cost: 2.3, kept 2 ± 0.2',
+  ]);
+  expect(findRegressions([row('cost', 1), row('rate', 1.7, lowerIsWorse)], file)).toEqual([
+    'rate: 1.7, kept 2 ± 0.2',
+  ]);
+});
+
+test('milliseconds, and rows that were not kept, are not compared', () => {
+  const file = keep(row('latency', 2, milliseconds), row('cost', 2));
+  expect(findRegressions([row('latency', 9, milliseconds), row('new', 9)], file)).toEqual([]);
+});
+
+test('the rows of another part stay kept', () => {
+  const file = keep(row('cost', 2));
+  keepResults([row('other', 3)], file);
+  expect(findRegressions([row('cost', 9), row('other', 9)], file)).toHaveLength(2);
+});
+
+test('without kept results there is nothing to compare with', () => {
+  const file = join(createTemporaryFolder(), 'kept.json');
+  expect(() => findRegressions([row('cost', 2)], file)).toThrow('--keep');
+});

@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type FailingWorkers, openFailingWorkers } from '../support/faults/failing-workers.ts';
+
+const LIMIT_MS = 600_000;
+
+let workers: FailingWorkers;
+beforeAll(async () => {
+  workers = await openFailingWorkers();
+});
+afterAll(() => workers?.stop());
+
+/** A token in the middle of a push's recipients. */
+function middleOf({ tokens }: { tokens: string[] }): string {
+  return tokens[Math.floor(tokens.length * 0.6)] ?? '';
+}
+
+test(
+  'a recipient that kills its workers fails; the other 999 and 500 pushes beside them do not',
+  async () => {
+    const push = await workers.insertPush(1_000);
+    // They were in four killed processes before: the next one makes them suspected too.
+    const neighbours = await Promise.all(
+      Array.from({ length: 500 }, () => workers.insertPush(1, { lapsed: 4 })),
+    );
+    const ends = await workers.run(`rows:kill@${middleOf(push)}`);
+    expect(await workers.outcomesOf(push)).toEqual({ inbox: 999, failed: 1 });
+    expect(await workers.inbox.countDocuments({ push: push.id })).toBe(999);
+    const ids = neighbours.map(({ id }) => id);
+    expect(await workers.inbox.countDocuments({ push: { $in: ids } })).toBe(500);
+    expect(ends).toBeGreaterThan(5);
+    expect(ends).toBeLessThanOrEqual(30);
+  },
+  LIMIT_MS,
+);
+
+test(
+  'ten kills for another reason fail nobody',
+  async () => {
+    const pushes = await Promise.all([1, 40].map((recipients) => workers.insertPush(recipients)));
+    await workers.killInWork(10, 'rows:stop#1');
+    await workers.run('');
+    const outcomes = await Promise.all(pushes.map(workers.outcomesOf));
+    expect(outcomes).toEqual([{ inbox: 1 }, { inbox: 40 }]);
+  },
+  LIMIT_MS,
+);
+
+test(
+  'a payload that throws fails for all its recipients, and for no other push',
+  async () => {
+    const [poison, push] = await Promise.all([
+      workers.insertPush(9, { data: '{"text":"unprocessable"}' }),
+      workers.insertPush(9),
+    ]);
+    expect(await workers.run('deliver:throw@unprocessable')).toBe(0);
+    expect(await workers.outcomesOf(poison)).toEqual({ failed: 9 });
+    expect(await workers.outcomesOf(push)).toEqual({ inbox: 9 });
+  },
+  LIMIT_MS,
+);
+
+test(
+  'a recipient for which a rejection is not handled fails',
+  async () => {
+    const push = await workers.insertPush(3);
+    expect(await workers.run(`rows:reject@${middleOf(push)}`)).toBe(12);
+    expect(await workers.outcomesOf(push)).toEqual({ inbox: 2, failed: 1 });
+  },
+  LIMIT_MS,
+);

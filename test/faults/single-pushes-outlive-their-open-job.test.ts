@@ -1,0 +1,102 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { openRedis } from '../support/redis.ts';
+
+const REAL = 20;
+const WORKER = 'delivery-worker';
+const INTERVAL_MS = 10;
+const BEFORE_FAULT = 60;
+const AFTER_FAULT = 120;
+/** Longer than a worker's key of an open job lasts, shorter than a lease. */
+const FROZEN_MS = 3_000;
+/** Jobs of the queue for all pushes: without open jobs each push has one. */
+const MAX_JOBS_SHARE = 0.5;
+
+let fixture: Fixture;
+let redis: Redis;
+beforeAll(async () => {
+  fixture = await openFixture({ registered: REAL, real: REAL }, { deliveryWorkers: 2 });
+  redis = await openRedis(fixture.stack.dev);
+});
+afterAll(async () => {
+  redis?.disconnect();
+  await fixture?.close();
+});
+
+/** Sends pushes in quick succession, each to one connected device, with a fault in the middle. */
+async function sendThroughout(fault: () => Promise<unknown>): Promise<SentPush[]> {
+  const sending: Promise<SentPush>[] = [];
+  let fallingOut: Promise<unknown> = Promise.resolve();
+  for (let n = 0; n < BEFORE_FAULT + AFTER_FAULT; n += 1) {
+    if (n === BEFORE_FAULT) fallingOut = fault();
+    sending.push(sendPush(fixture.stack, deviceFor(n).token));
+    await sleep(INTERVAL_MS);
+  }
+  await fallingOut;
+  return Promise.all(sending);
+}
+
+function deviceFor(n: number) {
+  const device = fixture.pool.devices[n % REAL];
+  if (device === undefined) throw new Error('there is no device');
+  return device;
+}
+
+/** Expects that each push is delivered, and arrived once. */
+async function expectDelivered(pushes: readonly SentPush[]): Promise<void> {
+  for (const push of pushes) await untilOutcomes(fixture.mongo, push, { delivered: 1 });
+  const arrivals = pushes.map((push, n) => countArrivals(deviceFor(n), push));
+  expect(arrivals.filter((count) => count === 0)).toEqual([]);
+  const doubles = arrivals.filter((count) => count > 1).length;
+  process.stdout.write(`doubles: ${doubles} of ${pushes.length} recipients\n`);
+  expect(doubles).toBe(0);
+}
+
+const countAddedJobs = async () => Number((await redis.get('bull:send:id')) ?? 0);
+
+test('without a fault, most of them share an open job', async () => {
+  const before = await countAddedJobs();
+  const pushes = await sendThroughout(async () => undefined);
+  await expectDelivered(pushes);
+  expect((await countAddedJobs()) - before).toBeLessThan(pushes.length * MAX_JOBS_SHARE);
+});
+
+test('both workers are killed, one after the other', async () => {
+  const { stack } = fixture;
+  const kill = (index: number) =>
+    stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGKILL', index), index);
+  const pushes = await sendThroughout(async () => {
+    await kill(0);
+    await kill(1);
+  });
+  await expectDelivered(pushes);
+});
+
+test('both workers are told to stop', async () => {
+  const { stack } = fixture;
+  const stop = (index: number) =>
+    stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGTERM', index), index);
+  const pushes = await sendThroughout(async () => {
+    await stop(0);
+    await stop(1);
+  });
+  await expectDelivered(pushes);
+});
+
+test('both workers are frozen for a while', async () => {
+  const { stack } = fixture;
+  const pushes = await sendThroughout(async () => {
+    for (const index of [0, 1]) stack.kill(WORKER, 'SIGSTOP', index);
+    await sleep(FROZEN_MS);
+    for (const index of [0, 1]) stack.kill(WORKER, 'SIGCONT', index);
+  });
+  await expectDelivered(pushes);
+});
+
+test('Redis is emptied', async () => {
+  await expectDelivered(await sendThroughout(() => redis.flushall()));
+});

@@ -1,0 +1,166 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { createFleet } from '../support/guarantees/devices.ts';
+import { registerAndroid } from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { until } from '../support/until.ts';
+
+const WAIT_SECONDS = 600;
+
+interface Recipient {
+  token: string;
+  outcome: string;
+  channel: string;
+  reason?: string;
+  detail?: string;
+  milliseconds?: number;
+  attempts?: { channel: string; outcome: string; tries?: number; next_try?: number }[];
+}
+
+interface Outcomes {
+  push: { id: string; state: string; devices: number };
+  resolved: boolean;
+  recipients: number;
+  outcomes: Record<string, number>;
+  channels: Record<string, Record<string, number>>;
+  reasons: Record<string, number>;
+  latency?: { count: number; p50: number; max: number };
+  first_receipt?: number;
+}
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+const fleet = createFleet(() => tenant.dev);
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  tenant = await fixture.tenant();
+});
+afterAll(async () => {
+  await fleet.disconnectAll();
+  await fixture?.close();
+});
+
+const getOutcomes = async ({ id }: Pick<Sent, 'id'>) =>
+  (await tenant.api<Outcomes>('GET', `/pushes/${id}/outcomes`)).json;
+
+async function getRecipients({ id }: Pick<Sent, 'id'>, query = ''): Promise<Recipient[]> {
+  const path = `/pushes/${id}/recipients${query}`;
+  const { json } = await tenant.api<{ recipients: Recipient[]; next_page?: string }>('GET', path);
+  expect(json.next_page).toBeUndefined();
+  return json.recipients;
+}
+
+async function getRecipient({ id }: Pick<Sent, 'id'>, token: string): Promise<Recipient> {
+  const path = `/pushes/${id}/recipients/${token}`;
+  return (await tenant.api<{ recipient: Recipient }>('GET', path)).json.recipient;
+}
+
+/** Expects counts, list and single recipients to agree, and returns each outcome by token. */
+async function readAll(push: Sent): Promise<Record<string, string>> {
+  const recipients = await getRecipients(push);
+  const { outcomes, recipients: count } = await getOutcomes(push);
+  const byOutcome = Object.groupBy(recipients, ({ outcome }) => outcome);
+  const counted = Object.entries(byOutcome).map(([name, some = []]) => [name, some.length]);
+  expect(Object.fromEntries(counted)).toEqual(outcomes);
+  expect(count).toBe(recipients.length);
+  for (const [outcome, some] of Object.entries(byOutcome))
+    expect(await getRecipients(push, `?outcome=${outcome}`)).toEqual(some);
+  for (const recipient of recipients)
+    expect(await getRecipient(push, recipient.token)).toMatchObject(recipient);
+  return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
+}
+
+/** Devices of each kind, of which APNs answers as scripted. */
+async function registerMixed() {
+  const online = await fleet.online();
+  const offline = await fleet.offline();
+  const removed = await fleet.offline();
+  const { tokens, addresses } = await registerIphones(tenant, 4);
+  const [, waiting = '', bad = '', gone = ''] = addresses;
+  const headers = { 'retry-after': String(WAIT_SECONDS) };
+  const { sandbox } = fixture;
+  await sandbox.scriptPermanently('apns', waiting, { as: 'ServiceUnavailable', headers });
+  await sandbox.scriptPermanently('apns', bad, { as: 'BadDeviceToken' });
+  await sandbox.scriptPermanently('apns', gone, { as: 'Unregistered' });
+  return { online, offline, removed, iphones: tokens as [string, string, string, string] };
+}
+
+test('a push of all channels and ends, until after its deletion', async () => {
+  const { online, offline, removed, iphones } = await registerMixed();
+  const [sent, waiting, bad, gone] = iphones;
+  const mqtt = [online, offline, removed].map(({ token }) => token);
+  const push = await send(tenant, [...mqtt, ...iphones]);
+  const counts = { delivered: 1, inbox: 2, sent: 1, owed: 1, failed: 1, gone: 1 };
+  await untilOutcomeCounts(fixture.store, push, counts, { timeoutMs: 20_000 });
+  await tenant.api('DELETE', `/devices/${removed.token}`);
+  const isGone = async () => (await getRecipient(push, removed.token)).outcome === 'gone';
+  await until(isGone, { what: 'the removed device ends' });
+  const ends = {
+    ...{ [online.token]: 'delivered', [offline.token]: 'pending', [removed.token]: 'gone' },
+    ...{ [sent]: 'sent', [waiting]: 'pending', [bad]: 'failed', [gone]: 'gone' },
+  };
+  expect(await readAll(push)).toEqual(ends);
+  // The devices and the provider saw the same.
+  expect(online.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);
+
+  const report = await getOutcomes(push);
+  expect(report).toMatchObject({
+    push: { id: push.id, state: 'open', devices: 7 },
+    resolved: true,
+    reasons: { 'bad-provider-address': 1 },
+    channels: { mqtt: { delivered: 1, pending: 1, gone: 1 } },
+    latency: { count: 1, p50: expect.any(Number) },
+  });
+  expect(report.latency?.max).toBe((await getRecipient(push, online.token)).milliseconds);
+  expect(await getRecipient(push, bad)).toMatchObject({ detail: '400 BadDeviceToken' });
+  const deferred = await getRecipient(push, waiting);
+  expect(deferred.attempts).toEqual([
+    expect.objectContaining({ channel: 'apns', tries: 1, next_try: expect.any(Number) }),
+  ]);
+
+  await tenant.api('DELETE', `/pushes/${push.id}`);
+  const deleted = { ...ends, [offline.token]: 'deleted', [waiting]: 'deleted' };
+  await until(async () => (await getOutcomes(push)).outcomes.pending === undefined);
+  expect(await readAll(push)).toEqual(deleted);
+  expect((await getOutcomes(push)).push.state).toBe('deleted');
+  expect((await tenant.api('GET', `/pushes/${push.id}`)).json).toMatchObject({
+    code: 'INVALID_PUSH_ID',
+  });
+});
+
+test('a recipient that was handed to FCM is listed once, with both attempts', async () => {
+  // An app of its own: workers keep the settings of an app that they have sent for.
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 1 });
+  const { token } = await registerAndroid(tenant.dev);
+  const push = await send(tenant, token, { time_to_live: 6 });
+  const channelsTried = async () =>
+    ((await getRecipient(push, token)).attempts ?? []).map(({ channel }) => channel).join();
+  const isTried = async () => (await channelsTried()) === 'mqtt,fcm';
+  await until(isTried, { timeoutMs: 20_000, what: 'both channels' });
+  const hasEnded = async () => (await getOutcomes(push)).outcomes.pending === undefined;
+  await until(hasEnded, { timeoutMs: 20_000, what: 'the expiry' });
+  expect(await readAll(push)).toEqual({ [token]: 'sent' });
+  const { channels, push: head } = await getOutcomes(push);
+  expect(channels).toEqual({ fcm: { sent: 1 } });
+  expect(head.state).toBe('expired');
+});
+
+test('pushes are listed by time and state', async () => {
+  const { token } = await fleet.online();
+  const push = await send(tenant, token);
+  const schedule = Math.floor(Date.now() / 1_000) + 3_600;
+  const scheduled = await send(tenant, token, { schedule });
+  const list = async (query: string) => {
+    const path = `/pushes?${query}`;
+    const { json } = await tenant.api<{ pushes: { id: string }[] }>('GET', path);
+    return json.pushes.map(({ id }) => id);
+  };
+  expect((await list('')).slice(0, 2)).toEqual([scheduled.id, push.id]);
+  expect(await list('state=scheduled')).toEqual([scheduled.id]);
+  expect(await list(`from=${schedule}`)).toEqual([scheduled.id]);
+  expect(await list(`to=${schedule}`)).not.toContain(scheduled.id);
+});

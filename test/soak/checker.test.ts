@@ -1,0 +1,154 @@
+import { expect, test } from '@jest/globals';
+import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
+import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
+import { buildPlan } from './plan.ts';
+
+const START = 1_000_000;
+const ID = '0'.repeat(24);
+const NEWER_ID = '1'.repeat(24);
+
+const ok = (id: string, devices: number): Try => ({
+  ...{ end: 'ok', startedAtMs: START, endedAtMs: START + 10, status: 200, id, devices },
+});
+
+const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}): SentPush => ({
+  ...{ mark, audience, ttlSeconds: 3_600, tries: [ok(ID, audience.length)] },
+  ...fields,
+});
+
+const arrival = (mark: string, token: string, atMs = START + 20): Arrival => ({
+  ...{ mark, token, atMs, connection: 1 },
+});
+
+const endOf = (recipients: Record<string, string>): PushEnd => ({
+  counts: Object.fromEntries(
+    [...Map.groupBy(Object.values(recipients), (name) => name)].map(([name, all]) => [
+      name,
+      all.length,
+    ]),
+  ),
+  recipients,
+  pendingDevices: [],
+});
+
+/** A run of one push to two devices that kept every guarantee. */
+function goodRun(): History {
+  return {
+    pushes: [sent('one', ['a', 'b'])],
+    arrivals: [arrival('one', 'a'), arrival('one', 'b')],
+    ends: { [ID]: endOf({ a: 'delivered', b: 'sent' }) },
+    removed: [],
+    settledAtMs: START + 60_000,
+    observerLagMs: 100,
+    left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 },
+    deaths: [{ service: 'api', wasKilled: true }],
+    memory: [{ service: 'api', before: 100, after: 119 }],
+  };
+}
+
+function change(push: Partial<SentPush>): Partial<History> {
+  return { pushes: [sent('one', ['a', 'b'], push)] };
+}
+
+/** A run of an older and a newer push of one collapse key, in the order of these arrivals. */
+function collapsed(...marks: string[]): Partial<History> {
+  const newer = { collapse: 'key', tries: [ok(NEWER_ID, 1)] };
+  return {
+    pushes: [sent('old', ['a'], { collapse: 'key' }), sent('new', ['a'], newer)],
+    arrivals: marks.map((mark, index) => arrival(mark, 'a', START + 1_000 * index)),
+    ends: { [ID]: endOf({ a: 'superseded' }), [NEWER_ID]: endOf({ a: 'delivered' }) },
+  };
+}
+
+const many = Array.from({ length: 100 }, (_, n) => `d${n}`);
+
+/** For each invariant, runs with one fault in them. */
+const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
+  'one id for each key': [change({ tries: [ok(ID, 2), ok(NEWER_ID, 2)] })],
+  'each accepted recipient has one end': [
+    { ends: {} },
+    { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 1 } } } },
+    { ends: { [ID]: endOf({ a: 'delivered', b: 'inbox' }) } },
+  ],
+  'nothing is lost': [
+    { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) } },
+    { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'superseded' }) } },
+    { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'gone' }) } },
+    { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'deleted' }) } },
+    { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'failed' }) } },
+  ],
+  'few duplicates': [
+    { arrivals: [...goodRun().arrivals, arrival('one', 'a'), arrival('one', 'a')] },
+    {
+      pushes: [
+        sent(
+          'one',
+          Array.from({ length: 20_000 }, (_, n) => `d${n}`),
+        ),
+      ],
+      arrivals: Array.from({ length: 18 }, () => arrival('one', 'd0')),
+    },
+  ],
+  'nothing is early': [change({ dueAtMs: START + 30 })],
+  'nothing is sent after its expiry': [
+    { ...change({ ttlSeconds: 5 }), arrivals: [arrival('one', 'a', START + 6_200)] },
+  ],
+  'nothing is sent after its deletion': [
+    {
+      ...change({ deletion: { startedAtMs: START, deletedAtMs: START } }),
+      arrivals: [arrival('one', 'a', START + 1_200)],
+    },
+  ],
+  'nothing is sent that was refused': [
+    change({ tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }] }),
+  ],
+  'an unknown push is there whole or not at all': [
+    {
+      ...change({ tries: [{ end: 'unknown', startedAtMs: START, endedAtMs: START }] }),
+      arrivals: [arrival('one', 'a')],
+    },
+  ],
+  'the newest push of a collapse key is the last': [collapsed('new', 'old')],
+  'nothing is left at rest': [
+    { left: { openBatches: 1, inboxRows: 0, jobs: 0, endings: 0 } },
+    { left: { openBatches: 0, inboxRows: 1, jobs: 0, endings: 0 } },
+    { left: { openBatches: 0, inboxRows: 0, jobs: 1, endings: 0 } },
+    { left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 1 } },
+  ],
+  'the status agrees with the devices': [
+    { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },
+    { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
+    { ends: { [ID]: endOf({ a: 'expired', b: 'sent' }) } },
+    { arrivals: [arrival('one', 'a')] },
+  ],
+  'nobody gets the push of another': [
+    { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
+    { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
+  ],
+  'no process ends by itself': [{ deaths: [{ service: 'api', wasKilled: false }] }],
+  'memory comes back': [{ memory: [{ service: 'api', before: 100, after: 121 }] }],
+};
+
+test('a run that kept every guarantee has no violation', () => {
+  expect(check(goodRun())).toEqual([]);
+  expect(check({ ...goodRun(), ...collapsed('old', 'new') })).toEqual([]);
+  const expired = change({ ttlSeconds: 5 });
+  const ends = { [ID]: endOf({ a: 'delivered', b: 'expired' }) };
+  expect(check({ ...goodRun(), ...expired, ends, arrivals: [arrival('one', 'a')] })).toEqual([]);
+});
+
+test.each(
+  INVARIANT_NAMES.flatMap((name) => BAD_RUNS[name].map((fault, n) => ({ name, n, fault }))),
+)('$name: fault $n is found', ({ name, fault }) => {
+  const found = check({ ...goodRun(), ...fault }).map(({ invariant }) => invariant);
+  expect(found).toContain(name);
+});
+
+test('a seed decides the whole plan', () => {
+  const settings = { minutes: 2, pushesPerSecond: 5, devices: many.length, topics: 2 };
+  expect(buildPlan({ seed: 7, ...settings })).toEqual(buildPlan({ seed: 7, ...settings }));
+  expect(buildPlan({ seed: 7, ...settings })).not.toEqual(buildPlan({ seed: 8, ...settings }));
+  const { faults, pushes } = buildPlan({ seed: 7, ...settings });
+  expect(faults).toHaveLength(6);
+  expect(pushes.length).toBeGreaterThan(400);
+});

@@ -1,0 +1,288 @@
+import type { Arrival, History, PushEnd, SentPush } from './history.ts';
+
+/** A guarantee that a run did not keep. */
+export interface Violation {
+  invariant: InvariantName;
+  detail: string;
+}
+
+const MAX_DUPLICATE_PART = 0.001;
+/** Duplicates that one device may get for each of its connections. */
+const MAX_DUPLICATES_PER_CONNECTION = 16;
+/** Nothing is sent so long after its expiry or deletion. */
+const GRACE_MS = 1_000;
+const MAX_MEMORY_GROWTH = 1.2;
+
+/** The history, prepared for the checks. */
+interface Prepared extends History {
+  byMark: ReadonlyMap<string, SentPush>;
+  /** By mark, then by token, in order of time. */
+  arrivalsOf: ReadonlyMap<string, ReadonlyMap<string, readonly Arrival[]>>;
+}
+
+type Check = (history: Prepared) => string[];
+
+const INVARIANTS = {
+  'one id for each key': checkIds,
+  'each accepted recipient has one end': checkSums,
+  'nothing is lost': checkLost,
+  'few duplicates': checkDuplicates,
+  'nothing is early': checkEarly,
+  'nothing is sent after its expiry': checkExpired,
+  'nothing is sent after its deletion': checkDeleted,
+  'nothing is sent that was refused': checkRefused,
+  'an unknown push is there whole or not at all': checkUnknown,
+  'the newest push of a collapse key is the last': checkCollapse,
+  'nothing is left at rest': checkRest,
+  'the status agrees with the devices': checkStatus,
+  'nobody gets the push of another': checkForeign,
+  'no process ends by itself': checkDeaths,
+  'memory comes back': checkMemory,
+} satisfies Record<string, Check>;
+export type InvariantName = keyof typeof INVARIANTS;
+export const INVARIANT_NAMES = Object.keys(INVARIANTS) as InvariantName[];
+
+/** Checks all invariants of a run. */
+export function check(history: History): Violation[] {
+  const prepared = prepare(history);
+  return INVARIANT_NAMES.flatMap((invariant) =>
+    INVARIANTS[invariant](prepared).map((detail) => ({ invariant, detail })),
+  );
+}
+
+/** Counts the arrivals beyond the first of each push at each device. */
+export function countDuplicates(history: Pick<History, 'arrivals'>): number {
+  const seen = new Set(history.arrivals.map(({ mark, token }) => `${mark} ${token}`));
+  return history.arrivals.length - seen.size;
+}
+
+/** Returns the id of an accepted push. */
+export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefined {
+  return tries.find(({ end }) => end === 'ok')?.id;
+}
+
+/** Counts those on a connection that had the push before: a break of the connection explains the others. */
+function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
+  const seen = new Set(
+    arrivals.map(({ mark, token, connection }) => `${mark} ${token} ${connection}`),
+  );
+  return arrivals.length - seen.size;
+}
+
+function prepare(history: History): Prepared {
+  const byMark = new Map(history.pushes.map((push) => [push.mark, push]));
+  const arrivalsOf = new Map<string, Map<string, Arrival[]>>();
+  for (const arrival of history.arrivals.toSorted((a, b) => a.atMs - b.atMs)) {
+    const byToken = arrivalsOf.get(arrival.mark) ?? new Map<string, Arrival[]>();
+    arrivalsOf.set(arrival.mark, byToken);
+    const list = byToken.get(arrival.token) ?? [];
+    byToken.set(arrival.token, list);
+    list.push(arrival);
+  }
+  return { ...history, byMark, arrivalsOf };
+}
+
+function listAccepted(
+  history: Prepared,
+): { push: SentPush; id: string; end: PushEnd | undefined }[] {
+  return history.pushes.flatMap((push) => {
+    const id = acceptedId(push);
+    return id === undefined ? [] : [{ push, id, end: history.ends[id] }];
+  });
+}
+
+function arrivalsAt({ arrivalsOf }: Prepared, { mark }: SentPush, token: string) {
+  return arrivalsOf.get(mark)?.get(token) ?? [];
+}
+
+/** Returns when a push may at the latest have expired: its acceptance is before the response. */
+function expiryOf({ tries, dueAtMs, ttlSeconds }: SentPush): number {
+  const acceptedAt = tries.find(({ end }) => end === 'ok')?.endedAtMs ?? Number.POSITIVE_INFINITY;
+  return (dueAtMs ?? acceptedAt) + ttlSeconds * 1_000;
+}
+
+function checkIds({ pushes }: Prepared): string[] {
+  return pushes.flatMap(({ mark, tries }) => {
+    const ids = new Set(tries.flatMap(({ id }) => id ?? []));
+    return ids.size > 1 ? [`${mark} has the ids ${[...ids].join(', ')}`] : [];
+  });
+}
+
+function checkSums(history: Prepared): string[] {
+  return listAccepted(history).flatMap(({ push, id, end }) => {
+    if (end === undefined) return [`${push.mark}: the push ${id} is missing`];
+    const sum = Object.values(end.counts).reduce((total, count) => total + count, 0);
+    const isPending = (end.counts.owed ?? 0) + (end.counts.inbox ?? 0) > 0;
+    const counts = JSON.stringify(end.counts);
+    if (sum !== push.audience.length)
+      return [`${push.mark}: ${counts} for ${push.audience.length} recipients`];
+    return isPending ? [`${push.mark} is pending: ${counts}`] : [];
+  });
+}
+
+/** Finds accepted recipients whom a push has not reached, for no reason that the system may have. */
+function checkLost(history: Prepared): string[] {
+  return listAccepted(history).flatMap(({ push, id, end }) =>
+    push.audience.flatMap((token) => {
+      if (arrivalsAt(history, push, token).length > 0) return [];
+      const outcome = end?.recipients[token] ?? 'no outcome';
+      return mayHaveNotArrived(history, { push, id, token, outcome })
+        ? []
+        : [`${push.mark} (${id}) at ${token}: ${outcome}`];
+    }),
+  );
+}
+
+function mayHaveNotArrived(
+  history: Prepared,
+  { push, id, token, outcome }: { push: SentPush; id: string; token: string; outcome: string },
+): boolean {
+  if (outcome === 'deleted') return push.deletion !== undefined;
+  if (outcome === 'gone') return history.removed.includes(token);
+  if (outcome === 'expired') return expiryOf(push) <= history.settledAtMs;
+  if (outcome !== 'superseded') return false;
+  return history.pushes.some(
+    (other) =>
+      push.collapse !== undefined &&
+      other.collapse === push.collapse &&
+      other.audience.includes(token) &&
+      (acceptedId(other) ?? '') > id,
+  );
+}
+
+function checkDuplicates(history: Prepared): string[] {
+  const recipients = listAccepted(history).reduce((sum, { push }) => sum + push.audience.length, 0);
+  const duplicates = countRepeats(history);
+  const violations: string[] = [];
+  if (duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART))
+    violations.push(`${duplicates} of ${recipients} recipients`);
+  for (const [token, arrivals] of Map.groupBy(history.arrivals, (arrival) => arrival.token)) {
+    const connections = Math.max(1, ...arrivals.map(({ connection }) => connection));
+    const own = countDuplicates({ arrivals });
+    if (own > MAX_DUPLICATES_PER_CONNECTION * connections)
+      violations.push(`${own} at ${token} on ${connections} connections`);
+  }
+  return violations;
+}
+
+/** Lists arrivals for which a limit of their push is broken. */
+function listArrivals(
+  history: Prepared,
+  describe: (arrival: Arrival, push: SentPush) => string | undefined,
+): string[] {
+  return history.arrivals.flatMap((arrival) => {
+    const push = history.byMark.get(arrival.mark);
+    const text = push && describe(arrival, push);
+    return text === undefined ? [] : [`${arrival.mark} at ${arrival.token}: ${text}`];
+  });
+}
+
+function checkEarly(history: Prepared): string[] {
+  return listArrivals(history, ({ atMs }, { dueAtMs = 0 }) =>
+    atMs < dueAtMs ? `${dueAtMs - atMs} ms early` : undefined,
+  );
+}
+
+function checkExpired(history: Prepared): string[] {
+  return listArrivals(history, ({ atMs }, push) => {
+    // A time to live of 0 is for the moment; it may be sent for some seconds.
+    if (push.ttlSeconds === 0) return undefined;
+    const lateMs = atMs - expiryOf(push);
+    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+  });
+}
+
+function checkDeleted(history: Prepared): string[] {
+  return listArrivals(history, ({ atMs }, { deletion }) => {
+    const lateMs = atMs - (deletion?.deletedAtMs ?? Number.POSITIVE_INFINITY);
+    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+  });
+}
+
+function checkRefused(history: Prepared): string[] {
+  return listArrivals(history, (_, { tries }) =>
+    tries.length > 0 && tries.every(({ end }) => end === 'fail') ? 'was refused' : undefined,
+  );
+}
+
+function checkUnknown(history: Prepared): string[] {
+  return history.pushes.flatMap((push) => {
+    const { mark, tries, audience } = push;
+    const isUnknown = acceptedId(push) === undefined && tries.some(({ end }) => end === 'unknown');
+    const isBounded = push.ttlSeconds < 3_600 || push.collapse !== undefined || push.deletion;
+    if (!isUnknown || isBounded) return [];
+    const reached = audience.filter((token) => arrivalsAt(history, push, token).length > 0).length;
+    return reached === 0 || reached === audience.length
+      ? []
+      : [`${mark} at ${reached} of ${audience.length}`];
+  });
+}
+
+function checkCollapse(history: Prepared): string[] {
+  const collapsing = listAccepted(history).filter(({ push }) => push.collapse !== undefined);
+  return [...Map.groupBy(collapsing, ({ push }) => push.collapse)].flatMap(([key, pushes]) => {
+    const tokens = new Set(pushes.flatMap(({ push }) => push.audience));
+    return [...tokens].flatMap((token) => {
+      const ofToken = pushes.filter(({ push }) => push.audience.includes(token));
+      const newest = ofToken.toSorted((a, b) => (a.id < b.id ? 1 : -1))[0];
+      const lastAt = (push: SentPush) => arrivalsAt(history, push, token).at(-1)?.atMs ?? 0;
+      const first = newest && arrivalsAt(history, newest.push, token)[0];
+      if (newest === undefined || first === undefined) return [];
+      const later = ofToken.filter(
+        ({ push }) => push !== newest.push && lastAt(push) > first.atMs + history.observerLagMs,
+      );
+      return later.map(({ push }) => `${push.mark} at ${token} after ${newest.push.mark} (${key})`);
+    });
+  });
+}
+
+function checkRest({ left }: Prepared): string[] {
+  return Object.entries(left).flatMap(([what, count]) => (count > 0 ? [`${what}: ${count}`] : []));
+}
+
+/** Compares counts, recipients one by one and pending devices with each other and with what arrived. */
+function checkStatus(history: Prepared): string[] {
+  return listAccepted(history).flatMap(({ push, end }) => {
+    if (end === undefined) return [];
+    const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
+    const counted = Object.fromEntries(
+      [...Map.groupBy(outcomes, (outcome) => outcome)].map(([name, list]) => [name, list.length]),
+    );
+    const violations: string[] = [];
+    if (formatCounts(counted) !== formatCounts(end.counts))
+      violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
+    if ((end.pendingDevices?.length ?? 0) > 0)
+      violations.push(`${push.mark}: pending at ${end.pendingDevices?.join(', ')}`);
+    for (const [index, token] of push.audience.entries()) {
+      const isReached = ['delivered', 'sent'].includes(outcomes[index] ?? '');
+      if (isReached && arrivalsAt(history, push, token).length === 0)
+        violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has not got it`);
+      const mustBeReached =
+        push.ttlSeconds >= 3_600 && push.deletion === undefined && push.collapse === undefined;
+      if (mustBeReached && !isReached && arrivalsAt(history, push, token).length > 0)
+        violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has got it`);
+    }
+    return violations;
+  });
+}
+
+function formatCounts(counts: Readonly<Record<string, number>>): string {
+  return JSON.stringify(Object.entries(counts).sort());
+}
+
+function checkForeign(history: Prepared): string[] {
+  return history.arrivals.flatMap(({ mark, token }) => {
+    const isRecipient = history.byMark.get(mark)?.audience.includes(token) ?? false;
+    return isRecipient ? [] : [`${mark} at ${token}`];
+  });
+}
+
+function checkDeaths({ deaths }: Prepared): string[] {
+  return deaths.flatMap(({ service, wasKilled }) => (wasKilled ? [] : [service]));
+}
+
+function checkMemory({ memory }: Prepared): string[] {
+  return memory.flatMap(({ service, before, after }) =>
+    after > before * MAX_MEMORY_GROWTH ? [`${service}: ${before} to ${after} bytes`] : [],
+  );
+}

@@ -1,0 +1,61 @@
+/** Result of one request to send: a 5xx or a broken connection says nothing about the push. */
+export interface Try {
+  end: 'ok' | 'fail' | 'unknown';
+  startedAtMs: number;
+  endedAtMs: number;
+  status?: number;
+  /** Of a success response. */
+  id?: string;
+  devices?: number;
+}
+
+/** One push as its sender knows it. All its requests have the same Idempotency-Key. */
+export interface SentPush {
+  /** Text in the payload that no other push has. */
+  mark: string;
+  audience: readonly string[];
+  ttlSeconds: number;
+  dueAtMs?: number;
+  collapse?: string;
+  tries: Try[];
+  /** Deletion: when its request began, and when a 200 came. */
+  deletion?: { startedAtMs: number; deletedAtMs?: number };
+}
+
+/** A push that has come to a device, or that a provider has accepted for one. */
+export interface Arrival {
+  token: string;
+  mark: string;
+  atMs: number;
+  /** Connection of the device, from 1; 0 for providers. */
+  connection: number;
+}
+
+/** A push as the system shows it at the end. */
+export interface PushEnd {
+  counts: Readonly<Record<string, number>>;
+  /** Outcome by device token. */
+  recipients: Readonly<Record<string, string>>;
+  /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
+  pendingDevices?: readonly string[];
+}
+
+/** Everything that a run has seen. Times are Unix milliseconds of one machine. */
+export interface History {
+  pushes: readonly SentPush[];
+  arrivals: readonly Arrival[];
+  /** By push id. */
+  ends: Readonly<Record<string, PushEnd>>;
+  /** Tokens of devices that were deleted during the run. */
+  removed: readonly string[];
+  /** When the load had ended and all faults were healed for long enough. */
+  settledAtMs: number;
+  /** Time by which the observer may have noticed an arrival late. */
+  observerLagMs: number;
+  /** What is left at rest. */
+  left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
+  /** Ends of processes. */
+  deaths: readonly { service: string; wasKilled: boolean }[];
+  /** Resident memory of processes, in bytes: in the first half and at the end. */
+  memory: readonly { service: string; before: number; after: number }[];
+}

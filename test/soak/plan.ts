@@ -1,0 +1,119 @@
+import { createRandom, type Random } from './random.ts';
+
+/** What a run does to the system, in the order of a seed. */
+export const FAULTS = [
+  'kill api',
+  'kill delivery-worker',
+  'kill scheduler',
+  'kill device-gateway',
+  'stop api',
+  'stop delivery-worker',
+  'stop scheduler',
+  'stop device-gateway',
+  'kill redis',
+  'stop redis',
+  'flush redis',
+  'roll back redis',
+  'cut redis',
+  'drop responses of redis',
+  'kill mongodb',
+  'stop mongodb',
+  'cut mongodb',
+  'drop responses of mongodb',
+  'cut devices',
+  'slow apns',
+  'silent fcm',
+  'dropping web-push',
+] as const;
+export type FaultName = (typeof FAULTS)[number];
+
+/** One fault of a run. */
+export interface PlannedFault {
+  /** Milliseconds from the start of the load. */
+  atMs: number;
+  fault: FaultName;
+  /** Which of the two processes. */
+  index: number;
+  durationMs: number;
+}
+
+/** One push of a run; audiences are numbers of devices in the order of their registration. */
+export interface PlannedPush {
+  atMs: number;
+  audience: { devices: number[] } | { topic: number };
+  ttlSeconds: number;
+  /** Seconds after the request, rounded up to the API's unit. */
+  delaySeconds?: number;
+  collapse?: number;
+  /** Milliseconds after the response at which it is deleted. */
+  deleteAfterMs?: number;
+}
+
+/** What a run does; the same settings give the same plan. */
+export interface Plan {
+  seed: number;
+  faults: PlannedFault[];
+  pushes: PlannedPush[];
+}
+
+/** Settings of a run. */
+export interface PlanSettings {
+  seed: number;
+  minutes: number;
+  pushesPerSecond: number;
+  /** Registered devices of all channels. */
+  devices: number;
+  topics: number;
+  /** Faults to choose from. */
+  faults?: readonly [FaultName, ...FaultName[]];
+}
+
+const FAULT_EVERY_MS = 20_000;
+const FIRST_FAULT_MS = 10_000;
+const LONG_TTL_SECONDS = 3_600;
+const COLLAPSE_KEYS = 5;
+
+/** Builds the plan of a seed. */
+export function buildPlan({ seed, minutes, ...settings }: PlanSettings): Plan {
+  const lengthMs = minutes * 60_000;
+  const forFaults = createRandom(seed);
+  const choice = settings.faults ?? FAULTS;
+  const faults: PlannedFault[] = [];
+  for (let atMs = FIRST_FAULT_MS; atMs < lengthMs; atMs += FAULT_EVERY_MS) {
+    const fault = forFaults.pick(choice as readonly [FaultName, ...FaultName[]]);
+    const index = forFaults.between(0, 1);
+    faults.push({ atMs, fault, index, durationMs: forFaults.between(2_000, 12_000) });
+  }
+  const forPushes = createRandom(seed + 1);
+  const pushes: PlannedPush[] = [];
+  for (let atMs = 0; atMs < lengthMs; ) {
+    pushes.push({ atMs: Math.round(atMs), ...planPush(forPushes, settings) });
+    atMs -= (Math.log(1 - forPushes.next()) * 1_000) / settings.pushesPerSecond;
+  }
+  return { seed, faults, pushes };
+}
+
+function planPush(
+  random: Random,
+  { devices, topics }: Pick<PlanSettings, 'devices' | 'topics'>,
+): Omit<PlannedPush, 'atMs'> {
+  const all = Array.from({ length: devices }, (_, index) => index);
+  const some = (most: number) => ({ devices: random.sample(all, random.between(1, most)) });
+  const ttlSeconds = LONG_TTL_SECONDS;
+  const kind = random.next();
+  if (kind < 0.45) return { audience: some(1), ttlSeconds };
+  if (kind < 0.63) return { audience: some(20), ttlSeconds };
+  if (kind < 0.68) return { audience: { topic: random.between(0, topics - 1) }, ttlSeconds };
+  if (kind < 0.78)
+    return { audience: some(5), ttlSeconds, collapse: random.between(1, COLLAPSE_KEYS) };
+  if (kind < 0.86) return { audience: some(5), ttlSeconds, delaySeconds: random.between(2, 15) };
+  if (kind < 0.91) return { audience: some(5), ttlSeconds: 0 };
+  if (kind < 0.95) return { audience: some(5), ttlSeconds: random.between(2, 10) };
+  const isScheduled = random.next() < 0.5;
+  return {
+    audience: some(5),
+    ttlSeconds,
+    deleteAfterMs: random.between(0, 3_000),
+    ...(isScheduled && { delaySeconds: random.between(2, 10) }),
+  };
+}

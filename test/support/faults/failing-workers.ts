@@ -1,0 +1,142 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MongoClient } from 'mongodb';
+import { isBatchId } from '../../../packages/core/src/ids.ts';
+import { createProducers } from '../../../packages/queue/src/producers.ts';
+import { ensureIndexes } from '../../../packages/store/src/migrate.ts';
+import { connectStore } from '../../../packages/store/src/store.ts';
+import {
+  insertPush,
+  newTokens,
+  type StoreUnderTest,
+  type TestPush,
+} from '../../../packages/store/test/store-under-test.ts';
+import { startDataServers } from '../operators/data-servers.ts';
+import { startService } from '../operators/service-process.ts';
+import { isStopped } from '../stack/processes.ts';
+import { until } from '../until.ts';
+
+const STEP_MS = 100;
+/** A claim that lasts longer has a worker that failed or is blocked: all other batches take milliseconds. */
+const STALLED_MS = 1_000;
+const EPOCH = new Date(0);
+
+/** Delivery-workers that fail at failpoints, on servers of their own. */
+export interface FailingWorkers extends Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'> {
+  /** Inserts an open push to devices that are offline. */
+  insertPush(recipients: number, fields?: { data?: string; lapsed?: number }): Promise<TestPush>;
+  /**
+   * Runs a worker, and another in its place when it ends, until no batch is open.
+   *
+   * @param failpoints of each worker that is started
+   * @returns how many have ended
+   */
+  run(failpoints: string): Promise<number>;
+  /** Starts a worker, kills it when it has stopped itself at a failpoint, and does so again. */
+  killInWork(times: number, failpoints: string): Promise<void>;
+  /** Gives the numbers of a push's recipients by outcome. */
+  outcomesOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
+  stop(): Promise<void>;
+}
+
+/** Starts the servers. The test does the scheduler's part, without its pauses. */
+export async function openFailingWorkers(): Promise<FailingWorkers> {
+  const servers = await startDataServers();
+  const client = await new MongoClient(servers.env.MONGODB_URI).connect();
+  const db = client.db();
+  await ensureIndexes(db);
+  const store = await connectStore({ uri: servers.env.MONGODB_URI, appName: 'test' });
+  const producers = createProducers(servers.redis, () => undefined);
+  const tables: Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'> = {
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    inbox: db.collection('inbox'),
+  };
+  const isOpen = { state: 'open', 'work.state': 'ready' } as const;
+  const countOpen = () => tables.pushes.countDocuments(isOpen);
+
+  const seenAt = new Map<string, number>();
+  /** Ends leases now instead of seconds later: of claims that are held for `ageMs`. */
+  async function endLeases(ageMs: number): Promise<void> {
+    const held = await tables.pushes
+      .find({ ...isOpen, 'work.claim': { $exists: true } }, { projection: { 'work.claim': 1 } })
+      .toArray();
+    const claims = held.flatMap(({ work }) => work?.claim ?? []);
+    const now = performance.now();
+    for (const claim of claims) seenAt.set(claim, seenAt.get(claim) ?? now);
+    const stalled = claims.filter((claim) => now - (seenAt.get(claim) ?? now) >= ageMs);
+    const end = { $set: { 'work.at': EPOCH } };
+    await tables.pushes.updateMany({ ...isOpen, 'work.claim': { $in: stalled } }, end);
+  }
+  async function enqueueDue(): Promise<void> {
+    const due = await store.batchTable.findDue(1_000);
+    await Promise.all(
+      due.map(({ id }) =>
+        isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id),
+      ),
+    );
+  }
+  const startWorker = (failpoints: string) =>
+    startService('delivery-worker', {
+      ...servers.env,
+      QUEUES: 'send,deliver-mqtt,finish',
+      ...(failpoints !== '' && { FAILPOINTS: failpoints }),
+    });
+
+  return {
+    ...tables,
+    async insertPush(recipients, { data, lapsed } = {}) {
+      const push = await insertPush(tables, newTokens(recipients));
+      const later = new Date(Date.now() + 3_600_000);
+      const fields = {
+        expiresAt: later,
+        sendUntil: later,
+        ...(data !== undefined && { data }),
+        ...(lapsed && { 'work.lapsed': lapsed }),
+      };
+      await tables.pushes.updateOne({ _id: push.id }, { $set: fields as object });
+      return push;
+    },
+    async run(failpoints) {
+      let ends = 0;
+      let worker = await startWorker(failpoints);
+      try {
+        while ((await countOpen()) > 0) {
+          if (!worker.isRunning()) {
+            ends += 1;
+            await endLeases(0);
+            worker = await startWorker(failpoints);
+          }
+          await endLeases(STALLED_MS);
+          await enqueueDue();
+          await sleep(STEP_MS);
+        }
+      } finally {
+        worker.kill('SIGKILL');
+        await worker.exited;
+      }
+      return ends;
+    },
+    async killInWork(times, failpoints) {
+      for (let kill = 0; kill < times; kill += 1) {
+        const worker = await startWorker(failpoints);
+        const hasStopped = async () => {
+          await enqueueDue();
+          return isStopped(worker.pid);
+        };
+        const stopped = until(hasStopped, { timeoutMs: 40_000, what: 'a stopped worker' });
+        await stopped.finally(() => worker.kill('SIGKILL'));
+        await worker.exited;
+        await endLeases(0);
+      }
+    },
+    async outcomesOf({ id }) {
+      return (await store.deliveryStatus.statusOfPush(id))?.outcomes ?? {};
+    },
+    async stop() {
+      await producers.close();
+      await store.close();
+      await client.close();
+      await servers.stop();
+    },
+  };
+}
