@@ -51,6 +51,8 @@ import { createWebhooks } from './webhooks.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
+/** Of a process without kept connections; they are opened when they are needed. */
+const MAX_CONNECTIONS = 32;
 
 /** All collections over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
@@ -62,6 +64,8 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * @param uri includes the name of the database
  * @param timeoutMs longest wait for a response (guarantee G15: no false success, no long wait)
  * @param checkoutMs longest wait for a free connection of the pool
+ * @param keptConnections opened at the start and kept, without further ones under load: a connect that takes longer than
+ *   its limit fails the request that waits for it and clears the pool
  * @param tracer records the batched writes of traced pushes
  * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
  */
@@ -70,12 +74,14 @@ export async function connectStore({
   appName,
   timeoutMs = 5_000,
   checkoutMs = timeoutMs,
+  keptConnections,
   tracer,
 }: {
   uri: string;
   appName: string;
   timeoutMs?: number;
   checkoutMs?: number;
+  keptConnections?: number;
   tracer?: Tracer | undefined;
 }) {
   const client = createClient(uri, {
@@ -86,7 +92,8 @@ export async function connectStore({
     serverSelectionTimeoutMS: 2_000,
     // A process with a waiting client reports the first failure; a retry would double the wait.
     retryReads: timeoutMs > RESPONSE_TIMEOUT_MS,
-    maxPoolSize: 32,
+    minPoolSize: keptConnections ?? 0,
+    maxPoolSize: keptConnections ?? MAX_CONNECTIONS,
     writeConcern: { w: 'majority', journal: true },
   });
   const { db, clock } = await connect(client);

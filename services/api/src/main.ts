@@ -42,6 +42,8 @@ const DATABASE_TIMEOUT_MS = 2_500;
  * process a short one would fail all waiting operations at once.
  */
 const CHECKOUT_TIMEOUT_MS = 10_000;
+/** Pushes are written in groups, so that a process which is busy all the time has hardly ten statements under way. */
+const DATABASE_CONNECTIONS = 16;
 
 await runService('api', environment, start, ({ STOP_DELAY_SECONDS }) => ({
   delayMs: STOP_DELAY_SECONDS * 1_000,
@@ -129,6 +131,7 @@ async function openStore(
       appName: 'carillon-api',
       timeoutMs: DATABASE_TIMEOUT_MS,
       checkoutMs: CHECKOUT_TIMEOUT_MS,
+      keptConnections: DATABASE_CONNECTIONS,
       tracer,
     }),
   );
