@@ -1,6 +1,6 @@
 import { toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
-import { CHANNELS } from '@carillon/core/channels';
+import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId, newClaimId, pushIdOfBatch } from '@carillon/core/ids';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
 import {
@@ -96,12 +96,13 @@ export function createBatchTable(
   async function findOldestDue(
     limit: number,
     projection: Record<string, 1>,
+    channels: readonly Channel[] = CHANNELS,
   ): Promise<BatchHolder[]> {
     const filter = {
       ...suspensions.filter(),
       'work.state': 'ready' as const,
       // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
-      'work.channel': { $in: CHANNELS },
+      'work.channel': { $in: channels },
       $expr: { $lte: ['$work.at', '$$NOW'] },
     };
     const results = await Promise.all(
@@ -247,9 +248,18 @@ export function createBatchTable(
       );
     },
 
-    /** Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due. */
+    /**
+     * Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due.
+     *
+     * @param limit of each collection; if one has as many, of each channel in it, so that a channel whose workers don't keep
+     *   up hides no batch of another
+     */
     async findDue(limit: number): Promise<{ id: string; channel: Batch['channel'] }[]> {
-      const found = await findOldestDue(limit, { 'work.channel': 1 });
+      const projection = { 'work.channel': 1 } as const;
+      const oldest = await findOldestDue(limit, projection);
+      const findOf = (channel: Channel) => findOldestDue(limit, projection, [channel]);
+      const found =
+        oldest.length < limit ? oldest : (await Promise.all(CHANNELS.map(findOf))).flat();
       return found.flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
     },
 

@@ -158,13 +158,24 @@ test('due batches are found in order of time through the index, and no others ar
     for (const channel of ['web-push', 'mqtt', 'apns'] as const) await insert({ channel });
   }
   const reads = await profile(async () =>
-    expect(await store.batchTable.findDue(2)).toHaveLength(4),
+    expect(await store.batchTable.findDue(7)).toHaveLength(6),
   );
   expect(reads).toHaveLength(2);
   for (const read of reads) {
-    expect(read).toMatchObject({ docsExamined: 2 });
+    expect(read).toMatchObject({ docsExamined: 3 });
     expect(read).not.toHaveProperty('hasSortStage');
   }
+});
+
+test('a channel with more due batches than a tick finds hides none of another channel', async () => {
+  const { store } = await openStore();
+  for (const insert of [insertBatch, insertPush]) {
+    for (let n = 0; n < 3; n += 1) await insert({ channel: 'mqtt', at: anHourAgo() });
+    await insert({ channel: 'apns', at: new Date(Date.now() - 1_000) });
+  }
+  const found = await store.batchTable.findDue(2);
+  const channels = found.map(({ channel }) => channel).toSorted();
+  expect(channels).toEqual(['apns', 'apns', 'mqtt', 'mqtt', 'mqtt', 'mqtt']);
 });
 
 test('the batches of a push are found by push, however many others are in the index of due ones', async () => {
