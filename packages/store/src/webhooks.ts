@@ -31,9 +31,11 @@ export function createWebhooks(db: Db, clock: Clock) {
   let known: readonly KnownWebhook[] = [];
   let byApp = new Map<string, KnownWebhook[]>();
   let timer: NodeJS.Timeout | undefined;
+  let refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** Reads them once. */
   async function refresh(): Promise<void> {
+    const startedAt = performance.now();
     known = await webhooks
       .find<KnownWebhook>(
         { off: { $exists: false } },
@@ -42,6 +44,7 @@ export function createWebhooks(db: Db, clock: Clock) {
       .sort({ _id: 1 })
       .toArray();
     byApp = Map.groupBy(known, ({ app }) => app);
+    refreshedAt = startedAt;
   }
 
   /** Turns a webhook off unless it is off already. */
@@ -60,6 +63,10 @@ export function createWebhooks(db: Db, clock: Clock) {
 
   return {
     refresh,
+    /** Reads them if they were not read in the last 3 s, for a process that needs them seldom. */
+    async refreshIfStale(): Promise<void> {
+      if (performance.now() - refreshedAt >= REFRESH_MS) await refresh();
+    },
     /** Reads them now, and every 3 s from then on. */
     async startRefreshing(onError: (error: unknown) => void): Promise<void> {
       await refresh();

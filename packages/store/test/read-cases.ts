@@ -118,6 +118,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'schema.assertUsable': (store) => store.schema.assertUsable(),
   'schema.status': (store) => store.schema.status(),
   'webhooks.refresh': (store) => store.webhooks.refresh(),
+  'webhooks.refreshIfStale': (store) => store.webhooks.refreshIfStale(),
   'webhooks.startRefreshing': (store) => store.webhooks.startRefreshing(() => undefined),
   'webhooks.pushEntries': (store) => store.webhooks.pushEntries(APP),
   'webhooks.listSubscribed': (store) => store.webhooks.listSubscribed(APP, 'device.deleted'),

@@ -37,6 +37,8 @@ export async function createEngine(
   const rateCounter = createRateCounter(presenceConnection, onRedisError);
   const accept: Accept = async (app, request, idempotency) => {
     await admitPush(store, rateCounter, app);
+    // Read when a push needs them: a console that nobody looks at reads nothing.
+    await store.webhooks.refreshIfStale();
     return acceptPush(store, producers, app, request, { idempotency });
   };
   const redriveWorker = createRedriveWorker({

@@ -12,16 +12,12 @@ await runService('dashboard', environment, start, ({ STOP_DELAY_SECONDS }) => ({
 }));
 
 async function start(context: ServiceContext, env: Environment): Promise<void> {
-  const { log, release, waitFor } = context;
+  const { release, waitFor } = context;
   const store = await waitFor('MongoDB', () =>
     connectStore({ uri: env.MONGODB_URI, appName: 'carillon-dashboard' }),
   );
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
-  // Re-drives accept pushes, which webhooks are told of.
-  await waitFor('the webhooks in MongoDB', () =>
-    store.webhooks.startRefreshing((err) => log.warn({ err }, 'reading the webhooks failed')),
-  );
   const engine = await createEngine(context, env, store);
   const { stop } = await createConsole(context, env, { store, engine, pagesFolder: PAGES });
   release('http', stop);

@@ -125,6 +125,7 @@ function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
       audit: 'device.delete',
       async handle({ input: { token } }) {
         const { app } = await requireDevice(store, token);
+        await store.webhooks.refreshIfStale();
         if (!(await deleteDevice(store, needs, app, token))) throw notFound();
         return { deleted: true };
       },
