@@ -2,6 +2,9 @@
 #
 #   docker build --target api -t carillon/api .        (or: npm run release, which builds all of them)
 #
+# buildah sets no BUILDPLATFORM and BUILDARCH where it is given a --platform: for another architecture than its own it needs
+# `--build-arg BUILDPLATFORM=linux/amd64 --build-arg BUILDARCH=amd64` too.
+#
 # The last stages hold Node, the libraries that it loads, CA certificates and the files of one service: no shell, no
 # package manager. They run no command, so an image for another architecture needs no emulation.
 
