@@ -8,10 +8,12 @@ import { createConnections } from '../../services/device-gateway/src/connections
 import { NO_PROXY_DETECTOR } from '../../services/device-gateway/src/detect-proxy.ts';
 import type { InboxReplay } from '../../services/device-gateway/src/inbox-replay.ts';
 import { listen } from '../../services/device-gateway/src/listen.ts';
-import { createLiveDelivery } from '../../services/device-gateway/src/live-delivery.ts';
+import {
+  createLiveDelivery,
+  createWorkerReplies,
+} from '../../services/device-gateway/src/live-delivery.ts';
 import { createGatewayMetrics } from '../../services/device-gateway/src/metrics.ts';
 import { createPendingConnections } from '../../services/device-gateway/src/pending-connections.ts';
-import { createWorkerReplies } from '../../services/device-gateway/src/receipts.ts';
 import { AUTH_KEYS, createCountdown, serveBenchCommands } from './server-process.ts';
 
 const RECIPIENTS_PER_BATCH = 1_000;
@@ -40,9 +42,9 @@ const maxConnections = Number.POSITIVE_INFINITY;
 const metrics = createGatewayMetrics(createMetrics());
 const shares = createAppShares(maxConnections);
 const replies = createWorkerReplies(channel, metrics);
-const receipts = { record: () => undefined, flush: async () => undefined };
 const lastSeen = { record: () => undefined, stop: async () => undefined };
-const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
+const { settle } = replies;
+const connections = createConnections({ channel, shares, settle, lastSeen, metrics });
 const inboxReplay: Pick<InboxReplay, 'replay' | 'checkInbox'> = {
   replay: (connection) => connection.completeSync(),
   checkInbox: async () => undefined,
@@ -69,6 +71,8 @@ const { ports } = await listen(
   },
   {
     connections,
+    replies,
+    receipts: { record: () => undefined },
     pendingConnections: createPendingConnections(Number.POSITIVE_INFINITY, () => undefined),
     shares,
     metrics,

@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net';
-import { encodeConnect, packetSize, pubackFor } from './mqtt-packets.ts';
+import { encodeConnect, packetSize, pubackFor } from '../../test/support/gateway/mqtt-packets.ts';
 
 /** Identity of a device. */
 export interface DeviceCredentials {

@@ -1,19 +1,19 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { connectUnacknowledging, keepConnected } from '../support/faults/device-pool.ts';
-import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
-import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { keepConnected } from '../support/faults/device-pool.ts';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import type { Fixture } from '../support/faults/fixture.ts';
 import {
-  countBatchStates,
-  isPartlyClosed,
-  sendPush,
-  untilOutcomes,
-  untilPartlyClosed,
-} from '../support/faults/pushes.ts';
+  holdReceipts,
+  killMidway,
+  openLargeFixture,
+  releaseReceipts,
+  stopMidway,
+  unacknowledging,
+} from '../support/faults/midway.ts';
+import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
 import { until } from '../support/until.ts';
 
-const POOL_SIZE = { registered: 30_000, real: 60 };
-const UNACKNOWLEDGING = 6;
 const GATEWAY = 'device-gateway';
 const INBOX_SIZE = 50;
 /** Pushes without a receipt that a device may have at a time. */
@@ -23,44 +23,21 @@ const CRASH_SEEN_MS = 15_000;
 
 let fixture: Fixture;
 beforeAll(async () => {
-  fixture = await openFixture(POOL_SIZE);
+  fixture = await openLargeFixture();
 });
-afterEach(() => {
-  for (const device of unacknowledging()) device.releaseReceipts();
-});
+afterEach(() => releaseReceipts(fixture));
 afterAll(() => fixture?.close());
 
-/** Devices whose receipts never reach the gateway that is killed. */
-function unacknowledging() {
-  return fixture.pool.devices.slice(0, UNACKNOWLEDGING);
-}
-
 test('after it has sent a push and before it has replied', async () => {
-  const { stack, mongo, pool } = fixture;
-  for (const device of unacknowledging()) device.holdReceipts();
-  const push = await sendPush(stack, pool.tokens);
-  await until(() => unacknowledging().some((device) => countArrivals(device, push) > 0), {
-    everyMs: 2,
-  });
-  await untilPartlyClosed(mongo, push);
-  stack.kill(GATEWAY, 'SIGKILL');
-  expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
-  for (const device of unacknowledging()) device.releaseReceipts();
-  await expectComplete(fixture, push, 'gateway killed before its reply');
+  holdReceipts(fixture);
+  const push = await sendPush(fixture.stack, fixture.pool.tokens);
+  const hasArrived = () => unacknowledging(fixture).some((one) => countArrivals(one, push) > 0);
+  await until(hasArrived, { everyMs: 2 });
+  await killMidway(fixture, GATEWAY, push, 'gateway killed before its reply');
 });
 
-test('told to stop in the middle of a fan-out, it doubles nothing', async () => {
-  const { stack, mongo, pool } = fixture;
-  const holder = await connectUnacknowledging(stack);
-  const push = await sendPush(stack, [...pool.tokens, holder.token]);
-  await untilPartlyClosed(mongo, push);
-  const old = stack.kill(GATEWAY, 'SIGTERM');
-  expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
-  holder.cut();
-  await stack.waitForRestart(GATEWAY, old);
-  await expectComplete(fixture, push, 'gateway told to stop');
-  expect(pool.devices.filter((device) => countArrivals(device, push) > 1)).toEqual([]);
-});
+test('told to stop in the middle of a fan-out, it doubles nothing', () =>
+  stopMidway(fixture, GATEWAY, 'gateway told to stop'));
 
 test('in the middle of an inbox, of which at most a window comes twice', async () => {
   const { stack, mongo } = fixture;

@@ -1,8 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { connectUnacknowledging } from '../support/faults/device-pool.ts';
+import { afterAll, afterEach, beforeAll, test } from '@jest/globals';
 import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
-import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import type { Fixture } from '../support/faults/fixture.ts';
+import {
+  expectPartlyClosed,
+  holdReceipts,
+  killMidway,
+  openLargeFixture,
+  releaseReceipts,
+  stopMidway,
+  unacknowledging,
+} from '../support/faults/midway.ts';
 import {
   countBatchStates,
   isPartlyClosed,
@@ -13,8 +21,6 @@ import {
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { until } from '../support/until.ts';
 
-const POOL_SIZE = { registered: 30_000, real: 60 };
-const UNACKNOWLEDGING = 6;
 /** Three batches: enough for one that is held open and others that close. */
 const SUBSET_SIZE = 3_000;
 const WORKER = 'delivery-worker';
@@ -23,22 +29,15 @@ const LANDED_MS = 500;
 
 let fixture: Fixture;
 beforeAll(async () => {
-  fixture = await openFixture(POOL_SIZE);
+  fixture = await openLargeFixture();
 });
-afterEach(() => {
-  for (const device of unacknowledging()) device.releaseReceipts();
-});
+afterEach(() => releaseReceipts(fixture));
 afterAll(() => fixture?.close());
-
-/** Devices that keep a few batches open by keeping their receipts back. */
-function unacknowledging() {
-  return fixture.pool.devices.slice(0, UNACKNOWLEDGING);
-}
 
 /** Sends to all real devices and some others, and waits until the only holder has it. */
 async function pushToUnacknowledging(): Promise<SentPush> {
   const { stack, mongo, pool } = fixture;
-  const [holder] = unacknowledging() as [MqttDevice];
+  const [holder] = unacknowledging(fixture) as [MqttDevice];
   holder.holdReceipts();
   const push = await sendPush(stack, pool.tokens.slice(0, SUBSET_SIZE));
   await until(() => countArrivals(holder, push) > 0, { everyMs: 2 });
@@ -57,7 +56,7 @@ async function pushUntilUnsettled(): Promise<SentPush | undefined> {
   await sleep(LANDED_MS);
   if (isPartlyClosed(await countBatchStates(mongo, push))) return push;
   stack.kill(WORKER, 'SIGCONT');
-  unacknowledging()[0]?.releaseReceipts();
+  releaseReceipts(fixture);
   return undefined;
 }
 
@@ -73,30 +72,25 @@ function pendingAfterTries(push: SentPush, tries: number) {
 }
 
 test('in the middle of a page', async () => {
-  const { stack, mongo, pool } = fixture;
-  for (const device of unacknowledging()) device.holdReceipts();
-  const push = await sendPush(stack, pool.tokens);
-  await untilPartlyClosed(mongo, push);
-  stack.kill(WORKER, 'SIGKILL');
-  expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
-  for (const device of unacknowledging()) device.releaseReceipts();
-  await expectComplete(fixture, push, 'worker killed midway');
+  holdReceipts(fixture);
+  const push = await sendPush(fixture.stack, fixture.pool.tokens);
+  await killMidway(fixture, WORKER, push, 'worker killed midway');
 });
 
 test('after the hand-over, while it waits for receipts', async () => {
   const push = await pushToUnacknowledging();
   const restarted = killWorker();
-  expect(isPartlyClosed(await countBatchStates(fixture.mongo, push))).toBe(true);
+  await expectPartlyClosed(fixture, push);
   await restarted;
-  unacknowledging()[0]?.releaseReceipts();
+  releaseReceipts(fixture);
   await expectComplete(fixture, push, 'worker killed after the hand-over');
 });
 
 test('when its rows are written and the batch is not settled', async () => {
   const push = await until(pushUntilUnsettled, { timeoutMs: 50_000, everyMs: 0 });
-  expect(isPartlyClosed(await countBatchStates(fixture.mongo, push))).toBe(true);
+  await expectPartlyClosed(fixture, push);
   await killWorker();
-  unacknowledging()[0]?.releaseReceipts();
+  releaseReceipts(fixture);
   await expectComplete(fixture, push, 'worker killed before it settled');
 });
 
@@ -105,21 +99,11 @@ test('twice on the same batch', async () => {
   await killWorker();
   await until(() => pendingAfterTries(push, 2), { timeoutMs: 20_000, everyMs: 5 });
   const restarted = killWorker();
-  expect(isPartlyClosed(await countBatchStates(fixture.mongo, push))).toBe(true);
+  await expectPartlyClosed(fixture, push);
   await restarted;
-  unacknowledging()[0]?.releaseReceipts();
+  releaseReceipts(fixture);
   await expectComplete(fixture, push, 'worker killed twice');
 });
 
-test('told to stop in the middle of a fan-out, it hands on what it has', async () => {
-  const { stack, mongo, pool } = fixture;
-  const holder = await connectUnacknowledging(stack);
-  const push = await sendPush(stack, [...pool.tokens, holder.token]);
-  await untilPartlyClosed(mongo, push);
-  const old = stack.kill(WORKER, 'SIGTERM');
-  expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
-  holder.cut();
-  await stack.waitForRestart(WORKER, old);
-  await expectComplete(fixture, push, 'worker told to stop');
-  expect(pool.devices.filter((device) => countArrivals(device, push) > 1)).toEqual([]);
-});
+test('told to stop in the middle of a fan-out, it hands on what it has', () =>
+  stopMidway(fixture, WORKER, 'worker told to stop'));

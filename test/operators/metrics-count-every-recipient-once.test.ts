@@ -30,8 +30,7 @@ const secrets: string[] = [];
 const pushes: Sent[] = [];
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 2 });
-  tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   fleet = createFleet(() => tenant.dev);
   secrets.push(tenant.app, tenant.apiKey, tenant.keyId, tenant.account);
 });

@@ -38,8 +38,7 @@ let fixture: ProviderFixture;
 let tenant: TestTenant;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
 });
 afterEach(() => fixture?.sandbox.reset());
 afterAll(() => fixture?.close());

@@ -19,8 +19,7 @@ let tenant: TestTenant;
 let begun: Record<'lateReceipt' | 'noReceipt', Promise<void>>;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: FALLBACK_SECONDS });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: FALLBACK_SECONDS });
   begun = { lateReceipt: acknowledgeAfterFcm(), noReceipt: expireAfterFcm() };
   // Its own test says what is wrong with it.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);

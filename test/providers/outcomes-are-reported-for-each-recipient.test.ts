@@ -133,8 +133,7 @@ test('a push of all channels and ends, until after its deletion', async () => {
 
 test('a recipient that was handed to FCM is listed once, with both attempts', async () => {
   // An app of its own: workers keep the settings of an app that they have sent for.
-  tenant = await fixture.tenant();
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 1 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 1 });
   const { token } = await registerAndroid(tenant.dev);
   const push = await send(tenant, token, { time_to_live: 6 });
   const channelsTried = async () =>

@@ -75,9 +75,8 @@ let tenant: TestTenant;
 let fcmAnswered: Promise<void>;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant();
   // At once: only devices over FCM are looked at here.
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   fcmAnswered = answerOverFcm();
   // Its own test says what is wrong with it.
   fcmAnswered.catch(() => undefined);

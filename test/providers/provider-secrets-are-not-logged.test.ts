@@ -33,9 +33,8 @@ let tenant: TestTenant;
 let secrets: string[];
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant();
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   secrets = [...listSecretParts(), tenant.apiKey];
-  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
 });
 afterAll(() => fixture?.close());
 

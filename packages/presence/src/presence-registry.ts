@@ -100,31 +100,12 @@ export function createPresenceRegistry(
         pipeline.set(presenceKey(device.token), presence, 'EX', TTL_SECONDS.presence, 'GET');
       }
       const results = openDevices.length === 0 ? [] : await execPipeline(pipeline);
-      await kickPrevious(openDevices, results);
+      await kickPrevious(redis, openDevices, results);
       const errors = new Map(openDevices.map((device, index) => [device, results[index]?.[0]]));
       return devices.map((device) => errors.get(device) as undefined | Error);
     },
     { maxInFlight: 4 },
   );
-
-  /** Makes the gateways of older connections close them. A stopped gateway has no stream, which is not an error. */
-  async function kickPrevious(
-    devices: readonly ConnectedDevice[],
-    results: PipelineResults,
-  ): Promise<void> {
-    const pipeline = redis.pipeline();
-    for (const [index, { token, connection }] of devices.entries()) {
-      const previous = decodePresence(results[index]?.[1] as string | null);
-      if (previous === undefined || previous.connection === connection) continue;
-      const message = encodeGatewayMessage({
-        kind: 'kick',
-        token,
-        connection: previous.connection,
-      });
-      pipeline.xadd(gatewayStreamKey(previous.gateway), 'NOMKSTREAM', '*', ...message);
-    }
-    if (pipeline.length > 0) await pipeline.exec();
-  }
 
   const unregister = createBatcher<ConnectedDevice, void>(
     'unregister-presence',
@@ -165,10 +146,30 @@ export function createPresenceRegistry(
       const results =
         devices.length === 0 ? [] : await execPipeline(pipeline).catch((): PipelineResults => []);
       // A gateway that misses the message finds the newer entry at its next refresh.
-      await kickPrevious(devices, results).catch(() => undefined);
+      await kickPrevious(redis, devices, results).catch(() => undefined);
       return devices.map((_, index) => toRefreshResult(results[index]));
     },
   };
+}
+
+/** Makes the gateways of older connections close them. A stopped gateway has no stream, which is not an error. */
+async function kickPrevious(
+  redis: Redis,
+  devices: readonly ConnectedDevice[],
+  results: PipelineResults,
+): Promise<void> {
+  const pipeline = redis.pipeline();
+  for (const [index, { token, connection }] of devices.entries()) {
+    const previous = decodePresence(results[index]?.[1] as string | null);
+    if (previous === undefined || previous.connection === connection) continue;
+    const message = encodeGatewayMessage({
+      kind: 'kick',
+      token,
+      connection: previous.connection,
+    });
+    pipeline.xadd(gatewayStreamKey(previous.gateway), 'NOMKSTREAM', '*', ...message);
+  }
+  if (pipeline.length > 0) await pipeline.exec();
 }
 
 function toRefreshResult(

@@ -45,7 +45,21 @@ export type Producers = ReturnType<typeof createProducers>;
  * longer than 600 ms: the reconciler finds a job that Redis did not accept again in MongoDB.
  */
 export function createProducers(redis: RedisAddress, onError: OnRedisError) {
-  const { addTo, join, countDue, close } = createQueues(redis, onError);
+  const queues = createQueues(redis, onError);
+  return {
+    ...createPushProducers(queues),
+    ...createFinishProducers(queues),
+    ...createReportProducers(queues),
+    /** Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails. */
+    countDue: createBatcher<QueueName, number>('count-due-jobs', queues.countDue),
+    close: queues.close,
+  };
+}
+
+type Queues = ReturnType<typeof createQueues>;
+
+/** Creates the producers of the jobs that a push needs on its way. */
+function createPushProducers({ addTo, join }: Pick<Queues, 'addTo' | 'join'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
 
   async function addSendJob(lone: string[]): Promise<void> {
@@ -73,23 +87,6 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
     { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
-  const checkBatched = createBatcher<string, void>(
-    'enqueue-completion-check',
-    async (pushes) => {
-      const opts = { ...REMOVED_WHEN_DONE, delay: COMPLETION_CHECK_DELAY_MS };
-      await addTo('finish', { name: 'finish', data: { pushes }, opts });
-      return pushes.map(() => undefined);
-    },
-    { maxBatchSize: CHECKS_PER_JOB },
-  );
-  const recentChecks = new LRUCache<string, true>({ max: MAX_RECENT_CHECKS, ttl: CHECK_DEDUP_MS });
-
-  function isFirstRequest(push: string): boolean {
-    if (recentChecks.has(push)) return false;
-    recentChecks.set(push, true);
-    return true;
-  }
-
   return {
     /** Enqueues a step of the fan-out of a push. */
     fanOut: (
@@ -115,6 +112,36 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
         data: { work },
         opts: { ...REMOVED_WHEN_DONE, jobId: deliverJobId(work) },
       }),
+    /** Enqueues a check for due pushes, to run after `afterMs`, just after a Unix second. */
+    scheduleDueCheck: (second: number, afterMs: number): Promise<void> =>
+      addTo('maintenance', {
+        name: 'reconcile',
+        data: { task: 'reconcile' },
+        opts: { ...REMOVED_WHEN_DONE, jobId: dueCheckJobId(second), delay: afterMs },
+      }),
+  };
+}
+
+/** Creates the producers of the queue that ends pushes. */
+function createFinishProducers({ addTo }: Pick<Queues, 'addTo'>) {
+  const checkBatched = createBatcher<string, void>(
+    'enqueue-completion-check',
+    async (pushes) => {
+      const opts = { ...REMOVED_WHEN_DONE, delay: COMPLETION_CHECK_DELAY_MS };
+      await addTo('finish', { name: 'finish', data: { pushes }, opts });
+      return pushes.map(() => undefined);
+    },
+    { maxBatchSize: CHECKS_PER_JOB },
+  );
+  const recentChecks = new LRUCache<string, true>({ max: MAX_RECENT_CHECKS, ttl: CHECK_DEDUP_MS });
+
+  function isFirstRequest(push: string): boolean {
+    if (recentChecks.has(push)) return false;
+    recentChecks.set(push, true);
+    return true;
+  }
+
+  return {
     /** Enqueues a check, in 2 s, whether these pushes are complete. */
     async checkCompletion(pushes: readonly string[]): Promise<void> {
       await Promise.all(pushes.filter(isFirstRequest).map((push) => checkBatched(push)));
@@ -132,13 +159,12 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
         }),
       );
     },
-    /** Enqueues a check for due pushes, to run after `afterMs`, just after a Unix second. */
-    scheduleDueCheck: (second: number, afterMs: number): Promise<void> =>
-      addTo('maintenance', {
-        name: 'reconcile',
-        data: { task: 'reconcile' },
-        opts: { ...REMOVED_WHEN_DONE, jobId: dueCheckJobId(second), delay: afterMs },
-      }),
+  };
+}
+
+/** Creates the producers of reports: to webhooks, of devices' connects, and of the use of API keys. */
+function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
+  return {
     /** Enqueues reports to a webhook. */
     reportToWebhook: (webhook: string): Promise<void> =>
       addTo('webhook', {
@@ -156,9 +182,6 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
         data: { events: [], keys },
         opts: { ...REMOVED_WHEN_DONE },
       }),
-    /** Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails. */
-    countDue: createBatcher<QueueName, number>('count-due-jobs', countDue),
-    close,
   };
 }
 

@@ -1,7 +1,6 @@
-import { toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
-import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId, newClaimId, pushIdOfBatch } from '@carillon/core/ids';
+import { countOutcomes } from '@carillon/core/outcomes';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
 import {
   type AnyBulkWriteOperation,
@@ -13,17 +12,19 @@ import {
   type WithId,
   type WriteConcernSettings,
 } from 'mongodb';
+import {
+  type BatchHolder,
+  type BatchHolders,
+  FAST_WRITE,
+  openBatchHolders,
+} from './batch-holders.ts';
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
+import { packUint32s } from './bytes.ts';
 import { fromNow } from './clock.ts';
-import type {
-  Batch,
-  BatchDocument,
-  DeferredEntry,
-  NotifyEntry,
-  PushDocument,
-} from './documents.ts';
+import type { Batch, ProviderErrorEntry } from './documents.ts';
+import { createDueBatches } from './due-batches.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
-import { buildSettlementUpdate, type Settlement } from './final-outcomes.ts';
+import { createHeldBatches } from './held-batches.ts';
 import { buildLapsedCount } from './lapsed-claims.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
@@ -41,12 +42,23 @@ export interface ClaimedBatch {
   sendable?: SendablePush;
 }
 
-/** Progress of a batch that a worker still holds. */
-export interface UnfinishedBatch extends Pick<Settlement, 'id' | 'claim' | 'outcomes' | 'words'> {
-  /** Recipients to retry, and when at the earliest. */
-  deferred: DeferredEntry[];
-  /** Lapsed claims of a batch that is processed alone; for all others the save resets their number. */
-  lapsed?: number;
+/** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
+export interface Settlement {
+  id: string;
+  claim: string;
+  outcomes: Uint8Array;
+  /** Milliseconds to each receipt, 0 unknown. */
+  latenciesMs: Uint32Array;
+  /** Errors that a provider returned for recipients that have failed or are gone. */
+  words?: ProviderErrorEntry[];
+  /**
+   * Recipients that also got the push over MQTT may still acknowledge; ignored if this settlement finishes the push.
+   */
+  lateReceipts?: boolean;
+  /** The push has no other batch and no inbox row: the same write finishes it. */
+  finish?: { purgeAt: Date };
+  /** Webhooks are told of the batch. */
+  notify?: true;
 }
 
 /** A batch that was closed, and the receipts that were recorded meanwhile. */
@@ -54,10 +66,6 @@ type SettledBatch = { got: Record<string, number> };
 /** A settlement and the context of its span, if its push is traced. */
 type TracedSettlement = Settlement & { trace?: string };
 type ClaimRequest = { id: string; reply: string; leaseMs: number };
-type BatchHolder = Partial<SendablePush> & { _id: string; work?: Batch; notify?: NotifyEntry[] };
-
-/** A lost claim or lease costs a second try, not a push, so these writes do not wait for the journal. */
-const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
 
 /** Claims, progress and settlement of batches, whether they have a document of their own or lie in their push. */
 export function createBatchTable(
@@ -65,16 +73,20 @@ export function createBatchTable(
   suspensions: Pick<Suspensions, 'filter'>,
   tracer?: Tracer,
 ) {
-  const pushes = db.collection<PushDocument>('pushes') as unknown as Collection<BatchHolder>;
-  const batches = db.collection<BatchDocument>('batches') as unknown as Collection<BatchHolder>;
-  const collectionFor = (id: string): Collection<BatchHolder> => (isBatchId(id) ? batches : pushes);
+  const holders = openBatchHolders(db);
+  return {
+    ...createClaims(holders, suspensions, tracer),
+    ...createHeldBatches(holders),
+    settle: createSettle(holders, tracer),
+    ...createDueBatches(holders, suspensions),
+  };
+}
 
-  const perCollection =
-    <T extends { id: string }, R>(
-      run: (collection: Collection<BatchHolder>, group: T[]) => Promise<R[]>,
-    ) =>
-    (items: T[]) =>
-      runPerCollection(items, (id, group) => run(collectionFor(id), group));
+function createClaims(
+  holders: BatchHolders,
+  suspensions: Pick<Suspensions, 'filter'>,
+  tracer?: Tracer,
+) {
   const claimBatched = createBatcher<ClaimRequest, ClaimedBatch | undefined>(
     'claim-batch',
     traceBatches(
@@ -82,39 +94,13 @@ export function createBatchTable(
       'claim batches',
       // Only a batch in its push comes with the push's context.
       (_, claimed) => (claimed instanceof Error ? undefined : claimed?.sendable?.trace),
-      perCollection((collection, requests) => claimAll(collection, requests, suspensions.filter())),
+      (requests) =>
+        runPerCollection(requests, (id, group) =>
+          claimAll(holders.of(id), group, suspensions.filter()),
+        ),
     ),
     { maxBatchSize: 200 },
   );
-  const settleBatched = createBatcher<TracedSettlement, SettledBatch | undefined>(
-    'settle-batch',
-    traceBatches(tracer, 'settle batches', ({ trace }) => trace, perCollection(settleAll)),
-    { maxBatchSize: 200 },
-  );
-
-  /** Reads the batches of open pushes that are due and not claimed, the oldest first of each collection. */
-  async function findOldestDue(
-    limit: number,
-    projection: Record<string, 1>,
-    channels: readonly Channel[] = CHANNELS,
-  ): Promise<BatchHolder[]> {
-    const filter = {
-      ...suspensions.filter(),
-      'work.state': 'ready' as const,
-      // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
-      'work.channel': { $in: channels },
-      $expr: { $lte: ['$work.at', '$$NOW'] },
-    };
-    const results = await Promise.all(
-      [
-        { collection: pushes, filter: { ...filter, state: 'open' as const } },
-        { collection: batches, filter },
-      ].map(({ collection, filter: dueFilter }) =>
-        collection.find(dueFilter, { projection }).sort({ 'work.at': 1 }).limit(limit).toArray(),
-      ),
-    );
-    return results.flat();
-  }
 
   return {
     /**
@@ -137,154 +123,32 @@ export function createBatchTable(
       leaseMs: number,
     ): Promise<Set<string>> {
       const renewed = await runPerCollection([...held], (id, group) =>
-        renewAll(collectionFor(id), group, leaseMs),
+        renewAll(holders.of(id), group, leaseMs),
       );
       return new Set(held.flatMap(({ claim }, index) => (renewed[index] ? [claim] : [])));
-    },
-
-    /**
-     * Closes a batch with an outcome for each recipient. Undefined: the claim was lost and nothing was written. Else
-     * returns the receipts that were recorded meanwhile. Concurrent settlements share one journal sync.
-     */
-    settle: (settlement: TracedSettlement): Promise<SettledBatch | undefined> =>
-      settleBatched(settlement),
-
-    /**
-     * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
-     * after `delayMs`, or at once if {@link retryNow} was called meanwhile. Does nothing if the claim was lost.
-     *
-     * @param staysSuspected keeps the number of lapsed claims, which a release resets otherwise
-     */
-    async releaseClaim(
-      { id, claim, notify }: Pick<ClaimedBatch, 'id' | 'claim' | 'notify'>,
-      delayMs: number,
-      received: readonly number[],
-      staysSuspected = false,
-    ): Promise<void> {
-      const claimFilter = { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
-      if (received.length > 0) {
-        const words = [...toBitWords(received)].map(([word, bits]) => [
-          `work.got.${word}`,
-          { or: bits },
-        ]);
-        await collectionFor(id).updateOne(claimFilter, { $bit: Object.fromEntries(words) });
-      }
-      await collectionFor(id).updateOne(claimFilter, [
-        {
-          $set: {
-            'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] },
-            // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
-            ...(notify && { notify: NOTIFY_MARK }),
-          },
-        },
-        {
-          $unset: [
-            ...['work.claim', 'work.reply', 'work.before', 'work.hurried'],
-            ...(staysSuspected ? [] : ['work.lapsed']),
-          ],
-        },
-      ]);
-    },
-
-    /**
-     * Marks a claim as that of a worker that processes nothing else from now on. If it lapses, it counts
-     * (store/lapsed-claims). False: the claim was lost.
-     */
-    async markAlone({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): Promise<boolean> {
-      const { matchedCount } = await collectionFor(id).updateOne(
-        { _id: id, 'work.claim': claim, 'work.state': 'ready' },
-        { $set: { 'work.alone': claim } },
-        FAST_WRITE,
-      );
-      return matchedCount === 1;
-    },
-
-    /**
-     * Saves the outcomes so far of a batch that is still being worked on, so that a worker that takes over repeats few.
-     * False: the claim was lost and nothing was written.
-     */
-    async saveOutcomes({
-      id,
-      claim,
-      outcomes,
-      deferred,
-      words = [],
-      lapsed = -1,
-    }: UnfinishedBatch): Promise<boolean> {
-      const progress = {
-        'work.outcomes': new Binary(outcomes),
-        'work.later': deferred,
-        'work.lapsed': lapsed,
-        ...(words.length > 0 && { 'work.words': words }),
-      };
-      const { matchedCount } = await collectionFor(id).updateOne(
-        { _id: id, 'work.claim': claim, 'work.state': 'ready' },
-        buildProgressUpdate(progress, findFailures(id, outcomes)),
-      );
-      return matchedCount === 1;
-    },
-
-    /**
-     * Makes an app's batches of a channel that wait for a retry due at once. A claimed batch is due as soon as its
-     * worker releases it: the worker may have failed for the reason that has just been removed.
-     */
-    async retryNow(app: string, channel: Batch['channel']): Promise<void> {
-      const attemptedFilter = {
-        app,
-        'work.state': 'ready' as const,
-        'work.channel': channel,
-        // A batch that was never claimed is not delayed.
-        'work.tries': { $gt: 0 },
-      };
-      const isClaimed = { $ne: [{ $type: '$work.claim' }, 'missing'] };
-      const retryNowFields = {
-        'work.at': { $cond: [isClaimed, '$work.at', '$$NOW'] },
-        'work.hurried': { $cond: [isClaimed, true, '$$REMOVE'] },
-      };
-      await Promise.all(
-        [batches, pushes].map((collection) =>
-          collection.updateMany(attemptedFilter as object, [{ $set: retryNowFields }]),
-        ),
-      );
-    },
-
-    /**
-     * Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due.
-     *
-     * @param limit of each collection; if one has as many, of each channel in it, so that a channel whose workers don't keep
-     *   up hides no batch of another
-     */
-    async findDue(limit: number): Promise<{ id: string; channel: Batch['channel'] }[]> {
-      const projection = { 'work.channel': 1 } as const;
-      const oldest = await findOldestDue(limit, projection);
-      const findOf = (channel: Channel) => findOldestDue(limit, projection, [channel]);
-      const found =
-        oldest.length < limit ? oldest : (await Promise.all(CHANNELS.map(findOf))).flat();
-      return found.flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
-    },
-
-    /**
-     * Counts the batches that are due, with one query for each of the two collections.
-     *
-     * @param limit the count stops at this number in each of them
-     * @returns how many, and since when the oldest is due; without `oldest` there is none
-     */
-    async measureBacklog(limit: number): Promise<{ due: number; oldest?: Date }> {
-      const found = await findOldestDue(limit, { 'work.at': 1 });
-      const dueTimes = found.flatMap(({ work }) => (work?.at === undefined ? [] : [work.at]));
-      const oldest = dueTimes.toSorted((a, b) => a.getTime() - b.getTime())[0];
-      return { due: found.length, ...(oldest !== undefined && { oldest }) };
     },
   };
 }
 
-/** Builds the update that saves progress; one with failed recipients also lists the batch among the failures. */
-function buildProgressUpdate(progress: Document, failures: number): Document {
-  if (failures === 0) return { $set: progress };
-  const literals = Object.entries(progress).map(([name, value]) => [name, { $literal: value }]);
-  return [
-    { $set: { ...Object.fromEntries(literals), ...buildFailureMark({ $literal: failures }) } },
-  ];
+/**
+ * Creates the function that closes a batch with an outcome for each recipient. Undefined: the claim was lost and nothing
+ * was written. Else returns the receipts that were recorded meanwhile. Concurrent settlements share one journal sync.
+ */
+function createSettle(
+  holders: BatchHolders,
+  tracer?: Tracer,
+): (settlement: TracedSettlement) => Promise<SettledBatch | undefined> {
+  return createBatcher<TracedSettlement, SettledBatch | undefined>(
+    'settle-batch',
+    traceBatches(
+      tracer,
+      'settle batches',
+      ({ trace }) => trace,
+      (settlements) =>
+        runPerCollection(settlements, (id, group) => settleAll(holders.of(id), group)),
+    ),
+    { maxBatchSize: 200 },
+  );
 }
 
 /** Runs a group once per collection, and returns the results in the order of the items. */
@@ -391,6 +255,83 @@ async function settleGroup(
     const ids = settlements.map(({ id }) => id);
     return findAll(collection, ids, projection);
   }
+}
+
+/** Builds the update that closes batches while their claims hold. All of them finish their push, or none does. */
+export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkChange {
+  const ids = settlements.map(({ id }) => id);
+  const claims = settlements.map(({ claim }) => claim);
+  const finishesPush = settlements[0]?.finish !== undefined;
+  const allCounts = settlements.map(({ outcomes }) => countOutcomes(outcomes));
+  const hasLateReceipts =
+    !finishesPush && settlements.some(({ lateReceipts }) => lateReceipts === true);
+  const hasWords = settlements.some(({ words = [] }) => words.length > 0);
+  const failures = settlements.map(({ id, outcomes }, index) =>
+    allCounts[index]?.failed === undefined ? 0 : findFailures(id, outcomes),
+  );
+  const hasFailures = failures.some((mask) => mask !== 0);
+  const isReported = settlements.some(({ notify }) => notify === true);
+  const filter = {
+    _id: { $in: ids },
+    'work.claim': { $in: claims },
+    'work.state': 'ready',
+    ...(finishesPush && { state: 'open' }),
+  };
+  const [only] = settlements;
+  if (only !== undefined && settlements.length === 1 && !hasFailures && !isReported)
+    return { ids, filter, update: buildSingleUpdate(only) };
+  return {
+    ids,
+    filter,
+    // Keyed by the claim: this process may hold two claims on one batch, of which the older has lapsed.
+    update: setPerDocument('$work.claim', claims, (pick) => {
+      const counts = pick(allCounts);
+      return {
+        'work.state': 'closed',
+        'work.outcomes': pick(settlements.map(({ outcomes }) => new Binary(outcomes))),
+        'work.counts': counts,
+        'work.ms': pick(settlements.map(({ latenciesMs }) => new Binary(packUint32s(latenciesMs)))),
+        ...(hasWords && { 'work.words': pick(settlements.map(({ words = [] }) => words)) }),
+        ...(hasFailures && buildFailureMark(pick(failures))),
+        ...(hasLateReceipts && {
+          'work.lateReceipts': pick(settlements.map(({ lateReceipts = false }) => lateReceipts)),
+        }),
+        'work.before': '$$REMOVE',
+        'work.closedAt': '$$NOW',
+        ...(isReported && { notify: NOTIFY_MARK }),
+        ...(finishesPush && {
+          state: 'finished',
+          purgeAt: pick(settlements.map(({ finish }) => finish?.purgeAt)),
+          counts,
+          finishedAt: '$$NOW',
+        }),
+      };
+    }),
+  };
+}
+
+/** Builds the same change of one batch without failures with operators, which cost MongoDB less than a pipeline. */
+function buildSingleUpdate({
+  outcomes,
+  latenciesMs,
+  words = [],
+  lateReceipts = false,
+  finish,
+}: Settlement): Document {
+  const counts = countOutcomes(outcomes);
+  return {
+    $set: {
+      'work.state': 'closed',
+      'work.outcomes': new Binary(outcomes),
+      'work.counts': counts,
+      'work.ms': new Binary(packUint32s(latenciesMs)),
+      ...(words.length > 0 && { 'work.words': words }),
+      ...(lateReceipts && finish === undefined && { 'work.lateReceipts': true }),
+      ...(finish !== undefined && { state: 'finished', purgeAt: finish.purgeAt, counts }),
+    },
+    $unset: { 'work.before': true },
+    $currentDate: { 'work.closedAt': true, ...(finish !== undefined && { finishedAt: true }) },
+  };
 }
 
 /** Updates documents and reads them afterwards: a single one in one round trip, several in two. */

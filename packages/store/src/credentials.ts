@@ -2,7 +2,7 @@ import type { Channel } from '@carillon/core/channels';
 import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import { newClaimId } from '@carillon/core/ids';
 import type { Sealed } from '@carillon/core/sealing';
-import type { Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { CredentialDocument } from './documents.ts';
 
@@ -51,19 +51,17 @@ function buildCredential(
 
 /** Credentials of apps at providers. */
 export function createCredentials(db: Db, clock: Clock) {
-  const credentials = db.collection<CredentialDocument>('credentials');
+  const credentials: Credentials = db.collection('credentials');
+  return {
+    ...createCredentialReads(credentials),
+    ...createCredentialWrites(credentials, clock),
+    ...createRefusals(credentials, clock),
+  };
+}
 
-  function channelFilter(app: string, channel: Channel) {
-    const ids = [undefined, 'development' as const, 'production' as const].map((environment) =>
-      credentialId({ app, channel, ...(environment && { environment }) }),
-    );
-    return { _id: { $in: ids } };
-  }
+type Credentials = Collection<CredentialDocument>;
 
-  function buildDocument(key: CredentialKey, secret: Sealed, about: CredentialDocument['about']) {
-    return buildCredential(key, secret, about, new Date(clock.now()));
-  }
-
+function createCredentialReads(credentials: Credentials) {
   return {
     /** Returns whether an app has a credential for a channel. */
     has: async (app: string, channel: Channel): Promise<boolean> =>
@@ -86,6 +84,70 @@ export function createCredentials(db: Db, clock: Clock) {
       return found?.about.publicKey;
     },
 
+    /** Lists an app's credentials in order of id. */
+    list: (app: string) => credentials.find({ app }).sort({ _id: 1 }).toArray(),
+
+    /** Reads all credentials of all apps, one at a time. */
+    iterateAll: (): AsyncIterable<CredentialDocument> => credentials.find(),
+  };
+}
+
+function channelFilter(app: string, channel: Channel) {
+  const ids = [undefined, 'development' as const, 'production' as const].map((environment) =>
+    credentialId({ app, channel, ...(environment && { environment }) }),
+  );
+  return { _id: { $in: ids } };
+}
+
+function createCredentialWrites(credentials: Credentials, clock: Clock) {
+  return {
+    /** Saves a credential, replacing the previous one; workers use it within seconds. */
+    async put(
+      key: CredentialKey,
+      secret: Sealed,
+      about: Record<string, string>,
+    ): Promise<CredentialDocument> {
+      const document = buildCredential(key, secret, about, new Date(clock.now()));
+      await credentials.replaceOne({ _id: document._id }, document, { upsert: true });
+      return document;
+    },
+
+    /**
+     * Replaces one revision of a credential.
+     *
+     * @returns undefined if that revision was changed or removed meanwhile; then nothing is changed
+     */
+    async replace(
+      { _id, revision, app, channel, environment }: CredentialDocument,
+      secret: Sealed,
+      about: Record<string, string>,
+    ): Promise<CredentialDocument | undefined> {
+      const key = { app, channel, ...(environment !== undefined && { environment }) };
+      const document = buildCredential(key, secret, about, new Date(clock.now()));
+      const { matchedCount } = await credentials.replaceOne({ _id, revision }, document);
+      return matchedCount === 1 ? document : undefined;
+    },
+
+    /**
+     * Saves the same secret sealed again, for instance under a new key. The revision stays, because the secret does.
+     *
+     * @returns false if the credential was changed or removed meanwhile; then nothing is changed
+     */
+    reseal: async (
+      { _id, revision }: Pick<CredentialDocument, '_id' | 'revision'>,
+      secret: Sealed,
+    ): Promise<boolean> =>
+      (await credentials.updateOne({ _id, revision }, { $set: { secret } })).matchedCount === 1,
+
+    /** Removes a credential; false if it doesn't exist. */
+    remove: async (key: CredentialKey): Promise<boolean> =>
+      (await credentials.deleteOne({ _id: credentialId(key) })).deletedCount === 1,
+  };
+}
+
+/** Rejections of credentials by their providers. */
+function createRefusals(credentials: Credentials, clock: Clock) {
+  return {
     /** Lists credentials of any app that their provider rejects at the moment, in order of their next try. */
     listRefused: (limit: number): Promise<RefusedCredential[]> =>
       credentials
@@ -103,54 +165,6 @@ export function createCredentials(db: Db, clock: Clock) {
      */
     listUnaccepted: (limit: number): Promise<RefusalView[]> =>
       credentials.aggregate<RefusalView>(buildUnacceptedQuery(limit)).toArray(),
-
-    /** Lists an app's credentials in order of id. */
-    list: (app: string) => credentials.find({ app }).sort({ _id: 1 }).toArray(),
-
-    /** Saves a credential, replacing the previous one; workers use it within seconds. */
-    async put(
-      key: CredentialKey,
-      secret: Sealed,
-      about: Record<string, string>,
-    ): Promise<CredentialDocument> {
-      const document = buildDocument(key, secret, about);
-      await credentials.replaceOne({ _id: document._id }, document, { upsert: true });
-      return document;
-    },
-
-    /**
-     * Replaces one revision of a credential.
-     *
-     * @returns undefined if that revision was changed or removed meanwhile; then nothing is changed
-     */
-    async replace(
-      { _id, revision, app, channel, environment }: CredentialDocument,
-      secret: Sealed,
-      about: Record<string, string>,
-    ): Promise<CredentialDocument | undefined> {
-      const key = { app, channel, ...(environment !== undefined && { environment }) };
-      const document = buildDocument(key, secret, about);
-      const { matchedCount } = await credentials.replaceOne({ _id, revision }, document);
-      return matchedCount === 1 ? document : undefined;
-    },
-
-    /** Reads all credentials of all apps, one at a time. */
-    iterateAll: (): AsyncIterable<CredentialDocument> => credentials.find(),
-
-    /**
-     * Saves the same secret sealed again, for instance under a new key. The revision stays, because the secret does.
-     *
-     * @returns false if the credential was changed or removed meanwhile; then nothing is changed
-     */
-    reseal: async (
-      { _id, revision }: Pick<CredentialDocument, '_id' | 'revision'>,
-      secret: Sealed,
-    ): Promise<boolean> =>
-      (await credentials.updateOne({ _id, revision }, { $set: { secret } })).matchedCount === 1,
-
-    /** Removes a credential; false if it doesn't exist. */
-    remove: async (key: CredentialKey): Promise<boolean> =>
-      (await credentials.deleteOne({ _id: credentialId(key) })).deletedCount === 1,
 
     /** Records that the provider rejects this revision of a credential, for operators and other workers. */
     async recordRefusal(

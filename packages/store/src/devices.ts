@@ -58,7 +58,19 @@ export interface GoneDevice {
 /** Registered devices: registration, lookups, flags. */
 export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'listSubscribed'>) {
   const devices = db.collection<DeviceDocument>('devices');
+  const tables = { devices, webhooks };
+  return {
+    ...createRecipientLookups(devices),
+    ...createDeviceReads(devices),
+    ...createRegistration(tables, clock),
+    ...createReports(tables, clock),
+  };
+}
 
+type Devices = Collection<DeviceDocument>;
+
+/** Lookups on the way of a push and of a connect; those of the same moment share a query. */
+function createRecipientLookups(devices: Devices) {
   const findByTokens = (tokens: string[], apps: string[]): Promise<FoundDevice[]> =>
     devices
       .find(
@@ -131,52 +143,12 @@ export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'li
     findRecipients: findRecipientsByToken,
     /** Finds the fields that a connect needs; undefined when the device doesn't exist. */
     findForConnect,
+  };
+}
 
-    /**
-     * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
-     * now.
-     *
-     * @throws {AddressConflictError}
-     */
-    async register(
-      app: string,
-      platform: Platform,
-      address?: ProviderAddress,
-    ): Promise<{ token: string; replaced: string[] }> {
-      const _id = newDeviceToken();
-      const now = new Date(clock.now());
-      const provider = address && { ...address, since: now };
-      const reported = webhooks.listSubscribed(app, 'device.registered');
-      const device = {
-        ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
-        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
-      };
-      const replaced = await writeWithUniqueAddress({ devices, webhooks }, app, _id, address, () =>
-        devices.insertOne({ ...device, ...(provider && { provider }) }),
-      );
-      return { token: _id, replaced };
-    },
-
-    /**
-     * Sets a device's provider address; undefined removes it. Returns the tokens of the devices it replaces.
-     *
-     * @throws {AddressConflictError}
-     */
-    async setAddress(
-      app: string,
-      token: string,
-      address: ProviderAddress | undefined,
-    ): Promise<string[]> {
-      const since = new Date(clock.now());
-      const update: UpdateFilter<DeviceDocument> =
-        address === undefined
-          ? { $unset: { provider: true } }
-          : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
-      return writeWithUniqueAddress({ devices, webhooks }, app, token, address, () =>
-        devices.updateOne({ _id: token, app, deletedAt: { $exists: false } }, update),
-      );
-    },
-
+/** Reads of whole devices, and of what a delivery needs of many of them. */
+function createDeviceReads(devices: Devices) {
+  return {
     /** Finds a device of any app with all its fields: the caller compares the app. */
     find: async (token: string) => (await devices.findOne({ _id: token })) ?? undefined,
     /** Finds the devices of these apps that have a provider address: at most one in each. */
@@ -222,6 +194,69 @@ export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'li
         .toArray();
       return found.map(({ _id }) => _id);
     },
+    /** Lists an app's devices after the token `after`, in order of token. */
+    list: (app: string, after: string, limit: number) =>
+      devices
+        .find({ app, _id: { $gt: after }, deletedAt: { $exists: false } })
+        .sort({ _id: 1 })
+        .limit(limit)
+        .toArray(),
+  };
+}
+
+function createRegistration(tables: DeviceTables, clock: Clock) {
+  const { devices, webhooks } = tables;
+  return {
+    /**
+     * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
+     * now.
+     *
+     * @throws {AddressConflictError}
+     */
+    async register(
+      app: string,
+      platform: Platform,
+      address?: ProviderAddress,
+    ): Promise<{ token: string; replaced: string[] }> {
+      const _id = newDeviceToken();
+      const now = new Date(clock.now());
+      const provider = address && { ...address, since: now };
+      const reported = webhooks.listSubscribed(app, 'device.registered');
+      const device = {
+        ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
+        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
+      };
+      const replaced = await writeWithUniqueAddress(tables, app, _id, address, () =>
+        devices.insertOne({ ...device, ...(provider && { provider }) }),
+      );
+      return { token: _id, replaced };
+    },
+
+    /**
+     * Sets a device's provider address; undefined removes it. Returns the tokens of the devices it replaces.
+     *
+     * @throws {AddressConflictError}
+     */
+    async setAddress(
+      app: string,
+      token: string,
+      address: ProviderAddress | undefined,
+    ): Promise<string[]> {
+      const since = new Date(clock.now());
+      const update: UpdateFilter<DeviceDocument> =
+        address === undefined
+          ? { $unset: { provider: true } }
+          : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
+      return writeWithUniqueAddress(tables, app, token, address, () =>
+        devices.updateOne({ _id: token, app, deletedAt: { $exists: false } }, update),
+      );
+    },
+  };
+}
+
+/** Writes of what providers and gateways report of devices. */
+function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
+  return {
     /**
      * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them
      * last (guarantee G16).
@@ -269,13 +304,6 @@ export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'li
         { ordered: false },
       );
     },
-    /** Lists an app's devices after the token `after`, in order of token. */
-    list: (app: string, after: string, limit: number) =>
-      devices
-        .find({ app, _id: { $gt: after }, deletedAt: { $exists: false } })
-        .sort({ _id: 1 })
-        .limit(limit)
-        .toArray(),
   };
 }
 

@@ -1,24 +1,12 @@
 import type { Db } from 'mongodb';
 import type { DeviceDocument, PushDocument, SubscriptionDocument } from './documents.ts';
-import type { ReportedListPush } from './push-outcomes.ts';
+import { REPORTED_LIST_FIELDS, type ReportedListPush } from './push-outcomes.ts';
 import { IS_UNSUBSCRIBING } from './subscriptions.ts';
 
 /** A push with its payload. */
 export type ExportedPush = ReportedListPush & Pick<PushDocument, 'data' | 'options'>;
 
-const PUSH_FIELDS = {
-  app: 1,
-  state: 1,
-  acceptedAt: 1,
-  dueAt: 1,
-  expiresAt: 1,
-  finishedAt: 1,
-  devices: 1,
-  counts: 1,
-  'audience.topics': 1,
-  data: 1,
-  options: 1,
-} as const;
+const PUSH_FIELDS = { ...REPORTED_LIST_FIELDS, data: 1, options: 1 } as const;
 
 /** Reads an app's data page by page, each page by a range of ids, document by document. */
 export function createExportPages(db: Db) {

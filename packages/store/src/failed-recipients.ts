@@ -4,21 +4,16 @@ import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { type FailedWork, failedPositions } from './failures.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
+import { OUTCOME_PROJECTION } from './recipient-status.ts';
 import { isRedriven, packPositions } from './redriven.ts';
 
 /** Batches whose failed recipients go into one new push: at most as many recipients as a push may name. */
 const BATCHES_PER_PART = 100;
 
 const FAILED_FIELDS = {
-  'work.n': 1,
+  ...OUTCOME_PROJECTION,
   'work.channel': 1,
   'work.tokens': 1,
-  'work.outcomes': 1,
-  'work.final': 1,
-  'work.lateReceipts': 1,
-  'work.got': 1,
-  'work.gone': 1,
-  'work.ended': 1,
   'work.failedAt': 1,
   'work.redriven': 1,
 } as const;
@@ -66,21 +61,7 @@ type Holder = { _id: string; work: Batch };
 export function createFailedRecipients(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
   const batches = db.collection<BatchDocument>('batches');
-
-  async function writeAll(
-    ids: readonly string[],
-    toOperation: (id: string) => AnyBulkWriteOperation<Holder>,
-  ): Promise<number> {
-    const holders: Collection<Holder>[] = [pushes, batches] as unknown as Collection<Holder>[];
-    const written = await Promise.all(
-      holders.map(async (collection, index) => {
-        const operations = ids.filter((id) => isBatchId(id) === (index === 1)).map(toOperation);
-        if (operations.length === 0) return 0;
-        return (await collection.bulkWrite(operations, { ordered: false })).modifiedCount;
-      }),
-    );
-    return written.reduce((sum, n) => sum + n, 0);
-  }
+  const holders = [pushes, batches] as unknown as Collection<Holder>[];
 
   return {
     /** Finds a push of an app with the fields that a re-drive needs. */
@@ -128,7 +109,7 @@ export function createFailedRecipients(db: Db) {
     /** Reserves recipients durably. False: another process has reserved some of them for the same re-drive meanwhile. */
     async reserve(by: string, recipients: readonly BatchRecipients[]): Promise<boolean> {
       const byBatch = new Map(recipients.map((one) => [one.batch, one]));
-      const written = await writeAll([...byBatch.keys()], (id) => {
+      const written = await writeAll(holders, [...byBatch.keys()], (id) => {
         const { positions = [], n = 0 } = byBatch.get(id) ?? {};
         const entry = { by, bits: packPositions(positions, n) };
         return {
@@ -144,6 +125,7 @@ export function createFailedRecipients(db: Db) {
     /** Takes a reservation back: nothing was sent. */
     async release(by: string, recipients: readonly BatchRecipients[]): Promise<void> {
       await writeAll(
+        holders,
         recipients.map(({ batch }) => batch),
         (id) => ({
           updateOne: { filter: { _id: id }, update: { $pull: { 'work.redriven': { by } } } },
@@ -151,6 +133,22 @@ export function createFailedRecipients(db: Db) {
       );
     },
   };
+}
+
+/** Writes to batches, whether they have a document of their own or lie in their push. Returns how many it changed. */
+async function writeAll(
+  holders: readonly Collection<Holder>[],
+  ids: readonly string[],
+  toOperation: (id: string) => AnyBulkWriteOperation<Holder>,
+): Promise<number> {
+  const written = await Promise.all(
+    holders.map(async (collection, index) => {
+      const operations = ids.filter((id) => isBatchId(id) === (index === 1)).map(toOperation);
+      if (operations.length === 0) return 0;
+      return (await collection.bulkWrite(operations, { ordered: false })).modifiedCount;
+    }),
+  );
+  return written.reduce((sum, n) => sum + n, 0);
 }
 
 function selectRecipients(

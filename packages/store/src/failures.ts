@@ -5,7 +5,7 @@ import type { Collection, Db, Document, Filter } from 'mongodb';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { mergeSorted } from './merge-sorted.ts';
 import { FAILURES_BY_PUSH_INDEX, FAILURES_BY_TIME_INDEX } from './migrate.ts';
-import { outcomeCodes } from './recipient-status.ts';
+import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
 import { isRedriven } from './redriven.ts';
 
 /** Marks that a page reads at most: about 20 ms of MongoDB. */
@@ -16,13 +16,7 @@ const MARK = { 'work.failedAt': 1, 'work.channel': 1, 'work.failures': 1 } as co
 /** Fields of a batch that tell who failed and why; the recipients' tokens are not among them. */
 const FAILED_BATCH = {
   ...MARK,
-  'work.n': 1,
-  'work.outcomes': 1,
-  'work.final': 1,
-  'work.lateReceipts': 1,
-  'work.got': 1,
-  'work.gone': 1,
-  'work.ended': 1,
+  ...OUTCOME_PROJECTION,
   'work.words': 1,
   'work.redriven': 1,
 } as const;

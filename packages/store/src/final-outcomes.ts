@@ -4,30 +4,22 @@ import { failpoint } from '@carillon/core/failpoint';
 import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
-import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
-import { type BulkChange, setPerDocument } from './bulk-set.ts';
-import { packUint32s, toBytes } from './bytes.ts';
+import { Binary, type Collection, type Db, type Filter } from 'mongodb';
+import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
-import type {
-  Batch,
-  BatchDocument,
-  InboxDocument,
-  ProviderErrorEntry,
-  PushDocument,
-} from './documents.ts';
-import { buildFailureMark, findFailures } from './failure-mark.ts';
+import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { isCollapseRowId } from './inbox.ts';
 import { buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
 /*
- * Every write that ends a recipient is in this file. The outcome goes into the batch first, then the inbox row goes:
- * a process that dies in between leaves a row without effect, never a recipient without an outcome. One write ends many
- * recipients of a batch.
+ * Every write that ends a recipient is in this file, but for the settlement, which ends a claim (batch-table.ts). The
+ * outcome goes into the batch first, then the inbox row goes: a process that dies in between leaves a row without effect,
+ * never a recipient without an outcome. One write ends many recipients of a batch.
  *
  * | end                                          | write                 | stored in the batch          |
  * |----------------------------------------------|-----------------------|------------------------------|
- * | a worker settles the batch                   | buildSettlementUpdate | `outcomes`                   |
+ * | a worker settles the batch                   | batchTable.settle     | `outcomes`                   |
  * | a receipt comes after the settlement         | receipts.record       | a bit of `got`               |
  * | the device is deleted while it has a row     | receipts.recordGone   | a bit of `gone`              |
  * | the push expires or is deleted               | closeBatches          | `ended`, for all others      |
@@ -90,102 +82,6 @@ export async function* iterateBatches(
   }
   for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
     yield { id: _id, work, isReported: notify !== undefined };
-}
-
-/** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
-export interface Settlement {
-  id: string;
-  claim: string;
-  outcomes: Uint8Array;
-  /** Milliseconds to each receipt, 0 unknown. */
-  latenciesMs: Uint32Array;
-  /** Errors that a provider returned for recipients that have failed or are gone. */
-  words?: ProviderErrorEntry[];
-  /**
-   * Recipients that also got the push over MQTT may still acknowledge; ignored if this settlement finishes the push.
-   */
-  lateReceipts?: boolean;
-  /** The push has no other batch and no inbox row: the same write finishes it. */
-  finish?: { purgeAt: Date };
-  /** Webhooks are told of the batch. */
-  notify?: true;
-}
-
-/** Builds the update that closes batches while their claims hold. All of them finish their push, or none does. */
-export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkChange {
-  const ids = settlements.map(({ id }) => id);
-  const claims = settlements.map(({ claim }) => claim);
-  const finishesPush = settlements[0]?.finish !== undefined;
-  const allCounts = settlements.map(({ outcomes }) => countOutcomes(outcomes));
-  const hasLateReceipts =
-    !finishesPush && settlements.some(({ lateReceipts }) => lateReceipts === true);
-  const hasWords = settlements.some(({ words = [] }) => words.length > 0);
-  const failures = settlements.map(({ id, outcomes }, index) =>
-    allCounts[index]?.failed === undefined ? 0 : findFailures(id, outcomes),
-  );
-  const hasFailures = failures.some((mask) => mask !== 0);
-  const isReported = settlements.some(({ notify }) => notify === true);
-  const filter = {
-    _id: { $in: ids },
-    'work.claim': { $in: claims },
-    'work.state': 'ready',
-    ...(finishesPush && { state: 'open' }),
-  };
-  const [only] = settlements;
-  if (only !== undefined && settlements.length === 1 && !hasFailures && !isReported)
-    return { ids, filter, update: buildSingleUpdate(only) };
-  return {
-    ids,
-    filter,
-    // Keyed by the claim: this process may hold two claims on one batch, of which the older has lapsed.
-    update: setPerDocument('$work.claim', claims, (pick) => {
-      const counts = pick(allCounts);
-      return {
-        'work.state': 'closed',
-        'work.outcomes': pick(settlements.map(({ outcomes }) => new Binary(outcomes))),
-        'work.counts': counts,
-        'work.ms': pick(settlements.map(({ latenciesMs }) => new Binary(packUint32s(latenciesMs)))),
-        ...(hasWords && { 'work.words': pick(settlements.map(({ words = [] }) => words)) }),
-        ...(hasFailures && buildFailureMark(pick(failures))),
-        ...(hasLateReceipts && {
-          'work.lateReceipts': pick(settlements.map(({ lateReceipts = false }) => lateReceipts)),
-        }),
-        'work.before': '$$REMOVE',
-        'work.closedAt': '$$NOW',
-        ...(isReported && { notify: NOTIFY_MARK }),
-        ...(finishesPush && {
-          state: 'finished',
-          purgeAt: pick(settlements.map(({ finish }) => finish?.purgeAt)),
-          counts,
-          finishedAt: '$$NOW',
-        }),
-      };
-    }),
-  };
-}
-
-/** Builds the same change of one batch without failures with operators, which cost MongoDB less than a pipeline. */
-function buildSingleUpdate({
-  outcomes,
-  latenciesMs,
-  words = [],
-  lateReceipts = false,
-  finish,
-}: Settlement): Document {
-  const counts = countOutcomes(outcomes);
-  return {
-    $set: {
-      'work.state': 'closed',
-      'work.outcomes': new Binary(outcomes),
-      'work.counts': counts,
-      'work.ms': new Binary(packUint32s(latenciesMs)),
-      ...(words.length > 0 && { 'work.words': words }),
-      ...(lateReceipts && finish === undefined && { 'work.lateReceipts': true }),
-      ...(finish !== undefined && { state: 'finished', purgeAt: finish.purgeAt, counts }),
-    },
-    $unset: { 'work.before': true },
-    $currentDate: { 'work.closedAt': true, ...(finish !== undefined && { finishedAt: true }) },
-  };
 }
 
 /** An inbox row whose recipient has an outcome now. */

@@ -4,7 +4,7 @@ import type { Collection, Db } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
-import { SUBSCRIBING, subscriptionId } from './subscriptions.ts';
+import { insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
 import { createTopicCounters } from './topic-counters.ts';
 
 /** A device of another service, or of another installation. */
@@ -119,23 +119,8 @@ async function importSubscriptions(
   const byId = new Map(
     imported.map((entry) => [subscriptionId(app, entry.topic, entry.token), entry]),
   );
-  const ids = [...byId.keys()];
   // As in subscribe: a mark, the counters, and the mark is cleared.
-  const errors = await bulkWriteErrors(
-    subscriptions,
-    [...byId].map(([_id, { token, platform }]) => ({
-      updateOne: {
-        filter: { _id, by: changeId },
-        update: {
-          $setOnInsert: { token, platform, pending: SUBSCRIBING },
-          $currentDate: { since: true },
-        },
-        upsert: true,
-      },
-    })),
-  );
-  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-  const added = ids.filter((_, index) => !errors.has(index));
+  const added = await insertMarked(subscriptions, byId, changeId);
   const entries = added.flatMap((id) => byId.get(id) ?? []);
   await addToCounters(entries.map(({ topic, platform }) => ({ app, topic, platform, n: 1 })));
   if (added.length === 0) return;

@@ -121,11 +121,22 @@ export function countUnreported(report: ClaimedReport): number {
 
 /** Work that is to be reported to webhooks: claims, progress and marks. */
 export function createOutbox(db: Db, clock: Clock) {
-  const collections: Record<Kind, Collection<EntryHolder>> = {
+  const collections: Collections = {
     pushes: db.collection('pushes'),
     batches: db.collection('batches'),
     devices: db.collection('devices'),
   };
+  return {
+    ...createDueReports(collections, clock),
+    ...createClaimedReports(collections),
+    ...createReplay(db),
+  };
+}
+
+type Collections = Record<Kind, Collection<EntryHolder>>;
+
+/** Finds, counts and claims what is to be reported. */
+function createDueReports(collections: Collections, clock: Clock) {
   const now = (): Date => new Date(clock.now());
 
   return {
@@ -168,6 +179,25 @@ export function createOutbox(db: Db, clock: Clock) {
       return [];
     },
 
+    /** Counts the documents that are to be reported to a webhook, at most `limit`. */
+    async countPending(webhook: string, limit: number): Promise<number> {
+      const filter = {
+        notify: { $elemMatch: { w: webhook, at: { $exists: true } } },
+        'notify.at': { $exists: true },
+      };
+      const options = { limit, hint: NOTIFY_INDEX };
+      const counts = await Promise.all(
+        KINDS.map((kind) => collections[kind].countDocuments(filter, options)),
+      );
+      const pending = counts.reduce((sum, count) => sum + count, 0);
+      return Math.min(limit, pending);
+    },
+  };
+}
+
+/** Writes what has become of claimed documents. */
+function createClaimedReports(collections: Collections) {
+  return {
     /**
      * Records what was reported, durably, and renews the leases of what is not complete. Entries whose claim was lost
      * stay as they are.
@@ -203,7 +233,13 @@ export function createOutbox(db: Db, clock: Clock) {
         },
       );
     },
+  };
+}
 
+function createReplay(db: Db) {
+  const pushes = db.collection<PushDocument>('pushes');
+  const batches = db.collection<BatchDocument>('batches');
+  return {
     /**
      * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
      * stored; also of pushes from before the webhook was created. Marks at most `limit` pushes.
@@ -217,8 +253,7 @@ export function createOutbox(db: Db, clock: Clock) {
     ): Promise<{ pushes: number; last?: string }> {
       const { pushes: coversPushes, recipients } = coverageOf(events);
       if (!coversPushes) return { pushes: 0 };
-      const ids = await db
-        .collection<PushDocument>('pushes')
+      const ids = await pushes
         .find(
           { app, _id: { $gt: from, $lt: to }, state: { $in: ['open', 'finished', 'deleted'] } },
           { projection: { _id: 1 } },
@@ -231,27 +266,11 @@ export function createOutbox(db: Db, clock: Clock) {
       if (ids.length === 0) return { pushes: 0 };
       if (recipients) {
         const primary = { push: { $in: ids }, 'work.fallback': { $exists: false } };
-        await db.collection('batches').updateMany(primary, [{ $set: buildReplay({ w }) }]);
+        await batches.updateMany(primary, [{ $set: buildReplay({ w }) }]);
       }
       const entry = { w, ...(recipients && { r: true as const }) };
-      await db
-        .collection<PushDocument>('pushes')
-        .updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
+      await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
       return { pushes: ids.length, ...(last !== undefined && { last }) };
-    },
-
-    /** Counts the documents that are to be reported to a webhook, at most `limit`. */
-    async countPending(webhook: string, limit: number): Promise<number> {
-      const filter = {
-        notify: { $elemMatch: { w: webhook, at: { $exists: true } } },
-        'notify.at': { $exists: true },
-      };
-      const options = { limit, hint: NOTIFY_INDEX };
-      const counts = await Promise.all(
-        KINDS.map((kind) => collections[kind].countDocuments(filter, options)),
-      );
-      const pending = counts.reduce((sum, count) => sum + count, 0);
-      return Math.min(limit, pending);
     },
   };
 }

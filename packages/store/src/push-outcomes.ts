@@ -12,7 +12,7 @@ import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { findRowPositions, type PositionBits, primaryBatches } from './final-outcomes.ts';
 import { createLatencySummary, type LatencySummary } from './latency-summary.ts';
-import { outcomeCodes } from './recipient-status.ts';
+import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
 
 /** A push as its backend may ask for it: without its payload. */
 export type ReportedPush = Pick<
@@ -64,7 +64,8 @@ export type ReportedListPush = Omit<ReportedPush, 'work' | 'fan' | 'collapse'>;
 /** Ids that one page of a list looks at, so that a rare state costs no scan of all pushes. */
 const MAX_SCANNED_PUSHES = 1_000;
 
-const LIST_FIELDS = {
+/** The fields of a {@link ReportedListPush}, as a projection. */
+export const REPORTED_LIST_FIELDS = {
   app: 1,
   state: 1,
   acceptedAt: 1,
@@ -77,14 +78,8 @@ const LIST_FIELDS = {
 } as const;
 
 const SUMMARY_FIELDS = {
+  ...OUTCOME_PROJECTION,
   'work.channel': 1,
-  'work.n': 1,
-  'work.outcomes': 1,
-  'work.final': 1,
-  'work.lateReceipts': 1,
-  'work.got': 1,
-  'work.gone': 1,
-  'work.ended': 1,
   'work.ms': 1,
 } as const;
 
@@ -181,7 +176,7 @@ async function listPushes(
   const found = await pushes
     .find<ReportedListPush>(
       { $and: [{ _id: { $in: scanned } }, keptPushes(app), stateFilter(state)] },
-      { projection: LIST_FIELDS, batchSize: limit + 1 },
+      { projection: REPORTED_LIST_FIELDS, batchSize: limit + 1 },
     )
     .sort({ _id: -1 })
     .limit(limit)

@@ -6,7 +6,12 @@ import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, PushDocument, RecipientProviderError } from './documents.ts';
 import { batchIdsOf, primaryBatches } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
-import { addOutcomes, outcomeCodes, recipientsWithErrors } from './recipient-status.ts';
+import {
+  addOutcomes,
+  OUTCOME_PROJECTION,
+  outcomeCodes,
+  recipientsWithErrors,
+} from './recipient-status.ts';
 
 /** Batches with errors of which the first recipients are shown. */
 const SAMPLED_BATCHES = 3;
@@ -15,16 +20,10 @@ const MAX_REDRIVEN = 100;
 
 /** Fields of a batch without the recipients' tokens, which are most of it. */
 const SUMMARY_FIELDS = {
+  ...OUTCOME_PROJECTION,
   'work.state': 1,
   'work.channel': 1,
-  'work.n': 1,
-  'work.outcomes': 1,
   'work.counts': 1,
-  'work.got': 1,
-  'work.gone': 1,
-  'work.ended': 1,
-  'work.final': 1,
-  'work.lateReceipts': 1,
   'work.ms': 1,
   'work.closedAt': 1,
   'work.failedAt': 1,

@@ -1,6 +1,6 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
-import type { Db, Document, Filter } from 'mongodb';
+import type { Collection, Db, Document, Filter } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import { type Clock, fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
@@ -55,43 +55,20 @@ export function createPushes(
   suspensions: Pick<Suspensions, 'filter'>,
   tracer?: Tracer,
 ) {
-  const pushes = db.collection<PushDocument>('pushes');
+  const pushes: Pushes = db.collection('pushes');
+  return {
+    ...createAcceptance(pushes, clock, tracer),
+    ...createDuePushes(pushes, clock, suspensions),
+    ...createSending(pushes, clock),
+    ...createPushReads(pushes),
+  };
+}
 
-  const readBatched = createBatcher<string, SendablePush | undefined>(
-    'read-push',
-    async (ids) => {
-      const found = await pushes
-        .find<SendablePush>(
-          { _id: { $in: ids } },
-          { projection: SENDABLE_PUSH_FIELDS, batchSize: ids.length + 1 },
-        )
-        .toArray();
-      const byId = new Map(found.map((push) => [push._id, push]));
-      return ids.map((id) => byId.get(id));
-    },
-    { maxBatchSize: 500, maxInFlight: 4 },
-  );
+type Pushes = Collection<PushDocument>;
 
-  /** Undefined: inserted. True: the idempotency key is in use. */
-  const insertBatched = createBatcher<PushDocument, true | undefined>(
-    'insert-push',
-    traceBatches(
-      tracer,
-      'insert pushes',
-      ({ trace }) => trace,
-      async (documents) => {
-        const errors = await bulkWriteErrors(
-          pushes,
-          documents.map((document) => ({ insertOne: { document } })),
-        );
-        return documents.map(({ idempotency }, index) => {
-          const writeError = errors.get(index);
-          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
-        });
-      },
-    ),
-    { maxBatchSize: 500 },
-  );
+/** Stores new pushes: each under its idempotency key, one of many batches under a lease until it is committed. */
+function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
+  const insertBatched = createInsert(pushes, tracer);
 
   /**
    * Checks whether the key of a push still counts: for a day, if the push was committed or its owner is still accepting it.
@@ -105,19 +82,6 @@ export function createPushes(
   function withLease(push: PushDocument): PushDocument {
     if (push.state !== 'accepting') return push;
     return { ...push, acceptingUntil: new Date(clock.now() + ACCEPTING_LEASE_MS) };
-  }
-
-  async function listTraces(
-    filter: Filter<PushDocument>,
-    order: Record<string, 1>,
-    limit: number,
-  ): Promise<string[]> {
-    const found = await pushes
-      .find({ ...filter, trace: { $exists: true } }, { projection: { _id: 0, trace: 1 } })
-      .sort(order)
-      .limit(limit)
-      .toArray();
-    return found.flatMap(({ trace }) => trace ?? []);
   }
 
   async function abandon(filter: Filter<PushDocument>): Promise<boolean> {
@@ -176,7 +140,48 @@ export function createPushes(
       );
       return matchedCount === 1;
     },
+  };
+}
 
+/** Creates the insert of a push. Undefined: inserted. True: the idempotency key is in use. */
+function createInsert(pushes: Pushes, tracer?: Tracer) {
+  return createBatcher<PushDocument, true | undefined>(
+    'insert-push',
+    traceBatches(
+      tracer,
+      'insert pushes',
+      ({ trace }) => trace,
+      async (documents) => {
+        const errors = await bulkWriteErrors(
+          pushes,
+          documents.map((document) => ({ insertOne: { document } })),
+        );
+        return documents.map(({ idempotency }, index) => {
+          const writeError = errors.get(index);
+          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
+        });
+      },
+    ),
+    { maxBatchSize: 500 },
+  );
+}
+
+/** Opens scheduled pushes. */
+function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspensions, 'filter'>) {
+  async function listTraces(
+    filter: Filter<PushDocument>,
+    order: Record<string, 1>,
+    limit: number,
+  ): Promise<string[]> {
+    const found = await pushes
+      .find({ ...filter, trace: { $exists: true } }, { projection: { _id: 0, trace: 1 } })
+      .sort(order)
+      .limit(limit)
+      .toArray();
+    return found.flatMap(({ trace }) => trace ?? []);
+  }
+
+  return {
     /**
      * Opens scheduled pushes that are due by MongoDB's clock: never early. Pushes of suspended accounts are opened only
      * after their expiry, so that they end. Returns how many.
@@ -205,7 +210,27 @@ export function createPushes(
     /** Lists the contexts of those of these pushes that are traced. */
     listTraces: (ids: readonly string[], limit: number): Promise<string[]> =>
       listTraces({ _id: { $in: [...ids] } }, { _id: 1 }, limit),
+  };
+}
 
+/** Reads and checks right before a push is sent. */
+function createSending(pushes: Pushes, clock: Clock) {
+  const readBatched = createBatcher<string, SendablePush | undefined>(
+    'read-push',
+    async (ids) => {
+      const found = await pushes
+        .find<SendablePush>(
+          { _id: { $in: ids } },
+          { projection: SENDABLE_PUSH_FIELDS, batchSize: ids.length + 1 },
+        )
+        .toArray();
+      const byId = new Map(found.map((push) => [push._id, push]));
+      return ids.map((id) => byId.get(id));
+    },
+    { maxBatchSize: 500, maxInFlight: 4 },
+  );
+
+  return {
     /** Reads the fields that are needed to send these pushes; pushes that don't exist are left out. */
     async readForSending(ids: readonly string[]): Promise<Map<string, SendablePush>> {
       const sendablePushes = await Promise.all(ids.map((id) => readBatched(id)));
@@ -219,7 +244,11 @@ export function createPushes(
     /** Checks whether a push may still be sent (guarantees G6 and G8). */
     isSendable: (push: Pick<SendablePush, 'state' | 'sendUntil'>): boolean =>
       push.state === 'open' && clock.now() < push.sendUntil.getTime(),
+  };
+}
 
+function createPushReads(pushes: Pushes) {
+  return {
     /** Finds a push of an app with all its fields; undefined when it is absent or another app's. */
     find: async (app: string, id: string) => (await pushes.findOne({ _id: id, app })) ?? undefined,
 

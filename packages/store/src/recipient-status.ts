@@ -14,6 +14,17 @@ export type OutcomeFields = Pick<
   'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'ended'
 >;
 
+/** The {@link OutcomeFields} of a document that holds a batch, as a projection. */
+export const OUTCOME_PROJECTION = {
+  'work.n': 1,
+  'work.outcomes': 1,
+  'work.final': 1,
+  'work.lateReceipts': 1,
+  'work.got': 1,
+  'work.gone': 1,
+  'work.ended': 1,
+} as const;
+
 /** Outcomes of recipients that a provider may have deferred before. */
 const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
 

@@ -58,22 +58,7 @@ export function createRetention(db: Db) {
      */
     async removeOrphans(after: string, limit: number): Promise<{ removed: number; last: string }> {
       const found = await batches
-        .aggregate<{ _id: string; there: object[] }>([
-          { $match: { push: { $gt: after } } },
-          { $sort: { push: 1 } },
-          { $limit: limit },
-          { $group: { _id: '$push' } },
-          {
-            $lookup: {
-              from: 'pushes',
-              localField: '_id',
-              foreignField: '_id',
-              pipeline: [{ $project: { _id: 1 } }],
-              as: 'there',
-            },
-          },
-          { $sort: { _id: 1 } },
-        ])
+        .aggregate<{ _id: string; there: object[] }>(buildPushLookup(after, limit))
         .toArray();
       const orphaned = found.flatMap(({ _id, there }) => (there.length === 0 ? [_id] : []));
       const last = found.at(-1)?._id ?? '';
@@ -112,4 +97,24 @@ export function createRetention(db: Db) {
 export interface OpenPushCursor {
   id: string;
   expiresAt: Date;
+}
+
+/** Builds the query of the pushes that batches after the push `after` name, each with the id of the push if it exists. */
+function buildPushLookup(after: string, limit: number) {
+  return [
+    { $match: { push: { $gt: after } } },
+    { $sort: { push: 1 } },
+    { $limit: limit },
+    { $group: { _id: '$push' } },
+    {
+      $lookup: {
+        from: 'pushes',
+        localField: '_id',
+        foreignField: '_id',
+        pipeline: [{ $project: { _id: 1 } }],
+        as: 'there',
+      },
+    },
+    { $sort: { _id: 1 } },
+  ];
 }

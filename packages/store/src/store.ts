@@ -1,13 +1,13 @@
 import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
-import { MongoClient, type MongoClientOptions } from 'mongodb';
+import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
 import { createBatchTable } from './batch-table.ts';
 import { createBatches } from './batches.ts';
-import { createClock } from './clock.ts';
+import { type Clock, createClock } from './clock.ts';
 import { createCollapse } from './collapse.ts';
 import { countFailures } from './count-failures.ts';
 import { createCredentials } from './credentials.ts';
@@ -97,6 +97,20 @@ export async function connectStore({
     writeConcern: { w: 'majority', journal: true },
   });
   const { db, clock } = await connect(client);
+  const collections = createCollections(db, clock, tracer);
+  return {
+    ...collections,
+    ...createServerCommands(db),
+    close: async (): Promise<void> => {
+      clock.stop();
+      collections.suspensions.stop();
+      collections.webhooks.stop();
+      await client.close();
+    },
+  };
+}
+
+function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
   const suspensions = createSuspensions(db);
@@ -148,6 +162,11 @@ export async function connectStore({
     clock,
     proxyWarnings: createProxyWarnings(db),
     schema: createSchema(db),
+  };
+}
+
+function createServerCommands(db: Db) {
+  return {
     /** Updates the schema: indexes and steps. Idempotent; of several processes at once one works, the others wait. */
     migrate: (options?: MigrationOptions) => migrate(db, options),
     /** Lists the indexes that `migrate` would create, each as `collection(fields)`. */
@@ -164,12 +183,6 @@ export async function connectStore({
     /** Resolves when the server responds. */
     ping: async (): Promise<void> => {
       await db.command({ ping: 1 });
-    },
-    close: async (): Promise<void> => {
-      clock.stop();
-      suspensions.stop();
-      webhooks.stop();
-      await client.close();
     },
   };
 }

@@ -107,9 +107,43 @@ async function subscribe(
   const changeId = newClaimId();
   const names = [...new Set(topics)];
   const ids = names.map((topic) => subscriptionId(app, topic, token));
+  const subscribers = new Map(ids.map((id) => [id, { token, platform }]));
+  const added = await insertMarked(subscriptions, subscribers, changeId);
+  const isAdded = new Set(added);
+  const existing = ids.filter((id) => !isAdded.has(id));
+  if (existing.length > 0) {
+    await subscriptions.updateMany(
+      { _id: { $in: existing }, pending: IS_UNSUBSCRIBING },
+      {
+        $set: { pending: SUBSCRIBING_RECOUNT },
+        $unset: { by: true },
+        $currentDate: { since: true },
+      },
+    );
+  }
+  await addToCounters(
+    added.map((id) => ({ app, topic: parseSubscriptionId(id).topic, platform, n: 1 })),
+  );
+  await subscriptions.updateMany(
+    { _id: { $in: added }, by: changeId, pending: SUBSCRIBING },
+    { $unset: { pending: true, by: true } },
+  );
+}
+
+/**
+ * Inserts subscriptions that are marked as being changed; existing ones stay.
+ *
+ * @param subscribers by the id of the subscription
+ * @returns the ids of those that are new
+ */
+export async function insertMarked(
+  subscriptions: Collection<SubscriptionDocument>,
+  subscribers: ReadonlyMap<string, Subscriber>,
+  changeId: string,
+): Promise<string[]> {
   const errors = await bulkWriteErrors(
     subscriptions,
-    ids.map((_id) => ({
+    [...subscribers].map(([_id, { token, platform }]) => ({
       updateOne: {
         // An upsert, because only an update can set `since` to MongoDB's time; an existing subscription stays.
         filter: { _id, by: changeId },
@@ -122,25 +156,7 @@ async function subscribe(
     })),
   );
   for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-  const existing = ids.filter((_, index) => errors.has(index));
-  if (existing.length > 0) {
-    await subscriptions.updateMany(
-      { _id: { $in: existing }, pending: IS_UNSUBSCRIBING },
-      {
-        $set: { pending: SUBSCRIBING_RECOUNT },
-        $unset: { by: true },
-        $currentDate: { since: true },
-      },
-    );
-  }
-  const added = ids.filter((_, index) => !errors.has(index));
-  await addToCounters(
-    added.map((id) => ({ app, topic: parseSubscriptionId(id).topic, platform, n: 1 })),
-  );
-  await subscriptions.updateMany(
-    { _id: { $in: added }, by: changeId, pending: SUBSCRIBING },
-    { $unset: { pending: true, by: true } },
-  );
+  return [...subscribers.keys()].filter((_, index) => !errors.has(index));
 }
 
 async function unsubscribe(

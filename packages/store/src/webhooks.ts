@@ -1,6 +1,6 @@
 import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
-import type { Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import { type Clock, fromNow } from './clock.ts';
 import type { NotifyEntry, WebhookDocument } from './documents.ts';
 
@@ -21,13 +21,25 @@ export type Webhooks = ReturnType<typeof createWebhooks>;
 
 type KnownWebhook = Pick<WebhookDocument, '_id' | 'app' | 'events' | 'retryAt' | 'testAt'>;
 
-/**
- * Webhooks of apps. The ones that are on are kept in memory, so that no push needs a query for them: a process that
- * refreshes sees a change within seconds. While MongoDB is unavailable the last known ones count.
- */
+/** Webhooks of apps: their settings, their state, and the results of requests. */
 export function createWebhooks(db: Db, clock: Clock) {
-  const webhooks = db.collection<WebhookDocument>('webhooks');
-  const boxKeys = db.collection<BoxKey & { _id: string }>('box_keys');
+  const webhooks: WebhookCollection = db.collection('webhooks');
+  return {
+    ...createKnownWebhooks(webhooks, clock),
+    ...createWebhookSettings(webhooks, clock),
+    ...createSwitches(webhooks, clock),
+    ...createResults(webhooks, clock),
+    ...createSealed(webhooks, db.collection('box_keys'), clock),
+  };
+}
+
+type WebhookCollection = Collection<WebhookDocument>;
+
+/**
+ * The webhooks that are on are kept in memory, so that no push needs a query for them: a process that refreshes sees a
+ * change within seconds. While MongoDB is unavailable the last known ones count.
+ */
+function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
   let known: readonly KnownWebhook[] = [];
   let byApp = new Map<string, KnownWebhook[]>();
   let timer: NodeJS.Timeout | undefined;
@@ -45,20 +57,6 @@ export function createWebhooks(db: Db, clock: Clock) {
       .toArray();
     byApp = Map.groupBy(known, ({ app }) => app);
     refreshedAt = startedAt;
-  }
-
-  /** Turns a webhook off unless it is off already. */
-  async function turnOff(
-    filter: { _id: string; app?: string },
-    reason: NonNullable<WebhookDocument['off']>['reason'],
-  ): Promise<boolean> {
-    const off = { at: new Date(clock.now()), reason };
-    const update = { $set: { off }, $unset: { retryAt: true as const } };
-    const { modifiedCount } = await webhooks.updateOne(
-      { ...filter, off: { $exists: false } },
-      update,
-    );
-    return modifiedCount === 1;
   }
 
   return {
@@ -92,7 +90,11 @@ export function createWebhooks(db: Db, clock: Clock) {
     /** Lists the webhooks for which a test event was requested. Reads nothing. */
     listTested: (): string[] =>
       known.flatMap(({ _id, testAt }) => (testAt === undefined ? [] : [_id])),
+  };
+}
 
+function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
+  return {
     /**
      * Creates a webhook. False: the app has as many as it may have. Two calls at the same moment may exceed the limit by
      * one.
@@ -115,6 +117,48 @@ export function createWebhooks(db: Db, clock: Clock) {
     /** Removes a webhook; what it was not told of is forgotten. */
     remove: async (app: string, id: string): Promise<boolean> =>
       (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
+    /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
+    requestTest: async (app: string, id: string): Promise<boolean> =>
+      (
+        await webhooks.updateOne(
+          { _id: id, app, off: { $exists: false } },
+          { $set: { testAt: new Date(clock.now()) }, $unset: { retryAt: true } },
+        )
+      ).matchedCount === 1,
+    /** Removes the request for a test event, unless there was another one since. */
+    async endTest(id: string, testAt: Date): Promise<void> {
+      await webhooks.updateOne({ _id: id, testAt }, { $unset: { testAt: true } });
+    },
+    /** Counts the webhooks of all apps that work, that fail now, and that failures have turned off. */
+    async countByState(): Promise<Record<'on' | 'failing' | 'off', number>> {
+      const on = { off: { $exists: false } };
+      const [all, failing, off] = await Promise.all([
+        webhooks.countDocuments(on),
+        webhooks.countDocuments({ ...on, failures: { $exists: true } }),
+        webhooks.countDocuments({ 'off.reason': { $in: ['gone', 'failing'] } }),
+      ]);
+      return { on: all - failing, failing, off };
+    },
+  };
+}
+
+/** Turns webhooks on and off. */
+function createSwitches(webhooks: WebhookCollection, clock: Clock) {
+  /** Turns a webhook off unless it is off already. */
+  async function turnOff(
+    filter: { _id: string; app?: string },
+    reason: NonNullable<WebhookDocument['off']>['reason'],
+  ): Promise<boolean> {
+    const off = { at: new Date(clock.now()), reason };
+    const update = { $set: { off }, $unset: { retryAt: true as const } };
+    const { modifiedCount } = await webhooks.updateOne(
+      { ...filter, off: { $exists: false } },
+      update,
+    );
+    return modifiedCount === 1;
+  }
+
+  return {
     /** Turns a webhook of an app off: it is told of nothing any more. */
     turnOffOf: (app: string, id: string): Promise<boolean> => turnOff({ _id: id, app }, 'operator'),
     /** Turns a webhook off whose receiver refuses events for good. */
@@ -128,34 +172,12 @@ export function createWebhooks(db: Db, clock: Clock) {
           { $unset: { off: true, failures: true, failingSince: true, retryAt: true } },
         )
       ).matchedCount === 1,
-    /** Adds a secret; the previous one is used beside it for `overlapMs`, an older one no more. */
-    async rotate(
-      { _id, app, secrets }: WebhookDocument,
-      sealed: SealedBox,
-      overlapMs: number,
-    ): Promise<boolean> {
-      const [newest] = secrets;
-      if (newest === undefined) return false;
-      const endsAt = new Date(clock.now() + overlapMs);
-      const { matchedCount } = await webhooks.updateOne(
-        { _id, app, 'secrets.0.sealed.text': newest.sealed.text },
-        { $set: { secrets: [{ sealed }, { sealed: newest.sealed, endsAt }] } },
-      );
-      return matchedCount === 1;
-    },
-    /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
-    requestTest: async (app: string, id: string): Promise<boolean> =>
-      (
-        await webhooks.updateOne(
-          { _id: id, app, off: { $exists: false } },
-          { $set: { testAt: new Date(clock.now()) }, $unset: { retryAt: true } },
-        )
-      ).matchedCount === 1,
-    /** Removes the request for a test event, unless there was another one since. */
-    async endTest(id: string, testAt: Date): Promise<void> {
-      await webhooks.updateOne({ _id: id, testAt }, { $unset: { testAt: true } });
-    },
+  };
+}
 
+/** Records how requests to receivers end. */
+function createResults(webhooks: WebhookCollection, clock: Clock) {
+  return {
     /** Records a request that the receiver accepted. Writes only if that changes more than the time. */
     async recordSuccess(
       { _id, failures, lastSuccessAt }: WebhookDocument,
@@ -195,7 +217,31 @@ export function createWebhooks(db: Db, clock: Clock) {
       );
       return updated?.failingSince ?? new Date(clock.now());
     },
+  };
+}
 
+/** Sealed texts of webhooks, and the public key that they are sealed with. */
+function createSealed(
+  webhooks: WebhookCollection,
+  boxKeys: Collection<BoxKey & { _id: string }>,
+  clock: Clock,
+) {
+  return {
+    /** Adds a secret; the previous one is used beside it for `overlapMs`, an older one no more. */
+    async rotate(
+      { _id, app, secrets }: WebhookDocument,
+      sealed: SealedBox,
+      overlapMs: number,
+    ): Promise<boolean> {
+      const [newest] = secrets;
+      if (newest === undefined) return false;
+      const endsAt = new Date(clock.now() + overlapMs);
+      const { matchedCount } = await webhooks.updateOne(
+        { _id, app, 'secrets.0.sealed.text': newest.sealed.text },
+        { $set: { secrets: [{ sealed }, { sealed: newest.sealed, endsAt }] } },
+      );
+      return matchedCount === 1;
+    },
     /** Saves the public key that addresses and secrets are sealed with. */
     async putBoxKey({ id, publicKey }: BoxKey): Promise<void> {
       await boxKeys.updateOne({ _id: 'webhooks' }, { $set: { id, publicKey } }, { upsert: true });
@@ -204,16 +250,6 @@ export function createWebhooks(db: Db, clock: Clock) {
     async findBoxKey(): Promise<BoxKey | undefined> {
       const found = await boxKeys.findOne({ _id: 'webhooks' });
       return found === null ? undefined : { id: found.id, publicKey: found.publicKey };
-    },
-    /** Counts the webhooks of all apps that work, that fail now, and that failures have turned off. */
-    async countByState(): Promise<Record<'on' | 'failing' | 'off', number>> {
-      const on = { off: { $exists: false } };
-      const [all, failing, off] = await Promise.all([
-        webhooks.countDocuments(on),
-        webhooks.countDocuments({ ...on, failures: { $exists: true } }),
-        webhooks.countDocuments({ 'off.reason': { $in: ['gone', 'failing'] } }),
-      ]);
-      return { on: all - failing, failing, off };
     },
     /** Reads all webhooks of all apps, one at a time. */
     iterateAll: (): AsyncIterable<WebhookDocument> => webhooks.find(),

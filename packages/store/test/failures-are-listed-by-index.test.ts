@@ -1,9 +1,9 @@
 import { fallbackBatchId } from '@carillon/core/ids';
 import { failureCode, failureMask, OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { buildSettlementUpdate } from '../src/batch-table.ts';
 import type { ProviderErrorEntry } from '../src/documents.ts';
 import type { FailureQuery } from '../src/failures.ts';
-import { buildSettlementUpdate } from '../src/final-outcomes.ts';
 import {
   acknowledge,
   deliver,

@@ -3,11 +3,11 @@ import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectRedis } from '@carillon/presence/redis';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { createSlots } from '@carillon/presence/slots';
-import { createProducers } from '@carillon/queue/producers';
+import { createProducers, type Producers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
-import { createProxyWarner } from '@carillon/runtime/proxy-warner';
+import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import { connectStore, type Store } from '@carillon/store/store';
@@ -23,7 +23,7 @@ import { createKeyUseRecorder } from './http/key-uses.ts';
 import { createRateLimits } from './http/rate-limits.ts';
 import { createBodyReader } from './http/read-body.ts';
 import { createRouting } from './http/routing.ts';
-import { serve } from './http/server.ts';
+import { type RouteRegistrar, serve } from './http/server.ts';
 import { outcomesRoutes } from './outcomes/routes.ts';
 import { pushRoutes } from './push/routes.ts';
 import { referenceRoutes } from './reference/routes.ts';
@@ -49,12 +49,12 @@ await runService('api', environment, start, ({ STOP_DELAY_SECONDS }) => ({
   delayMs: STOP_DELAY_SECONDS * 1_000,
 }));
 
-async function start(context: ServiceContext, env: z.infer<typeof environment>): Promise<void> {
-  const { log, metrics, release, tracer } = context;
+type Environment = z.infer<typeof environment>;
+
+async function start(context: ServiceContext, env: Environment): Promise<void> {
+  const { log, release } = context;
   const onRedisError = (err: Error): void =>
     log.warn({ err }, 'Redis failed; the reconciler enqueues lost jobs, limits count per process');
-  const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
-  const retentionMs = env.RETENTION_SECONDS * 1_000;
 
   const store = await openStore(context, env);
   release('figures', startFigures(queueRedis(env), { log }).stop);
@@ -65,7 +65,36 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
   release('presence', () => presenceConnection.disconnect());
 
   const proxyWarner = createProxyWarner({ log, record: store.proxyWarnings.record });
-  const presenceReader = createPresenceReader(presenceConnection);
+  const resources = { store, producers, presenceConnection, proxyWarner, onRedisError };
+  const guarded = createGuardedRouting(context, env, resources);
+  const exporting = new AbortController();
+  const features = createFeatures(context, env, resources, guarded, exporting.signal);
+  const server = await serve(env.API_LISTEN, guarded.routing, features, {
+    proxyHops: env.TRUST_PROXY,
+    onRequest: createProxyDetector(env.TRUST_PROXY, proxyWarner),
+  });
+  release('http', server.stop);
+  // A slow client would hold the process until its deadline.
+  release('exports', () => exporting.abort());
+}
+
+interface Resources {
+  store: Store;
+  producers: Producers;
+  presenceConnection: Redis;
+  proxyWarner: ProxyWarner;
+  onRedisError(error: Error): void;
+}
+
+type GuardedRouting = ReturnType<typeof createGuardedRouting>;
+
+/** Creates the routing with its authentication, limits and counts. */
+function createGuardedRouting(
+  { log, metrics, release }: ServiceContext,
+  env: Environment,
+  { store, producers, presenceConnection, proxyWarner, onRedisError }: Resources,
+) {
+  const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
   const rateLimits = createRateLimits(
     createRateCounter(presenceConnection, onRedisError),
     hasAddressLimits,
@@ -82,21 +111,32 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
     onUnexpectedError: outageWatch.noteUnexpectedError,
   });
-  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
-    log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
-  );
+  return { routing, rateLimits, outageWatch };
+}
+
+function createFeatures(
+  { log, tracer }: ServiceContext,
+  env: Environment,
+  { store, producers, presenceConnection, onRedisError }: Resources,
+  { routing, rateLimits, outageWatch }: GuardedRouting,
+  exporting: AbortSignal,
+): RouteRegistrar[] {
+  const retentionMs = env.RETENTION_SECONDS * 1_000;
+  const presenceReader = createPresenceReader(presenceConnection);
   const presence = {
     areOnline: createAreOnline(presenceReader, onRedisError),
     disconnect: createDisconnect(presenceConnection, presenceReader),
   };
-  const exporting = new AbortController();
-  const features = [
+  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
+    log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
+  );
+  return [
     referenceRoutes(VERSION),
     pushRoutes(routing, store, producers, retentionMs, tracer),
     outcomesRoutes(routing, store),
     exportRoutes(routing, store, {
       slots: createSlots(presenceConnection, EXPORTS_PER_APP, onRedisError),
-      signal: exporting.signal,
+      signal: exporting,
       onError: (err) => log.warn({ err }, 'an export was cut; the client can continue it'),
     }),
     topicRoutes(routing, store),
@@ -110,20 +150,12 @@ async function start(context: ServiceContext, env: z.infer<typeof environment>):
       webPushHosts: env.WEB_PUSH_HOSTS.map(parsePushHost),
     }),
   ];
-  const detectProxy = createProxyDetector(env.TRUST_PROXY, proxyWarner);
-  const server = await serve(env.API_LISTEN, routing, features, {
-    proxyHops: env.TRUST_PROXY,
-    onRequest: detectProxy,
-  });
-  release('http', server.stop);
-  // A slow client would hold the process until its deadline.
-  release('exports', () => exporting.abort());
 }
 
 /** Connects to MongoDB and waits for the schema. */
 async function openStore(
   { log, release, tracer, waitFor }: ServiceContext,
-  env: z.infer<typeof environment>,
+  env: Environment,
 ): Promise<Store> {
   const store = await waitFor('MongoDB', () =>
     connectStore({

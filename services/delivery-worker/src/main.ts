@@ -7,8 +7,9 @@ import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { connectStore, type Store } from '@carillon/store/store';
-import { createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
-import { createDeliverMqtt } from './channels/mqtt/deliver-mqtt.ts';
+import type { z } from 'zod';
+import { type ApnsWithMqttResources, createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
+import { createDeliverMqtt, type MqttResources } from './channels/mqtt/deliver-mqtt.ts';
 import { createAppSettings } from './deliver/app-settings.ts';
 import { type DeliveryResources, deliverBatch } from './deliver/deliver-batch.ts';
 import { createIsolation } from './deliver/isolation.ts';
@@ -18,95 +19,119 @@ import { fanOutStep } from './fan-out/fan-out.ts';
 import { openProviders } from './open-providers.ts';
 import { openWebhooks } from './open-webhooks.ts';
 import { providerChannelsOf } from './queues.ts';
-import { startWorkers } from './workers.ts';
+import { type Processors, startWorkers } from './workers.ts';
+
+type Environment = z.infer<typeof environment>;
 
 /** The process may have an undefined state then; its batches must lapse, so that a batch that is the cause is found. */
 const EXITS_ON_ERROR = () => ({ exitsOnError: true });
 
-await runService(
-  'delivery-worker',
-  environment,
-  async (context, env) => {
-    const { log, metrics, release, tracer, waitFor } = context;
-    const onError = (err: unknown): void => log.warn({ err }, 'a step failed and will be retried');
-    const store = await waitFor('MongoDB', () =>
-      connectStore({ uri: env.MONGODB_URI, appName: 'carillon-delivery-worker', tracer }),
-    );
-    release('mongodb', store.close);
-    await waitFor('the schema of MongoDB', store.schema.assertUsable);
-    store.suspensions.startRefreshing(onError);
-    // Devices that their provider reports as gone are events.
-    await waitFor('the webhooks in MongoDB', () => store.webhooks.startRefreshing(onError));
+await runService('delivery-worker', environment, start, EXITS_ON_ERROR);
 
-    const latencies = metrics.createLatencyHistogram('carillon_delivery_seconds');
-    release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
-    const producers = createProducers(queueRedis(env), onError);
-    release('producers', producers.close);
-    await waitFor('Redis', () => Promise.all([queueRedis(env), presenceRedis(env)].map(pingRedis)));
-    const presence = await connectRedis(presenceRedis(env));
-    release('presence', () => presence.disconnect());
-    const dispatcher = await createDispatcher(presenceRedis(env), tracer);
-    release('dispatcher', dispatcher.close);
-    const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
-    release('leases', leases.stop);
+async function start(context: ServiceContext, env: Environment): Promise<void> {
+  const { log, metrics, release, tracer } = context;
+  const onError = (err: unknown): void => log.warn({ err }, 'a step failed and will be retried');
+  const store = await openStore(context, env, onError);
+  const latencies = metrics.createLatencyHistogram('carillon_delivery_seconds');
+  release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
+  const producers = createProducers(queueRedis(env), onError);
+  release('producers', producers.close);
+  const gateways = await connectGateways(context, env);
+  const { dispatcher } = gateways;
+  const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
+  release('leases', leases.stop);
 
-    const presenceReader = createPresenceReader(presence);
-    const getAppSettings = createAppSettings(store);
-    const providers = openProviders(env, providerChannelsOf(env.QUEUES), {
-      store,
-      log,
-      metrics,
-      release,
-      onError,
-    });
-    const mqtt = createDeliverMqtt({ store, presenceReader, dispatcher });
-    const apnsResources = { getAppSettings, presenceReader, dispatcher, onError };
-    const apns = providers.apns && createApnsWithMqtt(apnsResources, providers.apns);
+  const getAppSettings = createAppSettings(store);
+  let isStopping = false;
+  const delivery: DeliveryResources = {
+    store,
+    producers,
+    dispatcher,
+    leases,
+    channels: openChannels(context, env, { ...gateways, store, getAppSettings, onError }),
+    getAppSettings,
+    retentionMs: env.RETENTION_SECONDS * 1_000,
+    tracer,
+    isolation: createIsolation(),
+    isStopping: () => isStopping,
+    observeLatencies: latencies.observeMilliseconds,
+  };
+  const processors = await createProcessors(context, env, delivery);
+  const redis = queueRedis(env);
+  const workers = startWorkers({ redis, onError }, processors, env.QUEUES, env.CONCURRENCY);
+  release('workers', async () => {
+    isStopping = true;
+    await Promise.all(workers.map(({ stop }) => stop()));
+  });
+  watchQueues(context, workers, producers, store);
+}
 
-    const isolation = createIsolation();
-    const retentionMs = env.RETENTION_SECONDS * 1_000;
-    let isStopping = false;
-    const delivery: DeliveryResources = {
-      store,
-      producers,
-      dispatcher,
-      leases,
-      channels: { ...providers, mqtt, ...(apns && { apns }) },
-      getAppSettings,
-      retentionMs,
-      tracer,
-      isolation,
-      isStopping: () => isStopping,
-      observeLatencies: latencies.observeMilliseconds,
-    };
-    const reportToWebhook = await waitFor('MongoDB', () =>
-      openWebhooks(env, context, store, delivery.isStopping),
-    );
-    const workers = startWorkers(
-      { redis: queueRedis(env), onError },
-      {
-        fanOut: (push) =>
-          isolation.runTogether(() => fanOutStep({ store, producers, tracer }, push)),
-        deliver: createDeliver(context, delivery),
-        checkCompletion: (push) =>
-          isolation.runTogether(() => store.pushCompletion.completeIfDone(push, retentionMs)),
-        recordActivity: store.devices.touch,
-        reportToWebhook:
-          reportToWebhook && ((webhook) => isolation.runTogether(() => reportToWebhook(webhook))),
-        recordKeyUses: store.keys.markUsed,
-        tracer,
-      },
-      env.QUEUES,
-      env.CONCURRENCY,
-    );
-    release('workers', async () => {
-      isStopping = true;
-      await Promise.all(workers.map(({ stop }) => stop()));
-    });
-    watchQueues(context, workers, producers, store);
-  },
-  EXITS_ON_ERROR,
-);
+/** Connects to MongoDB and waits for the schema. */
+async function openStore(
+  { release, tracer, waitFor }: ServiceContext,
+  { MONGODB_URI: uri }: Environment,
+  onError: (error: unknown) => void,
+): Promise<Store> {
+  const store = await waitFor('MongoDB', () =>
+    connectStore({ uri, appName: 'carillon-delivery-worker', tracer }),
+  );
+  release('mongodb', store.close);
+  await waitFor('the schema of MongoDB', store.schema.assertUsable);
+  store.suspensions.startRefreshing(onError);
+  // Devices that their provider reports as gone are events.
+  await waitFor('the webhooks in MongoDB', () => store.webhooks.startRefreshing(onError));
+  return store;
+}
+
+/** Connects to Redis, through which devices are found and pushes dispatched. */
+async function connectGateways({ release, tracer, waitFor }: ServiceContext, env: Environment) {
+  await waitFor('Redis', () => Promise.all([queueRedis(env), presenceRedis(env)].map(pingRedis)));
+  const presence = await connectRedis(presenceRedis(env));
+  release('presence', () => presence.disconnect());
+  const dispatcher = await createDispatcher(presenceRedis(env), tracer);
+  release('dispatcher', dispatcher.close);
+  return { dispatcher, presenceReader: createPresenceReader(presence) };
+}
+
+/** Creates the deliveries over the channels whose queues the process takes, and over MQTT. */
+function openChannels(
+  { log, metrics, release }: ServiceContext,
+  env: Environment,
+  resources: ApnsWithMqttResources & MqttResources & { store: Store },
+): DeliveryResources['channels'] {
+  const { store, onError } = resources;
+  const providers = openProviders(env, providerChannelsOf(env.QUEUES), {
+    store,
+    log,
+    metrics,
+    release,
+    onError,
+  });
+  const apns = providers.apns && createApnsWithMqtt(resources, providers.apns);
+  return { ...providers, mqtt: createDeliverMqtt(resources), ...(apns && { apns }) };
+}
+
+async function createProcessors(
+  context: ServiceContext,
+  env: Environment,
+  delivery: DeliveryResources,
+): Promise<Processors> {
+  const { store, producers, tracer, retentionMs, isStopping } = delivery;
+  const { runTogether } = delivery.isolation;
+  const reportToWebhook = await context.waitFor('MongoDB', () =>
+    openWebhooks(env, context, store, isStopping),
+  );
+  return {
+    fanOut: (push) => runTogether(() => fanOutStep({ store, producers, tracer }, push)),
+    deliver: createDeliver(context, delivery),
+    checkCompletion: (push) =>
+      runTogether(() => store.pushCompletion.completeIfDone(push, retentionMs)),
+    recordActivity: store.devices.touch,
+    reportToWebhook: reportToWebhook && ((webhook) => runTogether(() => reportToWebhook(webhook))),
+    recordKeyUses: store.keys.markUsed,
+    tracer,
+  };
+}
 
 /** Creates the function that delivers a batch, counts and logs its end, and returns the context of its trace. */
 function createDeliver(

@@ -2,10 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
 import type { ConnectedDevice } from '@carillon/presence/presence-registry';
 import type { AppLoad, AppShares } from './app-shares.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, InFlightPublish } from './connection.ts';
 import type { LastSeenRecorder } from './device-activity.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import type { Receipts, WorkerReplies } from './receipts.ts';
 
 const DRAIN_TICK_MS = 50;
 /** Time for receipts that are on their way. */
@@ -25,12 +24,12 @@ export function createConnections(context: {
   /** Returns the channel to presence, which exists once a device can connect. */
   channel(): Pick<GatewayChannel, 'register' | 'unregister'>;
   shares: AppShares;
-  replies: WorkerReplies;
-  receipts: Receipts;
+  /** Replies to the workers that wait for a push. */
+  settle(publish: InFlightPublish, result: 'unacked'): void;
   lastSeen: LastSeenRecorder;
-  metrics: GatewayMetrics;
+  metrics: Pick<GatewayMetrics, 'countClose'>;
 }) {
-  const { channel, shares, replies, receipts, lastSeen, metrics } = context;
+  const { channel, shares, settle, lastSeen, metrics } = context;
   const byToken = new Map<string, Connection>();
   /** Continues where the last search ended, so that many searches together visit each connection a few times only. */
   let searchCursor = byToken.values();
@@ -38,7 +37,7 @@ export function createConnections(context: {
   function close(connection: Connection, reason: string): void {
     if (connection.state === 'closed') return;
     const wasClosing = connection.state === 'closing';
-    for (const publish of connection.close()) replies.settle(publish, 'unacked');
+    for (const publish of connection.close()) settle(publish, 'unacked');
     metrics.countClose(reason);
     shares.closed(connection.app);
     if (byToken.get(connection.token) === connection) {
@@ -75,16 +74,6 @@ export function createConnections(context: {
       if (older !== undefined) close(older, 'taken-over');
       lastSeen.record(connection.token);
       await channel().register(toConnectedDevice(connection));
-    },
-    /** Handles a PUBACK; false: no push in flight has this packet id. */
-    acknowledge(connection: Connection, packetId: number): boolean {
-      const publish = connection.acknowledge(packetId);
-      if (publish === undefined) return false;
-      replies.settle(publish, 'acknowledged');
-      if (publish.mustRecordReceipt) receipts.record(connection, publish);
-      metrics.countAck(publish.mustRecordReceipt ? 'recorded' : 'in-time');
-      connection.notifyAcknowledged();
-      return true;
     },
     close,
     /** Stops dispatches to a connection: its device is offline in presence from now on. */

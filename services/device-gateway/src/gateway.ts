@@ -18,11 +18,11 @@ import { createProxyDetector, NO_PROXY_DETECTOR } from './detect-proxy.ts';
 import { createIosAppRecorder, createLastSeenRecorder } from './device-activity.ts';
 import { createInboxReplay } from './inbox-replay.ts';
 import { type ListenAddresses, type ListenSettings, listen } from './listen.ts';
-import { createLiveDelivery } from './live-delivery.ts';
+import { createLiveDelivery, createWorkerReplies } from './live-delivery.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import { createPendingConnections } from './pending-connections.ts';
 import { createInboxReader } from './read-inbox.ts';
-import { createReceipts, createWorkerReplies } from './receipts.ts';
+import { createReceipts } from './receipts.ts';
 
 /** Recipients that may wait to be written; above it workers get no credit. */
 const MAX_QUEUED_RECIPIENTS = 20_000;
@@ -115,7 +115,8 @@ function createParts(settings: GatewaySettings, channel: () => GatewayChannel) {
   const receipts = createReceipts(store.receipts, producers);
   const replies = createWorkerReplies(channel, metrics);
   const shares = createAppShares(maxConnections);
-  const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
+  const { settle } = replies;
+  const connections = createConnections({ channel, shares, settle, lastSeen, metrics });
   metrics.observe(connections, maxConnections);
   const reader = createInboxReader({ store, producers, receipts, metrics, tracer });
   const inboxReplay = createInboxReplay({ reader, connections, devices, iosApps });

@@ -1,22 +1,24 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
-import type { Tracer } from '@carillon/core/tracing';
+import { countAttributes, type Tracer } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
 import type { DispatchedDelivery } from '@carillon/presence/gateway-messages';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
-import type { Connection, PendingReply } from './connection.ts';
+import type { Connection, InFlightPublish, PendingReply } from './connection.ts';
 import type { Connections } from './connections.ts';
 import { type DispatchSpan, startDispatchSpan } from './dispatch-span.ts';
 import type { InboxReplay } from './inbox-replay.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish, type PublishPacket } from './publish-packet.ts';
-import type { WorkerReplies } from './receipts.ts';
 
 /** Sockets written before PUBACKs are handled again. */
 const SOCKETS_PER_SLICE = 200;
 /** Time after the deadline of a dispatch within which the worker has written its inbox rows. */
 const ROWS_WRITTEN_WITHIN_MS = 2_000;
+/** Time from the write to the PUBACK after which a push counts as unacknowledged. */
+const ACK_TIMEOUT_MS = 1_000;
+const ACK_CHECK_INTERVAL_MS = 50;
 
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
@@ -143,4 +145,90 @@ function findRejection(
     return 'backpressure';
   }
   return undefined;
+}
+
+/** The replies to workers that dispatch. */
+export type WorkerReplies = ReturnType<typeof createWorkerReplies>;
+
+/**
+ * Replies to workers with the result of each delivery: at once, with the PUBACK, or after a second without one.
+ *
+ * The timeouts hold connections, not pushes: nearly all pushes are acknowledged within milliseconds, and one entry
+ * for each of them would live a second, long enough to burden the garbage collector.
+ *
+ * @param channel returns the channel to the workers, which exists once a device can connect
+ */
+export function createWorkerReplies(
+  channel: () => Pick<GatewayChannel, 'reply'>,
+  metrics: Pick<GatewayMetrics, 'countReply'>,
+) {
+  const awaitingAck = new Set<Connection>();
+  /** Runs while a worker waits for a PUBACK. */
+  let timer: NodeJS.Timeout | undefined;
+
+  function reply(to: PendingReply, result: DeliveryResult): void {
+    to.span?.record(result);
+    metrics.countReply(result);
+    channel().reply(to, result);
+  }
+
+  /** Replies to the workers whose deadline has passed; returns whether other workers still wait. */
+  function expireAcks(connection: Connection, now: number): boolean {
+    let isAwaited = false;
+    for (const publish of connection.inFlight) {
+      for (const pendingReply of publish.pendingReplies) {
+        if (pendingReply.isReplied) continue;
+        if (pendingReply.ackDeadline > now) isAwaited = true;
+        else expireAck(connection, publish, pendingReply);
+      }
+    }
+    return isAwaited;
+  }
+
+  function expireAck(
+    connection: Connection,
+    publish: InFlightPublish,
+    pendingReply: PendingReply,
+  ): void {
+    pendingReply.isReplied = true;
+    // The worker no longer waits: a late receipt is recorded in MongoDB by the gateway.
+    publish.mustRecordReceipt = true;
+    if (pendingReply.rowsWrittenBy !== undefined)
+      connection.recheckInboxAt(pendingReply.rowsWrittenBy);
+    reply(pendingReply, 'unacked');
+  }
+
+  function stop(): void {
+    clearInterval(timer);
+    timer = undefined;
+  }
+
+  function checkTimeouts(): void {
+    const now = performance.now();
+    for (const connection of awaitingAck) {
+      if (!expireAcks(connection, now)) awaitingAck.delete(connection);
+    }
+    if (awaitingAck.size === 0) stop();
+  }
+
+  return {
+    reply,
+    /** Replies with the PUBACK of `publish`, or `unacked` after a second. */
+    awaitAck(connection: Connection, publish: InFlightPublish, pendingReply: PendingReply): void {
+      pendingReply.ackDeadline = performance.now() + ACK_TIMEOUT_MS;
+      publish.pendingReplies.push(pendingReply);
+      awaitingAck.add(connection);
+      timer ??= setInterval(checkTimeouts, ACK_CHECK_INTERVAL_MS);
+    },
+    /** Replies to every worker that still waits for this push, and ends the span of its replay. */
+    settle(publish: InFlightPublish, result: 'acknowledged' | 'unacked'): void {
+      publish.span?.end(countAttributes('result', { [result]: 1 }));
+      for (const pendingReply of publish.pendingReplies) {
+        if (pendingReply.isReplied) continue;
+        pendingReply.isReplied = true;
+        reply(pendingReply, result);
+      }
+    },
+    stop,
+  };
 }

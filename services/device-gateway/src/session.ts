@@ -17,8 +17,10 @@ import {
   splitFrames,
 } from './frames.ts';
 import type { InboxReplay } from './inbox-replay.ts';
+import type { WorkerReplies } from './live-delivery.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { PendingConnection, PendingConnections } from './pending-connections.ts';
+import type { Receipts } from './receipts.ts';
 import type { Transport } from './transport.ts';
 
 /** Bytes buffered in a socket above which the connection is closed. */
@@ -29,7 +31,10 @@ const MAX_CONTROL_PACKETS_PER_SECOND = 50;
 /** The parts of the gateway that a packet may use. */
 interface PacketContext {
   connections: Connections;
+  replies: Pick<WorkerReplies, 'settle'>;
+  receipts: Pick<Receipts, 'record'>;
   inboxReplay: Pick<InboxReplay, 'checkInbox'>;
+  metrics: Pick<GatewayMetrics, 'countAck'>;
 }
 
 /** The parts of the gateway that a session uses. */
@@ -211,8 +216,21 @@ function handlePacket(context: PacketContext, connection: Connection, frame: Buf
   }
 }
 
-function handlePuback({ connections }: PacketContext, connection: Connection, frame: Buffer): void {
-  if (!connections.acknowledge(connection, readPacketId(frame))) countControlPacket(connection);
+/** Ends a delivery: the worker that waits learns of the receipt, or else it is recorded in MongoDB. */
+function handlePuback(
+  { replies, receipts, metrics }: PacketContext,
+  connection: Connection,
+  frame: Buffer,
+): void {
+  const publish = connection.acknowledge(readPacketId(frame));
+  if (publish === undefined) {
+    countControlPacket(connection);
+    return;
+  }
+  replies.settle(publish, 'acknowledged');
+  if (publish.mustRecordReceipt) receipts.record(connection, publish);
+  metrics.countAck(publish.mustRecordReceipt ? 'recorded' : 'in-time');
+  connection.notifyAcknowledged();
 }
 
 function readPacketId(puback: Buffer): number {

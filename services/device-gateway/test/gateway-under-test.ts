@@ -2,7 +2,7 @@ import { createDeviceAuth, parseDeviceAuthKeys } from '@carillon/core/device-aut
 import { newObjectId, newPushId } from '@carillon/core/ids';
 import { createDispatcher, type Delivery } from '@carillon/presence/dispatcher';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
-import { connectRedis } from '@carillon/presence/redis';
+import { connectRedis, type RedisAddress } from '@carillon/presence/redis';
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { createWorker } from '@carillon/queue/workers';
@@ -41,21 +41,11 @@ const DEFAULTS = {
 export type GatewayUnderTest = Awaited<ReturnType<typeof startGatewayUnderTest>>;
 
 export async function startGatewayUnderTest() {
-  const redisServer = await startRedis();
-  const mongod = await startMongod();
-  const uri = `mongodb://127.0.0.1:${mongod.port}/test`;
-  const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
-  await store.migrate();
-  const redis = await connectRedis(redisServer);
-  const worker = await createDispatcher({ url: redisServer.url });
-  const presenceReader = createPresenceReader(redis);
-  const gateways: Gateway[] = [];
+  const { store, redis, mongod, worker, presenceReader, redisServer, ...servers } =
+    await startServers();
   const checkedPushes: string[] = [];
-  const queue = { redis: redisServer, onError: () => undefined };
-  const producers = createProducers(queue.redis, queue.onError);
-  const recordChecks = async ({ pushes }: { pushes: string[] }) =>
-    void checkedPushes.push(...pushes);
-  const completionWorker = createWorker(queue, 'finish', jobSchemas.finish, recordChecks, 1);
+  const { producers, stopQueue } = startQueue(redisServer, checkedPushes);
+  const gateways: Gateway[] = [];
 
   const log = { info: () => undefined, warn: () => undefined };
   async function startAnother(settings: Partial<GatewaySettings> = {}): Promise<Gateway> {
@@ -108,13 +98,45 @@ export async function startGatewayUnderTest() {
       (await presenceReader.lookup([token]))[0] !== undefined,
     async stop(): Promise<void> {
       for (const gateway of gateways) await gateway.stop();
-      await completionWorker.stop();
-      await producers.close();
+      await stopQueue();
+      await servers.stop();
+    },
+  };
+}
+
+async function startServers() {
+  const redisServer = await startRedis();
+  const mongod = await startMongod();
+  const uri = `mongodb://127.0.0.1:${mongod.port}/test`;
+  const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  await store.migrate();
+  const redis = await connectRedis(redisServer);
+  const worker = await createDispatcher({ url: redisServer.url });
+  return {
+    ...{ redisServer, mongod, store, redis, worker },
+    presenceReader: createPresenceReader(redis),
+    async stop(): Promise<void> {
       await worker.close();
       redis.disconnect();
       await store.close();
       await mongod.stop();
       await redisServer.stop();
+    },
+  };
+}
+
+/** Starts producers, and a worker that records the pushes whose completion is to be checked. */
+function startQueue(redis: RedisAddress, checkedPushes: string[]) {
+  const onError = () => undefined;
+  const producers = createProducers(redis, onError);
+  const recordChecks = async ({ pushes }: { pushes: string[] }) =>
+    void checkedPushes.push(...pushes);
+  const worker = createWorker({ redis, onError }, 'finish', jobSchemas.finish, recordChecks, 1);
+  return {
+    producers,
+    async stopQueue(): Promise<void> {
+      await worker.stop();
+      await producers.close();
     },
   };
 }

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MongoClient } from 'mongodb';
 import { isBatchId } from '../../../packages/core/src/ids.ts';
-import { createProducers } from '../../../packages/queue/src/producers.ts';
+import { createProducers, type Producers } from '../../../packages/queue/src/producers.ts';
 import { ensureIndexes } from '../../../packages/store/src/migrate.ts';
-import { connectStore } from '../../../packages/store/src/store.ts';
+import { connectStore, type Store } from '../../../packages/store/src/store.ts';
 import {
   insertPush,
   newTokens,
@@ -19,9 +19,12 @@ const STEP_MS = 100;
 /** A claim that lasts longer has a worker that failed or is blocked: all other batches take milliseconds. */
 const STALLED_MS = 1_000;
 const EPOCH = new Date(0);
+const IS_OPEN = { state: 'open', 'work.state': 'ready' } as const;
+
+type Tables = Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'>;
 
 /** Delivery-workers that fail at failpoints, on servers of their own. */
-export interface FailingWorkers extends Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'> {
+export interface FailingWorkers extends Tables {
   /** Inserts an open push to devices that are offline. */
   insertPush(recipients: number, fields?: { data?: string; lapsed?: number }): Promise<TestPush>;
   /**
@@ -46,35 +49,14 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
   await ensureIndexes(db);
   const store = await connectStore({ uri: servers.env.MONGODB_URI, appName: 'test' });
   const producers = createProducers(servers.redis, () => undefined);
-  const tables: Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'> = {
+  const tables: Tables = {
     pushes: db.collection('pushes'),
     batches: db.collection('batches'),
     inbox: db.collection('inbox'),
   };
-  const isOpen = { state: 'open', 'work.state': 'ready' } as const;
-  const countOpen = () => tables.pushes.countDocuments(isOpen);
+  const countOpen = () => tables.pushes.countDocuments(IS_OPEN);
+  const endLeases = createLeaseEnder(tables.pushes);
 
-  const seenAt = new Map<string, number>();
-  /** Ends leases now instead of seconds later: of claims that are held for `ageMs`. */
-  async function endLeases(ageMs: number): Promise<void> {
-    const held = await tables.pushes
-      .find({ ...isOpen, 'work.claim': { $exists: true } }, { projection: { 'work.claim': 1 } })
-      .toArray();
-    const claims = held.flatMap(({ work }) => work?.claim ?? []);
-    const now = performance.now();
-    for (const claim of claims) seenAt.set(claim, seenAt.get(claim) ?? now);
-    const stalled = claims.filter((claim) => now - (seenAt.get(claim) ?? now) >= ageMs);
-    const end = { $set: { 'work.at': EPOCH } };
-    await tables.pushes.updateMany({ ...isOpen, 'work.claim': { $in: stalled } }, end);
-  }
-  async function enqueueDue(): Promise<void> {
-    const due = await store.batchTable.findDue(1_000);
-    await Promise.all(
-      due.map(({ id }) =>
-        isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id),
-      ),
-    );
-  }
   const startWorker = (failpoints: string) =>
     startService('delivery-worker', {
       ...servers.env,
@@ -84,18 +66,7 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
 
   return {
     ...tables,
-    async insertPush(recipients, { data, lapsed } = {}) {
-      const push = await insertPush(tables, newTokens(recipients));
-      const later = new Date(Date.now() + 3_600_000);
-      const fields = {
-        expiresAt: later,
-        sendUntil: later,
-        ...(data !== undefined && { data }),
-        ...(lapsed && { 'work.lapsed': lapsed }),
-      };
-      await tables.pushes.updateOne({ _id: push.id }, { $set: fields as object });
-      return push;
-    },
+    insertPush: (recipients, fields) => insertOpenPush(tables, recipients, fields),
     async run(failpoints) {
       let ends = 0;
       let worker = await startWorker(failpoints);
@@ -107,7 +78,7 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
             worker = await startWorker(failpoints);
           }
           await endLeases(STALLED_MS);
-          await enqueueDue();
+          await enqueueDue(store, producers);
           await sleep(STEP_MS);
         }
       } finally {
@@ -120,7 +91,7 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
       for (let kill = 0; kill < times; kill += 1) {
         const worker = await startWorker(failpoints);
         const hasStopped = async () => {
-          await enqueueDue();
+          await enqueueDue(store, producers);
           return isStopped(worker.pid);
         };
         const stopped = until(hasStopped, { timeoutMs: 40_000, what: 'a stopped worker' });
@@ -139,4 +110,46 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
       await servers.stop();
     },
   };
+}
+
+async function insertOpenPush(
+  tables: Tables,
+  recipients: number,
+  { data, lapsed }: { data?: string; lapsed?: number } = {},
+): Promise<TestPush> {
+  const push = await insertPush(tables, newTokens(recipients));
+  const later = new Date(Date.now() + 3_600_000);
+  const fields = {
+    expiresAt: later,
+    sendUntil: later,
+    ...(data !== undefined && { data }),
+    ...(lapsed && { 'work.lapsed': lapsed }),
+  };
+  await tables.pushes.updateOne({ _id: push.id }, { $set: fields as object });
+  return push;
+}
+
+/** Creates the function that ends leases now instead of seconds later: of claims that are held for `ageMs`. */
+function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<void> {
+  const seenAt = new Map<string, number>();
+  return async (ageMs) => {
+    const held = await pushes
+      .find({ ...IS_OPEN, 'work.claim': { $exists: true } }, { projection: { 'work.claim': 1 } })
+      .toArray();
+    const claims = held.flatMap(({ work }) => work?.claim ?? []);
+    const now = performance.now();
+    for (const claim of claims) seenAt.set(claim, seenAt.get(claim) ?? now);
+    const stalled = claims.filter((claim) => now - (seenAt.get(claim) ?? now) >= ageMs);
+    const end = { $set: { 'work.at': EPOCH } };
+    await pushes.updateMany({ ...IS_OPEN, 'work.claim': { $in: stalled } }, end);
+  };
+}
+
+async function enqueueDue({ batchTable }: Store, producers: Producers): Promise<void> {
+  const due = await batchTable.findDue(1_000);
+  await Promise.all(
+    due.map(({ id }) =>
+      isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id),
+    ),
+  );
 }

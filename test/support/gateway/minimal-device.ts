@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { encodeConnect, packetSize, pubackFor } from './mqtt-packets.ts';
 
 /** After a link that was not opened, as clients wait by default; after one that broke: not at all. */
 const RETRY_MS = 1_000;
@@ -108,34 +109,8 @@ export class MinimalDevice {
       this.#on.connected();
     }
     if (type !== 3) return;
-    let body = 1;
-    while ((packet[body] ?? 0) >= 0x80) body += 1;
-    const idAt = body + 3 + packet.readUInt16BE(body + 1);
-    this.#socket?.write(Buffer.from([0x40, 2, packet[idAt] ?? 0, packet[idAt + 1] ?? 0]));
-    this.#on.arrived(this.token, packet.toString('utf8', idAt + 2));
+    const { puback, payloadStart } = pubackFor(packet);
+    this.#socket?.write(puback);
+    this.#on.arrived(this.token, packet.toString('utf8', payloadStart));
   }
-}
-
-/** Size of the packet at `at`, its header included; 0 while it isn't there whole. */
-function packetSize(bytes: Buffer, at: number): number {
-  let length = 0;
-  for (let i = 0; i < 4; i += 1) {
-    const byte = bytes[at + 1 + i];
-    if (byte === undefined) return 0;
-    length += (byte & 0x7f) << (7 * i);
-    if (byte < 0x80) return at + 2 + i + length <= bytes.length ? 2 + i + length : 0;
-  }
-  return 0;
-}
-
-/** MQTT 3.1.1, 3.1: user name and password, clean session, keepalive 300 s. */
-function encodeConnect(token: string, auth: string): Buffer {
-  const texts = [token, token, auth].map((text) => {
-    const bytes = Buffer.from(text);
-    return Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 0xff]), bytes]);
-  });
-  const body = Buffer.concat([Buffer.from([0, 4, 77, 81, 84, 84, 4, 0xc2, 1, 44]), ...texts]);
-  const length =
-    body.length < 128 ? [body.length] : [(body.length & 0x7f) | 0x80, body.length >> 7];
-  return Buffer.concat([Buffer.from([0x10, ...length]), body]);
 }

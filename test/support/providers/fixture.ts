@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { ProviderSecret } from '../../../packages/core/src/channels.ts';
 import { parseSealingKeys, seal } from '../../../packages/core/src/sealing.ts';
+import type { AppSettings } from '../../../packages/store/src/apps.ts';
 import { type CredentialKey, credentialId } from '../../../packages/store/src/credentials.ts';
 import { connectStore, type Store } from '../../../packages/store/src/store.ts';
 import { createTestTenant, type TestTenant } from '../api/tenants.ts';
@@ -14,8 +15,8 @@ export interface ProviderFixture {
   sandbox: Sandbox;
   store: Store;
   credentials: SandboxCredentials;
-  /** A tenant that can send over every channel. */
-  tenant(): Promise<TestTenant>;
+  /** A tenant that can send over every channel, with these settings of its app. */
+  tenant(settings?: AppSettings): Promise<TestTenant>;
   /** Keeps a credential of an app as the command line does. */
   saveCredential(credentialKey: CredentialKey, secret: ProviderSecret): Promise<void>;
   close(): Promise<void>;
@@ -53,7 +54,7 @@ export async function openProviderFixture(options: StackOptions = {}): Promise<P
     store,
     credentials,
     saveCredential,
-    async tenant() {
+    async tenant(settings) {
       const tenant = await createTestTenant(stack, { limit: null });
       const { app } = tenant;
       await Promise.all([
@@ -61,6 +62,7 @@ export async function openProviderFixture(options: StackOptions = {}): Promise<P
         saveCredential({ app, channel: 'fcm' }, createFcmSecret(credentials)),
         saveCredential({ app, channel: 'web-push' }, WEB_PUSH_PAIR),
       ]);
+      if (settings !== undefined) await store.apps.updateSettings(app, settings);
       return tenant;
     },
     async close() {

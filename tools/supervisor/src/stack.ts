@@ -21,7 +21,7 @@ import {
   buildSettings,
   buildSimulatedDeviceSpec,
 } from './services.ts';
-import { pickVariables } from './supervised-process.ts';
+import { type ProcessSpec, pickVariables } from './supervised-process.ts';
 import { ensureTlsFiles, startTlsRenewal } from './tls-files.ts';
 
 const WATCHDOG_SCRIPT = fileURLToPath(new URL('../bootstrap/watchdog.mjs', import.meta.url));
@@ -89,7 +89,8 @@ export function createStack(
       processGroup.start(buildServiceSpecs(config, dataDir, settings)),
     ]);
     abortController.signal.throwIfAborted();
-    const device = config.demo ? await startDevice(tenant.app) : undefined;
+    const deviceSpec = buildSimulatedDeviceSpec(config, dataDir, tenant.app, addresses);
+    const device = config.demo ? await startDevice(processGroup, deviceSpec) : undefined;
     abortController.signal.throwIfAborted();
     processGroup.markReady({
       version: config.version,
@@ -103,12 +104,6 @@ export function createStack(
     });
     releases.push(startReload(config, { restart: processGroup.restart, print }));
     return { ...tenant, ...setup, ...addresses, ...(device === undefined ? {} : { device }) };
-  }
-
-  async function startDevice(app: string): Promise<RunningStack['device']> {
-    const spec = buildSimulatedDeviceSpec(config, dataDir, app, addresses);
-    await processGroup.start([spec]);
-    return { token: await waitForToken(spec.logPath), logPath: spec.logPath };
   }
 
   async function stop(): Promise<void> {
@@ -142,6 +137,15 @@ function buildAddresses(config: BootstrapConfig) {
     ...(hasConsole && { console: formatUrl('http', config.host, config.ports.console) }),
     sandbox: formatUrl('http', config.privateHost, config.ports.sandbox),
   };
+}
+
+/** Starts the simulated device, and waits some seconds until it is connected. */
+async function startDevice(
+  processGroup: Pick<ReturnType<typeof createProcessGroup>, 'start'>,
+  spec: ProcessSpec,
+): Promise<RunningStack['device']> {
+  await processGroup.start([spec]);
+  return { token: await waitForToken(spec.logPath), logPath: spec.logPath };
 }
 
 /** Waits until the simulated device is connected, and returns its token; undefined after 10 s. */

@@ -1,9 +1,9 @@
 import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
+import type { Settlement } from '@carillon/store/batch-table';
 import { toBytes } from '@carillon/store/bytes';
 import type { Clock } from '@carillon/store/clock';
 import type { Batch, ProviderErrorEntry } from '@carillon/store/documents';
-import type { Settlement } from '@carillon/store/final-outcomes';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Delivery, LeasedBatch } from './channel.ts';
 import { createErrorTexts } from './error-texts.ts';

@@ -12,8 +12,8 @@ import {
 } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
+import type { Settlement } from '@carillon/store/batch-table';
 import type { DeferredEntry } from '@carillon/store/documents';
-import type { Settlement } from '@carillon/store/final-outcomes';
 import { rowId } from '@carillon/store/inbox';
 import { isSuspected } from '@carillon/store/lapsed-claims';
 import { isOutage } from '@carillon/store/mongo-errors';

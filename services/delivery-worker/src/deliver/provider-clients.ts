@@ -125,14 +125,7 @@ export function createProviderClientPool(options: ProviderClientOptions): Provid
         release();
         return undefined;
       }
-      return {
-        findClient: (address) => findByEnvironment(entry.current, address),
-        hasCredentials: () => entry.current.length > 0,
-        refresh: () => reload(app, entry),
-        isAtCapacity: () => entry.inFlight > MAX_IN_FLIGHT_PER_APP,
-        bulkhead: entry.bulkhead,
-        release,
-      };
+      return createProviderClients(entry, () => reload(app, entry), release);
     },
     countCircuits: () => countCircuits(apps.values()),
     async close() {
@@ -141,6 +134,21 @@ export function createProviderClientPool(options: ProviderClientOptions): Provid
       apps.clear();
       await Promise.allSettled(open.map((credential) => credential.close()));
     },
+  };
+}
+
+function createProviderClients(
+  entry: AppEntry,
+  refresh: () => Promise<void>,
+  release: () => void,
+): ProviderClients {
+  return {
+    findClient: (address) => findByEnvironment(entry.current, address),
+    hasCredentials: () => entry.current.length > 0,
+    refresh,
+    isAtCapacity: () => entry.inFlight > MAX_IN_FLIGHT_PER_APP,
+    bulkhead: entry.bulkhead,
+    release,
   };
 }
 

@@ -1,46 +1,36 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { apns } from '../../src/channels/apns/client.ts';
-import type { Attempt, ProviderClient } from '../../src/deliver/provider.ts';
+import type { Attempt } from '../../src/deliver/provider.ts';
 import { createPush, PUSH_ID } from '../create-push.ts';
-import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+import { useProvider } from '../provider-under-test.ts';
 import { createAppleAddress } from './addresses.ts';
 import { REASONS } from './reasons.ts';
 
-let sandbox: ProviderSandbox;
-let client: ProviderClient;
-
-beforeAll(async () => {
-  sandbox = await startProviderSandbox();
-});
-beforeEach(() => {
-  client = apns.connect(sandbox.apnsToken);
-});
-afterEach(async () => {
-  await client.close();
-  await sandbox.reset();
-});
-afterAll(() => sandbox.stop());
+const provider = useProvider(({ apnsToken }) => apns.connect(apnsToken));
 
 async function sendTo(name: string, ...responses: object[]): Promise<Attempt> {
-  const address = createAppleAddress(name, sandbox.bundle);
-  if (responses.length > 0) await sandbox.script('apns', address.address, ...responses);
-  return client.prepare(createPush(), () => true)(address);
+  const address = createAppleAddress(name, provider.sandbox.bundle);
+  if (responses.length > 0) await provider.sandbox.script('apns', address.address, ...responses);
+  return provider.client.prepare(createPush(), () => true)(address);
 }
 
 test('an accepted push is sent with its headers and payload', async () => {
   const options = { collapseKey: 'news', notification: { title: 'T' } };
   const expiresAt = new Date(Date.now() + 60_000);
-  const send = client.prepare(createPush({ data: '{"n":1}', options, expiresAt }), () => true);
-  const address = createAppleAddress('one', sandbox.bundle);
+  const send = provider.client.prepare(
+    createPush({ data: '{"n":1}', options, expiresAt }),
+    () => true,
+  );
+  const address = createAppleAddress('one', provider.sandbox.bundle);
   expect(await send(address)).toEqual({ kind: 'sent' });
-  expect(await sandbox.received('apns')).toMatchObject([
+  expect(await provider.sandbox.received('apns')).toMatchObject([
     {
       to: address.address,
       push: PUSH_ID,
       status: 200,
       payload: { n: 1, aps: { alert: { title: 'T' } }, _pushyId: PUSH_ID },
       headers: {
-        'apns-topic': sandbox.bundle,
+        'apns-topic': provider.sandbox.bundle,
         'apns-push-type': 'alert',
         'apns-priority': '10',
         'apns-collapse-id': 'news',
@@ -51,29 +41,32 @@ test('an accepted push is sent with its headers and payload', async () => {
 });
 
 test('a client certificate is accepted like a token', async () => {
-  const byCertificate = apns.connect(sandbox.apnsCertificate);
-  const address = createAppleAddress('one', sandbox.bundle, 'development');
+  const byCertificate = apns.connect(provider.sandbox.apnsCertificate);
+  const address = createAppleAddress('one', provider.sandbox.bundle, 'development');
   expect(await byCertificate.prepare(createPush(), () => true)(address)).toEqual({ kind: 'sent' });
   await byCertificate.close();
 });
 
 test('a push with a time to live of 0 and a background push are accepted', async () => {
-  const address = createAppleAddress('one', sandbox.bundle);
-  await client.prepare(
+  const address = createAppleAddress('one', provider.sandbox.bundle);
+  await provider.client.prepare(
     createPush({ nowOnly: true, options: { contentAvailable: true } }),
     () => true,
   )(address);
   const headers = { 'apns-expiration': '0', 'apns-push-type': 'background', 'apns-priority': '5' };
-  expect(await sandbox.received('apns')).toMatchObject([{ status: 200, headers }]);
+  expect(await provider.sandbox.received('apns')).toMatchObject([{ status: 200, headers }]);
 });
 
 test('a body over 4,096 bytes is rejected without a request', async () => {
-  const send = client.prepare(createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` }), () => true);
-  expect(await send(createAppleAddress('one', sandbox.bundle))).toMatchObject({
+  const send = provider.client.prepare(
+    createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` }),
+    () => true,
+  );
+  expect(await send(createAppleAddress('one', provider.sandbox.bundle))).toMatchObject({
     kind: 'rejected',
     reason: 'payload-too-large',
   });
-  expect(await sandbox.received('apns')).toEqual([]);
+  expect(await provider.sandbox.received('apns')).toEqual([]);
 });
 
 test.each(REASONS)('%d %s is %j', async (_, reason, attempt) => {
@@ -96,7 +89,7 @@ test.each([
   [{ status: 503, headers: { 'retry-after': '7' } }, 'upstream'],
 ])('Retry-After is honoured: %j', async (response, scope) => {
   expect(await sendTo('later', response)).toMatchObject({ kind: 'retry', scope, afterMs: 7_000 });
-  expect(await sandbox.received('apns')).toHaveLength(1);
+  expect(await provider.sandbox.received('apns')).toHaveLength(1);
 });
 
 test.each([
@@ -108,7 +101,7 @@ test.each([
   [{ status: 400, do: 'flood' }],
 ])('%j fails no recipient', async (response) => {
   expect(await sendTo('unlucky', response)).toMatchObject({ kind: 'retry', scope: 'upstream' });
-  expect(await sandbox.received('apns')).toHaveLength(1);
+  expect(await provider.sandbox.received('apns')).toHaveLength(1);
 });
 
 test('a refused stream may be retried at once', async () => {
@@ -117,21 +110,23 @@ test('a refused stream may be retried at once', async () => {
 });
 
 test('an expired provider token is renewed once', async () => {
-  const address = createAppleAddress('one', sandbox.bundle);
-  await sandbox.scriptOnce('apns', address.address, { as: 'ExpiredProviderToken' });
-  expect(await client.prepare(createPush(), () => true)(address)).toEqual({ kind: 'sent' });
-  expect(await sandbox.received('apns')).toMatchObject([{ status: 403 }, { status: 200 }]);
+  const address = createAppleAddress('one', provider.sandbox.bundle);
+  await provider.sandbox.scriptOnce('apns', address.address, { as: 'ExpiredProviderToken' });
+  expect(await provider.client.prepare(createPush(), () => true)(address)).toEqual({
+    kind: 'sent',
+  });
+  expect(await provider.sandbox.received('apns')).toMatchObject([{ status: 403 }, { status: 200 }]);
 });
 
 test('all requests with an expired provider token are sent again with one new token', async () => {
   expect(await sendTo('first')).toEqual({ kind: 'sent' });
-  await sandbox.injectFaults('apns', { expireTokens: true });
+  await provider.sandbox.injectFaults('apns', { expireTokens: true });
   const attempts = Array.from({ length: 20 }, (_, index) => sendTo(`device ${index}`));
   expect(await Promise.all(attempts)).toEqual(Array(20).fill({ kind: 'sent' }));
 });
 
 test('a key that is unknown to APNs is refused', async () => {
-  await sandbox.injectFaults('apns', { refuseCredential: true });
+  await provider.sandbox.injectFaults('apns', { refuseCredential: true });
   expect(await sendTo('one')).toMatchObject({ kind: 'refused' });
 });
 
@@ -139,11 +134,11 @@ test.each([
   ['apnsToken', { key: 'no key' }],
   ['apnsCertificate', { certificate: '', key: '' }],
 ] as const)('an unusable %s is refused without a request', async (name, broken) => {
-  const unusable = apns.connect({ ...sandbox[name], ...broken });
+  const unusable = apns.connect({ ...provider.sandbox[name], ...broken });
   const attempt = await unusable.prepare(
     createPush(),
     () => true,
-  )(createAppleAddress('one', sandbox.bundle));
+  )(createAppleAddress('one', provider.sandbox.bundle));
   expect(attempt).toMatchObject({ kind: 'refused' });
   await unusable.close();
 });

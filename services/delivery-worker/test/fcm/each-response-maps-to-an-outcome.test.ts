@@ -1,8 +1,8 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { fcm } from '../../src/channels/fcm/client.ts';
-import type { Address, Attempt, ProviderClient } from '../../src/deliver/provider.ts';
+import type { Address, Attempt } from '../../src/deliver/provider.ts';
 import { createPush, PUSH_ID } from '../create-push.ts';
-import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+import { useProvider } from '../provider-under-test.ts';
 
 const TOKEN = 'a-device:APA91b';
 const ADDRESS: Address = { channel: 'fcm', address: TOKEN, since: new Date() };
@@ -10,35 +10,22 @@ const rejected = (reason: string) => ({ kind: 'rejected', reason });
 const AUTH_ERROR = { kind: 'refused' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
 
-let sandbox: ProviderSandbox;
-let client: ProviderClient;
-
-beforeAll(async () => {
-  sandbox = await startProviderSandbox();
-});
-beforeEach(() => {
-  client = fcm.connect(sandbox.fcm);
-});
-afterEach(async () => {
-  await client.close();
-  await sandbox.reset();
-});
-afterAll(() => sandbox.stop());
+const provider = useProvider((sandbox) => fcm.connect(sandbox.fcm));
 
 async function send(...responses: object[]): Promise<Attempt> {
-  if (responses.length > 0) await sandbox.script('fcm', TOKEN, ...responses);
-  return client.prepare(createPush(), () => true)(ADDRESS);
+  if (responses.length > 0) await provider.sandbox.script('fcm', TOKEN, ...responses);
+  return provider.client.prepare(createPush(), () => true)(ADDRESS);
 }
 
 /** Reads the requests for the device, without those to the token server. */
 function receivedMessages() {
-  return sandbox.received('fcm', TOKEN);
+  return provider.sandbox.received('fcm', TOKEN);
 }
 
 test('an accepted push is sent with its payload', async () => {
   const data = '{ "n": 12345678901234567890 }';
   const push = createPush({ data, options: { collapseKey: 'news' } });
-  expect(await client.prepare(push, () => true)(ADDRESS)).toEqual({ kind: 'sent' });
+  expect(await provider.client.prepare(push, () => true)(ADDRESS)).toEqual({ kind: 'sent' });
   const [received] = await receivedMessages();
   expect(received).toMatchObject({ push: PUSH_ID, status: 200 });
   expect(received?.payload).toMatchObject({
@@ -50,10 +37,10 @@ test('an accepted push is sent with its payload', async () => {
 
 test('a payload over 4,096 bytes is rejected without a request', async () => {
   const push = createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` });
-  expect(await client.prepare(push, () => true)(ADDRESS)).toMatchObject(
+  expect(await provider.client.prepare(push, () => true)(ADDRESS)).toMatchObject(
     rejected('payload-too-large'),
   );
-  expect(await sandbox.received('fcm')).toEqual([]);
+  expect(await provider.sandbox.received('fcm')).toEqual([]);
 });
 
 test.each([
@@ -95,9 +82,9 @@ test.each([
 
 test('an expired access token is renewed and the message sent again', async () => {
   expect(await send()).toEqual({ kind: 'sent' });
-  await sandbox.injectFaults('fcm', { expireTokens: true });
+  await provider.sandbox.injectFaults('fcm', { expireTokens: true });
   const attempts = Array.from({ length: 20 }, () =>
-    client.prepare(createPush(), () => true)(ADDRESS),
+    provider.client.prepare(createPush(), () => true)(ADDRESS),
   );
   expect(await Promise.all(attempts)).toEqual(Array(20).fill({ kind: 'sent' }));
   const unauthorized = (await receivedMessages()).filter(({ status }) => status === 401);
@@ -105,7 +92,7 @@ test('an expired access token is renewed and the message sent again', async () =
 });
 
 test('a service account that is unknown to Google is refused', async () => {
-  await sandbox.injectFaults('fcm', { refuseCredential: true });
+  await provider.sandbox.injectFaults('fcm', { refuseCredential: true });
   expect(await send()).toMatchObject(AUTH_ERROR);
 });
 
@@ -119,20 +106,20 @@ test.each([
   [{ status: 200, body: '<html>' }, UNAVAILABLE],
   [{ do: 'flood' }, UNAVAILABLE],
 ])('a token server’s %j is %j', async (response, attempt) => {
-  await sandbox.script('fcm', 'oauth', response);
+  await provider.sandbox.script('fcm', 'oauth', response);
   expect(await send()).toMatchObject(attempt);
   expect(await receivedMessages()).toEqual([]);
 });
 
 test('an unusable key is refused without a request', async () => {
-  const unusable = fcm.connect({ ...sandbox.fcm, privateKey: 'no key' });
+  const unusable = fcm.connect({ ...provider.sandbox.fcm, privateKey: 'no key' });
   expect(await unusable.prepare(createPush(), () => true)(ADDRESS)).toMatchObject(AUTH_ERROR);
   await unusable.close();
-  expect(await sandbox.received('fcm')).toEqual([]);
+  expect(await provider.sandbox.received('fcm')).toEqual([]);
 });
 
 test('another project’s key is refused', async () => {
-  const otherProject = fcm.connect({ ...sandbox.fcm, projectId: 'another-project' });
+  const otherProject = fcm.connect({ ...provider.sandbox.fcm, projectId: 'another-project' });
   expect(await otherProject.prepare(createPush(), () => true)(ADDRESS)).toMatchObject(AUTH_ERROR);
   await otherProject.close();
 });

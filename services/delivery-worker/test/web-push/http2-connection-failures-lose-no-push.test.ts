@@ -1,7 +1,7 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
-import type { Address, Attempt, ProviderClient } from '../../src/deliver/provider.ts';
-import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+import type { Address, Attempt } from '../../src/deliver/provider.ts';
+import { useProvider } from '../provider-under-test.ts';
 import { createPush, createSecret } from './pushes.ts';
 
 const DEADLINE_MS = 1_000;
@@ -9,25 +9,12 @@ const SENT: Attempt = { kind: 'sent' };
 const RETRY_UPSTREAM = expect.objectContaining({ kind: 'retry', scope: 'upstream' });
 const RETRY_RECIPIENT = expect.objectContaining({ kind: 'retry', scope: 'recipient' });
 
-let sandbox: ProviderSandbox;
-let client: ProviderClient;
-
-beforeAll(async () => {
-  sandbox = await startProviderSandbox();
-});
-beforeEach(() => {
-  const { host, ca } = sandbox.webPush;
-  const channel = createWebPush({ hosts: [host], ca, deadlineMs: DEADLINE_MS });
-  client = channel.connect(createSecret());
-});
-afterEach(async () => {
-  await client.close();
-  await sandbox.reset();
-});
-afterAll(() => sandbox.stop());
+const provider = useProvider(({ webPush: { host, ca } }) =>
+  createWebPush({ hosts: [host], ca, deadlineMs: DEADLINE_MS }).connect(createSecret()),
+);
 
 async function createBrowserAddress(): Promise<Address> {
-  const { endpoint: address, key: p256dh, auth } = await sandbox.subscribe();
+  const { endpoint: address, key: p256dh, auth } = await provider.sandbox.subscribe();
   return { channel: 'web-push', address, p256dh, auth, since: new Date() };
 }
 
@@ -35,7 +22,7 @@ const tokenOf = ({ address }: Address): string => address.split('/').at(-1) ?? '
 
 /** Sends one push to n browsers concurrently. */
 async function sendToMany(n: number): Promise<Attempt[]> {
-  const send = client.prepare(createPush(), () => true);
+  const send = provider.client.prepare(createPush(), () => true);
   const browsers = await Promise.all(Array.from({ length: n }, createBrowserAddress));
   return Promise.all(browsers.map(send));
 }
@@ -44,47 +31,47 @@ test('a window of pushes uses one connection, and each is decrypted', async () =
   for (let round = 0; round < 3; round += 1) {
     expect(await sendToMany(50)).toEqual(Array(50).fill(SENT));
   }
-  expect(await sandbox.connections('web-push')).toBe(1);
-  const received = await sandbox.received('web-push');
+  expect(await provider.sandbox.connections('web-push')).toBe(1);
+  const received = await provider.sandbox.received('web-push');
   expect(received.map(({ payload }) => payload)).not.toContain(null);
 });
 
 test('a low stream limit loses no push', async () => {
-  await sandbox.injectFaults('web-push', { streamLimit: 5 });
+  await provider.sandbox.injectFaults('web-push', { streamLimit: 5 });
   expect(await sendToMany(50)).toEqual(Array(50).fill(SENT));
 });
 
 test('repeated GOAWAYs lose and duplicate no push', async () => {
-  await sandbox.injectFaults('web-push', { goawayEvery: 7 });
+  await provider.sandbox.injectFaults('web-push', { goawayEvery: 7 });
   for (let round = 0; round < 5; round += 1) {
     const attempts = await sendToMany(20);
     expect(attempts.filter(({ kind }) => kind !== 'sent' && kind !== 'retry')).toEqual([]);
     const sent = attempts.filter(({ kind }) => kind === 'sent').length;
     expect(sent).toBeGreaterThanOrEqual(18);
   }
-  expect(await sandbox.duplicates()).toBe(0);
+  expect(await provider.sandbox.duplicates()).toBe(0);
 });
 
 test('a lost connection defers its pushes, and the next push opens another', async () => {
   expect(await sendToMany(1)).toEqual([SENT]);
-  await sandbox.injectFaults('web-push', { dropEvery: 1 });
+  await provider.sandbox.injectFaults('web-push', { dropEvery: 1 });
   expect(await sendToMany(3)).toEqual([RETRY_UPSTREAM, RETRY_UPSTREAM, RETRY_UPSTREAM]);
-  await sandbox.reset();
+  await provider.sandbox.reset();
   expect(await sendToMany(3)).toEqual([SENT, SENT, SENT]);
 });
 
 test('a missing response times out, and its connection is not used again', async () => {
-  await sandbox.injectFaults('web-push', { blackHole: true });
+  await provider.sandbox.injectFaults('web-push', { blackHole: true });
   const startedAt = performance.now();
   expect(await sendToMany(3)).toEqual([RETRY_UPSTREAM, RETRY_UPSTREAM, RETRY_UPSTREAM]);
   expect(performance.now() - startedAt).toBeLessThan(3 * DEADLINE_MS);
-  await sandbox.reset();
+  await provider.sandbox.reset();
   expect(await sendToMany(1)).toEqual([SENT]);
-  expect(await sandbox.connections('web-push')).toBe(1);
+  expect(await provider.sandbox.connections('web-push')).toBe(1);
 });
 
 test('a service that refuses connections defers all pushes', async () => {
-  await sandbox.injectFaults('web-push', { refuse: true });
+  await provider.sandbox.injectFaults('web-push', { refuse: true });
   expect(await sendToMany(3)).toEqual([RETRY_UPSTREAM, RETRY_UPSTREAM, RETRY_UPSTREAM]);
 });
 
@@ -102,8 +89,8 @@ describe('one request that', () => {
     ],
   ])('%s', async (_, response, attempt) => {
     const address = await createBrowserAddress();
-    await sandbox.script('web-push', tokenOf(address), response);
-    expect(await client.prepare(createPush(), () => true)(address)).toEqual(attempt);
-    expect(await sandbox.received('web-push')).toHaveLength(1);
+    await provider.sandbox.script('web-push', tokenOf(address), response);
+    expect(await provider.client.prepare(createPush(), () => true)(address)).toEqual(attempt);
+    expect(await provider.sandbox.received('web-push')).toHaveLength(1);
   });
 });

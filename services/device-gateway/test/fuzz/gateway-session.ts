@@ -10,9 +10,9 @@ import { createAppShares } from '../../src/app-shares.ts';
 import type { Connection } from '../../src/connection.ts';
 import { type Connections, createConnections } from '../../src/connections.ts';
 import { NO_PROXY_DETECTOR } from '../../src/detect-proxy.ts';
+import { createWorkerReplies } from '../../src/live-delivery.ts';
 import { createGatewayMetrics, type GatewayMetrics } from '../../src/metrics.ts';
 import { createPendingConnections } from '../../src/pending-connections.ts';
-import { createWorkerReplies } from '../../src/receipts.ts';
 import { startMqttSession } from '../../src/session.ts';
 import type { Transport } from '../../src/transport.ts';
 import { AUTH_KEYS, TOKEN } from './random-streams.ts';
@@ -79,21 +79,29 @@ function createTracedConnections(metrics: GatewayMetrics, trace: Trace) {
   });
   const shares = createAppShares(1);
   const replies = createWorkerReplies(channel, metrics);
-  const receipts = { record: () => undefined, flush: async () => undefined };
   const lastSeen = { record: () => undefined, stop: async () => undefined };
-  const connections = createConnections({ channel, shares, replies, receipts, lastSeen, metrics });
+  const { settle } = replies;
+  const connections = createConnections({ channel, shares, settle, lastSeen, metrics });
   const traced: Connections = {
     ...connections,
-    acknowledge(connection: Connection, packetId: number) {
-      trace.events.push(`puback ${packetId}`);
-      return connections.acknowledge(connection, packetId);
+    add(connection: Connection) {
+      recordPubacks(connection, trace);
+      return connections.add(connection);
     },
     close(connection: Connection, reason: string) {
       trace.end = reason === 'disconnected' ? 'disconnected' : 'closed';
       connections.close(connection, reason);
     },
   };
-  return { connections: traced, shares };
+  return { connections: traced, shares, replies, receipts: { record: () => undefined } };
+}
+
+function recordPubacks(connection: Connection, trace: Trace): void {
+  const acknowledge = connection.acknowledge.bind(connection);
+  connection.acknowledge = (packetId) => {
+    trace.events.push(`puback ${packetId}`);
+    return acknowledge(packetId);
+  };
 }
 
 async function playStream(

@@ -1,5 +1,5 @@
-import { Badge, Button, Group, NativeSelect, Stack, TextInput } from '@mantine/core';
-import { type FormEvent, useState } from 'react';
+import { Badge, Button, Group, NativeSelect, TextInput } from '@mantine/core';
+import { useState } from 'react';
 import { change } from '../api/request.ts';
 import type { Account } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
@@ -7,11 +7,12 @@ import { useList } from '../api/use-get.ts';
 import { formatCount } from '../lib/times.ts';
 import { useUrl } from '../lib/use-url.ts';
 import { confirm } from '../parts/confirm.tsx';
-import { Dialog } from '../parts/dialog.tsx';
 import { Empty } from '../parts/empty.tsx';
+import { FormDialog } from '../parts/form-dialog.tsx';
 import { Id } from '../parts/id.tsx';
 import { TextLink } from '../parts/links.tsx';
 import { type Column, List } from '../parts/list.tsx';
+import { NameField } from '../parts/name-field.tsx';
 import { Page } from '../parts/page.tsx';
 import { useMayInstallation } from '../shell/session.ts';
 
@@ -127,36 +128,23 @@ function CreateAccount({ onClose }: { onClose: () => void }) {
     done: 'The account is created.',
     onDone: onClose,
   });
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    create.mutate();
-  };
   return (
-    <Dialog opened onClose={onClose} title="Create an account">
-      <form onSubmit={submit}>
-        <Stack gap="sm">
-          <TextInput
-            label="Name"
-            required
-            withAsterisk={false}
-            maxLength={100}
-            data-autofocus
-            value={name}
-            onChange={({ currentTarget }) => setName(currentTarget.value)}
-          />
-          <NativeSelect
-            label="Plan"
-            description="Sets the limit of requests, unless the account has its own"
-            data={['trial', 'pro']}
-            value={plan}
-            onChange={({ currentTarget }) => setPlan(currentTarget.value)}
-          />
-          <Button type="submit" loading={create.isPending}>
-            Create
-          </Button>
-        </Stack>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Create an account"
+      action="Create"
+      isPending={create.isPending}
+      onSubmit={create.mutate}
+      onClose={onClose}
+    >
+      <NameField name={name} onChange={setName} />
+      <NativeSelect
+        label="Plan"
+        description="Sets the limit of requests, unless the account has its own"
+        data={['trial', 'pro']}
+        value={plan}
+        onChange={({ currentTarget }) => setPlan(currentTarget.value)}
+      />
+    </FormDialog>
   );
 }
 
@@ -173,28 +161,23 @@ function SetLimit({ account, onClose }: { account: Account; onClose: () => void 
     done: 'The limit is set.',
     onDone: onClose,
   });
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    save.mutate();
-  };
   return (
-    <Dialog opened onClose={onClose} title={`Limit of ${account.name}`}>
-      <form onSubmit={submit}>
-        <Stack gap="sm">
-          <TextInput
-            label="Requests per minute"
-            description="Empty: unlimited"
-            inputMode="numeric"
-            pattern="[0-9]*"
-            data-autofocus
-            value={limit}
-            onChange={({ currentTarget }) => setLimit(currentTarget.value)}
-          />
-          <Button type="submit" loading={save.isPending}>
-            Set the limit
-          </Button>
-        </Stack>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={`Limit of ${account.name}`}
+      action="Set the limit"
+      isPending={save.isPending}
+      onSubmit={save.mutate}
+      onClose={onClose}
+    >
+      <TextInput
+        label="Requests per minute"
+        description="Empty: unlimited"
+        inputMode="numeric"
+        pattern="[0-9]*"
+        data-autofocus
+        value={limit}
+        onChange={({ currentTarget }) => setLimit(currentTarget.value)}
+      />
+    </FormDialog>
   );
 }

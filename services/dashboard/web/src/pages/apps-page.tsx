@@ -1,17 +1,18 @@
-import { Button, NativeSelect, Stack, TextInput } from '@mantine/core';
+import { Button, NativeSelect } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
+import { useState } from 'react';
 import { change } from '../api/request.ts';
 import type { Account, App } from '../api/types.ts';
 import { useChange } from '../api/use-change.ts';
 import { useList } from '../api/use-get.ts';
 import { useUrl } from '../lib/use-url.ts';
-import { Dialog } from '../parts/dialog.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Choice, Filters } from '../parts/filters.tsx';
+import { FormDialog } from '../parts/form-dialog.tsx';
 import { Id } from '../parts/id.tsx';
 import { TextLink } from '../parts/links.tsx';
 import { type Column, List } from '../parts/list.tsx';
+import { NameField } from '../parts/name-field.tsx';
 import { Page } from '../parts/page.tsx';
 import { SecretDialog } from '../parts/secret-dialog.tsx';
 import { Time } from '../parts/time.tsx';
@@ -102,10 +103,6 @@ function CreateApp({ accounts, onClose }: { accounts: readonly Account[]; onClos
     run: () => change<{ id: string; key: string }>('POST', '/apps', { account, name }),
     outdated: [['/apps']],
   });
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    create.mutate();
-  };
   const { data } = create;
   if (data !== undefined) {
     return (
@@ -125,30 +122,22 @@ function CreateApp({ accounts, onClose }: { accounts: readonly Account[]; onClos
     );
   }
   return (
-    <Dialog opened onClose={onClose} title="Create an app">
-      <form onSubmit={submit}>
-        <Stack gap="sm">
-          <NativeSelect
-            label="Account"
-            value={account}
-            data={accounts.map(({ id, name: label }) => ({ value: id, label }))}
-            {...(accounts.length === 0 && { description: 'Create an account first.' })}
-            onChange={({ currentTarget }) => setAccount(currentTarget.value)}
-          />
-          <TextInput
-            label="Name"
-            required
-            withAsterisk={false}
-            maxLength={100}
-            data-autofocus
-            value={name}
-            onChange={({ currentTarget }) => setName(currentTarget.value)}
-          />
-          <Button type="submit" loading={create.isPending} disabled={account === ''}>
-            Create
-          </Button>
-        </Stack>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Create an app"
+      action="Create"
+      isPending={create.isPending}
+      isDisabled={account === ''}
+      onSubmit={create.mutate}
+      onClose={onClose}
+    >
+      <NativeSelect
+        label="Account"
+        value={account}
+        data={accounts.map(({ id, name: label }) => ({ value: id, label }))}
+        {...(accounts.length === 0 && { description: 'Create an account first.' })}
+        onChange={({ currentTarget }) => setAccount(currentTarget.value)}
+      />
+      <NameField name={name} onChange={setName} />
+    </FormDialog>
   );
 }

@@ -10,7 +10,7 @@ import { describeDevice } from '../lib/device-note.ts';
 import { channelLabel, describeReason } from '../lib/outcomes.ts';
 import { formatCount, formatDuration } from '../lib/times.ts';
 import { usePathId } from '../lib/use-url.ts';
-import { confirm } from '../parts/confirm.tsx';
+import { ConfirmButton } from '../parts/confirm-button.tsx';
 import { Empty } from '../parts/empty.tsx';
 import { Facts } from '../parts/facts.tsx';
 import { Id } from '../parts/id.tsx';
@@ -138,22 +138,16 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: string }
           Disconnect
         </Button>
       )}
-      <Button
-        size="xs"
-        variant="default"
-        c="var(--mantine-color-error)"
-        loading={remove.isPending}
-        onClick={() =>
-          confirm({
-            title: 'Delete this device?',
-            text: 'Its subscriptions and its inbox are deleted too. To get pushes again, the app on it must register anew.',
-            action: 'Delete',
-            onConfirm: () => remove.mutate(),
-          })
-        }
-      >
-        Delete
-      </Button>
+      <ConfirmButton
+        label="Delete"
+        isPending={remove.isPending}
+        confirmation={{
+          title: 'Delete this device?',
+          text: 'Its subscriptions and its inbox are deleted too. To get pushes again, the app on it must register anew.',
+          action: 'Delete',
+          onConfirm: () => remove.mutate(),
+        }}
+      />
     </>
   );
 }

@@ -6,7 +6,8 @@ import { createMessageStore } from '../lib/message-store.ts';
 import { Dialog } from './dialog.tsx';
 import { showToast } from './toasts.tsx';
 
-interface Confirmation {
+/** A question, and what is done when it is answered with yes. */
+export interface Confirmation {
   title: string;
   text: string;
   /** Label of the button that does it. */

@@ -5,11 +5,10 @@ import {
   Group,
   NativeSelect,
   PasswordInput,
-  Stack,
   Text,
   TextInput,
 } from '@mantine/core';
-import { type DragEvent, type FormEvent, useState } from 'react';
+import { type DragEvent, useState } from 'react';
 import { change } from '../../api/request.ts';
 import { useChange } from '../../api/use-change.ts';
 import {
@@ -20,7 +19,7 @@ import {
   EMPTY_CREDENTIAL,
 } from '../../lib/credential-body.ts';
 import { readFileField } from '../../lib/read-file.ts';
-import { Dialog } from '../../parts/dialog.tsx';
+import { FormDialog } from '../../parts/form-dialog.tsx';
 
 const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
 const ENVIRONMENTS = [
@@ -42,39 +41,31 @@ export function CredentialForm({ app, onClose }: { app: string; onClose: () => v
     onDone: onClose,
   });
   const needsFile = kind !== 'web-push';
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    save.mutate();
-  };
   return (
-    <Dialog opened onClose={onClose} title="Set a credential">
-      <form onSubmit={submit}>
-        <Stack gap="sm">
-          <NativeSelect
-            label="Kind"
-            value={kind}
-            data={KINDS.map((value) => ({ value, label: CREDENTIAL_KINDS[value].label }))}
-            onChange={({ currentTarget }) => {
-              setKind(KINDS.find((known) => known === currentTarget.value) ?? 'apns-key');
-              setFields(EMPTY_CREDENTIAL);
-            }}
-          />
-          <FileField
-            kind={kind}
-            name={fields.file?.name}
-            onFile={async (file) => setFields({ ...fields, file: await readFileField(file) })}
-          />
-          <KindFields kind={kind} fields={fields} onChange={setFields} />
-          <Button
-            type="submit"
-            loading={save.isPending}
-            disabled={needsFile && fields.file === undefined}
-          >
-            Check and store
-          </Button>
-        </Stack>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Set a credential"
+      action="Check and store"
+      isPending={save.isPending}
+      isDisabled={needsFile && fields.file === undefined}
+      onSubmit={save.mutate}
+      onClose={onClose}
+    >
+      <NativeSelect
+        label="Kind"
+        value={kind}
+        data={KINDS.map((value) => ({ value, label: CREDENTIAL_KINDS[value].label }))}
+        onChange={({ currentTarget }) => {
+          setKind(KINDS.find((known) => known === currentTarget.value) ?? 'apns-key');
+          setFields(EMPTY_CREDENTIAL);
+        }}
+      />
+      <FileField
+        kind={kind}
+        name={fields.file?.name}
+        onFile={async (file) => setFields({ ...fields, file: await readFileField(file) })}
+      />
+      <KindFields kind={kind} fields={fields} onChange={setFields} />
+    </FormDialog>
   );
 }
 

@@ -5,13 +5,13 @@ import '@mantine/core/styles/RadioIndicator.css';
 import '@mantine/core/styles/Radio.css';
 import '@mantine/core/styles/Pill.css';
 import '@mantine/core/styles/PillsInput.css';
-import { Button, Checkbox, MultiSelect, Radio, Stack } from '@mantine/core';
-import { type FormEvent, useState } from 'react';
+import { Checkbox, MultiSelect, Radio, Stack } from '@mantine/core';
+import { useState } from 'react';
 import { change } from '../../api/request.ts';
 import type { Account, Operator, Role } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { ROLE_TEXTS, ROLES } from '../../lib/roles.ts';
-import { Dialog } from '../../parts/dialog.tsx';
+import { FormDialog } from '../../parts/form-dialog.tsx';
 
 /** Whose access the form sets. */
 export type AccessTarget = { kind: 'invite' } | { kind: 'change'; operator: Operator };
@@ -47,39 +47,32 @@ export function AccessForm({ target, accounts, onClose, onLink }: AccessFormProp
       if (link !== undefined) onLink(link);
     },
   });
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    save.mutate();
-  };
   return (
-    <Dialog
-      opened
-      onClose={onClose}
+    <FormDialog
       title={before === undefined ? 'Invite an operator' : `Access of ${before.name}`}
+      action={before === undefined ? 'Make a link' : 'Store'}
+      isPending={save.isPending}
+      isDisabled={!isAll && chosen.length === 0}
+      gap="md"
+      onSubmit={save.mutate}
+      onClose={onClose}
     >
-      <form onSubmit={submit}>
-        <Stack gap="md">
-          <RoleChoice role={role} onChange={setRole} />
-          <Checkbox
-            label="The whole installation"
-            checked={isAll}
-            onChange={({ currentTarget }) => setAll(currentTarget.checked)}
-          />
-          {!isAll && (
-            <MultiSelect
-              label="Only these accounts"
-              searchable
-              data={accounts.map(({ id, name }) => ({ value: id, label: name }))}
-              value={chosen}
-              onChange={setChosen}
-            />
-          )}
-          <Button type="submit" loading={save.isPending} disabled={!isAll && chosen.length === 0}>
-            {before === undefined ? 'Make a link' : 'Store'}
-          </Button>
-        </Stack>
-      </form>
-    </Dialog>
+      <RoleChoice role={role} onChange={setRole} />
+      <Checkbox
+        label="The whole installation"
+        checked={isAll}
+        onChange={({ currentTarget }) => setAll(currentTarget.checked)}
+      />
+      {!isAll && (
+        <MultiSelect
+          label="Only these accounts"
+          searchable
+          data={accounts.map(({ id, name }) => ({ value: id, label: name }))}
+          value={chosen}
+          onChange={setChosen}
+        />
+      )}
+    </FormDialog>
   );
 }
 

@@ -1,10 +1,9 @@
-import { Button } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { change } from '../../api/request.ts';
 import type { AcceptedPush, PushHead } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { formatCount } from '../../lib/times.ts';
-import { confirm } from '../../parts/confirm.tsx';
+import { ConfirmButton } from '../../parts/confirm-button.tsx';
 import { useMay } from '../../shell/session.ts';
 
 /** Shows what an operator can do with a push. */
@@ -24,39 +23,28 @@ export function PushActions({ push }: { push: PushHead }) {
   if (!useMay('operator')) return null;
   return (
     <>
-      <Button
-        size="xs"
-        variant="default"
-        loading={sendAgain.isPending}
-        onClick={() =>
-          confirm({
-            title: 'Send this push once more?',
-            text: `A new push with the same content goes to the same recipients (${formatCount(push.devices)} devices at the time), also to those that got it.`,
-            action: 'Send once more',
-            isDangerous: false,
-            onConfirm: () => sendAgain.mutate(),
-          })
-        }
-      >
-        Send again
-      </Button>
+      <ConfirmButton
+        label="Send again"
+        isPending={sendAgain.isPending}
+        confirmation={{
+          title: 'Send this push once more?',
+          text: `A new push with the same content goes to the same recipients (${formatCount(push.devices)} devices at the time), also to those that got it.`,
+          action: 'Send once more',
+          isDangerous: false,
+          onConfirm: () => sendAgain.mutate(),
+        }}
+      />
       {push.state !== 'deleted' && (
-        <Button
-          size="xs"
-          variant="default"
-          c="var(--mantine-color-error)"
-          loading={remove.isPending}
-          onClick={() =>
-            confirm({
-              title: 'Delete this push?',
-              text: 'Devices that have not got it yet will not get it. Devices that have it keep it.',
-              action: 'Delete',
-              onConfirm: () => remove.mutate(),
-            })
-          }
-        >
-          Delete
-        </Button>
+        <ConfirmButton
+          label="Delete"
+          isPending={remove.isPending}
+          confirmation={{
+            title: 'Delete this push?',
+            text: 'Devices that have not got it yet will not get it. Devices that have it keep it.',
+            action: 'Delete',
+            onConfirm: () => remove.mutate(),
+          }}
+        />
       )}
     </>
   );

@@ -1,0 +1,88 @@
+import { CHANNELS, type Channel } from '@carillon/core/channels';
+import type { BatchHolder, BatchHolders } from './batch-holders.ts';
+import type { Batch } from './documents.ts';
+import type { Suspensions } from './suspensions.ts';
+
+/** Batches that no worker has: those that are due, and those that wait for a retry. */
+export function createDueBatches(
+  { pushes, batches }: BatchHolders,
+  suspensions: Pick<Suspensions, 'filter'>,
+) {
+  /** Reads the batches of open pushes that are due and not claimed, the oldest first of each collection. */
+  async function findOldestDue(
+    limit: number,
+    projection: Record<string, 1>,
+    channels: readonly Channel[] = CHANNELS,
+  ): Promise<BatchHolder[]> {
+    const filter = {
+      ...suspensions.filter(),
+      'work.state': 'ready' as const,
+      // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
+      'work.channel': { $in: channels },
+      $expr: { $lte: ['$work.at', '$$NOW'] },
+    };
+    const results = await Promise.all(
+      [
+        { collection: pushes, filter: { ...filter, state: 'open' as const } },
+        { collection: batches, filter },
+      ].map(({ collection, filter: dueFilter }) =>
+        collection.find(dueFilter, { projection }).sort({ 'work.at': 1 }).limit(limit).toArray(),
+      ),
+    );
+    return results.flat();
+  }
+
+  return {
+    /**
+     * Makes an app's batches of a channel that wait for a retry due at once. A claimed batch is due as soon as its
+     * worker releases it: the worker may have failed for the reason that has just been removed.
+     */
+    async retryNow(app: string, channel: Batch['channel']): Promise<void> {
+      const attemptedFilter = {
+        app,
+        'work.state': 'ready' as const,
+        'work.channel': channel,
+        // A batch that was never claimed is not delayed.
+        'work.tries': { $gt: 0 },
+      };
+      const isClaimed = { $ne: [{ $type: '$work.claim' }, 'missing'] };
+      const retryNowFields = {
+        'work.at': { $cond: [isClaimed, '$work.at', '$$NOW'] },
+        'work.hurried': { $cond: [isClaimed, true, '$$REMOVE'] },
+      };
+      await Promise.all(
+        [batches, pushes].map((collection) =>
+          collection.updateMany(attemptedFilter as object, [{ $set: retryNowFields }]),
+        ),
+      );
+    },
+
+    /**
+     * Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due.
+     *
+     * @param limit of each collection; if one has as many, of each channel in it, so that a channel whose workers don't keep
+     *   up hides no batch of another
+     */
+    async findDue(limit: number): Promise<{ id: string; channel: Batch['channel'] }[]> {
+      const projection = { 'work.channel': 1 } as const;
+      const oldest = await findOldestDue(limit, projection);
+      const findOf = (channel: Channel) => findOldestDue(limit, projection, [channel]);
+      const found =
+        oldest.length < limit ? oldest : (await Promise.all(CHANNELS.map(findOf))).flat();
+      return found.flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
+    },
+
+    /**
+     * Counts the batches that are due, with one query for each of the two collections.
+     *
+     * @param limit the count stops at this number in each of them
+     * @returns how many, and since when the oldest is due; without `oldest` there is none
+     */
+    async measureBacklog(limit: number): Promise<{ due: number; oldest?: Date }> {
+      const found = await findOldestDue(limit, { 'work.at': 1 });
+      const dueTimes = found.flatMap(({ work }) => (work?.at === undefined ? [] : [work.at]));
+      const oldest = dueTimes.toSorted((a, b) => a.getTime() - b.getTime())[0];
+      return { due: found.length, ...(oldest !== undefined && { oldest }) };
+    },
+  };
+}

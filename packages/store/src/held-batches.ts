@@ -1,0 +1,119 @@
+import { toBitWords } from '@carillon/core/batch';
+import { Binary, type Document } from 'mongodb';
+import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
+import { fromNow } from './clock.ts';
+import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
+import { buildFailureMark, findFailures } from './failure-mark.ts';
+import { NOTIFY_MARK } from './notify-mark.ts';
+
+/** A batch and the claim under which a worker writes to it. */
+interface HeldBatch {
+  id: string;
+  claim: string;
+  /** Webhooks are told of the batch. */
+  notify?: true;
+}
+
+/** Progress of a batch that a worker still holds. */
+export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
+  /** Codes of core/outcomes, one for each recipient. */
+  outcomes: Uint8Array;
+  /** Errors that a provider returned for recipients that have failed or are gone. */
+  words?: ProviderErrorEntry[];
+  /** Recipients to retry, and when at the earliest. */
+  deferred: DeferredEntry[];
+  /** Lapsed claims of a batch that is processed alone; for all others the save resets their number. */
+  lapsed?: number;
+}
+
+/** Creates the writes to a batch whose claim a worker holds. */
+export function createHeldBatches(holders: BatchHolders) {
+  return {
+    /**
+     * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
+     * after `delayMs`, or at once if `retryNow` was called meanwhile. Does nothing if the claim was lost.
+     *
+     * @param staysSuspected keeps the number of lapsed claims, which a release resets otherwise
+     */
+    async releaseClaim(
+      batch: HeldBatch,
+      delayMs: number,
+      received: readonly number[],
+      staysSuspected = false,
+    ): Promise<void> {
+      const collection = holders.of(batch.id);
+      if (received.length > 0) {
+        const words = [...toBitWords(received)].map(([word, bits]) => [
+          `work.got.${word}`,
+          { or: bits },
+        ]);
+        await collection.updateOne(claimFilter(batch), { $bit: Object.fromEntries(words) });
+      }
+      await collection.updateOne(
+        claimFilter(batch),
+        buildRelease(delayMs, batch.notify === true, staysSuspected),
+      );
+    },
+
+    /**
+     * Marks a claim as that of a worker that processes nothing else from now on. If it lapses, it counts
+     * (store/lapsed-claims). False: the claim was lost.
+     */
+    async markAlone(batch: Pick<HeldBatch, 'id' | 'claim'>): Promise<boolean> {
+      const { matchedCount } = await holders
+        .of(batch.id)
+        .updateOne(claimFilter(batch), { $set: { 'work.alone': batch.claim } }, FAST_WRITE);
+      return matchedCount === 1;
+    },
+
+    /**
+     * Saves the outcomes so far of a batch that is still being worked on, so that a worker that takes over repeats few.
+     * False: the claim was lost and nothing was written.
+     */
+    async saveOutcomes(batch: UnfinishedBatch): Promise<boolean> {
+      const { id, outcomes, deferred, words = [], lapsed = -1 } = batch;
+      const progress = {
+        'work.outcomes': new Binary(outcomes),
+        'work.later': deferred,
+        'work.lapsed': lapsed,
+        ...(words.length > 0 && { 'work.words': words }),
+      };
+      const { matchedCount } = await holders
+        .of(id)
+        .updateOne(claimFilter(batch), buildProgressUpdate(progress, findFailures(id, outcomes)));
+      return matchedCount === 1;
+    },
+  };
+}
+
+/** Matches a batch while its claim holds. */
+function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
+  return { _id: id, 'work.claim': claim, 'work.state': 'ready' } as const;
+}
+
+function buildRelease(delayMs: number, isReported: boolean, staysSuspected: boolean): Document[] {
+  return [
+    {
+      $set: {
+        'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] },
+        // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
+        ...(isReported && { notify: NOTIFY_MARK }),
+      },
+    },
+    {
+      $unset: [
+        ...['work.claim', 'work.reply', 'work.before', 'work.hurried'],
+        ...(staysSuspected ? [] : ['work.lapsed']),
+      ],
+    },
+  ];
+}
+
+/** Builds the update that saves progress; one with failed recipients also lists the batch among the failures. */
+function buildProgressUpdate(progress: Document, failures: number): Document {
+  if (failures === 0) return { $set: progress };
+  const literals = Object.entries(progress).map(([name, value]) => [name, { $literal: value }]);
+  return [
+    { $set: { ...Object.fromEntries(literals), ...buildFailureMark({ $literal: failures }) } },
+  ];
+}
