@@ -66,6 +66,8 @@ test('from the set-up link to a delivered push, without a reload', async () => {
   expect(JSON.parse(arrival?.payload ?? '')).toMatchObject({ message: 'Hello' });
   await waitForOutcomes(page, 'Delivered 1');
   await waitForText(page, 'Finished');
+  // The device was offline: its receipt came after the batch was done.
+  await waitForText(page, 'Last receipt from a device');
   expect(await page.evaluate('globalThis.isSamePage')).toBe(true);
 
   const push = new URL(page.url()).pathname.split('/')[2] ?? '';

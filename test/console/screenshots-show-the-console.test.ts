@@ -32,15 +32,14 @@ beforeAll(async () => {
   const filled = await fixture.fill();
   for (let n = 0; n < DELIVERED_PUSHES; n += 1) await send(filled.tenant, [filled.ids.token]);
   ids = { ...filled.ids, push: await sendToEachChannel(filled) };
-  await addEarlierMinutes(fixture.stack.dev.redis);
 }, 180_000);
 afterAll(() => fixture?.close());
 
-/** Adds figures of the 45 minutes before, in the form in which the services write them. */
+/** Makes up the figures of the last minutes, in the form in which the services write them. */
 async function addEarlierMinutes(url: string): Promise<void> {
   const redis = await connectRedis({ url });
   const current = Math.floor(Date.now() / MINUTE_MS);
-  for (let n = 1; n <= EARLIER_MINUTES; n += 1) {
+  for (let n = 0; n <= EARLIER_MINUTES; n += 1) {
     const wave = 600 + 200 * Math.sin(n / 6) + 60 * Math.sin(n * 1.7);
     const isOutage = n > 18 && n < 23;
     const counts = {
@@ -58,7 +57,11 @@ async function addEarlierMinutes(url: string): Promise<void> {
     const fields = Object.entries(counts).map(
       ([name, count]) => [name, Math.round(count)] as const,
     );
-    await redis.hset(minuteKey(current - n), Object.fromEntries(fields));
+    // The few receipts of this test would be most of a minute.
+    const key = minuteKey(current - n);
+    const own = (await redis.hkeys(key)).filter((name) => name.startsWith('latency:'));
+    if (own.length > 0) await redis.hdel(key, ...own);
+    await redis.hset(key, Object.fromEntries(fields));
   }
   await redis.set(SINCE_KEY, (current - EARLIER_MINUTES) * MINUTE_MS);
   redis.disconnect();
@@ -85,6 +88,8 @@ async function sendToEachChannel({
 
 test.each(PAGES)('%s', async (name, path, text) => {
   const page = fixture.owner;
+  // Shortly before they are shown: the minute that the services write to is no part of the lines.
+  if (path === '/') await addEarlierMinutes(fixture.stack.dev.redis);
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
   await page.goto(`${fixture.origin}${fillPath(path, ids)}`);
   await waitForText(page, text);

@@ -29,6 +29,7 @@ interface Outcomes {
   reasons: Record<string, number>;
   latency?: { count: number; p50: number; max: number };
   first_receipt?: number;
+  last_receipt?: number;
 }
 
 let fixture: ProviderFixture;
@@ -129,6 +130,30 @@ test('a push of all channels and ends, until after its deletion', async () => {
   expect((await tenant.api('GET', `/pushes/${push.id}`)).json).toMatchObject({
     code: 'INVALID_PUSH_ID',
   });
+});
+
+test('the receipt of a device that was offline is in the times of its push', async () => {
+  const online = await fleet.online();
+  const offline = await fleet.offline();
+  const push = await send(tenant, [online.token, offline.token]);
+  await untilOutcomeCounts(fixture.store, push, { delivered: 1, inbox: 1 });
+  const before = await getOutcomes(push);
+  expect(before.latency?.count).toBe(1);
+  await offline.connect();
+  await until(async () => (await getOutcomes(push)).outcomes.delivered === 2);
+  const report = await getOutcomes(push);
+  const { milliseconds = 0 } = await getRecipient(push, offline.token);
+  // It was recorded after the receipt that the worker has waited for.
+  expect(milliseconds).toBeGreaterThan(before.latency?.max ?? 0);
+  expect(report.latency).toMatchObject({ count: 2, max: milliseconds });
+  expect(report.first_receipt).toBe(before.first_receipt);
+  expect(report.last_receipt).toBeGreaterThanOrEqual(before.last_receipt ?? 0);
+  expect(await getRecipients(push)).toContainEqual(
+    expect.objectContaining({ token: offline.token, outcome: 'delivered', milliseconds }),
+  );
+  const path = `/export/recipients?push=${push.id}&api_key=${tenant.dev.apiKey}`;
+  const exported = await (await fetch(new URL(path, tenant.dev.api))).text();
+  expect(exported).toContain(`"milliseconds":${milliseconds}`);
 });
 
 test('a recipient that was handed to FCM is listed once, with both attempts', async () => {

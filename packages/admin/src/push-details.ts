@@ -14,7 +14,7 @@ const MAX_SAMPLED_RECIPIENTS = 20;
 /** Push without its payload; times are milliseconds since 1970. */
 export type PushHead = ReturnType<typeof toPushHead>;
 
-/** An event of a push. Of the receipts, the first and the last that a worker has waited for are stored. */
+/** An event of a push. The receipts are the first and the last of those whose time is stored. */
 export interface TimelineEvent {
   at: number;
   what:

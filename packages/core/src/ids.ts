@@ -10,6 +10,14 @@ export function newAuditId(nowMs: number): string {
   return newPushId(nowMs);
 }
 
+/**
+ * Returns the time in the id of a push, or of one of its batches: when the push was accepted, or is due if it is
+ * scheduled. Milliseconds since 1970.
+ */
+export function pushStartMs(id: string): number {
+  return Number.parseInt(id.slice(0, 12), 16);
+}
+
 /** Returns what the ids of a moment begin with, in order to select ids by time. */
 export function toIdPrefix(ms: number): string {
   return Math.floor(ms).toString(16).padStart(12, '0');

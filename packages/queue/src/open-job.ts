@@ -46,6 +46,17 @@ export async function joinOpenJob(
   return Number(await redis.eval(JOIN_SCRIPT, 2, OPEN_KEY, ENTRIES_KEY, entry, MAX_ENTRIES)) > 0;
 }
 
+/**
+ * Counts the pushes that have joined an open job and that no worker has taken yet. The list is short: most of the time it
+ * is empty.
+ *
+ * @throws if Redis fails
+ */
+export async function countJoinedPushes(redis: Pick<Redis, 'lrange'>): Promise<number> {
+  const entries = await redis.lrange(ENTRIES_KEY, 0, -1);
+  return entries.reduce((sum, entry) => sum + entry.split(' ').length, 0);
+}
+
 /** How a worker handles the pushes that join its open job. */
 export interface OpenJobHandler {
   /** Resolves when the worker can take more pushes. */

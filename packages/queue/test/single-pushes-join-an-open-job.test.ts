@@ -4,7 +4,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { jobSchemas } from '../src/jobs.ts';
-import { createOpenJob, type OpenJob, type OpenJobHandler } from '../src/open-job.ts';
+import {
+  countJoinedPushes,
+  createOpenJob,
+  type OpenJob,
+  type OpenJobHandler,
+} from '../src/open-job.ts';
 import { createProducers, type Producers } from '../src/producers.ts';
 import { createWorker, type QueueWorker } from '../src/workers.ts';
 
@@ -104,6 +109,16 @@ test('after a pause it is closed, and they get a job again', async () => {
   expect(await countJobs()).toBe(2);
   expect(taker.taken).toEqual([]);
   await openJob.close();
+});
+
+test('those that no worker has taken yet are counted one by one', async () => {
+  expect(await countJoinedPushes(redis)).toBe(0);
+  await redis.set(OPEN_KEY, 1);
+  // Pushes of the same moment share an entry.
+  await Promise.all(['a', 'b', 'c', 'd'].map((push) => producers.sendEmbedded(push)));
+  await producers.sendEmbedded('e');
+  expect(await redis.llen(ENTRIES_KEY)).toBe(2);
+  expect(await countJoinedPushes(redis)).toBe(5);
 });
 
 test('a second job of the process does not open another, and the reconciler never joins', async () => {

@@ -154,7 +154,7 @@ async function findRecipient(
   const push = await findPush(tables, id);
   if (push === undefined) return undefined;
   for await (const work of iterateBatchesFor(tables, push, token)) {
-    const status = statusIn(work, token);
+    const status = statusIn(work, token, id);
     if (status !== undefined) return { push, status };
   }
   return undefined;
@@ -262,7 +262,7 @@ async function findPushesOfDevice(
   return Promise.all(
     newest.map(async ({ work, ...push }) => {
       if (pendingIds.has(push._id)) return { ...push, status: { outcome: 'inbox' } };
-      const status = (work && statusIn(work, token)) ?? { outcome: 'inbox' };
+      const status = (work && statusIn(work, token, push._id)) ?? { outcome: 'inbox' };
       // Its row is gone: the device has acknowledged meanwhile, or a newer push replaced the row.
       const now = status.outcome === 'inbox' ? await findStatus(tables, push._id, token) : status;
       return { ...push, status: now ?? status };

@@ -202,7 +202,12 @@ export interface Batch {
   outcomes?: Binary;
   /** Receipts that did not reach the worker of the claim: word → int32 of bits, sparse. */
   got?: Record<string, number>;
-  /** Recipients whose device was deleted while it had an inbox row, in the same form. */
+  /**
+   * When receipts of `got` were recorded, by MongoDB's clock: word → bit → time (store/receipt-times). Receipts that a
+   * worker or the previous release has recorded have none.
+   */
+  gotAt?: Record<string, Record<string, Date>>;
+  /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
   gone?: Record<string, number>;
   counts?: OutcomeCounts;
   /** Outcome of all recipients without one of their own, if the end of the push closed the batch. */
@@ -214,7 +219,10 @@ export interface Batch {
   lateReceipts?: boolean;
   /** `outcomes` holds the final outcome of every recipient: written when the push ended, and never changed again. */
   final?: true;
-  /** Milliseconds from acceptance or due time to receipt: 4 bytes little endian for each recipient, 0 unknown. */
+  /**
+   * Milliseconds from acceptance or due time to a receipt that the worker has waited for: 4 bytes little endian for each
+   * recipient, 0 unknown.
+   */
   ms?: Binary;
   closedAt?: Date;
 }

@@ -10,6 +10,7 @@ import type { Clock } from './clock.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { isCollapseRowId } from './inbox.ts';
 import { buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
+import { buildReceiptTimes } from './receipt-times.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
 /*
@@ -20,7 +21,7 @@ import { addOutcomes, outcomeCodes } from './recipient-status.ts';
  * | end                                          | write                 | stored in the batch          |
  * |----------------------------------------------|-----------------------|------------------------------|
  * | a worker settles the batch                   | batchTable.settle     | `outcomes`                   |
- * | a receipt comes after the settlement         | receipts.record       | a bit of `got`               |
+ * | a receipt comes after the settlement         | receipts.record       | a bit of `got`, its time     |
  * | the device is deleted while it has a row     | receipts.recordGone   | a bit of `gone`              |
  * | the push expires or is deleted               | closeBatches          | `ended`, for all others      |
  * | the push ends: all of these become final     | fixOutcomes           | `outcomes`, marked `final`   |
@@ -125,16 +126,23 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
   async function writeBits(rows: readonly EndedInboxRow[], field: BitField): Promise<void> {
     const rowsByBatch = Map.groupBy(rows, ({ work }) => work);
     const bitsFor = (id: string) => buildBitUpdate(rowsByBatch.get(id) ?? [], field);
+    const positionsIn = (id: string) => (rowsByBatch.get(id) ?? []).map(({ position }) => position);
     const isReported = (id: string) => rowsByBatch.get(id)?.[0]?.notify === true;
     // Most batches have one recipient, so many of them get the same bits: one statement for all of these.
     const idsByBits = Map.groupBy(rowsByBatch.keys(), (id) =>
       JSON.stringify([isBatchId(id), isReported(id), bitsFor(id)]),
     );
-    const mark = buildNotifyOperators(new Date(clock.now()));
+    // One time for all of them, so that they share statements.
+    const now = new Date(clock.now());
+    const mark = buildNotifyOperators(now);
     const updates = [...idsByBits.values()].map(([id = '', ...others]) => ({
       filter: { _id: { $in: [id, ...others] } },
       // $bit is no operator of a pipeline: the row says whether the batch has a mark to set.
-      update: { $bit: bitsFor(id), ...(isReported(id) && mark) },
+      update: {
+        $bit: bitsFor(id),
+        ...(field === 'got' && { $min: buildReceiptTimes(positionsIn(id), now) }),
+        ...(isReported(id) && mark),
+      },
     }));
     await Promise.all(
       [pushes, batches].map(async (collection) => {

@@ -3,8 +3,9 @@ const EXACT_MS = 256;
 /** Each larger power of two is divided into this many buckets, so that a percentile is at most 1 % too high. */
 const BUCKETS_PER_POWER = EXACT_MS / 2;
 const EXACT_POWER = Math.log2(EXACT_MS);
-/** Latencies are stored in 32 bits. */
-const BUCKETS = EXACT_MS + (32 - EXACT_POWER) * BUCKETS_PER_POWER;
+/** A push lives a year at most, which is less than 2 ** 35 ms; longer latencies are counted as that. */
+const MAX_MS = 2 ** 35 - 1;
+const BUCKETS = EXACT_MS + (35 - EXACT_POWER) * BUCKETS_PER_POWER;
 
 /** Milliseconds from acceptance, or the due time, to the receipts whose time is stored. */
 export interface LatencySummary {
@@ -16,7 +17,7 @@ export interface LatencySummary {
   max: number;
 }
 
-/** Creates a summary of latencies in constant memory, about 26 KB, whatever their number. */
+/** Creates a summary of latencies in constant memory, about 30 KB, whatever their number. */
 export function createLatencySummary() {
   const counts = new Float64Array(BUCKETS);
   let count = 0;
@@ -34,18 +35,24 @@ export function createLatencySummary() {
     return max;
   }
 
+  function add(ms: number): void {
+    const latencyMs = Math.min(ms, MAX_MS);
+    const bucket = bucketOf(latencyMs);
+    counts[bucket] = (counts[bucket] ?? 0) + 1;
+    count += 1;
+    if (latencyMs < min) min = latencyMs;
+    if (latencyMs > max) max = latencyMs;
+  }
+
   return {
+    /** Adds one latency of at least a millisecond. */
+    add,
     /** Adds latencies packed as 4 bytes each, little endian; 0 stands for an unknown one. */
     addPacked(bytes: Uint8Array): void {
       const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       for (let at = 0; at + 4 <= view.byteLength; at += 4) {
         const latencyMs = view.getUint32(at, true);
-        if (latencyMs === 0) continue;
-        const bucket = bucketOf(latencyMs);
-        counts[bucket] = (counts[bucket] ?? 0) + 1;
-        count += 1;
-        if (latencyMs < min) min = latencyMs;
-        if (latencyMs > max) max = latencyMs;
+        if (latencyMs > 0) add(latencyMs);
       }
     },
     /** Returns the summary; undefined without a latency. */
@@ -59,7 +66,7 @@ export function createLatencySummary() {
 
 function bucketOf(latencyMs: number): number {
   if (latencyMs < EXACT_MS) return latencyMs;
-  const power = 31 - Math.clz32(latencyMs);
+  const power = Math.floor(Math.log2(latencyMs));
   const step = 2 ** power / BUCKETS_PER_POWER;
   const offset = Math.floor((latencyMs - 2 ** power) / step);
   return EXACT_MS + (power - EXACT_POWER) * BUCKETS_PER_POWER + offset;

@@ -12,6 +12,7 @@ import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { findRowPositions, type PositionBits, primaryBatches } from './final-outcomes.ts';
 import { createLatencySummary, type LatencySummary } from './latency-summary.ts';
+import { listLateLatencies } from './receipt-times.ts';
 import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
 
 /** A push as its backend may ask for it: without its payload. */
@@ -81,9 +82,10 @@ const SUMMARY_FIELDS = {
   ...OUTCOME_PROJECTION,
   'work.channel': 1,
   'work.ms': 1,
+  'work.gotAt': 1,
 } as const;
 
-type CountedBatch = Pick<Batch, 'channel' | 'ms'> & Parameters<typeof outcomeCodes>[0];
+type CountedBatch = Pick<Batch, 'channel' | 'ms' | 'gotAt'> & Parameters<typeof outcomeCodes>[0];
 
 /** Recipients that were in an inbox at the first reading, and the inbox rows that were read after it. */
 interface InboxReading {
@@ -236,6 +238,7 @@ function createCounter(reading: InboxReading | undefined) {
       counts.set(batch.channel, byCode);
       for (const code of codes) byCode[code] = (byCode[code] ?? 0) + 1;
       latencies.addPacked(toBytes(batch.ms));
+      for (const latencyMs of listLateLatencies(batch, codes, id)) latencies.add(latencyMs);
     },
     end: () => ({ summary: toSummary(counts, latencies.end()), hasInbox, inboxPositions }),
   };

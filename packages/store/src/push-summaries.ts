@@ -6,6 +6,7 @@ import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, PushDocument, RecipientProviderError } from './documents.ts';
 import { batchIdsOf, primaryBatches } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
+import { listLateLatencies } from './receipt-times.ts';
 import {
   addOutcomes,
   OUTCOME_PROJECTION,
@@ -25,6 +26,7 @@ const SUMMARY_FIELDS = {
   'work.channel': 1,
   'work.counts': 1,
   'work.ms': 1,
+  'work.gotAt': 1,
   'work.closedAt': 1,
   'work.failedAt': 1,
   'work.words': 1,
@@ -48,7 +50,7 @@ export interface PushSummary {
   firstFailedAt?: Date;
   firstSettledAt?: Date;
   lastSettledAt?: Date;
-  /** Shortest and longest time to a receipt that a worker waited for, in milliseconds; 0: there was none. */
+  /** Shortest and longest time to a receipt, in milliseconds, of those whose time is stored; 0: there was none. */
   fastestReceiptMs: number;
   slowestReceiptMs: number;
 }
@@ -74,7 +76,7 @@ export function createPushSummaries(db: Db) {
      * inbox row was replaced by a newer push of the collapse key counts as `inbox` until the push ends.
      */
     async summarize(push: Pick<PushDocument, '_id' | 'work'>): Promise<PushSummary> {
-      const summary = startSummary();
+      const summary = startSummary(push._id);
       if (push.work !== undefined) summary.add(push.work);
       else {
         const stored = batches.find<{ work: SummarizedBatch }>(primaryBatches(push._id), {
@@ -138,7 +140,7 @@ function listRedrives(works: readonly Pick<Batch, 'redriven'>[]): string[] {
   return [...new Set(works.flatMap(({ redriven = [] }) => redriven.map(({ by }) => by)))];
 }
 
-function startSummary() {
+function startSummary(push: string) {
   const summary: PushSummary = {
     ...{ batches: 0, openBatches: 0, counts: {}, byChannel: {}, providerErrors: [] },
     ...{ fastestReceiptMs: 0, slowestReceiptMs: 0 },
@@ -152,19 +154,27 @@ function startSummary() {
     errors.set(key, known);
   }
 
-  function addTimes({ ms, failedAt, closedAt }: SummarizedBatch): void {
+  function addLatency(latencyMs: number): void {
+    const { fastestReceiptMs } = summary;
+    summary.slowestReceiptMs = Math.max(summary.slowestReceiptMs, latencyMs);
+    if (fastestReceiptMs === 0 || latencyMs < fastestReceiptMs)
+      summary.fastestReceiptMs = latencyMs;
+  }
+
+  function addReceipts(batch: SummarizedBatch): void {
+    for (const latencyMs of iterateUint32s(toBytes(batch.ms)))
+      if (latencyMs > 0) addLatency(latencyMs);
+    if (batch.gotAt === undefined) return;
+    for (const latencyMs of listLateLatencies(batch, outcomeCodes(batch), push))
+      addLatency(latencyMs);
+  }
+
+  function addTimes({ failedAt, closedAt }: SummarizedBatch): void {
     const { firstFailedAt, firstSettledAt, lastSettledAt } = summary;
     if (failedAt && !(firstFailedAt && firstFailedAt <= failedAt)) summary.firstFailedAt = failedAt;
     if (closedAt && !(firstSettledAt && firstSettledAt <= closedAt))
       summary.firstSettledAt = closedAt;
     if (closedAt && !(lastSettledAt && lastSettledAt >= closedAt)) summary.lastSettledAt = closedAt;
-    for (const latencyMs of iterateUint32s(toBytes(ms))) {
-      if (latencyMs === 0) continue;
-      summary.slowestReceiptMs = Math.max(summary.slowestReceiptMs, latencyMs);
-      const { fastestReceiptMs } = summary;
-      if (fastestReceiptMs === 0 || latencyMs < fastestReceiptMs)
-        summary.fastestReceiptMs = latencyMs;
-    }
   }
 
   return {
@@ -179,6 +189,7 @@ function startSummary() {
       const waiting = batch.state === 'closed' ? [] : (batch.later ?? []);
       for (const [, , , text] of waiting) if (text !== undefined) addError(text, true, 1);
       addTimes(batch);
+      addReceipts(batch);
     },
     end(): PushSummary {
       summary.providerErrors = [...errors.values()].sort((a, b) => b.count - a.count);

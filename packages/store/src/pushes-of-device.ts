@@ -79,7 +79,7 @@ export function createPushesOfDevice(
   ): Promise<DevicePush[]> {
     const statuses = new Map(
       found.flatMap(({ push, work }) => {
-        const known = statusIn(work, token);
+        const known = statusIn(work, token, push);
         return known === undefined ? [] : [[push, known] as const];
       }),
     );

@@ -5,8 +5,9 @@ import {
   type OutcomeCounts,
   type OutcomeName,
 } from '@carillon/core/outcomes';
-import { readUint32At, toBytes } from './bytes.ts';
+import { toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
+import { latencyMsAt } from './receipt-times.ts';
 
 /** The fields of a batch that say how its recipients ended. */
 export type OutcomeFields = Pick<
@@ -57,12 +58,17 @@ export function outcomeCodes(batch: OutcomeFields): Uint8Array {
   return Uint8Array.from({ length: batch.n }, (_, position) => outcomeCodeAt(batch, position));
 }
 
-/** Returns the status of one recipient as the batch knows it; undefined if it is not in the batch. */
-export function statusIn(batch: Batch, token: string): RecipientStatus | undefined {
+/**
+ * Returns the status of one recipient as the batch knows it; undefined if it is not in the batch.
+ *
+ * @param id of the batch or its push
+ */
+export function statusIn(batch: Batch, token: string, id: string): RecipientStatus | undefined {
   const position = splitTokens(batch.tokens).indexOf(token);
   if (position < 0) return undefined;
-  const milliseconds = readUint32At(batch.ms, position);
-  const outcomeFields = describeOutcome(outcomeCodeAt(batch, position));
+  const code = outcomeCodeAt(batch, position);
+  const milliseconds = latencyMsAt(batch, position, code, id);
+  const outcomeFields = describeOutcome(code);
   const errorFields = describeProviderError(batch, position, outcomeFields.outcome);
   return { ...outcomeFields, ...(milliseconds > 0 && { milliseconds }), ...errorFields };
 }

@@ -9,11 +9,11 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import type { Collection, Db } from 'mongodb';
-import { readUint32At } from './bytes.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { rowId } from './inbox.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 import { channelOfOutcome, type ReportedPush } from './push-outcomes.ts';
+import { latencyMsAt } from './receipt-times.ts';
 import { outcomeCodes, statusIn } from './recipient-status.ts';
 
 /** One recipient of a push. */
@@ -126,7 +126,7 @@ async function readPage(
     if (scanned === MAX_SCANNED_BATCHES) return { recipients, next: { batch, position: first } };
     scanned += 1;
     const codes = await readCodes(tables, push, { id, work });
-    const describe = createDescriber(work, codes);
+    const describe = createDescriber({ id, work }, codes);
     for (let position = first; position < work.n; position += 1) {
       if (outcome !== undefined && reportedAt(codes, position) !== outcome) continue;
       if (recipients.length === limit) return { recipients, next: { batch, position } };
@@ -211,7 +211,10 @@ function reportedAt(codes: Uint8Array, position: number): ReportedOutcome {
 }
 
 /** Creates the function that describes the recipients of one batch. */
-function createDescriber(work: Batch, codes: Uint8Array): (position: number) => ReportedRecipient {
+function createDescriber(
+  { id, work }: Holder,
+  codes: Uint8Array,
+): (position: number) => ReportedRecipient {
   const tokens = splitTokens(work.tokens);
   const details = new Map(
     (work.words ?? []).flatMap(([word, positions]) =>
@@ -223,7 +226,7 @@ function createDescriber(work: Batch, codes: Uint8Array): (position: number) => 
   return (position) => {
     const code = codes[position] ?? OUTCOMES.owed;
     const { outcome, reason } = describeOutcome(code);
-    const milliseconds = readUint32At(work.ms, position);
+    const milliseconds = latencyMsAt(work, position, code, id);
     const detail = details.get(position);
     return {
       token: tokens[position] ?? '',
@@ -261,15 +264,15 @@ async function findOne(
   if (primary === undefined) return undefined;
   const position = splitTokens(primary.work.tokens).indexOf(token);
   const codes = await readCodes(tables, push, primary);
-  const recipient = createDescriber(primary.work, codes)(position);
+  const recipient = createDescriber(primary, codes)(position);
   const others = holders.filter((holder) => holder !== primary && holder.work.fallback === true);
-  const attempts = [primary, ...others].flatMap(({ work }) => describeAttempt(work, token));
+  const attempts = [primary, ...others].flatMap((holder) => describeAttempt(holder, token));
   return { ...recipient, attempts };
 }
 
 /** Describes the attempt of a batch; none while no worker has claimed it and nothing has ended it. */
-function describeAttempt(work: Batch, token: string): ReportedAttempt[] {
-  const status = statusIn(work, token);
+function describeAttempt({ id, work }: Holder, token: string): ReportedAttempt[] {
+  const status = statusIn(work, token, id);
   if (status === undefined || (work.tries === 0 && work.state !== 'closed')) return [];
   const { milliseconds: _, outcome, ...details } = status;
   const reported = toReportedOutcome(outcome);

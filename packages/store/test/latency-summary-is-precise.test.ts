@@ -39,3 +39,13 @@ test('long latencies are at most one percent too high, and never above the longe
   expect(summary?.max).toBe(sorted.at(-1));
   expect(summarize([2 ** 32 - 1])?.p99).toBe(2 ** 32 - 1);
 });
+
+test('latencies of up to a year are added one by one', () => {
+  const summary = createLatencySummary();
+  const year = 365 * 86_400_000;
+  for (const latencyMs of [1, 2 ** 32, 2 ** 34 - 1, year]) summary.add(latencyMs);
+  expect(summary.end()).toMatchObject({ count: 4, min: 1, p90: year, max: year });
+  const p50 = summary.end()?.p50 ?? 0;
+  expect(p50).toBeGreaterThanOrEqual(2 ** 32);
+  expect(p50).toBeLessThanOrEqual(2 ** 32 * 1.01);
+});

@@ -1,5 +1,6 @@
 import type { Queue } from '@carillon/queue/board-queues';
 import { QUEUE_NAMES } from '@carillon/queue/jobs';
+import { joinOpenJob } from '@carillon/queue/open-job';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import {
@@ -155,4 +156,16 @@ test('the numbers of the queues tell which has a worker', async () => {
   expect(find('send').oldestWaitingMs).toBeGreaterThanOrEqual(0);
   expect(find('maintenance')).toMatchObject({ waiting: 0, oldestWaitingMs: null });
   expect(channels).toEqual([]);
+});
+
+test('the pushes that wait in an open job are counted beside the queues', async () => {
+  const redis = started.engine.queueConnection;
+  const readCount = async () => (await viewer.get('/api/queues')).body.joinedPushes;
+  expect(await readCount()).toBe(0);
+  // A worker that has opened a job and takes nothing.
+  await redis.set('send:open', 1);
+  expect(await joinOpenJob(redis, ['push1', 'push2'])).toBe(true);
+  expect(await joinOpenJob(redis, ['push3'])).toBe(true);
+  // Viewers of the same second share a read.
+  await until(async () => (await readCount()) === 3);
 });

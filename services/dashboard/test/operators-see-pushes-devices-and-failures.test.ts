@@ -1,5 +1,5 @@
 import { acceptPush } from '@carillon/accept/accept-push';
-import { newPushId } from '@carillon/core/ids';
+import { newPushId, pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
@@ -10,6 +10,7 @@ import type { Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import {
+  acknowledge,
   deliver,
   LEASE_MS,
   type StoreUnderTest,
@@ -136,6 +137,50 @@ test('a push is sent, listed, shown with its time line, sent again and deleted',
   expect(await get('/apps/:app/pushes', { app, state: 'deleted' })).toMatchObject({
     items: [{ id: again.id }],
   });
+});
+
+test('the time line ends with the receipt of the device that connects last', async () => {
+  const [connected = '', offline = ''] = await register(2);
+  const id = await send([connected, offline].sort());
+  const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
+  const isOffline = (token: string) => token === offline;
+  const tokens = [connected, offline].sort();
+  await store.inbox.enqueue([
+    { token: offline, push: id, work: id, position: tokens.findIndex(isOffline), sent: false },
+  ]);
+  await store.batchTable.settle({
+    ...{ id, claim: claimed?.claim ?? '' },
+    outcomes: Uint8Array.from(tokens, (token) =>
+      isOffline(token) ? OUTCOMES.inbox : OUTCOMES.delivered,
+    ),
+    latenciesMs: Uint32Array.from(tokens, (token) => (isOffline(token) ? 0 : 40)),
+  });
+  const receiptTimes = async () => {
+    const { timeline } = await get('/pushes/:push', { push: id });
+    return timeline
+      .filter(({ what }) => what.endsWith('-receipt'))
+      .map(({ what, at }) => [what, at - pushStartMs(id)]);
+  };
+  expect(await receiptTimes()).toEqual([
+    ['first-receipt', 40],
+    ['last-receipt', 40],
+  ]);
+  await acknowledge(database, { id, tokens, batchIds: [id] }, offline);
+  const field = `work.gotAt.0.${tokens.findIndex(isOffline)}`;
+  const recorded = { _id: id, [field]: { $type: 'date' } };
+  expect(await database.pushes.countDocuments(recorded as object)).toBe(1);
+  const anHourLater = new Date(pushStartMs(id) + 3_600_000);
+  await database.pushes.updateOne({ _id: id }, { $set: { [field]: anHourLater } as object });
+  expect(await receiptTimes()).toEqual([
+    ['first-receipt', 40],
+    ['last-receipt', 3_600_000],
+  ]);
+  const shown = { outcome: 'delivered', milliseconds: 3_600_000 };
+  expect(await get('/pushes/:push/recipients/:token', { push: id, token: offline })).toMatchObject(
+    shown,
+  );
+  const { items } = await get('/devices/:token/pushes', { token: offline });
+  expect(items).toEqual([expect.objectContaining({ id, ...shown })]);
 });
 
 test('scheduled pushes have a list of their own, and lists are limited to a time', async () => {

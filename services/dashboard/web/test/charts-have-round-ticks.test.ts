@@ -1,5 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
-import { findTicks, findTimeTicks, splitRuns, toPath } from '../src/lib/chart-scale.ts';
+import {
+  countComplete,
+  findTicks,
+  findTimeTicks,
+  splitRuns,
+  toPath,
+} from '../src/lib/chart-scale.ts';
 import { selectRange } from '../src/lib/overview-range.ts';
 
 describe('ticks of values', () => {
@@ -37,6 +43,22 @@ test('a line is interrupted where there is no value', () => {
   const at = (x: number) => ({ x, y: 1 });
   expect(splitRuns([undefined, at(1), at(2), undefined, at(4)])).toEqual([[at(1), at(2)], [at(4)]]);
   expect(toPath([at(1), at(2)])).toBe('M1.0 1.0L2.0 1.0');
+});
+
+test.each([
+  ['in the middle of a minute the running one is left out', 30_000, 4],
+  ['at the beginning of a minute the one before may lack counts', 5_999, 3],
+  ['and six seconds later it has all', 6_000, 4],
+  ['figures that were read later are complete', 66_000, 5],
+])('lines end before what is not complete: %s', (_case, msIntoMinute, complete) => {
+  const start = Date.UTC(2026, 10, 23, 7, 53);
+  const times = Array.from({ length: 5 }, (_, n) => start + n * 60_000);
+  expect(countComplete(times, start + 4 * 60_000 + msIntoMinute)).toBe(complete);
+});
+
+test('of the first minute, and of none, nothing is complete', () => {
+  expect(countComplete([60_000], 90_000)).toBe(0);
+  expect(countComplete([], 90_000)).toBe(0);
 });
 
 test('a range of the overview has its last minutes and their latency', () => {

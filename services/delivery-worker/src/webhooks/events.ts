@@ -2,7 +2,7 @@ import { splitTokens } from '@carillon/core/batch';
 import { pushIdOfBatch } from '@carillon/core/ids';
 import { describeOutcome, OUTCOMES } from '@carillon/core/outcomes';
 import { recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
-import { readUint32At, toBytes } from '@carillon/store/bytes';
+import { toBytes } from '@carillon/store/bytes';
 import type { Batch } from '@carillon/store/documents';
 import {
   type ClaimedReport,
@@ -10,6 +10,7 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '@carillon/store/outbox';
+import { latencyMsAt } from '@carillon/store/receipt-times';
 
 /** One event of a request. */
 export interface EventBody {
@@ -64,7 +65,7 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
     const type = recipientEventOf(code);
     if (type === undefined) return [];
     const { reason } = describeOutcome(code);
-    const milliseconds = readUint32At(work.ms, position);
+    const milliseconds = latencyMsAt(work, position, code, report.id);
     const detail = work.words?.find(([, positions]) => positions.includes(position))?.[0];
     const data = {
       push: pushIdOfBatch(report.id),

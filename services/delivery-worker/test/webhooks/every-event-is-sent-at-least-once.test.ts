@@ -1,7 +1,9 @@
+import { pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type { WebhookEvent } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
+  acknowledge,
   deliver,
   type StoreUnderTest,
   startStore,
@@ -70,6 +72,24 @@ test('events are signed, in requests of at most 500, each with the id of its bod
   expect(requests[1]?.events.at(-1)).toMatchObject({
     type: 'push.finished',
     data: { push: push.id, state: 'finished', outcomes: { failed: 1, delivered: 699 } },
+  });
+});
+
+test('the receipt of a device that was offline is told with its time', async () => {
+  const webhook = await newWebhook(APP);
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  const [token = ''] = push.tokens;
+  await deliver(database.store, push, { [token]: OUTCOMES.inbox });
+  await acknowledge(database, push, token);
+  const receivedAt = new Date(pushStartMs(push.id) + 90_000);
+  await database.pushes.updateOne(
+    { _id: push.id },
+    { $set: { 'work.gotAt': { 0: { 0: receivedAt } } } },
+  );
+  await report(database.store, webhook.id);
+  expect(webhook.receiver.requests[0]?.events[0]).toMatchObject({
+    type: 'recipient.delivered',
+    data: { push: push.id, token, milliseconds: 90_000 },
   });
 });
 

@@ -1,5 +1,7 @@
 const STEPS = [1, 2, 2.5, 5, 10];
 const MINUTE_MS = 60_000;
+/** Processes send their counts every 5 s, so that those of a minute come a little after its end. */
+const COUNTS_ARRIVE_WITHIN_MS = 6_000;
 const MINUTE_STEPS = [1, 2, 5, 10, 15, 30, 60];
 
 /** Returns the ticks of an axis from 0 to at least `max`: round numbers, at most `count` and the 0. */
@@ -16,6 +18,19 @@ export function findTicks(max: number, count: number, minStep = 0): number[] {
 export function findTimeTicks(times: readonly number[], count: number): number[] {
   const fitting = MINUTE_STEPS.find((minutes) => times.length / minutes <= count) ?? 60;
   return times.filter((at) => (at / MINUTE_MS) % fitting === 0);
+}
+
+/**
+ * Returns how many of the minutes have all of their counts; the others are at the end. A line through the value so far of
+ * a minute that has just begun would look like an outage.
+ *
+ * @param times beginnings of the minutes, in order
+ * @param readAt when the counts were read, by the clock of the minutes
+ */
+export function countComplete(times: readonly number[], readAt: number): number {
+  const completeUntil = readAt - COUNTS_ARRIVE_WITHIN_MS - MINUTE_MS;
+  const first = times.findIndex((at) => at > completeUntil);
+  return first === -1 ? times.length : first;
 }
 
 /** A point of a line, in pixels. */

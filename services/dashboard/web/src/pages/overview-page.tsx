@@ -75,12 +75,12 @@ function describePeriod({ since, minutes, scope }: Overview) {
 }
 
 function Whole({ overview }: { overview: Overview }) {
-  const { minutes, refusedCredentials } = overview;
+  const { refusedCredentials } = overview;
   return (
     <Stack gap="md">
       {refusedCredentials.length > 0 && <RefusedCredentials overview={overview} />}
       <Totals overview={overview} />
-      <Charts minutes={minutes} />
+      <Charts minutes={overview.minutes} readAt={overview.readAt} />
       <div className={classes.columns}>
         <Channels overview={overview} />
         <Gateways overview={overview} />

@@ -1,5 +1,5 @@
 import { Text } from '@mantine/core';
-import type { OverviewMinute } from '../../api/types.ts';
+import type { Overview, OverviewMinute } from '../../api/types.ts';
 import { sumMinutes } from '../../lib/overview-sums.ts';
 import { formatCompact, formatCount, formatDuration } from '../../lib/times.ts';
 import { LineChart } from '../../parts/chart/line-chart.tsx';
@@ -8,25 +8,23 @@ import classes from './overview.module.css';
 
 const HEIGHT = 220;
 
-interface ChartProps {
-  minutes: readonly OverviewMinute[];
-}
+type ChartProps = Pick<Overview, 'minutes' | 'readAt'>;
 
 /** Shows deliveries and latency by minute. */
-export function Charts({ minutes }: ChartProps) {
+export function Charts(props: ChartProps) {
   return (
     <div className={classes.columns}>
       <Panel title="Pushes and deliveries by minute">
-        <Deliveries minutes={minutes} />
+        <Deliveries {...props} />
       </Panel>
       <Panel title="Latency by minute">
-        <Latencies minutes={minutes} />
+        <Latencies {...props} />
       </Panel>
     </div>
   );
 }
 
-function Deliveries({ minutes }: ChartProps) {
+function Deliveries({ minutes, readAt }: ChartProps) {
   if (minutes.length === 0) return <Nothing>Nothing has been sent yet.</Nothing>;
   const { accepted, delivered, sent, failed } = sumMinutes(minutes);
   const series = (label: string, outcome: string, read: (minute: OverviewMinute) => number) => ({
@@ -36,6 +34,7 @@ function Deliveries({ minutes }: ChartProps) {
     <LineChart
       label={`${minutes.length} minutes: ${accepted} pushes accepted, ${delivered} deliveries delivered, ${sent} sent to providers, ${failed} failed`}
       times={minutes.map(({ at }) => at)}
+      readAt={readAt}
       series={[
         series('Pushes accepted', 'pending', (minute) => minute.accepted),
         series('Delivered', 'delivered', (minute) => minute.delivered),
@@ -51,7 +50,7 @@ function Deliveries({ minutes }: ChartProps) {
 }
 
 /** A minute without a receipt has no latency. */
-function Latencies({ minutes }: ChartProps) {
+function Latencies({ minutes, readAt }: ChartProps) {
   const p50 = minutes.map(({ latency }) => latency.p50Ms);
   const p99 = minutes.map(({ latency }) => latency.p99Ms);
   if (p99.every((ms) => ms === null))
@@ -60,6 +59,7 @@ function Latencies({ minutes }: ChartProps) {
     <LineChart
       label={`Latency from acceptance to receipt in ${minutes.length} minutes, at most ${formatDuration(Math.max(...p99.map((ms) => ms ?? 0)))} for 99 % of a minute`}
       times={minutes.map(({ at }) => at)}
+      readAt={readAt}
       series={[
         { label: 'Half within', color: 'var(--latency-p50)', values: p50 },
         { label: '99 % within', color: 'var(--latency-p99)', values: p99 },

@@ -1,6 +1,6 @@
 import { useElementSize } from '@mantine/hooks';
 import { type PointerEvent, useState } from 'react';
-import { findTicks } from '../../lib/chart-scale.ts';
+import { countComplete, findTicks } from '../../lib/chart-scale.ts';
 import { Axes } from './axes.tsx';
 import { createPlot, type Series } from './create-plot.ts';
 import classes from './line-chart.module.css';
@@ -10,8 +10,10 @@ import { Reading } from './reading.tsx';
 interface LineChartProps {
   /** Says in words what the chart shows. */
   label: string;
-  /** Beginnings of the minutes, unix milliseconds; the last one has not ended. */
+  /** Beginnings of the minutes, unix milliseconds. */
   times: readonly number[];
+  /** When the values were read: the lines end before the minutes that were not complete by then. */
+  readAt: number;
   series: readonly Series[];
   height: number;
   format: (value: number) => string;
@@ -25,11 +27,12 @@ const TICKS = 4;
 
 /** Shows values over time as lines. Where the pointer is, it shows the values of that minute. */
 export function LineChart(props: LineChartProps) {
-  const { label, times, series, height, format, formatTick = format, minStep = 0 } = props;
+  const { label, times, readAt, series, height, format, formatTick = format, minStep = 0 } = props;
   const { ref, width } = useElementSize();
   const [pointed, setPointed] = useState<number>();
   const max = Math.max(0, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
   const ticks = findTicks(max, TICKS, minStep);
+  const complete = countComplete(times, readAt);
   const plot = createPlot({ width, height, times, max: ticks.at(-1) ?? 1 });
   const point = ({ clientX, currentTarget }: PointerEvent): void =>
     setPointed(plot.findNearest(clientX - currentTarget.getBoundingClientRect().left));
@@ -42,6 +45,12 @@ export function LineChart(props: LineChartProps) {
             {name}
           </li>
         ))}
+        {complete < times.length && (
+          <li>
+            <span className={classes.unfinishedKey} />
+            Minute so far
+          </li>
+        )}
       </ul>
       <div
         ref={ref}
@@ -54,11 +63,18 @@ export function LineChart(props: LineChartProps) {
         {width > 0 && (
           <svg width={width} height={height} role="img" aria-label={label}>
             <Axes plot={plot} times={times} ticks={ticks} format={formatTick} />
-            <Lines plot={plot} times={times} series={series} />
+            <Lines plot={plot} times={times} series={series} complete={complete} />
           </svg>
         )}
         {pointed !== undefined && pointed < times.length && (
-          <Reading plot={plot} times={times} series={series} index={pointed} format={format} />
+          <Reading
+            plot={plot}
+            times={times}
+            series={series}
+            index={pointed}
+            isSoFar={pointed >= complete}
+            format={format}
+          />
         )}
       </div>
     </div>

@@ -6,23 +6,33 @@ interface LinesProps {
   plot: Plot;
   times: readonly number[];
   series: readonly Series[];
+  /** Number of the minutes that the lines connect. */
+  complete: number;
 }
 
-/** Draws the lines of a chart. The part up to the last minute, which has not ended, is dashed. */
-export function Lines({ plot, times, series }: LinesProps) {
+/** Draws the lines of a chart. The values so far of minutes that are not complete are rings beside the lines. */
+export function Lines({ plot, times, series, complete }: LinesProps) {
   return series.map(({ label, color, values }) => {
     const points = times.map((at, n) => toPoint(plot, at, values[n]));
-    const last = points.at(-1);
-    const beforeLast = points.at(-2);
     return (
       <g key={label} className={classes.line} style={{ stroke: color, fill: color }}>
-        {splitRuns(points.slice(0, -1)).map((run) => (
+        {splitRuns(points.slice(0, complete)).map((run) => (
           <Run key={run[0]?.x} points={run} bottom={plot.bottom} />
         ))}
-        {last !== undefined && beforeLast !== undefined && (
-          <path className={classes.unfinished} d={toPath([beforeLast, last])} />
-        )}
-        {last !== undefined && <circle cx={last.x} cy={last.y} r={2.5} />}
+        {points
+          .slice(complete)
+          .map(
+            (point) =>
+              point && (
+                <circle
+                  key={point.x}
+                  className={classes.unfinished}
+                  cx={point.x}
+                  cy={point.y}
+                  r={3}
+                />
+              ),
+          )}
       </g>
     );
   });

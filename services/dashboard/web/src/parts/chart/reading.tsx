@@ -8,11 +8,13 @@ interface ReadingProps {
   series: readonly Series[];
   /** Number of the minute. */
   index: number;
+  /** The minute was not complete when its values were read. */
+  isSoFar: boolean;
   format: (value: number) => string;
 }
 
 /** Shows the values of one minute beside a line through it. */
-export function Reading({ plot, times, series, index, format }: ReadingProps) {
+export function Reading({ plot, times, series, index, isSoFar, format }: ReadingProps) {
   const at = times[index] ?? 0;
   const x = plot.x(at);
   const isRight = x > (plot.left + plot.right) / 2;
@@ -28,7 +30,7 @@ export function Reading({ plot, times, series, index, format }: ReadingProps) {
       >
         <strong>
           {formatClock(at).slice(0, 5)}
-          {index === times.length - 1 && ', so far'}
+          {isSoFar && ', so far'}
         </strong>
         {series.map(({ label, color, values }) => (
           <span key={label} className={classes.value}>
