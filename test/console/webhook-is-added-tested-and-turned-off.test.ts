@@ -18,6 +18,7 @@ import { send } from '../support/end-to-end/pushes.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { findViolations } from '../support/web-push/accessibility.ts';
 
 const SECRET_PATH = 'path-with-a-secret';
 const SERVICES = ['dashboard', 'delivery-worker', 'scheduler', 'api'];
@@ -144,6 +145,7 @@ test('410 turns it off, which the page of the app says on each tab', async () =>
   receiver.respondWith(status(410));
   await sendTestEvent('The receiver wants no more requests (410)');
   await waitForText(page, 'Turned off: the receiver answered 410');
+  expect(await findViolations(page)).toEqual([]);
   await click(page, 'Settings', 'tab');
   await waitForText(page, 'Registration of devices');
   expect(await readText(page)).toContain('Webhooks (1 turned off)');

@@ -45,20 +45,31 @@ function Trouble({ webhook }: { webhook: Webhook }) {
   if (state === 'on') return null;
   if (state === 'off') {
     return (
-      <Alert color="red" variant="outline" p="xs" title={describeOff(webhook)}>
-        <Text fz="sm">
-          Since <Time at={offAt} /> nothing is sent to it. Once it is on again, replay the time in
-          which it was off.
-        </Text>
-      </Alert>
+      <TroubleAlert title={describeOff(webhook)}>
+        Nothing is sent to it since <Time at={offAt} />. Once it is on again, replay the time in
+        which it was off.
+      </TroubleAlert>
     );
   }
   return (
-    <Alert color="red" variant="outline" p="xs" title="Requests fail">
-      <Text fz="sm">
-        Since <Time at={failingSince} />. Nothing is lost yet: the next request is sent{' '}
-        <Ago at={retryAt} />, and after five days of failures the webhook is turned off.
-      </Text>
+    <TroubleAlert title="Requests fail">
+      Since <Time at={failingSince} />. The next one is due{' '}
+      {retryAt === undefined ? 'now' : <Ago at={retryAt} />}. After five days of failures the
+      webhook is turned off.
+    </TroubleAlert>
+  );
+}
+
+function TroubleAlert({ title, children }: { title: ReactNode; children: ReactNode }) {
+  return (
+    <Alert
+      color="red"
+      variant="outline"
+      p="xs"
+      title={title}
+      styles={{ title: { color: 'var(--mantine-color-error)' } }}
+    >
+      <Text fz="sm">{children}</Text>
     </Alert>
   );
 }
