@@ -6,13 +6,7 @@ import {
   status,
 } from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import { runCarillonJson } from '../support/carillon.ts';
-import {
-  click,
-  fill,
-  openChromium,
-  readText,
-  waitForText,
-} from '../support/console/browser.ts';
+import { click, fill, openChromium, readText, waitForText } from '../support/console/browser.ts';
 import { openOwner } from '../support/console/operators.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { registerDevice } from '../support/register-device.ts';

@@ -130,7 +130,10 @@ describe('webhooks', () => {
     expect(await call('replay', { from: 1, to: 2 })).toEqual({ pushes: 0 });
     expect(await call('replay', { from: 2, to: 1 })).toMatchObject({ code: 'INVALID_PARAM' });
     await call('off');
-    expect(await call('test')).toMatchObject({ code: 'CONFLICT', error: 'The webhook is off: turn it on first.' });
+    expect(await call('test')).toMatchObject({
+      code: 'CONFLICT',
+      error: 'The webhook is off: turn it on first.',
+    });
     expect(await list()).toMatchObject([{ id, state: 'off', reason: 'operator' }]);
     await call('on');
     expect(await list()).toMatchObject([{ id, state: 'on' }]);

@@ -52,7 +52,8 @@ const webhook = z
       .meta({ description: 'Last response that was recorded, or why there was none.' }),
     lastSuccessAt: time.optional(),
     previousSecretEndsAt: time.optional().meta({
-      description: 'Set by a rotation: until then, requests are signed with the previous secret too.',
+      description:
+        'Set by a rotation: until then, requests are signed with the previous secret too.',
     }),
     dropped: z.int().optional().meta({
       description: 'Events that were removed before they could be sent.',

@@ -34,7 +34,10 @@ const address = z.string().transform((text, context): URL => {
 
 const replayFields = ofWebhook
   .extend({ from: time, to: time, after: objectId.optional() })
-  .refine(({ from, to }) => from < to, { path: ['to'], message: 'The range ends before it begins.' });
+  .refine(({ from, to }) => from < to, {
+    path: ['to'],
+    message: 'The range ends before it begins.',
+  });
 
 /** Resources of the routes of webhooks. */
 export interface WebhookNeeds {

@@ -8,7 +8,10 @@ test.each([
   [{ status: 418 }, 'Not accepted (418)'],
   [{ status: 503 }, 'The receiver has failed (503)'],
   [{ error: 'ECONNREFUSED' }, 'Nothing listens at this address (ECONNREFUSED)'],
-  [{ error: 'EPRIVATE' }, 'The address is private or http: only WEBHOOK_HOSTS can allow it (EPRIVATE)'],
+  [
+    { error: 'EPRIVATE' },
+    'The address is private or http: only WEBHOOK_HOSTS can allow it (EPRIVATE)',
+  ],
   [{ error: 'HPE_INVALID_CONSTANT' }, 'HPE_INVALID_CONSTANT'],
   [{}, 'no response'],
 ])('%j is "%s"', (response, text) => {

@@ -56,7 +56,5 @@ export function AppPage() {
 function TurnedOff({ app }: { app: string }) {
   const count = countTurnedOff(useGet<Webhooks>(`/apps/${app}/webhooks`).data?.items ?? []);
   if (count === 0) return null;
-  return (
-    <Text span inherit c="var(--mantine-color-error)">{` (${count} turned off)`}</Text>
-  );
+  return <Text span inherit c="var(--mantine-color-error)">{` (${count} turned off)`}</Text>;
 }

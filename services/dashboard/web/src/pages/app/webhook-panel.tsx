@@ -100,7 +100,12 @@ function listAbout(webhook: Webhook, maxPendingCounted: number): Fact[] {
     ['Pending pushes and devices', pending < maxPendingCounted ? counted : `${counted} or more`],
     ...(dropped === undefined ? [] : [['Events dropped unsent', formatCount(dropped)] as const]),
     ...(isRotating
-      ? [['Previous secret signs until', <Time key="previous" at={previousSecretEndsAt} />] as const]
+      ? [
+          [
+            'Previous secret signs until',
+            <Time key="previous" at={previousSecretEndsAt} />,
+          ] as const,
+        ]
       : []),
     ['Events', events.join(', ')],
     ['Added', <Time key="added" at={createdAt} />],
