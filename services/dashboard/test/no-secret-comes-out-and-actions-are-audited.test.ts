@@ -150,6 +150,33 @@ describe('webhooks', () => {
     // One is listed when the secrets are looked for.
     secrets.push((await add(`https://receiver.example/${SECRET_PATH}`)).body.secret);
   });
+
+  test.each([
+    ['viewer', { list: 200, test: 403, replay: 403, rotate: 403, off: 403, on: 403, remove: 403 }],
+    [
+      'operator',
+      { list: 200, test: 200, replay: 200, rotate: 403, off: 403, on: 403, remove: 403 },
+    ],
+    ['admin', { list: 200, test: 200, replay: 200, rotate: 200, off: 200, on: 200, remove: 200 }],
+  ])('a %s may do only what its role is for', async (role, expected) => {
+    const url = `https://receiver.example/${SECRET_PATH}`;
+    const { id } = (await add(url)).body;
+    const browser = await inviteBrowser(owner, started.url, { name: `webhook ${role}`, role });
+    const post = (action: string) => browser.post(`${path}/${id}/${action}`, { from: 1, to: 2 });
+    const answers = {
+      list: await browser.get(path),
+      test: await post('test'),
+      replay: await post('replay'),
+      rotate: await post('rotate'),
+      off: await post('off'),
+      on: await post('on'),
+      remove: await browser.delete(`${path}/${id}`),
+    };
+    const statuses = Object.entries(answers).map(([name, { status }]) => [name, status]);
+    expect(Object.fromEntries(statuses)).toEqual(expected);
+    expect((await browser.post(path, { url, events })).status).toBe(expected.remove);
+    expect(JSON.stringify(answers.list.body)).not.toContain(SECRET_PATH);
+  });
 });
 
 describe('the audit log', () => {
