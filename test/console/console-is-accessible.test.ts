@@ -9,12 +9,8 @@ import {
   PAGE_VIEWS,
 } from '../support/web-push/accessibility.ts';
 
-/** Tabs and panels that the address of a page opens. */
-const OPENED = [
-  '/apps/$app?tab=credentials',
-  '/apps/$app?tab=settings',
-  '/pushes/$push?token=$token',
-];
+/** Panels that the address of a page opens. */
+const OPENED = ['/pushes/$push?token=$token'];
 
 let fixture: ConsoleFixture;
 let ids: PageIds;
@@ -34,6 +30,25 @@ test.each(PAGE_VIEWS)('a test push, $width pixels wide and $scheme', async (view
   await waitForText(page, 'The device has no address on this channel');
   expect(await findViolations(page)).toEqual([]);
   expect(await horizontalOverflow(page)).toBeLessThanOrEqual(0);
+  await page.close();
+});
+
+test.each(PAGE_VIEWS)('the dialogs of webhooks, $width pixels wide and $scheme', async (view) => {
+  const address = `${fixture.origin}${fillPath('/apps/$app?tab=webhooks', ids)}`;
+  const page = await openView(fixture.owner.browserContext(), address, view);
+  for (const [button, text] of [
+    ['Add a webhook', 'They can’t be changed later'],
+    ['Replay', 'as far as they are stored'],
+    ['Remove', 'This can’t be undone'],
+  ] as const) {
+    await click(page, button);
+    if (button === 'Add a webhook') await click(page, 'All events', 'checkbox');
+    await waitForText(page, text);
+    expect(await findViolations(page)).toEqual([]);
+    expect(await horizontalOverflow(page)).toBeLessThanOrEqual(0);
+    await page.keyboard.press('Escape');
+    await page.waitForFunction("document.querySelector('[role=dialog]') === null");
+  }
   await page.close();
 });
 

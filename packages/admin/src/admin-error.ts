@@ -9,6 +9,12 @@ export type AdminErrorCode =
   | 'KEY_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
+  | 'WEBHOOK_NOT_FOUND'
+  /** The app has as many webhooks as it may have. */
+  | 'WEBHOOK_LIMIT_REACHED'
+  | 'WEBHOOK_IS_OFF'
+  /** No delivery worker has published the key that webhooks are sealed with. */
+  | 'BOX_KEY_MISSING'
   /** The operator logs in by single sign-on. */
   | 'HAS_NO_PASSWORD'
   /** Another app has the bundle id or host name. */

@@ -20,6 +20,8 @@ export interface WebhookView {
   state: 'on' | 'failing' | 'off';
   /** Why it is off: by the operator or the app, by a 410, or after five days of failures. */
   reason?: 'operator' | 'gone' | 'failing';
+  /** Since when it is off. */
+  offAt?: string;
   createdAt: string;
   /** Failed requests in a row. */
   failures?: number;
@@ -28,6 +30,8 @@ export interface WebhookView {
   /** The last answer that was recorded: a status, or an error. */
   last?: { at: string; status?: number; error?: string };
   lastSuccessAt?: string;
+  /** Until when the secret before the newest one signs requests too; after a rotation. */
+  previousSecretEndsAt?: string;
   /** Events that were removed with their push before they could be reported. */
   dropped?: number;
 }
@@ -124,16 +128,20 @@ export async function replayWebhook(
 function toWebhookView(document: WebhookDocument): WebhookView {
   const { _id, host, events, createdAt, off, failures, failingSince, retryAt } = document;
   const { last, lastSuccessAt, dropped } = document;
+  const previousSecretEndsAt = document.secrets[1]?.endsAt;
   const onState = failures === undefined ? 'on' : 'failing';
   return {
     ...{ id: _id, host, events, state: off === undefined ? onState : 'off' },
-    ...(off !== undefined && { reason: off.reason }),
+    ...(off !== undefined && { reason: off.reason, offAt: off.at.toISOString() }),
     createdAt: createdAt.toISOString(),
     ...(failures !== undefined && { failures }),
     ...(failingSince !== undefined && { failingSince: failingSince.toISOString() }),
     ...(retryAt !== undefined && { retryAt: retryAt.toISOString() }),
     ...(last !== undefined && { last: { ...last, at: last.at.toISOString() } }),
     ...(lastSuccessAt !== undefined && { lastSuccessAt: lastSuccessAt.toISOString() }),
+    ...(previousSecretEndsAt !== undefined && {
+      previousSecretEndsAt: previousSecretEndsAt.toISOString(),
+    }),
     ...(dropped !== undefined && { dropped }),
   };
 }

@@ -1,19 +1,23 @@
-import { requireApp } from '@carillon/admin/require-app';
-import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import {
-  addWebhook,
-  listWebhooks,
-  parseWebhookAddress,
-  replayWebhook,
-  rotateWebhookSecret,
-  type WebhookView,
-} from '@carillon/store/manage-webhooks';
+  createWebhook,
+  listWebhookDetails,
+  MAX_PENDING_COUNTED,
+  removeWebhook,
+  renewWebhookSecret,
+  replayPushes,
+  requestTestEvent,
+  turnWebhookOff,
+  turnWebhookOn,
+  type WebhookDetails,
+} from '@carillon/admin/webhooks';
+import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
+import { parseWebhookAddress } from '@carillon/store/manage-webhooks';
 import type { Store } from '@carillon/store/store';
 import type { Command } from 'commander';
 import { withStore } from './database.ts';
-import { commandFailed, usageError } from './failure.ts';
+import { usageError } from './failure.ts';
 import { formatCount } from './output.ts';
-import type { CommandContext, Stack } from './stack.ts';
+import type { CommandContext } from './stack.ts';
 
 interface AppOption {
   app: string;
@@ -41,26 +45,26 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     name: 'test',
     description: 'send a test event; list shows the response a few seconds later',
     done: 'A test event is sent within seconds.',
-    apply: ({ webhooks }, app, id) => webhooks.requestTest(app, id),
+    apply: requestTestEvent,
   });
   addReplayCommand(webhook, context);
   addChangeCommand(webhook, context, {
     name: 'off',
     description: 'stop sending events',
     done: 'The webhook is off.',
-    apply: ({ webhooks }, app, id) => webhooks.turnOffOf(app, id),
+    apply: turnWebhookOff,
   });
   addChangeCommand(webhook, context, {
     name: 'on',
     description: 'send events again, also those that were not sent before',
     done: 'The webhook is on.',
-    apply: ({ webhooks }, app, id) => webhooks.turnOn(app, id),
+    apply: turnWebhookOn,
   });
   addChangeCommand(webhook, context, {
     name: 'remove',
     description: 'remove a webhook; events that were not sent yet are discarded',
     done: 'The webhook is removed.',
-    apply: ({ webhooks }, app, id) => webhooks.remove(app, id),
+    apply: removeWebhook,
   });
 }
 
@@ -75,13 +79,7 @@ function addAddCommand(parent: Command, { stack, output }: CommandContext): void
       const address = parseWebhookAddress(url);
       if (address === undefined) throw usageError('--url must be an https address.');
       const names = events === undefined ? WEBHOOK_EVENTS : parseEvents(events);
-      const added = await withApp(stack(), app, (store) => addWebhook(store, app, address, names));
-      if (added === 'limit')
-        throw commandFailed(`App ${app} has as many webhooks as it may have: remove one first.`);
-      if (added === 'not-ready')
-        throw commandFailed(
-          'No delivery worker has run since the upgrade: start one that takes the queue webhook.',
-        );
+      const added = await withStore(stack(), (store) => createWebhook(store, app, address, names));
       output.show(added, [
         `Webhook ${added.webhook.id} added.`,
         `Secret, shown only once: ${added.secret}`,
@@ -103,13 +101,14 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
     .description("list an app's webhooks with their state, without addresses and secrets")
     .requiredOption('--app <id>', 'the app')
     .action(async ({ app }: AppOption) => {
-      const views = await withApp(stack(), app, (store) => listWebhooks(store, app));
+      const views = await withStore(stack(), (store) => listWebhookDetails(store, app));
       output.show(views, views.flatMap(formatWebhook));
     });
 }
 
-function formatWebhook({ id, host, state, reason, events, ...facts }: WebhookView): string[] {
-  const { failingSince, retryAt, last, dropped } = facts;
+function formatWebhook({ id, host, state, reason, events, ...facts }: WebhookDetails): string[] {
+  const { failingSince, retryAt, last, pending, dropped } = facts;
+  const counted = pending < MAX_PENDING_COUNTED ? String(pending) : `${pending} or more`;
   const all = events.length === WEBHOOK_EVENTS.length ? 'all events' : events.join(', ');
   return [
     `${id}  ${state}${reason === undefined ? '' : ` (${reason})`}  ${host}  ${all}`,
@@ -117,6 +116,7 @@ function formatWebhook({ id, host, state, reason, events, ...facts }: WebhookVie
     ...(failingSince === undefined
       ? []
       : [`  fails since ${failingSince}; next request ${retryAt ?? 'none'}`]),
+    ...(pending === 0 ? [] : [`  ${counted} pushes, batches and devices are pending`]),
     ...(dropped === undefined
       ? []
       : [`  ${formatCount(dropped, 'event')} dropped: not sent within three days of retention`]),
@@ -130,8 +130,7 @@ function addRotateCommand(parent: Command, { stack, output }: CommandContext): v
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      const secret = await withApp(stack(), app, (store) => rotateWebhookSecret(store, app, id));
-      if (secret === undefined) throw notFound(app, id);
+      const secret = await withStore(stack(), (store) => renewWebhookSecret(store, app, id));
       output.show({ id, secret }, [`Secret, shown only once: ${secret}`]);
     });
 }
@@ -149,7 +148,7 @@ function addReplayCommand(parent: Command, { stack, output }: CommandContext): v
         fromMs: parseTime('--from', from),
         toMs: to === undefined ? Date.now() : parseTime('--to', to),
       };
-      const pushes = await withApp(stack(), app, (store) => replayAll(store, app, id, range));
+      const { pushes } = await withStore(stack(), (store) => replayPushes(store, app, id, range));
       output.show({ id, pushes }, [`${formatCount(pushes, 'push', 'pushes')} reported again.`]);
     });
 }
@@ -160,30 +159,12 @@ function parseTime(option: string, text: string): number {
   return time;
 }
 
-async function replayAll(
-  store: Store,
-  app: string,
-  id: string,
-  range: { fromMs: number; toMs: number },
-): Promise<number> {
-  let pushes = 0;
-  let after: string | undefined;
-  do {
-    const replayed = await replayWebhook(store, app, id, { ...range, after });
-    if (replayed === undefined) throw notFound(app, id);
-    pushes += replayed.pushes;
-    after = replayed.last;
-  } while (after !== undefined);
-  return pushes;
-}
-
 /** A command that changes one webhook. */
 interface ChangeCommand {
   name: string;
   description: string;
   done: string;
-  /** False: the app has no such webhook. */
-  apply(store: Store, app: string, id: string): Promise<boolean>;
+  apply(store: Store, app: string, id: string): Promise<void>;
 }
 
 function addChangeCommand(
@@ -197,18 +178,7 @@ function addChangeCommand(
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
     .action(async (id: string, { app }: AppOption) => {
-      if (!(await withApp(stack(), app, (store) => apply(store, app, id)))) throw notFound(app, id);
+      await withStore(stack(), (store) => apply(store, app, id));
       output.show({ id }, [done]);
     });
-}
-
-function withApp<T>(target: Stack, app: string, run: (store: Store) => Promise<T>): Promise<T> {
-  return withStore(target, async (store) => {
-    await requireApp(store, app);
-    return run(store);
-  });
-}
-
-function notFound(app: string, id: string) {
-  return commandFailed(`App ${app} has no webhook ${id} that this applies to.`);
 }

@@ -6,6 +6,7 @@ import { accountRoutes } from './apps/account-routes.ts';
 import { appRoutes } from './apps/app-routes.ts';
 import { credentialRoutes } from './apps/credential-routes.ts';
 import { keyRoutes } from './apps/key-routes.ts';
+import { webhookRoutes } from './apps/webhook-routes.ts';
 import { deviceRoutes } from './devices/routes.ts';
 import type { ConsoleEngine } from './engine.ts';
 import type { Environment } from './environment.ts';
@@ -118,6 +119,7 @@ export function createConsoleRoutes(
     ...appRoutes(appNeeds),
     ...keyRoutes(appNeeds),
     ...credentialRoutes({ ...appNeeds, store, accept: engine.accept }),
+    ...webhookRoutes({ store, producers: engine.producers }),
     ...liveRoutes({ redis: engine.queueConnection, store }),
     ...pushRoutes({ ...engine, store, accountOf, retentionMs }),
     ...deviceRoutes({ ...engine, store, accountOf }),

@@ -7,7 +7,8 @@ const LATEST_TIME = 8_640_000_000_000_000;
 /** A device token in a path. */
 export const deviceToken = z.string().regex(DEVICE_TOKEN, 'This is not a device token.');
 
-const time = z.coerce
+/** Unix milliseconds, parsed into a date. */
+export const time = z.coerce
   .number()
   .int()
   .min(0)

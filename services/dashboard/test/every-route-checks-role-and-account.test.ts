@@ -1,3 +1,4 @@
+import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { createConsoleRoutes } from '../src/console.ts';
 import { type ConsoleRoute, hasRole, ROLES, type Role } from '../src/http/route.ts';
@@ -12,8 +13,9 @@ import {
 
 type Browsers = Record<Role, Browser>;
 
-/** Values of path parameters by name; a route with another name fails the first test. */
+/** In the payload of a push. */
 const CANARY = 'payload-canary';
+const WEBHOOK = { url: 'https://receiver.example/hook', events: ['push.finished'] };
 
 /** Values of path parameters by name; a route with another name fails the first test. */
 let ids: Record<string, string>;
@@ -34,7 +36,10 @@ beforeAll(async () => {
   const { token } = await store.devices.register(app, 'android');
   const sent = await owner.post(`/api/apps/${app}/pushes`, { to: token, data: { secret: CANARY } });
   const redrive = await owner.post(`/api/apps/${app}/redrives`, { filter: {} });
-  ids = { account, app, id: 'f'.repeat(24), channel: 'web-push' };
+  await store.webhooks.putBoxKey(boxKeyOf(env.CREDENTIAL_KEYS));
+  const webhook = await owner.post(`/api/apps/${app}/webhooks`, WEBHOOK);
+  // Of the objects with such an id the webhook exists, so that a route which forgets a check changes it.
+  ids = { account, app, id: webhook.body.id, channel: 'web-push' };
   ids = { ...ids, token, push: sent.body.id, topic: 'news', redrive: redrive.body.id };
   ids = { ...ids, queueName: 'send', jobId: `send-${sent.body.id}-0` };
   ids = { ...ids, queueStatus: 'failed', schedulerId: 'reconcile' };
@@ -60,7 +65,7 @@ function call(browser: Browser, route: ConsoleRoute) {
   const hasBody = route.method === 'post' || route.method === 'put';
   // Valid for all routes, so that no check hides behind a wrong input.
   const named = { account: ids.account, name: 'n', device: ids.token };
-  const body = { ...named, role: 'viewer', accounts: [], filter: {} };
+  const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
   const path = route.method === 'get' ? `${pathOf(route)}?q=${ids.app}` : pathOf(route);
   return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
@@ -70,7 +75,7 @@ function call(browser: Browser, route: ConsoleRoute) {
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
-    ...['pushes', 'devices', 'subscriptions', 'redrives'],
+    ...['pushes', 'devices', 'subscriptions', 'redrives', 'webhooks'],
   ];
   const collections = names.map((name) => started.db.collection(name));
   return Promise.all(collections.map((each) => each.find().sort({ _id: 1 }).toArray()));

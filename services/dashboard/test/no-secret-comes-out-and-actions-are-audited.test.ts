@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { boxKeyOf } from '@carillon/core/sealed-box';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   type Browser,
@@ -88,6 +89,96 @@ describe('apps, keys and credentials', () => {
   });
 });
 
+describe('webhooks', () => {
+  const SECRET_PATH = 'path-of-a-receiver';
+  const events = ['push.finished', 'recipient.failed'];
+  let path: string;
+  beforeAll(() => {
+    path = `/api/apps/${app}/webhooks`;
+    secrets.push(SECRET_PATH);
+  });
+  const add = (url: string) => owner.post(path, { url, events });
+  const list = async () => (await owner.get(path)).body.items;
+
+  test('one is added when a delivery worker has run, and its secret is shown once', async () => {
+    const url = `https://receiver.example/${SECRET_PATH}`;
+    expect((await add(url)).body).toMatchObject({ code: 'UNAVAILABLE' });
+    await started.store.webhooks.putBoxKey(boxKeyOf(started.env.CREDENTIAL_KEYS));
+    for (const wrong of ['receiver.example', 'ftp://receiver.example', 'https://a:b@c.example'])
+      expect((await add(wrong)).body).toMatchObject({ code: 'INVALID_PARAM' });
+    const { body } = await add(url);
+    secrets.push(body.secret);
+    expect(body.secret).toMatch(/^whsec_/);
+    expect(await list()).toMatchObject([
+      { id: body.id, host: 'receiver.example', events, state: 'on', pending: 0 },
+    ]);
+    const facts = { app, id: body.id, host: 'receiver.example', events: events.join(', ') };
+    expect(await audited('webhook.add')).toMatchObject([
+      { result: 'done', account, facts },
+      { result: 'UNAVAILABLE' },
+    ]);
+  });
+
+  test('each change is audited, and refused in words where it does not apply', async () => {
+    const [{ id }] = await list();
+    const call = async (action: string, body = {}) =>
+      (await owner.post(`${path}/${id}/${action}`, body)).body;
+    const { secret } = await call('rotate');
+    secrets.push(secret);
+    expect(secret).toMatch(/^whsec_/);
+    expect(await call('test')).toEqual({});
+    expect(await call('replay', { from: 1, to: 2 })).toEqual({ pushes: 0 });
+    expect(await call('replay', { from: 2, to: 1 })).toMatchObject({ code: 'INVALID_PARAM' });
+    await call('off');
+    expect(await call('test')).toMatchObject({
+      code: 'CONFLICT',
+      error: 'The webhook is off: turn it on first.',
+    });
+    expect(await list()).toMatchObject([{ id, state: 'off', reason: 'operator' }]);
+    await call('on');
+    expect(await list()).toMatchObject([{ id, state: 'on' }]);
+    expect((await owner.delete(`${path}/${id}`)).status).toBe(200);
+    expect((await owner.delete(`${path}/${id}`)).status).toBe(404);
+    const results = async (action: string) =>
+      (await audited(`webhook.${action}`)).map(({ result }: { result: string }) => result);
+    expect(await results('rotate')).toEqual(['done']);
+    expect(await results('test')).toEqual(['CONFLICT', 'done']);
+    expect([await results('off'), await results('on')]).toEqual([['done'], ['done']]);
+    expect(await results('remove')).toEqual(['NOT_FOUND', 'done']);
+    const [replay] = await audited('webhook.replay');
+    expect(replay.facts).toMatchObject({ id, from: '1970-01-01T00:00:00.001Z' });
+    // One is listed when the secrets are looked for.
+    secrets.push((await add(`https://receiver.example/${SECRET_PATH}`)).body.secret);
+  });
+
+  test.each([
+    ['viewer', { list: 200, test: 403, replay: 403, rotate: 403, off: 403, on: 403, remove: 403 }],
+    [
+      'operator',
+      { list: 200, test: 200, replay: 200, rotate: 403, off: 403, on: 403, remove: 403 },
+    ],
+    ['admin', { list: 200, test: 200, replay: 200, rotate: 200, off: 200, on: 200, remove: 200 }],
+  ])('a %s may do only what its role is for', async (role, expected) => {
+    const url = `https://receiver.example/${SECRET_PATH}`;
+    const { id } = (await add(url)).body;
+    const browser = await inviteBrowser(owner, started.url, { name: `webhook ${role}`, role });
+    const post = (action: string) => browser.post(`${path}/${id}/${action}`, { from: 1, to: 2 });
+    const answers = {
+      list: await browser.get(path),
+      test: await post('test'),
+      replay: await post('replay'),
+      rotate: await post('rotate'),
+      off: await post('off'),
+      on: await post('on'),
+      remove: await browser.delete(`${path}/${id}`),
+    };
+    const statuses = Object.entries(answers).map(([name, { status }]) => [name, status]);
+    expect(Object.fromEntries(statuses)).toEqual(expected);
+    expect((await browser.post(path, { url, events })).status).toBe(expected.remove);
+    expect(JSON.stringify(answers.list.body)).not.toContain(SECRET_PATH);
+  });
+});
+
 describe('the audit log', () => {
   test('names the actor, shows operators of an account only its entries, and is listed in pages', async () => {
     const admin = await inviteBrowser(owner, started.url, {
@@ -119,7 +210,8 @@ describe('the audit log', () => {
 test('no key, password or provider secret is in a list, the audit log or a session', async () => {
   const paths = [
     ...['/api/session', '/api/accounts', '/api/apps', `/api/apps/${app}`, '/api/operators'],
-    ...[`/api/apps/${app}/keys`, `/api/apps/${app}/credentials`, '/api/audit?limit=100'],
+    ...[`/api/apps/${app}/keys`, `/api/apps/${app}/credentials`, `/api/apps/${app}/webhooks`],
+    '/api/audit?limit=100',
     ...['/api/queues', '/queues/board/api/queues?activeQueue=presence&status=waiting'],
     ...['/queues/board/api/job-schedulers', '/queues/board/api/redis/stats'],
   ];

@@ -11,6 +11,7 @@ import { openOwner } from './operators.ts';
 import type { PageIds } from './pages.ts';
 
 const TOPIC = 'news';
+const RECEIVER = 'https://receiver.example/hook';
 
 /** A stack with a console, and the browser of its first operator. */
 export interface ConsoleFixture extends ProviderFixture {
@@ -18,7 +19,7 @@ export interface ConsoleFixture extends ProviderFixture {
   origin: string;
   browser: Browser;
   owner: Page;
-  /** Makes a tenant with devices, a topic, and pushes of which one delivery failed. */
+  /** Makes a tenant with devices, a topic, pushes of which one delivery failed, and a webhook. */
   fill(): Promise<{ ids: PageIds; tenant: TestTenant }>;
 }
 
@@ -41,6 +42,8 @@ export async function openConsole(): Promise<ConsoleFixture> {
       await createTopicCalls(() => tenant).subscribe(device.token, [TOPIC]);
       const push = await sendWithFailure(fixture, tenant, device);
       const { app } = tenant;
+      const { status } = await tenant.api('POST', '/webhooks', { url: RECEIVER });
+      if (status !== 200) throw new Error(`adding a webhook: ${status}`);
       return { tenant, ids: { app, push, token: device.token, topic: TOPIC } };
     },
     async close() {

@@ -3,9 +3,13 @@ import { fileURLToPath } from 'node:url';
 import type { Page } from 'puppeteer-core';
 import { waitUntilSettled } from './browser.ts';
 
-const ROUTER = fileURLToPath(
-  new URL('../../../services/dashboard/web/src/router.tsx', import.meta.url),
-);
+const SOURCES = new URL('../../../services/dashboard/web/src/', import.meta.url);
+
+/** Finds what a pattern's group matches in a file of the pages. */
+function findAll(file: string, pattern: RegExp): string[] {
+  const text = readFileSync(fileURLToPath(new URL(file, SOURCES)), 'utf8');
+  return [...text.matchAll(pattern)].map(([, found = '']) => found);
+}
 
 /** Ids in the addresses of pages. */
 export interface PageIds {
@@ -15,10 +19,14 @@ export interface PageIds {
   topic: string;
 }
 
-/** The paths of all pages of the console, from the file of its router. */
-export const ALL_PATHS = [...readFileSync(ROUTER, 'utf8').matchAll(/\bpath: '([^']+)'/g)].map(
-  ([, path = '']) => path,
-);
+/** The tabs of an app's page; its path alone opens the first one. */
+const [, ...APP_TABS] = findAll('pages/app-page.tsx', /<Tabs\.Tab value="(\w+)"/g);
+
+/** The paths of all pages of the console, from the file of its router, and of the tabs of an app's page. */
+export const ALL_PATHS = [
+  ...findAll('router.tsx', /\bpath: '([^']+)'/g),
+  ...APP_TABS.map((tab) => `/apps/$app?tab=${tab}`),
+];
 
 const OPEN_PATHS = ['/login', '/setup'];
 

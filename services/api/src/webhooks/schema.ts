@@ -41,6 +41,7 @@ const webhook = z
       description:
         'Why the webhook is off: turned off, the receiver answered 410, or it has failed for five days.',
     }),
+    offAt: time.optional(),
     createdAt: time,
     failures: z.int().optional().meta({ description: 'Failed requests in a row.' }),
     failingSince: time.optional(),
@@ -50,6 +51,10 @@ const webhook = z
       .optional()
       .meta({ description: 'Last response that was recorded, or why there was none.' }),
     lastSuccessAt: time.optional(),
+    previousSecretEndsAt: time.optional().meta({
+      description:
+        'Set by a rotation: until then, requests are signed with the previous secret too.',
+    }),
     dropped: z.int().optional().meta({
       description: 'Events that were removed before they could be sent.',
     }),

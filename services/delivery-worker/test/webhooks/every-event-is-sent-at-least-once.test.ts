@@ -230,3 +230,14 @@ test('a test event is sent although the webhook waits for a retry', async () => 
   await report(database.store, webhook.id);
   expect(webhook.receiver.requests[0]?.events.map(({ type }) => type)).toEqual(['test']);
 });
+
+test('the response to a test event is recorded right after another one', async () => {
+  const webhook = await newWebhook(APP);
+  for (const code of [200, 202]) {
+    webhook.receiver.respondWith(status(code));
+    await database.store.webhooks.requestTest(APP, webhook.id);
+    await report(database.store, webhook.id);
+    const found = await database.store.webhooks.find(webhook.id);
+    expect(found?.last).toMatchObject({ status: code });
+  }
+});

@@ -113,6 +113,46 @@ export interface Credential {
   [about: string]: unknown;
 }
 
+/** A webhook without its secrets, and of its address only the host. Times are ISO 8601. */
+export interface Webhook {
+  id: string;
+  host: string;
+  events: string[];
+  state: 'on' | 'failing' | 'off';
+  /** Why it is off: by an operator or the app, by a 410, or after five days of failures. */
+  reason?: 'operator' | 'gone' | 'failing';
+  offAt?: string;
+  createdAt: string;
+  /** Failed requests in a row. */
+  failures?: number;
+  failingSince?: string;
+  retryAt?: string;
+  last?: WebhookResponse;
+  lastSuccessAt?: string;
+  previousSecretEndsAt?: string;
+  /** Pushes, batches and devices that it is yet to be told of. */
+  pending: number;
+  /** Events that were removed before they could be sent. */
+  dropped?: number;
+}
+
+/** A receiver's response, or the code of the error. */
+export interface WebhookResponse {
+  at: string;
+  status?: number;
+  error?: string;
+}
+
+export interface Webhooks {
+  items: Webhook[];
+  /** Names of all events. */
+  eventNames: string[];
+  /** Webhooks that an app may have. */
+  limit: number;
+  /** `pending` is not counted further. */
+  maxPendingCounted: number;
+}
+
 /** Recipients by outcome; outcomes without recipients are absent. */
 export type Counts = Partial<Record<string, number>>;
 

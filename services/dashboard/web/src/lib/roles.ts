@@ -7,7 +7,7 @@ export const ROLES: readonly Role[] = ['viewer', 'operator', 'admin', 'owner'];
 export const ROLE_TEXTS: Record<Role, string> = {
   viewer: 'sees everything but payloads',
   operator: 'sends, re-drives and deletes pushes, sees payloads',
-  admin: 'manages apps, keys, credentials and accounts',
+  admin: 'manages apps, keys, credentials, webhooks and accounts',
   owner: 'manages operators',
 };
 

@@ -1,0 +1,122 @@
+import { newObjectId } from '@carillon/core/ids';
+import { boxKeyOf } from '@carillon/core/sealed-box';
+import { parseSealingKeys } from '@carillon/core/sealing';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  insertPush,
+  newTokens,
+  type StoreUnderTest,
+  startStore,
+} from '../../store/test/store-under-test.ts';
+import { createAccount } from '../src/accounts.ts';
+import { createApp } from '../src/apps.ts';
+import {
+  createWebhook,
+  listWebhookDetails,
+  MAX_PENDING_COUNTED,
+  removeWebhook,
+  renewWebhookSecret,
+  replayPushes,
+  requestTestEvent,
+  turnWebhookOff,
+  turnWebhookOn,
+} from '../src/webhooks.ts';
+
+const sealingKeys = parseSealingKeys(`1:${'a'.repeat(64)}`);
+const ADDRESS = new URL('https://receiver.example/hook?token=secret');
+const ALL_TIMES = { fromMs: 0, toMs: Date.now() + 3_600_000 };
+const UNKNOWN = '0'.repeat(24);
+
+let database: StoreUnderTest;
+let app: string;
+beforeAll(async () => {
+  database = await startStore();
+  app = await newApp();
+});
+afterAll(() => database?.stop());
+
+async function newApp(): Promise<string> {
+  const { store } = database;
+  const { id: account } = await createAccount(store, 'One', 'trial');
+  const secrets = { pepper: 'p'.repeat(64), sealingKeys };
+  return (await createApp(store, secrets, { name: 'One', account })).id;
+}
+
+test('before a delivery worker has run there is no key to seal with', async () => {
+  const adding = createWebhook(database.store, app, ADDRESS);
+  await expect(adding).rejects.toMatchObject({ code: 'BOX_KEY_MISSING' });
+});
+
+describe('with the key of a delivery worker', () => {
+  let id: string;
+  beforeAll(async () => {
+    await database.store.webhooks.putBoxKey(boxKeyOf(sealingKeys));
+    id = (await createWebhook(database.store, app, ADDRESS)).webhook.id;
+  });
+
+  const find = async () =>
+    (await listWebhookDetails(database.store, app)).find((webhook) => webhook.id === id);
+
+  test.each<[string, (ofApp: string, webhook: string) => Promise<unknown>]>([
+    ['renewWebhookSecret', (...of) => renewWebhookSecret(database.store, ...of)],
+    ['requestTestEvent', (...of) => requestTestEvent(database.store, ...of)],
+    ['replayPushes', (...of) => replayPushes(database.store, ...of, ALL_TIMES)],
+    ['turnWebhookOff', (...of) => turnWebhookOff(database.store, ...of)],
+    ['turnWebhookOn', (...of) => turnWebhookOn(database.store, ...of)],
+    ['removeWebhook', (...of) => removeWebhook(database.store, ...of)],
+  ])('%s: an unknown webhook and that of another app are absent', async (_name, call) => {
+    const before = await find();
+    const absent = { code: 'WEBHOOK_NOT_FOUND' };
+    await expect(call(app, UNKNOWN)).rejects.toMatchObject(absent);
+    await expect(call(await newApp(), id)).rejects.toMatchObject(absent);
+    expect(await find()).toEqual(before);
+  });
+
+  test('a secret is renewed, and its end is told', async () => {
+    const secret = await renewWebhookSecret(database.store, app, id);
+    expect(secret).toMatch(/^whsec_/);
+    const [listed] = await listWebhookDetails(database.store, app);
+    expect(Date.parse(listed?.previousSecretEndsAt ?? '')).toBeGreaterThan(Date.now());
+    expect(JSON.stringify(listed)).not.toMatch(/hook|token|whsec_/);
+  });
+
+  test('a webhook that is off sends no test event', async () => {
+    for (const _ of ['first', 'again']) await turnWebhookOff(database.store, app, id);
+    expect(await find()).toMatchObject({ state: 'off', reason: 'operator' });
+    const testing = requestTestEvent(database.store, app, id);
+    await expect(testing).rejects.toMatchObject({ code: 'WEBHOOK_IS_OFF' });
+    await turnWebhookOn(database.store, app, id);
+    await requestTestEvent(database.store, app, id);
+  });
+
+  test('a replay ends after its time and is continued, and what it marks is pending', async () => {
+    const other = await newApp();
+    const { webhook } = await createWebhook(database.store, other, ADDRESS);
+    const count = MAX_PENDING_COUNTED + 1;
+    for (let n = 0; n < count; n += 1) await insertPush(database, newTokens(1));
+    await database.pushes.updateMany({}, { $set: { app: other } });
+    const replay = (range: object) =>
+      replayPushes(database.store, other, webhook.id, { ...ALL_TIMES, ...range });
+    const first = await replay({ maxMs: 0 });
+    expect(first.pushes).toBeLessThan(count);
+    const rest = await replay({ after: first.last });
+    expect(rest).toEqual({ pushes: count - first.pushes });
+    const [listed] = await listWebhookDetails(database.store, other);
+    expect(listed).toMatchObject({ id: webhook.id, pending: MAX_PENDING_COUNTED });
+  });
+
+  test('an app has no more webhooks than it may have', async () => {
+    const other = await newApp();
+    const add = () => createWebhook(database.store, other, ADDRESS, ['push.finished']);
+    for (const _ of '12345') await add();
+    await expect(add()).rejects.toMatchObject({ code: 'WEBHOOK_LIMIT_REACHED' });
+    await expect(createWebhook(database.store, newObjectId(), ADDRESS)).rejects.toMatchObject({
+      code: 'APP_NOT_FOUND',
+    });
+  });
+
+  test('a webhook is removed once', async () => {
+    await removeWebhook(database.store, app, id);
+    expect(await find()).toBeUndefined();
+  });
+});

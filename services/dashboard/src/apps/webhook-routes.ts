@@ -1,0 +1,163 @@
+import {
+  createWebhook,
+  listWebhookDetails,
+  MAX_PENDING_COUNTED,
+  removeWebhook,
+  renewWebhookSecret,
+  replayPushes,
+  requestTestEvent,
+  turnWebhookOff,
+  turnWebhookOn,
+} from '@carillon/admin/webhooks';
+import { WEBHOOK_EVENTS, WEBHOOK_LIMITS } from '@carillon/core/webhooks';
+import type { Producers } from '@carillon/queue/producers';
+import { parseWebhookAddress } from '@carillon/store/manage-webhooks';
+import type { Store } from '@carillon/store/store';
+import { z } from 'zod';
+import { objectId } from '../http/inputs.ts';
+import { type ConsoleRoute, defineRoute } from '../http/route.ts';
+import { time } from '../inputs.ts';
+import { createAccountOfApp } from './app-routes.ts';
+
+/** A replay of many pushes takes several requests, between which its operator sees how far it is. */
+const REPLAY_MS = 2_000;
+
+const ofApp = z.object({ app: objectId });
+const ofWebhook = ofApp.extend({ id: objectId });
+
+const address = z.string().transform((text, context): URL => {
+  const url = parseWebhookAddress(text.trim());
+  if (url !== undefined) return url;
+  context.addIssue({ code: 'custom', message: 'Give an https address.' });
+  return z.NEVER;
+});
+
+const replayFields = ofWebhook
+  .extend({ from: time, to: time, after: objectId.optional() })
+  .refine(({ from, to }) => from < to, {
+    path: ['to'],
+    message: 'The range ends before it begins.',
+  });
+
+/** Resources of the routes of webhooks. */
+export interface WebhookNeeds {
+  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>;
+  producers: Pick<Producers, 'reportToWebhook'>;
+}
+
+/**
+ * Returns the routes of an app's webhooks. A secret is in the answer of the request that creates it, and nowhere else; of
+ * an address only the host comes out, because the rest often holds a secret.
+ */
+export function webhookRoutes(needs: WebhookNeeds): ConsoleRoute[] {
+  const { store } = needs;
+  const account = createAccountOfApp(store);
+  return [
+    defineRoute({
+      method: 'get',
+      path: '/apps/:app/webhooks',
+      role: 'viewer',
+      account,
+      input: ofApp,
+      handle: async ({ input }) => ({
+        items: await listWebhookDetails(store, input.app),
+        eventNames: WEBHOOK_EVENTS,
+        limit: WEBHOOK_LIMITS.perApp,
+        maxPendingCounted: MAX_PENDING_COUNTED,
+      }),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks',
+      role: 'admin',
+      account,
+      input: ofApp.extend({ url: address, events: z.array(z.enum(WEBHOOK_EVENTS)).min(1) }),
+      audit: 'webhook.add',
+      auditFacts: ({ url, events }) => ({ host: url.host, events: events.join(', ') }),
+      async handle({ input: { app, url, events } }) {
+        const { webhook, secret } = await createWebhook(store, app, url, events);
+        return { id: webhook.id, secret };
+      },
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/rotate',
+      role: 'admin',
+      account,
+      input: ofWebhook,
+      audit: 'webhook.rotate',
+      handle: async ({ input: { app, id } }) => ({
+        secret: await renewWebhookSecret(store, app, id),
+      }),
+    }),
+    ...stateRoutes(needs),
+    ...eventRoutes(needs),
+  ];
+}
+
+/** Returns the routes that decide whether events are sent. */
+function stateRoutes({ store }: Pick<WebhookNeeds, 'store'>): ConsoleRoute[] {
+  const account = createAccountOfApp(store);
+  return [
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/off',
+      role: 'admin',
+      account,
+      input: ofWebhook,
+      audit: 'webhook.off',
+      handle: ({ input: { app, id } }) => turnWebhookOff(store, app, id),
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/on',
+      role: 'admin',
+      account,
+      input: ofWebhook,
+      audit: 'webhook.on',
+      handle: ({ input: { app, id } }) => turnWebhookOn(store, app, id),
+    }),
+    defineRoute({
+      method: 'delete',
+      path: '/apps/:app/webhooks/:id',
+      role: 'admin',
+      account,
+      input: ofWebhook,
+      audit: 'webhook.remove',
+      handle: ({ input: { app, id } }) => removeWebhook(store, app, id),
+    }),
+  ];
+}
+
+/** Returns the routes that send something to a webhook. */
+function eventRoutes({ store, producers }: WebhookNeeds): ConsoleRoute[] {
+  const account = createAccountOfApp(store);
+  return [
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/test',
+      role: 'operator',
+      account,
+      input: ofWebhook,
+      audit: 'webhook.test',
+      async handle({ input: { app, id } }) {
+        await requestTestEvent(store, app, id);
+        // Only a hint: the scheduler adds the job too.
+        void producers.reportToWebhook(id);
+      },
+    }),
+    defineRoute({
+      method: 'post',
+      path: '/apps/:app/webhooks/:id/replay',
+      role: 'operator',
+      account,
+      input: replayFields,
+      audit: 'webhook.replay',
+      auditFacts: ({ from, to }) => ({ from: from.toISOString(), to: to.toISOString() }),
+      handle: ({ input: { app, id, from, to, after } }) =>
+        replayPushes(store, app, id, {
+          ...{ fromMs: from.getTime(), toMs: to.getTime(), after, maxMs: REPLAY_MS },
+        }),
+    }),
+  ];
+}
