@@ -1,6 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
+import {
+  addReceiver,
+  reportedOutcomes,
+  type WebhookReceiver,
+} from '../support/api/webhook-receiver.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
 import { type SentPush, sendPush } from '../support/faults/pushes.ts';
 import { subscribePool } from '../support/faults/subscribe-pool.ts';
@@ -38,9 +43,11 @@ let tenant: TestTenant;
 let mongo: TestMongo;
 let pool: DevicePool;
 let iphones: ProviderDevicePool;
+let webhook: WebhookReceiver;
 beforeAll(async () => {
   fixture = await openProviderFixture();
   tenant = await fixture.tenant();
+  webhook = await addReceiver(tenant);
   mongo = await openMongo(tenant.dev);
   const stack = { home: fixture.stack.home, dev: tenant.dev };
   pool = await createDevicePool(stack, mongo, { registered: REAL + OFFLINE, real: REAL });
@@ -55,6 +62,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all(pool?.devices.map((device) => device.disconnect()) ?? []);
   await mongo?.close();
+  await webhook?.stop();
   await fixture?.close();
 });
 
@@ -87,6 +95,26 @@ async function expectConsistent(push: SentPush): Promise<Map<string, Set<string>
   return new Map(
     [...byOutcome].map(([outcome, some]) => [outcome, new Set(some.map(({ token }) => token))]),
   );
+}
+
+/** Waits until the webhook was told of the push's end, and of the end of each recipient as the pages have it. */
+async function expectTold(push: SentPush, ended: Map<string, Set<string>>): Promise<void> {
+  const expected = new Map(
+    [...ended].flatMap(([outcome, tokens]) =>
+      [...tokens].map((token): [string, string] => [token, outcome]),
+    ),
+  );
+  const isTold = () =>
+    webhook.events('push.finished').some(({ data }) => data.push === push.id) &&
+    reportedOutcomes(webhook, push.id).size >= expected.size;
+  await until(isTold, { timeoutMs: 120_000, everyMs: 500, what: 'all events' });
+  const told = reportedOutcomes(webhook, push.id);
+  expect(told.size).toBe(expected.size);
+  // A recipient has one end, however often it is told.
+  for (const [token, outcomes] of told) expect([...outcomes]).toEqual([expected.get(token)]);
+  const [finished] = webhook.events('push.finished').filter(({ data }) => data.push === push.id);
+  expect(finished?.data).toMatchObject({ state: 'deleted', outcomes: await countOf(push) });
+  expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);
 }
 
 test('the pages add up to the counts and are what devices and providers saw, until the end', async () => {
@@ -129,4 +157,5 @@ test('the pages add up to the counts and are what devices and providers saw, unt
   expect(ended.get('deleted')).toEqual(changed.get('pending'));
   for (const outcome of ['delivered', 'sent', 'failed', 'gone', 'superseded'])
     expect(ended.get(outcome)).toEqual(changed.get(outcome));
-}, 180_000);
+  await expectTold(push, ended);
+}, 300_000);

@@ -269,6 +269,8 @@ export interface WebhookDocument {
   /** Sealed secrets, newest first, each bound to the id; a request is signed with all that have not ended. */
   secrets: { sealed: SealedBox; endsAt?: Date }[];
   createdAt: Date;
+  /** From 0 to one less than the webhooks that an app may have, unique within the app. Absent in documents from before. */
+  slot?: number;
   /** Absent: events are sent. */
   off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
   /** Failed requests in a row, since when, and when the next one is sent. */

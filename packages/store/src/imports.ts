@@ -4,6 +4,7 @@ import type { Collection, Db } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
+import { newDeviceEntries } from './notify-mark.ts';
 import { insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
 import { createTopicCounters } from './topic-counters.ts';
 
@@ -81,9 +82,19 @@ export function createImports(db: Db, clock: Clock) {
     /**
      * Inserts devices durably and returns what became of each, in order. A device whose token, or without a token whose
      * provider address, is there already counts as existing.
+     *
+     * @param reported webhooks that are told of each device that is inserted
      */
-    async importDevices(app: string, imported: readonly ImportedDevice[]): Promise<ImportResult[]> {
-      const documents = imported.map((device) => toDocument(app, device));
+    async importDevices(
+      app: string,
+      imported: readonly ImportedDevice[],
+      reported: readonly string[] = [],
+    ): Promise<ImportResult[]> {
+      const now = new Date(clock.now());
+      const documents = imported.map((device) => ({
+        ...toDocument(app, device),
+        ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
+      }));
       const errors = await bulkWriteErrors(
         devices,
         documents.map((document) => ({ insertOne: { document } })),

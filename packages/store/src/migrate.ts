@@ -164,7 +164,15 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
   inbox: [{ key: { push: 1, _id: 1 } }],
-  webhooks: [{ key: { app: 1, createdAt: 1 } }],
+  webhooks: [
+    { key: { app: 1, createdAt: 1 } },
+    // Of two calls that add a webhook at once, one gets the slot.
+    {
+      key: { app: 1, slot: 1 },
+      unique: true,
+      partialFilterExpression: { slot: { $exists: true } },
+    },
+  ],
   redrives: [
     // An app has one re-drive at a time: two of them could send to the same recipients.
     { key: { app: 1 }, unique: true, partialFilterExpression: { state: 'running' } },

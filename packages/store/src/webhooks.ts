@@ -3,6 +3,7 @@ import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/we
 import type { Collection, Db } from 'mongodb';
 import { type Clock, fromNow } from './clock.ts';
 import type { NotifyEntry, WebhookDocument } from './documents.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
 
 const REFRESH_MS = 3_000;
 /** A success that changes nothing else is written this often. */
@@ -94,17 +95,36 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
 }
 
 function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
+  /** Lists the slots of an app that no webhook has. A webhook from before there were slots takes one as well. */
+  async function listFreeSlots(app: string): Promise<number[]> {
+    const projection = { projection: { slot: 1 } };
+    const found = await webhooks.find<{ slot?: number }>({ app }, projection).toArray();
+    const taken = found.flatMap(({ slot }) => slot ?? []);
+    const slots = WEBHOOK_LIMITS.perApp - (found.length - taken.length);
+    return Array.from({ length: Math.max(0, slots) }, (_, slot) => slot).filter(
+      (slot) => !taken.includes(slot),
+    );
+  }
+
   return {
     /**
-     * Creates a webhook. False: the app has as many as it may have. Two calls at the same moment may exceed the limit by
-     * one.
+     * Creates a webhook. False: the app has as many as it may have. Each takes a slot of its app, which a unique index
+     * gives to one of several calls at the same moment.
      */
     async create({ secret, ...webhook }: NewWebhook): Promise<boolean> {
-      if ((await webhooks.countDocuments({ app: webhook.app })) >= WEBHOOK_LIMITS.perApp)
-        return false;
-      const createdAt = new Date(clock.now());
-      await webhooks.insertOne({ ...webhook, secrets: [{ sealed: secret }], createdAt });
-      return true;
+      const document = {
+        ...{ ...webhook, secrets: [{ sealed: secret }] },
+        createdAt: new Date(clock.now()),
+      };
+      for (const slot of await listFreeSlots(webhook.app)) {
+        try {
+          await webhooks.insertOne({ ...document, slot });
+          return true;
+        } catch (error) {
+          if (!isDuplicateKey(error)) throw error;
+        }
+      }
+      return false;
     },
     /** Lists an app's webhooks, the oldest first. */
     list: (app: string): Promise<WebhookDocument[]> =>
@@ -180,12 +200,12 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
   return {
     /** Records a request that the receiver accepted. Writes only if that changes more than the time. */
     async recordSuccess(
-      { _id, failures, lastSuccessAt }: WebhookDocument,
+      { _id, failures, retryAt, lastSuccessAt }: WebhookDocument,
       status: number,
     ): Promise<void> {
       const now = clock.now();
-      if (failures === undefined && now - (lastSuccessAt?.getTime() ?? 0) < SUCCESS_INTERVAL_MS)
-        return;
+      const isRecent = now - (lastSuccessAt?.getTime() ?? 0) < SUCCESS_INTERVAL_MS;
+      if (failures === undefined && retryAt === undefined && isRecent) return;
       const at = new Date(now);
       await webhooks.updateOne(
         { _id },
@@ -216,6 +236,12 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
         { returnDocument: 'after' },
       );
       return updated?.failingSince ?? new Date(clock.now());
+    },
+    /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
+    async postpone(id: string, delayMs: number): Promise<void> {
+      await webhooks.updateOne({ _id: id, off: { $exists: false } }, [
+        { $set: { retryAt: fromNow(delayMs) } },
+      ]);
     },
   };
 }

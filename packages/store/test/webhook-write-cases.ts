@@ -70,6 +70,7 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
     given,
     call: ({ webhooks }) => webhooks.recordFailure(ID, { status: 500 }, 1_000),
   },
+  'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(ID, 1_000) },
   'webhooks.putBoxKey': {
     call: ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),
   },

@@ -20,6 +20,7 @@ interface StoredDevice {
   provider?: Record<string, unknown>;
   registeredAt: Date;
   lastActiveAt: Date;
+  notify?: { w: string; at?: Date; events?: string[] }[];
 }
 
 interface Result {
@@ -233,6 +234,41 @@ test('an import that was stopped goes on where it was, also when its last write 
   expect(await devices().countDocuments()).toBe(count - 5);
   expect((await readReport(path)).map(({ line }) => line)).toEqual([9, 509, 1009, 1509, 2009]);
   expect(existsSync(`${path}.import.json`)).toBe(false);
+});
+
+test('webhooks are told of each imported device once, and only if that is asked for', async () => {
+  const events = ['device.registered'];
+  const webhooks = database.db.collection<{ _id: string; app: string }>('webhooks');
+  const documents = [
+    { _id: 'hook', app: APP, events },
+    { _id: 'of-pushes', app: APP, events: ['push.finished'] },
+    { _id: 'off', app: APP, events, off: { at: NOW, reason: 'operator' } },
+    { _id: 'foreign', app: OTHER_APP, events },
+  ];
+  await webhooks.insertMany(documents);
+  const lines = (...tokens: string[]) =>
+    ndjson(...tokens.map((token) => ({ token, platform: 'electron' })));
+  await importFile(await writeFileOf('quiet.ndjson', lines('one')), 'carillon');
+  expect(await devices().findOne({ _id: 'one' })).not.toHaveProperty('notify');
+  const path = await writeFileOf('told.ndjson', lines('one', 'two', 'three'));
+  const result = await importFile(path, 'carillon', '--webhooks');
+  expect(result).toEqual({ imported: 2, existing: 1, refused: 0 });
+  const entry = { w: 'hook', v: 1, at: expect.any(Date), events: ['registered'] };
+  const notified = async () => {
+    const found = await devices().find().sort({ _id: 1 }).toArray();
+    return found.map(({ _id, notify }) => [_id, notify]);
+  };
+  const told = [
+    ['one', undefined],
+    ['three', [entry]],
+    ['two', [entry]],
+  ];
+  expect(await notified()).toEqual(told);
+  // As after the report: a repeated import makes no second event.
+  await devices().updateMany({}, { $unset: { notify: true } });
+  await importFile(path, 'carillon', '--webhooks');
+  expect(await notified()).toEqual(told.map(([token]) => [token, undefined]));
+  await webhooks.deleteMany({});
 });
 
 test('a quote that is never closed ends the import with the line', async () => {

@@ -3,6 +3,7 @@ import type { SealingKeys } from '@carillon/core/sealing';
 import type { WorkerQueue } from '@carillon/queue/jobs';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
+import { createAddressCircuits } from './webhooks/address-circuits.ts';
 import type { AllowedHosts } from './webhooks/allowed-hosts.ts';
 import { createWebhookClient } from './webhooks/client.ts';
 import { reportToWebhook } from './webhooks/report-webhook.ts';
@@ -35,6 +36,7 @@ export async function openWebhooks(
   const eventsCounter = metrics.createCounter('carillon_webhook_events_total');
   const resources = {
     ...{ store, client, keys, isStopping },
+    circuits: createAddressCircuits(() => performance.now(), Math.random),
     random: Math.random,
     onRequest(result: 'accepted' | 'failed' | 'gone', events: number): void {
       requestsCounter.add(1, { result });

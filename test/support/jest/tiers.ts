@@ -57,6 +57,7 @@ const LONG = [
   'test/faults/killed-worker-loses-no-push.test.ts',
   'test/faults/single-pushes-outlive-their-open-job.test.ts',
   'test/faults/unresponsive-redis-loses-no-push.test.ts',
+  'test/faults/webhooks-lose-no-event.test.ts',
   'test/faults/accepted-push-is-durable.test.ts',
   'test/faults/redis-outage-rejects-no-push.test.ts',
   'test/gateway/all-devices-reconnect-after-a-cut.test.ts',

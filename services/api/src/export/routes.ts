@@ -26,13 +26,15 @@ interface ExportContext {
   /** Cuts all exports: the process stops. */
   signal: AbortSignal;
   onError(error: unknown): void;
+  /** Time after which a client that takes nothing is cut off and its slot is free; a minute by default. */
+  idleMs?: number;
 }
 
 /** Registers the routes by which an app carries its data away. */
 export function exportRoutes(
   routing: Routing,
   store: ExportStore,
-  { slots, signal, onError }: ExportContext,
+  { slots, signal, onError, idleMs }: ExportContext,
 ): RouteRegistrar {
   const createHandler = (kind: ExportKind) =>
     routing.withApiKey({}, async ({ query, header }, { app }, recheck) => {
@@ -48,7 +50,7 @@ export function exportRoutes(
       const slot = await acquireSlot(slots, app._id);
       const chunks = writePages(pages, writer, { isResumed: after !== undefined, recheck });
       return new StreamedBody(writer.contentType, chunks, {
-        signal,
+        ...{ signal, idleMs },
         onEnd(error) {
           slot.release();
           if (error !== undefined && !isClosedByClient(error) && !signal.aborted) onError(error);

@@ -8,6 +8,9 @@ import type { Response } from 'express';
 /** Body of a successful response: a value, JSON text (payloads keep their original text), or a {@link StreamedBody}. */
 export type ResponseBody = object | string;
 
+/** A client that takes nothing of a streamed body for this long is cut off. */
+const STREAM_IDLE_MS = 60_000;
+
 /** Body that is sent while it is read. An error cuts the connection, so the client sees that the body is incomplete. */
 export class StreamedBody {
   readonly contentType: string;
@@ -16,16 +19,23 @@ export class StreamedBody {
   readonly signal: AbortSignal;
   /** Is called once when the body is sent, cut, or was never begun; with the error if there was one. */
   readonly onEnd: (error?: unknown) => void;
+  /** A client that takes nothing for this long is cut off. */
+  readonly idleMs: number;
 
   constructor(
     contentType: string,
     chunks: AsyncIterable<string>,
-    { signal, onEnd }: { signal: AbortSignal; onEnd: (error?: unknown) => void },
+    {
+      signal,
+      onEnd,
+      idleMs = STREAM_IDLE_MS,
+    }: { signal: AbortSignal; onEnd: (error?: unknown) => void; idleMs?: number | undefined },
   ) {
     this.contentType = contentType;
     this.chunks = chunks;
     this.signal = signal;
     this.onEnd = onEnd;
+    this.idleMs = idleMs;
   }
 }
 
@@ -41,8 +51,6 @@ const RETRY_AFTER_SECONDS = 5;
 const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
 /** Time for which the connection stays open for the client to read the response. */
 const LINGER_TIMEOUT_MS = 5_000;
-/** A client that takes nothing of a streamed body for this long is cut off. */
-const STREAM_IDLE_MS = 60_000;
 
 /** Sends a response with status 200. */
 export function sendResponse(
@@ -68,7 +76,7 @@ function streamBody(response: Response, body: StreamedBody, headers: ResponseHea
     body.onEnd();
     return;
   }
-  response.setTimeout(STREAM_IDLE_MS, () => response.destroy());
+  response.setTimeout(body.idleMs, () => response.destroy());
   const readable = Readable.from(body.chunks, { highWaterMark: 1 });
   pipeline(readable, response, { signal: body.signal }).then(() => body.onEnd(), body.onEnd);
 }

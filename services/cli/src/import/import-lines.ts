@@ -10,6 +10,8 @@ export interface ImportRequest {
   app: string;
   source: Source;
   apple: AppleSettings;
+  /** Webhooks that are told of each device that is imported. */
+  webhooks: readonly string[];
 }
 
 type DeviceLine = { line: number; content: Extract<ImportLine, { kind: 'device' }> };
@@ -58,13 +60,14 @@ export async function importLines(
 
 async function importDevices(
   { imports }: Pick<Store, 'imports'>,
-  { app }: ImportRequest,
+  { app, webhooks }: ImportRequest,
   lines: readonly DeviceLine[],
   counts: ImportState['counts'],
 ): Promise<Refusal[]> {
   const results = await imports.importDevices(
     app,
     lines.map(({ content }) => content.device),
+    webhooks,
   );
   const refusals: Refusal[] = [];
   const subscriptions: ImportedSubscription[] = [];

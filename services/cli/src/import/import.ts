@@ -20,6 +20,7 @@ interface ImportOptions {
   format?: RecordFormat;
   environment: AppleSettings['environment'];
   bundle?: string;
+  webhooks?: true;
 }
 
 type ImportContext = CommandContext & { err(text: string): void; stopSignal(): AbortSignal };
@@ -54,6 +55,7 @@ export function addImportCommand(program: Command, context: ImportContext): void
         .default('production'),
     )
     .option('--bundle <id>', 'the bundle id of the iOS app')
+    .option('--webhooks', 'send device.registered to webhooks for each device that is imported')
     .action(async (file: string, options: ImportOptions) => {
       await requireReadable(file);
       showResult(context, file, await importFile(context, file, options));
@@ -67,15 +69,22 @@ async function importFile(
 ): Promise<ImportState> {
   const { app, source, environment, bundle } = options;
   const format = options.format ?? formatOf(file);
-  const request = { app, source, apple: { environment, bundle } };
   return withStore(context.stack(), async (store) => {
     await requireApp(store, app);
+    const webhooks = options.webhooks === true ? await listReported(store, app) : [];
+    const request = { app, source, apple: { environment, bundle }, webhooks };
     const state = await openState(file, { app, source, format });
     if (state.position.end > 0) context.err(`Continuing after line ${state.position.lines}.\n`);
     await importRest(context, { store, file, format }, request, state);
     await removeState(file);
     return state;
   });
+}
+
+/** Lists the webhooks that a registration through the API is reported to. */
+async function listReported({ webhooks }: Pick<Store, 'webhooks'>, app: string): Promise<string[]> {
+  await webhooks.refresh();
+  return webhooks.listSubscribed(app, 'device.registered');
 }
 
 /** @throws Failure when the file can't be read */

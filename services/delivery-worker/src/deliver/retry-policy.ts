@@ -46,6 +46,8 @@ export type CircuitState = 'closed' | 'open' | 'half-open';
 
 /** Circuit breaker of an upstream. */
 export interface Circuit {
+  /** Returns the milliseconds until the next call of `acquire` can succeed, 0 if it can now. */
+  waitMs(): number;
   /** Returns a permit, or the milliseconds until the next call can succeed. */
   acquire(): Permit | number;
   /** Reports a response, whatever it says about the recipient. */
@@ -86,13 +88,19 @@ export function createCircuit(now: () => number, random: () => number): Circuit 
     openUntil = Math.max(openUntil, now() + openForMs);
   }
 
+  function waitMs(): number {
+    if (!isOpen) return 0;
+    const openForMs = openUntil - now();
+    if (openForMs > 0) return openForMs;
+    return isHalfOpen ? PROBE_WAIT_MS : 0;
+  }
+
   return {
+    waitMs,
     acquire() {
-      if (!isOpen) return { generation };
-      const openForMs = openUntil - now();
-      if (openForMs > 0) return openForMs;
-      if (isHalfOpen) return PROBE_WAIT_MS;
-      isHalfOpen = true;
+      const ms = waitMs();
+      if (ms > 0) return ms;
+      isHalfOpen = isOpen;
       return { generation };
     },
     onSuccess(permit) {

@@ -1,6 +1,9 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { isPublicAddress } from '../channels/web-push/public-address.ts';
 
+/** Errors of a request that was not sent because of where its address leads. */
+export const ADDRESS_ERRORS = { parsed: 'address not allowed', resolved: 'EPRIVATE' } as const;
+
 /** Receivers in the operator's network: host names, and networks as `10.0.0.0/8`. */
 export interface AllowedHosts {
   names: ReadonlySet<string>;
@@ -54,7 +57,7 @@ export function createGuardedLookup(
         !(isListed || resolved.every(({ address }) => isAddressAllowed(address, isHttps, hosts)))
       ) {
         const notAllowed = new Error(`${hostname} has no address that is allowed`);
-        return callback(Object.assign(notAllowed, { code: 'EPRIVATE' }), []);
+        return callback(Object.assign(notAllowed, { code: ADDRESS_ERRORS.resolved }), []);
       }
       if (options.all === true) callback(null, resolved);
       else callback(null, first.address, first.family);

@@ -5,12 +5,17 @@ import { isIP, type LookupFunction } from 'node:net';
 import { rootCertificates } from 'node:tls';
 import { parseRetryAfterMs } from '../channels/retry-after.ts';
 import { createBodyPrefix } from '../channels/web-push/response.ts';
-import { type AllowedHosts, createGuardedLookup, isAddressAllowed } from './allowed-hosts.ts';
+import {
+  ADDRESS_ERRORS,
+  type AllowedHosts,
+  createGuardedLookup,
+  isAddressAllowed,
+} from './allowed-hosts.ts';
 
 export const DEADLINE_MS = 10_000;
 const MAX_HEADER_BYTES = 16_384;
 const IDLE_TIMEOUT_MS = 30_000;
-/** A webhook has one request in flight; a shared host may have many webhooks. */
+/** More than the requests in flight to an address: test events are sent beside them, and a request must not wait here. */
 const MAX_CONNECTIONS_PER_HOST = 64;
 
 /** Response of a receiver, or the code of the error. */
@@ -56,7 +61,7 @@ export function createWebhookClient({
   return {
     async post(address, headers, body) {
       const url = parseReceiver(address, hosts);
-      if (url === undefined) return { error: 'address not allowed' };
+      if (url === undefined) return { error: ADDRESS_ERRORS.parsed };
       const isHttps = url.protocol === 'https:';
       const options = {
         method: 'POST',

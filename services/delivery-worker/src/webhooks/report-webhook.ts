@@ -5,6 +5,7 @@ import { WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import type { WebhookDocument } from '@carillon/store/documents';
 import type { ClaimedReport } from '@carillon/store/outbox';
 import type { Store } from '@carillon/store/store';
+import type { AddressCircuits, AddressPermit, AddressState } from './address-circuits.ts';
 import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
 import { buildEvents, type EventBody, type PendingReport } from './events.ts';
 import { computeDelayMs, computeRequestSize, isAccepted, isGone, MAX_FAILING_MS } from './retry.ts';
@@ -19,6 +20,7 @@ const JOB_MS = 20_000;
 export interface WebhookResources {
   store: Pick<Store, 'webhooks' | 'outbox' | 'suspensions' | 'clock'>;
   client: WebhookClient;
+  circuits: AddressCircuits;
   keys: SealingKeys;
   random(): number;
   isStopping(): boolean;
@@ -36,6 +38,9 @@ export interface WebhookResult {
   /** The receiver's status or the error of the last failed request. */
   answer?: number | string;
 }
+
+/** An event of a push or device, or a test event. */
+type SentEvent = EventBody | { id: string; type: 'test'; data: { app: string } };
 
 /** A webhook and what its requests need. */
 interface Receiver {
@@ -61,6 +66,9 @@ export async function reportToWebhook(
     return receiver.result;
   const endsAt = performance.now() + JOB_MS;
   while (performance.now() < endsAt && !resources.isStopping()) {
+    // Before the claim: webhooks of an address that is down cost a read each, no claims.
+    const state = resources.circuits.check(receiver.address);
+    if (state !== undefined) return waitForAddress(resources, receiver, state);
     const claimedAt = performance.now();
     const reports = await store.outbox.claim(id, LEASE_MS);
     if (reports.length === 0) return receiver.result;
@@ -85,6 +93,18 @@ function openReceiver(
   };
 }
 
+/** Ends the run of a webhook whose address gets no request now. */
+async function waitForAddress(
+  { store }: Pick<WebhookResources, 'store'>,
+  { webhook, result }: Receiver,
+  state: AddressState,
+): Promise<WebhookResult> {
+  // While an address is busy, the next tick asks again.
+  if (state.kind === 'open') await store.webhooks.postpone(webhook._id, state.waitMs);
+  result.end = 'waiting';
+  return result;
+}
+
 /** Sends the test event that was requested. False: the request failed. */
 async function sendTest(
   resources: WebhookResources,
@@ -92,12 +112,17 @@ async function sendTest(
   testAt: Date,
 ): Promise<boolean> {
   const { _id: id, app } = receiver.webhook;
-  const event = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
+  const event: SentEvent = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
+  // Also while the circuit is open: somebody wants to know whether the receiver works again.
   // One attempt: its result is shown, and the events that wait are told of by their own requests.
   await resources.store.webhooks.endTest(id, testAt);
   // The response is recorded even if another one was just now: somebody waits for it.
   delete receiver.webhook.lastSuccessAt;
-  const response = await post(resources, receiver, [event]);
+  const permit = resources.circuits.acquire(receiver.address);
+  const response =
+    permit.kind === 'permit'
+      ? await postWithPermit(resources, receiver, permit, [event])
+      : await post(resources, receiver, [event]);
   return settleRequest(resources, receiver, response, 1);
 }
 
@@ -116,10 +141,16 @@ async function sendReports(
       await giveBack(resources, pending, []);
       return true;
     }
+    const permit = resources.circuits.acquire(receiver.address);
+    if (permit.kind !== 'permit') {
+      await giveBack(resources, pending, []);
+      await waitForAddress(resources, receiver, permit);
+      return false;
+    }
     const { failures = 0 } = receiver.webhook;
     const size = computeRequestSize(failures, WEBHOOK_LIMITS.eventsPerRequest);
     const request = takeEvents(pending, size);
-    const response = await post(resources, receiver, request.bodies);
+    const response = await postWithPermit(resources, receiver, permit, request.bodies);
     if (isAccepted(response)) {
       request.accept();
       await recordReported(resources, pending, request.touched);
@@ -194,10 +225,25 @@ async function giveBack(
   );
 }
 
+async function postWithPermit(
+  resources: WebhookResources,
+  receiver: Receiver,
+  permit: AddressPermit,
+  events: readonly SentEvent[],
+): Promise<ReceiverResponse> {
+  let response: ReceiverResponse | undefined;
+  try {
+    response = await post(resources, receiver, events);
+    return response;
+  } finally {
+    permit.end(response);
+  }
+}
+
 async function post(
   { client, store }: Pick<WebhookResources, 'client' | 'store'>,
   { webhook, address, secrets, result }: Receiver,
-  events: readonly { id: string; type: string; data: object }[],
+  events: readonly SentEvent[],
 ): Promise<ReceiverResponse> {
   const body = JSON.stringify({ type: 'events', app: webhook.app, events });
   const headers = {
@@ -223,6 +269,7 @@ async function settleRequest(
     onRequest('accepted', events);
     await store.webhooks.recordSuccess(webhook, response.status);
     delete webhook.failures;
+    delete webhook.retryAt;
     webhook.lastSuccessAt = new Date(store.clock.now());
     return true;
   }

@@ -40,6 +40,10 @@ const DRIP: Responder = (_request, response) => {
   response.socket?.once('close', () => clearInterval(timer));
 };
 
+const HOUR_MS = 3_600_000;
+/** Each delay is as long as its ceiling. */
+const LONGEST = (): number => 1;
+
 /** Reports with all delays skipped until nothing is due. */
 async function reportAll({ id }: WebhookUnderTest): Promise<void> {
   for (let round = 0; round < 20; round += 1) {
@@ -162,14 +166,20 @@ test('a receiver that is away for an hour is told everything, and what came mean
   const webhook = await newWebhook();
   webhook.receiver.respondWith(status(503));
   const expected: string[] = [];
-  for (let n = 0; n < 4; n += 1) {
+  let awayMs = 0;
+  while (awayMs < HOUR_MS) {
     const push = await insertReportedPush(database, 2, [webhook.id]);
     await deliver(database.store, push, {}, { finish: true });
     expected.push(...idsOf(push.id, [1, 1]));
+    await report(database.store, webhook.id, { random: LONGEST });
+    const { retryAt, last } = (await database.store.webhooks.find(webhook.id)) ?? {};
+    awayMs += Number(retryAt) - Number(last?.at);
+    // As if so much time had passed.
     await skipDelays(database, webhook.id);
-    await report(database.store, webhook.id);
   }
-  expect(await database.store.webhooks.find(webhook.id)).toMatchObject({ failures: 4 });
+  // 1 + 2 + 4 … seconds, not one each second.
+  expect(webhook.receiver.requests).toHaveLength(12);
+  expect(await database.store.webhooks.find(webhook.id)).toMatchObject({ failures: 12 });
   webhook.receiver.requests.length = 0;
   webhook.receiver.respondWith(status(200));
   await reportAll(webhook);

@@ -10,6 +10,10 @@ import {
   type StoreUnderTest,
   type TestPush,
 } from '../../../../packages/store/test/store-under-test.ts';
+import {
+  type AddressCircuits,
+  createAddressCircuits,
+} from '../../src/webhooks/address-circuits.ts';
 import { parseAllowedHosts } from '../../src/webhooks/allowed-hosts.ts';
 import { createWebhookClient, type WebhookClient } from '../../src/webhooks/client.ts';
 import { reportToWebhook, type WebhookResult } from '../../src/webhooks/report-webhook.ts';
@@ -20,7 +24,7 @@ const KEYS = parseSealingKeys(`1:${'0'.repeat(64)}`);
 export const APP = 'a'.repeat(24);
 const DEADLINE_MS = 400;
 
-/** A webhook with a receiver of its own. */
+/** A webhook with a receiver of its own, or a shared one. */
 export interface WebhookUnderTest {
   id: string;
   secret: string;
@@ -30,8 +34,8 @@ export interface WebhookUnderTest {
 }
 
 /** Creates a client that reaches receivers on this machine. */
-function createClient(): WebhookClient {
-  return createWebhookClient({ hosts: parseAllowedHosts('127.0.0.1'), deadlineMs: DEADLINE_MS });
+function createClient(deadlineMs: number): WebhookClient {
+  return createWebhookClient({ hosts: parseAllowedHosts('127.0.0.1'), deadlineMs });
 }
 
 /** Creates a webhook and starts its receiver. */
@@ -40,24 +44,70 @@ export async function startWebhook(
   app = newObjectId(),
   events: readonly WebhookEvent[] = WEBHOOK_EVENTS,
 ): Promise<WebhookUnderTest> {
-  const id = newObjectId();
   const secret = newWebhookSecret();
-  const receiver = await startReceiver(secret);
-  await store.webhooks.create({
+  return addWebhook(store, app, { events, secret, receiver: await startReceiver(secret) });
+}
+
+/** Stores a webhook and returns its id. */
+export async function createWebhook(
+  store: Store,
+  app: string,
+  {
+    url,
+    secret,
+    events = WEBHOOK_EVENTS,
+  }: { url: string; secret: string; events?: readonly WebhookEvent[] },
+): Promise<string> {
+  const id = newObjectId();
+  const isCreated = await store.webhooks.create({
     ...{ _id: id, app, events: [...events], host: '127.0.0.1' },
-    address: sealBox(boxKeyOf(KEYS), id, receiver.url),
+    address: sealBox(boxKeyOf(KEYS), id, url),
     secret: sealBox(boxKeyOf(KEYS), id, secret),
   });
-  const reported = () => receiver.requests.flatMap((one) => one.events.map((event) => event.id));
+  if (!isCreated) throw new Error(`the app ${app} has too many webhooks`);
+  return id;
+}
+
+/** Creates a webhook of a receiver that runs. */
+export async function addWebhook(
+  store: Store,
+  app: string,
+  {
+    secret,
+    receiver,
+    events = WEBHOOK_EVENTS,
+  }: { secret: string; receiver: Receiver; events?: readonly WebhookEvent[] },
+): Promise<WebhookUnderTest> {
+  const id = await createWebhook(store, app, { url: receiver.url, secret, events });
+  const reported = () =>
+    receiver.requests
+      .filter((one) => one.app === app)
+      .flatMap((one) => one.events.map((event) => event.id));
   return { id, secret, receiver, reported };
 }
 
+/** What a test gives a report instead of the defaults. */
+interface ReportOptions {
+  circuits?: AddressCircuits;
+  deadlineMs?: number;
+  random?: () => number;
+}
+
+/** Creates circuits that know no address yet. */
+const newCircuits = (): AddressCircuits =>
+  createAddressCircuits(() => performance.now(), Math.random);
+
 /** Reports once what is due for a webhook, as a job does. */
-export async function report(store: Store, id: string): Promise<WebhookResult> {
-  const client = createClient();
-  const resources = { random: Math.random, isStopping: () => false, onRequest: () => undefined };
+export async function report(
+  store: Store,
+  id: string,
+  { circuits = newCircuits(), deadlineMs = DEADLINE_MS, random = Math.random }: ReportOptions = {},
+): Promise<WebhookResult> {
+  const client = createClient(deadlineMs);
+  const resources = { isStopping: () => false, onRequest: () => undefined };
   try {
-    return await reportToWebhook({ ...resources, store, client, keys: KEYS }, id);
+    const given = { store, client, circuits, random, keys: KEYS };
+    return await reportToWebhook({ ...resources, ...given }, id);
   } finally {
     client.close();
   }

@@ -1,0 +1,112 @@
+import { newObjectId } from '@carillon/core/ids';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import type { QueueWorker } from '@carillon/queue/workers';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startRedis, type TestServer } from '../../../../packages/presence/test/start-server.ts';
+import {
+  deliver,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from '../../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../../test/support/until.ts';
+import { createWebhookTick } from '../../../scheduler/src/webhooks.ts';
+import { createAddressCircuits, MAX_IN_FLIGHT } from '../../src/webhooks/address-circuits.ts';
+import { startWorkers } from '../../src/workers.ts';
+import type { Responder } from './receiver.ts';
+import {
+  addWebhook,
+  insertReportedPush,
+  report,
+  startWebhook,
+  type WebhookUnderTest,
+} from './webhook-under-test.ts';
+
+/** Longer than the test: nothing ends a request to a receiver that hangs. */
+const DEADLINE_MS = 120_000;
+const DEAD = 20;
+/** More than the webhooks that a process tells at once. */
+const AT_ONE_ADDRESS = 230;
+const WEBHOOKS_PER_PUSH = 50;
+const HANG: Responder = () => undefined;
+
+let database: StoreUnderTest;
+let redis: TestServer & { url: string };
+let producers: Producers;
+let worker: QueueWorker | undefined;
+const started: WebhookUnderTest[] = [];
+const errors: Error[] = [];
+beforeAll(async () => {
+  [database, redis] = await Promise.all([startStore(), startRedis()]);
+  producers = createProducers({ url: redis.url }, (error) => errors.push(error));
+});
+afterAll(async () => {
+  // Ends the requests, and with them the jobs.
+  await Promise.all(started.map(({ receiver }) => receiver.stop()));
+  await worker?.stop();
+  await producers?.close();
+  await database?.stop();
+  await redis?.stop();
+});
+
+async function start(): Promise<WebhookUnderTest> {
+  const webhook = await startWebhook(database.store);
+  started.push(webhook);
+  return webhook;
+}
+
+/** Inserts pushes, a few webhooks each, so that something is due for every one. */
+async function makeDue(webhooks: readonly WebhookUnderTest[]): Promise<TestPush[]> {
+  const pushes: TestPush[] = [];
+  for (let from = 0; from < webhooks.length; from += WEBHOOKS_PER_PUSH) {
+    const some = webhooks.slice(from, from + WEBHOOKS_PER_PUSH).map(({ id }) => id);
+    const push = await insertReportedPush(database, 1, some);
+    await deliver(database.store, push, {}, { finish: true });
+    pushes.push(push);
+  }
+  return pushes;
+}
+
+/** Starts the worker of the queue as a process does. */
+function startWebhookWorker(): QueueWorker | undefined {
+  const circuits = createAddressCircuits(() => performance.now(), Math.random);
+  const notHere = () => Promise.reject(new Error('the worker takes no such jobs'));
+  const processors = {
+    ...{ fanOut: notHere, deliver: notHere, checkCompletion: notHere },
+    ...{ recordActivity: notHere, recordKeyUses: notHere },
+    async reportToWebhook(id: string) {
+      await report(database.store, id, { circuits, deadlineMs: DEADLINE_MS });
+    },
+  };
+  const settings = { redis: { url: redis.url }, onError: (error: Error) => errors.push(error) };
+  return startWorkers(settings, processors, ['webhook'], 1)[0];
+}
+
+test('beside dead addresses, and one that hangs for more webhooks than there are slots', async () => {
+  const dead: WebhookUnderTest[] = [];
+  while (dead.length < DEAD) dead.push(await start());
+  const slow = [await start()];
+  const [first] = slow as [WebhookUnderTest];
+  while (slow.length < AT_ONE_ADDRESS)
+    slow.push(await addWebhook(database.store, newObjectId(), first));
+  for (const { receiver } of [...dead, first]) receiver.respondWith(HANG);
+  // The last one in every order: by age and by id.
+  const victim = await start();
+  await makeDue([...dead, ...slow]);
+  const [push] = await makeDue([victim]);
+  await database.store.webhooks.refresh();
+  const tick = createWebhookTick(database.store, producers);
+  worker = startWebhookWorker();
+  await until(
+    async () => {
+      await tick();
+      return victim.reported().length === 2;
+    },
+    { timeoutMs: 30_000, everyMs: 500, what: 'the events of the working receiver' },
+  );
+  expect(victim.reported().sort()).toEqual([`${push?.id}.0.1`, `${push?.id}.finished`]);
+  // All of the others have had their turn, and hang.
+  await until(() => dead.every(({ receiver }) => receiver.requests.length === 1));
+  expect(first.receiver.requests.length).toBeLessThanOrEqual(MAX_IN_FLIGHT);
+  expect(errors).toEqual([]);
+});

@@ -1,0 +1,196 @@
+import type { ServerResponse } from 'node:http';
+import type { LookupFunction } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { until } from '../../../../test/support/until.ts';
+import { parseAllowedHosts } from '../../src/webhooks/allowed-hosts.ts';
+import { createWebhookClient, type WebhookClientOptions } from '../../src/webhooks/client.ts';
+import {
+  createHandler,
+  type PushService,
+  type ResponseHandler,
+  startPushService,
+} from '../web-push/push-service.ts';
+
+const DEADLINE_MS = 400;
+/** The only name in the certificate. */
+const NAME = 'hooks.example';
+const MAX_WRITTEN_BYTES = 10_000_000;
+
+let receiver: PushService;
+let port: string;
+const timers = new Set<NodeJS.Timeout>();
+beforeAll(async () => {
+  receiver = await startPushService([NAME]);
+  port = receiver.host.split(':')[1] ?? '';
+});
+afterEach(() => {
+  for (const timer of timers) clearInterval(timer);
+  timers.clear();
+  receiver.received.length = 0;
+  receiver.respondWith(createHandler(201));
+});
+afterAll(() => receiver?.stop());
+
+const resolveTo =
+  (...addresses: string[]): LookupFunction =>
+  (_hostname, _options, callback) =>
+    callback(
+      null,
+      addresses.map((address) => ({ address, family: 4 })),
+    );
+
+async function post(
+  address = `https://${NAME}:PORT/x`,
+  options: Partial<WebhookClientOptions> = {},
+) {
+  const client = createWebhookClient({
+    ...{ hosts: parseAllowedHosts('127.0.0.1'), ca: receiver.ca, deadlineMs: DEADLINE_MS },
+    ...{ dnsLookup: resolveTo('127.0.0.1'), ...options },
+  });
+  const response = await client.post(address.replace('PORT', port), {}, '{}');
+  client.close();
+  return response;
+}
+
+describe('over TLS', () => {
+  test('a certificate of the authority in WEBHOOK_CA is trusted', async () => {
+    expect(await post()).toEqual({ status: 201 });
+    expect(receiver.received.map(({ body }) => body.toString())).toEqual(['{}']);
+  });
+
+  test('without WEBHOOK_CA it is refused', async () => {
+    expect(await post(undefined, { ca: undefined })).toEqual({
+      error: expect.stringMatching(/^(SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE)$/),
+    });
+    expect(receiver.received).toEqual([]);
+  });
+
+  test('a certificate of another authority is refused', async () => {
+    const other = await startPushService([NAME]);
+    expect(await post(undefined, { ca: other.ca })).toEqual({ error: expect.any(String) });
+    expect(receiver.received).toEqual([]);
+    await other.stop();
+  });
+
+  test('a certificate of another name is refused', async () => {
+    expect(await post('https://other.example:PORT/x')).toEqual({
+      error: 'ERR_TLS_CERT_ALTNAME_INVALID',
+    });
+    expect(receiver.received).toEqual([]);
+  });
+});
+
+describe('at the moment of the connect', () => {
+  test.each([
+    ['a private address beside a public one', ['1.1.1.1', '127.0.0.1']],
+    ['a private address', ['127.0.0.1']],
+    ['an address of the cloud’s metadata', ['169.254.169.254']],
+    ['no address', []],
+  ])('a name with %s is not connected to', async (_what, addresses) => {
+    const before = receiver.connections();
+    const options = { hosts: parseAllowedHosts(''), dnsLookup: resolveTo(...addresses) };
+    expect(await post(undefined, options)).toEqual({ error: 'EPRIVATE' });
+    expect(receiver.connections()).toBe(before);
+  });
+
+  test('a name that leads elsewhere the second time is checked again', async () => {
+    const results = [['127.0.0.1'], ['10.0.0.1']];
+    const dnsLookup: LookupFunction = (...args) => resolveTo(...(results.shift() ?? []))(...args);
+    // Each closes its connection: the next one resolves the name anew.
+    receiver.respondWith(createHandler(200, { connection: 'close' }));
+    const client = createWebhookClient({
+      ...{ hosts: parseAllowedHosts('127.0.0.1'), ca: receiver.ca, dnsLookup },
+    });
+    const url = `https://${NAME}:${port}/x`;
+    expect(await client.post(url, {}, '{}')).toEqual({ status: 200 });
+    expect(await client.post(url, {}, '{}')).toEqual({ error: 'EPRIVATE' });
+    client.close();
+  });
+
+  test('http is for the hosts of WEBHOOK_HOSTS only, also with a public address', async () => {
+    const options = { hosts: parseAllowedHosts(''), dnsLookup: resolveTo('1.1.1.1') };
+    expect(await post(`http://${NAME}:PORT/x`, options)).toEqual({ error: 'EPRIVATE' });
+    expect(await post('http://1.1.1.1:PORT/x', options)).toEqual({ error: 'address not allowed' });
+  });
+});
+
+const drip = (response: ServerResponse, writeBytes: () => void): void => {
+  const timer = setInterval(writeBytes, 20);
+  timers.add(timer);
+  response.on('close', () => clearInterval(timer));
+};
+
+describe('a receiver', () => {
+  test.each([301, 302, 303, 307, 308])('that redirects with %i is not followed', async (status) => {
+    receiver.respondWith(createHandler(status, { location: `https://${NAME}:${port}/elsewhere` }));
+    expect(await post()).toEqual({ status });
+    expect(receiver.received.map(({ path }) => path)).toEqual(['/x']);
+  });
+
+  test('with an endless response is cut, and its status counts', async () => {
+    let written = 0;
+    let isClosed = false;
+    receiver.respondWith((_request, response) => {
+      response.writeHead(200);
+      const chunk = Buffer.alloc(65_536, 'x');
+      const writeUntilFull = (): void => {
+        while (!response.destroyed && response.write(chunk)) written += chunk.length;
+      };
+      response.on('drain', writeUntilFull);
+      response.on('close', () => {
+        isClosed = true;
+      });
+      writeUntilFull();
+    });
+    expect(await post()).toEqual({ status: 200 });
+    await until(() => isClosed);
+    expect(written).toBeLessThan(MAX_WRITTEN_BYTES);
+  });
+
+  test('with a response that never ends is cut at the deadline, and its status counts', async () => {
+    let isClosed = false;
+    receiver.respondWith((_request, response) => {
+      response.on('close', () => {
+        isClosed = true;
+      });
+      response.writeHead(200).flushHeaders();
+      drip(response, () => response.write('x'));
+    });
+    const client = createWebhookClient({
+      ...{ hosts: parseAllowedHosts('127.0.0.1'), ca: receiver.ca, deadlineMs: DEADLINE_MS },
+      dnsLookup: resolveTo('127.0.0.1'),
+    });
+    expect(await client.post(`https://${NAME}:${port}/x`, {}, '{}')).toEqual({ status: 200 });
+    // The client is open: the deadline has cut the connection.
+    await until(() => isClosed);
+    client.close();
+  });
+
+  test.each<[string, ResponseHandler, string]>([
+    ['says nothing', () => undefined, 'ETIMEDOUT'],
+    [
+      'drips its headers',
+      (_request, response) => {
+        response.socket?.write('HTTP/1.1 200 OK\r\n');
+        drip(response, () => response.socket?.write('x-a: b\r\n'));
+      },
+      'ETIMEDOUT',
+    ],
+    [
+      'never ends its headers',
+      (_request, response) => {
+        response.socket?.write(`HTTP/1.1 200 OK\r\nx-a: ${'b'.repeat(100_000)}`);
+      },
+      'HPE_HEADER_OVERFLOW',
+    ],
+    [
+      'speaks no HTTP',
+      (_request, response) => response.socket?.end('hello\r\n\r\n'),
+      'HPE_INVALID_CONSTANT',
+    ],
+    ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
+  ])('that %s gives an error', async (_what, handler, error) => {
+    receiver.respondWith(handler);
+    expect(await post()).toEqual({ error });
+  });
+});

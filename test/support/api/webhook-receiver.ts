@@ -1,0 +1,90 @@
+import {
+  type ReceivedRequest,
+  type Responder,
+  startReceiver,
+} from '../../../services/delivery-worker/test/webhooks/receiver.ts';
+import { registerDevice } from '../register-device.ts';
+import { until } from '../until.ts';
+import type { TestTenant } from './tenants.ts';
+
+/** An event that a webhook was told. */
+type ReceivedEvent = ReceivedRequest['events'][number];
+
+/** A webhook of a tenant, and the receiver that it sends to. */
+export interface WebhookReceiver {
+  id: string;
+  /** Requests so far, those that were answered with an error or not at all included. */
+  requests(): readonly ReceivedRequest[];
+  /** Events of all requests, each as often as it has arrived. */
+  events(type?: string): ReceivedEvent[];
+  respondWith(responder: Responder): void;
+  /** Requests with a wrong signature. */
+  forged(): number;
+  /** Requests with another app than the tenant's. */
+  foreign(): number;
+  stop(): Promise<void>;
+}
+
+/** Registers and deletes devices until one is reported: then the stack's API, of which there is one, knows the webhook. */
+export async function untilKnown(
+  { api, dev }: Pick<TestTenant, 'api' | 'dev'>,
+  { requests }: Pick<WebhookReceiver, 'requests'>,
+): Promise<void> {
+  const tokens = new Set<unknown>();
+  const isReported = async () => {
+    const { token } = await registerDevice(dev);
+    tokens.add(token);
+    await api('DELETE', `/devices/${token}`);
+    return requests().some(({ events }) => events.some(({ data }) => tokens.has(data.token)));
+  };
+  await until(isReported, { timeoutMs: 30_000, everyMs: 500, what: 'an event of a device' });
+}
+
+/** Adds a webhook to a tenant through the API, and waits until it is known. */
+export async function addReceiver(
+  tenant: Pick<TestTenant, 'app' | 'api' | 'dev'>,
+): Promise<WebhookReceiver> {
+  const { app, api } = tenant;
+  // The secret is known only after the address: a placeholder holds the port.
+  const placeholder = await startReceiver('whsec_AAAA');
+  const { port } = placeholder;
+  await placeholder.stop();
+  const url = `http://127.0.0.1:${port}/hook`;
+  const { json, text } = await api<{ webhook?: { id: string }; secret: string }>(
+    'POST',
+    '/webhooks',
+    { url },
+  );
+  if (json.webhook === undefined) throw new Error(`the webhook was not added: ${text}`);
+  const receiver = await startReceiver(json.secret, port);
+  await untilKnown(tenant, { requests: () => receiver.requests });
+  return {
+    id: json.webhook.id,
+    requests: () => receiver.requests,
+    events: (type) =>
+      receiver.requests
+        .flatMap(({ events }) => events)
+        .filter((event) => type === undefined || event.type === type),
+    respondWith: receiver.respondWith,
+    forged: () => receiver.forged,
+    foreign: () => receiver.requests.filter((request) => request.app !== app).length,
+    stop: receiver.stop,
+  };
+}
+
+/**
+ * Returns the outcomes that a webhook was told of each recipient of a push, without repetitions: the final ones, or those
+ * that were told before they were known to be final and did not change.
+ */
+export function reportedOutcomes(webhook: WebhookReceiver, push: string): Map<string, Set<string>> {
+  const recipients = webhook
+    .events()
+    .filter(({ type, data }) => data.push === push && type.startsWith('recipient.'));
+  const outcomes = new Map<string, Set<string>>();
+  for (const [token, told] of Map.groupBy(recipients, ({ data }) => String(data.token))) {
+    const final = told.filter(({ data }) => data.final === true);
+    const types = (final.length > 0 ? final : told).map(({ type }) => type);
+    outcomes.set(token, new Set(types.map((type) => type.slice('recipient.'.length))));
+  }
+  return outcomes;
+}
