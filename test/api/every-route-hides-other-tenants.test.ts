@@ -1,6 +1,11 @@
 import { beforeAll, expect, test } from '@jest/globals';
 import { OPERATIONS } from '../../services/api/src/reference/document.ts';
-import { type Endpoint, type EndpointList, listFields, readEndpoints } from '../support/api/endpoints.ts';
+import {
+  type Endpoint,
+  type EndpointList,
+  listFields,
+  readEndpoints,
+} from '../support/api/endpoints.ts';
 import {
   createResources,
   createWebhook,
@@ -175,25 +180,28 @@ function namesThings({ parameters, body }: Endpoint): boolean {
   return names.some((name) => !['nothing', 'cursor'].includes(KINDS[name] ?? 'nothing'));
 }
 
-test.each(OPERATIONS.map(({ id }) => id))('%s: what another tenant has is as if absent', async (id) => {
-  const endpoint = endpointOf(id);
-  for (const ids of namesThings(endpoint) ? foreign : foreign.slice(0, 3)) {
-    for (const hasKey of endpoint.needsApiKey ? [true] : [true, false]) {
-      const request = buildRequest(endpoint, ids, false);
-      const response = await call(request, hasKey);
-      expect(response.status).toBeLessThan(500);
-      expect(findLeaks(response.text, request)).toEqual([]);
-      if (TOLD_APART[id] !== undefined) expect(response.text).toContain(TOLD_APART[id]);
-      else if (namesThings(endpoint)) {
-        const absent = await call(buildRequest(endpoint, ABSENT, false), hasKey);
-        expect(toComparable(response, ids)).toEqual(toComparable(absent, ABSENT));
+test.each(OPERATIONS.map(({ id }) => id))(
+  '%s: what another tenant has is as if absent',
+  async (id) => {
+    const endpoint = endpointOf(id);
+    for (const ids of namesThings(endpoint) ? foreign : foreign.slice(0, 3)) {
+      for (const hasKey of endpoint.needsApiKey ? [true] : [true, false]) {
+        const request = buildRequest(endpoint, ids, false);
+        const response = await call(request, hasKey);
+        expect(response.status).toBeLessThan(500);
+        expect(findLeaks(response.text, request)).toEqual([]);
+        if (TOLD_APART[id] !== undefined) expect(response.text).toContain(TOLD_APART[id]);
+        else if (namesThings(endpoint)) {
+          const absent = await call(buildRequest(endpoint, ABSENT, false), hasKey);
+          expect(toComparable(response, ids)).toEqual(toComparable(absent, ABSENT));
+        }
       }
+      // A place in a list is no thing of an app: what is behind it differs with it.
+      const behind = buildRequest(endpoint, ids, true);
+      expect(findLeaks((await call(behind)).text, behind)).toEqual([]);
     }
-    // A place in a list is no thing of an app: what is behind it differs with it.
-    const behind = buildRequest(endpoint, ids, true);
-    expect(findLeaks((await call(behind)).text, behind)).toEqual([]);
-  }
-});
+  },
+);
 
 /** A response without what is new in each: ids and secrets that it has made, and the ids that were asked for. */
 function toComparable({ status, text }: { status: number; text: string }, ids: Ids) {

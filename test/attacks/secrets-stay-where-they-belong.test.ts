@@ -94,7 +94,11 @@ async function deliverOverEveryChannel(devices: readonly ProviderDevice[]): Prom
 }
 
 /** An error that is worth a retry and then a refused address, for each provider; at the end a refused credential. */
-async function failAtProviders([iphone, android, browser]: readonly ProviderDevice[]): Promise<void> {
+async function failAtProviders([
+  iphone,
+  android,
+  browser,
+]: readonly ProviderDevice[]): Promise<void> {
   const { sandbox, store } = fixture;
   const answers = [
     ['apns', iphone, { as: 'BadDeviceToken' }],
@@ -133,7 +137,9 @@ async function failAtTheApi(): Promise<void> {
   await record('POST', '/devices/auth', { token, auth: WRONG_AUTH });
   await record('POST', '/devices/subscribe', { token, auth: WRONG_AUTH, topics: [] });
   const { dev } = fixture.stack;
-  await createMqttDevice({ url: dev.mqtt, token, auth: WRONG_AUTH }).connect().catch(() => undefined);
+  await createMqttDevice({ url: dev.mqtt, token, auth: WRONG_AUTH })
+    .connect()
+    .catch(() => undefined);
   await whileFrozen(fixture.stack, [{ service: 'mongodb' }], async () => {
     await record('POST', '/push', { to: token, ...FIELDS });
     await record('GET', '/topics');
@@ -195,5 +201,8 @@ test('neither is in a metric', async () => {
 
 test('neither is in a trace', async () => {
   await until(() => receiver.spans().some(({ hasFailed }) => hasFailed), { timeoutMs: 20_000 });
-  expect([...findKeys(receiver.raw()), ...(receiver.raw().includes(PAYLOAD) ? [PAYLOAD] : [])]).toEqual([]);
+  expect([
+    ...findKeys(receiver.raw()),
+    ...(receiver.raw().includes(PAYLOAD) ? [PAYLOAD] : []),
+  ]).toEqual([]);
 });

@@ -1,5 +1,10 @@
 import fc from 'fast-check';
-import type { Endpoint, EndpointList, EndpointParameter, JsonSchema } from '../support/api/endpoints.ts';
+import type {
+  Endpoint,
+  EndpointList,
+  EndpointParameter,
+  JsonSchema,
+} from '../support/api/endpoints.ts';
 import type { FuzzRequest } from './request.ts';
 
 /** Values by the name of a field or a parameter, so that many requests reach what is behind the checks. */
@@ -8,7 +13,13 @@ const KNOWN: Record<string, readonly string[]> = {
   tokens: ['{{device}}', '{{android}}', '{{victim.device}}', '{{mark}}'],
   device_token: ['{{device}}', '{{spare}}', '{{victim.device}}'],
   registration_ids: ['{{device}}', '{{browser}}', '{{victim.device}}'],
-  to: ['{{device}}', '/topics/{{topic}}', '{{iphone}}', '{{victim.device}}', '/topics/{{victim.topic}}'],
+  to: [
+    '{{device}}',
+    '/topics/{{topic}}',
+    '{{iphone}}',
+    '{{victim.device}}',
+    '/topics/{{victim.topic}}',
+  ],
   auth: ['{{auth}}', '{{mark}}'],
   push_id: ['{{push}}', '{{scheduled}}', '{{victim.push}}'],
   push: ['{{push}}', '{{victim.push}}'],
@@ -32,20 +43,52 @@ const KNOWN: Record<string, readonly string[]> = {
 const TEXTS = [
   ...['', '\0', '\u0000{{mark}}', '\ud800', '\ufeff', '\u202e\u0301', '😀'.repeat(40), 'ä{{mark}}'],
   ...['__proto__', 'constructor', 'hasOwnProperty', '$where', '$ne', 'a.b', '{{mark}}\r\nX-A: 1'],
-  ...["' OR 1=1 --", '../../etc/passwd', '<script>alert(1)</script>', '%00', '{"$gt":""}', '${7*7}'],
+  ...[
+    "' OR 1=1 --",
+    '../../etc/passwd',
+    '<script>alert(1)</script>',
+    '%00',
+    '{"$gt":""}',
+    '{{7*7}}',
+  ],
   ...['/topics/', '/topics/ä', '-1', '1e400', '0x10', '٣', '1'.repeat(400), 'f'.repeat(24)],
 ];
 
 /** JSON texts of values that a field does not expect. */
 const VALUES = [
-  ...['null', 'true', 'false', '0', '-1', '-0', '1.5', '1e400', '-1e400', '1e-400', '1E+2', '1e308'],
+  ...[
+    'null',
+    'true',
+    'false',
+    '0',
+    '-1',
+    '-0',
+    '1.5',
+    '1e400',
+    '-1e400',
+    '1e-400',
+    '1E+2',
+    '1e308',
+  ],
   ...['9007199254740993', '123456789012345678901234567890', '[]', '{}', '[[]]', '[null]', '[{}]'],
-  ...['{"$ne":null}', '{"$gt":""}', '["{{mark}}"]', '{"a":"{{mark}}"}', '{"__proto__":{"a":"{{mark}}"}}'],
+  ...[
+    '{"$ne":null}',
+    '{"$gt":""}',
+    '["{{mark}}"]',
+    '{"a":"{{mark}}"}',
+    '{"__proto__":{"a":"{{mark}}"}}',
+  ],
 ];
 
 const EXTRA_MEMBERS = [
   ...['"__proto__":{"to":"{{device}}","isAdmin":true}', '"__proto__":null', '"$where":"sleep(1)"'],
-  ...['"constructor":{"prototype":{"a":1}}', '"":0', '"a.b":{"$set":1}', '"\\u0000":1', '"{{mark}}":1'],
+  ...[
+    '"constructor":{"prototype":{"a":1}}',
+    '"":0',
+    '"a.b":{"$set":1}',
+    '"\\u0000":1',
+    '"{{mark}}":1',
+  ],
   ...['"toString":1', '"app":"{{victim.app}}"', '"account":"x"', '"_id":"{{mark}}"'],
 ];
 
@@ -76,12 +119,15 @@ function fitting(list: EndpointList, schema: JsonSchema, name: string): fc.Arbit
   if (rest.const !== undefined) return fc.constant(JSON.stringify(rest.const));
   if (alternatives !== undefined)
     return fc.oneof(...alternatives.map((one) => fitting(list, one, name)));
-  if (Array.isArray(type)) return fc.oneof(...type.map((one) => fitting(list, { ...rest, type: one }, name)));
+  if (Array.isArray(type))
+    return fc.oneof(...type.map((one) => fitting(list, { ...rest, type: one }, name)));
   switch (type) {
     case 'string':
       return fittingText(rest, name).map((text) => JSON.stringify(text));
     case 'integer':
-      return fc.integer({ min: rest.minimum ?? -10, max: rest.maximum ?? 4_000_000_000 }).map(String);
+      return fc
+        .integer({ min: rest.minimum ?? -10, max: rest.maximum ?? 4_000_000_000 })
+        .map(String);
     case 'number':
       return fc.double({ min: rest.minimum ?? 0, max: rest.maximum ?? 1, noNaN: true }).map(String);
     case 'boolean':
@@ -90,7 +136,10 @@ function fitting(list: EndpointList, schema: JsonSchema, name: string): fc.Arbit
       return fc.constant('null');
     case 'array':
       return fc
-        .array(fitting(list, rest.items ?? {}, name), { minLength: rest.minItems ?? 0, maxLength: 4 })
+        .array(fitting(list, rest.items ?? {}, name), {
+          minLength: rest.minItems ?? 0,
+          maxLength: 4,
+        })
         .map((items) => `[${items.join()}]`);
     case 'object':
       return fittingObject(list, rest);
@@ -118,8 +167,13 @@ function fittingObject(list: EndpointList, schema: JsonSchema): fc.Arbitrary<str
   // The payload: any object.
   if (properties === undefined)
     return fc.oneof(
-      fc.constantFrom('{"mark":"{{mark}}"}', '{"__proto__":{"a":"{{mark}}"},"":[1e400,{"$set":{}}]}'),
-      fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })).map((value) => JSON.stringify(value)),
+      fc.constantFrom(
+        '{"mark":"{{mark}}"}',
+        '{"__proto__":{"a":"{{mark}}"},"":[1e400,{"$set":{}}]}',
+      ),
+      fc
+        .dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }))
+        .map((value) => JSON.stringify(value)),
     );
   const members = Object.entries(properties).map(([key, field]) =>
     fittingMember(list, key, field, required.includes(key)),
@@ -129,9 +183,7 @@ function fittingObject(list: EndpointList, schema: JsonSchema): fc.Arbitrary<str
     { arbitrary: fc.constant<string[]>([]), weight: 9 },
     { arbitrary: fc.constantFrom(...EXTRA_MEMBERS).map((member) => [member]), weight: 1 },
   );
-  return fc
-    .tuple(...members, extra)
-    .map((lists) => `{${lists.flat().join()}}`);
+  return fc.tuple(...members, extra).map((lists) => `{${lists.flat().join()}}`);
 }
 
 /** A member as it should be, or absent, with a value of another kind, or twice. */
@@ -162,15 +214,26 @@ function bodyOf(list: EndpointList, schema: JsonSchema): fc.Arbitrary<string> {
   return fc.oneof(
     { withCrossShrink: true },
     { arbitrary: good, weight: 30 },
-    { arbitrary: fc.tuple(good, fc.nat({ max: 200 })).map(([all, cut]) => all.slice(0, -1 - cut)), weight: 2 },
-    { arbitrary: fc.tuple(good, fc.constantFrom('}', '{}', '\0', ',', '//')).map(([all, more]) => all + more), weight: 1 },
+    {
+      arbitrary: fc.tuple(good, fc.nat({ max: 200 })).map(([all, cut]) => all.slice(0, -1 - cut)),
+      weight: 2,
+    },
+    {
+      arbitrary: fc
+        .tuple(good, fc.constantFrom('}', '{}', '\0', ',', '//'))
+        .map(([all, more]) => all + more),
+      weight: 1,
+    },
     { arbitrary: good.map((all) => `\xef\xbb\xbf${all}`), weight: 1 },
     { arbitrary: text.map((all) => Buffer.from(all, 'utf16le').toString('latin1')), weight: 1 },
     { arbitrary: good.map((all) => all.replace(':', ':NaN,"x":')), weight: 1 },
     { arbitrary: good.map((all) => all.replace('"', "'")), weight: 1 },
     { arbitrary: wildValue.map(toLatin1), weight: 2 },
     { arbitrary: fc.string({ unit: 'binary', maxLength: 60 }), weight: 1 },
-    { arbitrary: fc.constantFrom('', ' ', '\xff\xfe', '{"a":"\xc3("}', '[', '['.repeat(200_000)), weight: 1 },
+    {
+      arbitrary: fc.constantFrom('', ' ', '\xff\xfe', '{"a":"\xc3("}', '[', '['.repeat(200_000)),
+      weight: 1,
+    },
   );
 }
 
@@ -183,8 +246,29 @@ const MAX_PART_CHARACTERS = 2_000;
 
 /** Parts of a path or a query as they are written to the wire. */
 const WILD_PARTS = [
-  ...['%00', '%2e%2e%2f', '..', '.', '%ff', '%', '%zz', 'a%2Fb', '[$ne]=1', '%ed%a0%80', '%F0%9F%98%80'],
-  ...['x'.repeat(2_000), '{{mark}}', '%7B%22$gt%22:%22%22%7D', '-1', '1e9', 'null', 'undefined', '__proto__'],
+  ...[
+    '%00',
+    '%2e%2e%2f',
+    '..',
+    '.',
+    '%ff',
+    '%',
+    '%zz',
+    'a%2Fb',
+    '[$ne]=1',
+    '%ed%a0%80',
+    '%F0%9F%98%80',
+  ],
+  ...[
+    'x'.repeat(2_000),
+    '{{mark}}',
+    '%7B%22$gt%22:%22%22%7D',
+    '-1',
+    '1e9',
+    'null',
+    'undefined',
+    '__proto__',
+  ],
 ];
 
 function partOf(list: EndpointList, { name, schema }: EndpointParameter): fc.Arbitrary<string> {
@@ -196,7 +280,12 @@ function partOf(list: EndpointList, { name, schema }: EndpointParameter): fc.Arb
     { withCrossShrink: true },
     { arbitrary: good, weight: 12 },
     { arbitrary: fc.constantFrom(...WILD_PARTS), weight: 2 },
-    { arbitrary: wildText.map((text) => encodeURIComponent(text.toWellFormed()).slice(0, MAX_PART_CHARACTERS)), weight: 1 },
+    {
+      arbitrary: wildText.map((text) =>
+        encodeURIComponent(text.toWellFormed()).slice(0, MAX_PART_CHARACTERS),
+      ),
+      weight: 1,
+    },
   );
 }
 
@@ -229,7 +318,12 @@ function queryOf(list: EndpointList, { parameters }: Endpoint): fc.Arbitrary<str
   const extra = fc.oneof(
     { withCrossShrink: true },
     { arbitrary: fc.constant<string[]>([]), weight: 12 },
-    { arbitrary: fc.constantFrom('a=%00', '__proto__=1', 'a[__proto__][b]=1', '%', '&&=&', 'page[]=1').map((text) => [text]), weight: 1 },
+    {
+      arbitrary: fc
+        .constantFrom('a=%00', '__proto__=1', 'a[__proto__][b]=1', '%', '&&=&', 'page[]=1')
+        .map((text) => [text]),
+      weight: 1,
+    },
   );
   return fc.tuple(...members, extra).map((lists) => lists.flat());
 }
@@ -239,21 +333,57 @@ const TYPES = [
   ...['multipart/form-data; boundary=x', 'APPLICATION/JSON', 'application/jsonx', ''],
 ];
 const HEADERS: readonly (readonly [string, string])[] = [
-  ...([['accept', 'text/csv'], ['accept', '*/*;q=x'], ['accept-encoding', 'br;q=9,*;q=-1']] as const),
-  ...([['content-encoding', 'gzip'], ['content-encoding', 'identity'], ['range', 'bytes=0-1']] as const),
-  ...([['x-forwarded-for', '203.0.113.7, , x'], ['forwarded', 'for="[::"'], ['via', 'x']] as const),
-  ...([['x-http-method-override', 'DELETE'], ['if-none-match', '*'], ['expect', '100-continue']] as const),
-  ...([['traceparent', '00-x'], ['traceparent', `00-${'f'.repeat(32)}-${'f'.repeat(16)}-01`]] as const),
-  ...([['cookie', '__proto__=1'], ['origin', 'null'], ['authorization', 'Basic eDp5']] as const),
-  ...([['authorization', 'Bearer '], ['x-long', 'x'.repeat(9_000)], ['x-{{mark}}', '\xff\xfe']] as const),
-  ...([['idempotency-key', 'ä'.repeat(3)], ['idempotency-key', 'x'.repeat(300)], ['upgrade', 'h2c']] as const),
+  ...([
+    ['accept', 'text/csv'],
+    ['accept', '*/*;q=x'],
+    ['accept-encoding', 'br;q=9,*;q=-1'],
+  ] as const),
+  ...([
+    ['content-encoding', 'gzip'],
+    ['content-encoding', 'identity'],
+    ['range', 'bytes=0-1'],
+  ] as const),
+  ...([
+    ['x-forwarded-for', '203.0.113.7, , x'],
+    ['forwarded', 'for="[::"'],
+    ['via', 'x'],
+  ] as const),
+  ...([
+    ['x-http-method-override', 'DELETE'],
+    ['if-none-match', '*'],
+    ['expect', '100-continue'],
+  ] as const),
+  ...([
+    ['traceparent', '00-x'],
+    ['traceparent', `00-${'f'.repeat(32)}-${'f'.repeat(16)}-01`],
+  ] as const),
+  ...([
+    ['cookie', '__proto__=1'],
+    ['origin', 'null'],
+    ['authorization', 'Basic eDp5'],
+  ] as const),
+  ...([
+    ['authorization', 'Bearer '],
+    ['x-long', 'x'.repeat(9_000)],
+    ['x-{{mark}}', '\xff\xfe'],
+  ] as const),
+  ...([
+    ['idempotency-key', 'ä'.repeat(3)],
+    ['idempotency-key', 'x'.repeat(300)],
+    ['upgrade', 'h2c'],
+  ] as const),
 ];
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'HEAD', 'TRACE', 'PROPFIND'];
 
-function headersOf(list: EndpointList, { parameters, body }: Endpoint): fc.Arbitrary<[string, string][]> {
+function headersOf(
+  list: EndpointList,
+  { parameters, body }: Endpoint,
+): fc.Arbitrary<[string, string][]> {
   const inHeader = parameters.filter((parameter) => parameter.in === 'header');
   const own = inHeader.map(({ name, schema }) =>
-    fc.option(fitting(list, schema, name).map((text): [string, string] => [name, String(JSON.parse(text))])),
+    fc.option(
+      fitting(list, schema, name).map((text): [string, string] => [name, String(JSON.parse(text))]),
+    ),
   );
   const type = fc.oneof(
     { withCrossShrink: true },
@@ -278,7 +408,10 @@ function headersOf(list: EndpointList, { parameters, body }: Endpoint): fc.Arbit
 export function requestsOf(list: EndpointList, endpoint: Endpoint): fc.Arbitrary<FuzzRequest> {
   const body: fc.Arbitrary<string | undefined> =
     endpoint.body === undefined
-      ? fc.oneof({ arbitrary: fc.constant(undefined), weight: 9 }, { arbitrary: wildValue.map(toLatin1), weight: 1 })
+      ? fc.oneof(
+          { arbitrary: fc.constant(undefined), weight: 9 },
+          { arbitrary: wildValue.map(toLatin1), weight: 1 },
+        )
       : bodyOf(list, endpoint.body.schema);
   return fc
     .record({

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb';
-import { readRedisContents } from '../support/redis-contents.ts';
 import { openMongo } from '../support/mongo.ts';
 import { openRedis } from '../support/redis.ts';
+import { readRedisContents } from '../support/redis-contents.ts';
 import type { Dev } from '../support/stack/dev-file.ts';
 import { type ApiFuzzReport, MARKS } from './fuzz-api.ts';
 import type { FuzzTarget } from './fuzz-target.ts';

@@ -47,8 +47,7 @@ export async function fuzzApi(
     const problem = findProblem(target, endpoint, { generated, wire, response });
     if (problem !== undefined) throw new Error(problem);
     if (response.status !== 200) return;
-    if (wire.method === 'POST')
-      for (const id of findNewIds(response.text)) target.knownIds.add(id);
+    if (wire.method === 'POST') for (const id of findNewIds(response.text)) target.knownIds.add(id);
     if (wire.method === 'DELETE') await target.renew();
   }
 
@@ -83,13 +82,17 @@ function findProblem(
   const { status, text } = response;
   if (status >= 500) return `a ${status}: ${text}`;
   const asked = `${wire.target} ${wire.body?.toString('latin1')} ${wire.headers.join()}`;
-  const leaked = target.victimSecrets.find((secret) => text.includes(secret) && !asked.includes(secret));
+  const leaked = target.victimSecrets.find(
+    (secret) => text.includes(secret) && !asked.includes(secret),
+  );
   if (leaked !== undefined) return `${leaked} of another tenant in the response`;
   if (target.keys.some((key) => text.includes(key))) return 'an API key in the response';
   const isPlain = isAsDescribed(endpoint, generated);
   if (status < 400) {
     const hasNoKey = ['none', 'wrong'].includes(generated.credential);
-    return isPlain && endpoint.needsApiKey && hasNoKey ? `a ${status} without a key` : findTypeProblem(endpoint, isPlain, generated.method, response);
+    return isPlain && endpoint.needsApiKey && hasNoKey
+      ? `a ${status} without a key`
+      : findTypeProblem(endpoint, isPlain, generated.method, response);
   }
   return generated.method === 'HEAD' ? undefined : findErrorProblem(endpoint, isPlain, response);
 }
@@ -120,7 +123,8 @@ function findErrorProblem(
   { status, type, text }: WireResponse,
 ): string | undefined {
   const shown = `${status} ${text.slice(0, 300)}`;
-  if (!type.startsWith('application/json') || !isObject(text)) return `an error that is no JSON: ${shown}`;
+  if (!type.startsWith('application/json') || !isObject(text))
+    return `an error that is no JSON: ${shown}`;
   const error = JSON.parse(text) as Record<string, unknown>;
   const { code } = error;
   if (Object.keys(error).sort().join() !== 'code,error' || typeof error.error !== 'string')

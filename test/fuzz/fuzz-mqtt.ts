@@ -35,13 +35,18 @@ export async function fuzzMqtt(
   { streams, seed }: { streams: number; seed: number },
 ): Promise<MqttFuzzReport> {
   const violations: string[] = [];
-  const devices = await Promise.all(Array.from({ length: DEVICES }, () => registerDevice(tenant.dev)));
+  const devices = await Promise.all(
+    Array.from({ length: DEVICES }, () => registerDevice(tenant.dev)),
+  );
   const served = await newMqttDevice(tenant.dev);
   await served.connect();
   let received = 0;
   try {
     for (let sent = 0; sent < streams && violations.length === 0; sent += STREAMS_AT_ONCE) {
-      const numbers = Array.from({ length: Math.min(STREAMS_AT_ONCE, streams - sent) }, (_, n) => sent + n);
+      const numbers = Array.from(
+        { length: Math.min(STREAMS_AT_ONCE, streams - sent) },
+        (_, n) => sent + n,
+      );
       const found = await Promise.all(
         numbers.map((n) => playStream(tenant.dev.mqtt, createRandom(seed + n), devices)),
       );
@@ -120,9 +125,11 @@ const STREAM_MAKERS: readonly ((random: Random, device: StreamCredentials) => Bu
       createBytes(random, random.pick([0, 10_000, 200_000])),
     ]),
   // Behind a valid CONNECT.
-  (random, device) => Buffer.concat([createStream(random, device), createBytes(random, random.below(9_000))]),
+  (random, device) =>
+    Buffer.concat([createStream(random, device), createBytes(random, random.below(9_000))]),
   // HTTP and TLS at the port of MQTT.
-  (random) => Buffer.from(random.pick(['GET / HTTP/1.1\r\nHost: x\r\n\r\n', '\x16\x03\x01\x02\x00\x01'])),
+  (random) =>
+    Buffer.from(random.pick(['GET / HTTP/1.1\r\nHost: x\r\n\r\n', '\x16\x03\x01\x02\x00\x01'])),
 ];
 
 function createBytes(random: Random, length: number): Buffer {

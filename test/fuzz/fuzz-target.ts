@@ -1,8 +1,17 @@
 import { Agent } from 'node:http';
-import { createResources, createWebhook, readEverything, type TenantResources } from '../support/api/tenant-resources.ts';
+import {
+  createResources,
+  createWebhook,
+  readEverything,
+  type TenantResources,
+} from '../support/api/tenant-resources.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { send } from '../support/end-to-end/pushes.ts';
-import { registerAndroid, registerIphone, registerSimulatedBrowser } from '../support/providers/devices.ts';
+import {
+  registerAndroid,
+  registerIphone,
+  registerSimulatedBrowser,
+} from '../support/providers/devices.ts';
 import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type FuzzRequest, sendRequest, type WireRequest, type WireResponse } from './request.ts';
@@ -34,7 +43,11 @@ const PLACEHOLDER = /\{\{([\w.]+)\}\}/g;
 
 /** Creates the tenants and what they have. */
 export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTarget> {
-  const [caller, other, victim] = [await fixture.tenant(), await fixture.tenant(), await fixture.tenant()];
+  const [caller, other, victim] = [
+    await fixture.tenant(),
+    await fixture.tenant(),
+    await fixture.tenant(),
+  ];
   const [own, theirs, victims] = [
     await createResources(caller),
     await createResources(other),
@@ -49,7 +62,10 @@ export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTa
   const values: Record<string, string> = {
     ...{ ...namesOf(own), ...providers, spare, app: caller.app },
     ...Object.fromEntries(
-      Object.entries({ ...namesOf(victims), app: victim.app }).map(([name, value]) => [`victim.${name}`, value]),
+      Object.entries({ ...namesOf(victims), app: victim.app }).map(([name, value]) => [
+        `victim.${name}`,
+        value,
+      ]),
     ),
   };
   const knownIds = new Set([own, theirs, victims].flatMap(listIds));
@@ -84,7 +100,11 @@ function listIds({ device, push, scheduled, webhook }: TenantResources): string[
   return [device.token, push, scheduled, webhook];
 }
 
-function keyOf({ credential }: FuzzRequest, caller: TestTenant, other: TestTenant): string | undefined {
+function keyOf(
+  { credential }: FuzzRequest,
+  caller: TestTenant,
+  other: TestTenant,
+): string | undefined {
   if (credential === 'none') return undefined;
   if (credential === 'wrong') return WRONG_KEY;
   return credential === 'caller' ? caller.apiKey : other.apiKey;

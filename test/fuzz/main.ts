@@ -42,7 +42,9 @@ async function runApi({ stack }: ProviderFixture): Promise<string[]> {
     const watch = watchStack(stack);
     const report = await fuzzApi(target, { perRoute, seed, log: print });
     const { requests, statuses, violations } = report;
-    print(`${requests} requests: ${JSON.stringify(statuses)}; MB: ${JSON.stringify(watch.readMemory())}`);
+    print(
+      `${requests} requests: ${JSON.stringify(statuses)}; MB: ${JSON.stringify(watch.readMemory())}`,
+    );
     const after = await target.readVictim();
     const changed = Object.keys(before).filter((path) => before[path] !== after[path]);
     return [
@@ -60,7 +62,9 @@ async function runMqtt({ stack }: ProviderFixture): Promise<string[]> {
   const tenant = await fixture.tenant();
   const watch = watchStack(stack);
   const { received, violations } = await fuzzMqtt(tenant, { streams, seed });
-  print(`${streams} streams, ${received} pushes received meanwhile; MB: ${JSON.stringify(watch.readMemory())}`);
+  print(
+    `${streams} streams, ${received} pushes received meanwhile; MB: ${JSON.stringify(watch.readMemory())}`,
+  );
   return [...violations, ...watch.findViolations()];
 }
 

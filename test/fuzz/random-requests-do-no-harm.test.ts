@@ -29,7 +29,9 @@ afterAll(async () => {
 test(`every response is as documented (seed ${SEED})`, () => {
   expect(report.violations).toEqual([]);
   // Requests of each kind were among them, so that there was something to check.
-  expect(Object.keys(report.statuses)).toEqual(expect.arrayContaining(['200', '400', '403', '405']));
+  expect(Object.keys(report.statuses)).toEqual(
+    expect.arrayContaining(['200', '400', '403', '405']),
+  );
 });
 
 test('nothing of a refused request is stored', async () => {

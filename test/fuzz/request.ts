@@ -57,7 +57,7 @@ function sendOnce(api: string, agent: Agent, wire: WireRequest): Promise<WireRes
   return new Promise((resolve, reject) => {
     const sent = request({
       ...{ agent, hostname, port, method, path, timeout: TIMEOUT_MS, setHost: false },
-      headers: headers.flatMap(([name, value]) => [name, value]),
+      headers: headers.flat(),
     });
     let response: IncomingMessage | undefined;
     sent.on('response', (incoming) => {
@@ -86,7 +86,9 @@ async function readResponse(response: IncomingMessage): Promise<WireResponse> {
 export function toCurl(api: string, { method, target, headers, body }: WireRequest): string {
   const options = [
     ...['--globoff', '--path-as-is', '-i', '-X', method, quote(new URL(api).origin + target)],
-    ...headers.filter(([name]) => !IMPLIED.test(name)).flatMap(([name, value]) => ['-H', quote(`${name}: ${value}`)]),
+    ...headers
+      .filter(([name]) => !IMPLIED.test(name))
+      .flatMap(([name, value]) => ['-H', quote(`${name}: ${value}`)]),
   ].join(' ');
   if (body === undefined) return `curl ${options}`;
   if (isPlain(body)) return `curl ${options} --data-binary ${quote(body.toString())}`;

@@ -12,7 +12,7 @@ const READERS: Record<string, (redis: Redis, key: string) => Promise<unknown>> =
   hash: (redis, key) => redis.hgetall(key),
   list: (redis, key) => redis.lrange(key, 0, -1),
   set: (redis, key) => redis.smembers(key),
-  zset: (redis, key) => redis.zrange(key, 0, -1),
+  zset: (redis, key) => redis.zrange(key, '0', '-1'),
   stream: (redis, key) => redis.xrange(key, '-', '+'),
 };
 
