@@ -11,6 +11,8 @@ type Case = [what: string, method: string, path: string, body: unknown, code: Ap
 
 const TOKEN = '$TOKEN';
 const DEEP_JSON = `${'{"a":'.repeat(2_100)}1${'}'.repeat(2_100)}`;
+/** As deep as a request may be. */
+const NESTED_JSON = `${'{"a":'.repeat(2_047)}1${'}'.repeat(2_047)}`;
 const QUERY_OPERATOR = { $ne: null };
 
 let stack: Stack;
@@ -54,6 +56,13 @@ const CASES: Case[] = [
   push('text as data', { data: '{"a":1}' }),
   push('data too long', { data: { a: 'x'.repeat(4_096) } }, 'PAYLOAD_LIMIT_EXCEEDED'),
   ['push: data too deep', 'POST', '/push', `{"to":"x","data":${DEEP_JSON}}`, 'INVALID_PARAM'],
+  [
+    'push: a switch that is nested deep',
+    'POST',
+    '/push',
+    `{"to":"${TOKEN}","data":{},"content_available":${NESTED_JSON}}`,
+    'INVALID_PARAM',
+  ],
   push('an endless time to live', { time_to_live: 1e308 }),
   push('a schedule now', { schedule: Math.floor(Date.now() / 1_000) }),
   push('a schedule in milliseconds', { schedule: Date.now() + 60_000 }),
@@ -158,6 +167,11 @@ test('payloads with names that databases and prototypes know come out as they we
   const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
   const { text } = await stack.api('GET', `/pushes/${String(json.id)}`);
   expect(text).toContain(`"payload":${data}`);
+});
+
+test('an unknown field is ignored however deep it is', async () => {
+  const body = `{"to":"${token}","data":{},"unknown":${NESTED_JSON}}`;
+  expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
 });
 
 test('unknown fields are ignored, doubles are sent once', async () => {

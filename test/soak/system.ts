@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { ONLY_API } from '../support/api/only-api.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { readResidentBytes } from '../support/resident-memory.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 
@@ -71,9 +71,4 @@ function readDeaths(stack: Stack): { service: string; wasKilled: boolean }[] {
     service,
     wasKilled: reason === 'SIGKILL',
   }));
-}
-
-function readResidentBytes(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1_024;
 }

@@ -31,9 +31,16 @@ export const AUTH_KEYS = parseDeviceAuthKeys(`1:${'ab'.repeat(32)}`);
 export const AUTH = createDeviceAuth(AUTH_KEYS, TOKEN);
 const MAX_PACKETS = 6;
 
+/** Credentials of the device that a stream is of. */
+export interface StreamCredentials {
+  token: string;
+  auth: string;
+}
+const CREDENTIALS: StreamCredentials = { token: TOKEN, auth: AUTH };
+
 /** Creates a stream of bytes as a device, a faulty device or an attacker might send it. */
-export function createStream(random: Random): Buffer {
-  const packets = [firstPacket(random)];
+export function createStream(random: Random, credentials = CREDENTIALS): Buffer {
+  const packets = [firstPacket(random, credentials)];
   for (let n = random.below(MAX_PACKETS); n > 0; n -= 1) packets.push(nextPacket(random));
   let bytes: Buffer = Buffer.concat(packets);
   // A third of the streams is not mutated: valid packets must be accepted.
@@ -50,7 +57,7 @@ export function splitRandomly(random: Random, bytes: Buffer): Buffer[] {
   return sorted.map((end, index) => bytes.subarray(sorted[index - 1] ?? 0, end));
 }
 
-function firstPacket(random: Random): Buffer {
+function firstPacket(random: Random, { token, auth }: StreamCredentials): Buffer {
   if (random.below(20) === 0) return nextPacket(random);
   const will = { topic: 'x', payload: Buffer.from('y'), qos: 1, retain: false } as const;
   const isMqtt31 = random.below(10) === 0;
@@ -59,9 +66,9 @@ function firstPacket(random: Random): Buffer {
     protocolId: isMqtt31 ? 'MQIsdp' : 'MQTT',
     protocolVersion: isMqtt31 ? 3 : random.below(30) === 0 ? 5 : 4,
     clean: random.below(2) === 0,
-    clientId: random.below(30) === 0 ? 'somebody' : TOKEN,
-    username: TOKEN,
-    password: Buffer.from(AUTH),
+    clientId: random.below(30) === 0 ? 'somebody' : token,
+    username: token,
+    password: Buffer.from(auth),
     keepalive: random.pick([0, 5, 300, 65_535]),
     ...(random.below(10) === 0 && { will }),
   });

@@ -1,0 +1,77 @@
+import { gzipSync } from 'node:zlib';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { expectApiError } from '../support/api/expect-api-error.ts';
+import { callWithoutKey } from '../support/api/keyless-calls.ts';
+import { getPushStatus } from '../support/end-to-end/pushes.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
+
+const MEGABYTE = 1_048_576;
+
+let stack: SharedStack;
+let token: string;
+beforeAll(async () => {
+  stack = await useSharedStack();
+  ({ token } = await registerDevice(stack.dev));
+});
+
+describe('a key', () => {
+  test.each<[string, (key: string) => string]>([
+    ['that is an operator', () => 'api_key[$ne]='],
+    ['that is an operator as text', () => `api_key=${encodeURIComponent('{"$ne":null}')}`],
+    ['in a list', (key) => `api_key[]=${key}`],
+    ['given twice', (key) => `api_key=${key}&api_key=${key}`],
+    ['given twice, once wrong', (key) => `api_key=wrong&api_key=${key}`],
+    ['with NUL behind it', (key) => `api_key=${key}%00`],
+    ['that is NUL', () => 'api_key=%00'],
+    ['of SQL', () => `api_key=${encodeURIComponent("' OR 1=1 --")}`],
+    ['without its first letter', (key) => `api_key=${key.slice(1)}`],
+    ['with one letter more', (key) => `api_key=${key}0`],
+    ['in capitals', (key) => `api_key=${key.toUpperCase()}`],
+    ['with spaces around it', (key) => `api_key=%20${key}%20`],
+    ['under a name in capitals', (key) => `API_KEY=${key}`],
+  ])('%s is none', async (_what, write) => {
+    const path = `/topics?${write(stack.dev.apiKey)}`;
+    expectApiError(await callWithoutKey(stack.dev.api, path), 'INVALID_API_KEY');
+  });
+
+  test('gets responses that no cache keeps and no page of another origin reads', async () => {
+    const { status, headers } = await stack.api('GET', '/topics');
+    expect([status, headers.get('cache-control')]).toEqual([200, 'no-store']);
+    expect(headers.get('access-control-allow-origin')).toBeNull();
+  });
+});
+
+describe('a compressed body', () => {
+  const small = () => JSON.stringify({ to: token, data: {} });
+
+  test.each<[string, () => string]>([
+    ['of a valid request', small],
+    // 16 MB, of which 16 KB are sent.
+    ['that is a bomb', () => `{"to":"${' '.repeat(16 * MEGABYTE)}"}`],
+  ])('%s is refused unread', async (_what, text) => {
+    const response = await callWithoutKey(stack.dev.api, `/push?api_key=${stack.dev.apiKey}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+      body: new Uint8Array(gzipSync(text())),
+    });
+    expectApiError(response, 'UNSUPPORTED_MEDIA_TYPE');
+  });
+});
+
+test('of a field that is given twice the last one counts', async () => {
+  const body = `{"to":"nobody","data":{"a":1},"to":"${token}","data":{"b":2}}`;
+  const { json } = await stack.api<{ id: string; info: object }>('POST', '/push', body);
+  expect(json.info).toEqual({ devices: 1, failed: [] });
+  expect((await getPushStatus(stack, json.id)).payload).toEqual({ b: 2 });
+});
+
+test('a device that is named and subscribed is one recipient', async () => {
+  const topics = [`both-${token}`];
+  await stack.api('POST', '/topics/subscribe', { token, topics });
+  const { token: other } = await registerDevice(stack.dev);
+  const to = [`/topics/${topics[0]}`, token, other];
+  const { json } = await stack.api<{ id: string }>('POST', '/push', { to, data: {} });
+  const { pending_devices: pending } = await getPushStatus(stack, json.id);
+  expect(pending.toSorted()).toEqual([token, other].toSorted());
+});

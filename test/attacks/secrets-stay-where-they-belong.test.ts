@@ -1,0 +1,208 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { readLogLines } from '../support/end-to-end/logs.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { whileFrozen } from '../support/guarantees/while-frozen.ts';
+import { openMongo } from '../support/mongo.ts';
+import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import {
+  type ProviderDevice,
+  registerAndroid,
+  registerIphone,
+  registerSimulatedBrowser,
+} from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilFinal } from '../support/providers/outcomes.ts';
+import { listSecretParts } from '../support/providers/secret-parts.ts';
+import { openRedis } from '../support/redis.ts';
+import { readRedisContents } from '../support/redis-contents.ts';
+import { type OtlpReceiver, startOtlpReceiver } from '../support/traces/otlp-receiver.ts';
+import { until } from '../support/until.ts';
+
+/** In payloads and in what a device shows; no secret, but nobody's but the app's and the device's. */
+const PAYLOAD = `canary${randomBytes(16).toString('hex')}`;
+const WRONG_KEY = randomBytes(32).toString('hex');
+const WRONG_AUTH = randomBytes(32).toString('hex');
+
+let receiver: OtlpReceiver;
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let redis: Redis;
+let monitor: Redis;
+let connected: MqttDevice;
+/** Everything that Redis was told, as texts. */
+const commands: string[] = [];
+/** Responses to requests that failed. */
+const errors: string[] = [];
+/** Keys, right and wrong. */
+let keys: string[];
+
+beforeAll(async () => {
+  receiver = await startOtlpReceiver();
+  fixture = await openProviderFixture({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url } });
+  redis = await openRedis(fixture.stack.dev);
+  monitor = await redis.monitor();
+  monitor.on('monitor', (_time: string, args: string[]) => commands.push(args.join(' ')));
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  connected = await newMqttDevice(tenant.dev);
+  await connected.connect();
+  const devices = await registerDevices();
+  keys = [
+    ...[tenant.apiKey, WRONG_KEY, WRONG_AUTH, connected.auth],
+    ...devices.map(({ auth }) => auth),
+    ...listSecretParts(fixture.credentials),
+  ];
+  await deliverOverEveryChannel(devices);
+  await failAtProviders(devices);
+  await failAtTheApi();
+});
+afterAll(async () => {
+  await connected?.disconnect();
+  monitor?.disconnect();
+  redis?.disconnect();
+  await fixture?.close();
+  await receiver?.close();
+});
+
+/** One device of each provider. */
+async function registerDevices(): Promise<ProviderDevice[]> {
+  return [
+    await registerIphone(tenant.dev),
+    await registerAndroid(tenant.dev),
+    await registerSimulatedBrowser(tenant.dev, fixture.sandbox),
+  ];
+}
+
+const FIELDS = { data: { text: PAYLOAD }, notification: { title: PAYLOAD, body: PAYLOAD } };
+
+/** Also to a device that is offline first, and then gets its inbox. */
+async function deliverOverEveryChannel(devices: readonly ProviderDevice[]): Promise<void> {
+  const offline = await newMqttDevice(tenant.dev);
+  const tokens = [connected, ...devices].map(({ token }) => token);
+  const push = await send(tenant, [...tokens, offline.token], FIELDS);
+  await connected.waitFor(1);
+  await offline.connect();
+  await offline.waitFor(1);
+  await offline.disconnect();
+  await until(async () => {
+    const channels = (await fixture.sandbox.received(push.id)).map(({ channel }) => channel);
+    return new Set(channels).size === devices.length;
+  });
+}
+
+/** An error that is worth a retry and then a refused address, for each provider; at the end a refused credential. */
+async function failAtProviders([
+  iphone,
+  android,
+  browser,
+]: readonly ProviderDevice[]): Promise<void> {
+  const { sandbox, store } = fixture;
+  const answers = [
+    ['apns', iphone, { as: 'BadDeviceToken' }],
+    ['fcm', android, { as: 'INVALID_ARGUMENT' }],
+    ['web-push', browser, { status: 410 }],
+  ] as const;
+  for (const [channel, device, answer] of answers) {
+    if (device === undefined) throw new Error(`no device of ${channel}`);
+    await sandbox.script(channel, device.address, [{ status: 503 }, answer]);
+    const push = await send(tenant, device.token, FIELDS);
+    await until(async () => (await sandbox.received(push.id)).length > 1, { timeoutMs: 20_000 });
+    // An Android device may still connect.
+    if (channel !== 'fcm') await untilFinal(store, push, device.token);
+  }
+  await sandbox.setFaults('apns', { refuseCredential: true });
+  const refused = await send(tenant, (await registerIphone(tenant.dev)).token, FIELDS);
+  await until(async () => (await sandbox.received(refused.id)).length > 0);
+  await sandbox.setFaults('apns', { refuseCredential: false });
+}
+
+/** Requests that are refused for what they hold, for their key, and because MongoDB stands still. */
+async function failAtTheApi(): Promise<void> {
+  const { token } = connected;
+  const record = async (method: string, path: string, body?: unknown) => {
+    const { status, text } = await tenant.api(method, path, body);
+    expect(status).toBeGreaterThanOrEqual(400);
+    errors.push(text);
+  };
+  await record('POST', '/push', { to: token, ...FIELDS, time_to_live: PAYLOAD });
+  await record('POST', '/push', { to: token, ...FIELDS, notification: { badge: PAYLOAD } });
+  await record('POST', '/push', { to: token, data: { text: PAYLOAD.repeat(200) } });
+  await record('POST', '/push', `{"to":"${token}","data":{"text":"${PAYLOAD}`);
+  await record('POST', '/push', { to: 'nobody', ...FIELDS });
+  await record('GET', `/pushes/${PAYLOAD}`);
+  await record('GET', `/topics?api_key=${WRONG_KEY}`);
+  await record('POST', '/devices/auth', { token, auth: WRONG_AUTH });
+  await record('POST', '/devices/subscribe', { token, auth: WRONG_AUTH, topics: [] });
+  const { dev } = fixture.stack;
+  await createMqttDevice({ url: dev.mqtt, token, auth: WRONG_AUTH })
+    .connect()
+    .catch(() => undefined);
+  await whileFrozen(fixture.stack, [{ service: 'mongodb' }], async () => {
+    await record('POST', '/push', { to: token, ...FIELDS });
+    await record('GET', '/topics');
+  });
+}
+
+const findKeys = (text: string) => keys.filter((key) => text.includes(key));
+
+test('no key is in a log, and no payload', () => {
+  const lines = readLogLines(fixture.stack.home);
+  expect(lines.filter((line) => line.includes('"level":50')).length).toBeGreaterThan(0);
+  expect(lines.filter((line) => findKeys(line).length > 0)).toEqual([]);
+  expect(lines.filter((line) => line.includes(PAYLOAD))).toEqual([]);
+});
+
+test('no key was ever told to Redis; payloads only in the streams of gateways, in no job', () => {
+  expect(commands.length).toBeGreaterThan(100);
+  expect(commands.filter((command) => findKeys(command).length > 0)).toEqual([]);
+  const withPayload = commands.filter((command) => command.includes(PAYLOAD));
+  expect(withPayload.length).toBeGreaterThan(0);
+  expect(withPayload.filter((command) => !/^xadd h:/i.test(command))).toEqual([]);
+});
+
+test('nothing is left of either in Redis at the end but in those streams', async () => {
+  const entries = await readRedisContents(redis);
+  expect(entries.length).toBeGreaterThan(0);
+  expect(entries.filter(({ key, text }) => findKeys(`${key} ${text}`).length > 0)).toEqual([]);
+  const others = entries.filter(({ key }) => !key.startsWith('h:'));
+  expect(others.filter(({ key, text }) => `${key} ${text}`.includes(PAYLOAD))).toEqual([]);
+});
+
+test('no key is in MongoDB; payloads only in their push', async () => {
+  const mongo = await openMongo(fixture.stack.dev);
+  const found: string[] = [];
+  const withPayload = new Set<string>();
+  for (const { collectionName } of await mongo.db.collections()) {
+    const text = JSON.stringify(await mongo.db.collection(collectionName).find().toArray());
+    found.push(...findKeys(text).map((key) => `${key} in ${collectionName}`));
+    if (text.includes(PAYLOAD)) withPayload.add(collectionName);
+  }
+  await mongo.close();
+  expect(found).toEqual([]);
+  expect([...withPayload]).toEqual(['pushes']);
+});
+
+test('neither is in an error response', () => {
+  expect(errors.length).toBeGreaterThan(10);
+  expect(errors.filter((text) => findKeys(text).length > 0 || text.includes(PAYLOAD))).toEqual([]);
+});
+
+test('neither is in a metric', async () => {
+  for (const { ops } of fixture.stack.dev.processes) {
+    if (ops === undefined) continue;
+    const text = await (await fetch(`${ops}/metrics`)).text();
+    expect(text).toContain('process_cpu');
+    expect([...findKeys(text), ...(text.includes(PAYLOAD) ? [PAYLOAD] : [])]).toEqual([]);
+  }
+});
+
+test('neither is in a trace', async () => {
+  await until(() => receiver.spans().some(({ hasFailed }) => hasFailed), { timeoutMs: 20_000 });
+  expect([
+    ...findKeys(receiver.raw()),
+    ...(receiver.raw().includes(PAYLOAD) ? [PAYLOAD] : []),
+  ]).toEqual([]);
+});

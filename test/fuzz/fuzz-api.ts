@@ -1,0 +1,159 @@
+import fc from 'fast-check';
+import { API_ERRORS } from '../../packages/core/src/api-error.ts';
+import { type Endpoint, readEndpoints } from '../support/api/endpoints.ts';
+import { requestsOf } from './arbitraries.ts';
+import type { FuzzTarget } from './fuzz-target.ts';
+import { type FuzzRequest, toCurl, type WireRequest, type WireResponse } from './request.ts';
+
+/** What the requests of a run have shown. */
+export interface ApiFuzzReport {
+  requests: number;
+  /** Responses by status. */
+  statuses: Record<string, number>;
+  /** What is wrong, each with the smallest request that shows it. */
+  violations: string[];
+  /** Checks whether the request of a mark was refused. */
+  isRefused(mark: string): boolean;
+}
+
+/** Errors of requests that reach no endpoint, or no handler of it. */
+const COMMON_CODES = ['NOT_FOUND', 'METHOD_NOT_ALLOWED', 'HEADERS_TOO_LARGE', 'INVALID_PARAM'];
+/** No device and no push of a tenant has it in its own data. */
+const MARK = 'fuzzmark';
+/** Texts by which a program shows its inside. */
+const INSIDE = /\bat \S+ \(|\.ts:\d|node_modules|Mongo\w*Error|ReplyError/;
+
+/** Finds marks of requests in a text. */
+export const MARKS = new RegExp(`${MARK}\\d+x`, 'g');
+
+/** Sends `perRoute` random requests to each endpoint of the OpenAPI document. The seed decides all of them. */
+export async function fuzzApi(
+  target: FuzzTarget,
+  { perRoute, seed, log }: { perRoute: number; seed: number; log?: (line: string) => void },
+): Promise<ApiFuzzReport> {
+  const list = await readEndpoints(target.api);
+  const statuses: Record<string, number> = {};
+  const refused = new Set<string>();
+  const violations: string[] = [];
+  let requests = 0;
+
+  async function tryRequest(endpoint: Endpoint, generated: FuzzRequest): Promise<void> {
+    requests += 1;
+    const mark = `${MARK}${requests}x`;
+    const wire = target.toWire(generated, mark);
+    const response = await target.send(wire);
+    statuses[response.status] = (statuses[response.status] ?? 0) + 1;
+    if (response.status >= 400) refused.add(mark);
+    const problem = findProblem(target, endpoint, { generated, wire, response });
+    if (problem !== undefined) throw new Error(problem);
+    if (response.status !== 200) return;
+    if (wire.method === 'POST') for (const id of findNewIds(response.text)) target.knownIds.add(id);
+    if (wire.method === 'DELETE') await target.renew();
+  }
+
+  for (const endpoint of list.endpoints) {
+    const { id, method, path } = endpoint;
+    await target.renew();
+    const property = fc.asyncProperty(requestsOf(list, endpoint), (request) =>
+      tryRequest(endpoint, request),
+    );
+    const result = await fc.check(property, { numRuns: perRoute, seed });
+    log?.(`${id}: ${result.numRuns} requests`);
+    if (!result.failed) continue;
+    const request = result.counterexample?.[0];
+    const curl = request && toCurl(target.api, target.toWire(request, `${MARK}0x`));
+    violations.push(`${method} ${path}: ${describe(result.errorInstance)}\n${curl}`);
+  }
+  return { requests, statuses, violations, isRefused: (mark) => refused.has(mark) };
+}
+
+interface Exchange {
+  generated: FuzzRequest;
+  wire: WireRequest;
+  response: WireResponse;
+}
+
+/** Returns what is wrong with a response; undefined if nothing is. */
+function findProblem(
+  target: FuzzTarget,
+  endpoint: Endpoint,
+  { generated, wire, response }: Exchange,
+): string | undefined {
+  const { status, text } = response;
+  if (status >= 500) return `a ${status}: ${text}`;
+  const asked = `${wire.target} ${wire.body?.toString('latin1')} ${wire.headers.join()}`;
+  const leaked = target.victimSecrets.find(
+    (secret) => text.includes(secret) && !asked.includes(secret),
+  );
+  if (leaked !== undefined) return `${leaked} of another tenant in the response`;
+  if (target.keys.some((key) => text.includes(key))) return 'an API key in the response';
+  const isPlain = isAsDescribed(endpoint, generated);
+  if (status < 400) {
+    const hasNoKey = ['none', 'wrong'].includes(generated.credential);
+    return isPlain && endpoint.needsApiKey && hasNoKey
+      ? `a ${status} without a key`
+      : findTypeProblem(endpoint, isPlain, generated.method, response);
+  }
+  return generated.method === 'HEAD' ? undefined : findErrorProblem(endpoint, isPlain, response);
+}
+
+/** Checks that a request reaches its endpoint: it has the method, and no parameter is empty or leads elsewhere. */
+function isAsDescribed({ method, path }: Endpoint, generated: FuzzRequest): boolean {
+  const [asked = ''] = generated.target.split('?');
+  const parts = asked.split('/');
+  const isWhole = parts.length === path.split('/').length && !parts.slice(1).includes('');
+  return generated.method === method && isWhole;
+}
+
+function findTypeProblem(
+  { types }: Endpoint,
+  isPlain: boolean,
+  method: string,
+  { status, type, text }: WireResponse,
+): string | undefined {
+  if (method === 'HEAD' || status === 204) return undefined;
+  if (isPlain && !types.some((one) => type.startsWith(one))) return `a response of type ${type}`;
+  if (!type.startsWith('application/json')) return undefined;
+  return isObject(text) ? undefined : `a response that is no JSON object: ${text.slice(0, 200)}`;
+}
+
+function findErrorProblem(
+  { codes }: Endpoint,
+  isPlain: boolean,
+  { status, type, text }: WireResponse,
+): string | undefined {
+  const shown = `${status} ${text.slice(0, 300)}`;
+  if (!type.startsWith('application/json') || !isObject(text))
+    return `an error that is no JSON: ${shown}`;
+  const error = JSON.parse(text) as Record<string, unknown>;
+  const { code } = error;
+  if (Object.keys(error).sort().join() !== 'code,error' || typeof error.error !== 'string')
+    return `an error of another form: ${shown}`;
+  if (typeof code !== 'string' || !isKnown(code) || API_ERRORS[code][0] !== status)
+    return `a code that does not go with the status: ${shown}`;
+  if (isPlain && !codes.has(code) && !COMMON_CODES.includes(code))
+    return `an error that the document does not have: ${shown}`;
+  return INSIDE.test(error.error) ? `an error that shows the inside: ${shown}` : undefined;
+}
+
+function isKnown(code: string): code is keyof typeof API_ERRORS {
+  return Object.hasOwn(API_ERRORS, code);
+}
+
+function isObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
+/** Ids of a push, a device or a webhook that a response names as new. */
+function findNewIds(text: string): string[] {
+  return [...text.matchAll(/"(?:id|token)":"([0-9a-f]{22,24})"/g)].map(([, id = '']) => id);
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

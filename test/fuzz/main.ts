@@ -1,0 +1,73 @@
+// Sends random requests to every endpoint of the OpenAPI document, and random packets to the gateway, of a stack of its own:
+//
+//   npm run fuzz -- --per-route 1000 --mqtt 20000 --seed 1
+
+import { parseArgs } from 'node:util';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { findTraces } from './find-traces.ts';
+import { fuzzApi } from './fuzz-api.ts';
+import { fuzzMqtt } from './fuzz-mqtt.ts';
+import { createFuzzTarget } from './fuzz-target.ts';
+import { watchStack } from './watch-stack.ts';
+
+const { values } = parseArgs({
+  options: {
+    'per-route': { type: 'string', default: '1000' },
+    mqtt: { type: 'string', default: '0' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
+  },
+});
+const seed = Number(values.seed);
+const perRoute = Number(values['per-route']);
+const streams = Number(values.mqtt);
+
+print(`seed ${seed}`);
+const fixture = await openProviderFixture();
+try {
+  const violations = [
+    ...(perRoute > 0 ? await runApi(fixture) : []),
+    ...(streams > 0 ? await runMqtt(fixture) : []),
+  ];
+  for (const violation of violations) print(`VIOLATION ${violation}`);
+  print(`${violations.length} violations, seed ${seed}`);
+  process.exitCode = violations.length === 0 ? 0 : 1;
+} finally {
+  await fixture.close();
+}
+
+async function runApi({ stack }: ProviderFixture): Promise<string[]> {
+  const target = await createFuzzTarget(fixture);
+  try {
+    const before = await target.readVictim();
+    const watch = watchStack(stack);
+    const report = await fuzzApi(target, { perRoute, seed, log: print });
+    const { requests, statuses, violations } = report;
+    print(
+      `${requests} requests: ${JSON.stringify(statuses)}; MB: ${JSON.stringify(watch.readMemory())}`,
+    );
+    const after = await target.readVictim();
+    const changed = Object.keys(before).filter((path) => before[path] !== after[path]);
+    return [
+      ...violations,
+      ...watch.findViolations(),
+      ...(await findTraces(stack.dev, target, report)),
+      ...changed.map((path) => `${path} of a tenant whose key nobody had has changed`),
+    ];
+  } finally {
+    target.close();
+  }
+}
+
+async function runMqtt({ stack }: ProviderFixture): Promise<string[]> {
+  const tenant = await fixture.tenant();
+  const watch = watchStack(stack);
+  const { received, violations } = await fuzzMqtt(tenant, { streams, seed });
+  print(
+    `${streams} streams, ${received} pushes received meanwhile; MB: ${JSON.stringify(watch.readMemory())}`,
+  );
+  return [...violations, ...watch.findViolations()];
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { findTraces } from './find-traces.ts';
+import { type ApiFuzzReport, fuzzApi } from './fuzz-api.ts';
+import { createFuzzTarget, type FuzzTarget } from './fuzz-target.ts';
+import { type StackWatch, watchStack } from './watch-stack.ts';
+
+/** The same requests each time; `npm run fuzz` sends others. */
+const SEED = Number(process.env.CARILLON_FUZZ_SEED ?? 1);
+const PER_ROUTE = 25;
+
+let fixture: ProviderFixture;
+let target: FuzzTarget;
+let before: Record<string, string>;
+let watch: StackWatch;
+let report: ApiFuzzReport;
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  target = await createFuzzTarget(fixture);
+  before = await target.readVictim();
+  watch = watchStack(fixture.stack);
+  report = await fuzzApi(target, { perRoute: PER_ROUTE, seed: SEED });
+}, 120_000);
+afterAll(async () => {
+  target?.close();
+  await fixture?.close();
+});
+
+test(`every response is as documented (seed ${SEED})`, () => {
+  expect(report.violations).toEqual([]);
+  // Requests of each kind were among them, so that there was something to check.
+  expect(Object.keys(report.statuses)).toEqual(
+    expect.arrayContaining(['200', '400', '403', '405']),
+  );
+});
+
+test('nothing of a refused request is stored', async () => {
+  expect(await findTraces(fixture.stack.dev, target, report)).toEqual([]);
+  // It would find one that was accepted.
+  const all = await findTraces(fixture.stack.dev, target, { isRefused: () => true });
+  expect(all.length).toBeGreaterThan(0);
+});
+
+test('no process has ended, grown without bound or met an error that it did not expect', () => {
+  expect(watch.findViolations()).toEqual([]);
+});
+
+test('what a tenant has whose key nobody had is unchanged', async () => {
+  expect(await target.readVictim()).toEqual(before);
+});

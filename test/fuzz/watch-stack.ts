@@ -1,0 +1,62 @@
+import { readLogLines } from '../support/end-to-end/logs.ts';
+import { readResidentBytes } from '../support/resident-memory.ts';
+import type { Stack } from '../support/stack.ts';
+
+/** How much more memory a process may have at the end of a run, however long it was. */
+const MAX_GROWTH_BYTES = 256 * 1_024 * 1_024;
+const MB = 1_024 * 1_024;
+
+/** Levels of pino: 50 is an error, 60 ends a process. */
+const UNEXPECTED =
+  /^(?:api-\d+\.log: .*"level":50|(?:api|delivery-worker|scheduler|device-gateway)-\d+\.log: .*(?:"level":60|uncaught|unhandled))/i;
+
+/** What a run has cost the processes of a stack. */
+export interface StackWatch {
+  /** Lists processes that have ended, grown or logged an unexpected error since the watch began. */
+  findViolations(): string[];
+  /** Memory of each process in MB: at the start and now. */
+  readMemory(): Record<string, [before: number, now: number]>;
+}
+
+interface WatchedProcess {
+  name: string;
+  service: string;
+  index: number;
+  pid: number;
+  /** Memory when the watch began. */
+  bytes: number;
+}
+
+/** Watches the processes of a stack from now on. */
+export function watchStack(stack: Pick<Stack, 'dev' | 'home' | 'pidOf'>): StackWatch {
+  const processes = stack.dev.processes.map(({ service, index }): WatchedProcess => {
+    const pid = stack.pidOf(service, index);
+    return { name: `${service}-${index}`, service, index, pid, bytes: readResidentBytes(pid) };
+  });
+  const isThere = ({ service, index, pid }: WatchedProcess) => stack.pidOf(service, index) === pid;
+  return {
+    readMemory: () =>
+      Object.fromEntries(
+        processes
+          .filter(isThere)
+          .map(({ name, pid, bytes }) => [name, [toMb(bytes), toMb(readResidentBytes(pid))]]),
+      ),
+    findViolations() {
+      const ended = processes.filter((process) => !isThere(process));
+      const grown = processes
+        // MongoDB keeps its data in memory as long as there is some.
+        .filter((process) => isThere(process) && process.service !== 'mongodb')
+        .filter(({ pid, bytes }) => readResidentBytes(pid) > bytes + MAX_GROWTH_BYTES);
+      const errors = readLogLines(stack.home).filter((line) => UNEXPECTED.test(line));
+      return [
+        ...ended.map(({ name }) => `${name} has ended`),
+        ...grown.map(({ name, bytes }) => `${name} has grown from ${toMb(bytes)} MB without bound`),
+        ...errors.slice(0, 10).map((line) => `logged: ${line}`),
+      ];
+    },
+  };
+}
+
+function toMb(bytes: number): number {
+  return Math.round(bytes / MB);
+}
