@@ -54,7 +54,7 @@ test.each<CutPoint>(['before', 'in the middle'])(
   async (point) => {
     const [token = ''] = await register(1);
     for (let i = 0; i < CUTS; i++) {
-      proxy.cutAtWrite(1, point, 'pushes');
+      proxy.cutAtWrite(1, point, { collection: 'pushes' });
       const attempt = await attemptPush(stack, token);
       expect(attempt.isAccepted).toBe(await isStored(attempt.payload));
       await untilIdle();
@@ -66,7 +66,7 @@ test.each<CutPoint>(['before', 'in the middle', 'after'])(
   'a push to absent devices waits for all of them though a cut came %s their rows',
   async (point) => {
     const tokens = await register(3);
-    proxy.cutAtWrite(1, point, 'inbox');
+    proxy.cutAtWrite(1, point, { collection: 'inbox' });
     const pushes = [
       await sendPush(stack, tokens),
       await sendPush(stack, tokens, { collapse_key: 'k' }),
@@ -82,7 +82,7 @@ test.each<CutPoint>(['before', 'in the middle', 'after'])(
     const pool = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
     const fixture = { stack, mongo, pool, close: async () => undefined };
     const topic = await subscribePool(fixture, `topic-${point.replaceAll(' ', '-')}`);
-    proxy.cutAtWrite(2, point, 'batches');
+    proxy.cutAtWrite(2, point, { collection: 'batches' });
     const push = await sendPush(stack, topic);
     await untilIdle();
     await untilOutcomes(mongo, push, { inbox: SUBSCRIBERS });

@@ -4,6 +4,15 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 /** Where the way to MongoDB is cut: no byte of the statement arrives, half of them, or all but the reply is lost. */
 export type CutPoint = 'before' | 'in the middle' | 'after';
 
+/** Statements that are counted. */
+export interface CountedStatements {
+  collection?: string;
+  /** Such as `insert`. */
+  command?: string;
+  /** Bytes that the statement contains, as Latin-1. */
+  bytes?: string;
+}
+
 /** Stands between a store and MongoDB, reads the statements that pass, and cuts the connection at one of them. */
 export interface CuttingProxy {
   port: number;
@@ -12,9 +21,9 @@ export interface CuttingProxy {
   /**
    * Cuts the connection of the n-th statement that writes from now on, counted from 1; later ones pass.
    *
-   * @param collection counts only statements on it
+   * @param only the statements that are counted; all if absent
    */
-  cutAtWrite(n: number, point: CutPoint, collection?: string): void;
+  cutAtWrite(n: number, point: CutPoint, only?: CountedStatements): void;
   isCutDone(): boolean;
   stop(): Promise<void>;
 }
@@ -29,7 +38,7 @@ const COMMAND_OFFSET = HEADER_BYTES + 4 + 1 + 4 + 1;
 export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   const sockets = new Set<Socket>();
   let seen = 0;
-  let cut: { n: number; point: CutPoint; collection?: string | undefined } | undefined;
+  let cut: { n: number; point: CutPoint; only: CountedStatements } | undefined;
   let isCutDone = false;
 
   function track(socket: Socket): void {
@@ -40,7 +49,7 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
 
   /** Passes a message on; false when the connection was cut by it. */
   function pass(message: Buffer, client: Socket, server: Socket): void {
-    const isCounted = isWriteTo(message, cut?.collection);
+    const isCounted = isWriteTo(message, cut?.only);
     if (isCounted) seen += 1;
     const isCutPoint = isCounted && cut?.n === seen && !isCutDone;
     if (!isCutPoint) return void server.write(message);
@@ -75,10 +84,10 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   return {
     port: (proxy.address() as AddressInfo).port,
     writes: () => seen,
-    cutAtWrite(n, point, collection) {
+    cutAtWrite(n, point, only = {}) {
       seen = 0;
       isCutDone = false;
-      cut = { n, point, collection };
+      cut = { n, point, only };
     },
     isCutDone: () => isCutDone,
     async stop() {
@@ -89,12 +98,14 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   };
 }
 
-function isWriteTo(message: Buffer, collection: string | undefined): boolean {
+function isWriteTo(message: Buffer, only: CountedStatements = {}): boolean {
   if (message.length <= COMMAND_OFFSET || message.readInt32LE(12) !== OP_MSG) return false;
   const end = message.indexOf(0, COMMAND_OFFSET);
-  if (!WRITES.has(message.toString('latin1', COMMAND_OFFSET, end))) return false;
+  const command = message.toString('latin1', COMMAND_OFFSET, end);
+  if (!WRITES.has(command) || command !== (only.command ?? command)) return false;
+  if (only.bytes !== undefined && !message.includes(only.bytes, 0, 'latin1')) return false;
   // Its value is the collection's name: a length of 4 bytes, then the text.
   const nameAt = end + 5;
-  const name = message.toString('latin1', nameAt, message.indexOf(0, nameAt));
-  return collection === undefined || name === collection;
+  const collection = message.toString('latin1', nameAt, message.indexOf(0, nameAt));
+  return collection === (only.collection ?? collection);
 }

@@ -1,13 +1,26 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
+import { createGate, type Gate } from './gate.ts';
+
+/** Where bytes go: `requests` to the server, `responses` to the client. */
+export type Direction = 'requests' | 'responses';
 
 /** Stands between a stack and a server, to break the way between them. */
 export interface TcpProxy {
   port: number;
   /** Breaks every connection and refuses new ones until it is mended. */
   cut(): void;
+  /** Ends what `cut`, `block` and `delayRequests` have done. */
   restore(): void;
+  /**
+   * Stops the bytes of one direction on all connections, old and new, while all of them stay open and the other direction
+   * works. As after a partition of a network, what was sent meanwhile arrives when bytes pass again, even from a side that
+   * has closed the connection since.
+   */
+  block(direction: Direction): void;
+  /** Holds each chunk of bytes back for some time on its way to the server, one after the other. */
+  delayRequests(ms: number): void;
   /** Leaves every connection open and passes no answer on any more; what is asked still arrives. */
   dropResponses(): void;
   /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
@@ -32,8 +45,10 @@ export interface HeldBytes {
   release(): void;
 }
 
-/** Texts to look for on the way to the server, on all connections. */
+/** What happens to the bytes of all connections. */
 interface Filters {
+  gates: Record<Direction, Gate>;
+  delayMs: number;
   mutedTexts: readonly string[];
   pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;
 }
@@ -42,14 +57,41 @@ interface Filters {
 function createRequestFilter(filters: Filters, mute: () => void): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      const { mutedTexts, pendingHold } = filters;
+      const { mutedTexts, pendingHold, delayMs, gates } = filters;
       if (mutedTexts.some((text) => chunk.includes(text, 0, 'latin1'))) mute();
-      if (pendingHold === undefined || !chunk.includes(pendingHold.bytes, 0, 'latin1'))
-        return done(null, chunk);
-      pendingHold.onMatch(() => done(null, chunk));
-      filters.pendingHold = undefined;
+      const pass = () => gates.requests.whenOpen(() => done(null, chunk));
+      if (pendingHold?.bytes !== undefined && chunk.includes(pendingHold.bytes, 0, 'latin1')) {
+        filters.pendingHold = undefined;
+        pendingHold.onMatch(pass);
+      } else if (delayMs > 0) setTimeout(pass, delayMs);
+      else pass();
     },
   });
+}
+
+/** Creates the way of one connection back to the client. */
+function createResponseFilter({ gates }: Filters): Transform {
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      gates.responses.whenOpen(() => done(null, chunk));
+    },
+  });
+}
+
+/** Passes the bytes of a connection on, and its end. */
+function relay(socket: Socket, upstream: Socket, filters: Filters, mute: () => void): void {
+  const { requests, responses } = filters.gates;
+  const filter = createRequestFilter(filters, mute);
+  socket.pipe(filter).pipe(upstream).pipe(createResponseFilter(filters)).pipe(socket);
+  socket.once('close', () => {
+    if (requests.isOpen()) return void upstream.destroy();
+    // The server learns of the end after what was sent before it.
+    requests.whenOpen(() => {
+      upstream.unpipe().resume();
+      if (!filter.writableEnded) filter.end();
+    });
+  });
+  upstream.once('close', () => responses.whenOpen(() => socket.destroy()));
 }
 
 /** Passes everything on to a port of this machine. */
@@ -57,7 +99,8 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   const upstreams = new Set<Socket>();
   const muted = new Set<Socket>();
-  const filters: Filters = { mutedTexts: [], pendingHold: undefined };
+  const gates = { requests: createGate(), responses: createGate() };
+  const filters: Filters = { gates, delayMs: 0, mutedTexts: [], pendingHold: undefined };
   let isCut = false;
   const track = (socket: Socket) => {
     sockets.add(socket);
@@ -74,13 +117,10 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     track(upstream);
     upstreams.add(upstream);
     upstream.once('close', () => upstreams.delete(upstream));
-    const filter = createRequestFilter(filters, () => {
+    relay(socket, upstream, filters, () => {
       muted.add(upstream);
-      upstream.unpipe(socket).resume();
+      upstream.unpipe().resume();
     });
-    socket.pipe(filter).pipe(upstream).pipe(socket);
-    socket.once('close', () => upstream.destroy());
-    upstream.once('close', () => socket.destroy());
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   return {
@@ -91,6 +131,12 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     restore() {
       isCut = false;
+      filters.delayMs = 0;
+      for (const gate of Object.values(gates)) gate.open();
+    },
+    block: (direction) => gates[direction].close(),
+    delayRequests(ms) {
+      filters.delayMs = ms;
     },
     dropResponses() {
       for (const socket of upstreams) socket.unpipe().resume();

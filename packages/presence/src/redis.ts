@@ -167,6 +167,18 @@ export async function pingRedis(address: RedisAddress): Promise<void> {
   await probeRedis(address, (redis) => redis.ping());
 }
 
+/** A key that nothing reads. */
+const WRITE_PROBE_KEY = 'probe:write';
+const WRITE_PROBE_MS = 1_000;
+
+/** Arguments of the SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */
+export const WRITE_PROBE = [WRITE_PROBE_KEY, 1, 'PX', WRITE_PROBE_MS] as const;
+
+/** Checks that a Redis responds and takes writes. Throws the cause, within about 2 s. */
+export async function assertRedisWritable(address: RedisAddress): Promise<void> {
+  await probeRedis(address, (redis) => redis.set(...WRITE_PROBE));
+}
+
 /**
  * Creates a connection for presence. Resolves when it is connected, or after 2 s without: a service starts even if
  * Redis is away. Errors are not reported, because each failed command throws.

@@ -1,7 +1,12 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
 import { withTimeout } from '@carillon/core/with-timeout';
-import { createRedis, type OnRedisError, type RedisAddress } from '@carillon/presence/redis';
+import {
+  createRedis,
+  type OnRedisError,
+  type RedisAddress,
+  WRITE_PROBE,
+} from '@carillon/presence/redis';
 import { type JobsOptions, Queue } from 'bullmq';
 import { LRUCache } from 'lru-cache';
 import {
@@ -50,7 +55,10 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
     ...createPushProducers(queues),
     ...createFinishProducers(queues),
     ...createReportProducers(queues),
-    /** Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails. */
+    /**
+     * Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails, or
+     * takes no writes, without which no worker can take a job.
+     */
     countDue: createBatcher<QueueName, number>('count-due-jobs', queues.countDue),
     close: queues.close,
   };
@@ -224,6 +232,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
         pipeline.llen(`bull:${name}:wait`);
         pipeline.zcount(`bull:${name}:delayed`, 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
       }
+      pipeline.set(...WRITE_PROBE);
       const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
       const counts = (results ?? []).map(([error, count]) => {
         if (error) throw error;

@@ -79,6 +79,18 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
     return state !== 'accepting' || !(await abandon({ _id, $expr: IS_LEASE_EXPIRED }));
   }
 
+  /**
+   * Waits until a push that was read is durable; undefined if a failover has undone its insert. The request that inserted
+   * it may have failed while it waited for this, and a repeated request must not report it as accepted (guarantee G1).
+   */
+  async function findDurable(push: PushDocument): Promise<PushDocument | undefined> {
+    // A push in state `accepting` is not reported as accepted.
+    if (push.state === 'accepting') return push;
+    // A write that changes nothing waits for the write concern of every write before it.
+    const { matchedCount } = await pushes.updateOne({ _id: push._id }, { $set: { app: push.app } });
+    return matchedCount === 1 ? push : undefined;
+  }
+
   function withLease(push: PushDocument): PushDocument {
     if (push.state !== 'accepting') return push;
     return { ...push, acceptingUntil: new Date(clock.now() + ACCEPTING_LEASE_MS) };
@@ -95,15 +107,18 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
   return {
     /**
      * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. If
-     * an earlier push has the same idempotency key, returns that push and inserts nothing. A push in state `accepting`
-     * gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
+     * an earlier push has the same idempotency key, returns that push, durable as well, and inserts nothing. A push in
+     * state `accepting` gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
      */
     async insert(push: PushDocument): Promise<PushDocument | undefined> {
       while (await insertBatched(withLease(push))) {
         const keyFilter = { app: push.app, 'idempotency.key': push.idempotency?.key };
         const earlier = await pushes.findOne(keyFilter);
-        if (earlier !== null && (await isKeyInUse(earlier))) return earlier;
-        if (earlier !== null) {
+        if (earlier === null) continue;
+        if (await isKeyInUse(earlier)) {
+          const durable = await findDurable(earlier);
+          if (durable !== undefined) return durable;
+        } else {
           await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });
         }
       }
@@ -111,12 +126,12 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
     },
 
     /**
-     * Finds the push with an app's idempotency key; undefined when the key is free. A push in state `accepting` whose
-     * lease has ended is abandoned, which frees its key.
+     * Finds the push with an app's idempotency key and waits until it is durable; undefined when the key is free. A push in
+     * state `accepting` whose lease has ended is abandoned, which frees its key.
      */
     async findByIdempotencyKey(app: string, key: string): Promise<PushDocument | undefined> {
       const found = await pushes.findOne({ app, 'idempotency.key': key });
-      return found !== null && (await isKeyInUse(found)) ? found : undefined;
+      return found !== null && (await isKeyInUse(found)) ? findDurable(found) : undefined;
     },
 
     /** Renews the lease of a push in state `accepting`. False: it was abandoned. */

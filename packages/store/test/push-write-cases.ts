@@ -47,6 +47,11 @@ async function insertFullInbox(db: Db): Promise<void> {
   await insertDocuments(db, 'inbox', ...inboxRows);
 }
 
+function insertKeyedPush(db: Db): Promise<void> {
+  const idempotency = { key: 'key', bodyHash: 'x' };
+  return insertDocuments(db, 'pushes', push({ _id: NEWER_PUSH, idempotency }));
+}
+
 /** Functions that write pushes, batches and inboxes, with one case for each way that sends other statements. */
 export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   'pushes.insert': {
@@ -85,6 +90,14 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
         ),
       call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
     },
+    'with the key of an accepted push': {
+      given: insertKeyedPush,
+      call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
+    },
+  },
+  'pushes.findByIdempotencyKey': {
+    given: insertKeyedPush,
+    call: (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
   },
   'pushes.renewAcceptingLease': {
     given: (db) => insertDocuments(db, 'pushes', push({ state: 'accepting' })),

@@ -53,7 +53,6 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'topics.findCounters': (store) => store.topics.findCounters(APP, ['news']),
   'topics.list': (store) => store.topics.list(APP),
   'pageCursors.find': (store) => store.pageCursors.find(APP, 'news', 2),
-  'pushes.findByIdempotencyKey': (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
   'pushes.readForSending': (store) => store.pushes.readForSending([PUSH]),
   'pushes.listDueTraces': (store) => store.pushes.listDueTraces(10),
   'pushes.listTraces': (store) => store.pushes.listTraces([PUSH], 10),

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { createBatcher } from '@carillon/core/batcher';
 import { startFigures } from '@carillon/presence/figures-writer';
-import { pingRedis } from '@carillon/presence/redis';
+import { assertRedisWritable } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
@@ -60,7 +60,7 @@ await runService(
     log.info({ ports: gateway.ports }, 'listening for devices');
     // The loops stand still together when Redis does, and share the questions.
     const doServersRespond = createBatcher<string, boolean>('probe-servers', async (loops) => {
-      await Promise.all([pingRedis(presenceRedis(env)), store.ping()]);
+      await Promise.all([assertRedisWritable(presenceRedis(env)), store.ping()]);
       return loops.map(() => true);
     });
     for (const loop of gateway.loops) {

@@ -1,4 +1,5 @@
 import { startFigures } from '@carillon/presence/figures-writer';
+import { assertRedisWritable } from '@carillon/presence/redis';
 import { jobSchemas, type MaintenanceJob } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { fetchRedisInfo } from '@carillon/queue/redis-info';
@@ -86,7 +87,7 @@ await runService(
       name: 'job schedulers',
       lastProgressAt: ticks.lastProgressAt,
       async isExpected() {
-        await fetchRedisInfo(queueRedis(env));
+        await assertRedisWritable(queueRedis(env));
         return true;
       },
     });

@@ -9,10 +9,15 @@ import {
 
 const HOST = '127.0.0.1';
 
+/** How it keeps its data: each write in a log (AOF), or only what was there at a SAVE (RDB). */
+export type Persistence = 'log' | 'snapshot';
+
 /** A Redis server that a test may take away and bring back, empty or as it was. */
 export interface RedisServer {
   url: string;
   port: number;
+  /** The folder of its data. */
+  dir: string;
   start(): Promise<void>;
   /** Stops it in its tracks, its connections open, and lets it go on. */
   freeze(): void;
@@ -25,9 +30,24 @@ export interface RedisServer {
   remove(): Promise<void>;
 }
 
-/** Makes a server of its own on a free port; it is not started yet. */
-export async function createRedisServer(): Promise<RedisServer> {
-  const folder = await mkdtemp(join(tmpdir(), 'carillon-redis-'));
+const PERSISTENCE_ARGS: Record<Persistence, readonly string[]> = {
+  log: ['--appendonly', 'yes'],
+  snapshot: ['--appendonly', 'no', '--save', ''],
+};
+
+/**
+ * Makes a server of its own on a free port; it is not started yet.
+ *
+ * @param options.parent folder in which it gets one for its data
+ */
+export async function createRedisServer({
+  parent = tmpdir(),
+  persistence = 'log',
+}: {
+  parent?: string;
+  persistence?: Persistence;
+} = {}): Promise<RedisServer> {
+  const folder = await mkdtemp(join(parent, 'carillon-redis-'));
   const dir = join(folder, 'data');
   await mkdir(dir);
   const port = await freePort();
@@ -38,7 +58,8 @@ export async function createRedisServer(): Promise<RedisServer> {
   };
   const start = async () => {
     const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
-    const args = ['--bind', HOST, '--port', String(port), '--dir', dir, '--appendonly', 'yes'];
+    const args = ['--bind', HOST, '--port', String(port), '--dir', dir];
+    args.push(...PERSISTENCE_ARGS[persistence]);
     server = await startServer(command, () => args, port);
   };
   const signal = (name: NodeJS.Signals) => {
@@ -47,6 +68,7 @@ export async function createRedisServer(): Promise<RedisServer> {
   return {
     url: `redis://${HOST}:${port}`,
     port,
+    dir,
     start,
     freeze: () => signal('SIGSTOP'),
     thaw: () => signal('SIGCONT'),

@@ -22,7 +22,7 @@ export interface KeyedRequest {
 
 /** Makes such a request. */
 export function createKeyedRequest(
-  { stack }: StackBehindProxy,
+  { stack }: Pick<StackBehindProxy, 'stack'>,
   tokens: readonly string[],
 ): KeyedRequest {
   const key = randomUUID();

@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { removeRateLimit } from '../support/carillon.ts';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import { type Fixture, openFixture } from '../support/faults/fixture.ts';
+import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
+import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
+import { createKeyedRequest, retryUntilAccepted } from '../support/guarantees/partial-accept.ts';
+import { until } from '../support/until.ts';
+
+const LOAD = { perSecond: 50, perPush: 2 };
+const DEVICES = 20;
+const PUSHES = 100;
+
+let replicaSet: ReplicaSet;
+let fixture: Fixture;
+beforeAll(async () => {
+  replicaSet = await startReplicaSet();
+  const env = { MONGODB_URI: replicaSet.uri };
+  fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { env });
+  await removeRateLimit(fixture.stack);
+}, 180_000);
+afterAll(async () => {
+  await fixture?.close();
+  await replicaSet?.remove();
+});
+
+async function killPrimary(): Promise<void> {
+  await (await replicaSet.findPrimary()).kill();
+}
+
+/** No process of the stack has ended and was started again. */
+function expectNoDeath(): void {
+  expect(fixture.stack.output()).not.toMatch(/ ended \(/);
+}
+
+test.each([
+  ['steps down', () => replicaSet.stepDown()],
+  ['is killed', killPrimary],
+])(
+  'a primary that %s under load: pushes are accepted again, and none is lost',
+  async (fault, apply) => {
+    const { stack, pool } = fixture;
+    const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
+      await load.untilAccepted(PUSHES);
+      await apply();
+      await replicaSet.findPrimary();
+      await load.untilAccepted(PUSHES);
+      // A member that comes back undoes what no other one has.
+      await replicaSet.startAll();
+      await load.untilAccepted(PUSHES);
+    });
+    await expectWholeOrAbsent(`a primary that ${fault}`, fixture, sent);
+    expectNoDeath();
+  },
+  240_000,
+);
+
+test('a push that only a lost primary had: no repeated request was told that it is accepted', async () => {
+  const { mongo, pool } = fixture;
+  const primary = await replicaSet.findPrimary();
+  const secondaries = replicaSet.members.filter((member) => member !== primary);
+  const request = createKeyedRequest(fixture, [pool.devices[0]?.token ?? '']);
+  for (const secondary of secondaries) secondary.signal('SIGSTOP');
+  const first = request.send();
+  const isStored = () => mongo.db.collection('pushes').findOne({ data: request.payload });
+  await until(isStored, { what: 'the push on the primary' });
+  const repeated = await Promise.all([request.send(), request.send()]);
+  await primary.kill();
+  for (const secondary of secondaries) secondary.signal('SIGCONT');
+  const statuses = [await first, ...repeated].map(({ status }) => status);
+  expect(statuses.filter((status) => status < 500)).toEqual([]);
+  const { push } = await retryUntilAccepted(request);
+  const hasArrived = () => pool.devices.some((device) => countArrivals(device, push) > 0);
+  await until(hasArrived, { timeoutMs: 60_000, what: 'the push' });
+  await replicaSet.startAll();
+  expectNoDeath();
+}, 240_000);

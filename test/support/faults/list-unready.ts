@@ -1,0 +1,37 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { probe } from '../operators/service-process.ts';
+
+const PROBE_EVERY_MS = 1_000;
+
+/**
+ * Asks processes for their readiness again and again during a task, as their orchestrator does. Returns every response other
+ * than 200.
+ */
+export async function listUnreadyDuring(
+  processes: readonly { ops?: string }[],
+  task: () => Promise<void>,
+): Promise<readonly string[]> {
+  const urls = processes.flatMap(({ ops }) => (ops === undefined ? [] : `${ops}/readyz`));
+  const unready: string[] = [];
+  let hasEnded = false;
+  async function ask(url: string): Promise<void> {
+    // A busy machine may answer late, which says nothing about the readiness.
+    const result = await probe(url).catch(() => undefined);
+    if (result !== undefined && result.status !== 200)
+      unready.push(`${url}: ${result.status} ${result.faults.join()}`);
+  }
+  async function askAll(): Promise<void> {
+    while (!hasEnded) {
+      await Promise.all(urls.map(ask));
+      await sleep(PROBE_EVERY_MS);
+    }
+  }
+  const asking = askAll();
+  try {
+    await task();
+  } finally {
+    hasEnded = true;
+    await asking;
+  }
+  return unready;
+}

@@ -1,0 +1,118 @@
+import { globSync } from 'node:fs';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { MongoClient } from 'mongodb';
+import { createDataFolder } from '../data-folder.ts';
+import { until } from '../until.ts';
+import { createMongodProcess, type MongodProcess } from './mongod-process.ts';
+
+const NAME = 'test';
+const MEMBERS = 3;
+/** Becomes the primary when the first one steps down. */
+const LATE_MEMBER = 1;
+const LIBFAKETIME = '/usr/lib/*/faketime/libfaketimeMT.so.1';
+/** A primary that sees no majority steps down after this time, and the others elect another one. Default: 10 s. */
+const ELECTION_TIMEOUT_MS = 4_000;
+const ELECTED_WITHIN_MS = 60_000;
+const STEP_DOWN_SECONDS = 10;
+
+/** A replica set of three mongods on this machine; the clock of the second is 2 s late where libfaketime is installed. */
+export interface ReplicaSet {
+  uri: string;
+  members: readonly MongodProcess[];
+  /** Waits until there is a primary, and returns it. */
+  findPrimary(): Promise<MongodProcess>;
+  /** Makes the primary step down for some seconds. */
+  stepDown(): Promise<void>;
+  /** Starts the members that are not running. */
+  startAll(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+/** Starts the members and waits until they have elected a primary. */
+export async function startReplicaSet(): Promise<ReplicaSet> {
+  const folder = await createDataFolder();
+  const members: MongodProcess[] = [];
+  for (let n = 0; n < MEMBERS; n += 1) {
+    const dbPath = join(folder, `${n}`);
+    await mkdir(dbPath);
+    const moreArgs = ['--replSet', NAME, '--oplogSize', '64'];
+    const env = n === LATE_MEMBER ? lateClockEnv() : {};
+    members.push(await createMongodProcess(dbPath, { moreArgs, env }));
+  }
+  const remove = async () => {
+    for (const member of members) member.signal('SIGCONT');
+    await Promise.all(members.map((member) => member.kill()));
+    await rm(folder, { recursive: true, force: true });
+  };
+  const hosts = members.map(({ port }) => `127.0.0.1:${port}`);
+  const uri = `mongodb://${hosts.join()}/carillon?replicaSet=${NAME}`;
+  const replicaSet: ReplicaSet = {
+    uri,
+    members,
+    async findPrimary() {
+      const isPrimary = async () => {
+        for (const member of members) {
+          const hello = await runOn(member, { hello: 1 }).catch(() => undefined);
+          if (hello?.isWritablePrimary === true) return member;
+        }
+        return undefined;
+      };
+      return until(isPrimary, { timeoutMs: ELECTED_WITHIN_MS, everyMs: 100, what: 'a primary' });
+    },
+    async stepDown() {
+      const command = { replSetStepDown: STEP_DOWN_SECONDS, secondaryCatchUpPeriodSecs: 5 };
+      await runOn(await replicaSet.findPrimary(), command);
+    },
+    async startAll() {
+      const stopped = members.filter((member) => !member.isRunning());
+      await Promise.all(stopped.map((member) => member.start()));
+    },
+    remove,
+  };
+  try {
+    await replicaSet.startAll();
+    const [first] = members;
+    if (first !== undefined) await runOn(first, { replSetInitiate: buildConfig(hosts) });
+    await replicaSet.findPrimary();
+    return replicaSet;
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+/** Returns the environment of a process whose clock is 2 s late, or none without Debian's package `faketime`. */
+function lateClockEnv(): Record<string, string> {
+  const [library] = globSync(LIBFAKETIME);
+  if (library !== undefined)
+    return { LD_PRELOAD: library, FAKETIME: '-2s', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+  process.stderr.write('Left out: the late clock of a new primary (faketime is not installed).\n');
+  return {};
+}
+
+function buildConfig(hosts: readonly string[]) {
+  return {
+    _id: NAME,
+    // The last one votes and stores, and leaves the place of a primary to the two others.
+    members: hosts.map((host, _id) => ({ _id, host, priority: _id === MEMBERS - 1 ? 0 : 1 })),
+    settings: { electionTimeoutMillis: ELECTION_TIMEOUT_MS },
+  };
+}
+
+/** Runs a command on one member, whatever its state. */
+async function runOn(
+  { port, isRunning }: MongodProcess,
+  command: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  if (!isRunning()) throw new Error('the member is not running');
+  const client = new MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`, {
+    serverSelectionTimeoutMS: 2_000,
+    socketTimeoutMS: 20_000,
+  });
+  try {
+    return await client.db('admin').command(command);
+  } finally {
+    await client.close();
+  }
+}
