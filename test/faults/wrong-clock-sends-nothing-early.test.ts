@@ -15,7 +15,7 @@ const MONGODB_OFFSETS = [1, -1, 0];
 const DUE_AFTER_SECONDS = 2;
 /** Shorter than the clock is fast. */
 const TTL_SECONDS = 120;
-const ARRIVES = { timeoutMs: 20_000, what: 'the push' };
+const ARRIVES = { timeoutMs: 30_000, what: 'the push' };
 const LIMIT_MS = 180_000;
 
 let releases: (() => Promise<void>)[] = [];
