@@ -13,9 +13,15 @@ export interface TestDatabase {
   stop(): Promise<void>;
 }
 
-/** Starts it, with the indexes that every stack has. */
-export async function startTestDatabase(): Promise<TestDatabase> {
-  const mongod = await startMongod();
+/**
+ * Starts it, with the indexes that every stack has.
+ *
+ * @param variables added to the environment of MongoDB
+ */
+export async function startTestDatabase(
+  variables: Record<string, string> = {},
+): Promise<TestDatabase> {
+  const mongod = await startMongod(undefined, variables);
   const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon`;
   const client = await new MongoClient(MONGODB_URI).connect();
   const run = (...args: string[]) => runCarillon(args, { env: { MONGODB_URI } });

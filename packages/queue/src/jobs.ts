@@ -1,24 +1,34 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { z } from 'zod';
 
+/** Format of the ids that jobs hold: of pushes, batches, webhooks, keys, and device tokens. Logs may hold an id. */
+const ID = /^[\w-]{1,64}$/;
+
+/** Checks the format of an id that a job may hold. */
+export function isIdOfJob(text: string): boolean {
+  return ID.test(text);
+}
+
+const id = z.string().regex(ID);
+
 /** Data of the jobs by queue. Jobs hold ids and small numbers, never payloads: the processor reads the current state. */
 export const jobSchemas = {
   /** Runs a step of a push's fan-out, or delivers pushes with an embedded batch. */
-  send: z.union([z.object({ fanOut: z.string() }), z.object({ lone: z.array(z.string()) })]),
+  send: z.union([z.object({ fanOut: id }), z.object({ lone: z.array(id) })]),
   /** Delivers one batch. */
-  deliver: z.object({ work: z.string() }),
+  deliver: z.object({ work: id }),
   /** Checks whether pushes are complete. */
-  finish: z.object({ pushes: z.array(z.string()) }),
+  finish: z.object({ pushes: z.array(id) }),
   /**
    * Records connects and disconnects of devices (token, milliseconds since 1970) and uses of API keys (the key's id,
    * milliseconds). Workers of the release before this one skip `keys`.
    */
   presence: z.object({
-    events: z.array(z.tuple([z.string(), z.number()])),
-    keys: z.array(z.tuple([z.string(), z.number()])).default([]),
+    events: z.array(z.tuple([id, z.number()])),
+    keys: z.array(z.tuple([id, z.number()])).default([]),
   }),
   /** Tells a webhook what is due for it. */
-  webhook: z.object({ webhook: z.string() }),
+  webhook: z.object({ webhook: id }),
   /** Runs a periodic task. */
   maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
 };
@@ -54,9 +64,12 @@ export function workerKey(queue: QueueName): string {
  * Returns the id of a `send` job, one per push and fan-out step: API, reconciler and the previous step may all add it.
  * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Embedded
  * pushes share a job named by the first of them, so that the reconciler adds a waiting job only once.
+ *
+ * @param isDelayed the job has an id of its own: its time is by the clock of the process that adds it, and if that is minutes
+ *   fast, the reconciler adds another one when the step is due by MongoDB's
  */
-export function sendJobId(push: string, step: number): string {
-  return `send-${push}-${step}`;
+export function sendJobId(push: string, step: number, isDelayed = false): string {
+  return `send-${push}-${step}${isDelayed ? '-delayed' : ''}`;
 }
 
 /** Returns the id of a `deliver` job, one per batch: the fan-out and the reconciler may both add it. */

@@ -1,5 +1,6 @@
 import { resultWithin } from '@carillon/core/with-timeout';
 import { createRedis, type Redis } from '@carillon/presence/redis';
+import { isIdOfJob } from './jobs.ts';
 import type { WorkerSettings } from './workers.ts';
 
 /*
@@ -137,7 +138,7 @@ async function takeWhileOpen(
     const entry = (await redis.blpop(ENTRIES_KEY, TAKE_BLOCK_SECONDS))?.[1];
     if (entry === undefined) continue;
     lastPushAt = performance.now();
-    take(entry.split(' '));
+    take(parseEntry(entry));
     await untilFree();
   }
   await redis.del(OPEN_KEY);
@@ -145,7 +146,12 @@ async function takeWhileOpen(
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
     const entry = await redis.lpop(ENTRIES_KEY);
     if (entry === null) break;
-    take(entry.split(' '));
+    take(parseEntry(entry));
     await untilFree();
   }
+}
+
+/** Reads the ids of an entry; what is no id is left out. */
+function parseEntry(entry: string): string[] {
+  return entry.split(' ').filter(isIdOfJob);
 }

@@ -104,7 +104,7 @@ function createPushProducers({ addTo, join }: Pick<Queues, 'addTo' | 'join'>) {
       addTo('send', {
         name: 'send',
         data: { fanOut: push },
-        opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq), delay: delayMs },
+        opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq, delayMs > 0), delay: delayMs },
       }),
     /**
      * Enqueues the delivery of a push with an embedded batch. It joins an open job, or shares a new one with the pushes of

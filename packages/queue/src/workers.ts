@@ -5,7 +5,7 @@ import {
   type Redis,
   type RedisAddress,
 } from '@carillon/presence/redis';
-import { Queue, Worker } from 'bullmq';
+import { type Job, type JobJson, Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
 import { type MaintenanceJob, type QueueName, workerKey } from './jobs.ts';
 
@@ -31,8 +31,39 @@ export interface QueueWorker {
 }
 
 /**
- * Processes the jobs of a queue. A failed job is removed from the queue; its work is still pending in MongoDB, and the
- * reconciler enqueues it again.
+ * Takes a job whose data are no JSON like any other invalid job. BullMQ's worker fails before it knows the job: it would
+ * stay in the queue for hours, taken again whenever its lock ends, and the reconciler could add no job with its id.
+ */
+class JobWorker extends Worker {
+  protected override createJob(json: JobJson, id: string): Job {
+    try {
+      return super.createJob(json, id);
+    } catch {
+      return super.createJob({ ...json, data: 'null' }, id);
+    }
+  }
+}
+
+/** Fields that the error of an invalid job names; a job may have a million that are wrong. */
+const MAX_NAMED_FIELDS = 3;
+
+/**
+ * Parses the data of a job.
+ *
+ * @throws Error that names the fields that are wrong, and not what they hold
+ */
+function parseJob<S extends z.ZodType>(queue: QueueName, schema: S, data: unknown): z.infer<S> {
+  const parsed = schema.safeParse(data);
+  if (parsed.success) return parsed.data;
+  const fields = parsed.error.issues
+    .slice(0, MAX_NAMED_FIELDS)
+    .map(({ path }) => ['data', ...path].join('.'));
+  throw new Error(`invalid job in the queue ${queue}: ${fields.join(', ')}`);
+}
+
+/**
+ * Processes the jobs of a queue. A failed or invalid job is removed from the queue; its work is still pending in MongoDB,
+ * and the reconciler enqueues it again.
  */
 export function createWorker<S extends z.ZodType>(
   { redis, onError }: WorkerSettings,
@@ -49,7 +80,7 @@ export function createWorker<S extends z.ZodType>(
     activeJobs += 1;
     lastProgressAt = performance.now();
     try {
-      await process(schema.parse(data));
+      await process(parseJob(queue, schema, data));
     } finally {
       // A slot is free again only now: from here on the worker is expected to take a job.
       if (activeJobs === concurrency) lastProgressAt = performance.now();
@@ -62,7 +93,7 @@ export function createWorker<S extends z.ZodType>(
     idle ??= Promise.withResolvers();
     await idle.promise;
   }
-  const worker = new Worker(queue, (job) => processJob(job.data), {
+  const worker = new JobWorker(queue, (job) => processJob(job.data), {
     connection,
     concurrency,
     // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
@@ -140,11 +171,18 @@ export function keepJobSchedulers(
   queue.on('error', onError);
   const opts = { removeOnComplete: true, removeOnFail: true };
   let lastProgressAt = performance.now();
+  async function upsertOne(task: string, intervalMs: number): Promise<void> {
+    // An upsert keeps the time of the next job. After the clock of a scheduler was set back, or beside one whose clock is
+    // fast, that is minutes away, and there would be no tick until then.
+    const next = (await queue.getJobScheduler(task))?.next ?? 0;
+    if (next > Date.now() + intervalMs + UPSERT_EVERY_MS) await queue.removeJobScheduler(task);
+    const data = { task: task as MaintenanceJob['task'] };
+    await queue.upsertJobScheduler(task, { every: intervalMs }, { name: task, data, opts });
+  }
   const upsert = (): void => {
-    const upserts = Object.entries(intervalsMs).map(([task, intervalMs]) => {
-      const data = { task: task as MaintenanceJob['task'] };
-      return queue.upsertJobScheduler(task, { every: intervalMs }, { name: task, data, opts });
-    });
+    const upserts = Object.entries(intervalsMs).map(([task, intervalMs]) =>
+      upsertOne(task, intervalMs),
+    );
     for (const upserted of upserts) upserted.catch(onError);
     Promise.all(upserts).then(
       () => {

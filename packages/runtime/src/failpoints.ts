@@ -1,7 +1,7 @@
 import { FAILPOINTS, type Failpoint, setFailpointHandler } from '@carillon/core/failpoint';
 import { SettingsError } from '@carillon/core/settings-error';
 
-const ACTIONS = ['kill', 'stop', 'throw', 'reject', 'block'] as const;
+const ACTIONS = ['kill', 'stop', 'throw', 'reject', 'block', 'fill'] as const;
 
 /** What happens at a failpoint. */
 export interface ArmedFailpoint {
@@ -15,12 +15,15 @@ export interface ArmedFailpoint {
   text: string;
 }
 
+/** Numbers allocated at once: a megabyte of the heap. */
+const FILLED_AT_ONCE = 131_072;
+
 const ENTRY = /^([a-z-]+):([a-z]+)(?:=(\d+))?(?:#(\d+))?(?:@(.+))?$/;
 
 /**
  * Parses failpoints, separated by commas: `name:action`, then `=milliseconds` for `block`, `#n` for the nth occurrence
  * only, `@text` for occurrences whose text contains it. Actions: `kill` (SIGKILL), `stop` (SIGSTOP), `throw`, `reject` (an unhandled
- * rejection), `block`.
+ * rejection), `block`, `fill` (the heap, until V8 ends the process).
  *
  * @throws SettingsError
  */
@@ -81,5 +84,12 @@ function act({ name, action, blockMs }: ArmedFailpoint): void {
   if (action === 'reject') void Promise.reject(new Error(`failpoint ${name}`));
   else if (action === 'kill') process.kill(process.pid, 'SIGKILL');
   else if (action === 'stop') process.kill(process.pid, 'SIGSTOP');
+  else if (action === 'fill') fillHeap();
   else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockMs);
+}
+
+/** Allocates until V8 ends the process, as a payload or an answer that is too large would. */
+function fillHeap(): never {
+  const kept: number[][] = [];
+  for (;;) kept.push(new Array<number>(FILLED_AT_ONCE).fill(kept.length));
 }

@@ -39,7 +39,8 @@ export async function createDevicePool(
   return { tokens, devices };
 }
 
-async function insertDevices(
+/** Registers devices with tokens of the test's choice, straight in the database. */
+export async function insertDevices(
   stack: { dev: Pick<Stack['dev'], 'app'> },
   mongo: Pick<TestMongo, 'db'>,
   tokens: string[],

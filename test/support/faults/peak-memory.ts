@@ -14,7 +14,8 @@ export function readPeakMemory({ home }: Pick<Stack, 'home'>): Record<string, nu
   );
 }
 
-function readPeakOf(pid: number): number {
+/** The most memory that a process has held, in MB. */
+export function readPeakOf(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   return Math.round(Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024);
 }

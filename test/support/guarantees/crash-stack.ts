@@ -7,13 +7,16 @@ const RECOVERY_MS = 60_000;
 
 /**
  * Kills every process of a stack at once (SIGKILL), Redis and MongoDB too, keeps all of them down while
- * `meanwhile` lasts, and resolves when the whole stack is ready again.
+ * `whileDown` lasts, and resolves when the whole stack is ready again.
+ *
+ * @param spared services that go on
  */
 export async function crashAndRecover(
   stack: Stack,
   whileDown: () => Promise<unknown>,
+  spared: readonly string[] = [],
 ): Promise<void> {
-  const { processes } = stack.dev;
+  const processes = stack.dev.processes.filter(({ service }) => !spared.includes(service));
   const old = processes.map((one) => ({ ...one, pid: stack.pidOf(one.service, one.index) }));
   const supervisor = readParentPid(old[0]?.pid ?? 0);
   // A supervisor that can't move starts nothing again.

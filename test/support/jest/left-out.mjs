@@ -1,5 +1,9 @@
 import { spawnSync } from 'node:child_process';
+import { globSync } from 'node:fs';
 import { whyNoContainers } from '../deploy/why-no-containers.mjs';
+
+/** Where Debian's package `faketime` has the library, for each architecture. */
+export const FAKETIME_LIBRARY = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 
 /** Words of a run that may have tests with containers. Whether these run here takes two seconds to find out. */
 const CONTAINER_WORDS = ['deploy', 'rolling'];
@@ -8,6 +12,11 @@ const CONTAINER_WORDS = ['deploy', 'rolling'];
 function unlessRuns(program, ...args) {
   const { status } = spawnSync(program, args, { stdio: 'ignore' });
   return status === 0 ? undefined : `${[program, ...args].join(' ')} fails here`;
+}
+
+/** Returns why a file can't be used, or undefined. */
+function unlessExists(pattern) {
+  return globSync(pattern).length > 0 ? undefined : `there is no ${pattern}`;
 }
 
 /**
@@ -28,6 +37,7 @@ export function findLeftOut(argv) {
     [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],
     [['alerts-fire-and-stop'], unlessRuns('prometheus', '--version')],
     [['rolling-restart-behind-haproxy'], unlessRuns('haproxy', '-v')],
+    [['wrong-clock'], unlessExists(FAKETIME_LIBRARY)],
     [
       ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
       isWithContainers ? whyNoContainers() : undefined,

@@ -12,9 +12,15 @@ export interface DataServers {
   stop(): Promise<void>;
 }
 
-/** Starts both, MongoDB with its indexes, and a proxy before Redis. */
-export async function startDataServers(): Promise<DataServers> {
-  const [database, redis] = await Promise.all([startTestDatabase(), startRedis()]);
+/**
+ * Starts both, MongoDB with its indexes, and a proxy before Redis.
+ *
+ * @param mongodbVariables added to the environment of MongoDB
+ */
+export async function startDataServers(
+  mongodbVariables: Record<string, string> = {},
+): Promise<DataServers> {
+  const [database, redis] = await Promise.all([startTestDatabase(mongodbVariables), startRedis()]);
   const redisProxy = await startTcpProxy(redis.port);
   return {
     redis,

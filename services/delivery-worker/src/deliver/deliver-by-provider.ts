@@ -54,6 +54,8 @@ interface Progress {
   recordCompleted(): void;
   /** Resolves when few outcomes are unsaved; a finished request waits for it before the next takes its place. */
   saveIfDue(): Promise<void>;
+  /** Returns true if an outcome is not saved. */
+  hasUnsaved(): boolean;
   /** Resolves when nothing is saved any more: a save in flight knows less, and must not be the last write. */
   stop(): Promise<void>;
 }
@@ -155,6 +157,12 @@ async function deliverWithClients(
     await save();
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
+  } catch (error) {
+    await progress.stop();
+    // The batch is repeated when its lease ends, and requests that were answered must not be. Without news nothing is saved:
+    // a save shows that the batch makes progress.
+    if (progress.hasUnsaved()) await save().catch(() => undefined);
+    throw error;
   } finally {
     await progress.stop();
     releaseBulkhead?.();
@@ -203,6 +211,7 @@ function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Pr
       completed += 1;
     },
     saveIfDue,
+    hasUnsaved: () => completed > saved.completed,
     async stop() {
       isStopped = true;
       clearInterval(timer);

@@ -1,0 +1,60 @@
+import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { startRedis } from '../../presence/test/start-server.ts';
+import { openBoardQueues } from '../src/board-queues.ts';
+import { createProducers, type Producers } from '../src/producers.ts';
+import { keepJobSchedulers } from '../src/workers.ts';
+
+const FIVE_MINUTES_MS = 300_000;
+const INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+let producers: Producers;
+const errors: Error[] = [];
+const onError = (error: Error) => void errors.push(error);
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+});
+beforeEach(async () => {
+  await redis.flushall();
+  producers = createProducers(server, onError);
+  // It counts once it is connected.
+  await until(async () => (await producers.countDue('send').catch(() => -1)) === 0);
+});
+afterEach(async () => {
+  await producers.close();
+  expect(errors.splice(0)).toEqual([]);
+});
+afterAll(async () => {
+  redis?.disconnect();
+  await server?.stop();
+});
+
+test('a step that a fast clock has delayed keeps no other job of it away', async () => {
+  await producers.fanOut('push', { seq: 1, delayMs: FIVE_MINUTES_MS });
+  await producers.fanOut('push', { seq: 1 });
+  await producers.fanOut('push', { seq: 1 });
+  expect(await producers.countDue('send')).toBe(1);
+});
+
+test('a tick that a fast clock has put off comes within seconds', async () => {
+  const board = await openBoardQueues(server, onError);
+  const maintenance = board.queues.find(({ name }) => name === 'maintenance');
+  const opts = { removeOnComplete: true, removeOnFail: true };
+  const repeat = { every: INTERVALS_MS.reconcile, startDate: Date.now() + FIVE_MINUTES_MS };
+  await maintenance?.upsertJobScheduler('reconcile', repeat, { name: 'reconcile', opts });
+  expect(await producers.countDue('maintenance')).toBe(0);
+  const kept = keepJobSchedulers({ redis: server, onError }, INTERVALS_MS);
+  const nextOf = async (task: string) => (await maintenance?.getJobScheduler(task))?.next ?? 0;
+  const isSoon = async () => {
+    const next = await Promise.all(Object.keys(INTERVALS_MS).map(nextOf));
+    return next.every((at) => at > 0 && at < Date.now() + INTERVALS_MS.clean);
+  };
+  await until(isSoon, { timeoutMs: 20_000 });
+  expect(await producers.countDue('maintenance')).toBeGreaterThan(0);
+  await kept.stop();
+  await board.close();
+});

@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { MongoClient } from 'mongodb';
+import {
+  deliverJobId,
+  QUEUE_NAMES,
+  type QueueName,
+  sendJobId,
+} from '../../packages/queue/src/jobs.ts';
+import {
+  insertPush,
+  newTokens,
+  type StoreUnderTest,
+} from '../../packages/store/test/store-under-test.ts';
+import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
+import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
+import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import { until } from '../support/until.ts';
+
+/** Stands for what a log must not have. */
+const SECRET = 'payload of a customer';
+const HUGE = `${SECRET} `.repeat(20_000);
+const RECIPIENTS = 40;
+const LONGEST_LINE = 10_000;
+
+/** Jobs of other releases, and what is no job at all. */
+const INVALID_DATA: unknown[] = [
+  {},
+  null,
+  17,
+  SECRET,
+  [SECRET],
+  { version: 99, job: { push: SECRET } },
+  { work: null, lone: SECRET, fanOut: 1, pushes: {}, webhook: [], task: SECRET, events: 'none' },
+  { work: SECRET, lone: [SECRET], fanOut: SECRET, pushes: [SECRET], webhook: SECRET, events: [[]] },
+  {
+    work: HUGE,
+    lone: [HUGE],
+    fanOut: HUGE,
+    pushes: [HUGE],
+    webhook: HUGE,
+    task: HUGE,
+    events: HUGE,
+  },
+  { lone: Array(10_000).fill(0), pushes: Array(10_000).fill({}), events: Array(10_000).fill(0) },
+];
+
+let servers: DataServers;
+let client: MongoClient;
+let tables: Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'>;
+let redis: Redis;
+let jobs: JobQueues;
+let worker: ServiceProcess;
+let scheduler: ServiceProcess;
+beforeAll(async () => {
+  servers = await startDataServers();
+  client = await new MongoClient(servers.env.MONGODB_URI).connect();
+  const db = client.db();
+  tables = {
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    inbox: db.collection('inbox'),
+  };
+  redis = new Redis(servers.redis.url);
+  jobs = await openJobQueues(servers.redis);
+  worker = await startService('delivery-worker', servers.env);
+  scheduler = await startService('scheduler', servers.env);
+  await Promise.all([worker.untilReady(), scheduler.untilReady()]);
+});
+afterAll(async () => {
+  await Promise.all([worker?.stop(), scheduler?.stop()]);
+  await jobs?.close();
+  redis?.disconnect();
+  await client?.close();
+  await servers?.stop();
+});
+
+/** Makes a job's data something that is no JSON. */
+const corrupt = (name: QueueName, id: string) =>
+  redis.hset(`bull:${name}:${id}`, 'data', `{"lone": ["${SECRET}`);
+
+async function expectAllInInbox(ids: readonly string[], times: number): Promise<void> {
+  const filter = { push: { $in: [...ids] } };
+  const isDone = async () => (await tables.inbox.countDocuments(filter)) === RECIPIENTS * times;
+  await until(isDone, { timeoutMs: 30_000, what: 'all inbox rows' });
+}
+
+test('it is logged without its data, and every queue goes on', async () => {
+  for (const name of QUEUE_NAMES) {
+    await jobs.pause(name);
+    for (const data of INVALID_DATA) await jobs.add(name, data);
+    for (const id of await jobs.add(name, {}, { times: 2 })) await corrupt(name, id);
+  }
+  await redis.rpush('send:entries', SECRET, HUGE, '', '{}');
+  await Promise.all(QUEUE_NAMES.map((name) => jobs.resume(name)));
+  await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
+  const push = await insertPush(tables, newTokens(RECIPIENTS));
+  await expectAllInInbox([push.id], 1);
+  const output = worker.output() + scheduler.output();
+  for (const name of QUEUE_NAMES) expect(output).toContain(`invalid job in the queue ${name}: `);
+  expect(output).not.toContain(SECRET);
+  expect(Math.max(...output.split('\n').map((line) => line.length))).toBeLessThan(LONGEST_LINE);
+  for (const service of [worker, scheduler]) {
+    expect(service.isRunning()).toBe(true);
+    expect(await service.probe('/readyz')).toMatchObject({ status: 200 });
+  }
+});
+
+test('in the place of a real job it keeps nothing from being delivered', async () => {
+  await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.pause(name as QueueName)));
+  const pushes: string[] = [];
+  for (const spoil of [async () => undefined, corrupt]) {
+    const embedded = await insertPush(tables, newTokens(RECIPIENTS));
+    const separate = await insertPush(tables, newTokens(RECIPIENTS), { shape: 'in two batches' });
+    pushes.push(embedded.id, separate.id);
+    const ids = { jobId: sendJobId(embedded.id, 0) };
+    for (const id of await jobs.add('send', { lone: SECRET }, ids)) await spoil('send', id);
+    for (const batch of separate.batchIds)
+      for (const id of await jobs.add('deliver-mqtt', {}, { jobId: deliverJobId(batch) }))
+        await spoil('deliver-mqtt', id);
+  }
+  await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.resume(name as QueueName)));
+  await expectAllInInbox(pushes, pushes.length);
+});

@@ -1,0 +1,266 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { fallbackBatchId } from '../../packages/core/src/ids.ts';
+import { freePort } from '../../packages/presence/test/start-server.ts';
+import type { QueueName } from '../../packages/queue/src/jobs.ts';
+import {
+  type Receiver,
+  startReceiver,
+} from '../../services/delivery-worker/test/webhooks/receiver.ts';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
+import { type SentPush, sendPush } from '../support/faults/pushes.ts';
+import { subscribePool } from '../support/faults/subscribe-pool.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import {
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { until } from '../support/until.ts';
+
+const REAL = 10;
+/** Three batches, one with devices that are connected. */
+const POOL_SIZE = { registered: 2_500, real: REAL };
+const BATCHES = 3;
+const OF_PROVIDER = 3;
+const AT_ONCE = 5;
+const TOPIC = 'crowd';
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let mongo: TestMongo;
+let pool: DevicePool;
+let jobs: JobQueues;
+beforeAll(async () => {
+  fixture = await openProviderFixture({ deliveryWorkers: 2, schedulers: 2 });
+  tenant = await fixture.tenant();
+  await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
+  mongo = await openMongo(tenant.dev);
+  const stack = { home: fixture.stack.home, dev: tenant.dev };
+  pool = await createDevicePool(stack, mongo, POOL_SIZE);
+  await subscribePool({ stack, mongo, pool }, TOPIC);
+  jobs = await openJobQueues({ url: tenant.dev.redis });
+});
+beforeEach(() => {
+  for (const { arrivals } of pool.devices) arrivals.length = 0;
+});
+afterAll(async () => {
+  await jobs?.close();
+  await Promise.all(pool?.devices.map((device) => device.disconnect()) ?? []);
+  await mongo?.close();
+  await fixture?.close();
+});
+
+/**
+ * Causes a job while its queue is paused, adds it five times more and lets all of them run at once. When they are done and
+ * `expectEnds` has passed, runs it twice, one after the other, and `expectEnds` again.
+ */
+async function runAgain<T>(
+  queue: QueueName,
+  cause: () => Promise<T>,
+  dataOf: (caused: T) => Promise<object[]> | object[],
+  expectEnds: (caused: T) => Promise<void>,
+): Promise<void> {
+  await jobs.pause(queue);
+  const caused = await cause();
+  const data = await dataOf(caused);
+  for (const one of data) await jobs.add(queue, one, { times: AT_ONCE });
+  await jobs.resume(queue);
+  await expectEnds(caused);
+  for (let time = 0; time < 2; time += 1) {
+    for (const one of data) await jobs.add(queue, one);
+    await jobs.untilDone(queue);
+  }
+  await expectEnds(caused);
+}
+
+const listBatches = ({ id }: SentPush) =>
+  mongo.db.collection<{ _id: string; push: string }>('batches').find({ push: id }).toArray();
+
+/** Each recipient of the crowd stands in one place, once. */
+async function expectCrowdReached(push: SentPush): Promise<void> {
+  const inbox = POOL_SIZE.registered - REAL;
+  await untilOutcomeCounts(fixture.store, push, { delivered: REAL, inbox });
+  expect(await mongo.db.collection('inbox').countDocuments({ push: push.id })).toBe(inbox);
+  expect(await listBatches(push)).toHaveLength(BATCHES);
+  expect(pool.devices.map((device) => countArrivals(device, push))).toEqual(Array(REAL).fill(1));
+}
+
+test('send: a single push', async () => {
+  const [device] = pool.devices;
+  await runAgain(
+    'send',
+    () => sendPush(tenant, device?.token ?? ''),
+    ({ id }) => [{ lone: [id] }, { lone: [id, id] }],
+    async (push) => {
+      await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
+      expect(device?.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);
+    },
+  );
+});
+
+test('send: a step of a fan-out, of tokens and of a topic', async () => {
+  for (const to of [pool.tokens, `/topics/${TOPIC}`])
+    await runAgain(
+      'send',
+      () => sendPush(tenant, to),
+      ({ id }) => [{ fanOut: id }],
+      expectCrowdReached,
+    );
+});
+
+test('deliver-mqtt: a batch', async () => {
+  await runAgain(
+    'deliver-mqtt',
+    async () => {
+      const push = await sendPush(tenant, pool.tokens);
+      const areReleased = async () =>
+        (await mongo.db
+          .collection('batches')
+          .countDocuments({ push: push.id, 'work.state': 'ready' })) === BATCHES;
+      await until(areReleased, { what: 'released batches' });
+      return push;
+    },
+    async (push) => (await listBatches(push)).map(({ _id }) => ({ work: _id })),
+    expectCrowdReached,
+  );
+});
+
+test('deliver-apns, deliver-fcm, deliver-web-push: a batch', async () => {
+  const { sandbox } = fixture;
+  const devices = {
+    apns: await registerIphones(tenant, OF_PROVIDER),
+    fcm: await registerAndroids(tenant, OF_PROVIDER),
+    'web-push': await registerBrowsers(tenant, sandbox, OF_PROVIDER),
+  };
+  for (const channel of ['apns', 'fcm', 'web-push'] as const) {
+    const { tokens, addresses } = devices[channel];
+    const batchOf = ({ id }: SentPush) => (channel === 'fcm' ? fallbackBatchId(id) : id);
+    await runAgain(
+      `deliver-${channel}`,
+      async () => {
+        const push = await sendPush(tenant, tokens);
+        const isFallbackDue = async () =>
+          channel !== 'fcm' || (await listBatches(push)).some(({ _id }) => _id === batchOf(push));
+        await until(isFallbackDue, { what: 'a batch of the fallback' });
+        return push;
+      },
+      (push) => [{ work: batchOf(push) }],
+      async (push) => {
+        const listReceived = async () => (await sandbox.received(push.id)).map(({ to }) => to);
+        await until(async () => (await listReceived()).length >= OF_PROVIDER);
+        await jobs.untilDone(`deliver-${channel}`);
+        expect((await listReceived()).sort()).toEqual(addresses.toSorted());
+        // The outcome of a fallback counts when the push ends.
+        if (channel !== 'fcm') await untilOutcomeCounts(fixture.store, push, { sent: OF_PROVIDER });
+      },
+    );
+  }
+});
+
+test('finish: a check that ends a push', async () => {
+  const [device] = pool.devices;
+  const offline = pool.tokens.at(-1) ?? '';
+  const push = await sendPush(tenant, [device?.token ?? '', offline]);
+  await untilOutcomeCounts(fixture.store, push, { delivered: 1, inbox: 1 });
+  await runAgain(
+    'finish',
+    () => tenant.api('DELETE', `/pushes/${push.id}`),
+    () => [{ pushes: [push.id] }, { pushes: [push.id, push.id] }],
+    async () => {
+      await untilOutcomeCounts(fixture.store, push, { delivered: 1, deleted: 1 });
+      expect(await mongo.db.collection('inbox').countDocuments({ push: push.id })).toBe(0);
+    },
+  );
+});
+
+test('presence: when devices and keys were last seen', async () => {
+  const { token } = await registerDevice(tenant.dev);
+  const at = Date.now() + 5_000;
+  const second = new Date(Math.floor(at / 1_000) * 1_000);
+  const readTimes = async () => [
+    (await fixture.store.devices.find(token))?.lastActiveAt,
+    (await fixture.store.keys.list(tenant.app))[0]?.lastUsedAt,
+  ];
+  await runAgain(
+    'presence',
+    async () => undefined,
+    () => [
+      { events: [[token, at]], keys: [[tenant.keyId, at + 60_000]] },
+      // Of an earlier release, and of an earlier time.
+      { events: [[token, at - 60_000]] },
+    ],
+    async () => {
+      await jobs.untilDone('presence');
+      expect(await readTimes()).toEqual([second, new Date(second.getTime() + 60_000)]);
+    },
+  );
+});
+
+test('maintenance: ticks of the scheduler', async () => {
+  const [device] = pool.devices;
+  await runAgain(
+    'maintenance',
+    () => sendPush(tenant, device?.token ?? '', { schedule: Math.ceil(Date.now() / 1_000) + 2 }),
+    () => [{ task: 'reconcile' }, { task: 'clean' }],
+    async (push) => {
+      await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
+      expect(device?.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);
+      const { json } = await tenant.api('GET', '/topics');
+      expect(json).toEqual({ topics: [{ name: TOPIC, subscribers: POOL_SIZE.registered }] });
+    },
+  );
+});
+
+test('webhook: a report', async () => {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}/hook`;
+  const { json } = await tenant.api<{ webhook: { id: string }; secret: string }>(
+    'POST',
+    '/webhooks',
+    { url },
+  );
+  const receiver = await startReceiver(json.secret, port);
+  try {
+    await untilKnown(receiver);
+    const [device] = pool.devices;
+    await runAgain(
+      'webhook',
+      async () => {
+        const push = await sendPush(tenant, device?.token ?? '');
+        await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
+        return push;
+      },
+      () => [{ webhook: json.webhook.id }],
+      async ({ id }) => {
+        await until(() => listEvents(receiver, id).length >= 2, { timeoutMs: 20_000 });
+        await jobs.untilDone('webhook');
+        expect(listEvents(receiver, id)).toEqual(['push.finished', 'recipient.delivered']);
+      },
+    );
+  } finally {
+    await receiver.stop();
+  }
+});
+
+/** Waits until every API process knows the webhook: then it is told of a device's deletion. */
+async function untilKnown({ requests }: Receiver): Promise<void> {
+  const isTold = async () => {
+    const { token } = await registerDevice(tenant.dev);
+    await tenant.api('DELETE', `/devices/${token}`);
+    return requests.length > 0;
+  };
+  await until(isTold, { timeoutMs: 20_000, everyMs: 250, what: 'a known webhook' });
+}
+
+const listEvents = ({ requests }: Receiver, push: string): string[] =>
+  requests
+    .flatMap(({ events }) => events)
+    .filter(({ data }) => data.push === push)
+    .map(({ type }) => type)
+    .sort();
