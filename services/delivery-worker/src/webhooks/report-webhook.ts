@@ -91,12 +91,12 @@ async function sendTest(
   receiver: Receiver,
   testAt: Date,
 ): Promise<boolean> {
+  // The response is recorded even if another one was just now: somebody waits for it.
+  delete receiver.webhook.lastSuccessAt;
   const { _id: id, app } = receiver.webhook;
   const event = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
   // One attempt: its result is shown, and the events that wait are told of by their own requests.
   await resources.store.webhooks.endTest(id, testAt);
-  // The response is recorded even if another one was just now: somebody waits for it.
-  delete receiver.webhook.lastSuccessAt;
   const response = await post(resources, receiver, [event]);
   return settleRequest(resources, receiver, response, 1);
 }
