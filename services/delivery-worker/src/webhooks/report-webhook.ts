@@ -111,13 +111,13 @@ async function sendTest(
   receiver: Receiver,
   testAt: Date,
 ): Promise<boolean> {
+  // The response is recorded even if another one was just now: somebody waits for it.
+  delete receiver.webhook.lastSuccessAt;
   const { _id: id, app } = receiver.webhook;
   const event: SentEvent = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
   // Also while the circuit is open: somebody wants to know whether the receiver works again.
   // One attempt: its result is shown, and the events that wait are told of by their own requests.
   await resources.store.webhooks.endTest(id, testAt);
-  // The response is recorded even if another one was just now: somebody waits for it.
-  delete receiver.webhook.lastSuccessAt;
   const permit = resources.circuits.acquire(receiver.address);
   const response =
     permit.kind === 'permit'

@@ -88,11 +88,11 @@ function FailedJobs() {
           job. Deliveries that have failed for good are listed with their reasons, and can be sent
           again, under{' '}
           {app === undefined ? (
-            <TextLink to="/apps" inherit>
+            <TextLink to="/apps" inherit underline="always">
               the failed deliveries of each app
             </TextLink>
           ) : (
-            <TextLink to="/apps/$app/failures" params={{ app }} inherit>
+            <TextLink to="/apps/$app/failures" params={{ app }} inherit underline="always">
               failed deliveries
             </TextLink>
           )}

@@ -17,7 +17,7 @@ export function ProviderErrors({
   return (
     <Panel title="Errors of providers" note="In the provider’s own words">
       <Stack gap="md">
-        <Sideways label="Errors of providers">
+        <Sideways label="Errors by text">
           <Table verticalSpacing={5} fz="sm">
             <Table.Thead>
               <Table.Tr>

@@ -20,7 +20,7 @@ const EVENTS: Record<string, string> = {
 export function Timeline({ events }: { events: readonly TimelineEvent[] }) {
   const startedAt = findStart(events);
   return (
-    <Sideways label="Time line">
+    <Sideways label="Events of the push">
       <Table verticalSpacing={5} fz="sm">
         <Table.Thead>
           <Table.Tr>
