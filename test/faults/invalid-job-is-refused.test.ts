@@ -22,6 +22,7 @@ const SECRET = 'payload of a customer';
 const HUGE = `${SECRET} `.repeat(20_000);
 const RECIPIENTS = 40;
 const LONGEST_LINE = 10_000;
+const LIMIT_MS = 120_000;
 
 /** Jobs of other releases, and what is no job at all. */
 const INVALID_DATA: unknown[] = [
@@ -82,43 +83,52 @@ const corrupt = (name: QueueName, id: string) =>
 async function expectAllInInbox(ids: readonly string[], times: number): Promise<void> {
   const filter = { push: { $in: [...ids] } };
   const isDone = async () => (await tables.inbox.countDocuments(filter)) === RECIPIENTS * times;
-  await until(isDone, { timeoutMs: 30_000, what: 'all inbox rows' });
+  await until(isDone, { timeoutMs: 60_000, what: 'all inbox rows' });
 }
 
-test('it is logged without its data, and every queue goes on', async () => {
-  for (const name of QUEUE_NAMES) {
-    await jobs.pause(name);
-    for (const data of INVALID_DATA) await jobs.add(name, data);
-    for (const id of await jobs.add(name, {}, { times: 2 })) await corrupt(name, id);
-  }
-  await redis.rpush('send:entries', SECRET, HUGE, '', '{}');
-  await Promise.all(QUEUE_NAMES.map((name) => jobs.resume(name)));
-  await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
-  const push = await insertPush(tables, newTokens(RECIPIENTS));
-  await expectAllInInbox([push.id], 1);
-  const output = worker.output() + scheduler.output();
-  for (const name of QUEUE_NAMES) expect(output).toContain(`invalid job in the queue ${name}: `);
-  expect(output).not.toContain(SECRET);
-  expect(Math.max(...output.split('\n').map((line) => line.length))).toBeLessThan(LONGEST_LINE);
-  for (const service of [worker, scheduler]) {
-    expect(service.isRunning()).toBe(true);
-    expect(await service.probe('/readyz')).toMatchObject({ status: 200 });
-  }
-});
+test(
+  'it is logged without its data, and every queue goes on',
+  async () => {
+    for (const name of QUEUE_NAMES) {
+      await jobs.pause(name);
+      for (const data of INVALID_DATA) await jobs.add(name, data);
+      for (const id of await jobs.add(name, {}, { times: 2 })) await corrupt(name, id);
+    }
+    await redis.rpush('send:entries', SECRET, HUGE, '', '{}');
+    await Promise.all(QUEUE_NAMES.map((name) => jobs.resume(name)));
+    await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
+    const push = await insertPush(tables, newTokens(RECIPIENTS));
+    await expectAllInInbox([push.id], 1);
+    const output = worker.output() + scheduler.output();
+    for (const name of QUEUE_NAMES) expect(output).toContain(`invalid job in the queue ${name}: `);
+    expect(output).not.toContain(SECRET);
+    expect(Math.max(...output.split('\n').map((line) => line.length))).toBeLessThan(LONGEST_LINE);
+    for (const service of [worker, scheduler]) {
+      expect(service.isRunning()).toBe(true);
+      // A busy machine may be late with an answer.
+      expect(await until(() => service.probe('/readyz'))).toEqual({ status: 200, faults: [] });
+    }
+  },
+  LIMIT_MS,
+);
 
-test('in the place of a real job it keeps nothing from being delivered', async () => {
-  await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.pause(name as QueueName)));
-  const pushes: string[] = [];
-  for (const spoil of [async () => undefined, corrupt]) {
-    const embedded = await insertPush(tables, newTokens(RECIPIENTS));
-    const separate = await insertPush(tables, newTokens(RECIPIENTS), { shape: 'in two batches' });
-    pushes.push(embedded.id, separate.id);
-    const ids = { jobId: sendJobId(embedded.id, 0) };
-    for (const id of await jobs.add('send', { lone: SECRET }, ids)) await spoil('send', id);
-    for (const batch of separate.batchIds)
-      for (const id of await jobs.add('deliver-mqtt', {}, { jobId: deliverJobId(batch) }))
-        await spoil('deliver-mqtt', id);
-  }
-  await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.resume(name as QueueName)));
-  await expectAllInInbox(pushes, pushes.length);
-});
+test(
+  'in the place of a real job it keeps nothing from being delivered',
+  async () => {
+    await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.pause(name as QueueName)));
+    const pushes: string[] = [];
+    for (const spoil of [async () => undefined, corrupt]) {
+      const embedded = await insertPush(tables, newTokens(RECIPIENTS));
+      const separate = await insertPush(tables, newTokens(RECIPIENTS), { shape: 'in two batches' });
+      pushes.push(embedded.id, separate.id);
+      const ids = { jobId: sendJobId(embedded.id, 0) };
+      for (const id of await jobs.add('send', { lone: SECRET }, ids)) await spoil('send', id);
+      for (const batch of separate.batchIds)
+        for (const id of await jobs.add('deliver-mqtt', {}, { jobId: deliverJobId(batch) }))
+          await spoil('deliver-mqtt', id);
+    }
+    await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.resume(name as QueueName)));
+    await expectAllInInbox(pushes, pushes.length);
+  },
+  LIMIT_MS,
+);
