@@ -1,6 +1,7 @@
 import { splitTokens } from '@carillon/core/batch';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
 import { NOTIFY_INDEX } from '../src/notify-mark.ts';
 import {
   type ClaimedReport,
@@ -58,9 +59,16 @@ function reportedAll(report: ClaimedReport): ReportProgress {
   return { report, reported, finished: isEndUnreported(report), isComplete: true };
 }
 
+/** Waits until the store's estimate of MongoDB's clock is past what MongoDB has stamped so far. */
+async function untilDue(): Promise<void> {
+  const { localTime } = await database.db.command({ hello: 1 });
+  await until(() => database.store.clock.now() > Number(localTime), { everyMs: 5 });
+}
+
 /** Claims and records until nothing is due; returns what was told. */
 async function drain(webhook: string): Promise<string[]> {
   const events: string[] = [];
+  await untilDue();
   for (;;) {
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);
     if (reports.length === 0) return events;
@@ -118,6 +126,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     });
     await drain(webhook);
     await acknowledge(database, push, first);
+    await untilDue();
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);
     await acknowledge(database, push, second);
     // Nobody else may report the same work meanwhile.
@@ -135,6 +144,7 @@ test('each webhook is told by itself, and a lost claim changes nothing', async (
   const [up, down] = [newWebhook(), newWebhook()];
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
   await deliver(database.store, push, {}, { finish: true });
+  await untilDue();
   const [report] = await database.store.outbox.claim(down, LEASE_MS);
   if (report === undefined) throw new Error('nothing is due');
   expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
@@ -148,6 +158,7 @@ test('work that waits for a retry is not claimed early, also when there is more 
   const webhook = newWebhook();
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
   await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
+  await untilDue();
   const [report] = await database.store.outbox.claim(webhook, LEASE_MS);
   if (report === undefined) throw new Error('nothing is due');
   await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
@@ -253,6 +264,7 @@ describe('events of a device', () => {
   /** Claims and records until nothing is due; returns the events by device. */
   async function drainDevices(webhook: string): Promise<string[]> {
     const reported: string[] = [];
+    await untilDue();
     for (;;) {
       const reports = await database.store.outbox.claim(webhook, LEASE_MS);
       if (reports.length === 0) return reported.sort();
