@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { benchExport } from './export/bench.ts';
 import { benchFailpoints } from './failpoints.ts';
 import { benchGateway } from './gateway/bench.ts';
 import { findRegressions, keepResults } from './kept-results.ts';
@@ -27,6 +28,7 @@ const BENCHES: Record<string, () => Promise<Pick<Result, 'rows' | 'uses'>>> = {
   ...stack.run,
   gateway: async () => ({ rows: await benchGateway(quick), uses: [] }),
   providers: async () => ({ rows: await benchProviders(quick), uses: [] }),
+  export: async () => ({ rows: await benchExport(quick), uses: [] }),
   failpoints: async () => ({ rows: benchFailpoints(), uses: [] }),
   observability: async () => ({ rows: await benchObservability(quick), uses: [] }),
 };

@@ -51,8 +51,7 @@ export function startUsageMeter(stack: Stack): UsageMeter {
     ...readChildPids(stack.pid).map((pid) => ({ name: 'supervisor', pid })),
   ];
   const baseline = processes.map(({ pid }) => {
-    // Resets VmHWM; proc(5), clear_refs.
-    writeFileSync(`/proc/${pid}/clear_refs`, '5');
+    resetPeak(pid);
     return readCpuSeconds(pid);
   });
   return {
@@ -70,9 +69,25 @@ export function sumCpuSeconds(uses: readonly ResourceUsage[]): number {
   return uses.reduce((sum, use) => sum + use.cpuSeconds, 0);
 }
 
-function readPeakMb(pid: number): number {
+/** Resets the highest resident set of a process to the current one. */
+export function resetPeak(pid: number): void {
+  // Resets VmHWM; proc(5), clear_refs.
+  writeFileSync(`/proc/${pid}/clear_refs`, '5');
+}
+
+/** Reads the highest resident set of a process in MB; `NaN` when it has just ended. */
+export function readPeakMb(pid: number): number {
+  return readStatusMb(pid, 'VmHWM');
+}
+
+/** Reads the resident set of a process in MB; pages that processes share count fully. */
+export function readResidentMb(pid: number): number {
+  return readStatusMb(pid, 'VmRSS');
+}
+
+function readStatusMb(pid: number, field: 'VmHWM' | 'VmRSS'): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024;
+  return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1_024;
 }
 
 /** Reads the proportional set size of a process in MB: pages that processes share count in equal parts. */
@@ -81,7 +96,8 @@ export function readPssMb(pid: number): number {
   return Number(/^Pss:\s+(\d+) kB$/m.exec(rollup)?.[1]) / 1_024;
 }
 
-function readChildPids(pid: number): number[] {
+/** Lists the child processes of a process's main thread. */
+export function readChildPids(pid: number): number[] {
   const list = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
   return list.trim().split(' ').filter(Boolean).map(Number);
 }

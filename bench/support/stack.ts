@@ -104,7 +104,8 @@ function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
   return child;
 }
 
-function readDev(home: string): Dev | undefined {
+/** Reads the current `dev.json` of a stack; undefined while there is none. */
+export function readDev(home: string): Dev | undefined {
   try {
     return JSON.parse(readFileSync(join(home, 'dev.json'), 'utf8')) as Dev;
   } catch {

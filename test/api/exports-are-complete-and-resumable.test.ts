@@ -70,6 +70,9 @@ describe('an export', () => {
     expect(lines.slice(0, -1).map(({ token }) => token)).toEqual(tokens);
     const after = tokens[1_111];
     expect(await exportLines(`/export/devices?after=${after}`)).toEqual(lines.slice(1_112));
+    // The rest are whole pages.
+    const beforePages = tokens.at(-501);
+    expect(await exportLines(`/export/devices?after=${beforePages}`)).toEqual(lines.slice(-501));
     expect(await exportLines(`/export/devices?after=${tokens.at(-1)}`)).toEqual([
       { complete: true },
     ]);
@@ -149,8 +152,8 @@ describe('an export', () => {
   });
 });
 
-/** Gives an app more than the buffers of two sockets hold. */
-async function insertLargePushes({ app }: Pick<TestTenant, 'app'>): Promise<void> {
+/** Gives an app more than the buffers of two sockets hold. Returns the ids in order. */
+async function insertLargePushes({ app }: Pick<TestTenant, 'app'>): Promise<string[]> {
   const now = new Date();
   const data = JSON.stringify({ text: 'x'.repeat(4_000) });
   const documents = Array.from(
@@ -168,6 +171,7 @@ async function insertLargePushes({ app }: Pick<TestTenant, 'app'>): Promise<void
     }),
   );
   await mongo.db.collection<PushDocument>('pushes').insertMany(documents, { ordered: false });
+  return documents.map(({ _id }) => _id).sort();
 }
 
 /** Begins an export on a connection that takes nothing after the head. */
@@ -181,7 +185,7 @@ async function beginExport({ dev }: Pick<TestTenant, 'dev'>): Promise<Socket> {
 
 test('an app has two exports at once, whatever the process, and holds up no other app', async () => {
   const busy = await createTestTenant(stack, { limit: null });
-  await insertLargePushes(busy);
+  const ids = await insertLargePushes(busy);
   const sockets = [await beginExport(busy), await beginExport(busy)];
   try {
     const response = await busy.api('GET', '/export/devices');
@@ -193,8 +197,14 @@ test('an app has two exports at once, whatever the process, and holds up no othe
   } finally {
     for (const socket of sockets) socket.destroy();
   }
-  const isFree = async () => (await exportText('/export/devices', busy)).response.status === 200;
-  await until(isFree, { what: 'a free slot' });
+  const exportAll = async () => {
+    const { text, response } = await exportText('/export/pushes', busy);
+    return response.status === 200 ? text : undefined;
+  };
+  const text = await until(exportAll, { what: 'a free slot' });
+  const lines = text.trimEnd().split('\n');
+  expect(lines.pop()).toBe('{"complete":true}');
+  expect(lines.map((line) => (JSON.parse(line) as { id: string }).id)).toEqual(ids);
   await mongo.db.collection('pushes').deleteMany({ app: busy.app });
 });
 

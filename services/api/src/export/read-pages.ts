@@ -16,8 +16,18 @@ import {
 /** Collections that exports read. */
 export type ExportStore = Pick<Store, 'exportPages' | 'pushOutcomes' | 'recipients'>;
 
-/** Rows that are read at once. */
-const ROWS_PER_PAGE = 1_000;
+/**
+ * Rows that are read at once. The driver keeps the whole page, and an index of each of its documents, until the last one
+ * is taken. Recipients are stored by the thousand.
+ */
+const ROWS_PER_PAGE: Readonly<Record<ExportKind, number>> = {
+  devices: 250,
+  subscriptions: 250,
+  pushes: 100,
+  recipients: 1_000,
+};
+/** A larger text that a collection of young memory meets is moved to old memory as a whole, where it stays for long. */
+const MAX_PIECE_CHARACTERS = 65_536;
 /** The notice that a push is still being resolved ends an export of its recipients. */
 export const INCOMPLETE = Symbol('incomplete');
 
@@ -25,7 +35,7 @@ export const INCOMPLETE = Symbol('incomplete');
 type FormatRow = (row: ExportRow) => string;
 
 /**
- * Text of the pages of an export in order. Each is read by itself, so that a slow client holds no cursor of MongoDB. A
+ * Text of an export in order, in pieces. Each page is read by itself, so that a slow client holds no cursor of MongoDB. A
  * document is formatted as soon as it is read: whole pages of objects would outlive the collection of young memory.
  */
 export type ExportPages = AsyncGenerator<string, typeof INCOMPLETE | undefined>;
@@ -51,23 +61,15 @@ export async function openPages(
   const { app, after = '' } = request;
   if (kind === 'recipients') return openRecipients(store, request, format);
   if (after !== '' && !IS_KEY[kind](after)) throw invalidAfter();
-  const { exportPages } = store;
+  const { streamDevices, streamSubscriptions, streamPushes } = store.exportPages;
+  const range = { app, after, limit: ROWS_PER_PAGE[kind], format };
   switch (kind) {
     case 'devices':
-      return readByKey(after, (key) => exportPages.streamDevices(app, key, ROWS_PER_PAGE), {
-        toRow: toDeviceRow,
-        format,
-      });
+      return readByKey(range, streamDevices, toDeviceRow);
     case 'subscriptions':
-      return readByKey(after, (key) => exportPages.streamSubscriptions(app, key, ROWS_PER_PAGE), {
-        toRow: toSubscriptionRow,
-        format,
-      });
+      return readByKey(range, streamSubscriptions, toSubscriptionRow);
     case 'pushes':
-      return readByKey(after, (key) => exportPages.streamPushes(app, key, ROWS_PER_PAGE), {
-        toRow: toPushRow,
-        format,
-      });
+      return readByKey(range, streamPushes, toPushRow);
   }
 }
 
@@ -85,21 +87,27 @@ function invalidAfter() {
 }
 
 async function* readByKey<T>(
-  after: string,
-  readPage: (after: string) => AsyncIterable<T>,
-  { toRow, format }: { toRow: (document: T) => ExportRow; format: FormatRow },
+  { app, after, limit, format }: { app: string; after: string; limit: number; format: FormatRow },
+  readPage: (app: string, after: string, limit: number) => AsyncIterable<T>,
+  toRow: (document: T) => ExportRow,
 ): ExportPages {
   let key = after;
-  for (;;) {
-    const lines: string[] = [];
-    for await (const document of readPage(key)) {
+  let rows: number;
+  do {
+    rows = 0;
+    let text = '';
+    for await (const document of readPage(app, key, limit)) {
       const row = toRow(document);
       key = row.key;
-      lines.push(format(row));
+      rows += 1;
+      text += format(row);
+      if (text.length < MAX_PIECE_CHARACTERS) continue;
+      yield text;
+      text = '';
     }
-    yield lines.join('');
-    if (lines.length < ROWS_PER_PAGE) return undefined;
-  }
+    if (text !== '') yield text;
+  } while (rows === limit);
+  return undefined;
 }
 
 async function openRecipients(
@@ -127,7 +135,8 @@ async function* readRecipients(
   for (;;) {
     // Read again for each page: batches are added while its topics are resolved.
     const push = await requirePush(store, app, id);
-    const { recipients, next } = await store.recipients.readPage(push, cursor, ROWS_PER_PAGE);
+    const limit = ROWS_PER_PAGE.recipients;
+    const { recipients, next } = await store.recipients.readPage(push, cursor, limit);
     yield recipients.map((recipient) => format(toRecipientRow(recipient))).join('');
     if (next === undefined) return undefined;
     if (recipients.length === 0) return INCOMPLETE;

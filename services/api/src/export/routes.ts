@@ -70,22 +70,27 @@ async function acquireSlot(slots: ExportContext['slots'], app: string): Promise<
   throw new ApiError('RATE_LIMIT_EXCEEDED', text, RETRY_AFTER_SECONDS);
 }
 
-/** Writes a page as one chunk. The key is checked before each: a revoked one ends the export. */
+/** Writes an export. The key is checked after each piece: a revoked one ends it. */
 async function* writePages(
   pages: ExportPages,
   writer: ExportWriter,
   { isResumed, recheck }: { isResumed: boolean; recheck: () => Promise<unknown> },
 ): AsyncGenerator<string> {
   if (!isResumed && writer.head !== '') yield writer.head;
-  for (;;) {
-    const { done, value } = await pages.next();
-    if (done === true) {
-      yield writer.formatEnd(value !== INCOMPLETE);
-      return;
+  try {
+    for (;;) {
+      const { done, value } = await pages.next();
+      if (done === true) {
+        yield writer.formatEnd(value !== INCOMPLETE);
+        return;
+      }
+      // An empty chunk would end the stream.
+      if (value !== '') yield value;
+      await recheck();
     }
-    // An empty chunk would end the stream.
-    if (value !== '') yield value;
-    await recheck();
+  } finally {
+    // A client that has left may have done so within a page.
+    await pages.return(undefined);
   }
 }
 

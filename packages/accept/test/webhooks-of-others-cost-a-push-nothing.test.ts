@@ -1,0 +1,198 @@
+import { newDeviceToken } from '@carillon/core/ids';
+import { OUTCOMES } from '@carillon/core/outcomes';
+import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import type { ReportProgress } from '@carillon/store/outbox';
+import { connectStore, type Store } from '@carillon/store/store';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
+import { startMongod } from '../../../test/support/mongod-server.ts';
+import { startRedis } from '../../presence/test/start-server.ts';
+import { deliver } from '../../store/test/store-under-test.ts';
+import { acceptPush } from '../src/accept-push.ts';
+import { parsePush } from '../src/parse-push.ts';
+
+const APP = 'a'.repeat(24);
+const OTHER_APP = 'b'.repeat(24);
+const LEASE_MS = 60_000;
+const RETENTION_MS = 3_600_000;
+/** More than one batch holds. */
+const MANY = 1_001;
+/** No heartbeat of the driver within the test: the server would count it. */
+const QUIET = 'serverMonitoringMode=poll&heartbeatFrequencyMS=3600000';
+/** The clock asks the server every ten seconds, which adds to at most some of the rounds. */
+const ROUNDS = 6;
+const SEALED = { key: 1, nonce: 'n', text: 't', tag: 'g', from: 'f' };
+
+let mongod: Awaited<ReturnType<typeof startMongod>>;
+let redis: Awaited<ReturnType<typeof startRedis>>;
+let client: MongoClient;
+let store: Store;
+let producers: Producers;
+let tokens: string[];
+let omittedSections: Record<string, 0>;
+beforeAll(async () => {
+  [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
+  const uri = `mongodb://127.0.0.1:${mongod.port}/accept?${QUIET}`;
+  client = await new MongoClient(uri).connect();
+  omittedSections = await listOtherSections();
+  store = await connectStore({ uri, appName: 'test' });
+  await store.migrate();
+  producers = createProducers(redis, () => undefined);
+  tokens = Array.from({ length: MANY }, newDeviceToken).sort();
+  await store.imports.importDevices(
+    APP,
+    tokens.map((token) => ({ token, platform: 'android' })),
+  );
+});
+afterAll(async () => {
+  await producers?.close();
+  await store?.close();
+  await client?.close();
+  await redis?.stop();
+  await mongod?.stop();
+});
+afterEach(async () => {
+  await client.db().collection('webhooks').deleteMany({});
+  await store.webhooks.refresh();
+});
+
+/** Lets an app have a webhook for all events, which this process knows. */
+async function createWebhook(app: string): Promise<string> {
+  const _id = `webhook-of-${app}`;
+  const webhook = { _id, app, address: SEALED, host: 'example.org', events: [...WEBHOOK_EVENTS] };
+  await store.webhooks.create({ ...webhook, secret: SEALED });
+  await store.webhooks.refresh();
+  return _id;
+}
+
+async function accept(to: readonly string[]): Promise<string> {
+  const value = { to, data: { message: 'Hello World!' } };
+  const request = parsePush({ value, text: JSON.stringify(value) }, {}, store.clock.now());
+  return (await acceptPush(store, producers, APP, request)).id;
+}
+
+/** Releases the batches of a push, as its fan-out does. Returns their ids. */
+async function release(push: string): Promise<string[]> {
+  const fanOut = await store.fanOuts.claim(push, LEASE_MS);
+  const { released } = await store.batches.release(push, MANY);
+  if (fanOut !== undefined) await store.fanOuts.endStep(fanOut, { done: true });
+  return released.map(({ id }) => id);
+}
+
+const complete = (push: string) => store.pushCompletion.completeIfDone(push, RETENTION_MS);
+
+async function pushToOne(): Promise<void> {
+  const to = tokens.slice(0, 1);
+  const id = await accept(to);
+  await deliver(store, { id, tokens: to, batchIds: [id] }, {}, { finish: true });
+  await complete(id);
+}
+
+async function pushToOneOffline(): Promise<void> {
+  const [token = ''] = tokens;
+  const id = await accept([token]);
+  const push = { id, tokens: [token], batchIds: [id] };
+  await deliver(store, push, { [token]: OUTCOMES.inbox });
+  const [row] = await store.inbox.listRows(token);
+  const notify = row?.notify && { notify: true as const };
+  await store.receipts.record([
+    { rowId: `${token}:${id}`, push: id, work: id, position: 0, ...notify },
+  ]);
+  await complete(id);
+}
+
+async function pushToMany(): Promise<void> {
+  const id = await accept(tokens);
+  await deliver(store, { id, tokens, batchIds: await release(id) }, {});
+  await complete(id);
+}
+
+/** Reports everything to a webhook, as a worker does. */
+async function reportAll(webhook: string): Promise<void> {
+  for (;;) {
+    const reports = await store.outbox.claim(webhook, LEASE_MS);
+    if (reports.length === 0) return;
+    const progress = reports.map((report): ReportProgress => {
+      const n = report.kind === 'devices' ? 0 : (report.document.work?.n ?? 0);
+      return { report, reported: new Uint8Array(n).fill(1), finished: true, isComplete: true };
+    });
+    await store.outbox.record(progress, LEASE_MS);
+  }
+}
+
+/** What MongoDB has counted: statements by kind, and bytes of requests and responses. */
+type Counts = Record<string, number>;
+
+/** Reads the counters in a response of constant size: the next reading counts it. */
+async function readCounts(): Promise<Counts> {
+  const { opcounters, network } = await client
+    .db('admin')
+    .command({ serverStatus: 1, ...omittedSections });
+  const { deprecated: _, ...statements } = opcounters;
+  return { ...statements, bytesIn: network.bytesIn, bytesOut: network.bytesOut };
+}
+
+/** Lists the sections of the server's status but the two that are read. */
+async function listOtherSections(): Promise<Record<string, 0>> {
+  const status = await client.db('admin').command({ serverStatus: 1 });
+  const others = Object.keys(status).filter(
+    (name) => typeof status[name] === 'object' && name !== 'opcounters' && name !== 'network',
+  );
+  return Object.fromEntries(others.map((name) => [name, 0]));
+}
+
+/** Adds up the bytes of the documents of pushes. */
+async function readStoredBytes(): Promise<number> {
+  const sizes = ['pushes', 'batches', 'inbox'].map(async (name) => {
+    const [sum] = await client
+      .db()
+      .collection(name)
+      .aggregate<{ bytes: number }>([
+        { $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } },
+      ])
+      .toArray();
+    return sum?.bytes ?? 0;
+  });
+  return (await Promise.all(sizes)).reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** Measures a push on an idle server: the lowest value of each counter over some rounds. */
+async function measure(run: () => Promise<void>): Promise<Counts> {
+  const lowest: Counts = {};
+  for (let round = 0; round < ROUNDS; round += 1) {
+    for (const name of ['pushes', 'batches', 'inbox'])
+      await client.db().collection(name).deleteMany({});
+    const before = await readCounts();
+    await run();
+    const after = await readCounts();
+    const costs = { ...after, stored: await readStoredBytes() };
+    for (const [name, value] of Object.entries(costs))
+      lowest[name] = Math.min(lowest[name] ?? Infinity, value - (before[name] ?? 0));
+  }
+  return lowest;
+}
+
+const countWrites = ({ insert = 0, update = 0, delete: removed = 0 }: Counts) =>
+  insert + update + removed;
+
+test.each([
+  ['to a device', pushToOne, 1],
+  ['to a device that is offline', pushToOneOffline, 1],
+  ['to 1,001 devices', pushToMany, 2],
+])('a push %s', async (_, push, batches) => {
+  const before = await measure(push);
+  await createWebhook(OTHER_APP);
+  expect(await measure(push)).toEqual(before);
+
+  const webhook = await createWebhook(APP);
+  const own = await measure(async () => {
+    await push();
+    await reportAll(webhook);
+  });
+  expect(own.stored).toBeGreaterThan(before.stored ?? 0);
+  expect(own.bytesIn).toBeGreaterThan(before.bytesIn ?? 0);
+  const added = countWrites(own) - countWrites(before);
+  expect(added).toBeGreaterThan(0);
+  expect(added).toBeLessThanOrEqual(3 * batches);
+});
