@@ -51,6 +51,7 @@ export const FIRST = [
 const LONG = [
   'test/attacks/wrong-keys-cost-few-lookups.test.ts',
   'test/faults/cut-mongodb-connection-accepts-nothing.test.ts',
+  'test/faults/full-disk-of-mongodb-accepts-nothing-by-half.test.ts',
   'test/faults/lost-mongodb-response-makes-no-second-push.test.ts',
   'test/faults/replica-set-failover-loses-no-push.test.ts',
   'test/faults/push-to-100000-recipients.test.ts',
