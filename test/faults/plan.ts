@@ -90,8 +90,11 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     ],
   },
   {
-    fault: 'no space for the log of Redis (as root)',
-    files: ['test/faults/full-disk-of-redis-rejects-no-push.test.ts'],
+    fault: 'full disk of MongoDB or Redis (as root)',
+    files: [
+      'test/faults/full-disk-of-mongodb-accepts-nothing-by-half.test.ts',
+      'test/faults/full-disk-of-redis-rejects-no-push.test.ts',
+    ],
   },
   {
     fault: 'replica set: the primary steps down, is killed, or loses its secondaries',

@@ -31,7 +31,7 @@ export function findLeftOut(argv) {
   const needs = [
     // Only root may mount, and not in every container; tried where nobody else sees it.
     [
-      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-redis'],
+      ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
     ],
     [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],

@@ -97,6 +97,7 @@ const LONG_SIDE_BY_SIDE = [
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
 const FAULTS = [
   'test/faults/api-killed-around-the-commit-accepts-all-or-nothing.test.ts',
+  'test/faults/full-disk-of-mongodb-accepts-nothing-by-half.test.ts',
   'test/faults/full-disk-of-redis-rejects-no-push.test.ts',
   'test/faults/invalid-job-is-refused.test.ts',
   'test/faults/job-that-runs-again-changes-nothing.test.ts',
