@@ -1,10 +1,7 @@
-import { globSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { API_ERRORS } from '../../packages/core/src/api-error.ts';
 import { OPERATIONS } from '../../services/api/src/reference/document.ts';
 import { callWithoutKey } from '../support/api/keyless-calls.ts';
-import { ROOT } from '../support/first-run/test-home.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
 /** The endpoints of the specification (section 4), of the compatibility page, of docs/outcomes.md and docs/export-and-import.md. */
@@ -71,19 +68,6 @@ describe('/openapi.json', () => {
     expect(described.sort()).toEqual([...ENDPOINTS].sort());
   });
 
-  test('describes every route that the sources register', async () => {
-    const described = Object.entries((await readDocument()).paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method} ${path}`),
-    );
-    const isDescribed = ({ method, path }: { method: string; path: string }) => {
-      const pattern = path.replaceAll(/:\w+|\$\{\w+\}/g, '[^/]+').replaceAll('.', '\\.');
-      return described.some((one) => new RegExp(`^${method} ${pattern}$`).test(one));
-    };
-    const routes = readRegisteredRoutes();
-    expect(routes.length).toBeGreaterThan(20);
-    expect(routes.filter((route) => !isDescribed(route))).toEqual([]);
-  });
-
   test('names the address that it was asked at', async () => {
     expect((await readDocument()).servers).toEqual([{ url: new URL(stack.dev.api).origin }]);
   });
@@ -132,22 +116,6 @@ describe('/openapi.json', () => {
     expect(response.schema.safeParse(response.example).error).toBeUndefined();
   });
 });
-
-/** Finds the routes in the API's sources: calls of the router, and paths as the keys of handlers for POST. */
-function readRegisteredRoutes(): { method: string; path: string }[] {
-  const files = globSync('services/api/src/*/routes.ts', { cwd: ROOT });
-  return files
-    .filter((file) => !file.includes('/reference/'))
-    .flatMap((file) => {
-      const text = readFileSync(join(ROOT, file), 'utf8');
-      const calls = [...text.matchAll(/router\.(\w+)\(\s*['`](\/[^'`]*)['`]/g)];
-      const keys = [...text.matchAll(/^\s*'(\/[^']*)':/gm)];
-      return [
-        ...calls.map(([, method = '', path = '']) => ({ method, path })),
-        ...keys.map(([, path = '']) => ({ method: 'post', path })),
-      ];
-    });
-}
 
 /** Of requests that reach no endpoint. */
 const COMMON_CODES = ['NOT_FOUND', 'METHOD_NOT_ALLOWED', 'HEADERS_TOO_LARGE'];

@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -121,6 +122,29 @@ describe('the HTTP server', () => {
       'GET /who HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n',
     );
     expect(withExpect).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+  });
+
+  test.each([
+    // Proxies believe one of them and servers the other.
+    ['a length and chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked'],
+    ['two lengths', 'Content-Length: 4\r\nContent-Length: 5'],
+    ['a space behind the name of a header', 'Transfer-Encoding : chunked'],
+  ])('rejects a request with %s, and closes the connection', async (_, headers) => {
+    const second = 'GET /who HTTP/1.1\r\nHost: x\r\n\r\n';
+    const first = `POST /echo HTTP/1.1\r\nHost: x\r\n${headers}\r\n\r\n0\r\n\r\n`;
+    const response = await sendRawRequest(first + second);
+    expect(response).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+    expect(response.split('HTTP/1.1 ')).toHaveLength(2);
+  });
+
+  test('rejects a compressed body without unpacking it', async () => {
+    const response = await fetch(`${address}/echo`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+      body: new Uint8Array(gzipSync(`{"a":"${' '.repeat(1 << 24)}"}`)),
+    });
+    const { code } = (await response.json()) as { code: string };
+    expect([response.status, code]).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
   });
 
   test('treats an API key of one megabyte as invalid', async () => {
