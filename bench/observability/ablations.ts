@@ -83,12 +83,12 @@ const TRACING: readonly Edit[] = [
     replace: '      const span = undefined;\n',
   },
   {
-    file: 'services/device-gateway/src/receipts.ts',
+    file: 'services/device-gateway/src/live-delivery.ts',
     find: '    to.span?.record(result);\n',
     replace: '',
   },
   {
-    file: 'services/device-gateway/src/receipts.ts',
+    file: 'services/device-gateway/src/live-delivery.ts',
     find: "      publish.span?.end(countAttributes('result', { [result]: 1 }));\n",
     replace: '',
   },

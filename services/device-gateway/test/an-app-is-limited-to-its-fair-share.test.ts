@@ -108,7 +108,9 @@ describe('devices that do not read', () => {
     const device = createMqttDevice({ url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
     devices.push(device);
     await device.connect();
-    await until(async () => (await dispatchTo(token)) === 'acknowledged');
+    // One push: a new one each time would be appended to the inbox that the device is reading.
+    const probe = await bench.createPush(token, { data: SMALL });
+    await until(async () => (await bench.dispatch(probe, token, 5_000)) === 'acknowledged');
     return device;
   }
 
