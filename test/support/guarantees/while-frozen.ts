@@ -1,4 +1,6 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import type { Stack } from '../stack.ts';
+import { until } from '../until.ts';
 
 /** One process of a stack. */
 export interface FrozenProcess {
@@ -18,8 +20,19 @@ export async function whileFrozen<T>(
   const pids = processes.map(({ service, index }) => stack.pidOf(service, index));
   for (const pid of pids) process.kill(pid, 'SIGSTOP');
   try {
+    // The signal stops one thread, which then stops the others: on a busy machine one may still answer a request.
+    await until(() => pids.every(isStopped), { everyMs: 5 });
     return await task();
   } finally {
     for (const pid of pids) process.kill(pid, 'SIGCONT');
   }
+}
+
+/** Checks whether all threads of a process are stopped; proc(5), which other systems than Linux do not have. */
+function isStopped(pid: number): boolean {
+  if (process.platform !== 'linux') return true;
+  const tasks = `/proc/${pid}/task`;
+  return readdirSync(tasks).every((id) =>
+    /\) T /.test(readFileSync(`${tasks}/${id}/stat`, 'latin1')),
+  );
 }
