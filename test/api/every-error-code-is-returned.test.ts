@@ -1,13 +1,12 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { API_ERRORS, type ApiErrorCode } from '../../packages/core/src/api-error.ts';
-import { boxKeyOf } from '../../packages/core/src/sealed-box.ts';
-import { parseSealingKeys } from '../../packages/core/src/sealing.ts';
 import { WEBHOOK_LIMITS } from '../../packages/core/src/webhooks.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { callWithoutKey, postWithoutKey } from '../support/api/keyless-calls.ts';
 import { ONLY_API } from '../support/api/only-api.ts';
 import { appleAddress } from '../support/api/provider-addresses.ts';
 import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
+import { storeWebhookKey } from '../support/api/webhook-key.ts';
 import {
   openUnfinishedHead,
   parseResponse,
@@ -69,9 +68,7 @@ const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>>
   },
   INVALID_WEBHOOK_ID: () => tenant.api('POST', `/webhooks/${UNKNOWN_ID}/off`),
   async WEBHOOK_LIMIT_EXCEEDED() {
-    await withStore(stack, ({ webhooks }) =>
-      webhooks.putBoxKey(boxKeyOf(parseSealingKeys(`1:${'0'.repeat(64)}`))),
-    );
+    await storeWebhookKey(stack);
     const add = () => tenant.api('POST', '/webhooks', { url: 'https://example.org/' });
     for (let n = 0; n < WEBHOOK_LIMITS.perApp; n += 1) expect((await add()).status).toBe(200);
     return add();

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ONLY_API } from '../support/api/only-api.ts';
+import { storeWebhookKey } from '../support/api/webhook-key.ts';
 import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
 import type { Stack } from '../support/stack.ts';
 import { installPythonPackage, runPython } from '../support/with-python/python.ts';
@@ -29,6 +30,7 @@ beforeAll(async () => {
   await writeFile(join(folder, 'schemathesis.toml'), SETTINGS);
   await installPythonPackage(folder, 'schemathesis==4.32.5');
   stack = await startStackWithoutLimits(ONLY_API);
+  await storeWebhookKey(stack);
 }, 360_000);
 afterAll(async () => {
   await stack?.stop();
