@@ -90,7 +90,7 @@ describe('Redis emptied before a job is taken', () => {
   test('loses no push, for a connected device and for an offline one', async () => {
     const connected = await connectedDevice();
     const offline = await newDevice();
-    const frozen = freezeThoseWhoTakeJobs();
+    const frozen = await freezeThoseWhoTakeJobs();
     const push = await send(stack, [connected.token, offline.token]);
     await until(() => jobsOf(push.id));
     await redis.flushall();
@@ -106,7 +106,7 @@ describe('Redis emptied before a job is taken', () => {
 
   test('loses none of many pushes to a device, and none overtakes in its inbox', async () => {
     const device = await newDevice();
-    const frozen = freezeThoseWhoTakeJobs();
+    const frozen = await freezeThoseWhoTakeJobs();
     const sent: string[] = [];
     for (let n = 0; n < 30; n += 1) sent.push((await send(stack, device.token)).payload);
     await redis.flushall();
@@ -164,7 +164,9 @@ async function killWorkerWithClaim(push: string): Promise<void> {
 }
 
 /** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */
-function freezeThoseWhoTakeJobs(): { letGo(): void } {
+async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
+  // A push that joins an open job has no job of its own, and the stopped worker's connection may take it from the list.
+  await until(async () => (await redis.exists('send:open')) === 0);
   const services = ['scheduler', 'delivery-worker'];
   for (const service of services) stack.kill(service, 'SIGSTOP');
   return {
