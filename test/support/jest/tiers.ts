@@ -130,6 +130,7 @@ const WAITING = ['test/operators/upgrade-and-rollback-under-load-lose-no-push.te
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
   'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
+  'services/api/test/exports-end-visibly.test.ts',
   'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
   'test/api/api-keys-are-not-stored-or-logged.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
