@@ -16,7 +16,7 @@ import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-/** What a parameter or a field of a request names. Things of an app are hidden from other apps. */
+/** Kind of thing that a parameter or a field of a request names. Things of an app are hidden from other apps. */
 type Kind = 'device' | 'auth' | 'push' | 'webhook' | 'topic' | 'cursor' | 'nothing';
 
 /**

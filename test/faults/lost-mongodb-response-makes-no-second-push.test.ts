@@ -24,7 +24,7 @@ import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const ROUNDS = 10;
-/** What only the statement that commits a push contains: in BSON, the field of its lease is unset. */
+/** Text that only the statement that commits a push contains: in BSON, the field of its lease is unset. */
 const COMMIT = '\x08acceptingUntil\0\x01';
 /** Several batches' worth. */
 const LARGE_AUDIENCE = 2_500;

@@ -5,12 +5,12 @@ import { requestsOf } from './arbitraries.ts';
 import type { FuzzTarget } from './fuzz-target.ts';
 import { type FuzzRequest, toCurl, type WireRequest, type WireResponse } from './request.ts';
 
-/** What the requests of a run have shown. */
+/** Result of the requests of a run. */
 export interface ApiFuzzReport {
   requests: number;
   /** Responses by status. */
   statuses: Record<string, number>;
-  /** What is wrong, each with the smallest request that shows it. */
+  /** Violations, each with the smallest request that shows it. */
   violations: string[];
   /** Checks whether the request of a mark was refused. */
   isRefused(mark: string): boolean;

@@ -21,7 +21,7 @@ const CLOSE_TIMEOUT_MS = 15_000;
 /** Another device gets a push after so many streams. */
 const STREAMS_PER_PUSH = 100;
 
-/** What the streams of a run have shown. */
+/** Result of the streams of a run. */
 export interface MqttFuzzReport {
   streams: number;
   /** Pushes that another device received meanwhile. */

@@ -16,7 +16,7 @@ import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type FuzzRequest, sendRequest, type WireRequest, type WireResponse } from './request.ts';
 
-/** What random requests are sent to: three tenants, of which nobody has the key of the third. */
+/** Target of random requests: three tenants, of which nobody has the key of the third. */
 export interface FuzzTarget {
   api: string;
   /** Ids of all things that were made by requests that were accepted. */

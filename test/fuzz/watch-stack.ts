@@ -10,7 +10,7 @@ const MB = 1_024 * 1_024;
 const UNEXPECTED =
   /^(?:api-\d+\.log: .*"level":50|(?:api|delivery-worker|scheduler|device-gateway)-\d+\.log: .*(?:"level":60|uncaught|unhandled))/i;
 
-/** What a run has cost the processes of a stack. */
+/** Watch over the processes of a stack during a run. */
 export interface StackWatch {
   /** Lists processes that have ended, grown or logged an unexpected error since the watch began. */
   findViolations(): string[];

@@ -52,7 +52,7 @@ export interface History {
   settledAtMs: number;
   /** Time by which the observer may have noticed an arrival late. */
   observerLagMs: number;
-  /** What is left at rest. */
+  /** Documents, jobs and rows that are left at rest. */
   left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
   /** Ends of processes. */
   deaths: readonly { service: string; wasKilled: boolean }[];

@@ -1,6 +1,6 @@
 import { createRandom, type Random } from './random.ts';
 
-/** What a run does to the system, in the order of a seed. */
+/** Faults of a run; a seed decides their order. */
 export const FAULTS = [
   'kill api',
   'kill delivery-worker',
@@ -49,7 +49,7 @@ export interface PlannedPush {
   deleteAfterMs?: number;
 }
 
-/** What a run does; the same settings give the same plan. */
+/** Plan of a run; the same settings give the same plan. */
 export interface Plan {
   seed: number;
   faults: PlannedFault[];

@@ -45,7 +45,7 @@ export interface HeldBytes {
   release(): void;
 }
 
-/** What happens to the bytes of all connections. */
+/** Gates and delay of the bytes of all connections. */
 interface Filters {
   gates: Record<Direction, Gate>;
   delayMs: number;

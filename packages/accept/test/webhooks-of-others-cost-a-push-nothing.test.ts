@@ -121,7 +121,7 @@ async function reportAll(webhook: string): Promise<void> {
   }
 }
 
-/** What MongoDB has counted: statements by kind, and bytes of requests and responses. */
+/** Counters of MongoDB: statements by kind, and bytes of requests and responses. */
 type Counts = Record<string, number>;
 
 /** Reads the counters in a response of constant size: the next reading counts it. */

@@ -2,7 +2,7 @@ import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
 
-/** What an erasure has changed. */
+/** Result of an erasure. */
 export interface ErasureResult {
   token: string;
   /** Documents of pushes that named the device and no longer do. */

@@ -1,6 +1,6 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 
-/** What the text form of a secret begins with (Standard Webhooks). */
+/** Prefix of a secret's text form (Standard Webhooks). */
 const PREFIX = 'whsec_';
 const SECRET_BYTES = 32;
 

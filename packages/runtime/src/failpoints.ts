@@ -3,7 +3,7 @@ import { SettingsError } from '@carillon/core/settings-error';
 
 const ACTIONS = ['kill', 'stop', 'throw', 'reject', 'block', 'fill'] as const;
 
-/** What happens at a failpoint. */
+/** A failpoint and the action that it takes. */
 export interface ArmedFailpoint {
   name: Failpoint;
   action: (typeof ACTIONS)[number];

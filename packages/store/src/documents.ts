@@ -228,8 +228,9 @@ export interface Batch {
 }
 
 /**
- * What one webhook knows of a document, and when it is told again. A push and its batches get their entries when they
- * are stored, a device when one of its events occurs. Only entries with `at` are in the index of the work to report.
+ * State of a document for one webhook: the events that it was told, and when it is told again. A push and its batches get
+ * their entries when they are stored, a device when one of its events occurs. Only entries with `at` are in the index of the
+ * work to report.
  */
 export interface NotifyEntry {
   /** Id of the webhook. */

@@ -30,7 +30,7 @@ export interface ImportedSubscription {
   since?: Date;
 }
 
-/** What became of an imported device; `token` is that of the device that is there now. */
+/** Result of importing a device; `token` is that of the stored device. */
 export type ImportResult =
   | { kind: 'imported' | 'existing'; token: string }
   | { kind: 'other-app' | 'deleted' | 'address-taken' };

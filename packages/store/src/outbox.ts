@@ -67,7 +67,7 @@ export type ClaimedReport = { id: string; claim: string; entry: NotifyEntry } & 
     }
 );
 
-/** What a report has told of a document. */
+/** Progress of a report about a document. */
 export interface ReportProgress {
   report: Pick<ClaimedReport, 'id' | 'kind' | 'claim' | 'entry'>;
   /** Outcomes reported so far, one byte for each recipient. */
@@ -278,7 +278,7 @@ function createReplay(db: Db) {
 function buildDueFilter(webhook: string, now: Date): Filter<EntryHolder> {
   return {
     notify: { $elemMatch: { w: webhook, at: { $lte: now } } },
-    // What the partial index contains.
+    // The condition of the partial index.
     'notify.at': { $exists: true },
   };
 }

@@ -29,7 +29,7 @@ export interface ReportedRecipient {
   detail?: string;
 }
 
-/** What was tried for a recipient over one channel. */
+/** Attempt to reach a recipient over one channel. */
 export interface ReportedAttempt extends Pick<ReportedRecipient, 'channel' | 'outcome'> {
   reason?: Failure;
   detail?: string;

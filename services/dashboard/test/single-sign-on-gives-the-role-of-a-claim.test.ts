@@ -43,7 +43,7 @@ afterAll(async () => {
   await new Promise((resolve) => providerServer.close(resolve));
 });
 
-/** What the provider has stored, by kind and id. */
+/** Records that the provider has stored, by kind and id. */
 const stored = new Map<string, AdapterPayload>();
 
 /** Creates the provider's store of one kind of objects. Nothing of the tests is stored for longer than they run. */

@@ -6,7 +6,7 @@ import { createSuspectedBatch, sliceSize } from '../src/deliver/suspected-batch.
 const WORKER_FAILED = failureCode('worker-failed');
 const MAX_CLAIMS = 200;
 
-/** What MongoDB holds of a batch between two claims. */
+/** Fields of a batch in MongoDB between two claims. */
 interface Stored {
   outcomes: Uint8Array;
   lapsed: number;

@@ -97,7 +97,7 @@ export async function expectWholeOrAbsent(
   await until(areAllWhole, { timeoutMs: SETTLED_MS, everyMs: 300 }).catch((cause: unknown) => {
     throw new Error(`${label}: ${wrong.length} pushes, ${wrong.slice(0, 5).join('; ')}`, { cause });
   });
-  // What else is on its way comes before a push that is sent now.
+  // Other pushes on their way arrive before a push that is sent now.
   const tokens = pool.devices.map(({ token }) => token);
   const last = await sendPush(stack, tokens);
   const hasArrived = () => pool.devices.every((device) => countArrivals(device, last) > 0);

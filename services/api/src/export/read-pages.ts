@@ -40,7 +40,7 @@ type FormatRow = (row: ExportRow) => string;
  */
 export type ExportPages = AsyncGenerator<string, typeof INCOMPLETE | undefined>;
 
-/** What is exported, and behind which row it begins; `push` only for recipients. */
+/** Rows to export: those of an app after `after`; `push` only for recipients. */
 export interface ExportRequest {
   app: string;
   after: string | undefined;

@@ -5,7 +5,7 @@ import { parseCsvRecord } from '@carillon/core/csv';
 import { type RecordFormat, readRecords } from '../records/read-records.ts';
 import type { ExportKind } from './stream-export.ts';
 
-/** What a partial file holds. */
+/** Content of a partial file. */
 export interface ExportProgress {
   rows: number;
   /** The value of `after` that continues it; absent: it has no row. */

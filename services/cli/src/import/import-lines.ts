@@ -5,7 +5,7 @@ import type { ImportState, Refusal } from './import-state.ts';
 import type { FileLine } from './read-lines.ts';
 import { type ImportLine, SOURCES, type Source } from './sources.ts';
 
-/** What is imported, and for which app. */
+/** Import of a file for an app. */
 export interface ImportRequest {
   app: string;
   source: Source;

@@ -3,7 +3,7 @@ import { open, readFile, rm, stat, truncate } from 'node:fs/promises';
 import { writeAtomically } from '@carillon/runtime/write-atomically';
 import { z } from 'zod';
 
-/** What an import was asked to do, and how far it is. */
+/** Options and progress of an import. */
 const stateSchema = z.object({
   app: z.string(),
   source: z.string(),

@@ -109,7 +109,7 @@ async function redrivePart(
     const { info } = await accept(redrive.app, request, idempotency);
     return { recipients: info.devices };
   } catch (error) {
-    // What is reserved stays so, and is tried again.
+    // Reserved recipients stay reserved, and are tried again.
     if (!(error instanceof ApiError) || isTemporary(error)) throw error;
     await store.failedRecipients.release(redrive._id, recipients);
     return { skipped: error.code.toLowerCase().replaceAll('_', '-') };

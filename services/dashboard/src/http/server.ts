@@ -6,7 +6,7 @@ import type { ConsoleAddress } from './address.ts';
 
 /** Time for open responses to end when the process stops. */
 const STOP_TIMEOUT_MS = 5_000;
-/** What the console's pages may load and do. */
+/** Content security policy of the console's pages. */
 export const CONTENT_SECURITY_POLICY = [
   "default-src 'self'",
   "script-src 'self'",

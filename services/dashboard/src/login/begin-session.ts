@@ -19,7 +19,7 @@ export interface SessionNeeds {
   installation: Installation;
 }
 
-/** What the console's pages show of the installation. */
+/** Facts about the installation that the console's pages show. */
 export interface Installation {
   /** Its name, such as production. */
   environment: string;

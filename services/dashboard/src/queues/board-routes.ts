@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ConsoleError, type ConsoleRoute, defineRoute, hasRole, notFound } from '../http/route.ts';
 import { type Board, createBoard } from './bull-board.ts';
 
-/** What operators may do in Bull Board, with its action in the audit log. Everything else that changes a queue is refused. */
+/** Changes that operators may make in Bull Board, with their actions in the audit log. All others are refused. */
 const ALLOWED: Record<string, string> = {
   'put /api/queues/:queueName/:jobId/retry': 'queue.retry',
   'put /api/queues/:queueName/retry/:queueStatus': 'queue.retry-all',

@@ -27,7 +27,7 @@ export interface PendingEvent {
   apply(): void;
 }
 
-/** What is to be told of one claimed document. */
+/** Events to send about one claimed document. */
 export interface PendingReport {
   progress: ReportProgress;
   events: PendingEvent[];

@@ -86,7 +86,7 @@ export async function addWebhook(
   return { id, secret, receiver, reported };
 }
 
-/** What a test gives a report instead of the defaults. */
+/** Settings of a report that a test gives instead of the defaults. */
 interface ReportOptions {
   circuits?: AddressCircuits;
   deadlineMs?: number;

@@ -12,6 +12,6 @@ export function writeStored(name: string, text: string): void {
   try {
     localStorage.setItem(`carillon:${name}`, text);
   } catch {
-    // What is stored is a convenience; the page works without it.
+    // Stored values are a convenience; the page works without them.
   }
 }

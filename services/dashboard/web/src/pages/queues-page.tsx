@@ -122,7 +122,7 @@ function NoWorker() {
 
 function Figures({ head, rows }: { head: string[]; rows: React.ReactNode[][] }) {
   return (
-    // What scrolls must be reachable by keyboard.
+    // A scrolling area must be reachable by keyboard.
     <Table.ScrollContainer minWidth={520} type="native" tabIndex={0}>
       <Table fz="sm" verticalSpacing={4}>
         <Table.Thead>

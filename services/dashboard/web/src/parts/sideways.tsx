@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
 
-/** What scrolls must be reachable by keyboard. */
+/** Properties of a scrolling area, so that the keyboard reaches it. */
 const SCROLLABLE = { tabIndex: 0, style: { overflowX: 'auto' } } as const;
 
 interface SidewaysProps {

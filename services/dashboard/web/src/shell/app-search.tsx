@@ -42,7 +42,7 @@ export function AppSearch({ apps, current, onOpen }: AppSearchProps) {
       searchable
       searchValue={text}
       onSearchChange={setText}
-      // What is typed replaces the name of the current app.
+      // Typed text replaces the name of the current app.
       onFocus={({ currentTarget }) => currentTarget.select()}
       onClick={({ currentTarget }) => currentTarget.select()}
       // The server has filtered them.

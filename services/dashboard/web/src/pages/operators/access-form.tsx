@@ -13,7 +13,7 @@ import { useChange } from '../../api/use-change.ts';
 import { ROLE_TEXTS, ROLES } from '../../lib/roles.ts';
 import { FormDialog } from '../../parts/form-dialog.tsx';
 
-/** Whose access the form sets. */
+/** Operator whose access the form sets. */
 export type AccessTarget = { kind: 'invite' } | { kind: 'change'; operator: Operator };
 
 interface AccessFormProps {
