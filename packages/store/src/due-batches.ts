@@ -60,16 +60,21 @@ export function createDueBatches(
     /**
      * Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due.
      *
-     * @param limit of each collection; if one has as many, of each channel in it, so that a channel whose workers don't keep
-     *   up hides no batch of another
+     * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
+     *   each, so that a channel whose workers don't keep up hides no batch of another
      */
     async findDue(limit: number): Promise<{ id: string; channel: Batch['channel'] }[]> {
       const projection = { 'work.channel': 1 } as const;
-      const oldest = await findOldestDue(limit, projection);
-      const findOf = (channel: Channel) => findOldestDue(limit, projection, [channel]);
-      const found =
-        oldest.length < limit ? oldest : (await Promise.all(CHANNELS.map(findOf))).flat();
-      return found.flatMap(({ _id, work }) => (work ? [{ id: _id, channel: work.channel }] : []));
+      const found = await findOldestDue(limit, projection);
+      if (found.length >= limit) {
+        const share = Math.ceil(limit / CHANNELS.length);
+        const findOf = (channel: Channel) => findOldestDue(share, projection, [channel]);
+        found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
+      }
+      const channels = new Map(
+        found.flatMap(({ _id, work }) => (work ? [[_id, work.channel] as const] : [])),
+      );
+      return [...channels].map(([id, channel]) => ({ id, channel }));
     },
 
     /**
