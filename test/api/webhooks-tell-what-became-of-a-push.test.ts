@@ -13,6 +13,8 @@ import { until } from '../support/until.ts';
 
 interface View {
   id: string;
+  host: string;
+  events: string[];
   state: string;
   last?: { status?: number };
 }
@@ -101,6 +103,7 @@ test("another app's webhook is as if absent", async () => {
   expect((await other.api<{ webhooks: View[] }>('GET', '/webhooks')).json.webhooks).toEqual([]);
   const range = { from: 1, to: 2 };
   const calls: [string, string, object?][] = [
+    ['PATCH', '', { url: 'https://other.example/', events: ['push.finished'] }],
     ['DELETE', ''],
     ['POST', '/rotate'],
     ['POST', '/test'],
@@ -114,6 +117,47 @@ test("another app's webhook is as if absent", async () => {
       'INVALID_WEBHOOK_ID',
     );
   expect(await getWebhook()).toMatchObject({ state: 'on' });
+});
+
+test('a webhook is edited: its events, its address, and nothing by a wrong input', async () => {
+  const before = await getWebhook();
+  const edit = (change: object) =>
+    stack.api<{ webhook: View }>('PATCH', `/webhooks/${webhook.id}`, change);
+  for (const wrong of [
+    {},
+    { url: null, events: null },
+    { events: [] },
+    { events: ['push.sent'] },
+    { events: 'push.finished' },
+    { url: 7 },
+    { url: 'backend.example.com' },
+    { url: 'ftp://backend.example.com/' },
+    { url: 'https://user:password@backend.example.com/' },
+    { url: `https://backend.example.com/${'x'.repeat(2_048)}` },
+    { url: 'https://backend.example.com/', events: ['push.sent'] },
+  ])
+    expectApiError(await edit(wrong), 'INVALID_PARAM');
+  expect(await getWebhook()).toEqual(before);
+  const { json } = await edit({ events: ['recipient.deleted'] });
+  expect(json.webhook).toMatchObject({ host: before?.host, events: ['recipient.deleted'] });
+  const moved = await startReceiver(secret);
+  try {
+    await edit({ url: moved.url });
+    expect(await getWebhook()).toMatchObject({
+      host: new URL(moved.url).host,
+      events: ['recipient.deleted'],
+    });
+    const { token } = await registerDevice(stack.dev);
+    const { id } = await send(stack, token);
+    await stack.api('DELETE', `/pushes/${id}`);
+    const listMoved = () => moved.requests.flatMap(({ events }) => events);
+    await until(() => listMoved().some(({ data }) => data.push === id));
+    expect(new Set(listMoved().map(({ type }) => type))).toEqual(new Set(['recipient.deleted']));
+    expect(moved.forged).toBe(0);
+    expect(listTypes(id)).toEqual([]);
+  } finally {
+    await moved.stop();
+  }
 });
 
 test('a webhook that is off is told of nothing, and a deleted one is gone', async () => {

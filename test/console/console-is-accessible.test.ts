@@ -37,7 +37,8 @@ test.each(PAGE_VIEWS)('the dialogs of webhooks, $width pixels wide and $scheme',
   const address = `${fixture.origin}${fillPath('/apps/$app?tab=webhooks', ids)}`;
   const page = await openView(fixture.owner.browserContext(), address, view);
   for (const [button, text] of [
-    ['Add a webhook', 'They can’t be changed later'],
+    ['Add a webhook', 'device.unsubscribed'],
+    ['Edit', 'Leave it empty to keep the present one'],
     ['Replay', 'as far as they are stored'],
     ['Remove', 'This can’t be undone'],
   ] as const) {

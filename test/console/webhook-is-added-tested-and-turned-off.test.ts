@@ -20,6 +20,7 @@ const SERVICES = ['dashboard', 'delivery-worker', 'scheduler', 'api'];
 interface View {
   id: string;
   state: string;
+  events: string[];
   reason?: string;
 }
 
@@ -109,6 +110,36 @@ test('after a rotation, requests are signed with both secrets', async () => {
     await sendTestEvent('Accepted (200)');
     expect([isTested(), receiver.forged]).toEqual([true, 0]);
   }
+});
+
+test('events and the address are edited, as the command line does too', async () => {
+  const edit = async () => {
+    await click(page, 'Edit');
+    await waitForText(page, 'Leave it empty to keep the present one');
+  };
+  const save = async () => {
+    await click(page, 'Save');
+    await page.waitForFunction("document.querySelector('[role=dialog]') === null");
+  };
+  await edit();
+  await click(page, 'All events', 'checkbox');
+  await click(page, 'device.registered', 'checkbox');
+  expect(await findViolations(page)).toEqual([]);
+  await save();
+  const [edited] = await listInTerminal();
+  expect(edited?.events).toContain('recipient.deleted');
+  expect(edited?.events).not.toContain('device.registered');
+  const args = ['--app', stack.dev.app, '--url', 'http://localhost:1/'];
+  await runCarillonJson(stack.home, 'webhook', 'edit', edited?.id ?? '', ...args);
+  await page.reload();
+  await waitForText(page, 'localhost:1');
+  await edit();
+  await fill(page, 'New address', `http://127.0.0.1:${receiver.port}/${SECRET_PATH}`);
+  await click(page, 'All events', 'checkbox');
+  await save();
+  await waitForText(page, `127.0.0.1:${receiver.port}`);
+  await sendTestEvent('Accepted (200)');
+  expect([isTested(), receiver.forged]).toEqual([true, 0]);
 });
 
 test('a replay reports a push from before the webhook', async () => {

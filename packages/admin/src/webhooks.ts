@@ -2,6 +2,7 @@ import { WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { WebhookDocument } from '@carillon/store/documents';
 import {
   addWebhook,
+  editWebhook,
   listWebhooks,
   type ReplayRange,
   replayWebhook,
@@ -42,12 +43,27 @@ export async function createWebhook(
       'WEBHOOK_LIMIT_REACHED',
       `The app has ${WEBHOOK_LIMITS.perApp} webhooks, which is the most: remove one first.`,
     );
-  if (added === 'not-ready')
-    throw new AdminError(
-      'BOX_KEY_MISSING',
-      'No delivery worker has run since the upgrade: start one that takes the queue webhook.',
-    );
+  if (added === 'not-ready') throw boxKeyMissing();
   return added;
+}
+
+/**
+ * Changes the address of a webhook, its events, or both. A new address begins without the failures of the one before; the
+ * secret, and what the webhook was told, stay.
+ *
+ * @param change address as `parseWebhookAddress` has parsed it
+ * @throws AdminError WEBHOOK_NOT_FOUND, BOX_KEY_MISSING
+ */
+export async function changeWebhook(
+  store: Pick<Store, 'webhooks'>,
+  app: string,
+  id: string,
+  change: { address?: URL | undefined; events?: readonly WebhookEvent[] | undefined },
+): Promise<WebhookView> {
+  const changed = await editWebhook(store, app, id, change);
+  if (changed === 'not-found') throw webhookNotFound(app, id);
+  if (changed === 'not-ready') throw boxKeyMissing();
+  return changed;
 }
 
 /**
@@ -174,6 +190,12 @@ async function requireWebhook(
   const webhook = await webhooks.findOf(app, id);
   if (webhook === undefined) throw webhookNotFound(app, id);
   return webhook;
+}
+
+function boxKeyMissing(): AdminError {
+  const text =
+    'No delivery worker has run since the upgrade: start one that takes the queue webhook.';
+  return new AdminError('BOX_KEY_MISSING', text);
 }
 
 function webhookNotFound(app: string, id: string): AdminError {

@@ -4,7 +4,7 @@ import { digestApiKey } from '@carillon/core/api-key';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import {
   createAccount,
   listAccounts,
@@ -36,17 +36,16 @@ const UNKNOWN = '000000000000000000000000';
 const FIRST_PAGE = { limit: 2 };
 const UNREACHABLE = 'http://127.0.0.1:1';
 
-let mongod: Awaited<ReturnType<typeof startMongod>>;
+let database: OwnDatabase;
 let store: Store;
 beforeAll(async () => {
-  mongod = await startMongod();
-  const uri = `mongodb://127.0.0.1:${mongod.port}/admin-test`;
-  store = await connectStore({ uri, appName: 'test' });
+  database = await startDatabase();
+  store = await connectStore({ uri: database.uri, appName: 'test' });
   await store.migrate();
 });
 afterAll(async () => {
   await store?.close();
-  await mongod?.stop();
+  await database?.stop();
 });
 
 async function newApp(): Promise<{ account: string; id: string; apiKey: string }> {

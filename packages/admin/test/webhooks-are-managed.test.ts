@@ -11,6 +11,7 @@ import {
 import { createAccount } from '../src/accounts.ts';
 import { createApp } from '../src/apps.ts';
 import {
+  changeWebhook,
   createWebhook,
   listWebhookDetails,
   MAX_PENDING_COUNTED,
@@ -58,6 +59,11 @@ describe('with the key of a delivery worker', () => {
     (await listWebhookDetails(database.store, app)).find((webhook) => webhook.id === id);
 
   test.each<[string, (ofApp: string, webhook: string) => Promise<unknown>]>([
+    [
+      'changeWebhook',
+      (...of) =>
+        changeWebhook(database.store, ...of, { address: ADDRESS, events: ['push.finished'] }),
+    ],
     ['renewWebhookSecret', (...of) => renewWebhookSecret(database.store, ...of)],
     ['requestTestEvent', (...of) => requestTestEvent(database.store, ...of)],
     ['replayPushes', (...of) => replayPushes(database.store, ...of, ALL_TIMES)],
@@ -78,6 +84,17 @@ describe('with the key of a delivery worker', () => {
     const [listed] = await listWebhookDetails(database.store, app);
     expect(Date.parse(listed?.previousSecretEndsAt ?? '')).toBeGreaterThan(Date.now());
     expect(JSON.stringify(listed)).not.toMatch(/hook|token|whsec_/);
+  });
+
+  test('events and the address are changed, each without the other', async () => {
+    const { pending, ...before } = (await find()) ?? {};
+    const events = ['recipient.failed', 'device.deleted'] as const;
+    const first = await changeWebhook(database.store, app, id, { events });
+    expect(first).toEqual({ ...before, events });
+    const address = new URL('https://other.example/hook?token=secret');
+    const second = await changeWebhook(database.store, app, id, { address });
+    expect(second).toEqual({ ...first, host: 'other.example' });
+    expect(await find()).toEqual({ ...second, pending });
   });
 
   test('a webhook that is off sends no test event', async () => {

@@ -72,6 +72,27 @@ export async function addWebhook(
   return created === undefined ? 'limit' : { webhook: toWebhookView(created), secret };
 }
 
+/**
+ * Changes the address of a webhook, its events, or both. Its secret, and what it was told, stay.
+ *
+ * @returns the changed webhook; `not-found` if the app has no such webhook; `not-ready` as for {@link addWebhook}
+ */
+export async function editWebhook(
+  { webhooks }: Pick<Store, 'webhooks'>,
+  app: string,
+  id: string,
+  { address, events }: { address?: URL | undefined; events?: readonly WebhookEvent[] | undefined },
+): Promise<WebhookView | 'not-found' | 'not-ready'> {
+  const boxKey = address && (await webhooks.findBoxKey());
+  if (address !== undefined && boxKey === undefined) return 'not-ready';
+  const changed = await webhooks.change(app, id, {
+    ...(events && { events: [...new Set(events)] }),
+    ...(address &&
+      boxKey && { address: { address: sealBox(boxKey, id, address.href), host: address.host } }),
+  });
+  return changed === undefined ? 'not-found' : toWebhookView(changed);
+}
+
 /** Lists an app's webhooks, the oldest first. */
 export async function listWebhooks(
   { webhooks }: Pick<Store, 'webhooks'>,

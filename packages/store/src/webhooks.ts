@@ -1,6 +1,6 @@
 import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, fromNow } from './clock.ts';
 import type { NotifyEntry, WebhookDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
@@ -14,8 +14,17 @@ export type NewWebhook = Pick<WebhookDocument, '_id' | 'app' | 'address' | 'host
   secret: SealedBox;
 };
 
+/** What may be changed of a webhook. */
+export interface WebhookChange {
+  events?: readonly WebhookEvent[];
+  address?: Pick<WebhookDocument, 'address' | 'host'>;
+}
+
 /** Response of a receiver, or why there was none. */
 export type WebhookAnswer = { status: number } | { error: string };
+
+/** A webhook as a request was sent to it; its sealed address is another text once it was changed. */
+type CalledWebhook = Pick<WebhookDocument, '_id' | 'address'>;
 
 /** The webhooks of all apps, as last read by this process. */
 export type Webhooks = ReturnType<typeof createWebhooks>;
@@ -35,6 +44,14 @@ export function createWebhooks(db: Db, clock: Clock) {
 }
 
 type WebhookCollection = Collection<WebhookDocument>;
+
+/** The fields of failed requests, without which the next request is sent at once. */
+const FAILURE_FIELDS = { failures: true, failingSince: true, retryAt: true } as const;
+
+/** Matches a webhook while it has the address that a request was sent to: a later one has no part in its result. */
+function calledAt({ _id, address }: CalledWebhook) {
+  return { _id, 'address.text': address.text };
+}
 
 /**
  * The webhooks that are on are kept in memory, so that no push needs a query for them: a process that refreshes sees a
@@ -134,6 +151,26 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
     /** Finds a webhook of an app; undefined when it is absent or another app's. */
     findOf: async (app: string, id: string) =>
       (await webhooks.findOne({ _id: id, app })) ?? undefined,
+    /**
+     * Changes a webhook; what it was told stays. A new address begins without the failures of the one before.
+     *
+     * @returns the changed webhook; undefined when it is absent or another app's
+     */
+    async change(
+      app: string,
+      id: string,
+      { events, address }: WebhookChange,
+    ): Promise<WebhookDocument | undefined> {
+      const changed = await webhooks.findOneAndUpdate(
+        { _id: id, app },
+        {
+          $set: { ...(events && { events: [...events] }), ...address },
+          ...(address && { $unset: FAILURE_FIELDS }),
+        },
+        { returnDocument: 'after' },
+      );
+      return changed ?? undefined;
+    },
     /** Removes a webhook; what it was not told of is forgotten. */
     remove: async (app: string, id: string): Promise<boolean> =>
       (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
@@ -166,7 +203,7 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
 function createSwitches(webhooks: WebhookCollection, clock: Clock) {
   /** Turns a webhook off unless it is off already. */
   async function turnOff(
-    filter: { _id: string; app?: string },
+    filter: Filter<WebhookDocument>,
     reason: NonNullable<WebhookDocument['off']>['reason'],
   ): Promise<boolean> {
     const off = { at: new Date(clock.now()), reason };
@@ -182,16 +219,12 @@ function createSwitches(webhooks: WebhookCollection, clock: Clock) {
     /** Turns a webhook of an app off: it is told of nothing any more. */
     turnOffOf: (app: string, id: string): Promise<boolean> => turnOff({ _id: id, app }, 'operator'),
     /** Turns a webhook off whose receiver refuses events for good. */
-    turnOff: (id: string, reason: 'gone' | 'failing'): Promise<boolean> =>
-      turnOff({ _id: id }, reason),
+    turnOff: (webhook: CalledWebhook, reason: 'gone' | 'failing'): Promise<boolean> =>
+      turnOff(calledAt(webhook), reason),
     /** Turns a webhook of an app on again; its failures are forgotten. */
     turnOn: async (app: string, id: string): Promise<boolean> =>
-      (
-        await webhooks.updateOne(
-          { _id: id, app },
-          { $unset: { off: true, failures: true, failingSince: true, retryAt: true } },
-        )
-      ).matchedCount === 1,
+      (await webhooks.updateOne({ _id: id, app }, { $unset: { off: true, ...FAILURE_FIELDS } }))
+        .matchedCount === 1,
   };
 }
 
@@ -199,30 +232,29 @@ function createSwitches(webhooks: WebhookCollection, clock: Clock) {
 function createResults(webhooks: WebhookCollection, clock: Clock) {
   return {
     /** Records a request that the receiver accepted. Writes only if that changes more than the time. */
-    async recordSuccess(
-      { _id, failures, retryAt, lastSuccessAt }: WebhookDocument,
-      status: number,
-    ): Promise<void> {
+    async recordSuccess(webhook: WebhookDocument, status: number): Promise<void> {
+      const { failures, retryAt, lastSuccessAt } = webhook;
       const now = clock.now();
       const isRecent = now - (lastSuccessAt?.getTime() ?? 0) < SUCCESS_INTERVAL_MS;
       if (failures === undefined && retryAt === undefined && isRecent) return;
       const at = new Date(now);
-      await webhooks.updateOne(
-        { _id },
-        {
-          $set: { last: { at, status }, lastSuccessAt: at },
-          $unset: { failures: true, failingSince: true, retryAt: true },
-        },
-      );
+      await webhooks.updateOne(calledAt(webhook), {
+        $set: { last: { at, status }, lastSuccessAt: at },
+        $unset: FAILURE_FIELDS,
+      });
     },
     /**
      * Records a request that failed: the next one is sent after `retryMs`.
      *
      * @returns since when requests fail
      */
-    async recordFailure(id: string, answer: WebhookAnswer, retryMs: number): Promise<Date> {
+    async recordFailure(
+      webhook: CalledWebhook,
+      answer: WebhookAnswer,
+      retryMs: number,
+    ): Promise<Date> {
       const updated = await webhooks.findOneAndUpdate(
-        { _id: id },
+        calledAt(webhook),
         [
           {
             $set: {
@@ -238,8 +270,8 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       return updated?.failingSince ?? new Date(clock.now());
     },
     /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
-    async postpone(id: string, delayMs: number): Promise<void> {
-      await webhooks.updateOne({ _id: id, off: { $exists: false } }, [
+    async postpone(webhook: CalledWebhook, delayMs: number): Promise<void> {
+      await webhooks.updateOne({ ...calledAt(webhook), off: { $exists: false } }, [
         { $set: { retryAt: fromNow(delayMs) } },
       ]);
     },

@@ -48,9 +48,17 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
   'webhooks.create': {
     call: ({ webhooks }) => webhooks.create({ ...webhook, secret: BOX }),
   },
+  'webhooks.change': {
+    given,
+    call: ({ webhooks }) =>
+      webhooks.change(APP, ID, {
+        events: ['recipient.sent'],
+        address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
+      }),
+  },
   'webhooks.remove': { given, call: ({ webhooks }) => webhooks.remove(APP, ID) },
   'webhooks.turnOffOf': { given, call: ({ webhooks }) => webhooks.turnOffOf(APP, ID) },
-  'webhooks.turnOff': { given, call: ({ webhooks }) => webhooks.turnOff(ID, 'gone') },
+  'webhooks.turnOff': { given, call: ({ webhooks }) => webhooks.turnOff(webhook, 'gone') },
   'webhooks.turnOn': {
     given: (db) =>
       insertDocuments(db, 'webhooks', { ...webhook, off: { at: NOW, reason: 'gone' } }),
@@ -68,9 +76,9 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
   'webhooks.recordSuccess': { given, call: ({ webhooks }) => webhooks.recordSuccess(webhook, 200) },
   'webhooks.recordFailure': {
     given,
-    call: ({ webhooks }) => webhooks.recordFailure(ID, { status: 500 }, 1_000),
+    call: ({ webhooks }) => webhooks.recordFailure(webhook, { status: 500 }, 1_000),
   },
-  'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(ID, 1_000) },
+  'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(webhook, 1_000) },
   'webhooks.putBoxKey': {
     call: ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),
   },

@@ -32,6 +32,9 @@ beforeAll(async () => {
 afterAll(() => database?.stop());
 
 /** Returns the id of a webhook that no other test uses. */
+/** The app of the pushes that `insertPush` inserts. */
+const APP = 'a'.repeat(24);
+
 function newWebhook(): string {
   webhooks += 1;
   return `webhook${webhooks}`;
@@ -105,7 +108,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
   test('a deletion and a finished push are told', async () => {
     const webhook = newWebhook();
     const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
-    await database.store.pushCompletion.markDeleted('a'.repeat(24), deleted.id);
+    await database.store.pushCompletion.markDeleted(APP, deleted.id);
     await complete(deleted);
     const ends = deleted.tokens.map((token) => `${token} deleted`);
     expect((await drain(webhook)).sort()).toEqual([...ends, 'finished'].sort());
@@ -194,7 +197,7 @@ test('a replay tells everything again, also of pushes from before the webhook wa
   const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
   await deliver(database.store, push, {});
   await complete(push);
-  const webhook = { _id, app: 'a'.repeat(24), events: ['recipient.delivered' as const] };
+  const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
   const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
   for (const _ of ['first', 'again']) {
     const replayed = await database.store.outbox.replay(webhook, range, 10);
@@ -208,7 +211,9 @@ describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
 
   async function insertUnreported(webhook: string): Promise<TestPush> {
-    await database.db.collection<{ _id: string }>('webhooks').insertOne({ _id: webhook });
+    await database.db
+      .collection<{ _id: string; app: string }>('webhooks')
+      .insertOne({ _id: webhook, app: APP });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
@@ -240,7 +245,7 @@ describe('a push past its retention', () => {
   test('does not wait for a webhook that is off', async () => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
-    await database.store.webhooks.turnOff(webhook, 'gone');
+    await database.store.webhooks.turnOffOf(APP, webhook);
     await database.store.retention.purge(10);
     expect(await isStored(push)).toBe(false);
   });

@@ -1,4 +1,5 @@
 import {
+  changeWebhook,
   createWebhook,
   listWebhookDetails,
   MAX_PENDING_COUNTED,
@@ -28,6 +29,11 @@ interface AddOptions extends AppOption {
   events?: string;
 }
 
+interface EditOptions extends AppOption {
+  url?: string;
+  events?: string;
+}
+
 interface ReplayOptions extends AppOption {
   from: string;
   to?: string;
@@ -39,6 +45,7 @@ export function addWebhookCommands(program: Command, context: CommandContext): v
     .command('webhook')
     .description("manage webhooks: addresses that an app's events are sent to");
   addAddCommand(webhook, context);
+  addEditCommand(webhook, context);
   addListCommand(webhook, context);
   addRotateCommand(webhook, context);
   addChangeCommand(webhook, context, {
@@ -76,8 +83,7 @@ function addAddCommand(parent: Command, { stack, output }: CommandContext): void
     .requiredOption('--url <address>', 'https address of the receiver')
     .option('--events <names>', `events, separated by commas: ${WEBHOOK_EVENTS.join(', ')}`)
     .action(async ({ app, url, events }: AddOptions) => {
-      const address = parseWebhookAddress(url);
-      if (address === undefined) throw usageError('--url must be an https address.');
+      const address = parseAddress(url);
       const names = events === undefined ? WEBHOOK_EVENTS : parseEvents(events);
       const added = await withStore(stack(), (store) => createWebhook(store, app, address, names));
       output.show(added, [
@@ -85,6 +91,32 @@ function addAddCommand(parent: Command, { stack, output }: CommandContext): void
         `Secret, shown only once: ${added.secret}`,
       ]);
     });
+}
+
+function addEditCommand(parent: Command, { stack, output }: CommandContext): void {
+  parent
+    .command('edit')
+    .description('change the address of a webhook, its events, or both; the secret stays')
+    .argument('<id>', 'id of the webhook')
+    .requiredOption('--app <id>', 'the app')
+    .option('--url <address>', 'new https address of the receiver')
+    .option('--events <names>', `events, separated by commas: ${WEBHOOK_EVENTS.join(', ')}`)
+    .action(async (id: string, { app, url, events }: EditOptions) => {
+      if (url === undefined && events === undefined)
+        throw usageError('Give --url, --events, or both.');
+      const changes = {
+        address: url === undefined ? undefined : parseAddress(url),
+        events: events === undefined ? undefined : parseEvents(events),
+      };
+      const webhook = await withStore(stack(), (store) => changeWebhook(store, app, id, changes));
+      output.show(webhook, [`Webhook ${id} changed.`]);
+    });
+}
+
+function parseAddress(url: string): URL {
+  const address = parseWebhookAddress(url);
+  if (address === undefined) throw usageError('--url must be an https address.');
+  return address;
 }
 
 function parseEvents(text: string): WebhookEvent[] {

@@ -5,7 +5,7 @@ import { ensureIndexes } from '@carillon/store/migrate';
 import { connectStore, type Store } from '@carillon/store/store';
 import { type Db, MongoClient } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { startDatabase } from '../../../test/support/own-database.ts';
 import { createConsole } from '../src/console.ts';
 import { type ConsoleEngine, createEngine } from '../src/engine.ts';
 import { type Environment, environment } from '../src/environment.ts';
@@ -18,7 +18,7 @@ const SETTINGS = {
   CREDENTIAL_KEYS: `1:${'ab'.repeat(32)}`,
 };
 
-/** A console on a mongod of its own. */
+/** A console on a database of its own. */
 export interface ConsoleUnderTest {
   url: string;
   db: Db;
@@ -35,8 +35,8 @@ export async function startConsole(
   settings: Record<string, string> = {},
   pagesFolder = '/nonexistent',
 ): Promise<ConsoleUnderTest> {
-  const [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
-  const uri = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  const [database, redis] = await Promise.all([startDatabase(), startRedis()]);
+  const { uri } = database;
   const client = await new MongoClient(uri).connect();
   await ensureIndexes(client.db());
   const store = await connectStore({ uri, appName: 'test' });
@@ -69,7 +69,7 @@ export async function startConsole(
       for (const stop of stops) await stop();
       await store.close();
       await client.close();
-      await mongod.stop();
+      await database.stop();
       await redis.stop();
     },
   };

@@ -62,7 +62,7 @@ function pathOf({ path }: ConsoleRoute): string {
 }
 
 function call(browser: Browser, route: ConsoleRoute) {
-  const hasBody = route.method === 'post' || route.method === 'put';
+  const hasBody = ['post', 'put', 'patch'].includes(route.method);
   // Valid for all routes, so that no check hides behind a wrong input.
   const named = { account: ids.account, name: 'n', device: ids.token };
   const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };

@@ -123,6 +123,12 @@ describe('webhooks', () => {
     const [{ id }] = await list();
     const call = async (action: string, body = {}) =>
       (await owner.post(`${path}/${id}/${action}`, body)).body;
+    const edit = async (change: object) =>
+      (await owner.request('PATCH', `${path}/${id}`, change)).body;
+    for (const wrong of [{}, { url: 'receiver.example' }, { events: [] }, { events: ['nothing'] }])
+      expect(await edit(wrong)).toMatchObject({ code: 'INVALID_PARAM' });
+    const moved = { url: `https://moved.example/${SECRET_PATH}`, events: ['push.finished'] };
+    expect(await edit(moved)).toMatchObject({ id, host: 'moved.example', events: moved.events });
     const { secret } = await call('rotate');
     secrets.push(secret);
     expect(secret).toMatch(/^whsec_/);
@@ -141,6 +147,11 @@ describe('webhooks', () => {
     expect((await owner.delete(`${path}/${id}`)).status).toBe(404);
     const results = async (action: string) =>
       (await audited(`webhook.${action}`)).map(({ result }: { result: string }) => result);
+    const [edited] = await audited('webhook.edit');
+    expect(edited).toMatchObject({
+      result: 'done',
+      facts: { app, id, host: 'moved.example', events: 'push.finished' },
+    });
     expect(await results('rotate')).toEqual(['done']);
     expect(await results('test')).toEqual(['CONFLICT', 'done']);
     expect([await results('off'), await results('on')]).toEqual([['done'], ['done']]);
@@ -152,30 +163,29 @@ describe('webhooks', () => {
   });
 
   test.each([
-    ['viewer', { list: 200, test: 403, replay: 403, rotate: 403, off: 403, on: 403, remove: 403 }],
-    [
-      'operator',
-      { list: 200, test: 200, replay: 200, rotate: 403, off: 403, on: 403, remove: 403 },
-    ],
-    ['admin', { list: 200, test: 200, replay: 200, rotate: 200, off: 200, on: 200, remove: 200 }],
+    ['viewer', { list: 200, send: 403, change: 403 }],
+    ['operator', { list: 200, send: 200, change: 403 }],
+    ['admin', { list: 200, send: 200, change: 200 }],
   ])('a %s may do only what its role is for', async (role, expected) => {
     const url = `https://receiver.example/${SECRET_PATH}`;
     const { id } = (await add(url)).body;
     const browser = await inviteBrowser(owner, started.url, { name: `webhook ${role}`, role });
     const post = (action: string) => browser.post(`${path}/${id}/${action}`, { from: 1, to: 2 });
-    const answers = {
-      list: await browser.get(path),
-      test: await post('test'),
-      replay: await post('replay'),
+    const { status, body } = await browser.get(path);
+    expect(status).toBe(expected.list);
+    expect(JSON.stringify(body)).not.toContain(SECRET_PATH);
+    for (const action of ['test', 'replay'])
+      expect([action, (await post(action)).status]).toEqual([action, expected.send]);
+    const changes = {
+      edit: await browser.request('PATCH', `${path}/${id}`, { events }),
       rotate: await post('rotate'),
       off: await post('off'),
       on: await post('on'),
       remove: await browser.delete(`${path}/${id}`),
+      add: await browser.post(path, { url, events }),
     };
-    const statuses = Object.entries(answers).map(([name, { status }]) => [name, status]);
-    expect(Object.fromEntries(statuses)).toEqual(expected);
-    expect((await browser.post(path, { url, events })).status).toBe(expected.remove);
-    expect(JSON.stringify(answers.list.body)).not.toContain(SECRET_PATH);
+    for (const [action, answer] of Object.entries(changes))
+      expect([action, answer.status]).toEqual([action, expected.change]);
   });
 });
 

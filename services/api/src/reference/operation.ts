@@ -9,7 +9,7 @@ export interface Operation {
   /** Operation id, which generated clients use as a name. */
   id: string;
   tag: string;
-  method: 'get' | 'post' | 'delete';
+  method: 'get' | 'post' | 'patch' | 'delete';
   /** Path with `{name}` for parameters. */
   path: string;
   summary: string;

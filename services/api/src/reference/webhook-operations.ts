@@ -2,6 +2,8 @@ import { z } from 'zod';
 import {
   addedWebhookResponse,
   addWebhookRequest,
+  editedWebhookResponse,
+  editWebhookRequest,
   replayedResponse,
   replayRequest,
   rotatedResponse,
@@ -61,6 +63,26 @@ export const WEBHOOK_OPERATIONS: readonly Operation[] = [
     calledBy: 'backend',
     response: { schema: webhooksResponse, example: { webhooks: [WEBHOOK] } },
     errors: [],
+  },
+  {
+    id: 'editWebhook',
+    tag: 'Webhooks',
+    method: 'patch',
+    path: '/webhooks/{webhook_id}',
+    summary: 'Edit a webhook',
+    description:
+      'Changes the address of a webhook, its events, or both. The secret stays, and what was reported is not reported again. A new address begins without the failures of the previous one.',
+    calledBy: 'backend',
+    parameters: [webhookId],
+    request: {
+      schema: editWebhookRequest,
+      example: {
+        url: 'https://backend.example.com/carillon',
+        events: ['push.finished', 'recipient.failed'],
+      },
+    },
+    response: { schema: editedWebhookResponse, example: { webhook: WEBHOOK } },
+    errors: ['INVALID_WEBHOOK_ID'],
   },
   {
     id: 'deleteWebhook',

@@ -3,6 +3,7 @@ import { invalidParameter, validate } from '@carillon/core/validate';
 import type { Producers } from '@carillon/queue/producers';
 import {
   addWebhook,
+  editWebhook,
   listWebhooks,
   parseWebhookAddress,
   replayWebhook,
@@ -11,7 +12,7 @@ import {
 import type { Store } from '@carillon/store/store';
 import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import { addWebhookRequest, replayRequest } from './schema.ts';
+import { addWebhookRequest, editWebhookRequest, replayRequest } from './schema.ts';
 
 const SUCCESS = { success: true } as const;
 const BODY_BYTES = 16 * 1024;
@@ -28,6 +29,9 @@ export function webhookRoutes(
   }));
   const add = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body }, { app }) =>
     handleAdd(store, app._id, body.value),
+  );
+  const edit = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body, params }, { app }) =>
+    handleEdit(store, app._id, params.id ?? '', body.value),
   );
   /** Wraps a change of one webhook that answers whether the app has it. */
   const change = (apply: (app: string, id: string) => Promise<boolean>) =>
@@ -46,6 +50,7 @@ export function webhookRoutes(
   return (router) => {
     router.get('/webhooks', list);
     router.post('/webhooks', add);
+    router.patch('/webhooks/:id', edit);
     router.delete('/webhooks/:id', change(webhooks.remove));
     router.post('/webhooks/:id/rotate', rotate);
     router.post('/webhooks/:id/off', change(webhooks.turnOffOf));
@@ -65,12 +70,26 @@ export function webhookRoutes(
 /** Handles `POST /webhooks`. @throws ApiError INVALID_PARAM, WEBHOOK_LIMIT_EXCEEDED, SERVICE_UNAVAILABLE */
 async function handleAdd(store: Pick<Store, 'webhooks'>, app: string, body: unknown) {
   const { url, events } = validate(addWebhookRequest, body);
-  const address = parseWebhookAddress(url);
-  if (address === undefined) throw invalidParameter('url', 'must be an https address');
-  const added = await addWebhook(store, app, address, events);
+  const added = await addWebhook(store, app, parseAddress(url), events);
   if (added === 'limit') throw new ApiError('WEBHOOK_LIMIT_EXCEEDED');
   if (added === 'not-ready') throw new ApiError('SERVICE_UNAVAILABLE');
   return added;
+}
+
+/** Handles `PATCH /webhooks/<webhook_id>`. @throws ApiError INVALID_PARAM, INVALID_WEBHOOK_ID, SERVICE_UNAVAILABLE */
+async function handleEdit(store: Pick<Store, 'webhooks'>, app: string, id: string, body: unknown) {
+  const { url, events } = validate(editWebhookRequest, body);
+  const address = url === undefined ? undefined : parseAddress(url);
+  const webhook = await editWebhook(store, app, id, { address, events });
+  if (webhook === 'not-found') throw new ApiError('INVALID_WEBHOOK_ID');
+  if (webhook === 'not-ready') throw new ApiError('SERVICE_UNAVAILABLE');
+  return { webhook };
+}
+
+function parseAddress(url: string): URL {
+  const address = parseWebhookAddress(url);
+  if (address === undefined) throw invalidParameter('url', 'must be an https address');
+  return address;
 }
 
 /** Handles `POST /webhooks/<webhook_id>/replay`. @throws ApiError INVALID_PARAM, INVALID_WEBHOOK_ID */

@@ -15,6 +15,24 @@ export const addWebhookRequest = z
   })
   .meta({ id: 'AddWebhookRequest' });
 
+/** Request body of PATCH /webhooks/<webhook_id>. */
+export const editWebhookRequest = z
+  .object({
+    url: z
+      .string()
+      .max(WEBHOOK_LIMITS.addressCharacters)
+      .optional()
+      .meta({ description: 'New address of the receiver. As before if absent.' }),
+    events: events
+      .optional()
+      .meta({ description: 'Events to send from now on. As before if absent.' }),
+  })
+  .refine(({ url, events }) => url !== undefined || events !== undefined, {
+    path: ['url'],
+    error: 'may be absent only if `events` is given',
+  })
+  .meta({ id: 'EditWebhookRequest', minProperties: 1 });
+
 const seconds = (description: string) => integer(0, Number.MAX_SAFE_INTEGER).meta({ description });
 
 /** Request body of POST /webhooks/<webhook_id>/replay. */
@@ -65,6 +83,8 @@ const secret = z.string().meta({ description: 'Secret of the signatures. Shown o
 
 /** Response of POST /webhooks. */
 export const addedWebhookResponse = z.looseObject({ webhook, secret }).meta({ id: 'AddedWebhook' });
+/** Response of PATCH /webhooks/<webhook_id>. */
+export const editedWebhookResponse = z.looseObject({ webhook }).meta({ id: 'EditedWebhook' });
 /** Response of GET /webhooks. */
 export const webhooksResponse = z
   .looseObject({ webhooks: z.array(webhook) })

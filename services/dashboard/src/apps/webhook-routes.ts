@@ -1,4 +1,5 @@
 import {
+  changeWebhook,
   createWebhook,
   listWebhookDetails,
   MAX_PENDING_COUNTED,
@@ -22,6 +23,7 @@ import { createAccountOfApp } from './app-routes.ts';
 /** A replay of many pushes takes several requests, between which its operator sees how far it is. */
 const REPLAY_MS = 2_000;
 
+const events = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
 const ofApp = z.object({ app: objectId });
 const ofWebhook = ofApp.extend({ id: objectId });
 
@@ -31,6 +33,13 @@ const address = z.string().transform((text, context): URL => {
   context.addIssue({ code: 'custom', message: 'Give an https address.' });
   return z.NEVER;
 });
+
+const editFields = ofWebhook
+  .extend({ url: address.optional(), events: events.optional() })
+  .refine((fields) => fields.url !== undefined || fields.events !== undefined, {
+    path: ['url'],
+    message: 'Give an address or events.',
+  });
 
 const replayFields = ofWebhook
   .extend({ from: time, to: time, after: objectId.optional() })
@@ -71,13 +80,27 @@ export function webhookRoutes(needs: WebhookNeeds): ConsoleRoute[] {
       path: '/apps/:app/webhooks',
       role: 'admin',
       account,
-      input: ofApp.extend({ url: address, events: z.array(z.enum(WEBHOOK_EVENTS)).min(1) }),
+      input: ofApp.extend({ url: address, events }),
       audit: 'webhook.add',
       auditFacts: ({ url, events }) => ({ host: url.host, events: events.join(', ') }),
       async handle({ input: { app, url, events } }) {
         const { webhook, secret } = await createWebhook(store, app, url, events);
         return { id: webhook.id, secret };
       },
+    }),
+    defineRoute({
+      method: 'patch',
+      path: '/apps/:app/webhooks/:id',
+      role: 'admin',
+      account,
+      input: editFields,
+      audit: 'webhook.edit',
+      auditFacts: (change) => ({
+        ...(change.url && { host: change.url.host }),
+        ...(change.events && { events: change.events.join(', ') }),
+      }),
+      handle: ({ input: { app, id, url, events: names } }) =>
+        changeWebhook(store, app, id, { address: url, events: names }),
     }),
     defineRoute({
       method: 'post',

@@ -100,7 +100,7 @@ async function waitForAddress(
   state: AddressState,
 ): Promise<WebhookResult> {
   // While an address is busy, the next tick asks again.
-  if (state.kind === 'open') await store.webhooks.postpone(webhook._id, state.waitMs);
+  if (state.kind === 'open') await store.webhooks.postpone(webhook, state.waitMs);
   result.end = 'waiting';
   return result;
 }
@@ -264,7 +264,6 @@ async function settleRequest(
   response: ReceiverResponse,
   events: number,
 ): Promise<boolean> {
-  const { _id: id } = webhook;
   if ('status' in response && isAccepted(response)) {
     onRequest('accepted', events);
     await store.webhooks.recordSuccess(webhook, response.status);
@@ -277,10 +276,10 @@ async function settleRequest(
   const answer = 'status' in response ? { status: response.status } : { error: response.error };
   const retryAfterMs = 'status' in response ? response.retryAfterMs : undefined;
   const delayMs = computeDelayMs(webhook.failures ?? 0, retryAfterMs, random);
-  const failingSince = await store.webhooks.recordFailure(id, answer, delayMs);
+  const failingSince = await store.webhooks.recordFailure(webhook, answer, delayMs);
   const isFailingLong = store.clock.now() - failingSince.getTime() > MAX_FAILING_MS;
-  if (isGone(response)) await store.webhooks.turnOff(id, 'gone');
-  else if (isFailingLong) await store.webhooks.turnOff(id, 'failing');
+  if (isGone(response)) await store.webhooks.turnOff(webhook, 'gone');
+  else if (isFailingLong) await store.webhooks.turnOff(webhook, 'failing');
   result.end = isGone(response) || isFailingLong ? 'off' : 'failed';
   result.answer = 'status' in response ? response.status : response.error;
   return false;

@@ -3,6 +3,7 @@ import { boxKeyOf, sealBox } from '@carillon/core/sealed-box';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import { newWebhookSecret } from '@carillon/core/webhook-signature';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
+import { editWebhook } from '@carillon/store/manage-webhooks';
 import type { Store } from '@carillon/store/store';
 import {
   insertPush,
@@ -84,6 +85,18 @@ export async function addWebhook(
       .filter((one) => one.app === app)
       .flatMap((one) => one.events.map((event) => event.id));
   return { id, secret, receiver, reported };
+}
+
+/** Changes the address of a webhook. */
+export async function moveWebhook(
+  { webhooks }: Store,
+  app: string,
+  id: string,
+  url: string,
+): Promise<void> {
+  await webhooks.putBoxKey(boxKeyOf(KEYS));
+  const changed = await editWebhook({ webhooks }, app, id, { address: new URL(url) });
+  if (typeof changed === 'string') throw new Error(changed);
 }
 
 /** Settings of a report that a test gives instead of the defaults. */

@@ -56,7 +56,7 @@ export function get<T>(path: string, query?: Query, signal?: AbortSignal): Promi
  * @throws RequestError
  */
 export function change<T>(
-  method: 'POST' | 'PUT' | 'DELETE',
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   path: string,
   body?: unknown,
 ): Promise<T> {

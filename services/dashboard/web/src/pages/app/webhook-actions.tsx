@@ -11,12 +11,17 @@ const ReplayForm = lazy(async () => ({
   default: (await import('./replay-form.tsx')).ReplayForm,
 }));
 
+const WebhookForm = lazy(async () => ({
+  default: (await import('./webhook-form.tsx')).WebhookForm,
+}));
+
 const BUTTON = { size: 'compact-xs', variant: 'default' } as const;
 
 interface WebhookActionsProps {
   app: string;
   webhook: Webhook;
   name: string;
+  eventNames: readonly string[];
   testEvent: TestEvent;
   /** Is given a new secret. */
   onSecret: (secret: string) => void;
@@ -46,13 +51,38 @@ export function WebhookActions(props: WebhookActionsProps) {
           </Button>
         </>
       )}
-      {mayChange && <Changes {...props} />}
+      {mayChange && (
+        <>
+          <Edit {...props} />
+          <Changes {...props} />
+        </>
+      )}
       {isReplaying && (
         <Suspense>
           <ReplayForm {...{ app, webhook, name }} onClose={() => setReplaying(false)} />
         </Suspense>
       )}
     </Group>
+  );
+}
+
+function Edit({ app, webhook, name, eventNames }: WebhookActionsProps) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <Button {...BUTTON} onClick={() => setOpen(true)}>
+        Edit
+      </Button>
+      {isOpen && (
+        <Suspense>
+          <WebhookForm
+            title={`Edit ${name}`}
+            {...{ app, webhook, eventNames }}
+            onClose={() => setOpen(false)}
+          />
+        </Suspense>
+      )}
+    </>
   );
 }
 

@@ -1,64 +1,61 @@
 import { Button, Checkbox, Stack, TextInput } from '@mantine/core';
 import { type FormEvent, useState } from 'react';
 import { change } from '../../api/request.ts';
+import type { Webhook } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { Dialog } from '../../parts/dialog.tsx';
 
 interface WebhookFormProps {
+  title: string;
   app: string;
   eventNames: readonly string[];
+  /** The webhook to edit; absent: one is added. */
+  webhook?: Webhook;
   onClose: () => void;
-  /** Is given the new webhook's secret. */
-  onSecret: (secret: string) => void;
+  /** Is given a new webhook's secret. */
+  onSecret?: (secret: string) => void;
 }
 
-/** Adds a webhook. The server checks the address, and where it leads at each request. */
-export function WebhookForm({ app, eventNames, onClose, onSecret }: WebhookFormProps) {
+/** Adds or edits a webhook. The server checks the address, and where it leads at each request. */
+export function WebhookForm(props: WebhookFormProps) {
+  const { title, app, eventNames, webhook, onClose, onSecret } = props;
   const [url, setUrl] = useState('');
-  const [isAll, setAll] = useState(true);
-  const [chosen, setChosen] = useState<string[]>([]);
-  const path = `/apps/${app}/webhooks`;
+  const [isAll, setAll] = useState(
+    webhook === undefined || webhook.events.length === eventNames.length,
+  );
+  const [chosen, setChosen] = useState(webhook?.events ?? []);
+  const list = `/apps/${app}/webhooks`;
   const events = isAll ? eventNames : chosen;
-  const add = useChange({
-    run: () => change<{ secret: string }>('POST', path, { url, events }),
-    outdated: [[path]],
+  const save = useChange({
+    run: () =>
+      webhook === undefined
+        ? change<{ secret?: string }>('POST', list, { url, events })
+        : change<{ secret?: string }>('PATCH', `${list}/${webhook.id}`, {
+            ...(url !== '' && { url }),
+            events,
+          }),
+    outdated: [[list]],
     onDone: ({ secret }) => {
       onClose();
-      onSecret(secret);
+      if (secret !== undefined) onSecret?.(secret);
     },
   });
   const submit = (event: FormEvent): void => {
     event.preventDefault();
-    add.mutate();
+    save.mutate();
   };
   return (
-    <Dialog opened onClose={onClose} title="Add a webhook">
+    <Dialog opened onClose={onClose} title={title}>
       <form onSubmit={submit}>
         <Stack gap="sm">
-          <TextInput
-            label="Address"
-            description="https, with a public address; private ones need WEBHOOK_HOSTS"
-            placeholder="https://backend.example.com/carillon"
-            required
-            withAsterisk={false}
-            spellCheck={false}
-            autoComplete="off"
-            data-autofocus
-            value={url}
-            onChange={({ currentTarget }) => setUrl(currentTarget.value)}
-          />
+          <Address webhook={webhook} url={url} onChange={setUrl} />
           <Checkbox
             label="All events"
             checked={isAll}
             onChange={({ currentTarget }) => setAll(currentTarget.checked)}
           />
           {!isAll && (
-            <Checkbox.Group
-              label="Events"
-              description="They can’t be changed later: add another webhook for others."
-              value={chosen}
-              onChange={setChosen}
-            >
+            <Checkbox.Group label="Events" value={chosen} onChange={setChosen}>
               <Stack gap={6} mt={6}>
                 {eventNames.map((name) => (
                   <Checkbox key={name} value={name} label={name} />
@@ -66,11 +63,40 @@ export function WebhookForm({ app, eventNames, onClose, onSecret }: WebhookFormP
               </Stack>
             </Checkbox.Group>
           )}
-          <Button type="submit" loading={add.isPending} disabled={events.length === 0}>
-            Add
+          <Button type="submit" loading={save.isPending} disabled={events.length === 0}>
+            {webhook === undefined ? 'Add' : 'Save'}
           </Button>
         </Stack>
       </form>
     </Dialog>
+  );
+}
+
+interface AddressProps {
+  webhook: Webhook | undefined;
+  url: string;
+  onChange: (url: string) => void;
+}
+
+/** The address of a new webhook, or a new one. */
+function Address({ webhook, url, onChange }: AddressProps) {
+  const isNew = webhook === undefined;
+  return (
+    <TextInput
+      label={isNew ? 'Address' : 'New address'}
+      description={
+        isNew
+          ? 'https, with a public address; private ones need WEBHOOK_HOSTS'
+          : `Leave it empty to keep the present one, at ${webhook.host}`
+      }
+      placeholder="https://backend.example.com/carillon"
+      required={isNew}
+      withAsterisk={false}
+      spellCheck={false}
+      autoComplete="off"
+      data-autofocus
+      value={url}
+      onChange={({ currentTarget }) => onChange(currentTarget.value)}
+    />
   );
 }

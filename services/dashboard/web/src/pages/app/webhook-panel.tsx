@@ -16,19 +16,20 @@ interface WebhookPanelProps {
   name: string;
   /** `pending` is not counted further. */
   maxPendingCounted: number;
+  eventNames: readonly string[];
   /** Is given a new secret. */
   onSecret: (secret: string) => void;
 }
 
 /** Shows a webhook: its state, its receiver's responses, and what is not sent yet. */
 export function WebhookPanel(props: WebhookPanelProps) {
-  const { app, webhook, name, maxPendingCounted, onSecret } = props;
+  const { app, webhook, name, maxPendingCounted, eventNames, onSecret } = props;
   const testEvent = useTestEvent(app, webhook);
   return (
     <Panel
       title={name}
       note={webhookStateLabel(webhook)}
-      actions={<WebhookActions {...{ app, webhook, name, testEvent, onSecret }} />}
+      actions={<WebhookActions {...{ app, webhook, name, eventNames, testEvent, onSecret }} />}
     >
       <Stack gap="sm">
         <Trouble webhook={webhook} />

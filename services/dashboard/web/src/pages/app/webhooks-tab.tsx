@@ -47,7 +47,7 @@ export function WebhooksTab({ app }: { app: string }) {
         )}
       </Group>
       <Loaded query={query} height={240}>
-        {({ items, maxPendingCounted }) =>
+        {({ items, maxPendingCounted, eventNames }) =>
           items.length === 0 ? (
             <NoWebhooks mayChange={mayChange} />
           ) : (
@@ -55,7 +55,7 @@ export function WebhooksTab({ app }: { app: string }) {
               <WebhookPanel
                 key={webhook.id}
                 name={nameOf(webhook, items)}
-                {...{ app, webhook, maxPendingCounted, onSecret: setSecret }}
+                {...{ app, webhook, maxPendingCounted, eventNames, onSecret: setSecret }}
               />
             ))
           )
@@ -64,6 +64,7 @@ export function WebhooksTab({ app }: { app: string }) {
       {isAdding && data !== undefined && (
         <Suspense>
           <WebhookForm
+            title="Add a webhook"
             app={app}
             eventNames={data.eventNames}
             onClose={() => setAdding(false)}

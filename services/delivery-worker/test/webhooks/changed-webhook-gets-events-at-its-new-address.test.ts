@@ -1,0 +1,121 @@
+import { newObjectId } from '@carillon/core/ids';
+import { newWebhookSecret } from '@carillon/core/webhook-signature';
+import { editWebhook } from '@carillon/store/manage-webhooks';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import {
+  deliver,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from '../../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../../test/support/until.ts';
+import { FAILURES_TO_OPEN } from '../../src/deliver/retry-policy.ts';
+import { createAddressCircuits } from '../../src/webhooks/address-circuits.ts';
+import { type Receiver, type Responder, startReceiver, status } from './receiver.ts';
+import {
+  addWebhook,
+  insertReportedPush,
+  moveWebhook,
+  report,
+  skipDelays,
+  type WebhookUnderTest,
+} from './webhook-under-test.ts';
+
+const CUT: Responder = (_request, response) => response.socket?.destroy();
+/** Longer than any test: a request hangs until the test responds. */
+const LONG_MS = 120_000;
+
+let database: StoreUnderTest;
+let app: string;
+let webhook: WebhookUnderTest;
+let previous: Receiver;
+let next: Receiver;
+const receivers: Receiver[] = [];
+beforeAll(async () => {
+  database = await startStore();
+});
+beforeEach(async () => {
+  const secret = newWebhookSecret();
+  previous = await startReceiver(secret);
+  next = await startReceiver(secret);
+  receivers.push(previous, next);
+  app = newObjectId();
+  webhook = await addWebhook(database.store, app, { secret, receiver: previous });
+});
+afterAll(async () => {
+  await Promise.all(receivers.map((receiver) => receiver.stop()));
+  await database?.stop();
+});
+
+/** Delivers a push to two devices, which the webhook is yet to be told of. */
+async function deliverReported(): Promise<TestPush> {
+  const push = await insertReportedPush(database, 2, [webhook.id]);
+  await deliver(database.store, push, {}, { finish: true });
+  return push;
+}
+
+const idsOf = (...pushes: TestPush[]) =>
+  pushes.flatMap(({ id }) => [`${id}.0.1`, `${id}.1.1`, `${id}.finished`]).sort();
+const reportedTo = ({ requests }: Receiver) =>
+  requests.flatMap(({ events }) => events.map(({ id }) => id)).sort();
+const move = () => moveWebhook(database.store, app, webhook.id, next.url);
+
+test('without waiting for the previous one, and of nothing that it was told before', async () => {
+  const circuits = createAddressCircuits(
+    () => 0,
+    () => 1,
+  );
+  await deliverReported();
+  await report(database.store, webhook.id, { circuits });
+  previous.respondWith(CUT);
+  const failed = await deliverReported();
+  for (let n = 0; n < FAILURES_TO_OPEN; n += 1) {
+    await skipDelays(database, webhook.id);
+    await report(database.store, webhook.id, { circuits });
+  }
+  const waiting = await deliverReported();
+  expect(await report(database.store, webhook.id, { circuits })).toMatchObject({ end: 'waiting' });
+  await move();
+  await report(database.store, webhook.id, { circuits });
+  expect(reportedTo(next)).toEqual(idsOf(waiting));
+  // What a failed request was about waits for its own retry.
+  await skipDelays(database, webhook.id);
+  await report(database.store, webhook.id, { circuits });
+  expect(reportedTo(next)).toEqual(idsOf(failed, waiting));
+  expect(next.forged).toBe(0);
+});
+
+test.each([
+  ['410', status(410)],
+  ['500', status(500)],
+  ['no response', CUT],
+])('the end of a request to the previous one (%s) counts no more', async (_what, responder) => {
+  let respond = (): void => undefined;
+  previous.respondWith((request, response) => {
+    respond = () => responder(request, response);
+  });
+  const push = await deliverReported();
+  const reporting = report(database.store, webhook.id, { deadlineMs: LONG_MS });
+  await until(() => previous.requests.length === 1);
+  await move();
+  const moved = await database.store.webhooks.find(webhook.id);
+  respond();
+  await reporting;
+  expect(await database.store.webhooks.find(webhook.id)).toEqual(moved);
+  await skipDelays(database, webhook.id);
+  await report(database.store, webhook.id);
+  expect(reportedTo(next)).toEqual(idsOf(push));
+});
+
+test('of the events that it has now, also of pushes from before', async () => {
+  const push = await deliverReported();
+  const changed = await editWebhook(database.store, app, webhook.id, { events: ['push.finished'] });
+  expect(changed).toMatchObject({ id: webhook.id, events: ['push.finished'] });
+  await report(database.store, webhook.id);
+  expect(reportedTo(previous)).toEqual([`${push.id}.finished`]);
+  // Those that it did not have at the time are not told later.
+  await editWebhook(database.store, app, webhook.id, { events: ['recipient.delivered'] });
+  const later = await deliverReported();
+  await report(database.store, webhook.id);
+  expect(reportedTo(previous).slice(1)).toEqual([`${later.id}.0.1`, `${later.id}.1.1`]);
+});
