@@ -9,7 +9,7 @@ import type { Batch, BatchDocument, PushDocument } from '../../packages/store/sr
 import { ensureIndexes } from '../../packages/store/src/migrate.ts';
 import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
-import { startMongod } from '../support/mongod-server.ts';
+import { type OwnDatabase, startDatabase } from '../support/own-database.ts';
 
 /** So many that some meet in every order. */
 const PUSHES = 150;
@@ -18,14 +18,14 @@ const RETENTION_MS = 3_600_000;
 const EVERY_MS = 5;
 const LATEST_MS = 12;
 
-let mongod: Awaited<ReturnType<typeof startMongod>>;
+let database: OwnDatabase;
 /** As many as there are processes that end pushes. */
 let stores: Store[] = [];
 let mongo: TestMongo;
 beforeAll(async () => {
   // No stack: its workers must not take what lies here.
-  mongod = await startMongod();
-  const uri = `mongodb://127.0.0.1:${mongod.port}/ends`;
+  database = await startDatabase();
+  const { uri } = database;
   mongo = await openMongo({ mongodb: uri });
   await ensureIndexes(mongo.db);
   stores = await Promise.all([0, 1, 2].map(() => connectStore({ uri, appName: 'test' })));
@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all(stores.map((store) => store.close()));
   await mongo?.close();
-  await mongod?.stop();
+  await database?.stop();
 });
 
 const tokens = Array.from({ length: RECIPIENTS }, (_, n) => `device${n}`);

@@ -15,6 +15,7 @@ import {
   dueCheckJobId,
   type PresenceJob,
   type QueueName,
+  resendKey,
   sendJobId,
   terminateJobId,
   webhookJobId,
@@ -33,6 +34,8 @@ const CHECKS_PER_JOB = 200;
 const DELAYED_SCORE_FACTOR = 0x1000;
 /** After a pause of this length no open job is asked for: it is closed, and the question would cost a round trip. */
 const JOIN_WITHIN_MS = 5_000;
+/** A due time for which a job was added this recently gets no other one: the job may wait behind others. */
+const RESEND_DEDUP_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
 const MAX_RECENT_CHECKS = 50_000;
@@ -67,7 +70,7 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
 type Queues = ReturnType<typeof createQueues>;
 
 /** Creates the producers of the jobs that a push needs on its way. */
-function createPushProducers({ addTo, join }: Pick<Queues, 'addTo' | 'join'>) {
+function createPushProducers({ addTo, join, mark }: Pick<Queues, 'addTo' | 'join' | 'mark'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
 
   async function addSendJob(lone: string[]): Promise<void> {
@@ -86,13 +89,20 @@ function createPushProducers({ addTo, join }: Pick<Queues, 'addTo' | 'join'>) {
     { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
-  const resendBatched = createBatcher<string, void>(
+  const resendBatched = createBatcher<{ push: string; dueAt: Date }, void>(
     'enqueue-push',
-    async (lone) => {
-      await addSendJob(lone);
-      return lone.map(() => undefined);
+    async (due) => {
+      const marked = await mark(
+        due.map(({ push, dueAt }) => resendKey(push, dueAt)),
+        RESEND_DEDUP_MS,
+      );
+      const pushes = due.flatMap(({ push }, index) => (marked[index] ? [push] : []));
+      const jobs: Promise<void>[] = [];
+      for (let from = 0; from < pushes.length; from += EMBEDDED_PER_JOB)
+        jobs.push(addSendJob(pushes.slice(from, from + EMBEDDED_PER_JOB)));
+      await Promise.all(jobs);
+      return due.map(() => undefined);
     },
-    { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
   return {
@@ -111,8 +121,11 @@ function createPushProducers({ addTo, join }: Pick<Queues, 'addTo' | 'join'>) {
      * the same moment.
      */
     sendEmbedded: sendBatched,
-    /** Enqueues it with a job of the queue: for a push whose first job, or the worker of it, was lost. */
-    resendEmbedded: resendBatched,
+    /**
+     * Enqueues it with a job of the queue, at most every 5 s for the same due time: for a push whose first job, or the worker
+     * of it, was lost. The marks are lost with the jobs.
+     */
+    resendEmbedded: (push: string, dueAt: Date): Promise<void> => resendBatched({ push, dueAt }),
     /** Enqueues the delivery of a batch. */
     deliver: (work: string, channel: Channel): Promise<void> =>
       addTo(deliverQueueName(channel), {
@@ -224,6 +237,15 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
           return true;
         },
       ),
+    /** Sets keys that lapse after `ms`. Returns which of them did not exist; none if Redis fails. */
+    async mark(keys: readonly string[], ms: number): Promise<boolean[]> {
+      const pipeline = connection.pipeline();
+      for (const key of keys) pipeline.set(key, 1, 'PX', ms, 'NX');
+      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis').catch(
+        (error: Error) => void onError(error),
+      );
+      return keys.map((_, index) => results?.[index]?.[1] === 'OK');
+    },
     addTo: (name: QueueName, job: Job): Promise<void> =>
       (queues.get(name) ?? openQueue(name)).addJob(job),
     async countDue(names: readonly QueueName[]): Promise<number[]> {

@@ -85,7 +85,10 @@ export function createWorker<S extends z.ZodType>(
       // A slot is free again only now: from here on the worker is expected to take a job.
       if (activeJobs === concurrency) lastProgressAt = performance.now();
       activeJobs -= 1;
-      if (activeJobs === 0) idle?.resolve();
+      if (activeJobs === 0) {
+        idle?.resolve();
+        idle = undefined;
+      }
     }
   }
   async function waitForJobs(): Promise<void> {
@@ -111,9 +114,14 @@ export function createWorker<S extends z.ZodType>(
     lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
     async stop() {
       stopAnnouncing();
-      const closed = worker.close();
-      await waitForJobs();
-      await closeWithin(closed, connection, onError);
+      const closed = worker
+        .close()
+        .catch(onError)
+        .then(() => true);
+      // A response of Redis that is on its way may hand over one more job, which begins when the others have ended.
+      do await waitForJobs();
+      while (!(await resultWithin(closed, CLOSE_TIMEOUT_MS, false)) && activeJobs > 0);
+      connection.disconnect();
     },
   };
 }

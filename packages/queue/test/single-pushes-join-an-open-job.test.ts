@@ -3,7 +3,7 @@ import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
-import { jobSchemas } from '../src/jobs.ts';
+import { jobSchemas, sendJobId } from '../src/jobs.ts';
 import {
   countJoinedPushes,
   createOpenJob,
@@ -128,7 +128,7 @@ test('a second job of the process does not open another, and the reconciler neve
   await untilOpen();
   const other = createTaker(openJob);
   await other.takePushes();
-  await producers.resendEmbedded('lost');
+  await producers.resendEmbedded('lost', new Date());
   expect(await countJobs()).toBe(2);
   await producers.sendEmbedded('a');
   await until(() => taker.taken.length === 1);
@@ -136,6 +136,17 @@ test('a second job of the process does not open another, and the reconciler neve
   await closed;
   expect([taker.taken, other.taken]).toEqual([['a'], []]);
   await openJob.close();
+});
+
+test('the reconciler, which finds pushes again while their job waits, adds no other job for the same due time', async () => {
+  const [due, later] = [new Date(1_000), new Date(2_000)];
+  const readJob = async (first: string): Promise<unknown> =>
+    JSON.parse((await redis.hget(`bull:send:${sendJobId(first, 0)}`, 'data')) ?? 'null');
+  await Promise.all(['b', 'c'].map((push) => producers.resendEmbedded(push, due)));
+  await Promise.all(['a', 'b', 'c'].map((push) => producers.resendEmbedded(push, due)));
+  expect([await readJob('b'), await readJob('a')]).toEqual([{ lone: ['b', 'c'] }, { lone: ['a'] }]);
+  await Promise.all([producers.resendEmbedded('0', due), producers.resendEmbedded('c', later)]);
+  expect(await readJob('0')).toEqual({ lone: ['0', 'c'] });
 });
 
 test('what joined just before it closes is delivered', async () => {

@@ -63,18 +63,16 @@ export function createDueBatches(
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
      *   each, so that a channel whose workers don't keep up hides no batch of another
      */
-    async findDue(limit: number): Promise<{ id: string; channel: Batch['channel'] }[]> {
-      const projection = { 'work.channel': 1 } as const;
+    async findDue(limit: number): Promise<{ id: string; channel: Batch['channel']; at: Date }[]> {
+      const projection = { 'work.channel': 1, 'work.at': 1 } as const;
       const found = await findOldestDue(limit, projection);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
         const findOf = (channel: Channel) => findOldestDue(share, projection, [channel]);
         found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
       }
-      const channels = new Map(
-        found.flatMap(({ _id, work }) => (work ? [[_id, work.channel] as const] : [])),
-      );
-      return [...channels].map(([id, channel]) => ({ id, channel }));
+      const works = new Map(found.flatMap(({ _id, work }) => (work ? [[_id, work] as const] : [])));
+      return [...works].map(([id, { channel, at }]) => ({ id, channel, at }));
     },
 
     /**

@@ -4,7 +4,11 @@ import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
 import { fromNow } from './clock.ts';
 import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
+import { buildReleasedCount, type LapseRule } from './lapsed-claims.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
+
+/** The claim that saves does not count as lapsed when it ends without a release. */
+const LAPSED_AFTER_SAVE = -1;
 
 /** A batch and the claim under which a worker writes to it. */
 interface HeldBatch {
@@ -22,8 +26,16 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   words?: ProviderErrorEntry[];
   /** Recipients to retry, and when at the earliest. */
   deferred: DeferredEntry[];
-  /** Lapsed claims of a batch that is processed alone; for all others the save resets their number. */
-  lapsed?: number;
+  /** Lapsed claims of a batch that is processed alone; absent: the save resets their number. */
+  lapsed?: number | 'unchanged';
+}
+
+/** How a worker releases its claim on an unfinished batch. */
+interface Release extends LapseRule {
+  /** Time until the batch is due again. */
+  delayMs: number;
+  /** Positions whose receipts the worker has. */
+  received?: readonly number[];
 }
 
 /** Creates the writes to a batch whose claim a worker holds. */
@@ -31,16 +43,13 @@ export function createHeldBatches(holders: BatchHolders) {
   return {
     /**
      * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
-     * after `delayMs`, or at once if `retryNow` was called meanwhile. Does nothing if the claim was lost.
-     *
-     * @param staysSuspected keeps the number of lapsed claims, which a release resets otherwise
+     * after `delayMs`, or at once if `retryNow` was called meanwhile. A claim whose lease has ended counts as lapsed
+     * (store/lapsed-claims). False: the claim was lost and nothing was written.
      */
     async releaseClaim(
       batch: HeldBatch,
-      delayMs: number,
-      received: readonly number[],
-      staysSuspected = false,
-    ): Promise<void> {
+      { delayMs, received = [], ...lapseRule }: Release,
+    ): Promise<boolean> {
       const collection = holders.of(batch.id);
       if (received.length > 0) {
         const words = [...toBitWords(received)].map(([word, bits]) => [
@@ -49,10 +58,11 @@ export function createHeldBatches(holders: BatchHolders) {
         ]);
         await collection.updateOne(claimFilter(batch), { $bit: Object.fromEntries(words) });
       }
-      await collection.updateOne(
+      const { matchedCount } = await collection.updateOne(
         claimFilter(batch),
-        buildRelease(delayMs, batch.notify === true, staysSuspected),
+        buildRelease(delayMs, batch.notify === true, lapseRule),
       );
+      return matchedCount === 1;
     },
 
     /**
@@ -71,11 +81,11 @@ export function createHeldBatches(holders: BatchHolders) {
      * False: the claim was lost and nothing was written.
      */
     async saveOutcomes(batch: UnfinishedBatch): Promise<boolean> {
-      const { id, outcomes, deferred, words = [], lapsed = -1 } = batch;
+      const { id, outcomes, deferred, words = [], lapsed = LAPSED_AFTER_SAVE } = batch;
       const progress = {
         'work.outcomes': new Binary(outcomes),
         'work.later': deferred,
-        'work.lapsed': lapsed,
+        ...(lapsed !== 'unchanged' && { 'work.lapsed': lapsed }),
         ...(words.length > 0 && { 'work.words': words }),
       };
       const { matchedCount } = await holders
@@ -91,21 +101,17 @@ function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
   return { _id: id, 'work.claim': claim, 'work.state': 'ready' } as const;
 }
 
-function buildRelease(delayMs: number, isReported: boolean, staysSuspected: boolean): Document[] {
+function buildRelease(delayMs: number, isReported: boolean, lapseRule: LapseRule): Document[] {
   return [
     {
       $set: {
         'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] },
+        'work.lapsed': buildReleasedCount(lapseRule),
         // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
         ...(isReported && { notify: NOTIFY_MARK }),
       },
     },
-    {
-      $unset: [
-        ...['work.claim', 'work.reply', 'work.before', 'work.hurried'],
-        ...(staysSuspected ? [] : ['work.lapsed']),
-      ],
-    },
+    { $unset: ['work.claim', 'work.reply', 'work.before', 'work.hurried'] },
   ];
 }
 

@@ -15,10 +15,35 @@ export function isSuspected({ lapsed = 0 }: Pick<Batch, 'lapsed'>): boolean {
 
 /** Builds the expression of a claim's `work.lapsed`: a claim that is still stored was neither settled nor released. */
 export function buildLapsedCount(isUnclaimed: Document): Document {
+  return { $cond: [isUnclaimed, '$work.lapsed', countLapse()] };
+}
+
+/** Says what a release does to the number of lapsed claims. */
+export interface LapseRule {
+  /** Keeps the number, which a release within the lease removes otherwise. */
+  staysSuspected?: boolean;
+  /** Does not count a lease that has ended: something else than the batch was the reason. */
+  ignoresLapse?: boolean;
+}
+
+/**
+ * Builds the expression of a release's `work.lapsed`. A worker that was blocked for longer than its lease may still be the
+ * first to write: with one worker nobody else has claimed the batch. Such a claim has lapsed, by MongoDB's clock.
+ */
+export function buildReleasedCount({
+  staysSuspected = false,
+  ignoresLapse = false,
+}: LapseRule): Document | string {
+  const withinLease = staysSuspected ? '$work.lapsed' : '$$REMOVE';
+  if (ignoresLapse) return withinLease;
+  return { $cond: [{ $lte: ['$work.at', '$$NOW'] }, countLapse(), withinLease] };
+}
+
+/** Builds the number after one more lapsed claim. */
+function countLapse(): Document {
   const lapsed = { $ifNull: ['$work.lapsed', 0] };
   const counts = {
     $or: [{ $lt: [lapsed, SUSPECTED_AFTER] }, { $eq: ['$work.alone', '$work.claim'] }],
   };
-  const next = { $cond: [counts, { $add: [lapsed, 1] }, lapsed] };
-  return { $cond: [isUnclaimed, '$work.lapsed', next] };
+  return { $cond: [counts, { $add: [lapsed, 1] }, lapsed] };
 }

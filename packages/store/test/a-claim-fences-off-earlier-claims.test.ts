@@ -16,6 +16,8 @@ import {
   startStore,
 } from './store-under-test.ts';
 
+const RELEASE = { delayMs: 0, received: [0] };
+
 let database: StoreUnderTest;
 let store: Store;
 beforeAll(async () => {
@@ -51,7 +53,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect([...(await store.batchTable.renew([{ id, claim: old }], LEASE_MS))]).toEqual([]);
     const progress = { id, claim: old, outcomes: Uint8Array.of(OUTCOMES.sent), deferred: [] };
     expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
-    await store.batchTable.releaseClaim({ id, claim: old }, 0, [0]);
+    expect(await store.batchTable.releaseClaim({ id, claim: old }, RELEASE)).toBe(false);
     expect(await store.batchTable.settle(settlement(id, old))).toBeUndefined();
     const stored = await readBatch(id);
     expect(stored).toMatchObject({ state: 'ready', claim: current?.claim, tries: 2 });
@@ -67,7 +69,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
     expect([...(await store.batchTable.renew([{ id, claim }], LEASE_MS))]).toEqual([]);
     expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
-    await store.batchTable.releaseClaim({ id, claim }, 0, [0]);
+    await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     expect(await store.batchTable.claim(id, 'reply', LEASE_MS)).toBeUndefined();
     const stored = await readBatch(id);
     expect([stored?.state, toBytes(stored?.outcomes)[0]]).toEqual(['closed', OUTCOMES.delivered]);
@@ -78,7 +80,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
     const outcomes = Uint8Array.of(OUTCOMES.sent);
     await store.batchTable.saveOutcomes({ id, claim, outcomes, deferred: [[0, 5, 1, 'later']] });
-    await store.batchTable.releaseClaim({ id, claim }, 0, [0]);
+    await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
     expect(next?.work).toMatchObject({ got: { 0: 1 }, later: [[0, 5, 1, 'later']] });
     expect(toBytes(next?.work.outcomes)[0]).toBe(OUTCOMES.sent);

@@ -233,10 +233,11 @@ test('a batch whose retry was requested while it was claimed is due once it is r
   await store.batchTable.retryNow('app', 'mqtt');
   const dueNow = async () => (await store.batchTable.findDue(LARGE_COUNT)).map(({ id }) => id);
   expect(await dueNow()).not.toContain(requested);
-  for (const one of claims) if (one) await store.batchTable.releaseClaim(one, LEASE_MS, []);
+  for (const one of claims)
+    if (one) await store.batchTable.releaseClaim(one, { delayMs: LEASE_MS });
   const due = await dueNow();
   expect([due.includes(requested), due.includes(untouched)]).toEqual([true, false]);
   const [again] = await claimAll([requested]);
-  if (again) await store.batchTable.releaseClaim(again, LEASE_MS, []);
+  if (again) await store.batchTable.releaseClaim(again, { delayMs: LEASE_MS });
   expect(await dueNow()).not.toContain(requested);
 });

@@ -1,10 +1,12 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ClaimedBatch } from '../src/batch-table.ts';
+import type { Batch } from '../src/documents.ts';
 import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
 import type { Store } from '../src/store.ts';
 import {
   insertPush,
+  LEASE_MS,
   newTokens,
   SHAPES,
   type Shape,
@@ -28,11 +30,16 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     return batchIds[0] ?? '';
   }
 
-  /** Claims with a lease that ends at once, as a worker that is killed. */
-  async function claim(id: string): Promise<ClaimedBatch> {
-    const claimed = await store.batchTable.claim(id, 'reply', 0);
+  /** Claims with a lease that ends at once, as that of a worker that is killed or blocked. */
+  async function claim(id: string, leaseMs = 0): Promise<ClaimedBatch> {
+    const claimed = await store.batchTable.claim(id, 'reply', leaseMs);
     if (claimed === undefined) throw new Error(`${id} was not claimed`);
     return claimed;
+  }
+
+  async function readBatch(id: string): Promise<Batch | undefined> {
+    const inBatches = await database.batches.findOne({ _id: id });
+    return (inBatches ?? (await database.pushes.findOne({ _id: id })))?.work;
   }
 
   async function claimTimes(id: string, times: number): Promise<ClaimedBatch> {
@@ -66,8 +73,42 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     const afterSave = await claim(id);
     expect(afterSave.work.lapsed).toBe(0);
     await claim(id);
-    await store.batchTable.releaseClaim(await claim(id), 0, []);
+    await store.batchTable.releaseClaim(await claim(id, LEASE_MS), { delayMs: 0 });
     expect((await claim(id)).work).not.toHaveProperty('lapsed');
+  });
+
+  test('a release after the lease has ended counts', async () => {
+    const id = await insertBatch();
+    for (let lapsed = 1; lapsed <= SUSPECTED_AFTER; lapsed += 1) {
+      await store.batchTable.releaseClaim(await claim(id), { delayMs: 0 });
+      expect((await readBatch(id))?.lapsed).toBe(lapsed);
+    }
+    // Of a suspected batch only that of a claim whose worker processed nothing else, and only once.
+    const release = { delayMs: 0, staysSuspected: true };
+    await store.batchTable.releaseClaim(await claim(id), release);
+    expect((await readBatch(id))?.lapsed).toBe(SUSPECTED_AFTER);
+    const alone = await claim(id);
+    await store.batchTable.markAlone(alone);
+    await store.batchTable.releaseClaim(alone, release);
+    expect((await claim(id)).work.lapsed).toBe(SUSPECTED_AFTER + 1);
+  });
+
+  test('a release does not count a lapse that has another reason', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
+    await store.batchTable.markAlone(claimed);
+    const release = { delayMs: 0, staysSuspected: true, ignoresLapse: true };
+    await store.batchTable.releaseClaim(claimed, release);
+    expect((await readBatch(id))?.lapsed).toBe(SUSPECTED_AFTER);
+  });
+
+  test('a save may leave the number as it is', async () => {
+    const id = await insertBatch();
+    const claimed = await claimTimes(id, 4);
+    const progress = { ...claimed, outcomes: OUTCOME, deferred: [], lapsed: 'unchanged' as const };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    await store.batchTable.releaseClaim(claimed, { delayMs: 0 });
+    expect((await claim(id)).work.lapsed).toBe(4);
   });
 
   test('a suspected batch stays one through saves and releases', async () => {
@@ -75,7 +116,11 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
     const progress = { ...claimed, outcomes: OUTCOME, deferred: [], lapsed: 9 };
     await store.batchTable.saveOutcomes(progress);
-    await store.batchTable.releaseClaim(claimed, 0, [], true);
+    await store.batchTable.releaseClaim(claimed, {
+      delayMs: 0,
+      staysSuspected: true,
+      ignoresLapse: true,
+    });
     expect((await claim(id)).work.lapsed).toBe(9);
   });
 });

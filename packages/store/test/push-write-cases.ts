@@ -197,7 +197,7 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   },
   'batchTable.releaseClaim': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
-    call: (store) => store.batchTable.releaseClaim(heldClaim, 0, [1]),
+    call: (store) => store.batchTable.releaseClaim(heldClaim, { delayMs: 0, received: [1] }),
   },
   'batchTable.markAlone': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),

@@ -112,6 +112,26 @@ test.each([1, 2, 500, 1_000])(
   },
 );
 
+test('recipients that were deferred come last, and none fails for the one that ends its process', () => {
+  const outcomes = new Uint8Array(3);
+  const pending = new Set(outcomes.keys());
+  const failed: number[] = [];
+  const recordOutcome = (position: number) => {
+    failed.push(position);
+    pending.delete(position);
+  };
+  const batch = createSuspectedBatch({ pending, outcomes, recordOutcome }, SUSPECTED_AFTER + 7, [
+    [0, 90, 1],
+    [1, 50, 1],
+  ]);
+  const slices: number[][] = [];
+  while (batch.beginSlice()) slices.push([...pending]);
+  batch.endSlices();
+  expect(slices).toEqual([[2], [1], [0]]);
+  expect(batch.failCause()).toBe(true);
+  expect(failed).toEqual([2]);
+});
+
 test('deferrals of other slices are saved with those of the current one', () => {
   const outcomes = new Uint8Array(4);
   const pending = new Set(outcomes.keys());

@@ -37,10 +37,10 @@ export async function reconcile(
     pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
   await Promise.all([
-    ...dueBatches.map(({ id, channel }) =>
+    ...dueBatches.map(({ id, channel, at }) =>
       isBatchId(id) || channel !== 'mqtt'
         ? producers.deliver(id, channel)
-        : producers.resendEmbedded(id),
+        : producers.resendEmbedded(id, at),
     ),
     ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
     producers.terminate(completions),

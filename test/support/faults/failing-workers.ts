@@ -18,7 +18,6 @@ import { until } from '../until.ts';
 const STEP_MS = 100;
 /** A claim that lasts longer has a worker that failed or is blocked: all other batches take milliseconds. */
 const STALLED_MS = 1_000;
-const EPOCH = new Date(0);
 const IS_OPEN = { state: 'open', 'work.state': 'ready' } as const;
 
 type Tables = Pick<StoreUnderTest, 'pushes' | 'batches' | 'inbox'>;
@@ -140,7 +139,7 @@ function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<
     const now = performance.now();
     for (const claim of claims) seenAt.set(claim, seenAt.get(claim) ?? now);
     const stalled = claims.filter((claim) => now - (seenAt.get(claim) ?? now) >= ageMs);
-    const end = { $set: { 'work.at': EPOCH } };
+    const end = [{ $set: { 'work.at': '$$NOW' } }];
     await pushes.updateMany({ ...IS_OPEN, 'work.claim': { $in: stalled } }, end);
   };
 }
@@ -148,8 +147,8 @@ function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<
 async function enqueueDue({ batchTable }: Store, producers: Producers): Promise<void> {
   const due = await batchTable.findDue(1_000);
   await Promise.all(
-    due.map(({ id }) =>
-      isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id),
+    due.map(({ id, at }) =>
+      isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id, at),
     ),
   );
 }

@@ -11,6 +11,11 @@ export interface LeasedBatch extends ClaimedBatch {
   isLeaseValid(): boolean;
   /** Checks whether another worker may have the batch: a lost claim stays lost. */
   isClaimLost(): boolean;
+  /**
+   * Checks whether the event loop was blocked, or the process suspended, until the lease had ended. Nothing is sent under the
+   * claim afterwards, and it is not renewed: it counts as lapsed (store/lapsed-claims) unless the batch is settled.
+   */
+  hasLapsed(): boolean;
   /** Records that the store has refused a write of the claim. */
   markClaimLost(): void;
   /** Earliest moment of the claim, by the monotonic clock. */

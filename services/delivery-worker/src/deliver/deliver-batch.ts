@@ -32,6 +32,8 @@ const OTHER_WORKER_DELAY_MS = 1_000;
 const REDIS_RETRY_MS = 1_000;
 /** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was away. */
 const SUSPECTED_DELAY_MS = 2_000;
+/** Delay after a suspected batch has blocked its process: batches that had no turn because of it come first. */
+const BLOCKING_DELAY_MS = 2 * SUSPECTED_DELAY_MS;
 /** Outcomes of recipients whose inbox row, if an earlier attempt wrote one, is obsolete. */
 const OUTCOMES_WITHOUT_ROW: readonly number[] = [
   OUTCOMES.delivered,
@@ -81,6 +83,13 @@ interface Run {
   suspected: SuspectedBatch | undefined;
 }
 
+/** When the rest of a batch is tried again. */
+interface Retry {
+  afterMs: number;
+  /** The suspected batch has blocked its process until the lease had ended. */
+  hasBlocked?: boolean;
+}
+
 /** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
 export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
   const { isolation, leases } = resources;
@@ -101,14 +110,20 @@ async function deliverAlone(
   batch: LeasedBatch,
 ): Promise<BatchResult> {
   const { isolation, leases, store } = resources;
-  const release = () => store.batchTable.releaseClaim(batch, SUSPECTED_DELAY_MS, [], true);
+  const release = () =>
+    store.batchTable.releaseClaim(batch, {
+      delayMs: SUSPECTED_DELAY_MS,
+      staysSuspected: true,
+      ignoresLapse: true,
+    });
   try {
     const result = await isolation.runAlone(async () => {
-      if (resources.isStopping()) return undefined;
+      // Without a lease its turn would be in vain, and would be counted.
+      if (resources.isStopping() || !batch.isLeaseValid()) return undefined;
       if (!(await store.batchTable.markAlone(batch))) return createEnd('lost', batch);
       return deliverLeased(resources, batch).catch(async (error: unknown) => {
-        // An outage says nothing about the batch.
-        if (isOutage(error)) await release();
+        // An outage says nothing about the batch. After a block, calls that were in flight fail as in an outage.
+        if (isOutage(error) && !batch.hasLapsed()) await release();
         throw error;
       });
     });
@@ -178,7 +193,12 @@ async function deliverPush(
   const batchOutcomes = createBatchOutcomes(store.clock, push, batch);
   const receipts = await findEarlierReceipts(resources, batch);
   if (receipts === undefined) {
-    await store.batchTable.releaseClaim(batch, REDIS_RETRY_MS, [], isSuspected(batch.work));
+    const staysSuspected = isSuspected(batch.work);
+    await store.batchTable.releaseClaim(batch, {
+      delayMs: REDIS_RETRY_MS,
+      staysSuspected,
+      ignoresLapse: staysSuspected,
+    });
     return createEnd('given back', batch);
   }
   for (const position of receipts) batchOutcomes.recordReceipt(position);
@@ -197,9 +217,13 @@ async function deliverPush(
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   if (retry !== undefined) {
-    const received = batchOutcomes.deliveredPositions();
-    await store.batchTable.releaseClaim(batch, retry.afterMs, received, suspected !== undefined);
-    return createResult('given back', batch, batchOutcomes);
+    const isReleased = await store.batchTable.releaseClaim(batch, {
+      delayMs: retry.afterMs,
+      received: batchOutcomes.deliveredPositions(),
+      staysSuspected: suspected !== undefined,
+      ignoresLapse: suspected !== undefined && retry.hasBlocked !== true,
+    });
+    return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
   await scheduleFallback(resources, push, batch, batchOutcomes.tokens, settlement.outcomes);
@@ -278,23 +302,32 @@ async function skipDelivered(
   }
 }
 
-/** Delivers a suspected batch slice by slice, and saves after each. Returns as {@link deliverOverChannel} does. */
+/**
+ * Delivers a suspected batch slice by slice, and saves after each. Returns as {@link deliverOverChannel} does. A slice that
+ * blocks the process until the lease has ended is like one that ends the process, unless each of its recipients has an
+ * outcome.
+ */
 async function deliverSlices(
   resources: DeliveryResources,
   run: Run & { suspected: SuspectedBatch },
-): Promise<{ afterMs: number } | undefined> {
+): Promise<Retry | undefined> {
   const { batch, batchOutcomes, suspected } = run;
   const { pending } = batchOutcomes;
   if (suspected.failCause()) await saveProgress(resources, run, undefined);
   let afterMs = Number.POSITIVE_INFINITY;
-  while (!batch.isClaimLost() && !resources.isStopping() && suspected.beginSlice()) {
+  let isSliceProcessed = false;
+  const mayGoOn = () => !batch.isClaimLost() && !batch.hasLapsed() && !resources.isStopping();
+  while (mayGoOn() && suspected.beginSlice()) {
     const retry = await deliverOverChannel(resources, run);
     afterMs = Math.min(afterMs, retry?.afterMs ?? afterMs);
-    suspected.endSlice();
+    isSliceProcessed = pending.size === 0;
+    if (isSliceProcessed || !batch.hasLapsed()) suspected.endSlice();
     await saveProgress(resources, run, undefined);
   }
   suspected.endSlices();
   if (pending.size === 0) return undefined;
+  if (batch.hasLapsed() && !isSliceProcessed)
+    return { afterMs: BLOCKING_DELAY_MS, hasBlocked: true };
   return { afterMs: Number.isFinite(afterMs) ? afterMs : 0 };
 }
 
@@ -314,6 +347,8 @@ async function saveProgress(
     ...batchOutcomes.toSettlement(),
     deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
     ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
+    // What comes after the block does not show that the batch makes progress.
+    ...(suspected === undefined && batch.hasLapsed() && { lapsed: 'unchanged' }),
   });
   failpoint('saved');
   if (!isSaved) batch.markClaimLost();
@@ -323,7 +358,7 @@ async function saveProgress(
 async function deliverOverChannel(
   resources: DeliveryResources,
   run: Run,
-): Promise<{ afterMs: number } | undefined> {
+): Promise<Retry | undefined> {
   const { store, channels } = resources;
   const { push, batch, batchOutcomes, sendGate, span } = run;
   if (!store.pushes.isSendable(push)) return recordUnsendable(push, batchOutcomes);

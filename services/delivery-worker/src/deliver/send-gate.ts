@@ -6,6 +6,8 @@ import type { Store } from '@carillon/store/store';
 import type { Delivery, LeasedBatch } from './channel.ts';
 
 const RENEW_INTERVAL_MS = 2_000;
+/** Leases may have ended when the timer of the renewals is so late: they are renewed every {@link RENEW_INTERVAL_MS}. */
+const BLOCKED_MS = BATCH_LEASE_MS - RENEW_INTERVAL_MS;
 /** Nothing is sent when less of the lease is left, so that the next holder never acts in the same moment. */
 const LEASE_MARGIN_MS = 1_000;
 /** Greatest age of the push's state when something is sent. */
@@ -22,6 +24,14 @@ const WRITE_DEADLINE_MS = 450;
 const FAST_CHECK_MS = 100;
 const MAX_CHECKS = 3;
 
+interface Lease {
+  batch: ClaimedBatch;
+  /** By the monotonic clock, measured from before the claim or its renewal was sent. */
+  leaseEndsAt: number;
+  isClaimLost: boolean;
+  hasLapsed: boolean;
+}
+
 export type Leases = ReturnType<typeof createLeases>;
 
 /** Claims batches and keeps their leases alive with one renewal for all that the process holds. */
@@ -30,13 +40,20 @@ export function createLeases(
   replyStream: string,
   onError: (error: unknown) => void,
 ) {
-  const held = new Map<
-    string,
-    { batch: ClaimedBatch; leaseEndsAt: number; isClaimLost: boolean }
-  >();
+  const held = new Map<string, Lease>();
+  let tickedAt = performance.now();
+
+  /** Checks whether the process did nothing until the lease had ended. An outage of MongoDB is no such reason. */
+  function hasLapsed(lease: Lease): boolean {
+    const now = performance.now();
+    lease.hasLapsed ||= now - tickedAt > BLOCKED_MS && now >= lease.leaseEndsAt;
+    return lease.hasLapsed;
+  }
 
   async function renewAll(): Promise<void> {
-    const batches = [...held.values()];
+    // A lapsed claim isn't renewed: the batch may be what has blocked the process.
+    const batches = [...held.values()].filter((lease) => !hasLapsed(lease));
+    tickedAt = performance.now();
     if (batches.length === 0) return;
     const requestedAt = performance.now();
     const renewed = await batchTable.renew(
@@ -57,13 +74,17 @@ export function createLeases(
       const requestedAt = performance.now();
       const batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
       if (batch === undefined) return undefined;
-      const entry = { batch, leaseEndsAt: requestedAt + BATCH_LEASE_MS, isClaimLost: false };
+      const leaseEndsAt = requestedAt + BATCH_LEASE_MS;
+      const entry: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
       held.set(batch.claim, entry);
       return {
         ...batch,
         isLeaseValid: () =>
-          !entry.isClaimLost && performance.now() < entry.leaseEndsAt - LEASE_MARGIN_MS,
+          !entry.isClaimLost &&
+          !entry.hasLapsed &&
+          performance.now() < entry.leaseEndsAt - LEASE_MARGIN_MS,
         isClaimLost: () => entry.isClaimLost,
+        hasLapsed: () => hasLapsed(entry),
         markClaimLost: () => {
           entry.isClaimLost = true;
         },

@@ -38,7 +38,7 @@ interface SuspectedOutcomes {
 
 /**
  * Divides the pending recipients of a batch that has ended its workers: they are processed slice by slice, in order of
- * position. When a slice ends the process, the next claim begins with half of it; a recipient that ends the process again
+ * position, those that were deferred last. When a slice ends the process, the next claim begins with half of it; a recipient that ends the process again
  * and again, alone in its slice, fails. A slice that is processed keeps the count, so that at most ten ends of the
  * process lead to one recipient of a thousand.
  *
@@ -61,8 +61,14 @@ export function createSuspectedBatch(
     return outcomes.reduce((sum, code) => sum + (code === WORKER_FAILED ? 1 : 0), 0);
   }
 
+  /** Lists the pending recipients in the order of the slices: a deferred one was tried, and did not end the process. */
+  function listPending(): number[] {
+    const dueAt = (position: number) => deferred.get(position)?.[1] ?? 0;
+    return [...pending].sort((a, b) => dueAt(a) - dueAt(b) || a - b);
+  }
+
   function failFirst(): void {
-    const [first] = pending;
+    const [first] = listPending();
     if (first === undefined) return;
     recordOutcome(first, WORKER_FAILED);
     isPayloadSuspected = !outcomes.some(isProcessed);
@@ -85,7 +91,7 @@ export function createSuspectedBatch(
 
     /** Leaves only the next slice in `pending`. False: all recipients have been tried. */
     beginSlice(): boolean {
-      if (waiting === undefined) waiting = [...pending];
+      if (waiting === undefined) waiting = listPending();
       else tried.push(...pending);
       pending.clear();
       for (const position of waiting.splice(0, sliceSize(outcomes.length, count)))
