@@ -14,6 +14,7 @@ const DEEP_JSON = `${'{"a":'.repeat(2_100)}1${'}'.repeat(2_100)}`;
 /** As deep as a request may be. */
 const NESTED_JSON = `${'{"a":'.repeat(2_047)}1${'}'.repeat(2_047)}`;
 const QUERY_OPERATOR = { $ne: null };
+const RECEIVER = 'https://receiver.example/hook';
 
 let stack: Stack;
 let mongo: TestMongo;
@@ -35,6 +36,14 @@ function push(what: string, fields: object, code: ApiErrorCode = 'INVALID_PARAM'
 function topics(verb: string, what: string, fields: object, code: ApiErrorCode): Case {
   const body = { token: TOKEN, topics: ['a'], ...fields };
   return [`${verb}: ${what}`, 'POST', `/topics/${verb}`, body, code];
+}
+
+function webhooks(what: string, body: unknown): Case[] {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return [
+    [`add a webhook: ${what}`, 'POST', '/webhooks', text, 'INVALID_PARAM'],
+    [`edit a webhook: ${what}`, 'PATCH', `/webhooks/${'f'.repeat(24)}`, text, 'INVALID_PARAM'],
+  ];
 }
 
 const CASES: Case[] = [
@@ -138,12 +147,49 @@ const CASES: Case[] = [
   ...['from=x', 'to=-1', 'from=1e9', 'to=99999999999', 'state=owed', 'page=x', 'from=1&from=2'].map(
     (query): Case => [`pushes?${query}`, 'GET', `/pushes?${query}`, undefined, 'INVALID_PARAM'],
   ),
+  ...webhooks('nothing', {}),
+  ...webhooks('nothing but null', { url: null, events: null }),
+  ...webhooks('a list', '[]'),
+  ...webhooks('an address without a scheme', { url: 'receiver.example/hook' }),
+  ...webhooks('another scheme', { url: 'ftp://receiver.example/hook' }),
+  ...webhooks('a password', { url: 'https://user:word@receiver.example/hook' }),
+  ...webhooks('a long address', { url: `https://receiver.example/${'x'.repeat(2_048)}` }),
+  ...webhooks('an operator as address', { url: QUERY_OPERATOR }),
+  ...webhooks('no event', { url: RECEIVER, events: [] }),
+  ...webhooks('an unknown event', { url: RECEIVER, events: ['push.sent'] }),
+  ...webhooks('a text as events', { url: RECEIVER, events: 'push.finished' }),
+  ...webhooks('too many events', { url: RECEIVER, events: Array(13).fill('push.finished') }),
+  ...['', '{"from":1}', '{"from":2,"to":1}', '{"from":-1,"to":1}', '{"from":"a","to":1}'].map(
+    (body): Case => [
+      `replay ${body}`,
+      'POST',
+      `/webhooks/${'f'.repeat(24)}/replay`,
+      body,
+      'INVALID_PARAM',
+    ],
+  ),
+  ...['f'.repeat(24), 'F'.repeat(24), '%00', '[$ne]=1'].flatMap((id): Case[] => [
+    ...['rotate', 'test', 'off', 'on'].map((action): Case => {
+      return [
+        `${action} ${id}`,
+        'POST',
+        `/webhooks/${id}/${action}`,
+        undefined,
+        'INVALID_WEBHOOK_ID',
+      ];
+    }),
+    [`delete webhook ${id}`, 'DELETE', `/webhooks/${id}`, undefined, 'INVALID_WEBHOOK_ID'],
+    [`edit ${id}`, 'PATCH', `/webhooks/${id}`, { events: ['push.finished'] }, 'INVALID_WEBHOOK_ID'],
+  ]),
   ['topic: a space', 'GET', '/topics/a%20b', undefined, 'INVALID_PARAM'],
 ];
 
 /** Everything that is kept, as how much there is of it. */
 async function countAllDocuments(): Promise<Record<string, number>> {
-  const names = ['pushes', 'batches', 'inbox', 'devices', 'subscriptions', 'topics', 'anchors'];
+  const names = [
+    ...['pushes', 'batches', 'inbox', 'devices', 'subscriptions', 'topics', 'anchors'],
+    'webhooks',
+  ];
   const counts = names.map(async (name) => [
     name,
     await mongo.db.collection(name).countDocuments(),

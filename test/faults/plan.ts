@@ -79,6 +79,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: [
       'test/faults/mongodb-outage-rejects-no-device.test.ts',
       'test/guarantees/g15-api-responds-within-three-seconds.test.ts',
+      'test/official-clients/outage-does-not-change-device-tokens.test.ts',
       ACCEPTED_PUSH,
     ],
   },
@@ -221,6 +222,13 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: [
       'services/delivery-worker/test/webhooks/a-dead-receiver-delays-no-other-address.test.ts',
       'services/delivery-worker/test/webhooks/hostile-receivers-are-contained.test.ts',
+    ],
+  },
+  {
+    fault: 'clients that repeat their requests faster than a slow MongoDB serves them',
+    files: [
+      'test/faults/repeated-requests-end-an-overload.test.ts',
+      'services/api/test/an-overload-refuses-only-those-with-many-requests.test.ts',
     ],
   },
 ];

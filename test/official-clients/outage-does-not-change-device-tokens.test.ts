@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { postWithoutKey } from '../support/api/keyless-calls.ts';
 import { ONLY_API } from '../support/api/only-api.ts';
 import { getDeviceInfo } from '../support/end-to-end/pushes.ts';
+import { openMongo } from '../support/mongo.ts';
 import { type ElectronApp, startElectronApp } from '../support/official-clients/electron-app.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -13,6 +14,8 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
 const CUT_MS = 300;
+/** Each takes some seconds while MongoDB is away. */
+const STARTS = 5;
 
 /** Only its MongoDB is used: the other stack reaches it through the proxy. */
 let database: Stack;
@@ -52,6 +55,25 @@ test('a cut of 300 ms: an app that starts meanwhile keeps its token', async () =
   expect(await during[0]).toBe(token);
   expect((await during[1]).status).toBe(200);
   await until(async () => (await getDeviceInfo(stack, token)).presence.online);
+});
+
+test('MongoDB away: an app that starts over and over keeps its token, and no device is added', async () => {
+  const mongo = await openMongo(database.dev);
+  const countDevices = () => mongo.db.collection('devices').countDocuments({});
+  try {
+    const before = await countDevices();
+    const start = () => app.call('register', { appId: stack.dev.app }).catch(() => undefined);
+    proxy.cut();
+    const starts: unknown[] = [];
+    for (let n = 0; n < STARTS; n += 1) starts.push(await start());
+    expect(starts.filter((one) => one !== undefined && one !== token)).toEqual([]);
+    proxy.restore();
+    await until(async () => (await start()) === token, { timeoutMs: 30_000, what: 'the token' });
+    expect(await countDevices()).toBe(before);
+    await until(async () => (await getDeviceInfo(stack, token)).presence.online);
+  } finally {
+    await mongo.close();
+  }
 });
 
 test('after a failure nobody registers anew for a minute, whatever an app believes of itself', async () => {

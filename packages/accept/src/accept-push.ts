@@ -41,11 +41,13 @@ export interface Idempotency {
   bodyHash: string;
 }
 
-/** Data of a request that its push keeps besides the content. */
+/** Request that a push comes from. */
 interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
+  /** Is called before anything is stored; throws if nobody waits for the result any more. */
+  beforeStore?: () => void;
 }
 
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
@@ -108,7 +110,7 @@ export async function acceptPush(
   producers: Producers,
   app: string,
   request: PushRequest,
-  { idempotency, trace }: PushOrigin = {},
+  { idempotency, trace, beforeStore }: PushOrigin = {},
 ): Promise<AcceptedPush> {
   const audience = await resolveAudience(store, app, request);
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
@@ -124,6 +126,7 @@ export async function acceptPush(
     const failedBits = packFailed(request.tokens, (token) => knownTokens.has(token));
     push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
   }
+  beforeStore?.();
   failpoint('accept');
   const existing = await storePush(store, push, audience, request.channel);
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);

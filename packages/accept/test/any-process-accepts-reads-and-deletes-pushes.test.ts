@@ -2,7 +2,7 @@ import { newDeviceToken } from '@carillon/core/ids';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { acceptPush, parseIdempotencyKey, replayIdempotent } from '../src/accept-push.ts';
@@ -17,13 +17,13 @@ const RETENTION_MS = 3_600_000;
 const MANY = 1_001;
 
 let redis: Awaited<ReturnType<typeof startRedis>>;
-let mongod: Awaited<ReturnType<typeof startMongod>>;
+let database: OwnDatabase;
 let store: Store;
 let producers: Producers;
 let android: string[];
 beforeAll(async () => {
-  [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
-  store = await connectStore({ uri: `mongodb://127.0.0.1:${mongod.port}/accept`, appName: 'test' });
+  [database, redis] = await Promise.all([startDatabase(), startRedis()]);
+  store = await connectStore({ uri: database.uri, appName: 'test' });
   await store.migrate();
   producers = createProducers(redis, () => undefined);
   const registered = Array.from({ length: MANY }, () => store.devices.register(APP, 'android'));
@@ -33,7 +33,7 @@ afterAll(async () => {
   await producers?.close();
   await store?.close();
   await redis?.stop();
-  await mongod?.stop();
+  await database?.stop();
 });
 
 /** Response of {@link getPushStatus}, as far as it is compared. */

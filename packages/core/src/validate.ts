@@ -39,15 +39,31 @@ export function invalidParameter(name: string, problem: string): ApiError {
   return new ApiError('INVALID_PARAM', `The parameter "${name}" ${problem}.`, undefined, name);
 }
 
-/** Copies a value without the null fields of its objects. A loop, because calls for 2,000 levels overflow the stack. */
+/** Returns a value without the null fields of its objects: a copy, unless there are none. */
 function omitNulls(value: unknown): unknown {
-  if (!isRecord(value)) return value;
-  const copy = copyWithoutNulls(value);
+  return isRecord(value) && hasNull(value) ? copyWithoutNulls(value) : value;
+}
+
+/** Checks an object and those in it for null fields. A loop, because calls for 2,000 levels overflow the stack. */
+function hasNull(value: Record<string, unknown>): boolean {
+  const records = [value];
+  for (const record of records) {
+    for (const name in record) {
+      const fieldValue = record[name];
+      if (fieldValue === null) return true;
+      if (isRecord(fieldValue)) records.push(fieldValue);
+    }
+  }
+  return false;
+}
+
+function copyWithoutNulls(value: Record<string, unknown>): Record<string, unknown> {
+  const copy = omitNullFields(value);
   const copies = [copy];
   for (const current of copies) {
     for (const [name, fieldValue] of Object.entries(current)) {
       if (!isRecord(fieldValue)) continue;
-      const fieldCopy = copyWithoutNulls(fieldValue);
+      const fieldCopy = omitNullFields(fieldValue);
       current[name] = fieldCopy;
       copies.push(fieldCopy);
     }
@@ -55,7 +71,7 @@ function omitNulls(value: unknown): unknown {
   return copy;
 }
 
-function copyWithoutNulls(value: Record<string, unknown>): Record<string, unknown> {
+function omitNullFields(value: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([, fieldValue]) => fieldValue !== null));
 }
 

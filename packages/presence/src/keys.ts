@@ -53,3 +53,9 @@ export function decodePresence(
   if (!gateway || !connection) return undefined;
   return { gateway, connection };
 }
+
+/** Decodes only the gateway of the text of {@link encodePresence}; undefined for a missing or foreign value. */
+export function decodeGateway(text: string | null | undefined): string | undefined {
+  const end = text?.indexOf('|') ?? -1;
+  return end > 0 ? text?.slice(0, end) : undefined;
+}

@@ -62,8 +62,12 @@ describe('presence', () => {
       undefined,
       { gateway: expect.any(String), connection: 'k1', credit: 1_000 },
     ]);
+    expect(await presenceReader.areOnline(['nobody', 'd1'])).toEqual([false, true]);
+    // A reader that does not know the gateway yet reads its lease too.
+    expect(await createPresenceReader(redis).areOnline(['d1', 'nobody'])).toEqual([true, false]);
     await gateway.channel.close();
     expect(await presenceReader.lookup(['d1'])).toEqual([undefined]);
+    expect(await presenceReader.areOnline(['d1'])).toEqual([false]);
   });
 
   test('the newer connection of a device wins, and the older one is kicked', async () => {

@@ -7,6 +7,7 @@ import type { Collection, Db, Document, UpdateFilter } from 'mongodb';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument } from './documents.ts';
+import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
 import type { Webhooks } from './webhooks.ts';
@@ -157,14 +158,16 @@ function createDeviceReads(devices: Devices) {
         .find({ app: { $in: [...apps] }, 'provider.address': address })
         .limit(limit)
         .toArray(),
-    /** Finds the devices of an app among these tokens with all their fields, in no order. */
-    findAll: (app: string, tokens: readonly string[]) =>
-      devices
-        .find(
+    /** Finds when the devices of an app among these tokens were last seen, in no order. */
+    async findLastSeen(app: string, tokens: readonly string[]): Promise<LastSeen[]> {
+      const found = await devices
+        .find<Buffer>(
           { _id: { $in: [...tokens] }, app, deletedAt: { $exists: false } },
-          { batchSize: tokens.length + 1 },
+          { projection: LAST_SEEN_FIELDS, batchSize: tokens.length + 1, raw: true },
         )
-        .toArray(),
+        .toArray();
+      return found.map(parseLastSeen);
+    },
     /**
      * Finds the provider addresses of the devices of an app among these tokens, in no order; deleted ones are left out.
      */

@@ -37,6 +37,11 @@ const SHORT_LIST_ROWS = 20;
 /** Enough for the inboxes of some dozens of devices in one round trip; the driver's default is 101. */
 const ROWS_PER_READ = 2_000;
 
+/** Returns the range of the ids of a device's rows. */
+export function inboxRange(token: string): { $gte: string; $lt: string } {
+  return { $gte: `${token}:`, $lt: `${token};` };
+}
+
 /** Inboxes: the pushes stored for a device until it acknowledges them. */
 export function createInbox(db: Db) {
   const inbox = db.collection<InboxDocument>('inbox');
@@ -54,7 +59,7 @@ export function createInbox(db: Db) {
   const enqueueLong = createBatcher('write-inbox', enqueueAll, { maxBatchSize: 1, maxInFlight: 3 });
 
   async function listRowsByToken(tokens: readonly string[]): Promise<Map<string, InboxDocument[]>> {
-    const ranges = tokens.map((token) => ({ _id: { $gte: `${token}:`, $lt: `${token};` } }));
+    const ranges = tokens.map((token) => ({ _id: inboxRange(token) }));
     const rows = await inbox.find({ $or: ranges }, { batchSize: ROWS_PER_READ }).toArray();
     const byToken = Map.groupBy(rows, parseToken);
     for (const deviceRows of byToken.values())

@@ -35,7 +35,7 @@ export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
  * Fields of the index that finds a device's batches among those of its app that are not closed, the waiting ones first.
  * A claim changes none of them, and a release moves a batch ahead of a scan, which therefore misses none.
  */
-export const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
+const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
 
 /** Fields of the index on batches with failed recipients, for lists by time; it answers alone which batches match. */
 export const FAILURES_BY_TIME_INDEX = {

@@ -13,6 +13,7 @@ import { countFailures } from './count-failures.ts';
 import { createCredentials } from './credentials.ts';
 import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
+import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
 import { createErasure } from './erasure.ts';
 import { createExportPages } from './export-pages.ts';
@@ -122,6 +123,7 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
     devices: createDevices(db, clock, webhooks),
+    deviceOverviews: createDeviceOverviews(db, clock),
     deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
     subscriptions,
     imports: createImports(db, clock),
@@ -144,7 +146,7 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     failures: createFailures(db),
     failedRecipients: createFailedRecipients(db),
     redrives: createRedrives(db, clock),
-    pending: createPending(db, clock),
+    pending: createPending(db),
     pushCompletion: createPushCompletion(db, clock),
     pushProgress: createPushProgress(db),
     inbox: createInbox(db),

@@ -190,39 +190,6 @@ test('the batches of a push are found by push, however many others are in the in
   expect(JSON.stringify(plan.queryPlanner.winningPlan)).toContain('push_1_work.state_1');
 });
 
-test("a device's pushes are found through the indexes, and no batch of others is read", async () => {
-  const { store } = await openStore();
-  const ranges = { before: ['a', 'b'], around: ['c', 'e'], after: ['f', 'g'] };
-  for (const state of ['waiting', 'ready', 'closed'] as const) {
-    for (const tokens of Object.values(ranges)) {
-      const [from = '', to = ''] = tokens;
-      for (const app of [APP, 'other']) {
-        await insertBatch({ state, tokens: `${from} d ${to}` }, { from, to, app, push: state });
-      }
-    }
-  }
-  await insertPush({ tokens: 'a d' }, { _id: 'embedded' });
-  await insertPush({ tokens: 'a d' }, { _id: 'of another app', app: 'other' });
-  await insertPush({ tokens: 'a d', at: inAnHour() }, { _id: 'due later' });
-  const reads = await profile(async () => {
-    const found = await store.pending.findUnclosedPushes(APP, 'd');
-    expect(found.sort()).toEqual(['embedded', 'ready', 'waiting']);
-  });
-  expect(reads.map(({ docsExamined }) => docsExamined).sort()).toEqual([1, 2]);
-  for (const read of reads) expect(read).not.toHaveProperty('hasSortStage');
-});
-
-test('a device that has acknowledged a push, or was deleted, has none of it pending', async () => {
-  const { store } = await openStore();
-  const ended = { got: { 0: 0b010 }, gone: { 0: 0b100 } };
-  await insertBatch({ tokens: 'a b c', ...ended }, { from: 'a', to: 'c' });
-  await insertPush({ tokens: 'a b c', ...ended }, { _id: 'embedded' });
-  expect(await store.pending.findUnclosedPushes(APP, 'a')).toEqual(['embedded', PUSH]);
-  for (const token of ['b', 'c']) {
-    expect(await store.pending.findUnclosedPushes(APP, token)).toEqual([]);
-  }
-});
-
 test('the release before this one finds its index', async () => {
   const { db } = await openStore();
   for (const name of ['pushes', 'batches']) {

@@ -70,7 +70,7 @@ async function saveProgress(
   expect(await batchTable.saveOutcomes({ id, claim, outcomes: codes, deferred: [], words })).toBe(
     true,
   );
-  await batchTable.releaseClaim({ id, claim }, 0, []);
+  await batchTable.releaseClaim({ id, claim }, { delayMs: 0 });
 }
 
 describe.each(SHAPES)('recipients %s:', (shape) => {

@@ -2,7 +2,7 @@ import { splitTokens } from '@carillon/core/batch';
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { type Collection, type Db, MongoClient } from 'mongodb';
-import { startMongod } from '../../../test/support/mongod-server.ts';
+import { startDatabase } from '../../../test/support/own-database.ts';
 import { createBatch, createBatchDocument } from '../src/create-batches.ts';
 import type { BatchDocument, InboxDocument, NotifyEntry, PushDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
@@ -12,7 +12,7 @@ export const LEASE_MS = 60_000;
 export const RETENTION_MS = 3_600_000;
 const APP = 'a'.repeat(24);
 
-/** A store on a mongod of its own, and the documents behind it. */
+/** A store on a database of its own, and the documents behind it. */
 export interface StoreUnderTest {
   uri: string;
   db: Db;
@@ -27,10 +27,9 @@ export interface StoreUnderTest {
   stop(): Promise<void>;
 }
 
-/** Starts a mongod with all indexes and connects a store to it. */
+/** Makes a database with all indexes and connects a store to it. */
 export async function startStore(): Promise<StoreUnderTest> {
-  const mongod = await startMongod();
-  const uri = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  const { uri, stop } = await startDatabase();
   const client = await new MongoClient(uri).connect();
   const db = client.db();
   await ensureIndexes(db);
@@ -52,7 +51,7 @@ export async function startStore(): Promise<StoreUnderTest> {
     async stop() {
       await Promise.all(stores.map((store) => store.close()));
       await client.close();
-      await mongod.stop();
+      await stop();
     },
   };
 }
@@ -130,10 +129,10 @@ export async function deliver(
   store: Store,
   push: TestPush,
   outcomes: Record<string, number>,
-  { finish = false, lateReceipts = false } = {},
+  { finish = false, lateReceipts = false, leaseMs = LEASE_MS } = {},
 ): Promise<void> {
   for (const id of push.batchIds) {
-    const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
+    const claimed = await store.batchTable.claim(id, 'reply', leaseMs);
     if (claimed === undefined) continue;
     const tokens = splitTokens(claimed.work.tokens);
     const codes = Uint8Array.from(tokens, (token) => outcomes[token] ?? OUTCOMES.delivered);

@@ -130,8 +130,8 @@ function createFeatures(
   const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
     log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
   );
+  // Express looks at them one after the other.
   return [
-    referenceRoutes(VERSION),
     pushRoutes(routing, store, producers, retentionMs, tracer),
     outcomesRoutes(routing, store),
     exportRoutes(routing, store, {
@@ -149,6 +149,7 @@ function createFeatures(
       outageWatch,
       webPushHosts: env.WEB_PUSH_HOSTS.map(parsePushHost),
     }),
+    referenceRoutes(VERSION),
   ];
 }
 

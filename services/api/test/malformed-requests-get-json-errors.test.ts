@@ -1,9 +1,11 @@
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import supertest from 'supertest';
+import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
 import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
@@ -90,6 +92,22 @@ describe('the HTTP server', () => {
     ]);
   });
 
+  test('keeps the connection of a rejected request, whether its body arrives at once or later', async () => {
+    const { socket, text } = await openConnection();
+    const head = 'POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n';
+    const countResponses = () => text().split('HTTP/1.1 400 ').length - 1;
+    for (let sent = 1; sent <= 3; sent += 1) {
+      socket.write(`${head}\r\n{"a":`);
+      await until(() => countResponses() === 2 * sent - 1);
+      socket.write(`${head}Expect: 100-continue\r\n\r\n`);
+      await until(() => text().endsWith('HTTP/1.1 100 Continue\r\n\r\n'));
+      socket.write('{"a":');
+      await until(() => countResponses() === 2 * sent);
+    }
+    expect(text()).not.toMatch(/connection: close/i);
+    socket.destroy();
+  });
+
   test('distinguishes an unknown path from an unknown method', async () => {
     const path = await supertest(address).get('/nothing?api_key=k');
     expect([path.status, path.body.code]).toEqual([404, 'NOT_FOUND']);
@@ -155,15 +173,22 @@ describe('the HTTP server', () => {
   });
 });
 
-/** Writes raw bytes and returns everything that is received. */
-async function sendRawRequest(bytes: string): Promise<string> {
+/** Opens a connection and collects everything that it receives. */
+async function openConnection(): Promise<{ socket: Socket; text: () => string }> {
   const socket = connect(Number(new URL(address).port), '127.0.0.1');
   socket.on('error', () => undefined);
-  socket.write(bytes);
-  let response = '';
+  let text = '';
   socket.on('data', (chunk: Buffer) => {
-    response += chunk.toString();
+    text += chunk.toString();
   });
+  await once(socket, 'connect');
+  return { socket, text: () => text };
+}
+
+/** Writes raw bytes and returns everything that is received. */
+async function sendRawRequest(bytes: string): Promise<string> {
+  const { socket, text } = await openConnection();
+  socket.write(bytes);
   await untilClosed(socket);
-  return response;
+  return text();
 }

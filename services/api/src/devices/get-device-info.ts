@@ -6,10 +6,7 @@ import type { Store } from '@carillon/store/store';
 import type { AreOnline } from './get-presence.ts';
 
 /** Collections that the device info is read from. */
-type DeviceInfoStore = Pick<
-  Store,
-  'devices' | 'subscriptions' | 'pending' | 'inbox' | 'pushes' | 'clock'
->;
+type DeviceInfoStore = Pick<Store, 'devices' | 'deviceOverviews' | 'pushes' | 'clock'>;
 
 /** A device of an app, and the time for which a completed push is shown. */
 interface DeviceInfoRequest {
@@ -30,29 +27,30 @@ export async function getDeviceInfo(
 ): Promise<string> {
   const { app, token } = request;
   if (!DEVICE_TOKEN.test(token)) throw new ApiError('INVALID_DEVICE_TOKEN');
-  // Before the device is known to be the app's, only what is the app's is read: an unknown device costs the same.
-  const [device, unclosedPushIds] = await Promise.all([
-    store.devices.find(token),
-    store.pending.findUnclosedPushes(app, token),
-  ]);
-  if (device === undefined || device.deletedAt !== undefined) {
-    throw new ApiError('INVALID_DEVICE_TOKEN');
-  }
-  if (device.app !== app) throw new ApiError('APP_MISMATCH');
-  // The inbox is read after the batches: a batch writes its inbox rows before it closes, so no push is missed.
-  const [[online = false], subscriptions, rows] = await Promise.all([
+  // Of a device that is not the app's no more is read than of one that does not exist: both cost the same.
+  const [overview, [online = false]] = await Promise.all([
+    store.deviceOverviews.find(app, token),
     areOnline([token]),
-    store.subscriptions.listTopics(token),
-    store.inbox.listRows(token),
   ]);
-  const pushIds = new Set([...unclosedPushIds, ...rows.map(({ push }) => push)]);
-  const pending = await listPendingNotifications(store, request, pushIds);
+  if (overview === undefined) throw await explainMissingDevice(store, token);
+  const { device, topics, pendingPushes } = overview;
+  const pending = await listPendingNotifications(store, request, pendingPushes);
   const head = JSON.stringify({
     device: { date: toUnixSeconds(device.registeredAt), platform: device.platform },
-    subscriptions,
+    subscriptions: topics,
     presence: buildPresence(device, online, store.clock.now()),
   });
   return `${head.slice(0, -1)},"pending_notifications":[${pending.join(',')}]}`;
+}
+
+/** Returns the error for a device that is not the app's. */
+async function explainMissingDevice(
+  { devices }: Pick<Store, 'devices'>,
+  token: string,
+): Promise<ApiError> {
+  const device = await devices.find(token);
+  const isForeign = device !== undefined && device.deletedAt === undefined;
+  return new ApiError(isForeign ? 'APP_MISMATCH' : 'INVALID_DEVICE_TOKEN');
 }
 
 function buildPresence(device: DeviceDocument, online: boolean, nowMs: number): object {

@@ -51,9 +51,10 @@ export function createAuthenticator(
   return async function authenticate(request: AuthRequest): Promise<Caller> {
     const key = readApiKey(request);
     if (key === undefined) throw new ApiError('INVALID_API_KEY', describeMissingKey(request));
-    const address = request.ip ?? '';
-    const owner = keyLookup.findCached(key) ?? (await keyLookup.find(key, address));
+    // The address is read from the headers of proxies, so only a key that is not cached pays for it.
+    const owner = keyLookup.findCached(key) ?? (await keyLookup.find(key, request.ip ?? ''));
     if (owner === undefined) {
+      const address = request.ip ?? '';
       const isLimitExceeded =
         limits.hasTooManyWrongKeys(address) || (await limits.countWrongKey(address));
       throw new ApiError(isLimitExceeded ? 'AUTH_LIMIT_EXCEEDED' : 'INVALID_API_KEY');
@@ -147,7 +148,12 @@ function readApiKey({ url = '', headers }: AuthRequest): string | undefined {
   return /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
+/** Matches a query of one parameter, the key, without an escape: the usual one, which needs no further parsing. */
+const ONLY_KEY = /^api_key=([\w-]+)$/;
+
 function readQueryKeys(url: string): string[] {
   const start = url.indexOf('?');
+  const onlyKey = start < 0 ? undefined : ONLY_KEY.exec(url.slice(start + 1))?.[1];
+  if (onlyKey !== undefined) return [onlyKey];
   return start < 0 ? [] : new URLSearchParams(url.slice(start + 1)).getAll('api_key');
 }

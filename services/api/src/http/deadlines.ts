@@ -17,73 +17,95 @@ export interface Deadline {
 export class DeadlineExceededError extends Error {}
 
 /**
- * Creates the deadlines of a process. They count only time in which the process ran: a process that was frozen fails
- * none of its requests. One timer serves all deadlines; it runs only while there are any.
+ * Deadlines of a process. They count only time in which the process ran: a process that was frozen fails none of its
+ * requests. One timer serves all deadlines; it runs only while there are any. A tick looks at every running deadline, so
+ * that starting and ending one, which each request does, costs no more than an entry of a set.
  */
-export function createDeadlines() {
-  /** Callbacks by the tick at which they are due. */
-  const callbacksByTick = new Map<number, Set<() => void>>();
-  let elapsedMs = 0;
-  let lastTickAt = 0;
-  let processedTick = 0;
-  let timer: NodeJS.Timeout | undefined;
+class Deadlines<T> {
+  readonly #onExpired: (owner: T) => void;
+  readonly #running = new Set<RunningDeadline<T>>();
+  #elapsedMs = 0;
+  #lastTickAt = 0;
+  #timer: NodeJS.Timeout | undefined;
 
-  function measureSinceTick(): number {
-    const sinceTickMs = performance.now() - lastTickAt;
-    return sinceTickMs > STALL_THRESHOLD_MS ? MAX_COUNTED_STALL_MS : sinceTickMs;
+  constructor(onExpired: (owner: T) => void) {
+    this.#onExpired = onExpired;
   }
 
-  function tick(): void {
-    elapsedMs += measureSinceTick();
-    lastTickAt = performance.now();
-    const currentTick = Math.floor(elapsedMs / TICK_MS);
-    while (processedTick < currentTick) {
-      processedTick += 1;
-      const expired = callbacksByTick.get(processedTick);
-      callbacksByTick.delete(processedTick);
-      for (const onExpired of expired ?? []) onExpired();
+  /** Returns the time for which the process has run while there were deadlines, in milliseconds. */
+  now(): number {
+    const sinceTickMs = performance.now() - this.#lastTickAt;
+    return (
+      this.#elapsedMs + (sinceTickMs > STALL_THRESHOLD_MS ? MAX_COUNTED_STALL_MS : sinceTickMs)
+    );
+  }
+
+  add(deadline: RunningDeadline<T>): void {
+    this.#running.add(deadline);
+    if (this.#timer !== undefined) return;
+    this.#lastTickAt = performance.now();
+    this.#timer = setInterval(() => this.#tick(), TICK_MS).unref();
+  }
+
+  remove(deadline: RunningDeadline<T>): void {
+    this.#running.delete(deadline);
+  }
+
+  #tick(): void {
+    this.#elapsedMs = this.now();
+    this.#lastTickAt = performance.now();
+    for (const deadline of this.#running) {
+      if (deadline.dueAt > this.#elapsedMs) continue;
+      deadline.end();
+      this.#onExpired(deadline.owner);
     }
-    if (callbacksByTick.size > 0) return;
-    clearInterval(timer);
-    timer = undefined;
+    if (this.#running.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+class RunningDeadline<T> implements Deadline {
+  readonly owner: T;
+  readonly #deadlines: Deadlines<T>;
+  #remainingMs: number;
+  #isRunning = false;
+  /** By the clock of the deadlines. */
+  dueAt = 0;
+
+  constructor(deadlines: Deadlines<T>, ms: number, owner: T) {
+    this.#deadlines = deadlines;
+    this.#remainingMs = ms;
+    this.owner = owner;
+    this.resume();
   }
 
-  function startTimer(): void {
-    if (timer !== undefined) return;
-    lastTickAt = performance.now();
-    timer = setInterval(tick, TICK_MS);
-    timer.unref();
+  pause(): void {
+    if (!this.#isRunning) return;
+    this.#remainingMs = this.dueAt - this.#deadlines.now();
+    this.end();
   }
 
-  /** Starts a deadline; `onExpired` is called after `ms` unless the deadline was ended. */
-  return function startDeadline(ms: number, onExpired: () => void): Deadline {
-    let remainingMs = ms;
-    let startedAt = 0;
-    let dueTick: number | undefined;
-    const deadline: Deadline = {
-      pause() {
-        if (dueTick === undefined) return;
-        remainingMs -= elapsedMs + measureSinceTick() - startedAt;
-        deadline.end();
-      },
-      resume(extraMs = 0) {
-        startTimer();
-        remainingMs += extraMs;
-        startedAt = elapsedMs + measureSinceTick();
-        dueTick = Math.max(processedTick + 1, Math.ceil((startedAt + remainingMs) / TICK_MS));
-        const callbacks = callbacksByTick.get(dueTick);
-        if (callbacks === undefined) callbacksByTick.set(dueTick, new Set([onExpired]));
-        else callbacks.add(onExpired);
-      },
-      end() {
-        if (dueTick === undefined) return;
-        const callbacks = callbacksByTick.get(dueTick);
-        callbacks?.delete(onExpired);
-        if (callbacks?.size === 0) callbacksByTick.delete(dueTick);
-        dueTick = undefined;
-      },
-    };
-    deadline.resume();
-    return deadline;
-  };
+  resume(extraMs = 0): void {
+    this.#isRunning = true;
+    this.#remainingMs += extraMs;
+    this.#deadlines.add(this);
+    this.dueAt = this.#deadlines.now() + this.#remainingMs;
+  }
+
+  end(): void {
+    this.#isRunning = false;
+    this.#deadlines.remove(this);
+  }
+}
+
+/**
+ * Creates the deadlines of a process.
+ *
+ * @param onExpired is called with the owner of each deadline that passes before its end
+ * @returns a function that starts a deadline of `ms` milliseconds
+ */
+export function createDeadlines<T>(onExpired: (owner: T) => void) {
+  const deadlines = new Deadlines<T>(onExpired);
+  return (ms: number, owner: T): Deadline => new RunningDeadline(deadlines, ms, owner);
 }

@@ -1,24 +1,25 @@
 import type { ProxyWarner } from '@carillon/runtime/proxy-warner';
-import type { RequestHandler } from 'express';
+import type { Request } from 'express';
 
 /**
- * Creates a handler that notices proxies which TRUST_PROXY does not count. Entries above the trusted ones are no sign by
+ * Creates a function that notices proxies which TRUST_PROXY does not count. Entries above the trusted ones are no sign by
  * themselves, because any client can send some: only a private address in the trusted place is.
  */
-export function createProxyDetector(proxyHops: number, proxyWarner: ProxyWarner): RequestHandler {
+export function createProxyDetector(
+  proxyHops: number,
+  proxyWarner: ProxyWarner,
+): (request: Request) => void {
   if (proxyHops === 0) {
-    return ({ headers, socket }, _response, next) => {
+    return ({ headers, socket }) => {
       const hasSign = headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;
       proxyWarner.observe('api-forwarded-header', hasSign, socket.remoteAddress ?? '');
-      next();
     };
   }
-  return (request, _response, next) => {
+  return (request) => {
     const entries = request.headers['x-forwarded-for'];
     if (typeof entries === 'string' && hasMoreEntries(entries, proxyHops)) {
       proxyWarner.warnIfPrivate('api-too-few-proxies', request.ip ?? '');
     }
-    next();
   };
 }
 

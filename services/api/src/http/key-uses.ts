@@ -4,6 +4,8 @@ import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
 const FLUSH_INTERVAL_MS = 1_000;
+/** The cache reads the clock, which costs it a timer, once in this time. */
+const CLOCK_PRECISION_MS = 1_000;
 /** As many as valid keys are cached. The key of an evicted entry is reported again, which the store ignores. */
 const MAX_KEYS = 10_000;
 
@@ -20,7 +22,11 @@ export function createKeyUseRecorder(
   producers: Pick<Producers, 'publishKeyUses'>,
   clock: Pick<Store['clock'], 'now'>,
 ) {
-  const recorded = new LRUCache<string, true>({ max: MAX_KEYS, ttl: USE_PRECISION_MS });
+  const recorded = new LRUCache<string, true>({
+    max: MAX_KEYS,
+    ttl: USE_PRECISION_MS,
+    ttlResolution: CLOCK_PRECISION_MS,
+  });
   let pending = new Map<string, number>();
 
   async function flush(): Promise<void> {

@@ -15,10 +15,13 @@ type ParserError = Error & { code?: string; rawPacket?: Buffer };
 /**
  * Responds to requests that Node's parser rejects. The response is JSON, for clients that parse every response. A
  * failed parser can't continue, so the connection is closed.
+ *
+ * @param lastResponses the last response of each connection
  */
-export function handleParserErrors(server: Server): void {
-  const lastResponses = new WeakMap<Duplex, ServerResponse>();
-  server.on('request', ({ socket }, response) => lastResponses.set(socket, response));
+export function handleParserErrors(
+  server: Server,
+  lastResponses: ReadonlyMap<Duplex, ServerResponse>,
+): void {
   server.on('clientError', (error: ParserError, socket: Duplex) => {
     // The parser reports an error again for each further chunk; only the first one gets a response.
     if (socket.writableEnded) return;

@@ -53,7 +53,7 @@ export function createBodyReader({
     const declaredBytes = Number(request.headers['content-length'] ?? maxBytes);
     if (declaredBytes > maxBytes) throw new ApiError('BODY_TOO_LARGE');
     const bytes =
-      readBufferedBody(request, maxBytes) ??
+      readBufferedBody(request) ??
       (await receiveBody(request, declaredBytes, () => listOwnerKeys(owner)));
     try {
       return decoder.decode(bytes);
@@ -109,11 +109,18 @@ export function createBodyReader({
   }
 }
 
-/** Returns a body that has arrived completely, as most have by the time their key is looked up; else undefined. */
-function readBufferedBody(request: IncomingMessage, maxBytes: number): Buffer | undefined {
-  if (!request.complete || request.destroyed || request.readableLength === 0) return undefined;
-  if (request.readableLength > maxBytes) throw new ApiError('BODY_TOO_LARGE');
-  return request.read() as Buffer;
+/**
+ * Returns a body of a declared length that has arrived completely, as most have by the time their key is looked up; else
+ * undefined. Events would cost more than the rest of reading a short body.
+ */
+function readBufferedBody(request: IncomingMessage): Buffer | undefined {
+  const { readableLength } = request;
+  if (readableLength === 0 || request.destroyed) return undefined;
+  if (Number(request.headers['content-length']) !== readableLength) return undefined;
+  const bytes = request.read() as Buffer;
+  // The parser reports the end of the body after its last byte; a stream that nobody reads would keep it.
+  request.resume();
+  return bytes;
 }
 
 /**

@@ -81,11 +81,16 @@ function streamBody(response: Response, body: StreamedBody, headers: ResponseHea
   pipeline(readable, response, { signal: body.signal }).then(() => body.onEnd(), body.onEnd);
 }
 
-/** Sends an error in the specification's form: status, `code`, `error`. */
+/**
+ * Sends an error in the specification's form: status, `code`, `error`.
+ *
+ * @param isBodyReceived the request is complete, even if the parser has not reported its end yet
+ */
 export function sendError(
   response: Response,
   error: ApiError,
   headers: ResponseHeaders = {},
+  isBodyReceived = response.req.complete,
 ): void {
   if (response.headersSent) return void response.destroy();
   const retryAfterSeconds =
@@ -98,7 +103,7 @@ export function sendError(
     ...headersWithRetry,
     'content-length': Buffer.byteLength(text),
   };
-  if (response.req.complete) return void response.writeHead(error.status, allHeaders).end(text);
+  if (isBodyReceived) return void response.writeHead(error.status, allHeaders).end(text);
   response.writeHead(error.status, { ...allHeaders, connection: 'close' }).write(text);
   discardBody(response.req, () => response.end());
 }

@@ -7,6 +7,7 @@ import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
 import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
+import { createAdmission } from './admission.ts';
 import { type Caller, hasApiKey } from './authenticate.ts';
 import { createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
 import type { ReadBody } from './read-body.ts';
@@ -28,11 +29,13 @@ export interface RequestContext {
   address: string;
   /** When the request's header arrived, by the monotonic clock (`performance.now()`). */
   startedAt: number;
+  /** @throws DeadlineExceededError once the response is sent: the rest of the work would be for nobody */
+  assertAwaited(): void;
   header(name: string): string | undefined;
   /** Returns a query parameter. @throws ApiError INVALID_PARAM if it is given more than once */
   query(name: string): string | undefined;
   /** Adds fields to the request's log line. */
-  addLogFields(fields: Pick<RequestFacts, 'push'>): void;
+  addLogFields(fields: Pick<OpenRequest, 'push'>): void;
 }
 
 type Handler = (
@@ -46,19 +49,26 @@ type DeviceHandler = (context: RequestContext) => Promise<ResponseBody>;
 /** Wraps handlers into Express's form: authentication, body, one response, one log line. */
 export type Routing = ReturnType<typeof createRouting>;
 
-/** Data for a request's log line and response. */
-interface RequestFacts {
+/** A request, and the data for its response and log line. */
+interface OpenRequest {
+  request: Request;
+  response: Response;
   id: string;
   startedAt: number;
+  hasResponded: boolean;
+  /** The whole body was read; the parser may not have reported its end yet. */
+  isBodyReceived: boolean;
   app?: string;
   account?: string;
   code?: string;
   /** The invalid parameter. */
-  param?: string;
+  param?: string | undefined;
   /** The accepted push. */
   push?: string;
   headers: ResponseHeaders;
-  deadline: Deadline;
+  deadline?: Deadline;
+  /** Converts what the handler threw to the error of the response. */
+  toError: (thrown: unknown) => ApiError;
 }
 
 const EMPTY_BODY: JsonBody = { value: {}, text: '{}' };
@@ -83,16 +93,16 @@ interface RoutingOptions {
 /** Creates the routing of a process. */
 export function createRouting(options: RoutingOptions) {
   const runHandler = createRunner(options);
-  const { handleWithApiKey, handleDeviceRequest } = createRequestHandlers(options);
+  const { handleWithApiKey, handleDeviceRequest } = createRequestHandlers(
+    options,
+    createAdmission(),
+  );
 
   const wrapDeviceHandler = (
     handler: DeviceHandler,
     maxBodyBytes: number | undefined,
   ): RequestHandler =>
-    runHandler(
-      (request, facts) => handleDeviceRequest(request, facts, handler, maxBodyBytes),
-      toDeviceError,
-    );
+    runHandler((open) => handleDeviceRequest(open, handler, maxBodyBytes), toDeviceError);
 
   return {
     /**
@@ -103,8 +113,7 @@ export function createRouting(options: RoutingOptions) {
     withApiKey: (
       route: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
       handler: Handler,
-    ): RequestHandler =>
-      runHandler((request, facts) => handleWithApiKey(request, facts, route, handler)),
+    ): RequestHandler => runHandler((open) => handleWithApiKey(open, route, handler)),
     /**
      * Wraps a handler for devices, which authenticate in the body. An unexpected error gives 503: a device that is
      * rejected registers again. Pages of any origin may call it, because no API key and no cookie is involved.
@@ -119,9 +128,7 @@ export function createRouting(options: RoutingOptions) {
       handler: Handler,
       deviceHandler: DeviceHandler,
     ): RequestHandler {
-      const apiKeyRoute = runHandler((request, facts) =>
-        handleWithApiKey(request, facts, route, handler),
-      );
+      const apiKeyRoute = runHandler((open) => handleWithApiKey(open, route, handler));
       const deviceRoute = wrapDeviceHandler(deviceHandler, MAX_DEVICE_BODY_BYTES);
       return (request, response, next) =>
         (hasApiKey(request) ? apiKeyRoute : deviceRoute)(request, response, next);
@@ -137,61 +144,60 @@ export function createRouting(options: RoutingOptions) {
 /** Creates the functions that authenticate a request, read its body and call its handler. */
 function createRequestHandlers(
   options: Pick<RoutingOptions, 'authenticate' | 'countRequest' | 'readBody'>,
+  admit: ReturnType<typeof createAdmission>,
 ) {
   /** Reads and parses the body. The deadline is paused meanwhile: the client's upload time does not count. */
   async function readRequestBody(
-    request: Request,
-    { deadline, account }: RequestFacts,
+    open: OpenRequest,
     limit: number | undefined,
     extraMs?: (body: JsonBody) => number,
   ): Promise<JsonBody> {
     if (limit === undefined && extraMs === undefined) return EMPTY_BODY;
-    deadline.pause();
+    open.deadline?.pause();
     if (limit === undefined) {
-      deadline.resume(extraMs?.(EMPTY_BODY));
+      open.deadline?.resume(extraMs?.(EMPTY_BODY));
       return EMPTY_BODY;
     }
-    const text = await options.readBody(request, limit, {
-      account,
-      address: () => request.ip ?? '',
+    const text = await options.readBody(open.request, limit, {
+      account: open.account,
+      address: () => open.request.ip ?? '',
     });
+    open.isBodyReceived = true;
     const body = { value: parseJsonObject(text, MAX_BODY_DEPTH), text };
-    deadline.resume(extraMs?.(body));
+    open.deadline?.resume(extraMs?.(body));
     return body;
   }
 
   async function handleWithApiKey(
-    request: Request,
-    facts: RequestFacts,
+    open: OpenRequest,
     { maxBodyBytes, extraMs }: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
     handler: Handler,
   ): Promise<ResponseBody> {
-    const caller = await options.authenticate(request);
-    facts.app = caller.app._id;
-    facts.account = caller.account._id;
+    const caller = await options.authenticate(open.request);
+    open.app = caller.app._id;
+    open.account = caller.account._id;
     const rateLimit = await options.countRequest(caller.account);
     if (rateLimit !== undefined) {
-      Object.assign(facts.headers, rateLimitHeaders(rateLimit));
+      Object.assign(open.headers, rateLimitHeaders(rateLimit));
       if (rateLimit.remaining < 0) {
         throw new ApiError('RATE_LIMIT_EXCEEDED', undefined, rateLimit.resetSeconds);
       }
     }
-    const body = await readRequestBody(request, facts, maxBodyBytes, extraMs);
-    return handler(createRequestContext(request, body, facts), caller, () =>
-      options.authenticate(request),
+    const body = await readRequestBody(open, maxBodyBytes, extraMs);
+    const recheck = () => options.authenticate(open.request);
+    return admit(caller.account._id, () =>
+      handler(new OpenRequestContext(open, body), caller, recheck),
     );
   }
 
   async function handleDeviceRequest(
-    request: Request,
-    facts: RequestFacts,
+    open: OpenRequest,
     handler: DeviceHandler,
     maxBodyBytes: number | undefined,
   ): Promise<ResponseBody> {
-    facts.headers['access-control-allow-origin'] = '*';
-    return handler(
-      createRequestContext(request, await readRequestBody(request, facts, maxBodyBytes), facts),
-    );
+    open.headers['access-control-allow-origin'] = '*';
+    const body = await readRequestBody(open, maxBodyBytes);
+    return handler(new OpenRequestContext(open, body));
   }
 
   return { handleWithApiKey, handleDeviceRequest };
@@ -207,53 +213,60 @@ function createRunner({
   onUnexpectedError,
 }: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError'>) {
   const recordRequest = createRequestRecorder(log, metrics);
-  const startDeadline = createDeadlines();
+  const startDeadline = createDeadlines<OpenRequest>((open) =>
+    fail(open, new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
+  );
 
-  function startRequest(
-    request: Request,
-    response: Response,
-    onFailure: (error: unknown) => ApiError,
-  ) {
-    const startedAt = performance.now();
-    const id = randomUUID();
-    let hasResponded = false;
-    const respondOnce = (send: () => void): boolean => {
-      if (hasResponded) return false;
-      send();
-      hasResponded = true;
-      facts.deadline.end();
-      recordRequest(request, response, startedAt, facts);
-      return true;
-    };
-    const fail = (thrown: unknown): void =>
-      void respondOnce(() => {
-        const error = onFailure(thrown);
-        Object.assign(facts, { code: error.code, param: error.parameter });
-        if (!(thrown instanceof ApiError)) {
-          onUnexpectedError(thrown, request.path);
-          log.error({ id, err: thrown }, 'request failed');
-        }
-        sendError(response, error, facts.headers);
-      });
-    const deadline = startDeadline(RESPONSE_TIMEOUT_MS, () =>
-      fail(new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
-    );
-    const facts: RequestFacts = { id, startedAt, headers: { 'x-request-id': id }, deadline };
-    return { facts, respondOnce, fail };
+  function conclude(open: OpenRequest): void {
+    open.hasResponded = true;
+    open.deadline?.end();
+    recordRequest(open);
+  }
+
+  function succeed(open: OpenRequest, body: ResponseBody): void {
+    if (open.hasResponded) {
+      if (body instanceof StreamedBody) body.onEnd();
+      return;
+    }
+    sendResponse(open.response, body, open.headers);
+    conclude(open);
+  }
+
+  function fail(open: OpenRequest, thrown: unknown): void {
+    if (open.hasResponded) return;
+    const error = open.toError(thrown);
+    open.code = error.code;
+    open.param = error.parameter;
+    if (!(thrown instanceof ApiError)) {
+      onUnexpectedError(thrown, open.request.path);
+      log.error({ id: open.id, err: thrown }, 'request failed');
+    }
+    const isBodyReceived = open.isBodyReceived || open.request.complete;
+    sendError(open.response, error, open.headers, isBodyReceived);
+    conclude(open);
   }
 
   return (
-    handler: (request: Request, facts: RequestFacts) => Promise<ResponseBody>,
-    onFailure: (error: unknown) => ApiError = toApiError,
+    handler: (open: OpenRequest) => Promise<ResponseBody>,
+    toError: (error: unknown) => ApiError = toApiError,
   ): RequestHandler =>
     async (request, response) => {
-      const { facts, respondOnce, fail } = startRequest(request, response, onFailure);
+      const id = randomUUID();
+      const open: OpenRequest = {
+        request,
+        response,
+        id,
+        startedAt: performance.now(),
+        hasResponded: false,
+        isBodyReceived: false,
+        headers: { 'x-request-id': id },
+        toError,
+      };
+      open.deadline = startDeadline(RESPONSE_TIMEOUT_MS, open);
       try {
-        const body = await handler(request, facts);
-        const isSent = respondOnce(() => sendResponse(response, body, facts.headers));
-        if (!isSent && body instanceof StreamedBody) body.onEnd();
+        succeed(open, await handler(open));
       } catch (thrown) {
-        fail(thrown);
+        fail(open, thrown);
       }
     };
 }
@@ -261,8 +274,7 @@ function createRunner({
 /** Creates the function that writes one log line and one measurement per request. Never logs the URL: it may hold the key. */
 function createRequestRecorder(log: Logger, metrics: Metrics) {
   const durations = metrics.createHistogram('carillon_http_request_seconds');
-  return (request: Request, response: Response, startedAt: number, facts: RequestFacts): void => {
-    const { id, app, code, param, push } = facts;
+  return ({ request, response, startedAt, id, app, code, param, push }: OpenRequest): void => {
     // The path's template, and no method of a request without a route: a client chooses neither.
     const route = request.route === undefined ? 'none' : `${request.method} ${request.route.path}`;
     const seconds = (performance.now() - startedAt) / 1_000;
@@ -277,25 +289,34 @@ function toDeviceError(thrown: unknown): ApiError {
   return thrown instanceof ApiError ? thrown : new ApiError('SERVICE_UNAVAILABLE');
 }
 
-function createRequestContext(
-  request: Request,
-  body: JsonBody,
-  facts: RequestFacts,
-): RequestContext {
-  return {
-    params: request.params as Record<string, string>,
-    body,
-    startedAt: facts.startedAt,
-    // Lazy, because parsing the proxies' headers costs time and few handlers need it.
-    get address() {
-      return request.ip ?? '';
-    },
-    header: (name) => request.get(name),
-    addLogFields: (fields) => void Object.assign(facts, fields),
-    query: (name) => {
-      const value = request.query[name];
-      if (value === undefined || typeof value === 'string') return value;
-      throw new ApiError('INVALID_PARAM', `The parameter "${name}" is given more than once.`);
-    },
+/** A class, because an object with an accessor of its own gets a shape of its own, and code that meets many is slow. */
+class OpenRequestContext implements RequestContext {
+  readonly params: Record<string, string>;
+  readonly body: JsonBody;
+  readonly startedAt: number;
+  readonly #open: OpenRequest;
+  // Handlers take these functions out of the context.
+  readonly header = (name: string): string | undefined => this.#open.request.get(name);
+  readonly addLogFields = (fields: Pick<OpenRequest, 'push'>): void =>
+    void Object.assign(this.#open, fields);
+  readonly assertAwaited = (): void => {
+    if (this.#open.hasResponded) throw new DeadlineExceededError('the client has its response');
   };
+  readonly query = (name: string): string | undefined => {
+    const value = this.#open.request.query[name];
+    if (value === undefined || typeof value === 'string') return value;
+    throw new ApiError('INVALID_PARAM', `The parameter "${name}" is given more than once.`);
+  };
+
+  constructor(open: OpenRequest, body: JsonBody) {
+    this.#open = open;
+    this.params = open.request.params as Record<string, string>;
+    this.body = body;
+    this.startedAt = open.startedAt;
+  }
+
+  /** Lazy, because parsing the proxies' headers costs time and few handlers need it. */
+  get address(): string {
+    return this.#open.request.ip ?? '';
+  }
 }

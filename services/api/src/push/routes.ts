@@ -42,15 +42,17 @@ export function pushRoutes(
   tracer?: Tracer,
 ): RouteRegistrar {
   async function accept(
-    { body, header }: RequestContext,
+    { body, header, assertAwaited }: RequestContext,
     app: Caller['app'],
     trace: string | undefined,
   ): Promise<AcceptedPush> {
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
     const repeated = await replayIdempotent(store, app._id, idempotency, () => parseTokens(body));
     if (repeated !== undefined) return repeated;
+    assertAwaited();
     const request = parsePush(body, app, store.clock.now());
-    return acceptPush(store, producers, app._id, request, { idempotency, trace });
+    const beforeStore = assertAwaited;
+    return acceptPush(store, producers, app._id, request, { idempotency, trace, beforeStore });
   }
   const sendPush = routing.withApiKey(
     { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens },

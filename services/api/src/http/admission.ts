@@ -1,0 +1,92 @@
+import { ApiError } from '@carillon/core/api-error';
+import { createDeadlines } from './deadlines.ts';
+
+/** A request that takes longer is slow: with the rest of its way it may miss its response timeout. */
+const SLOW_AFTER_MS = 1_000;
+/** So many slow requests mean that more arrive than MongoDB serves; fewer may just be large ones. */
+const MAX_SLOW_REQUESTS = 16;
+/** The limit is halved once in this time while there are too many slow requests. */
+const LOWER_EVERY_MS = 1_000;
+/** With so many requests in progress MongoDB's groups and connections are busy. */
+const MIN_LIMIT = 32;
+/** A limit above this limits nothing. */
+const MAX_LIMIT = 4_096;
+/** Added to the limit for each request that was not slow. */
+const LIMIT_STEP = 0.1;
+/** Requests in progress that an account may always have. */
+const MIN_SHARE = 4;
+const RETRY_AFTER_SECONDS = 2;
+
+interface AdmittedRequest {
+  isSlow: boolean;
+}
+
+/**
+ * Creates the admission control of a process: an adaptive limit of the requests in progress.
+ *
+ * Requests wait for MongoDB in the order of their arrival. If more arrive than it serves, each would wait until its client
+ * has the error of its timeout and repeats it, so that all work is done for nobody, for as long as clients repeat.
+ * Therefore the limit is halved while many requests are slow, and grows with those that are not; there is none before the
+ * first overload. A request whose client has given up counts until its work has ended.
+ *
+ * An account with few requests in progress is always admitted: the others' requests don't shut it out.
+ */
+export function createAdmission() {
+  const startDeadline = createDeadlines<AdmittedRequest>((request) => {
+    request.isSlow = true;
+    slow += 1;
+    lowerLimit();
+  });
+  const countByAccount = new Map<string, number>();
+  let inProgress = 0;
+  let slow = 0;
+  let limit = Number.POSITIVE_INFINITY;
+  let loweredAt = Number.NEGATIVE_INFINITY;
+
+  function lowerLimit(): void {
+    const now = performance.now();
+    if (slow < MAX_SLOW_REQUESTS || now - loweredAt < LOWER_EVERY_MS) return;
+    loweredAt = now;
+    limit = Math.max(MIN_LIMIT, Math.min(limit, inProgress) / 2);
+  }
+
+  function raiseLimit(): void {
+    limit += LIMIT_STEP;
+    if (limit > MAX_LIMIT) limit = Number.POSITIVE_INFINITY;
+  }
+
+  /** Checks whether the process has too many requests in progress, and this account its share of them. */
+  function isRefused(count: number): boolean {
+    if (slow >= MAX_SLOW_REQUESTS) lowerLimit();
+    return inProgress >= limit && count >= Math.max(MIN_SHARE, limit / countByAccount.size);
+  }
+
+  function leave(account: string): void {
+    inProgress -= 1;
+    const remaining = (countByAccount.get(account) ?? 0) - 1;
+    if (remaining > 0) countByAccount.set(account, remaining);
+    else countByAccount.delete(account);
+  }
+
+  /**
+   * Runs the work of a request.
+   *
+   * @throws ApiError SERVICE_UNAVAILABLE if the request is refused; what `work` throws
+   */
+  return async function admit<T>(account: string, work: () => Promise<T>): Promise<T> {
+    const count = countByAccount.get(account) ?? 0;
+    if (isRefused(count)) throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
+    countByAccount.set(account, count + 1);
+    inProgress += 1;
+    const request = { isSlow: false };
+    const deadline = startDeadline(SLOW_AFTER_MS, request);
+    try {
+      return await work();
+    } finally {
+      deadline.end();
+      if (request.isSlow) slow -= 1;
+      else raiseLimit();
+      leave(account);
+    }
+  };
+}
