@@ -107,6 +107,8 @@ RUN /pnpm/pnpm fetch --prod \
   && rm -rf /root/.local /root/.cache
 
 FROM dependencies AS sources
+COPY --from=node /node /node
+ENV PATH=/node/build/bin:$PATH
 WORKDIR /sources
 COPY . .
 RUN sh /pnpm/assemble.sh sources "${TARGETARCH}" /sources /out
@@ -149,7 +151,7 @@ COPY --from=dependencies /out/api/dependencies /app
 COPY --from=sources /out/api/sources /app
 ENV API_LISTEN=0.0.0.0:4000
 EXPOSE 4000
-ENTRYPOINT ["/usr/local/bin/node", "services/api/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/api/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/api" \
       org.opencontainers.image.description="Carillon: the HTTP API" \
@@ -159,7 +161,7 @@ LABEL org.opencontainers.image.title="carillon/api" \
 FROM service AS delivery-worker
 COPY --from=dependencies /out/delivery-worker/dependencies /app
 COPY --from=sources /out/delivery-worker/sources /app
-ENTRYPOINT ["/usr/local/bin/node", "services/delivery-worker/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/delivery-worker/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/delivery-worker" \
       org.opencontainers.image.description="Carillon: fan-out, delivery and settlement of pushes" \
@@ -169,7 +171,7 @@ LABEL org.opencontainers.image.title="carillon/delivery-worker" \
 FROM service AS scheduler
 COPY --from=dependencies /out/scheduler/dependencies /app
 COPY --from=sources /out/scheduler/sources /app
-ENTRYPOINT ["/usr/local/bin/node", "services/scheduler/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/scheduler/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/scheduler" \
       org.opencontainers.image.description="Carillon: finds due and lost work" \
@@ -181,7 +183,7 @@ COPY --from=dependencies /out/device-gateway/dependencies /app
 COPY --from=sources /out/device-gateway/sources /app
 ENV MQTT_LISTEN=0.0.0.0:1883
 EXPOSE 1883 8883 8083
-ENTRYPOINT ["/usr/local/bin/node", "services/device-gateway/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/device-gateway/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/device-gateway" \
       org.opencontainers.image.description="Carillon: MQTT server for devices" \
@@ -194,7 +196,7 @@ COPY --from=sources /out/dashboard/sources /app
 COPY --from=pages /out /app
 ENV DASHBOARD_LISTEN=0.0.0.0:4010
 EXPOSE 4010
-ENTRYPOINT ["/usr/local/bin/node", "services/dashboard/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/dashboard/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/dashboard" \
       org.opencontainers.image.description="Carillon: the console for operators" \
@@ -204,7 +206,7 @@ LABEL org.opencontainers.image.title="carillon/dashboard" \
 FROM runtime AS cli
 COPY --from=dependencies /out/cli/dependencies /app
 COPY --from=sources /out/cli/sources /app
-ENTRYPOINT ["/usr/local/bin/node", "services/cli/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/cli/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/cli" \
       org.opencontainers.image.description="Carillon: command line for operators" \
@@ -220,7 +222,7 @@ ENV SANDBOX_LISTEN=0.0.0.0:4004 \
     SANDBOX_WEB_PUSH_LISTEN=0.0.0.0:4009 \
     SANDBOX_FILES=/tmp/sandbox
 EXPOSE 4004 4007 4008 4009
-ENTRYPOINT ["/usr/local/bin/node", "services/sandbox/src/main.ts"]
+ENTRYPOINT ["/usr/local/bin/node", "services/sandbox/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/sandbox" \
       org.opencontainers.image.description="Carillon: plays APNs, FCM and a Web Push service" \

@@ -36,13 +36,14 @@ copy_sources() {
   cd "$out/$1/dependencies"
   for package in packages/* services/*; do
     mkdir -p "$app/$package"
-    cp -R "$workspace/$package/src" "$app/$package/"
+    cp -R "$workspace/$package/src" "$workspace/$package/package.json" "$app/$package/"
   done
   # The sandbox serves the files of browsers.
   if [ "$1" = sandbox ]; then cp -R "$workspace/packages/web-client" "$app/packages/"; fi
   mkdir -p "$app/deploy/image"
   cp "$workspace/deploy/image/healthcheck.mjs" "$app/deploy/image/"
   if [ "$1" = cli ]; then cp "$workspace"/deploy/image/*.mjs "$app/deploy/image/"; fi
+  NODE_NO_WARNINGS=1 node "$workspace/deploy/image/build/strip-types.mjs" "$app"
   chmod -R a+rX "$app"
   find "$app" -exec touch --no-dereference --date=@0 {} +
 }

@@ -227,6 +227,19 @@ test(
   MINUTES,
 );
 
+test(
+  'an image holds JavaScript only: Node needs 12 MB in each process to strip types',
+  async () => {
+    const script = `
+      const { globSync } = require('fs');
+      const count = (kind) => globSync('{packages,services}/*/src/**/*.' + kind, { cwd: '/app' }).length;
+      console.log(JSON.stringify([count('ts'), count('js') > 50]));`;
+    for (const name of [...SERVICES, 'cli', 'sandbox'])
+      expect([name, JSON.parse(await runNode(name, script))]).toEqual([name, [0, true]]);
+  },
+  MINUTES,
+);
+
 /** Runs a script in an image, within 256 MB. */
 function runNode(image: string, script: string): Promise<string> {
   const limits = ['--memory', '256m', '--network', 'none', '--read-only', '--cap-drop', 'all'];

@@ -15,6 +15,7 @@ import { startOpsServer } from './ops-server.ts';
 import { exposeProcessCounts } from './process-metrics.ts';
 import { createProgress, type WatchedLoop } from './progress.ts';
 import { createStartConditions, StartAborted } from './start-conditions.ts';
+import { releaseStartMemory } from './start-memory.ts';
 import { startTracing } from './tracing.ts';
 
 /** Parts that a service uses to start. */
@@ -104,6 +105,7 @@ export async function runService<S extends CommonSchema>(
     });
   }
   if (stopping.signal.aborted) return;
+  releaseStartMemory();
   health.markStarted();
   log.info('ready');
 }

@@ -20,7 +20,8 @@ async function start(delaySeconds: number): Promise<void> {
     PORT: String(port),
     STOP_DELAY_SECONDS: String(delaySeconds),
   };
-  const env = { ...settings, PATH: process.env.PATH };
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
+  const env = { ...settings, PATH, NODE_COMPILE_CACHE };
   child = startProcess(process.execPath, [SERVICE], { env, output: 'ignored' });
   await until(async () => (await fetch(urls.ready)).status === 200, { timeoutMs: 20_000 });
 }

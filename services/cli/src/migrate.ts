@@ -1,11 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { withStore } from './database.ts';
 import { EXIT, Failure } from './failure.ts';
+import { createSecondsParser } from './option-parsers.ts';
 import { formatCount } from './output.ts';
 import type { CommandContext } from './stack.ts';
 
 /** Building an index over many documents can take hours. */
 const INDEX_BUILD_TIMEOUT_MS = 6 * 3_600_000;
+const MAX_WAIT_SECONDS = 86_400;
+const RETRY_INTERVAL_MS = 1_000;
 
 /** Adds `carillon migrate`, which updates the database to the schema of this version. */
 export function addMigrateCommand(
@@ -16,25 +20,47 @@ export function addMigrateCommand(
     .command('migrate')
     .description('update the schema of the database: indexes and steps; safe to repeat')
     .option('--check', 'change nothing; exit with 1 if the schema is behind')
-    .action(({ check = false }: { check?: boolean }) =>
-      check ? checkSchema(context) : runMigration(context),
+    .option(
+      '--wait <time>',
+      'wait so long for MongoDB to be reachable, such as 2m',
+      createSecondsParser(MAX_WAIT_SECONDS),
+      0,
+    )
+    .action(({ check = false, wait }: { check?: boolean; wait: number }) =>
+      check ? checkSchema(context) : runMigration(context, wait),
     );
 }
 
-async function runMigration({
-  stack,
-  output,
-  err,
-}: CommandContext & { err(text: string): void }): Promise<void> {
+async function runMigration(
+  { stack, output, err }: CommandContext & { err(text: string): void },
+  waitSeconds: number,
+): Promise<void> {
   const onWait = (): void => err('Another migration runs; waiting for its end.\n');
-  const { version, steps, indexes } = await withStore(
-    stack(),
-    (store) => store.migrate({ onWait }),
-    INDEX_BUILD_TIMEOUT_MS,
-  );
+  const runOnce = () =>
+    withStore(stack(), (store) => store.migrate({ onWait }), INDEX_BUILD_TIMEOUT_MS);
+  const { version, steps, indexes } = await repeatUntilReachable(runOnce, waitSeconds, err);
   const done = `Steps run: ${steps.join(', ') || 'none'}. Indexes created: ${indexes.join(', ') || 'none'}.`;
   const lines = [`The database is up to date. Its schema has version ${version}.`, done];
   output.show({ migrated: true, version, steps, indexes }, lines);
+}
+
+/** Repeats an operation while MongoDB can't be reached, for at most `waitSeconds`. @throws the last failure */
+async function repeatUntilReachable<T>(
+  operation: () => Promise<T>,
+  waitSeconds: number,
+  err: (text: string) => void,
+): Promise<T> {
+  const deadline = performance.now() + waitSeconds * 1_000;
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      return await operation();
+    } catch (error) {
+      const isUnreachable = error instanceof Failure && error.exitCode === EXIT.unreachable;
+      if (!isUnreachable || performance.now() >= deadline) throw error;
+      if (isFirst) err(`${error.message} Waiting for it.\n`);
+    }
+    await sleep(RETRY_INTERVAL_MS);
+  }
 }
 
 async function checkSchema({ stack, output }: CommandContext): Promise<void> {

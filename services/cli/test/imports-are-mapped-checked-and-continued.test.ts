@@ -77,19 +77,36 @@ async function readReport(path: string): Promise<{ line: number; reason: string 
 describe('a file', () => {
   test('of OneSignal keeps its ids as tokens and leaves out what has no channel here', async () => {
     const id = (n: number) => `0000000${n}-0000-4000-8000-000000000000`;
-    const head = ['id', 'identifier', 'device_type', 'tags', 'created_at', 'invalid_identifier'];
+    const head = [
+      ...['id', 'identifier', 'session_count', 'language', 'timezone', 'game_version', 'device_os'],
+      ...[
+        'device_type',
+        'device_model',
+        'ad_id',
+        'tags',
+        'last_active',
+        'playtime',
+        'amount_spent',
+      ],
+      ...['created_at', 'invalid_identifier', 'badge_count', 'external_user_id'],
+    ];
     const created = '2025-03-01 10:00:00 UTC';
+    /** All default columns in OneSignal's order, and one of `extra_fields`. */
+    const line = (n: number, identifier: string, type: number, at = created, invalid = 'f') => [
+      ...[id(n), identifier, 3, 'en', -28_800, '1.0', '17.4', type, 'iPhone15,2', ''],
+      ...['{"a":"b,\n""c"""}', at, 60, 0, at, invalid, 0, 'user'],
+    ];
     const path = await writeFileOf(
       'onesignal.csv',
       csv(
         head,
-        [id(1), APNS.toUpperCase(), 0, '{"a":"b,\n""c"""}', created, 'f'],
-        [id(2), 'fcm:APA91-x', 1, '', created, 'f'],
-        [id(3), 'https://push.example/x', 5, '', created, 'f'],
-        [id(4), 'fcm:y', 1, '', created, 't'],
-        [id(5), 'a@example.org', 11, '', created, 'f'],
-        [id(6), 'fcm:z', 1, '', 'yesterday', 'f'],
-        [id(2), 'fcm:APA91-x', 1, '', created, 'f'],
+        line(1, APNS.toUpperCase(), 0),
+        line(2, 'fcm:APA91-x', 1),
+        line(3, 'https://push.example/x', 5),
+        line(4, 'fcm:y', 1, created, 't'),
+        line(5, 'a@example.org', 11),
+        line(6, 'fcm:z', 1, 'yesterday'),
+        line(2, 'fcm:APA91-x', 1),
       ),
     );
     expect(await importFile(path, 'onesignal', '--bundle', 'org.example')).toMatchObject({
@@ -108,8 +125,8 @@ describe('a file', () => {
         provider: { channel: 'fcm', address: 'fcm:APA91-x', since },
       },
     ]);
-    // The second line goes on in the third.
-    expect((await readReport(path)).map(({ line }) => line)).toEqual([5, 6, 7, 8]);
+    // Each goes on in the next line; the number is that of its first.
+    expect((await readReport(path)).map((refused) => refused.line)).toEqual([6, 8, 10, 12]);
     expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
       expect.stringContaining('bound to the keys'),
       'unsubscribed',
@@ -126,8 +143,10 @@ describe('a file', () => {
       ...{ pending_notifications: [], subscriptions: ['news', 'sport'] },
     };
     const flat = { token: 'b', platform: 'electron', date: 1_700_000_000, topics: 'news' };
-    const path = await writeFileOf('pushy.ndjson', ndjson(device, flat, { token: 'c' }));
-    expect(await importFile(path, 'pushy')).toMatchObject({ imported: 2, refused: 1 });
+    const gone = { token: 'd', device: { platform: 'android' }, presence: { uninstalled: true } };
+    const path = await writeFileOf('pushy.ndjson', ndjson(device, flat, { token: 'c' }, gone));
+    expect(await importFile(path, 'pushy')).toMatchObject({ imported: 3, refused: 1 });
+    expect(await devices().findOne({ _id: 'd' })).toMatchObject({ uninstalled: true });
     const authDigest = createHash('sha256').update('secret').digest('hex');
     expect(await devices().findOne({ _id: device.token })).toEqual({
       ...{ _id: device.token, app: APP, platform: 'android', authDigest },

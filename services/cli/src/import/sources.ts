@@ -24,7 +24,10 @@ export type ImportLine =
 /** Maps the fields of a line. @throws RefusedLine */
 type Mapper = (fields: LineFields, apple: AppleSettings) => ImportLine;
 
-/** OneSignal's numbers of device types that have a way here. */
+/**
+ * OneSignal's numbers of device types: iOS and Android have a channel here, and browsers (Chrome, Safari, Firefox, Safari's
+ * Web Push) are refused with a reason of their own. Source: documentation.onesignal.com/reference/add-a-device.
+ */
 const ONESIGNAL_IOS = '0';
 const ONESIGNAL_ANDROID = '1';
 const ONESIGNAL_BROWSERS = ['5', '7', '8', '17'];
@@ -76,9 +79,15 @@ function mapCarillonDevice(fields: LineFields): ImportLine {
     ...datesOf(fields, 'date'),
     ...(provider && { provider: { ...provider, ...(since && { since }) } }),
     ...(authDigest !== undefined && { authDigest }),
+    ...goneFlagsOf(fields),
+  });
+}
+
+function goneFlagsOf(fields: LineFields): Partial<ImportedDevice> {
+  return {
     ...(parseFlag('uninstalled', fields('uninstalled')) && { uninstalled: true }),
     ...(parseFlag('unsubscribed', fields('unsubscribed')) && { unsubscribed: true }),
-  });
+  };
 }
 
 function carillonAddress(fields: LineFields): ProviderAddress | undefined {
@@ -101,7 +110,10 @@ function mapSubscription(fields: LineFields): ImportLine {
   return { kind: 'subscription', token, topic, ...(since && { since }) };
 }
 
-/** The fields of Pushy's GET /devices/:token, flat or nested, beside the token that it was asked for. */
+/**
+ * The fields of Pushy's GET /devices/:token, flat or nested, beside the token that it was asked for. Pushy has no export.
+ * Source: pushy.me/docs/api/device.
+ */
 function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
   const platform = parsePlatform(fields('platform'));
   const [fcm, apns] = [fields('fcm_token'), fields('apns_token')];
@@ -116,12 +128,17 @@ function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {
       ...(platform === 'android' && fcm !== undefined && { provider: parseFcmAddress(fcm) }),
       ...(platform === 'ios' && apns !== undefined && { provider: parseApnsAddress(apns, apple) }),
       ...(authDigest !== undefined && { authDigest }),
+      ...goneFlagsOf(fields),
     },
     parseTopics(fields('subscriptions') ?? fields('topics')),
   );
 }
 
-/** A line of OneSignal's CSV export of subscriptions. */
+/**
+ * A line of OneSignal's CSV export of subscriptions: `id` is that of the subscription, `identifier` its push token, and
+ * `invalid_identifier` is `t` for one that is unsubscribed. Source: documentation.onesignal.com/reference/csv-export, and
+ * the columns with their meanings in DefaultApi.md of github.com/OneSignal/onesignal-node-api.
+ */
 function mapOneSignalSubscription(fields: LineFields, apple: AppleSettings): ImportLine {
   const type = required(fields, 'device_type');
   if (ONESIGNAL_BROWSERS.includes(type))
