@@ -16,8 +16,16 @@ if (hasImages && process.env.CARILLON_IMAGE_STORAGE === undefined) {
   process.once('exit', () => rmSync(storage, { recursive: true, force: true, maxRetries: 3 }));
 }
 
-/** Runners of tiers whose files run side by side in a way of their own. */
-const RUNNERS = { fast: `${JEST}/fast-runner.mjs`, stack: `${JEST}/stack-runner.mjs` };
+/** Settings of tiers whose files run side by side in a way of their own. */
+const SIDE_BY_SIDE = {
+  fast: {
+    runner: `${JEST}/fast-runner.mjs`,
+    runtime: `${JEST}/fast-runtime.mjs`,
+    testEnvironment: `${JEST}/fast-environment.mjs`,
+  },
+  stack: { runner: `${JEST}/stack-runner.mjs` },
+};
+const ONE_BY_ONE = { runner: `${JEST}/serial-runner.mjs` };
 
 const swc = {
   swcrc: false,
@@ -36,17 +44,17 @@ const common = {
   fakeTimers: { enableGlobally: false },
 };
 
-/** Files of a tier, with the runner that they need; Jest knows both halves of a tier by one name. */
-function projectOf(name, runner, files) {
+/** Files of a tier, with the settings that they need; Jest knows both halves of a tier by one name. */
+function projectOf(name, settings, files) {
   const testMatch = files.map((path) => `<rootDir>/${path}`);
-  return files.length > 0 ? [{ ...common, displayName: name, testMatch, runner }] : [];
+  return files.length > 0 ? [{ ...common, displayName: name, testMatch, ...settings }] : [];
 }
 
 export default {
   rootDir: ROOT,
   projects: readTiers(ROOT).flatMap(({ name, sideBySide, oneByOne }) => [
-    ...projectOf(name, RUNNERS[name] ?? 'jest-runner', sideBySide),
-    ...projectOf(name, `${JEST}/serial-runner.mjs`, oneByOne),
+    ...projectOf(name, SIDE_BY_SIDE[name] ?? {}, sideBySide),
+    ...projectOf(name, ONE_BY_ONE, oneByOne),
   ]),
   reporters: ['default', `${JEST}/closing-reporter.mjs`],
   testSequencer: `${JEST}/sequencer.mjs`,

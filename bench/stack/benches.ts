@@ -11,6 +11,7 @@ import { offline } from './offline.ts';
 import { oneDevice } from './one-device.ts';
 import { oneDeviceBusy } from './one-device-busy.ts';
 import { presence } from './presence.ts';
+import { redisAway } from './redis-away.ts';
 import { schedule } from './schedule.ts';
 import { SINGLE_PUSH_GATEWAYS, singlePushes } from './single-pushes.ts';
 import { storage } from './storage.ts';
@@ -36,6 +37,7 @@ const BENCHES: Record<string, Measure> = {
   'one-device-busy': oneDeviceBusy,
   offline,
   unfinished,
+  'redis-away': redisAway,
   console,
 };
 

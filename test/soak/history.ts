@@ -56,6 +56,6 @@ export interface History {
   left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
   /** Ends of processes. */
   deaths: readonly { service: string; wasKilled: boolean }[];
-  /** Resident memory of processes, in bytes: in the first half and at the end. */
+  /** Resident memory of processes, in bytes: early in the run and at its end. */
   memory: readonly { service: string; before: number; after: number }[];
 }

@@ -7,8 +7,10 @@ import { acceptedId } from './checker.ts';
 import { applyFault } from './faults.ts';
 import type { History, PushEnd, SentPush } from './history.ts';
 import { type LogLine, sendPushes } from './load.ts';
+import { watchMemory } from './memory.ts';
 import type { Plan } from './plan.ts';
 import { createRandom } from './random.ts';
+import type { AppliedFault } from './recovery.ts';
 import { createSwarm, type Swarm } from './swarm.ts';
 import type { System } from './system.ts';
 
@@ -17,15 +19,7 @@ export const DEVICES = { connected: 100, ofProvider: 40 };
 export const TOPICS = 3;
 const SUBSCRIBERS = 50;
 const SETTLE_MS = 180_000;
-/** Memory is compared in runs that are long enough for it to stop growing. */
-const MEMORY_RUN_MS = 10 * 60_000;
 const READS_AT_ONCE = 10;
-
-/** A fault as it happened. */
-export interface AppliedFault {
-  fault: string;
-  atMs: number;
-}
 
 /** Runs a plan on a system, waits until all is at rest, and collects the history. */
 export async function run(
@@ -91,6 +85,7 @@ async function applyFaults(
       () => undefined,
       (reason: unknown) => String(reason),
     );
+    if (error === undefined) applied.healedAtMs = Date.now();
     log({ op: 'fault', type: error === undefined ? 'ok' : 'fail', at: Date.now(), fault, error });
   }
 }
@@ -162,21 +157,4 @@ async function collectEnds(
   };
   await Promise.all(Array.from({ length: READS_AT_ONCE }, collectNext));
   return ends;
-}
-
-/** Reads the memory at a third of a run; returns a function that reads it again. */
-function watchMemory(system: System, { pushes }: Plan): () => History['memory'] {
-  const lengthMs = pushes.at(-1)?.atMs ?? 0;
-  if (lengthMs < MEMORY_RUN_MS) return () => [];
-  const before = new Map<string, number>();
-  const timer = setTimeout(() => {
-    for (const { service, bytes } of system.readMemory()) before.set(service, bytes);
-  }, lengthMs / 3);
-  return () => {
-    clearTimeout(timer);
-    return system.readMemory().flatMap(({ service, bytes }) => {
-      const first = before.get(service);
-      return first === undefined ? [] : [{ service, before: first, after: bytes }];
-    });
-  };
 }

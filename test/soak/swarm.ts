@@ -5,6 +5,7 @@ import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 import type { Arrival } from './history.ts';
+import { followProviderLog, type ProviderRequest } from './provider-log.ts';
 import type { Random } from './random.ts';
 import type { System } from './system.ts';
 
@@ -80,6 +81,10 @@ export async function createSwarm(
     }
   }
   const living = devices.map(live);
+  const accepted: Arrival[] = [];
+  const stopFollowing = followProviderLog(`${system.stack.dev.sandbox}`, (request) => {
+    accepted.push(...acceptedOf(request, tokenOf));
+  });
 
   return {
     tokens: [...devices.map(({ token }) => token), ...pools.flatMap(({ tokens }) => tokens)],
@@ -92,28 +97,17 @@ export async function createSwarm(
       await until(allConnected, { timeoutMs: 60_000, everyMs: 200, what: 'all devices connected' });
     },
     async listArrivals() {
-      const response = await fetch(`${system.stack.dev.sandbox}/received?limit=100000`);
-      const { received } = (await response.json()) as { received: SandboxEntry[] };
-      return [
-        ...devices.flatMap(arrivalsOf),
-        ...received.flatMap((entry) => acceptedOf(entry, tokenOf)),
-      ];
+      await stopFollowing();
+      return [...devices.flatMap(arrivalsOf), ...accepted];
     },
     lagMs: () => lagMs,
     async stop() {
       isStopped = true;
+      await stopFollowing().catch(() => undefined);
       await Promise.all(living);
       await Promise.all(devices.map((device) => device.disconnect()));
     },
   };
-}
-
-interface SandboxEntry {
-  channel: string;
-  at: number;
-  to: string;
-  status: number | null;
-  payload: unknown;
 }
 
 function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
@@ -124,7 +118,7 @@ function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
 }
 
 function acceptedOf(
-  { channel, at, to, status, payload }: SandboxEntry,
+  { channel, at, to, status, payload }: ProviderRequest,
   tokenOf: ReadonlyMap<string, string>,
 ): Arrival[] {
   if (channel === 'fcm' || !ACCEPTED.includes(status ?? 0)) return [];

@@ -17,7 +17,7 @@ export interface System extends Pick<ProviderFixture, 'stack' | 'sandbox' | 'sto
   mongodbPid(): number;
   /** Lists the processes that have ended. */
   listDeaths(): { service: string; wasKilled: boolean }[];
-  /** Reads the resident memory of each process, in bytes. */
+  /** Reads the resident memory of each process that runs, in bytes. */
   readMemory(): { service: string; bytes: number }[];
   close(): Promise<void>;
 }
@@ -52,15 +52,21 @@ export async function openSystem(): Promise<System> {
       listDeaths: () => readDeaths(stack),
       readMemory: () =>
         SERVICES.flatMap((service) =>
-          [0, 1].map((index) => ({
-            service: `${service} ${index}`,
-            bytes: readResidentBytes(stack.pidOf(service, index)),
-          })),
+          [0, 1].flatMap((index) => readMemoryOf(stack, service, index)),
         ),
     };
   } catch (error) {
     await close();
     throw error;
+  }
+}
+
+/** Reads the memory of one process; nothing while it is started again. */
+function readMemoryOf(stack: Stack, service: string, index: number) {
+  try {
+    return [{ service, bytes: readResidentBytes(stack.pidOf(service, index)) }];
+  } catch {
+    return [];
   }
 }
 

@@ -1,5 +1,8 @@
 import { startServer, type TestServer } from '../../packages/presence/test/start-server.ts';
 
+/** Names the port of the mongod that the test files of a run share. */
+export const SHARED_PORT = 'CARILLON_TEST_MONGOD_PORT';
+
 /**
  * A mongod of a test's own, by default on a free port, with a folder that goes with it.
  *
@@ -21,4 +24,18 @@ export function startMongod(
     ],
     givenPort,
   );
+}
+
+/**
+ * Starts a mongod for the tests of this process and of those that it starts: `startDatabase` finds it.
+ *
+ * @returns a function that stops it
+ */
+export async function shareMongod(): Promise<() => Promise<void>> {
+  const { port, stop } = await startMongod();
+  process.env[SHARED_PORT] = `${port}`;
+  return async () => {
+    delete process.env[SHARED_PORT];
+    await stop();
+  };
 }

@@ -1,6 +1,6 @@
 import { type Db, MongoClient } from 'mongodb';
 import { type CliResult, runCarillon } from '../../services/cli/test/run-carillon.ts';
-import { startMongod } from './mongod-server.ts';
+import { startDatabase } from './own-database.ts';
 
 /** A MongoDB without a stack, and the command line for it. */
 export interface TestDatabase {
@@ -16,13 +16,10 @@ export interface TestDatabase {
 /**
  * Starts it, with the indexes that every stack has.
  *
- * @param variables added to the environment of MongoDB
+ * @param variables added to the environment of a MongoDB of its own
  */
-export async function startTestDatabase(
-  variables: Record<string, string> = {},
-): Promise<TestDatabase> {
-  const mongod = await startMongod(undefined, variables);
-  const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+export async function startTestDatabase(variables?: Record<string, string>): Promise<TestDatabase> {
+  const { uri: MONGODB_URI, stop } = await startDatabase(variables);
   const client = await new MongoClient(MONGODB_URI).connect();
   const run = (...args: string[]) => runCarillon(args, { env: { MONGODB_URI } });
   await run('migrate');
@@ -35,7 +32,7 @@ export async function startTestDatabase(
     },
     async stop() {
       await client.close();
-      await mongod.stop();
+      await stop();
     },
   };
 }

@@ -10,8 +10,8 @@ import { createMetrics } from '@carillon/runtime/metrics';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
 import { connectStore, type Store } from '@carillon/store/store';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
-import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createMqttDevice, type MqttDevice } from '../../../test/support/mqtt-device.ts';
+import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
 import { type Gateway, type GatewaySettings, startGateway } from '../src/gateway.ts';
 
@@ -40,9 +40,11 @@ const DEFAULTS = {
 /** A gateway with a real Redis and MongoDB, and a dispatcher as workers use it. */
 export type GatewayUnderTest = Awaited<ReturnType<typeof startGatewayUnderTest>>;
 
-export async function startGatewayUnderTest() {
-  const { store, redis, mongod, worker, presenceReader, redisServer, ...servers } =
-    await startServers();
+/** @param givenDatabase stopped with the gateway */
+export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
+  const database = givenDatabase ?? (await startDatabase());
+  const { store, redis, worker, presenceReader, redisServer, ...servers } =
+    await startServers(database);
   const checkedPushes: string[] = [];
   const { producers, stopQueue } = startQueue(redisServer, checkedPushes);
   const gateways: Gateway[] = [];
@@ -71,7 +73,7 @@ export async function startGatewayUnderTest() {
     gateway: defaultGateway,
     store,
     redis,
-    mongod,
+    uri: database.uri,
     worker,
     /** Pushes whose completion the gateways have requested to be checked. */
     checkedPushes,
@@ -104,22 +106,20 @@ export async function startGatewayUnderTest() {
   };
 }
 
-async function startServers() {
+async function startServers({ uri, stop }: OwnDatabase) {
   const redisServer = await startRedis();
-  const mongod = await startMongod();
-  const uri = `mongodb://127.0.0.1:${mongod.port}/test`;
   const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
   const redis = await connectRedis(redisServer);
   const worker = await createDispatcher({ url: redisServer.url });
   return {
-    ...{ redisServer, mongod, store, redis, worker },
+    ...{ redisServer, store, redis, worker },
     presenceReader: createPresenceReader(redis),
     async stop(): Promise<void> {
       await worker.close();
       redis.disconnect();
       await store.close();
-      await mongod.stop();
+      await stop();
       await redisServer.stop();
     },
   };

@@ -165,8 +165,7 @@ describe('an imported device, whose credentials only MongoDB has,', () => {
 
   async function importDevice(): Promise<Buffer> {
     const token = await newToken();
-    const uri = `mongodb://127.0.0.1:${bench.mongod.port}/test`;
-    const mongo = await openMongo({ mongodb: uri });
+    const mongo = await openMongo({ mongodb: bench.uri });
     const authDigest = createHash('sha256').update(AUTH).digest('hex');
     const { modifiedCount } = await mongo.db
       .collection<{ _id: string }>('devices')

@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { newDeviceToken } from '@carillon/core/ids';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { generate } from 'mqtt-packet';
+import type { TestServer } from '../../../packages/presence/test/start-server.ts';
+import { startMongod } from '../../../test/support/mongod-server.ts';
 import { createMqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
@@ -16,12 +18,17 @@ import {
   sendUntilClosed as sendUntilClosedTo,
 } from './raw-connection.ts';
 
+let mongod: TestServer;
 let bench: GatewayUnderTest;
 /** Response of the gateway to a CONNECT that is never complete, and its delay; other tests run meanwhile. */
 let incomplete: Promise<{ received: number[]; tookMs: number }>;
 
 beforeAll(async () => {
-  bench = await startGatewayUnderTest();
+  mongod = await startMongod();
+  bench = await startGatewayUnderTest({
+    uri: `mongodb://127.0.0.1:${mongod.port}/test`,
+    stop: mongod.stop,
+  });
   const startedAt = performance.now();
   incomplete = sendUntilClosed(Buffer.from([0x10])).then((received) => {
     return { received, tookMs: performance.now() - startedAt };
@@ -173,7 +180,7 @@ describe('without MongoDB', () => {
   test('a device with a signed auth connects, any other gets code 3', async () => {
     const device = await bench.registerDevice();
     const unknown = newDeviceToken();
-    process.kill(bench.mongod.pid, 'SIGSTOP');
+    process.kill(mongod.pid, 'SIGSTOP');
     try {
       await device.connect();
       const imported = connectPacket(device.token, { password: Buffer.from('imported') });
@@ -181,11 +188,11 @@ describe('without MongoDB', () => {
       const socket = openSocket(bench.gateway.ports.mqtt);
       socket.write(connectPacket(unknown));
       expect([...(await once(socket, 'data'))[0]]).toEqual([0x20, 2, 0, 0]);
-      process.kill(bench.mongod.pid, 'SIGCONT');
+      process.kill(mongod.pid, 'SIGCONT');
       // The device is checked once MongoDB is back: it was never registered.
       await untilClosed(socket);
     } finally {
-      process.kill(bench.mongod.pid, 'SIGCONT');
+      process.kill(mongod.pid, 'SIGCONT');
     }
     await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
     const probe = await bench.createPush(device.token);

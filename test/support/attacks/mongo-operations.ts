@@ -25,7 +25,8 @@ export async function apiOperationsDuring(
   }
   const found = await db
     .collection<ProfiledOperation>('system.profile')
-    .find({ appName: 'carillon-api', ns: { $not: /system\.profile/ } })
+    // Accounts and webhooks are read every 3 s besides, for no request.
+    .find({ appName: 'carillon-api', ns: { $not: /(?:system\.profile|accounts|webhooks)$/ } })
     .toArray();
   const name = ({ ns, op }: ProfiledOperation) => `${op} ${ns.slice(db.databaseName.length + 1)}`;
   return {

@@ -1,30 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { TestEnvironment as NodeEnvironment } from 'jest-environment-node';
 import { giveBack, lend } from './lent-stack.ts';
+import { strict } from './strict.mjs';
 
-/** Resources that a test file must have closed when it ends; the names are Node's. */
-const TRACKED_HANDLES = [
-  'TCPSocketWrap',
-  'TCPServerWrap',
-  'TLSWrap',
-  'PipeServerWrap',
-  'ProcessWrap',
-];
-const CLOSE_TIMEOUT_MS = 5_000;
-
-/**
- * Node's test environment with three additions: a test file that leaves sockets, servers or child
- * processes open fails, `globalThis.failures` counts what failed so far in this file, so that
- * support code can keep what is worth a look, and `globalThis.lendStack` gives the stack that calm
- * test files share.
- */
-export default class StrictEnvironment extends NodeEnvironment {
-  #before = openHandles();
+/** Node's test environment, strict, and with `globalThis.lendStack`, which gives the stack that calm test files share. */
+export default class StrictEnvironment extends strict(NodeEnvironment) {
   #hasBorrowed = false;
 
   async setup() {
     await super.setup();
-    this.global.failures = 0;
     this.global.lendStack = () => {
       this.#hasBorrowed = true;
       return lend();
@@ -32,44 +15,9 @@ export default class StrictEnvironment extends NodeEnvironment {
   }
 
   async handleTestEvent(event, state) {
-    if (event.name === 'hook_failure') this.global.failures += 1;
-    if (event.name === 'test_done' && event.test.errors.length > 0) this.global.failures += 1;
-    if (event.name === 'run_finish') {
-      const openHandlesLeft = await this.#leftOpen();
-      if (openHandlesLeft.length > 0)
-        this.#fail(state, new Error(`left open: ${openHandlesLeft.join(', ')}`));
-      if (this.#hasBorrowed) {
-        await giveBack(this.global.failures).catch((error) => this.#fail(state, error));
-      }
+    await super.handleTestEvent(event, state);
+    if (event.name === 'run_finish' && this.#hasBorrowed) {
+      await giveBack(this.global.failures).catch((error) => this.fail(state, error));
     }
   }
-
-  #fail(state, error) {
-    this.global.failures += 1;
-    state.unhandledErrors.push(error);
-  }
-
-  /** Closing takes a few turns of the loop, so a handle gets some time to go. */
-  async #leftOpen() {
-    const deadline = performance.now() + CLOSE_TIMEOUT_MS;
-    let openHandlesLeft = newHandles(this.#before);
-    while (openHandlesLeft.length > 0 && performance.now() < deadline) {
-      await sleep(25);
-      openHandlesLeft = newHandles(this.#before);
-    }
-    return openHandlesLeft;
-  }
-}
-
-function openHandles() {
-  return process.getActiveResourcesInfo().filter((name) => TRACKED_HANDLES.includes(name));
-}
-
-function newHandles(before) {
-  const known = [...before];
-  return openHandles().filter((name) => {
-    const at = known.indexOf(name);
-    if (at >= 0) known.splice(at, 1);
-    return at < 0;
-  });
 }

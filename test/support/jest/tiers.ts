@@ -34,7 +34,9 @@ const FAST = [
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
   'test/soak/checker.test.ts',
+  'test/soak/recovery.test.ts',
   'test/support/mqtt-device.test.ts',
+  'test/support/test-files-share-packages-only.test.ts',
   'test/support/tiers.test.ts',
   'test/support/until.test.ts',
 ];
@@ -102,6 +104,7 @@ const FAULTS = [
   'test/faults/invalid-job-is-refused.test.ts',
   'test/faults/job-that-runs-again-changes-nothing.test.ts',
   'test/faults/lost-mongodb-response-makes-no-second-push.test.ts',
+  'test/faults/repeated-requests-end-an-overload.test.ts',
   'test/faults/one-way-partition-from-mongodb-loses-no-push.test.ts',
   'test/faults/one-way-partition-from-redis-loses-no-push.test.ts',
   'test/faults/process-that-ends-itself-loses-no-push.test.ts',

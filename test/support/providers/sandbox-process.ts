@@ -28,6 +28,7 @@ export async function startSandboxProcess({
     output: 'errors shown',
     env: {
       PATH: process.env.PATH,
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       LOG_LEVEL: 'warn',
       OPS_LISTEN: ANY_PORT,
       SANDBOX_LISTEN: control,

@@ -4,7 +4,7 @@ import { newObjectId } from '@carillon/core/ids';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { connectStore, type Store } from '@carillon/store/store';
 import { openMongo } from '../../../../test/support/mongo.ts';
-import { startMongod } from '../../../../test/support/mongod-server.ts';
+import { startDatabase } from '../../../../test/support/own-database.ts';
 import { NO_ADDRESS_LIMITS } from '../../src/address-limits.ts';
 import { createAppShares } from '../../src/app-shares.ts';
 import type { Connection } from '../../src/connection.ts';
@@ -50,10 +50,9 @@ class RecordingTransport extends EventEmitter implements Transport {
 export type SessionUnderTest = Awaited<ReturnType<typeof startSessionUnderTest>>;
 
 export async function startSessionUnderTest() {
-  const mongod = await startMongod();
-  const mongodb = `mongodb://127.0.0.1:${mongod.port}/test`;
-  const store = await connectStore({ uri: mongodb, appName: 'test' });
-  const mongo = await openMongo({ mongodb });
+  const { uri, stop } = await startDatabase();
+  const store = await connectStore({ uri, appName: 'test' });
+  const mongo = await openMongo({ mongodb: uri });
   await mongo.db
     .collection<{ _id: string }>('devices')
     .insertOne({ _id: TOKEN, ...{ app: newObjectId(), platform: 'electron' } });
@@ -65,7 +64,7 @@ export async function startSessionUnderTest() {
     async stop(): Promise<void> {
       metrics.stop();
       await store.close();
-      await mongod.stop();
+      await stop();
     },
   };
 }

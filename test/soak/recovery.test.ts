@@ -1,0 +1,135 @@
+import { expect, test } from '@jest/globals';
+import type { Arrival, History, SentPush, Try } from './history.ts';
+import { compareMemory } from './memory.ts';
+import { findRecoveries, readFaults, summarizeRecoveries, summarizeSchedule } from './recovery.ts';
+
+/** A fault from second 10 to second 15, and the next one at second 30. */
+const FAULTS = [
+  { fault: 'stop mongodb', atMs: 10_000, healedAtMs: 15_000 },
+  { fault: 'kill api', atMs: 30_000, healedAtMs: 30_000 },
+];
+
+const tryUntil = (endedAtMs: number, end: Try['end']): Try => ({
+  ...{ end, startedAtMs: endedAtMs - 5, endedAtMs },
+});
+
+const sent = (mark: string, ...tries: Try[]): SentPush => ({
+  ...{ mark, audience: ['a', 'b'], ttlSeconds: 3_600, tries },
+});
+
+const arrival = (mark: string, token: string, atMs: number, connection = 0): Arrival => ({
+  ...{ mark, token, atMs, connection },
+});
+
+function recover(pushes: SentPush[], arrivals: Arrival[]) {
+  const history: Pick<History, 'pushes' | 'arrivals' | 'settledAtMs'> = {
+    ...{ pushes, arrivals, settledAtMs: 60_000 },
+  };
+  return findRecoveries(history, FAULTS);
+}
+
+test('sends have recovered at the first 200 after the last failure', () => {
+  const push = sent('one', tryUntil(12_000, 'unknown'), tryUntil(16_000, 'unknown'));
+  const next = sent('two', tryUntil(15_500, 'ok'));
+  push.tries.push(tryUntil(17_500, 'ok'));
+  expect(recover([push, next], [])).toMatchObject([
+    { fault: 'stop mongodb', sendsMs: 2_500 },
+    { fault: 'kill api', sendsMs: 0 },
+  ]);
+});
+
+test('sends that fail until the next fault have not recovered', () => {
+  const failed = sent('one', tryUntil(16_000, 'unknown'), tryUntil(29_000, 'unknown'));
+  failed.tries.push(tryUntil(40_000, 'ok'));
+  const [first, second] = recover([failed], []);
+  expect(first).not.toHaveProperty('sendsMs');
+  expect(second).toMatchObject({ sendsMs: 0 });
+});
+
+test('arrivals have recovered with the last first one at a provider of what was accepted meanwhile', () => {
+  const scheduled = { ...sent('later', tryUntil(12_000, 'ok')), dueAtMs: 20_000 };
+  const pushes = [
+    sent('before', tryUntil(8_000, 'ok')),
+    sent('during', tryUntil(12_000, 'ok')),
+    scheduled,
+    sent('shortly before the kill', tryUntil(29_500, 'ok')),
+  ];
+  const arrivals = [
+    ...[arrival('before', 'a', 19_000), arrival('later', 'a', 21_000)],
+    ...[arrival('during', 'a', 16_000), arrival('during', 'b', 17_000)],
+    ...[arrival('during', 'b', 26_000), arrival('during', 'c', 25_000, 3)],
+    arrival('shortly before the kill', 'a', 29_900),
+  ];
+  expect(recover(pushes, arrivals)).toMatchObject([{ arrivalsMs: 2_000 }, { arrivalsMs: 0 }]);
+});
+
+test('recoveries are summarized by kind of fault', () => {
+  const none = { failed: 0, answeredMs: [] };
+  const recoveries = [
+    {
+      ...{ fault: 'kill api', atMs: 1, sendsMs: 900, arrivalsMs: 4_000 },
+      during: { failed: 2, answeredMs: [5, 9] },
+    },
+    { fault: 'kill api', atMs: 2, sendsMs: 100, during: { failed: 0, answeredMs: [7] } },
+    { fault: 'kill api', atMs: 3, during: none },
+    { fault: 'cut redis', atMs: 4, sendsMs: 0, during: none },
+  ];
+  expect(summarizeRecoveries(recoveries)).toEqual({
+    'cut redis': {
+      ...{ faults: 1, unrecovered: 0, sendsMs: { p50: 0, max: 0 } },
+      during: { requests: 0, failed: 0 },
+    },
+    'kill api': {
+      ...{ faults: 3, unrecovered: 1 },
+      during: { requests: 5, failed: 2, p50Ms: 7, p99Ms: 9 },
+      sendsMs: { p50: 100, max: 900 },
+      arrivalsMs: { p50: 4_000, max: 4_000 },
+    },
+  });
+});
+
+test('requests of a fault are those that began during it', () => {
+  const push = sent('one', tryUntil(9_999, 'ok'), tryUntil(10_100, 'unknown'));
+  const next = sent('two', tryUntil(14_000, 'ok'), tryUntil(15_900, 'ok'));
+  const [first] = recover([push, next], []);
+  expect(first?.during).toEqual({ failed: 1, answeredMs: [5] });
+});
+
+test('scheduled pushes are late by the time from when they are due, apart from faults', () => {
+  const scheduled = (mark: string, dueAtMs: number): SentPush => ({
+    ...sent(mark, tryUntil(1_000, 'ok')),
+    dueAtMs,
+  });
+  const pushes = [
+    ...[scheduled('one', 5_000), scheduled('two', 22_000), scheduled('offline', 4_000)],
+    ...[scheduled('during', 12_000), scheduled('after', 17_000), scheduled('before', 28_500)],
+  ];
+  const arrivals = [
+    ...[arrival('one', 'a', 5_100), arrival('two', 'a', 22_700), arrival('during', 'a', 19_000)],
+    ...[arrival('after', 'a', 19_000), arrival('before', 'a', 29_500)],
+  ];
+  expect(summarizeSchedule({ pushes, arrivals }, FAULTS)).toEqual({
+    ...{ pushes: 2, firstMs: 100, p50Ms: 100, p99Ms: 700 },
+  });
+});
+
+test('faults and their ends are read from the log', () => {
+  const line = (type: string, at: number, fault: string) => ({ op: 'fault', type, at, fault });
+  const faults = readFaults([
+    line('invoke', 10, 'stop mongodb'),
+    { op: 'push', type: 'ok', at: 12 },
+    line('ok', 15, 'stop mongodb'),
+    line('invoke', 20, 'kill api'),
+    line('fail', 21, 'kill api'),
+  ]);
+  expect(faults).toEqual([
+    { fault: 'stop mongodb', atMs: 10, healedAtMs: 15 },
+    { fault: 'kill api', atMs: 20 },
+  ]);
+});
+
+test('memory is compared by the medians of an early and the last part', () => {
+  const sizes = [1, 5, 5, 40, 8, 9, 9, 9, 9, 7];
+  const samples = sizes.map((bytes, index) => ({ service: 'api', atMs: index * 10, bytes }));
+  expect(compareMemory(samples, 90)).toEqual([{ service: 'api', before: 8, after: 9 }]);
+});

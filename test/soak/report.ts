@@ -1,0 +1,103 @@
+import { createReadStream, readFileSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { createInterface } from 'node:readline';
+import { check, countDuplicates } from './checker.ts';
+import type { History } from './history.ts';
+import {
+  type AppliedFault,
+  findRecoveries,
+  type LoggedLine,
+  readFaults,
+  summarizeRecoveries,
+  summarizeSchedule,
+} from './recovery.ts';
+
+const HISTORY_FILE = /\.history\.json$/;
+const SHOWN_VIOLATIONS = 50;
+const BYTES_PER_MEGABYTE = 1_048_576;
+
+/** A finished run. */
+interface FinishedRun {
+  /** Path of its files, without what tells them apart. */
+  base: string;
+  history: History;
+  faults: readonly AppliedFault[];
+}
+
+/** Writes the history of a run to a file. */
+export function saveHistory(base: string, history: History): void {
+  writeFileSync(`${base}.history.json`, JSON.stringify(history));
+}
+
+/**
+ * Reads a run from its history file and from the log beside it.
+ *
+ * @throws when the file is not named as a history
+ */
+export async function readRun(historyPath: string): Promise<FinishedRun> {
+  if (!HISTORY_FILE.test(historyPath)) throw new Error(`${historyPath} is no .history.json`);
+  const base = historyPath.replace(HISTORY_FILE, '');
+  const history = JSON.parse(readFileSync(historyPath, 'utf8')) as History;
+  return { base, history, faults: readFaults(await readLog(`${base}.log.jsonl`)) };
+}
+
+/** Checks a run, writes its report to a file and prints it. Returns the number of violations. */
+export function printReport({ base, history, faults }: FinishedRun): number {
+  const { violations, ...figures } = summarize({ base, history, faults });
+  const path = `${base}.report.json`;
+  const written = { ...figures, faults, violations };
+  writeFileSync(path, `${JSON.stringify(written, null, 2)}\n`);
+  process.stdout.write(`${JSON.stringify(figures, null, 2)}\n`);
+  for (const { invariant, detail } of violations.slice(0, SHOWN_VIOLATIONS))
+    process.stdout.write(`VIOLATION ${invariant}: ${detail}\n`);
+  process.stdout.write(`${violations.length} violations; ${path}\n`);
+  return violations.length;
+}
+
+function summarize({ base, history, faults }: FinishedRun) {
+  const violations = check(history);
+  const tries = history.pushes.flatMap((push) => push.tries);
+  const accepted = history.pushes.filter((push) => push.tries.some(({ end }) => end === 'ok'));
+  return {
+    run: basename(base),
+    minutes: Math.round(measureLoadMs(history) / 60_000),
+    pushes: history.pushes.length,
+    accepted: accepted.length,
+    unknownTries: tries.filter(({ end }) => end === 'unknown').length,
+    recipients: accepted.reduce((sum, { audience }) => sum + audience.length, 0),
+    ends: sumEnds(history),
+    lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
+    duplicates: countDuplicates(history),
+    observerLagMs: Math.round(history.observerLagMs),
+    left: history.left,
+    recovery: summarizeRecoveries(findRecoveries(history, faults)),
+    schedule: summarizeSchedule(history, faults),
+    memory: history.memory.map(({ service, before, after }) => ({
+      service,
+      beforeMb: Math.round(before / BYTES_PER_MEGABYTE),
+      afterMb: Math.round(after / BYTES_PER_MEGABYTE),
+    })),
+    violations,
+  };
+}
+
+/** Measures the time from the first request to send to the last push's first. */
+function measureLoadMs({ pushes }: History): number {
+  const startedAt = pushes.flatMap(({ tries }) => tries[0]?.startedAtMs ?? []);
+  return (startedAt.at(-1) ?? 0) - (startedAt[0] ?? 0);
+}
+
+function sumEnds({ ends }: History): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const { counts } of Object.values(ends))
+    for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
+  return sums;
+}
+
+/** Reads the lines about faults of a log. The text is checked first: there are millions of lines about requests. */
+async function readLog(path: string): Promise<LoggedLine[]> {
+  const lines: LoggedLine[] = [];
+  for await (const line of createInterface({ input: createReadStream(path) }))
+    if (line.startsWith('{"op":"fault"')) lines.push(JSON.parse(line) as LoggedLine);
+  return lines;
+}

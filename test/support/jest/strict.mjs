@@ -1,0 +1,66 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Resources that a test file must have closed when it ends; the names are Node's. */
+const TRACKED_HANDLES = [
+  'TCPSocketWrap',
+  'TCPServerWrap',
+  'TLSWrap',
+  'PipeServerWrap',
+  'ProcessWrap',
+];
+const CLOSE_TIMEOUT_MS = 5_000;
+
+/**
+ * Adds two things to a test environment: a test file that leaves sockets, servers or child processes open fails, and
+ * `globalThis.failures` counts what failed so far in this file, so that support code can keep what is worth a look.
+ */
+export function strict(Environment) {
+  return class StrictEnvironment extends Environment {
+    #before = openHandles();
+
+    async setup() {
+      await super.setup();
+      this.global.failures = 0;
+    }
+
+    async handleTestEvent(event, state) {
+      if (event.name === 'hook_failure') this.global.failures += 1;
+      if (event.name === 'test_done' && event.test.errors.length > 0) this.global.failures += 1;
+      if (event.name === 'run_finish') {
+        const openHandlesLeft = await this.#leftOpen();
+        if (openHandlesLeft.length > 0)
+          this.fail(state, new Error(`left open: ${openHandlesLeft.join(', ')}`));
+      }
+    }
+
+    /** Makes this test file red. */
+    fail(state, error) {
+      this.global.failures += 1;
+      state.unhandledErrors.push(error);
+    }
+
+    /** Closing takes a few turns of the loop, so a handle gets some time to go. */
+    async #leftOpen() {
+      const deadline = performance.now() + CLOSE_TIMEOUT_MS;
+      let openHandlesLeft = newHandles(this.#before);
+      while (openHandlesLeft.length > 0 && performance.now() < deadline) {
+        await sleep(25);
+        openHandlesLeft = newHandles(this.#before);
+      }
+      return openHandlesLeft;
+    }
+  };
+}
+
+function openHandles() {
+  return process.getActiveResourcesInfo().filter((name) => TRACKED_HANDLES.includes(name));
+}
+
+function newHandles(before) {
+  const known = [...before];
+  return openHandles().filter((name) => {
+    const at = known.indexOf(name);
+    if (at >= 0) known.splice(at, 1);
+    return at < 0;
+  });
+}
