@@ -231,4 +231,8 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
       'services/api/test/an-overload-refuses-only-those-with-many-requests.test.ts',
     ],
   },
+  {
+    fault: 'delivery-worker killed between the receipts of a batch and its settlement',
+    files: ['test/faults/receipts-of-a-killed-worker-have-their-time.test.ts'],
+  },
 ];

@@ -25,6 +25,13 @@ export interface DispatchRecipient {
 /** Dispatches deliveries to gateways, on the worker's side. */
 export type Dispatcher = Awaited<ReturnType<typeof createDispatcher>>;
 
+/** What a gateway reported to a worker that died. */
+export interface EarlierResult {
+  result: DeliveryResult;
+  /** Milliseconds since the report, by Redis's clock. */
+  ageMs: number;
+}
+
 interface PendingDispatch {
   claim: string;
   /** Positions without a result. */
@@ -106,8 +113,8 @@ export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
       for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
     },
     /** Returns the results of a claim whose worker died, by position. Throws if Redis fails. */
-    readReplies: (stream: string, claim: string): Promise<Map<number, DeliveryResult>> =>
-      readAllReplies(redis, stream, claim),
+    readReplies: (stream: string, claim: string): Promise<Map<number, EarlierResult>> =>
+      readAllReplies(redis, stream, claim, time.now()),
     async close(): Promise<void> {
       clearInterval(timer);
       stopFollowing();
@@ -256,18 +263,26 @@ function followReplies(reader: Redis, stream: string, onReply: (reply: Reply) =>
   };
 }
 
-/** Returns all results of one claim that a stream still holds. `acknowledged` takes precedence over other results. */
+/**
+ * Returns all results of one claim that a stream still holds. `acknowledged` takes precedence over other results, and the
+ * first of several.
+ *
+ * @param now by Redis's clock; NaN while it is unknown, and then the results are as of now
+ */
 async function readAllReplies(
   redis: Redis,
   stream: string,
   claim: string,
-): Promise<Map<number, DeliveryResult>> {
-  const results = new Map<number, DeliveryResult>();
-  for (const [, fields] of await redis.xrange(stream, '-', '+')) {
+  now: number,
+): Promise<Map<number, EarlierResult>> {
+  const results = new Map<number, EarlierResult>();
+  for (const [id, fields] of await redis.xrange(stream, '-', '+')) {
+    const ageMs = Math.max(0, now - Number.parseInt(id, 10)) || 0;
     for (const reply of readReplyEntry(fields)) {
       if (reply.claim !== claim) continue;
       for (const position of reply.positions) {
-        if (results.get(position) !== 'acknowledged') results.set(position, reply.result);
+        if (results.get(position)?.result !== 'acknowledged')
+          results.set(position, { result: reply.result, ageMs });
       }
     }
   }
