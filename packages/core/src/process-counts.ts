@@ -27,6 +27,7 @@ export type BatchedOperation =
   | 'read-push'
   | 'record-receipt'
   | 'register-presence'
+  | 'reserve-idempotency-key'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

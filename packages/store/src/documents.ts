@@ -346,6 +346,16 @@ export interface PushDocument {
   idempotency?: { key: string; bodyHash: string; failed?: Binary };
 }
 
+/** An idempotency key of an app. */
+export interface IdempotencyKeyDocument {
+  /** app:key */
+  _id: string;
+  /** The push that has the key, or the id that was reserved for it. */
+  push: string;
+  /** When the key was reserved, by MongoDB's clock. */
+  at: Date;
+}
+
 export interface BatchDocument {
   /** The push's id, `-`, the batch's number. */
   _id: string;

@@ -1,6 +1,6 @@
 import { toBitWords } from '@carillon/core/batch';
 import { Binary, type Document } from 'mongodb';
-import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
+import { type BatchHolders, BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
 import { packUint32s } from './bytes.ts';
 import { fromNow } from './clock.ts';
 import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
@@ -69,14 +69,16 @@ export function createHeldBatches(holders: BatchHolders) {
           `work.got.${word}`,
           { or: bits },
         ]);
-        await collection.updateOne(claimFilter(batch), {
+        const update = {
           $bit: Object.fromEntries(words),
           $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
-        });
+        };
+        await collection.updateOne(claimFilter(batch), update, BY_ID);
       }
       const { matchedCount } = await collection.updateOne(
         claimFilter(batch),
         buildRelease(delayMs, batch.notify === true, lapseRule),
+        BY_ID,
       );
       return matchedCount === 1;
     },
@@ -88,7 +90,11 @@ export function createHeldBatches(holders: BatchHolders) {
     async markAlone(batch: Pick<HeldBatch, 'id' | 'claim'>): Promise<boolean> {
       const { matchedCount } = await holders
         .of(batch.id)
-        .updateOne(claimFilter(batch), { $set: { 'work.alone': batch.claim } }, FAST_WRITE);
+        .updateOne(
+          claimFilter(batch),
+          { $set: { 'work.alone': batch.claim } },
+          { ...FAST_WRITE, ...BY_ID },
+        );
       return matchedCount === 1;
     },
 
@@ -111,7 +117,11 @@ export function createHeldBatches(holders: BatchHolders) {
       };
       const { matchedCount } = await holders
         .of(id)
-        .updateOne(claimFilter(batch), buildProgressUpdate(progress, findFailures(id, outcomes)));
+        .updateOne(
+          claimFilter(batch),
+          buildProgressUpdate(progress, findFailures(id, outcomes)),
+          BY_ID,
+        );
       return matchedCount === 1;
     },
   };
@@ -119,7 +129,7 @@ export function createHeldBatches(holders: BatchHolders) {
 
 /** Matches a batch while its claim holds. */
 function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
-  return { _id: id, 'work.claim': claim, 'work.state': 'ready' } as const;
+  return { ...holdersById([id]), 'work.claim': claim, 'work.state': 'ready' as const };
 }
 
 function buildRelease(delayMs: number, isReported: boolean, lapseRule: LapseRule): Document[] {

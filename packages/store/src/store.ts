@@ -44,6 +44,7 @@ import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSessions } from './sessions.ts';
+import { createStatementRecorder } from './statement-recorder.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
@@ -68,6 +69,7 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * @param keptConnections opened at the start and kept, without further ones under load: a connect that takes longer than
  *   its limit fails the request that waits for it and clears the pool
  * @param tracer records the batched writes of traced pushes
+ * @param recordTo folder for the shapes of all statements, for tests; absent: the driver reports no statement
  * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
  */
 export async function connectStore({
@@ -77,6 +79,7 @@ export async function connectStore({
   checkoutMs = timeoutMs,
   keptConnections,
   tracer,
+  recordTo,
 }: {
   uri: string;
   appName: string;
@@ -84,7 +87,9 @@ export async function connectStore({
   checkoutMs?: number;
   keptConnections?: number;
   tracer?: Tracer | undefined;
+  recordTo?: string | undefined;
 }) {
+  const recorder = recordTo === undefined ? undefined : createStatementRecorder(recordTo, appName);
   const client = createClient(uri, {
     appName,
     socketTimeoutMS: timeoutMs,
@@ -96,8 +101,13 @@ export async function connectStore({
     minPoolSize: keptConnections ?? 0,
     maxPoolSize: keptConnections ?? MAX_CONNECTIONS,
     writeConcern: { w: 'majority', journal: true },
+    monitorCommands: recorder !== undefined,
   });
-  const { db, clock } = await connect(client);
+  if (recorder !== undefined) client.on('commandStarted', recorder.record);
+  const { db, clock } = await connect(client).catch((error: unknown) => {
+    recorder?.close();
+    throw error;
+  });
   const collections = createCollections(db, clock, tracer);
   return {
     ...collections,
@@ -107,6 +117,7 @@ export async function connectStore({
       collections.suspensions.stop();
       collections.webhooks.stop();
       await client.close();
+      recorder?.close();
     },
   };
 }

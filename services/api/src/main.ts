@@ -166,6 +166,7 @@ async function openStore(
       checkoutMs: CHECKOUT_TIMEOUT_MS,
       keptConnections: DATABASE_CONNECTIONS,
       tracer,
+      recordTo: env.RECORD_STATEMENTS,
     }),
   );
   release('mongodb', store.close);

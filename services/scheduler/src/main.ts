@@ -26,7 +26,11 @@ await runService(
     const onError = (err: unknown): void =>
       log.warn({ err }, 'a step failed; the next tick retries it');
     const store = await waitFor('MongoDB', () =>
-      connectStore({ uri: env.MONGODB_URI, appName: 'carillon-scheduler' }),
+      connectStore({
+        uri: env.MONGODB_URI,
+        appName: 'carillon-scheduler',
+        recordTo: env.RECORD_STATEMENTS,
+      }),
     );
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);

@@ -1,0 +1,1 @@
+export const SCATTERED_STATEMENTS: Readonly<Record<string, { runs: string; statements: string[] }>> = {};
