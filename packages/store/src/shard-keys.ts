@@ -41,6 +41,12 @@ export const SHARD_KEYS: Readonly<Record<string, ShardKey>> = {
     reason:
       'Devices are read by their tokens, up to a thousand at once. Tokens of imported devices may begin alike; the hash spreads them.',
   },
+  addresses: {
+    field: '_id',
+    kind: 'hashed',
+    reason:
+      'The devices of a provider address are listed by app and address, which is the id: it is unique.',
+  },
   subscriptions: {
     field: '_id',
     kind: 'ranged',

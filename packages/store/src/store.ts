@@ -2,6 +2,7 @@ import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
+import { createAddressHolders } from './address-holders.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
@@ -128,16 +129,22 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
   const suspensions = createSuspensions(db);
   const deliveryStatus = createDeliveryStatus(db);
   const webhooks = createWebhooks(db, clock);
+  const addressHolders = createAddressHolders(db, webhooks);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
-    devices: createDevices(db, clock, webhooks),
+    devices: createDevices(db, clock, webhooks, addressHolders),
     deviceOverviews: createDeviceOverviews(db, clock),
-    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
+    deletedDevices: createDeletedDevices(db, {
+      subscriptions,
+      receipts,
+      webhooks,
+      addressHolders,
+    }),
     subscriptions,
-    imports: createImports(db, clock),
+    imports: createImports(db, clock, addressHolders),
     erasure: createErasure(db),
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),
