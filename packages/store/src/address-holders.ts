@@ -218,7 +218,10 @@ async function forgetOld(
   if (old.length === 0) return;
   const before = new Date(newest - MIN_ENTRY_AGE_MS);
   const tokens = { $in: old.map(({ token }) => token) };
-  await addresses.updateOne({ _id }, { $pull: { holders: { token: tokens, at: { $lt: before } } } });
+  await addresses.updateOne(
+    { _id },
+    { $pull: { holders: { token: tokens, at: { $lt: before } } } },
+  );
 }
 
 async function enterAll(

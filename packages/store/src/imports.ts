@@ -1,8 +1,8 @@
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import { newClaimId, newDeviceToken } from '@carillon/core/ids';
 import type { Collection, Db } from 'mongodb';
-import { bulkWriteErrors } from './bulk-write.ts';
 import type { AddressClaim, AddressHolders } from './address-holders.ts';
+import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
 import { newDeviceEntries } from './notify-mark.ts';
@@ -79,39 +79,6 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
     };
   }
 
-  /**
-   * Inserts devices, unless the token is there or another device has the address; such devices stay.
-   *
-   * @returns the documents that were not inserted, and the devices that have their addresses
-   */
-  async function insertDevices(app: string, documents: readonly DeviceDocument[], now: Date) {
-    const claims = documents.flatMap(({ _id: token, provider }): AddressClaim[] =>
-      provider === undefined ? [] : [{ app, token, address: provider.address }],
-    );
-    const holders = await addressHolders.enterAll(app, claims, now);
-    const isFree = ({ provider }: DeviceDocument) => !holders.has(provider?.address ?? '');
-    const wanted = documents.filter(isFree);
-    const errors = await bulkWriteErrors(
-      devices,
-      wanted.map((document) => ({ insertOne: { document } })),
-    );
-    for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-    const inserted = new Set(wanted.filter((_, index) => !errors.has(index)));
-    const tokens = new Set([...inserted].map(({ _id }) => _id));
-    const losers = await addressHolders.resolveImported(
-      app,
-      claims.filter(({ token }) => tokens.has(token)),
-    );
-    if (losers.size > 0) await devices.deleteMany({ _id: { $in: [...losers.keys()] } });
-    for (const document of inserted) {
-      const holder = losers.get(document._id);
-      if (holder === undefined) continue;
-      holders.set(document.provider?.address ?? '', holder);
-      inserted.delete(document);
-    }
-    return { refused: new Set(documents.filter((one) => !inserted.has(one))), holders };
-  }
-
   return {
     /**
      * Inserts devices durably and returns what became of each, in order. A device whose token, or without a token whose
@@ -129,7 +96,12 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
         ...toDocument(app, device),
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       }));
-      const { refused, holders } = await insertDevices(app, documents, now);
+      const { refused, holders } = await insertDevices(
+        { devices, addressHolders },
+        app,
+        documents,
+        now,
+      );
       const present = refused.size === 0 ? undefined : await findPresent(app, [...refused]);
       return documents.map((document, index): ImportResult => {
         const { _id, provider } = document;
@@ -150,6 +122,44 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
     importSubscriptions: (app: string, imported: readonly ImportedSubscription[]): Promise<void> =>
       importSubscriptions(subscriptions, counters.add, app, imported),
   };
+}
+
+/**
+ * Inserts devices, unless the token is there or another device has the address; such devices stay.
+ *
+ * @returns the documents that were not inserted, and the devices that have their addresses
+ */
+async function insertDevices(
+  {
+    devices,
+    addressHolders,
+  }: { devices: Collection<DeviceDocument>; addressHolders: AddressHolders },
+  app: string,
+  documents: readonly DeviceDocument[],
+  now: Date,
+): Promise<{ refused: ReadonlySet<DeviceDocument>; holders: ReadonlyMap<string, string> }> {
+  const claims = documents.flatMap(({ _id: token, provider }): AddressClaim[] =>
+    provider === undefined ? [] : [{ app, token, address: provider.address }],
+  );
+  const holders = await addressHolders.enterAll(app, claims, now);
+  const wanted = documents.filter(({ provider }) => !holders.has(provider?.address ?? ''));
+  const errors = await bulkWriteErrors(
+    devices,
+    wanted.map((document) => ({ insertOne: { document } })),
+  );
+  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+  const inserted = new Map(
+    wanted.flatMap((one, index) => (errors.has(index) ? [] : [[one._id, one] as const])),
+  );
+  const own = claims.filter(({ token }) => inserted.has(token));
+  const losers = await addressHolders.resolveImported(app, own);
+  if (losers.size > 0) await devices.deleteMany({ _id: { $in: [...losers.keys()] } });
+  for (const [token, holder] of losers) {
+    holders.set(inserted.get(token)?.provider?.address ?? '', holder);
+    inserted.delete(token);
+  }
+  const refused = documents.filter((document) => inserted.get(document._id) !== document);
+  return { refused: new Set(refused), holders };
 }
 
 async function importSubscriptions(

@@ -8,7 +8,7 @@ export interface ScatteredStatements {
 
 const TICK = 'each second, by one scheduler; the load does not change how often';
 const CLEANING = 'every 5 s, by one scheduler; the load does not change how often';
-const REQUEST = 'each such request of a backend';
+const REQUEST = 'each request of a backend for it';
 const CONSOLE = 'a page of the console, or a command of an operator';
 const REPORT = 'each job of a webhook, of which each webhook has one at a time';
 
@@ -19,7 +19,7 @@ const REPORT = 'each job of a webhook, of which each webhook has one at a time';
 export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>> = {
   'pushes.openDue': {
     runs: TICK,
-    statements: ['update pushes ( | expiresAt <), computed(dueAt), state ='],
+    statements: ['updateMany pushes ( | expiresAt <), computed(dueAt), state ='],
   },
   'pushes.listDueTraces': {
     runs: `${TICK}; only while traces are recorded`,
@@ -38,7 +38,10 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
   },
   'pushCompletion.findDue': {
     runs: TICK,
-    statements: ['find pushes computed(sendUntil), expiresAt <, state =', 'find pushes ending exists'],
+    statements: [
+      'find pushes computed(sendUntil), expiresAt <, state =',
+      'find pushes ending exists',
+    ],
   },
   'outbox.filterDue': {
     runs: 'each second for each webhook that is on, by one scheduler',
@@ -50,11 +53,11 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
   },
   'retention.abandonStale': {
     runs: CLEANING,
-    statements: ['update pushes computed(acceptedAt acceptingUntil), state ='],
+    statements: ['updateMany pushes computed(acceptedAt acceptingUntil), state ='],
   },
   'retention.purge': {
     runs: `${CLEANING}; the removal of inbox rows once for up to 100 pushes`,
-    statements: ['delete inbox push in', 'find pushes computed(purgeAt), purgeAt exists'],
+    statements: ['deleteMany inbox push in', 'find pushes computed(purgeAt), purgeAt exists'],
   },
   'retention.removeOrphans': {
     runs: CLEANING,
@@ -94,8 +97,8 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
   'batchTable.retryNow': {
     runs: CONSOLE,
     statements: [
-      'update batches app =, work.channel =, work.state =, work.tries >',
-      'update pushes app =, work.channel =, work.state =, work.tries >',
+      'updateMany batches app =, work.channel =, work.state =, work.tries >',
+      'updateMany pushes app =, work.channel =, work.state =, work.tries >',
     ],
   },
   'collapse.hasNewer': {
@@ -116,7 +119,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
   },
   'pushCompletion.completeIfDone': {
     runs: 'a check of up to 200 pushes with inbox rows, 2 s after their last receipt; the removal of rows for each push that expires or is deleted',
-    statements: ['delete inbox push =', 'distinct inbox push in', 'find inbox push ='],
+    statements: ['deleteMany inbox push =', 'distinct inbox push in', 'find inbox push ='],
   },
   'deletedDevices.clearLeftovers': {
     runs: 'each device that is deleted',
@@ -133,7 +136,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     statements: ['find devices app =, provider.address ='],
   },
   'devices.setAddress': {
-    runs: 'the same',
+    runs: 'a device with the provider address of one that a release before this has registered',
     statements: ['find devices app =, provider.address ='],
   },
   'imports.importDevices': {
@@ -215,6 +218,6 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
       'find pushes _id >, app =, work.failedAt <>',
     ],
   },
-  'inbox.hasPending': { runs: CONSOLE, statements: ['find inbox push ='] },
-  'inbox.listPendingTokens': { runs: CONSOLE, statements: ['find inbox push ='] },
+  'inbox.hasPending': { runs: 'no service calls it', statements: ['find inbox push ='] },
+  'inbox.listPendingTokens': { runs: 'no service calls it', statements: ['find inbox push ='] },
 };

@@ -16,7 +16,7 @@ export type Target = 'unsharded' | 'one' | 'some' | 'range' | 'all' | 'refused' 
 
 /** A kind of statement: its command, collection and the fields of its filter, without values. */
 export interface StatementShape {
-  /** For example `update pushes _id in, state =`. */
+  /** For example `updateMany pushes _id in, state =`. */
   shape: string;
   target: Target;
 }
@@ -39,16 +39,16 @@ export function judgeCommand(name: string, command: Document): StatementShape[] 
   const judge = JUDGES[name];
   if (judge === undefined) return [{ shape: name, target: 'unknown' }];
   const collection = String(command[name]);
-  const shapes = judge(command, collection).map(({ filter, target }) => ({
-    shape: [LABELS[name] ?? name, collection, ...describeFilter(filter)].join(' '),
+  const shapes = judge(command, collection).map(({ operation = name, filter, target }) => ({
+    shape: [operation, collection, ...describeFilter(filter)].join(' '),
     target,
   }));
   return [...new Map(shapes.map((one) => [`${one.shape} ${one.target}`, one])).values()];
 }
 
-const LABELS: Readonly<Record<string, string>> = { findAndModify: 'findAndUpdate' };
-
 interface JudgedFilter {
+  /** Name of the operation; absent: that of the command. */
+  operation?: string;
   filter: Document;
   target: Target;
 }
@@ -61,11 +61,13 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   ],
   update: ({ updates }, collection) =>
     asList(updates).map(({ q, multi, upsert }) => ({
+      operation: multi === true ? 'updateMany' : 'updateOne',
       filter: q,
       target: writeTarget(collection, q, multi === true && upsert !== true),
     })),
   delete: ({ deletes }, collection) =>
     asList(deletes).map(({ q, limit }) => ({
+      operation: limit === 0 ? 'deleteMany' : 'deleteOne',
       filter: q,
       target: writeTarget(collection, q, limit === 0),
     })),

@@ -8,6 +8,7 @@ import { REQUIRED_SCHEMA_VERSION } from '../src/schema.ts';
 import { SHARD_KEYS, UNSHARDED } from '../src/shard-keys.ts';
 import type { RecordedShape, StatementRecord } from '../src/statement-recorder.ts';
 import { connectStore } from '../src/store.ts';
+import { UNREPEATED_STATEMENTS } from '../src/unrepeated-statements.ts';
 import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
 import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
@@ -44,6 +45,9 @@ function listCases(): [name: string, cases: Case[]][] {
   ];
 }
 
+/** It begins with a kind of documents at random, and ends with the first that has any. */
+const RANDOM = { name: 'outbox.claim', calls: 30 };
+
 /** Calls a function of the store on the documents of its case, and returns the statements that it has sent. */
 async function recordCase({ given, call }: Case, folder: string): Promise<RecordedShape[]> {
   await under.clear();
@@ -66,25 +70,48 @@ function readShapes(folder: string): RecordedShape[] {
   });
 }
 
-test('each function of the store sends statements for the shards of their keys, or is listed', async () => {
-  const scattered: Record<string, string[]> = {};
-  const unfit: string[] = [];
+/** Shapes of the statements of each function. */
+let shapesOf: ReadonlyMap<string, readonly RecordedShape[]>;
+beforeAll(async () => {
+  const found = new Map<string, RecordedShape[]>();
   for (const [index, [name, cases]] of listCases().entries()) {
     const shapes: RecordedShape[] = [];
-    for (const [n, one] of cases.entries())
+    const calls = name === RANDOM.name ? RANDOM.calls : 1;
+    const repeated = Array.from({ length: calls }, () => cases).flat();
+    for (const [n, one] of repeated.entries())
       shapes.push(...(await recordCase(one, join(folders, `${index}-${n}`))));
+    found.set(name, shapes);
+  }
+  shapesOf = found;
+}, 300_000);
+
+test('no statement is one that a sharded cluster refuses', () => {
+  const unfit = [...shapesOf].flatMap(([name, shapes]) =>
+    shapes.flatMap(({ shape, target }) =>
+      target === 'refused' || target === 'unknown' ? [`${name}: ${shape} is ${target}`] : [],
+    ),
+  );
+  expect(unfit).toEqual([]);
+});
+
+test('each function of the store sends statements for the shards of their keys, or is listed', () => {
+  const scattered: Record<string, string[]> = {};
+  for (const [name, shapes] of shapesOf) {
     const toAll = shapes.filter(({ target }) => target === 'all').map(({ shape }) => shape);
     if (toAll.length > 0) scattered[name] = [...new Set(toAll)].sort();
-    for (const { shape, target } of shapes)
-      if (target === 'refused' || target === 'unknown') unfit.push(`${name}: ${shape} is ${target}`);
   }
-  expect(unfit).toEqual([]);
   const listed = Object.entries(SCATTERED_STATEMENTS).map(([name, { statements }]) => [
     name,
     statements.toSorted(),
   ]);
   expect(scattered).toEqual(Object.fromEntries(listed));
-}, 300_000);
+});
+
+test('each function that changes many documents at once is listed with who repeats it', () => {
+  const isOfMany = ({ shape }: RecordedShape) => /^(update|delete)Many /.test(shape);
+  const names = [...shapesOf].flatMap(([name, shapes]) => (shapes.some(isOfMany) ? [name] : []));
+  expect(names.toSorted()).toEqual(Object.keys(UNREPEATED_STATEMENTS).sort());
+});
 
 test('each collection has a shard key or a reason to have none', async () => {
   const collections = await under.db.listCollections({}, { nameOnly: true }).toArray();

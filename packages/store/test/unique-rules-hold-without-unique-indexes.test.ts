@@ -38,7 +38,10 @@ describe('an idempotency key', () => {
 
   function buildPush(key: string, startMs: number): PushDocument {
     const idempotency = { key, bodyHash: 'x' };
-    return { ...push({ _id: newPushId(startMs), acceptedAt: new Date() }), idempotency } as PushDocument;
+    return {
+      ...push({ _id: newPushId(startMs), acceptedAt: new Date() }),
+      idempotency,
+    } as PushDocument;
   }
 
   /** Accepts a push as a process does; returns the id of the push that has the key. */
@@ -146,7 +149,10 @@ describe('a provider address', () => {
     const orphan = { ...(await devices().findOne({ _id: token })), _id: newName() };
     await under.db
       .collection<{ _id: string }>('addresses')
-      .updateOne({ 'holders.token': token }, { $push: { holders: { token: orphan._id, at: new Date() } } });
+      .updateOne(
+        { 'holders.token': token },
+        { $push: { holders: { token: orphan._id, at: new Date() } } },
+      );
     await devices().insertOne(orphan as DeviceDocument);
     const next = await storeOf(1).devices.register(APP, 'android', addressOf(address));
     expect((await findHolders(address)).map(({ _id }) => _id)).toEqual([next.token]);
@@ -179,7 +185,8 @@ describe('a provider address', () => {
     const [address, other] = [newName(), newName()];
     const { token } = await storeOf(0).devices.register(APP, 'ios', addressOf(address));
     await storeOf(1).devices.setAddress(APP, token, addressOf(other));
-    const entries = () => under.db.collection('addresses').countDocuments({ 'holders.token': token });
+    const entries = () =>
+      under.db.collection('addresses').countDocuments({ 'holders.token': token });
     expect(await entries()).toBe(1);
     await storeOf(2).deletedDevices.markDeleted(APP, token);
     await storeOf(2).deletedDevices.clearLeftovers(APP, token);

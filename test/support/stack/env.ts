@@ -14,6 +14,8 @@ export interface StackOptions {
   host?: string;
   /** The folder of another release to run; this one if absent. */
   root?: string;
+  /** The stack runs its MongoDB itself, whatever `--topology` says. */
+  ownMongodb?: boolean;
   /** More variables, which win over all others. */
   env?: Record<string, string>;
 }

@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SCATTERED_STATEMENTS } from '../../../packages/store/src/scattered-statements.ts';
-import type { RecordedShape, StatementRecord } from '../../../packages/store/src/statement-recorder.ts';
+import type {
+  RecordedShape,
+  StatementRecord,
+} from '../../../packages/store/src/statement-recorder.ts';
 
 /** What the processes of a run have sent to MongoDB, as their records in a folder say. */
 export interface StatementReport {
