@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { OUTCOMES } from '../../packages/core/src/outcomes.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { migrate } from '../../packages/store/src/schema.ts';
@@ -6,16 +6,24 @@ import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { insertPush, SHAPES } from '../../packages/store/test/store-under-test.ts';
 import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { type Network, startNetwork } from '../support/topologies/network.ts';
 import { until } from '../support/until.ts';
 
 const LEASE_MS = 60_000;
 const ELECTED = { timeoutMs: 60_000, everyMs: 200 };
 
+let network: Network;
 let replicaSet: ReplicaSet;
 let mongo: TestMongo;
 let store: Store;
 beforeAll(async () => {
-  replicaSet = await startReplicaSet({ clocks: [] });
+  replicaSet = await startReplicaSet({
+    clocks: [],
+    async advertise(members) {
+      network = await startNetwork(members);
+      return network.ports;
+    },
+  });
   mongo = await openMongo({ mongodb: replicaSet.uri });
   await migrate(mongo.db);
   store = await connectStore({ uri: replicaSet.uri, appName: 'test' });
@@ -24,18 +32,19 @@ afterAll(async () => {
   await store?.close();
   await mongo?.close();
   await replicaSet?.remove();
+  await network?.stop();
 });
+afterEach(() => replicaSet.startAll());
 
-/** Makes the primary forget what it has written without its secondaries: it is killed before they go on. */
+/** Makes the primary forget what it writes: it is cut off from its secondaries, and killed. */
 async function losePrimary(write: () => Promise<void>): Promise<void> {
   const primary = await replicaSet.findPrimary();
-  const secondaries = replicaSet.members.filter((member) => member !== primary);
-  for (const secondary of secondaries) secondary.signal('SIGSTOP');
+  network.separate([primary], []);
   try {
     await write();
     await primary.kill();
   } finally {
-    for (const secondary of secondaries) secondary.signal('SIGCONT');
+    network.drop();
   }
   await replicaSet.findPrimary();
 }
@@ -96,5 +105,4 @@ test('a renewal of a lease that a failover undoes is no loss: the claim holds un
     ELECTED,
   );
   expect(renewed).toBe(true);
-  await replicaSet.startAll();
 }, 240_000);

@@ -37,6 +37,12 @@ function oneOrIn(values: readonly string[]): string | { $in: string[] } {
   return values.length === 1 && only !== undefined ? only : { $in: [...values] };
 }
 
+/**
+ * Reads what no failover can undo. A job is added only for a push that is accepted: a primary that is cut off from its majority
+ * also has pushes whose sender has got an error, and would deliver them before they are undone.
+ */
+export const COMMITTED = { readConcern: { level: 'majority' } } as const;
+
 /** The two collections that hold batches. */
 export interface BatchHolders {
   pushes: Collection<BatchHolder>;

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import { findSocketOwner } from './socket-owner.ts';
+import { findSocketOwners } from './socket-owner.ts';
 
 /** A process of which a network knows on which side it is. */
 export interface Node {
@@ -22,14 +22,22 @@ export interface Network {
    */
   separate(side: readonly Node[], known: readonly Node[]): void;
   heal(): void;
+  /** Ends a partition too, but what was sent meanwhile is lost, with the connections between the two sides. */
+  drop(): void;
   stop(): Promise<void>;
 }
 
 interface Connection {
-  /** Undefined: not one of the known processes. */
-  owner: number | undefined;
+  /** Of the process that has opened it. */
+  port: number;
   server: number;
   sockets: [Socket, Socket];
+}
+
+/** Two sides that don't reach each other. */
+interface Division {
+  inside: readonly Node[];
+  known: readonly Node[];
 }
 
 /** Starts the proxies of some servers of this machine. */
@@ -37,13 +45,30 @@ export async function startNetwork(
   servers: readonly (Node & { port: number })[],
 ): Promise<Network> {
   const connections = new Set<Connection>();
-  let isCut: (connection: Connection) => boolean = () => false;
-  let knownPids: () => number[] = () => listPids(servers);
+  let division: Division | undefined;
+
+  /** Stops the bytes of those of these connections whose ends are on different sides. */
+  function cut(some: readonly Connection[]): void {
+    if (division === undefined) return;
+    const owners = findSocketOwners(
+      some.map(({ port }) => port),
+      listPids(division.known),
+    );
+    const inside = new Set(listPids(division.inside));
+    for (const { port, server, sockets } of some) {
+      const owner = owners.get(port);
+      if (owner === undefined || inside.has(owner) === inside.has(servers[server]?.pid() ?? 0))
+        continue;
+      for (const socket of sockets) socket.pause();
+    }
+  }
 
   function accept(client: Socket, server: number): void {
-    const owner = findSocketOwner(client.remotePort ?? 0, knownPids());
     const upstream = connect(servers[server]?.port ?? 0, '127.0.0.1');
-    const connection: Connection = { owner, server, sockets: [client, upstream] };
+    const connection: Connection = {
+      ...{ port: client.remotePort ?? 0, server },
+      sockets: [client, upstream],
+    };
     connections.add(connection);
     for (const socket of connection.sockets) {
       socket.on('error', () => socket.destroy());
@@ -54,7 +79,7 @@ export async function startNetwork(
     }
     client.on('data', (bytes: Buffer) => upstream.write(bytes));
     upstream.on('data', (bytes: Buffer) => client.write(bytes));
-    if (isCut(connection)) pause(connection);
+    cut([connection]);
   }
 
   const proxies: Server[] = [];
@@ -66,20 +91,17 @@ export async function startNetwork(
   return {
     ports: proxies.map((proxy) => (proxy.address() as AddressInfo).port),
     separate(side, known) {
-      const all = [...servers, ...known];
-      knownPids = () => listPids(all);
-      isCut = ({ owner, server }) => {
-        const inside = listPids(side);
-        const serverPid = servers[server]?.pid() ?? 0;
-        return owner !== undefined && inside.includes(owner) !== inside.includes(serverPid);
-      };
-      for (const connection of connections) {
-        connection.owner ??= findSocketOwner(connection.sockets[0].remotePort ?? 0, knownPids());
-        if (isCut(connection)) pause(connection);
-      }
+      division = { inside: side, known: [...servers, ...known] };
+      cut([...connections]);
+    },
+    drop() {
+      division = undefined;
+      for (const { sockets } of connections)
+        if (sockets.some((socket) => socket.isPaused()))
+          for (const socket of sockets) socket.destroy();
     },
     heal() {
-      isCut = () => false;
+      division = undefined;
       for (const { sockets } of connections) for (const socket of sockets) socket.resume();
     },
     async stop() {
@@ -93,10 +115,6 @@ export async function startNetwork(
       );
     },
   };
-}
-
-function pause({ sockets }: Connection): void {
-  for (const socket of sockets) socket.pause();
 }
 
 function listPids(nodes: readonly Node[]): number[] {
