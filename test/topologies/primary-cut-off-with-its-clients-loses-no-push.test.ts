@@ -1,14 +1,15 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
-import { MAX_DUPLICATES_PER_RECIPIENT } from '../support/faults/expect-complete.ts';
 import { sendPush } from '../support/faults/pushes.ts';
 import { type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
-import { type DividedStack, startDividedStack } from '../support/topologies/divided-stack.ts';
+import { type DividedStack, SERVICES, type Service, startDividedStack } from '../support/topologies/divided-stack.ts';
 import { until } from '../support/until.ts';
 
 const LOAD = { perSecond: 20, perPush: 2 };
 const DEVICES = 20;
 const PUSHES = 40;
+/** Recipients of single pushes that a worker has in progress at most. */
+const IN_PROGRESS = 192 * LOAD.perPush;
 const SETTLED = { timeoutMs: 120_000, everyMs: 300 };
 const MAX_DUPLICATES_PER_BREAK = 16;
 
@@ -32,43 +33,53 @@ async function listStored(sent: readonly SteadyPush[]): Promise<ReadonlySet<stri
   return new Set(found.map(({ data }) => data));
 }
 
-test('the primary is cut off with all services: nothing is accepted until it is back, and nothing is lost', async () => {
-  const { stack, pool } = divided;
-  const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
-    await load.untilAccepted(PUSHES);
-    const primary = await divided.separatePrimary([
-      ...(['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const),
-    ]);
-    await load.untilFailed(PUSHES);
-    await divided.untilReplaced(primary);
-    await divided.untilSteppedDown(primary);
-    divided.heal();
-    const healedAt = performance.now();
-    await load.untilAccepted(1);
-    const tookMs = Math.round(performance.now() - healedAt);
-    process.stdout.write(`accepted again ${tookMs} ms after the network is whole\n`);
-    await load.untilAccepted(PUSHES);
-  });
+/** Expects that all accepted pushes have arrived, and of the others those that are stored; counts what came again. */
+async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promise<void> {
   const accepted = sent.filter(({ isAccepted }) => isAccepted);
   const isWhole = (push: SteadyPush) => arrivalsOf(push).every((n) => n > 0);
   await until(() => accepted.every(isWhole), { ...SETTLED, what: 'all accepted pushes' });
   const stored = await listStored(sent);
   expect(accepted.filter(({ payload }) => !stored.has(payload))).toEqual([]);
   const others = sent.filter(({ isAccepted }) => !isAccepted);
-  // An error leaves open whether a push is accepted; one that is stored is delivered to all.
+  // An error leaves open whether a push is accepted.
   const open = others.filter(({ payload }) => stored.has(payload));
   await until(() => open.every(isWhole), { ...SETTLED, what: 'all stored pushes' });
   const unstored = others.filter(({ payload }) => !stored.has(payload));
   expect(unstored.filter((push) => arrivalsOf(push).some((n) => n > 0))).toEqual([]);
   const repeats = sent.flatMap(arrivalsOf).reduce((sum, n) => sum + Math.max(0, n - 1), 0);
   process.stdout.write(
-    `${accepted.length} of ${sent.length} accepted, ${open.length} stored without a response, ${repeats} repeats\n`,
+    `${label}: ${accepted.length} of ${sent.length} accepted, ${open.length} stored without a 200, ${repeats} repeats\n`,
   );
-  expect(repeats).toBeLessThanOrEqual(
-    Math.max(DEVICES * MAX_DUPLICATES_PER_BREAK, sent.length * MAX_DUPLICATES_PER_RECIPIENT),
-  );
-  expect(stack.output()).not.toMatch(/ ended \(/);
-}, 400_000);
+  // Of the batches in progress on the side of the old primary, each recipient once.
+  expect(repeats).toBeLessThanOrEqual(IN_PROGRESS);
+}
+
+test.each<[string, readonly Service[]]>([
+  ['all services', SERVICES],
+  ['the workers', ['delivery-worker']],
+])(
+  'the primary is cut off with %s: what is accepted arrives, what is not does not',
+  async (side, services) => {
+    const { stack, pool } = divided;
+    const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
+      await load.untilAccepted(PUSHES);
+      const primary = await divided.separatePrimary(services);
+      await load.untilFailed(LOAD.perSecond);
+      await divided.untilReplaced(primary);
+      await divided.untilSteppedDown(primary);
+      if (!services.includes('api')) await load.untilAccepted(PUSHES);
+      divided.heal();
+      const healedAt = performance.now();
+      await load.untilAccepted(1);
+      const tookMs = Math.round(performance.now() - healedAt);
+      process.stdout.write(`accepted ${tookMs} ms after the network is whole\n`);
+      await load.untilAccepted(PUSHES);
+    });
+    await expectNoneLost(`cut off with ${side}`, sent);
+    expect(stack.output()).not.toMatch(/ ended \(/);
+  },
+  400_000,
+);
 
 test('the primary is cut off with the workers: a push that is deleted at the new primary is sent no more', async () => {
   const { stack, pool } = divided;
@@ -80,7 +91,11 @@ test('the primary is cut off with the workers: a push that is deleted at the new
   await until(() => count() > 0, { what: 'the push' });
   const primary = await divided.separatePrimary(['delivery-worker']);
   const hasFailed = async () => (await stack.api('DELETE', `/pushes/${push.id}`)).status >= 500;
-  const isDeleted = async () => (await stack.api('DELETE', `/pushes/${push.id}`)).status === 200;
+  const isDeleted = async () => {
+    const { status, json } = await stack.api('DELETE', `/pushes/${push.id}`);
+    // The driver repeats a deletion at the new primary whose request has failed by then.
+    return status === 200 || json.code === 'INVALID_PUSH_ID';
+  };
   await until(hasFailed, { timeoutMs: 30_000, what: 'a deletion without a majority' });
   await divided.untilReplaced(primary);
   await until(isDeleted, { timeoutMs: 60_000, everyMs: 100, what: 'a deletion' });

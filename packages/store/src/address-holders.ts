@@ -261,11 +261,12 @@ async function listHolders(
 ): Promise<Map<string, string[]>> {
   const ids = claims.map(({ address }) => addressId(app, address));
   const lists = await addresses
-    .find({ _id: { $in: ids } }, { batchSize: ids.length + 1 })
+    .find(
+      { _id: { $in: ids }, [`holders.${minLength - 1}`]: { $exists: true } },
+      { batchSize: ids.length + 1 },
+    )
     .toArray();
-  const tokens = lists
-    .filter(({ holders }) => holders.length >= minLength)
-    .flatMap(({ holders }) => holders.map(({ token }) => token));
+  const tokens = lists.flatMap(({ holders }) => holders.map(({ token }) => token));
   if (tokens.length === 0) return new Map();
   const wanted = new Set(claims.map(({ address }) => address));
   const found = await devices

@@ -107,6 +107,10 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
     repeatedBy: CALLER,
     safeBecause: 'as a registration',
   },
+  'imports.importDevices': {
+    repeatedBy: 'the import, which is repeated as a whole',
+    safeBecause: 'it is sent only where two imports bring the same address at once; the next registration of it deletes the others',
+  },
   'deletedDevices.clearLeftovers': {
     repeatedBy: 'the scheduler: the device is still marked as leaving',
     safeBecause: 'each step removes what is there',

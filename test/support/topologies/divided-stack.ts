@@ -5,8 +5,8 @@ import { type ReplicaSet, runOn, startReplicaSet } from '../faults/replica-set.t
 import { until } from '../until.ts';
 import { type Network, type Node, startNetwork } from './network.ts';
 
-const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const;
-type Service = (typeof SERVICES)[number];
+export const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const;
+export type Service = (typeof SERVICES)[number];
 const ELECTED = { timeoutMs: 90_000, everyMs: 100, what: 'a primary of the majority' };
 
 /** A stack whose MongoDB is a replica set of three, on a network that can be divided. Redis is reached from both sides. */
