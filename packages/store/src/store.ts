@@ -55,7 +55,9 @@ import { createWebhooks } from './webhooks.ts';
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
 /** Of a process without kept connections; they are opened when they are needed. */
-const MAX_CONNECTIONS = 32;
+export const MAX_CONNECTIONS = 32;
+/** For a process whose clients wait. Its writes are grouped, so that it has hardly ten statements under way. */
+export const KEPT_CONNECTIONS = 16;
 
 /** All collections over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
