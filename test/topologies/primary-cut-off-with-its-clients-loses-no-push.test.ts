@@ -2,7 +2,12 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { sendPush } from '../support/faults/pushes.ts';
 import { type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
-import { type DividedStack, SERVICES, type Service, startDividedStack } from '../support/topologies/divided-stack.ts';
+import {
+  type DividedStack,
+  SERVICES,
+  type Service,
+  startDividedStack,
+} from '../support/topologies/divided-stack.ts';
 import { until } from '../support/until.ts';
 
 const LOAD = { perSecond: 20, perPush: 2 };

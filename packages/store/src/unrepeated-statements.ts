@@ -109,7 +109,8 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'imports.importDevices': {
     repeatedBy: 'the import, which is repeated as a whole',
-    safeBecause: 'it is sent only where two imports bring the same address at once; the next registration of it deletes the others',
+    safeBecause:
+      'it is sent only where two imports bring the same address at once; the next registration of it deletes the others',
   },
   'deletedDevices.clearLeftovers': {
     repeatedBy: 'the scheduler: the device is still marked as leaving',
