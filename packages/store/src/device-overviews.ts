@@ -1,4 +1,5 @@
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb';
+import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Clock } from './clock.ts';
 import type {
   Batch,
@@ -179,10 +180,14 @@ async function filterUnreceived(
     batchSize: open.length + 1,
   };
   type Match = OpenBatch & Pick<Batch, 'got' | 'gone'> & { position: number };
-  const filterOf = (some: OpenBatch[]) => ({ _id: { $in: some.map(({ _id }) => _id) } });
+  const idsOf = (some: OpenBatch[]) => some.map(({ _id }) => _id);
+  const [embedded, own] = [
+    idsOf(open.filter(isEmbedded)),
+    idsOf(open.filter((one) => !isEmbedded(one))),
+  ];
   const matches = await Promise.all([
-    pushes.find<Match>(filterOf(open.filter(isEmbedded)), options).toArray(),
-    batches.find<Match>(filterOf(open.filter((one) => !isEmbedded(one))), options).toArray(),
+    embedded.length > 0 ? pushes.find<Match>(holdersById(embedded), options).toArray() : [],
+    own.length > 0 ? batches.find<Match>(holdersById(own), { ...options, ...BY_ID }).toArray() : [],
   ]);
   const unreceived = matches.flat().filter((match) => !hasEnded(match, match.position));
   return unreceived.map(({ _id, push = _id }) => push);

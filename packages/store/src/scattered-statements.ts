@@ -152,11 +152,12 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     statements: ['find pushes app =, idempotency.key ='],
   },
   'pending.findDevices': { runs: REQUEST, statements: ['find inbox push ='] },
-  'pending.findUnclosedPushes': {
-    runs: REQUEST,
+  'deviceOverviews.find': {
+    runs: 'each request of a backend for a device: one statement over all collections, which ends after 1 s and is then left out for 5 s',
     statements: [
-      'find batches app =, from <, to >, work.at <, work.channel in, work.state in, work.tokens matches',
-      'find pushes app =, state in, work.at <, work.channel in, work.state =, work.tokens matches',
+      'aggregate pushes app =, state in, work.at <, work.channel in, work.state =, work.tokens matches',
+      'aggregate batches app =, computed(work.channel), from <, to >, work.at <, work.state in, work.tokens matches',
+      'aggregate subscriptions token =',
     ],
   },
   'pushOutcomes.list': { runs: REQUEST, statements: ['find pushes _id <>, app ='] },

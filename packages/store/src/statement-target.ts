@@ -39,8 +39,8 @@ export function judgeCommand(name: string, command: Document): StatementShape[] 
   const judge = JUDGES[name];
   if (judge === undefined) return [{ shape: name, target: 'unknown' }];
   const collection = String(command[name]);
-  const shapes = judge(command, collection).map(({ operation = name, filter, target }) => ({
-    shape: [operation, collection, ...describeFilter(filter)].join(' '),
+  const shapes = judge(command, collection).map(({ operation = name, filter, target, of }) => ({
+    shape: [operation, of ?? collection, ...describeFilter(filter)].join(' '),
     target,
   }));
   return [...new Map(shapes.map((one) => [`${one.shape} ${one.target}`, one])).values()];
@@ -49,6 +49,8 @@ export function judgeCommand(name: string, command: Document): StatementShape[] 
 interface JudgedFilter {
   /** Name of the operation; absent: that of the command. */
   operation?: string;
+  /** The collection; absent: that of the command. */
+  of?: string;
   filter: Document;
   target: Target;
 }
@@ -77,11 +79,22 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   find: ({ filter }, collection) => [read(collection, filter)],
   count: ({ query = {} }, collection) => [read(collection, query)],
   distinct: ({ query }, collection) => [read(collection, query)],
-  aggregate: ({ pipeline }, collection) => {
-    const [first] = asList(pipeline);
-    return [read(collection, (first?.$match as Document | undefined) ?? {})];
-  },
+  aggregate: ({ pipeline }, collection) => readPipeline(collection, asList(pipeline)),
 };
+
+/** Judges a pipeline by its first stage, and those that it joins with others. */
+function readPipeline(collection: string, stages: readonly Document[]): JudgedFilter[] {
+  const joined = stages.flatMap(({ $unionWith: union, $lookup: lookup }) => {
+    if (union !== undefined) return readPipeline(union.coll, asList(union.pipeline));
+    if (lookup === undefined) return [];
+    const { from, foreignField, pipeline } = lookup;
+    const [first, ...others] = asList(pipeline);
+    // Each document that comes in is joined by one value.
+    const filter = { ...first?.$match, ...(foreignField !== undefined && { [foreignField]: '' }) };
+    return readPipeline(from, [{ $match: filter }, ...others]);
+  });
+  return [{ ...read(collection, stages[0]?.$match ?? {}), of: collection }, ...joined];
+}
 
 function asList(value: unknown): Document[] {
   return Array.isArray(value) ? value : [];
