@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandStartedEvent } from 'mongodb';
-import { judgeCommand, type Target } from './statement-target.ts';
+import { classifyCommand, type Target } from './statement-target.ts';
 
 const WRITE_INTERVAL_MS = 1_000;
 
@@ -40,7 +40,7 @@ export function createStatementRecorder(folder: string, appName: string) {
   return {
     /** Counts the statements of a command. */
     record({ commandName, command }: CommandStartedEvent): void {
-      for (const { shape, target } of judgeCommand(commandName, command)) {
+      for (const { shape, target } of classifyCommand(commandName, command)) {
         const known = byShape.get(`${shape} ${target}`) ?? { shape, target, count: 0 };
         known.count += 1;
         byShape.set(`${shape} ${target}`, known);

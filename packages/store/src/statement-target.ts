@@ -10,7 +10,7 @@ import { SHARD_KEYS, type ShardKey, UNSHARDED } from './shard-keys.ts';
  * - `range`: that of one range of values, or of a few; two where a chunk ends
  * - `all`: every shard
  * - `refused`: none; MongoDB before 7.1 returns an error
- * - `unknown`: the command is not one of those that are judged here
+ * - `unknown`: the command is not one of those that are classified here
  */
 export type Target = 'unsharded' | 'one' | 'some' | 'range' | 'all' | 'refused' | 'unknown';
 
@@ -31,22 +31,22 @@ const OTHER_COMMANDS: ReadonlySet<string> = new Set([
 const WIDTHS: readonly Target[] = ['unsharded', 'one', 'some', 'range', 'all', 'refused'];
 
 /**
- * Judges the statements of a command, as the driver's command monitoring reports it. A command may hold several statements;
+ * Classifies the statements of a command, as the driver's command monitoring reports it. A command may hold several statements;
  * equal ones are returned once.
  */
-export function judgeCommand(name: string, command: Document): StatementShape[] {
+export function classifyCommand(name: string, command: Document): StatementShape[] {
   if (OTHER_COMMANDS.has(name)) return [];
-  const judge = JUDGES[name];
-  if (judge === undefined) return [{ shape: name, target: 'unknown' }];
+  const classify = CLASSIFIERS[name];
+  if (classify === undefined) return [{ shape: name, target: 'unknown' }];
   const collection = String(command[name]);
-  const shapes = judge(command, collection).map(({ operation = name, filter, target, of }) => ({
+  const shapes = classify(command, collection).map(({ operation = name, filter, target, of }) => ({
     shape: [operation, of ?? collection, ...describeFilter(filter)].join(' '),
     target,
   }));
   return [...new Map(shapes.map((one) => [`${one.shape} ${one.target}`, one])).values()];
 }
 
-interface JudgedFilter {
+interface ClassifiedFilter {
   /** Name of the operation; absent: that of the command. */
   operation?: string;
   /** The collection; absent: that of the command. */
@@ -55,9 +55,9 @@ interface JudgedFilter {
   target: Target;
 }
 
-type Judge = (command: Document, collection: string) => JudgedFilter[];
+type Classifier = (command: Document, collection: string) => ClassifiedFilter[];
 
-const JUDGES: Readonly<Record<string, Judge>> = {
+const CLASSIFIERS: Readonly<Record<string, Classifier>> = {
   insert: ({ documents }, collection) => [
     { filter: {}, target: widest(asList(documents).map((one) => targetOf(collection, one))) },
   ],
@@ -82,8 +82,8 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   aggregate: ({ pipeline }, collection) => readPipeline(collection, asList(pipeline)),
 };
 
-/** Judges a pipeline by its first stage, and those that it joins with others. */
-function readPipeline(collection: string, stages: readonly Document[]): JudgedFilter[] {
+/** Classifies a pipeline by its first stage, and those that it joins with others. */
+function readPipeline(collection: string, stages: readonly Document[]): ClassifiedFilter[] {
   const joined = stages.flatMap(({ $unionWith: union, $lookup: lookup }) => {
     if (union !== undefined) return readPipeline(union.coll, asList(union.pipeline));
     if (lookup === undefined) return [];
@@ -100,11 +100,11 @@ function asList(value: unknown): Document[] {
   return Array.isArray(value) ? value : [];
 }
 
-function read(collection: string, filter: Document): JudgedFilter {
+function read(collection: string, filter: Document): ClassifiedFilter {
   return { filter, target: targetOf(collection, filter) };
 }
 
-/** Judges an update or a deletion: of a single document, the filter has to equal the shard key. */
+/** Classifies an update or a deletion: of a single document, the filter has to equal the shard key. */
 function writeTarget(collection: string, filter: Document, isMany: boolean): Target {
   const target = targetOf(collection, filter);
   return isMany || target === 'unsharded' || target === 'one' ? target : 'refused';

@@ -14,7 +14,7 @@ export interface StatementReport {
   total: number;
   /** Statements that every shard would execute, the most frequent first. */
   scattered: RecordedShape[];
-  /** Statements that a cluster would refuse, or that nothing judges, and scattered ones that are not listed. */
+  /** Statements that a cluster would refuse, or that are not classified, and scattered ones that are not listed. */
   mistakes: string[];
 }
 
