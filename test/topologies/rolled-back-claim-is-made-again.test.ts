@@ -71,7 +71,8 @@ test.each(SHAPES)(
     const outcomes = new Uint8Array(second.work.n).fill(OUTCOMES.delivered);
     const latenciesMs = new Uint32Array(second.work.n);
     expect(await store.batchTable.renew([{ id, claim }], LEASE_MS)).toEqual(new Set());
-    expect(await store.batchTable.saveOutcomes({ id, claim, outcomes, deferred: [] })).toBe(false);
+    const progress = { id, claim, outcomes, latenciesMs, deferred: [] };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
     expect(await store.batchTable.settle({ id, claim, outcomes, latenciesMs })).toBeUndefined();
     expect(
       await store.batchTable.settle({ id, claim: second.claim, outcomes, latenciesMs }),
