@@ -27,6 +27,7 @@ export type BatchedOperation =
   | 'read-push'
   | 'record-receipt'
   | 'register-presence'
+  | 'release-batch'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

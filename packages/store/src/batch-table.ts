@@ -17,6 +17,7 @@ import {
   type BatchHolders,
   FAST_WRITE,
   openBatchHolders,
+  runPerCollection,
 } from './batch-holders.ts';
 import { type BulkChange, setPerDocument } from './bulk-set.ts';
 import { packUint32s } from './bytes.ts';
@@ -132,7 +133,8 @@ function createClaims(
 
 /**
  * Creates the function that closes a batch with an outcome for each recipient. Undefined: the claim was lost and nothing
- * was written. Else returns the receipts that were recorded meanwhile. Concurrent settlements share one journal sync.
+ * was written. Else returns the receipts that were recorded meanwhile, also if an earlier call, whose response was lost, has
+ * closed the batch. Concurrent settlements share one journal sync.
  */
 function createSettle(
   holders: BatchHolders,
@@ -149,26 +151,6 @@ function createSettle(
     ),
     { maxBatchSize: 200 },
   );
-}
-
-/** Runs a group once per collection, and returns the results in the order of the items. */
-async function runPerCollection<T extends { id: string }, R>(
-  items: T[],
-  run: (firstId: string, group: T[]) => Promise<R[]>,
-): Promise<R[]> {
-  const ordered = new Array<R>(items.length);
-  await Promise.all(
-    [true, false].map(async (isBatch) => {
-      const indexes = [...items.keys()].filter(
-        (itemIndex) => isBatchId(items[itemIndex]?.id ?? '') === isBatch,
-      );
-      const group = indexes.map((itemIndex) => items[itemIndex] as T);
-      if (group[0] === undefined) return;
-      const results = await run(group[0].id, group);
-      for (const [index, itemIndex] of indexes.entries()) ordered[itemIndex] = results[index] as R;
-    }),
-  );
-  return ordered;
 }
 
 async function claimAll(
@@ -242,8 +224,12 @@ async function settleGroup(
 ): Promise<WithId<BatchHolder>[]> {
   if (settlements.length === 0) return [];
   const projection = { 'work.claim': 1, 'work.got': 1, 'work.state': 1 } as const;
+  const ids = settlements.map(({ id }) => id);
   try {
-    return await updateAndFind(collection, buildSettlementUpdate(settlements), projection);
+    const update = buildSettlementUpdate(settlements);
+    const found = await updateAndFind(collection, update, projection);
+    // A batch that does not match may have been closed by an earlier call of the same claim.
+    return found.length > 0 ? found : await findAll(collection, ids, projection);
   } catch (error) {
     if (settlements.length === 1) throw error;
     // After a failover the driver retries an update of one document, not of many. Some updates may have taken effect.
@@ -252,7 +238,6 @@ async function settleGroup(
       return { updateOne: { filter, update } };
     });
     await collection.bulkWrite(updates as AnyBulkWriteOperation<BatchHolder>[], { ordered: false });
-    const ids = settlements.map(({ id }) => id);
     return findAll(collection, ids, projection);
   }
 }

@@ -153,6 +153,7 @@ async function enqueue(
   );
   // A newer push of the collapse key may have been delivered during the dispatch.
   await delivery.skipSuperseded();
+  await batch.ensureLease();
   const positions = requested.filter((position) => delivery.pending.has(position));
   const listTokens = () => positions.map((position) => tokens[position] ?? '');
   failpointForEach('rows', listTokens);
