@@ -164,6 +164,7 @@ const STACK_SIDE_BY_SIDE = [
   'test/end-to-end/api-errors-are-json.test.ts',
   'test/end-to-end/push-can-be-traced-in-the-logs.test.ts',
   'test/end-to-end/redis-over-tls-is-verified.test.ts',
+  'test/end-to-end/single-push-needs-no-script.test.ts',
   'test/first-run/data-server-start-failure-shows-a-hint.test.ts',
   'test/first-run/full-disk-is-reported-and-cleaned-up.test.ts',
   'test/first-run/killed-process-is-restarted.test.ts',
