@@ -65,16 +65,20 @@ const TRACING: readonly Edit[] = [
     replace: '  return deliverPush(resources, batch, { push, readAt }, undefined);\n',
   },
   withoutTraceField('services/delivery-worker/src/deliver/deliver-batch.ts', '    '),
-  withoutTraceField('services/delivery-worker/src/channels/mqtt/deliver-mqtt.ts', '        '),
-  withoutTraceField('packages/presence/src/dispatcher.ts', '            '),
+  withoutTraceField('services/delivery-worker/src/channels/mqtt/deliver-mqtt.ts', '    '),
   {
     file: 'packages/presence/src/dispatcher.ts',
-    find: '      const span = startSpan(tracer, delivery, recipients.length);\n',
+    find: '          ...(pending.trace !== undefined && { trace: pending.trace }),\n',
+    replace: '',
+  },
+  {
+    file: 'packages/presence/src/pending-dispatches.ts',
+    find: '      const span = startSpan(tracer, delivery, positions.length);\n',
     replace: '      const span = undefined;\n',
   },
   {
-    file: 'packages/presence/src/dispatcher.ts',
-    find: '        span?.end(countResults(pending.results));\n',
+    file: 'packages/presence/src/pending-dispatches.ts',
+    find: '    if (results.size > 0) span?.end(countResults(results));\n',
     replace: '',
   },
   {

@@ -9,21 +9,35 @@ interface PendingCall<T, R> {
   reject: (error: unknown) => void;
 }
 
+/** How calls are collected. */
+interface BatcherLimits {
+  /** Most items of a batch. */
+  maxBatchSize?: number;
+  /** Most batches in flight at once. */
+  maxInFlight?: number;
+  /**
+   * Least time between the starts of two batches. The first call after a pause of this length starts at once; at higher rates
+   * calls wait, so that more of them share a batch. A full batch does not wait.
+   */
+  gatherMs?: number;
+}
+
 /**
  * Coalesces many single calls into few batches: while one batch is in flight, the next one collects calls. A single
  * call is handled at once, and concurrent calls share a round trip (and the sync of MongoDB's journal).
  *
  * @param handleBatch handles one batch; if it throws, every call of that batch fails with its error
  * @param operation name of the calls in the metrics
- * @param limits items per batch, and batches in flight at once
  */
 export function createBatcher<T, R>(
   operation: BatchedOperation,
   handleBatch: BatchHandler<T, R>,
-  { maxBatchSize = 1_000, maxInFlight = 1 }: { maxBatchSize?: number; maxInFlight?: number } = {},
+  { maxBatchSize = 1_000, maxInFlight = 1, gatherMs = 0 }: BatcherLimits = {},
 ): (item: T) => Promise<R> {
   let pendingCalls: PendingCall<T, R>[] = [];
   let running = 0;
+  let startedAt = Number.NEGATIVE_INFINITY;
+  let isWaiting = false;
   const counts = batchedCountsOf(operation);
 
   async function runBatch(batch: PendingCall<T, R>[]): Promise<void> {
@@ -45,18 +59,38 @@ export function createBatcher<T, R>(
     }
   }
 
+  /** Returns the milliseconds for which the calls wait for others. */
+  function remainingMs(): number {
+    if (gatherMs === 0 || pendingCalls.length >= maxBatchSize) return 0;
+    return startedAt + gatherMs - performance.now();
+  }
+
   function startBatches(): void {
     while (running < maxInFlight && pendingCalls.length > 0) {
+      const waitMs = remainingMs();
+      // A timer takes whole milliseconds.
+      if (waitMs >= 1) {
+        if (!isWaiting) setTimeout(startWaiting, waitMs);
+        isWaiting = true;
+        return;
+      }
+      if (gatherMs > 0) startedAt = performance.now();
       const batch = pendingCalls.slice(0, maxBatchSize);
       pendingCalls = pendingCalls.slice(maxBatchSize);
       void runBatch(batch);
     }
   }
 
+  function startWaiting(): void {
+    isWaiting = false;
+    startBatches();
+  }
+
   return (item) =>
     new Promise((resolve, reject) => {
       pendingCalls.push({ item, resolve, reject });
       // Collects the calls of one turn of the event loop before the first batch starts.
-      if (pendingCalls.length === 1) queueMicrotask(startBatches);
+      if (pendingCalls.length === 1 || pendingCalls.length === maxBatchSize)
+        queueMicrotask(startBatches);
     });
 }

@@ -1,4 +1,4 @@
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createBatcher } from '../src/batcher.ts';
 
 test('calls during a batch in flight form the next batch', async () => {
@@ -41,4 +41,42 @@ test('a batch has at most maxBatchSize items', async () => {
   );
   await Promise.all(Array.from({ length: 25 }, (_, item) => count(item)));
   expect(sizes).toEqual([10, 10, 5]);
+});
+
+describe('with a time to gather', () => {
+  const LONG_MS = 60_000;
+
+  /** Counts the batches, and gathers for a time that does not pass within the test. */
+  function createCounting(gatherMs: number, maxBatchSize: number) {
+    const sizes: number[] = [];
+    const call = createBatcher<number, void>(
+      'read-push',
+      async (items) => {
+        sizes.push(items.length);
+        return items.map(() => undefined);
+      },
+      { gatherMs, maxBatchSize },
+    );
+    return { sizes, call };
+  }
+
+  test('the first call starts at once, later ones share a batch', async () => {
+    const { sizes, call } = createCounting(20, 100);
+    await call(1);
+    await Promise.all([
+      call(2),
+      new Promise(setImmediate).then(() => call(3)),
+      new Promise(setImmediate).then(() => call(4)),
+    ]);
+    expect(sizes).toEqual([1, 3]);
+  });
+
+  test('a full batch starts at once', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 2);
+    await call(1);
+    const early = call(2);
+    await new Promise(setImmediate);
+    await Promise.all([early, call(3)]);
+    expect(sizes).toEqual([1, 2]);
+  });
 });

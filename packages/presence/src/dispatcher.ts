@@ -1,16 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { newClaimId } from '@carillon/core/ids';
-import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing';
-import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
+import type { Tracer } from '@carillon/core/tracing';
+import { createDeviceDispatch } from './device-dispatch.ts';
+import { type Delivery, encodeGatewayMessage, type GatewayMessage } from './gateway-messages.ts';
 import { gatewayStreamKey, type PresenceEntry, replyStreamKey, TTL_SECONDS } from './keys.ts';
+import {
+  createPendingDispatches,
+  type PendingDispatch,
+  type PendingDispatches,
+} from './pending-dispatches.ts';
 import { BLOCK_MS, connectWithReader, type Redis, type RedisAddress } from './redis.ts';
-import { createRedisTime } from './redis-time.ts';
+import { createRedisTime, type RedisTime } from './redis-time.ts';
 import { type DeliveryResult, type Reply, readReplyEntry } from './replies.ts';
 
 export type { Delivery } from './gateway-messages.ts';
 
-/** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
-const REPLY_GRACE_MS = 1_500;
 const MAINTENANCE_INTERVAL_MS = 3_000;
 const READ_RETRY_DELAY_MS = 200;
 const ENTRIES_PER_READ = 500;
@@ -22,6 +26,13 @@ export interface DispatchRecipient {
   presence: PresenceEntry;
 }
 
+type Addressee = Pick<DispatchRecipient, 'token' | 'position'>;
+/** Builds the message to a gateway for a part of the recipients. */
+type MessageFor = (group: readonly Addressee[]) => GatewayMessage;
+
+/** Result of a dispatch to one device, which may not be connected. */
+export type DeviceResult = DeliveryResult | 'offline' | 'refused';
+
 /** Dispatches deliveries to gateways, on the worker's side. */
 export type Dispatcher = Awaited<ReturnType<typeof createDispatcher>>;
 
@@ -32,69 +43,24 @@ export interface EarlierResult {
   ageMs: number;
 }
 
-interface PendingDispatch {
-  claim: string;
-  /** Positions without a result. */
-  unanswered: Set<number>;
-  results: Map<number, DeliveryResult>;
-  settle: () => void;
-  span: Span | undefined;
-}
-
 /** Creates the dispatcher of a worker. */
 export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
   const { redis, reader } = await connectWithReader(address);
   const replyStream = replyStreamKey(newClaimId());
   const time = createRedisTime(redis);
-  const pendingDispatches = new Set<PendingDispatch>();
+  const pendingDispatches = createPendingDispatches(tracer);
 
   const maintain = async (): Promise<void> => {
     await Promise.allSettled([time.sample(), redis.expire(replyStream, TTL_SECONDS.replies)]);
   };
   await maintain();
   const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
-  const stopFollowing = followReplies(reader, replyStream, (reply) =>
-    recordReply(pendingDispatches, reply),
-  );
+  const stopFollowing = followReplies(reader, replyStream, pendingDispatches.record);
 
   return {
     /** Key of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
     replyStream,
-    /**
-     * Dispatches a delivery to the gateways of these recipients and waits for the results.
-     *
-     * @param deadline by the monotonic clock; gateways write nothing to a socket after it
-     * @returns a result for every position, at the latest 1.5 s after the deadline
-     * @throws if Redis fails; gateways that received the delivery still reply to the reply stream
-     */
-    async dispatch(
-      delivery: Delivery,
-      recipients: readonly DispatchRecipient[],
-      deadline: number,
-    ): Promise<Map<number, DeliveryResult>> {
-      if (Number.isNaN(time.now())) await time.sample();
-      const timeoutAt = deadline + REPLY_GRACE_MS;
-      const span = startSpan(tracer, delivery, recipients.length);
-      const claim = { claim: delivery.claim, span };
-      const { whenSettled, pending } = addPending(claim, recipients, pendingDispatches, timeoutAt);
-      try {
-        await sendToGateways(redis, pending, recipients, (group) => ({
-          kind: 'deliver',
-          delivery: {
-            ...delivery,
-            ...(span !== undefined && { trace: span.traceparent }),
-            reply: replyStream,
-            deadline: time.fromMonotonic(deadline),
-            tokens: group.map(({ token }) => token),
-            positions: group.map(({ position }) => position),
-          },
-        }));
-        return await whenSettled;
-      } finally {
-        pending.settle();
-        span?.end(countResults(pending.results));
-      }
-    },
+    ...createDispatches({ redis, replyStream, time, pendingDispatches }),
     /** Makes gateways read these devices' inboxes, after a row was written. Throws if Redis fails. */
     async notifyInboxes(
       recipients: readonly Pick<DispatchRecipient, 'token' | 'presence'>[],
@@ -118,71 +84,102 @@ export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
     async close(): Promise<void> {
       clearInterval(timer);
       stopFollowing();
-      for (const pending of pendingDispatches) pending.settle();
+      pendingDispatches.settleAll();
       reader.disconnect();
       redis.disconnect();
     },
   };
 }
 
-function startSpan(
-  tracer: Tracer | undefined,
-  { trace, push }: Delivery,
-  recipients: number,
-): Span | undefined {
-  if (tracer === undefined || trace === undefined) return undefined;
-  const attributes = { 'carillon.push.id': push, 'carillon.recipients': recipients };
-  return tracer.continueTrace('dispatch', trace, performance.now(), attributes);
-}
+/** Creates the dispatches to the gateways of many devices, and to that of one. */
+function createDispatches({
+  redis,
+  replyStream,
+  time,
+  pendingDispatches,
+}: {
+  redis: Redis;
+  replyStream: string;
+  time: RedisTime;
+  pendingDispatches: PendingDispatches;
+}) {
+  const deviceDispatch = createDeviceDispatch(redis);
 
-/** Counts the results of a dispatch. */
-function countResults(results: ReadonlyMap<number, DeliveryResult>) {
-  const counts: Partial<Record<DeliveryResult, number>> = {};
-  for (const result of results.values()) counts[result] = (counts[result] ?? 0) + 1;
-  return countAttributes('result', counts);
-}
+  /** Sends messages with `send`, and waits for the results. */
+  async function collectResults(
+    delivery: Delivery,
+    recipients: readonly Addressee[],
+    deadline: number,
+    send: (pending: PendingDispatch, messageFor: MessageFor) => Promise<void>,
+  ): Promise<Map<number, DeliveryResult>> {
+    if (Number.isNaN(time.now())) await time.sample();
+    const positions = recipients.map(({ position }) => position);
+    const pending = pendingDispatches.add(delivery, positions, deadline);
+    try {
+      await send(pending, (group) => ({
+        kind: 'deliver',
+        delivery: {
+          ...delivery,
+          ...(pending.trace !== undefined && { trace: pending.trace }),
+          reply: replyStream,
+          deadline: time.fromMonotonic(deadline),
+          tokens: group.map(({ token }) => token),
+          positions: group.map(({ position }) => position),
+        },
+      }));
+      return await pending.whenSettled;
+    } finally {
+      pending.settle();
+    }
+  }
 
-/** Adds a pending dispatch before anything is sent, because the first reply may arrive before XADD returns. */
-function addPending(
-  { claim, span }: Pick<PendingDispatch, 'claim' | 'span'>,
-  recipients: readonly DispatchRecipient[],
-  pendingDispatches: Set<PendingDispatch>,
-  timeoutAt: number,
-): { pending: PendingDispatch; whenSettled: Promise<Map<number, DeliveryResult>> } {
-  const { promise, resolve } = Promise.withResolvers<Map<number, DeliveryResult>>();
-  const pending: PendingDispatch = {
-    claim,
-    span,
-    unanswered: new Set(recipients.map(({ position }) => position)),
-    results: new Map(),
-    settle() {
-      clearTimeout(timer);
-      pendingDispatches.delete(pending);
-      for (const position of pending.unanswered) pending.results.set(position, 'unanswered');
-      resolve(pending.results);
+  return {
+    /**
+     * Dispatches a delivery to the gateways of these recipients and waits for the results.
+     *
+     * @param deadline by the monotonic clock; gateways write nothing to a socket after it
+     * @returns a result for every position, at the latest 1.5 s after the deadline
+     * @throws if Redis fails; gateways that received the delivery still reply to the reply stream
+     */
+    dispatch: (
+      delivery: Delivery,
+      recipients: readonly DispatchRecipient[],
+      deadline: number,
+    ): Promise<Map<number, DeliveryResult>> =>
+      collectResults(delivery, recipients, deadline, (pending, messageFor) =>
+        sendToGateways(redis, pending, recipients, messageFor),
+      ),
+    /** Checks whether `dispatchToDevice` is supported: not with several servers of Redis, or one that refuses its script. */
+    isDeviceDispatchSupported: deviceDispatch.isSupported,
+    /**
+     * Looks up the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
+     * moment share.
+     *
+     * @param deadline as for `dispatch`
+     * @returns the result. `refused`: it is not supported after all, and nothing was dispatched
+     * @throws as `dispatch` does
+     */
+    async dispatchToDevice(
+      delivery: Delivery,
+      recipient: Addressee,
+      deadline: number,
+    ): Promise<DeviceResult> {
+      const { token, position } = recipient;
+      let unsent: 'offline' | 'refused' = 'offline';
+      const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
+        const fields = encodeGatewayMessage(messageFor([recipient]));
+        const state = await deviceDispatch.send({ token, fields });
+        if (state === 'sent') return;
+        if (state === 'not-sent' || state === 'not-connected') pending.record(position, state);
+        else {
+          unsent = state;
+          pending.cancel();
+        }
+      };
+      const results = await collectResults(delivery, [recipient], deadline, send);
+      return results.get(position) ?? unsent;
     },
   };
-  // Not `withTimeout`: the deadline holds while the streams are written, too.
-  const timer = setTimeout(pending.settle, Math.max(0, timeoutAt - performance.now()));
-  pendingDispatches.add(pending);
-  return { pending, whenSettled: promise };
-}
-
-function recordReply(
-  pendingDispatches: Iterable<PendingDispatch>,
-  { claim, result, positions, trace }: Reply,
-): void {
-  for (const pending of pendingDispatches) {
-    if (pending.claim !== claim) continue;
-    if (trace !== undefined) pending.span?.link(trace);
-    for (const position of positions) recordResult(pending, position, result);
-  }
-}
-
-function recordResult(pending: PendingDispatch, position: number, result: DeliveryResult): void {
-  if (!pending.unanswered.delete(position)) return;
-  pending.results.set(position, result);
-  if (pending.unanswered.size === 0) pending.settle();
 }
 
 /** Sends one XADD for each gateway, all in one round trip. */
@@ -190,13 +187,13 @@ async function sendToGateways(
   redis: Redis,
   pending: PendingDispatch,
   recipients: readonly DispatchRecipient[],
-  messageFor: (group: readonly DispatchRecipient[]) => Parameters<typeof encodeGatewayMessage>[0],
+  messageFor: MessageFor,
 ): Promise<void> {
   const sentGroups: (readonly DispatchRecipient[])[] = [];
   const pipeline = redis.pipeline();
   for (const [gateway, group] of groupByGateway(recipients)) {
     if (group[0]?.presence.credit === 0) {
-      for (const { position } of group) recordResult(pending, position, 'not-sent');
+      for (const { position } of group) pending.record(position, 'not-sent');
       continue;
     }
     sentGroups.push(group);
@@ -213,8 +210,7 @@ async function sendToGateways(
     if (error) throw error;
     // Without a stream the gateway stopped or acquired a new identity.
     if (id === null)
-      for (const { position } of sentGroups[index] ?? [])
-        recordResult(pending, position, 'not-connected');
+      for (const { position } of sentGroups[index] ?? []) pending.record(position, 'not-connected');
   }
 }
 

@@ -37,7 +37,7 @@ export type GatewayMessage =
   | { kind: 'drain'; tokens: string[] }
   | { kind: 'kick'; token: string; connection: string };
 
-/** Encodes a message as the fields of a stream entry, for XADD. */
+/** Encodes a message as the fields of a stream entry, for XADD: as many for each message of a kind. */
 export function encodeGatewayMessage(message: GatewayMessage): string[] {
   switch (message.kind) {
     case 'deliver': {

@@ -2,6 +2,9 @@ import type { Redis } from './redis.ts';
 
 const MAX_SAMPLES = 5;
 
+/** An estimate of Redis's clock. */
+export type RedisTime = ReturnType<typeof createRedisTime>;
+
 /**
  * Creates an estimate of Redis's clock from the local monotonic clock; dispatch deadlines are in this time. Of the last
  * few samples the one with the shortest round trip counts, because it is the most accurate.

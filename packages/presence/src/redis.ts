@@ -139,6 +139,19 @@ export function createRedis(
 }
 
 /**
+ * Checks whether one server holds all keys, so that a script may use keys of several hash slots, also keys that it finds in
+ * a value. Such scripts are used only where this is true, and nothing else decides it.
+ */
+export function hasSingleServer(redis: Redis): boolean {
+  return !redis.isCluster;
+}
+
+/** Checks whether Redis does not run a script at all: it denies scripts, or keys are spread over several servers after all. */
+export function isScriptRefusal(message: string): boolean {
+  return /^(NOPERM|CROSSSLOT|MOVED|ASK) |^ERR .*(unknown command|script)/i.test(message);
+}
+
+/**
  * Asks a Redis over a connection of its own, once it has loaded its data.
  *
  * @throws the cause, within about 2 s

@@ -98,6 +98,102 @@ describe('presence', () => {
   });
 });
 
+describe('a dispatch to one device', () => {
+  const dispatchTo = (token: string, position = 4) =>
+    dispatcher.dispatchToDevice(
+      { ...DELIVERY, claim: token },
+      { token, position },
+      performance.now() + 500,
+    );
+
+  test('reaches its gateway unchanged and returns the result', async () => {
+    const [first, second] = [await startTestGateway(), await startTestGateway()];
+    second.result = 'backpressure';
+    await first.connect('f1', 'k1');
+    await second.connect('f2', 'k2');
+    expect(await Promise.all(['f2', 'f1'].map((token) => dispatchTo(token)))).toEqual([
+      'backpressure',
+      'acknowledged',
+    ]);
+    expect(first.deliveries).toMatchObject([
+      { ...DELIVERY, claim: 'f1', tokens: ['f1'], positions: [4] },
+    ]);
+    expect(second.deliveries).toMatchObject([
+      { ...DELIVERY, claim: 'f2', tokens: ['f2'], positions: [4] },
+    ]);
+  });
+
+  test('returns offline if the device or its gateway is gone', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('f3', 'k1');
+    await gateway.channel.close();
+    expect(await Promise.all(['nobody', 'f3'].map((token) => dispatchTo(token)))).toEqual([
+      'offline',
+      'offline',
+    ]);
+  });
+
+  test('returns not-connected if the gateway has lost its stream', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('f4', 'k1');
+    const { gateway: id } = await presenceOf('f4');
+    await redis.del(`h:${id}`);
+    expect(await dispatchTo('f4')).toBe('not-connected');
+    expect(await redis.exists(`h:${id}`)).toBe(0);
+  });
+
+  test('sends nothing to a gateway without credit', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('f5', 'k1');
+    const { gateway: id } = await presenceOf('f5');
+    await redis.set(`g:${id}`, 0, 'KEEPTTL');
+    expect(await dispatchTo('f5')).toBe('not-sent');
+    expect(gateway.deliveries).toEqual([]);
+  });
+
+  test('fails alone if its stream cannot be written', async () => {
+    const [broken, intact] = [await startTestGateway(), await startTestGateway()];
+    await broken.connect('f6', 'k1');
+    await intact.connect('f7', 'k2');
+    const { gateway: id } = await presenceOf('f6');
+    await redis.set(`h:${id}`, 'no stream');
+    const results = await Promise.allSettled(['f6', 'f7'].map((token) => dispatchTo(token)));
+    expect(results).toEqual([
+      {
+        status: 'rejected',
+        reason: expect.objectContaining({ message: expect.stringMatching(/WRONGTYPE/) }),
+      },
+      { status: 'fulfilled', value: 'acknowledged' },
+    ]);
+  });
+
+  test('takes a foreign presence entry as none', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('f8', 'k1');
+    await redis.hset('p:f9', 'a', 'b');
+    const results = ['f9', 'f8'].map((token) => dispatchTo(token));
+    expect(await Promise.all(results)).toEqual(['offline', 'acknowledged']);
+  });
+
+  test('is refused once by a Redis that runs no scripts, and not supported from then on', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('f10', 'k1');
+    await redis.acl('SETUSER', 'noscript', 'on', '>secret', '~*', '&*', '+@all', '-eval');
+    const url = server.url.replace('//', '//noscript:secret@');
+    const limited = await createDispatcher({ url });
+    try {
+      expect(limited.isDeviceDispatchSupported()).toBe(true);
+      const recipient = { token: 'f10', position: 0 };
+      const deadline = performance.now() + 500;
+      expect(await limited.dispatchToDevice(DELIVERY, recipient, deadline)).toBe('refused');
+      expect(limited.isDeviceDispatchSupported()).toBe(false);
+      expect(gateway.deliveries).toEqual([]);
+    } finally {
+      await limited.close();
+    }
+  });
+});
+
 describe('a dispatch', () => {
   test("reaches the devices' gateways unchanged and returns a result for each recipient", async () => {
     const [first, second] = [await startTestGateway(), await startTestGateway()];

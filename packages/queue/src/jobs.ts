@@ -72,6 +72,12 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
   return `send-${push}-${step}${isDelayed ? '-delayed' : ''}`;
 }
 
+/**
+ * Setting of a BullMQ queue. It keeps for ever the result of the version check that it begins with: a queue opened while
+ * Redis stalled would fail until the process ends. The workers' connections check the version.
+ */
+export const NO_VERSION_CHECK = { skipVersionCheck: true } as const;
+
 /** Returns the key that shows that the reconciler has added a job for an embedded push at this due time. */
 export function resendKey(push: string, dueAt: Date): string {
   return `resent:${push}:${dueAt.getTime()}`;

@@ -13,6 +13,7 @@ import {
   deliverJobId,
   deliverQueueName,
   dueCheckJobId,
+  NO_VERSION_CHECK,
   type PresenceJob,
   type QueueName,
   resendKey,
@@ -212,7 +213,11 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
 
   function openQueue(name: QueueName) {
-    const queue = new Queue(name, { connection, streams: { events: { maxLen: 1_000 } } });
+    const queue = new Queue(name, {
+      connection,
+      streams: { events: { maxLen: 1_000 } },
+      ...NO_VERSION_CHECK,
+    });
     queue.on('error', onError);
     const addJob = createBatcher<Job, void>(
       'add-job',

@@ -7,7 +7,7 @@ import {
 } from '@carillon/presence/redis';
 import { type Job, type JobJson, Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
-import { type MaintenanceJob, type QueueName, workerKey } from './jobs.ts';
+import { type MaintenanceJob, NO_VERSION_CHECK, type QueueName, workerKey } from './jobs.ts';
 
 /**
  * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has what they did, and a job
@@ -175,7 +175,7 @@ export function keepJobSchedulers(
   intervalsMs: Record<MaintenanceJob['task'], number>,
 ): KeptJobSchedulers {
   const connection = createRedis(redis, 'producer', onError);
-  const queue = new Queue<MaintenanceJob>('maintenance', { connection });
+  const queue = new Queue<MaintenanceJob>('maintenance', { connection, ...NO_VERSION_CHECK });
   queue.on('error', onError);
   const opts = { removeOnComplete: true, removeOnFail: true };
   let lastProgressAt = performance.now();

@@ -10,7 +10,10 @@ export type BatchHolder = Partial<SendablePush> & {
   notify?: NotifyEntry[];
 };
 
-/** A lost claim or lease costs a second try, not a push, so writes of claims do not wait for the journal. */
+/**
+ * A lost claim or lease costs a second try, and a lost release the rest of a lease, not a push: such writes do not wait for
+ * the journal.
+ */
 export const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
 
 /**
@@ -56,4 +59,24 @@ export function openBatchHolders(db: Db): BatchHolders {
   const pushes = db.collection<PushDocument>('pushes') as unknown as Collection<BatchHolder>;
   const batches = db.collection<BatchDocument>('batches') as unknown as Collection<BatchHolder>;
   return { pushes, batches, of: (id) => (isBatchId(id) ? batches : pushes) };
+}
+
+/** Runs a group once per collection, and returns the results in the order of the items. */
+export async function runPerCollection<T extends { id: string }, R>(
+  items: T[],
+  run: (firstId: string, group: T[]) => Promise<R[]>,
+): Promise<R[]> {
+  const ordered = new Array<R>(items.length);
+  await Promise.all(
+    [true, false].map(async (isBatch) => {
+      const indexes = [...items.keys()].filter(
+        (itemIndex) => isBatchId(items[itemIndex]?.id ?? '') === isBatch,
+      );
+      const group = indexes.map((itemIndex) => items[itemIndex] as T);
+      if (group[0] === undefined) return;
+      const results = await run(group[0].id, group);
+      for (const [index, itemIndex] of indexes.entries()) ordered[itemIndex] = results[index] as R;
+    }),
+  );
+  return ordered;
 }

@@ -4,9 +4,16 @@ import {
   type Collection,
   type Document,
   MongoBulkWriteError,
+  MongoServerError,
+  type OptionalId,
+  type OptionalUnlessRequiredId,
 } from 'mongodb';
+import { isOutage } from './mongo-errors.ts';
 
 const DUPLICATE_KEY = 11_000;
+
+/** Errors of single operations, by their index in the list. */
+type WriteErrors = Map<number, { duplicate: boolean; error: Error }>;
 
 /**
  * Runs an unordered bulk write and returns the errors of single operations by their index in the list. Without
@@ -18,9 +25,12 @@ export async function bulkWriteErrors<T extends Document>(
   collection: Collection<T>,
   operations: AnyBulkWriteOperation<T>[],
   options: Pick<BulkWriteOptions, 'writeConcern'> = {},
-): Promise<Map<number, { duplicate: boolean; error: Error }>> {
-  const errors = new Map<number, { duplicate: boolean; error: Error }>();
-  if (operations.length === 0) return errors;
+): Promise<WriteErrors> {
+  const errors: WriteErrors = new Map();
+  const [first] = operations;
+  if (first === undefined) return errors;
+  if (operations.length === 1 && 'insertOne' in first)
+    return insertAlone(collection, first.insertOne.document, options);
   try {
     await collection.bulkWrite(operations, { ordered: false, ...options });
   } catch (error) {
@@ -37,4 +47,21 @@ export async function bulkWriteErrors<T extends Document>(
     }
   }
   return errors;
+}
+
+/** Inserts a single document. The driver's bulk write takes half as much CPU again for it. */
+async function insertAlone<T extends Document>(
+  collection: Collection<T>,
+  document: OptionalId<T>,
+  options: Pick<BulkWriteOptions, 'writeConcern'>,
+): Promise<WriteErrors> {
+  try {
+    await collection.insertOne(document as OptionalUnlessRequiredId<T>, options);
+    return new Map();
+  } catch (error) {
+    // The driver throws a failed write concern in preference to the error of the document.
+    if (!(error instanceof MongoServerError) || isOutage(error)) throw error;
+    const writeError = new Error(error.message);
+    return new Map([[0, { duplicate: error.code === DUPLICATE_KEY, error: writeError }]]);
+  }
 }

@@ -1,6 +1,15 @@
 import { toBitWords } from '@carillon/core/batch';
-import { Binary, type Document } from 'mongodb';
-import { type BatchHolders, BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
+import { createBatcher } from '@carillon/core/batcher';
+import { Binary, type Collection, type Document } from 'mongodb';
+import {
+  type BatchHolder,
+  type BatchHolders,
+  BY_ID,
+  FAST_WRITE,
+  holdersById,
+  runPerCollection,
+} from './batch-holders.ts';
+import { setPerDocument } from './bulk-set.ts';
 import { packUint32s } from './bytes.ts';
 import { fromNow } from './clock.ts';
 import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
@@ -50,20 +59,30 @@ export interface ReceiptsSoFar {
 
 const NO_RECEIPTS: ReceiptsSoFar = { positions: [], latenciesMs: new Uint32Array(0) };
 
+/** A claim that its worker releases. */
+interface ClaimRelease extends HeldBatch, LapseRule {
+  delayMs: number;
+}
+
 /** Creates the writes to a batch whose claim a worker holds. */
 export function createHeldBatches(holders: BatchHolders) {
+  const releaseBatched = createBatcher<ClaimRelease, boolean>(
+    'release-batch',
+    (releases) => runPerCollection(releases, (id, group) => releaseAll(holders.of(id), group)),
+    { maxBatchSize: 200 },
+  );
+
   return {
     /**
      * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
      * after `delayMs`, or at once if `retryNow` was called meanwhile. A claim whose lease has ended counts as lapsed
-     * (store/lapsed-claims). False: the claim was lost and nothing was written.
+     * (store/lapsed-claims). Concurrent releases share round trips. False: another worker holds or has closed the batch.
      */
     async releaseClaim(
-      batch: HeldBatch,
-      { delayMs, received = NO_RECEIPTS, ...lapseRule }: Release,
+      { id, claim, notify }: HeldBatch,
+      { received = NO_RECEIPTS, ...release }: Release,
     ): Promise<boolean> {
       const { positions, latenciesMs } = received;
-      const collection = holders.of(batch.id);
       if (positions.length > 0) {
         const words = [...toBitWords(positions)].map(([word, bits]) => [
           `work.got.${word}`,
@@ -73,14 +92,9 @@ export function createHeldBatches(holders: BatchHolders) {
           $bit: Object.fromEntries(words),
           $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
         };
-        await collection.updateOne(claimFilter(batch), update, BY_ID);
+        await holders.of(id).updateOne(claimFilter({ id, claim }), update, BY_ID);
       }
-      const { matchedCount } = await collection.updateOne(
-        claimFilter(batch),
-        buildRelease(delayMs, batch.notify === true, lapseRule),
-        BY_ID,
-      );
-      return matchedCount === 1;
+      return releaseBatched({ id, claim, ...release, ...(notify && { notify }) });
     },
 
     /**
@@ -132,18 +146,59 @@ function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
   return { ...holdersById([id]), 'work.claim': claim, 'work.state': 'ready' as const };
 }
 
-function buildRelease(delayMs: number, isReported: boolean, lapseRule: LapseRule): Document[] {
-  return [
-    {
-      $set: {
-        'work.at': { $cond: ['$work.hurried', '$$NOW', fromNow(delayMs)] },
-        'work.lapsed': buildReleasedCount(lapseRule),
-        // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
-        ...(isReported && { notify: NOTIFY_MARK }),
+/** Releases claims of one collection. Returns for each whether no other worker has the batch. */
+async function releaseAll(
+  collection: Collection<BatchHolder>,
+  releases: readonly ClaimRelease[],
+): Promise<boolean[]> {
+  const groups = [true, false].map((isReported) =>
+    releases.filter(({ notify = false }) => notify === isReported),
+  );
+  const counts = await Promise.all(groups.map((group) => releaseGroup(collection, group)));
+  if (counts.reduce((sum, count) => sum + count) === releases.length)
+    return releases.map(() => true);
+  const ids = releases.map(({ id }) => id);
+  const unclaimed = { 'work.state': 'ready' as const, 'work.claim': { $exists: false } };
+  const found = await collection
+    .find({ ...holdersById(ids), ...unclaimed }, { projection: { _id: 1 }, ...BY_ID })
+    .toArray();
+  const releasedIds = new Set(found.map(({ _id }) => _id));
+  return ids.map((id) => releasedIds.has(id));
+}
+
+/** Releases claims of one collection, and returns how many held. Webhooks are told of all of these batches, or of none. */
+async function releaseGroup(
+  collection: Collection<BatchHolder>,
+  releases: readonly ClaimRelease[],
+): Promise<number> {
+  if (releases.length === 0) return 0;
+  const claims = releases.map(({ claim }) => claim);
+  const isReported = releases[0]?.notify === true;
+  const filter = {
+    ...holdersById(releases.map(({ id }) => id)),
+    'work.claim': { $in: claims },
+    'work.state': 'ready' as const,
+  };
+  const update = [
+    ...setPerDocument('$work.claim', claims, (pick) => ({
+      'work.at': {
+        $cond: ['$work.hurried', '$$NOW', fromNow(pick(releases.map(({ delayMs }) => delayMs)))],
       },
-    },
+      'work.lapsed': buildReleasedCount(
+        pick(releases.map(({ staysSuspected = false }) => staysSuspected)),
+        pick(releases.map(({ ignoresLapse = false }) => ignoresLapse)),
+      ),
+      // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
+      ...(isReported && { notify: NOTIFY_MARK }),
+    })),
     { $unset: ['work.claim', 'work.reply', 'work.before', 'work.hurried'] },
   ];
+  const { matchedCount } = await collection.updateMany(
+    filter,
+    update,
+    isReported ? BY_ID : { ...FAST_WRITE, ...BY_ID },
+  );
+  return matchedCount;
 }
 
 /** Builds the update that saves progress; one with failed recipients also lists the batch among the failures. */

@@ -29,14 +29,14 @@ export interface LapseRule {
 /**
  * Builds the expression of a release's `work.lapsed`. A worker that was blocked for longer than its lease may still be the
  * first to write: with one worker nobody else has claimed the batch. Such a claim has lapsed, by MongoDB's clock.
+ *
+ * @param staysSuspected expression of the field of the release's {@link LapseRule}
+ * @param ignoresLapse likewise
  */
-export function buildReleasedCount({
-  staysSuspected = false,
-  ignoresLapse = false,
-}: LapseRule): Document | string {
-  const withinLease = staysSuspected ? '$work.lapsed' : '$$REMOVE';
-  if (ignoresLapse) return withinLease;
-  return { $cond: [{ $lte: ['$work.at', '$$NOW'] }, countLapse(), withinLease] };
+export function buildReleasedCount(staysSuspected: Document, ignoresLapse: Document): Document {
+  const isCounted = { $and: [{ $not: ignoresLapse }, { $lte: ['$work.at', '$$NOW'] }] };
+  const withinLease = { $cond: [staysSuspected, '$work.lapsed', '$$REMOVE'] };
+  return { $cond: [isCounted, countLapse(), withinLease] };
 }
 
 /** Builds the number after one more lapsed claim. */

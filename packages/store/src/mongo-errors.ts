@@ -59,7 +59,7 @@ export function isOutage(error: unknown): boolean {
   if (!(error instanceof MongoError)) return false;
   if (TRANSIENT_LABELS.some((label) => error.hasErrorLabel(label))) return true;
   if (error instanceof MongoServerError) {
-    return OUTAGE_CODES.has(error.code) || hasWriteConcernError(error);
+    return OUTAGE_CODES.has(error.code) || hasWriteConcernError(error) || hasNoResponse(error);
   }
   return !(error instanceof MongoAPIError) || isClosedClient(error);
 }
@@ -69,6 +69,12 @@ function hasWriteConcernError(error: MongoServerError): boolean {
   if (error instanceof MongoWriteConcernError) return true;
   if (!(error instanceof MongoBulkWriteError)) return false;
   return error.result.getWriteConcernError() !== undefined;
+}
+
+/** Returns whether a bulk write ended without a response: the driver puts its message, but not its class, into another error. */
+function hasNoResponse(error: MongoServerError): boolean {
+  if (!(error instanceof MongoBulkWriteError)) return false;
+  return error.code === undefined && error.result.getWriteErrorCount() === 0;
 }
 
 /** Returns whether an error that the driver raises for misuse is due to a closed connection. */

@@ -156,6 +156,18 @@ test('of two claims of one process on the same batch only the later one settles 
   expect(push?.work?.counts).toEqual({ delivered: 1 });
 });
 
+test('of settlements that finish their pushes at once only those with a claim take effect', async () => {
+  const ids = await insertPushes(3);
+  const claims = await claimAll(ids);
+  const finish = { purgeAt: new Date(4_000_000_000_000) };
+  const settle = (n: number, claim = claims[n]?.claim ?? '') =>
+    store.batchTable.settle({ ...settlement(ids[n] ?? '', claim, 2), finish });
+  const settled = await Promise.all([settle(0), settle(1, 'lost'), settle(2)]);
+  expect(settled).toEqual([{ got: {} }, undefined, { got: {} }]);
+  const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+  expect(stored.map((push) => push?.state)).toEqual(['finished', 'open', 'finished']);
+});
+
 test('a settlement whose response was lost is reported as it took effect', async () => {
   const { port, pathname } = new URL(database.uri);
   const proxy = await startTcpProxy(Number(port));

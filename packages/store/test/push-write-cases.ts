@@ -222,6 +222,19 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
           store.batchTable.settle({ ...settlement(NEWER_PUSH), claim: 'c2' }),
         ]),
     },
+    'concurrent calls that finish their pushes, one with a lost claim': {
+      given: async (db) => {
+        const works = ['claim1', 'c2'].map((claim) => embeddedBatch({ ...CLAIM_FIELDS, claim }));
+        const [work = embeddedBatch(), other = embeddedBatch()] = works;
+        await insertDocuments(db, 'pushes', push({ work }), push({ _id: NEWER_PUSH, work: other }));
+      },
+      call: (store) =>
+        Promise.all(
+          [settlement(PUSH), { ...settlement(NEWER_PUSH), claim: 'lost' }].map((one) =>
+            store.batchTable.settle({ ...one, finish: { purgeAt: NOW } }),
+          ),
+        ),
+    },
   },
   'batchTable.releaseClaim': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),

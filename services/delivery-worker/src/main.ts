@@ -54,6 +54,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     tracer,
     isolation: createIsolation(),
     isStopping: () => isStopping,
+    onError,
     observeLatencies: latencies.observeMilliseconds,
   };
   const processors = await createProcessors(context, env, delivery);

@@ -94,14 +94,19 @@ function startSending(
   concurrency: number,
 ): QueueWorker {
   const slots = createSemaphore(concurrency);
+  /** Pushes that wait for a slot or are delivered: the reconciler adds those that wait for long to another job. */
+  const taken = new Set<string>();
   let isStopping = false;
   async function deliverWithSlot(push: string): Promise<string | undefined> {
+    if (taken.has(push)) return undefined;
+    taken.add(push);
     const releaseSlot = await slots.acquire();
     try {
       // The reconciler finds pushes that have not begun, and another process delivers them.
       return isStopping ? undefined : await deliver(push);
     } finally {
       releaseSlot();
+      taken.delete(push);
     }
   }
   async function deliverEmbedded(pushes: readonly string[]): Promise<void> {

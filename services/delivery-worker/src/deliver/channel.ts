@@ -9,6 +9,11 @@ export interface LeasedBatch extends ClaimedBatch {
    * before the claim or its renewal was sent. Synchronous, so that nothing comes between the check and a send.
    */
   isLeaseValid(): boolean;
+  /**
+   * Waits for a renewal if the lease may have ended and the claim is not known to be lost: giving the batch back and claiming
+   * it again would cost more than the delivery. Never throws; without a result the lease stays invalid.
+   */
+  ensureLease(): Promise<void>;
   /** Checks whether another worker may have the batch: a lost claim stays lost. */
   isClaimLost(): boolean;
   /**

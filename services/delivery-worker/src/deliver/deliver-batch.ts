@@ -4,12 +4,7 @@ import { failpoint } from '@carillon/core/failpoint';
 import { isBatchId } from '@carillon/core/ids';
 import { countOutcomes, failureCode, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
-import {
-  countAttributes,
-  type Span,
-  type SpanAttributes,
-  type Tracer,
-} from '@carillon/core/tracing';
+import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
 import type { Producers } from '@carillon/queue/producers';
 import type { Settlement } from '@carillon/store/batch-table';
@@ -21,15 +16,18 @@ import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { GetAppSettings } from './app-settings.ts';
 import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
+import { describeEnd, startBatchSpan } from './batch-span.ts';
 import type { Deferral, DeliverByChannel, LeasedBatch } from './channel.ts';
 import type { Isolation } from './isolation.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
+import { writeWhileHeld } from './write-while-held.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
 const OTHER_WORKER_DELAY_MS = 1_000;
 const REDIS_RETRY_MS = 1_000;
+const OUTAGE_RETRY_MS = 1_000;
 /** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was away. */
 const SUSPECTED_DELAY_MS = 2_000;
 /** Delay after a suspected batch has blocked its process: batches that had no turn because of it come first. */
@@ -54,8 +52,9 @@ export interface DeliveryResources {
   /** Records a span for each batch of a traced push. */
   tracer?: Tracer | undefined;
   isolation: Isolation;
-  /** The process is stopping: batches in progress are given back. */
+  /** The process is stopping: batches in progress are given back, and no other is claimed. */
   isStopping(): boolean;
+  onError(error: unknown): void;
   /** Measures the milliseconds from acceptance to receipt of a batch's recipients, 0 for those without a receipt. */
   observeLatencies(channel: Channel, latenciesMs: Uint32Array): void;
 }
@@ -94,6 +93,8 @@ interface Retry {
 export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
   const { isolation, leases } = resources;
   const claimed = await isolation.runTogether(async () => {
+    // Redis may hand over one more job while the process stops. The reconciler finds its batch.
+    if (resources.isStopping()) return { result: { work: id, end: 'not taken' as const } };
     const batch = await leases.claim(id);
     if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
     if (isSuspected(batch.work)) return { batch };
@@ -161,27 +162,6 @@ async function deliverLeased(
   }
 }
 
-function startBatchSpan(
-  tracer: Tracer | undefined,
-  push: SendablePush,
-  { claimedAt, work: { channel, n } }: LeasedBatch,
-): Span | undefined {
-  return tracer?.continueTrace('deliver batch', push.trace, claimedAt, {
-    'carillon.push.id': push._id,
-    'carillon.channel': channel,
-    'carillon.recipients': n,
-  });
-}
-
-/** Returns the attributes of a batch's end; it failed if there is no result. */
-function describeEnd(result: BatchResult | undefined): SpanAttributes {
-  if (result === undefined) return { 'error.type': 'failed' };
-  return {
-    'carillon.batch.end': result.end,
-    ...countAttributes('outcome', result.outcomes ?? {}),
-  };
-}
-
 async function deliverPush(
   resources: DeliveryResources,
   batch: LeasedBatch,
@@ -202,27 +182,40 @@ async function deliverPush(
     return createEnd('given back', batch);
   }
   for (const { position, ageMs } of receipts) batchOutcomes.recordReceipt(position, ageMs);
-  if (batch.work.fallback) await skipDelivered(store, push, batchOutcomes);
-  const suspected = isSuspected(batch.work)
-    ? createSuspectedBatch(batchOutcomes, batch.work.lapsed, batch.work.later)
-    : undefined;
   const isStopping = () =>
-    resources.isStopping() || (suspected === undefined && resources.isolation.isInterrupting());
+    resources.isStopping() || (!isSuspected(batch.work) && resources.isolation.isInterrupting());
   const sendGate = createSendGate({ store, isStopping }, { push, readAt }, batch, batchOutcomes);
+  const run = { push, batch, batchOutcomes, sendGate, span };
+  try {
+    return await deliverRun(resources, run);
+  } catch (error) {
+    // It would wait for the end of its lease, and its lapsed claim would count against it.
+    if (isOutage(error)) {
+      const retry = { afterMs: OUTAGE_RETRY_MS, hasBlocked: batch.hasLapsed() };
+      await giveBack(resources, run, retry);
+    }
+    throw error;
+  }
+}
+
+/** Delivers a batch whose outcomes and receipts so far are known, and settles it or gives it back. */
+async function deliverRun(
+  resources: DeliveryResources,
+  run: Omit<Run, 'suspected'>,
+): Promise<BatchResult> {
+  const { push, batch, batchOutcomes, sendGate } = run;
+  if (batch.work.fallback) await skipDelivered(resources.store, push, batchOutcomes);
   await sendGate.skipSuperseded();
-  const run = { push, batch, batchOutcomes, sendGate, span, suspected };
-  const retry = await (suspected === undefined
-    ? deliverOverChannel(resources, run)
-    : deliverSlices(resources, { ...run, suspected }));
+  const retry = await (isSuspected(batch.work)
+    ? deliverSlices(resources, {
+        ...run,
+        suspected: createSuspectedBatch(batchOutcomes, batch.work.lapsed, batch.work.later),
+      })
+    : deliverOverChannel(resources, { ...run, suspected: undefined }));
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   if (retry !== undefined) {
-    const isReleased = await store.batchTable.releaseClaim(batch, {
-      delayMs: retry.afterMs,
-      received: batchOutcomes.listReceipts(),
-      staysSuspected: suspected !== undefined,
-      ignoresLapse: suspected !== undefined && retry.hasBlocked !== true,
-    });
+    const isReleased = await giveBack(resources, run, retry);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
@@ -231,6 +224,23 @@ async function deliverPush(
   if (await settleBatch(resources, run, settlement))
     countSettled(resources, batch, result.outcomes, settlement);
   return result;
+}
+
+/** Releases the claim with the receipts so far. False: another worker has the batch. */
+function giveBack(
+  resources: DeliveryResources,
+  { batch, batchOutcomes }: Pick<Run, 'batch' | 'batchOutcomes'>,
+  { afterMs, hasBlocked = false }: Retry,
+): Promise<boolean> {
+  const staysSuspected = isSuspected(batch.work);
+  return writeWhileHeld(resources, batch, () =>
+    resources.store.batchTable.releaseClaim(batch, {
+      delayMs: afterMs,
+      received: batchOutcomes.listReceipts(),
+      staysSuspected,
+      ignoresLapse: staysSuspected && !hasBlocked,
+    }),
+  );
 }
 
 /** Counts the recipients that a settlement has ended. Those of a fallback have their outcome in another batch. */
@@ -337,19 +347,21 @@ async function deliverSlices(
  * @param deferred undefined: as they were saved last
  */
 async function saveProgress(
-  { store }: Pick<DeliveryResources, 'store'>,
+  resources: DeliveryResources,
   { batch, batchOutcomes, suspected }: Pick<Run, 'batch' | 'batchOutcomes' | 'suspected'>,
   deferred: ReadonlyMap<number, Deferral> | undefined,
 ): Promise<void> {
   const entries = deferred && toEntries(deferred, batchOutcomes.limitErrorText);
   failpoint('save');
-  const isSaved = await store.batchTable.saveOutcomes({
-    ...batchOutcomes.toSettlement(),
-    deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
-    ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
-    // What comes after the block does not show that the batch makes progress.
-    ...(suspected === undefined && batch.hasLapsed() && { lapsed: 'unchanged' }),
-  });
+  const isSaved = await writeWhileHeld(resources, batch, () =>
+    resources.store.batchTable.saveOutcomes({
+      ...batchOutcomes.toSettlement(),
+      deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
+      ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
+      // What comes after the block does not show that the batch makes progress.
+      ...(suspected === undefined && batch.hasLapsed() && { lapsed: 'unchanged' }),
+    }),
+  );
   failpoint('saved');
   if (!isSaved) batch.markClaimLost();
 }
@@ -404,11 +416,7 @@ function recordUnsendable(push: SendablePush, batchOutcomes: BatchOutcomes): und
  * row. Removes nothing and returns false when the claim was lost.
  */
 async function settleBatch(
-  resources: {
-    store: Pick<Store, 'batchTable' | 'inbox' | 'pushCompletion'>;
-    producers: Pick<Producers, 'checkCompletion'>;
-    retentionMs: number;
-  },
+  resources: DeliveryResources,
   { push, batch, span }: Pick<Run, 'push' | 'batch' | 'span'>,
   settlement: Settlement,
 ): Promise<boolean> {
@@ -416,15 +424,17 @@ async function settleBatch(
   const { outcomes } = settlement;
   const isPushComplete = !isBatchId(batch.id) && !outcomes.includes(OUTCOMES.inbox);
   failpoint('settle');
-  const settled = await store.batchTable.settle({
-    ...settlement,
-    ...(batch.notify && { notify: batch.notify }),
-    ...(span !== undefined && { trace: span.traceparent }),
-    ...(isPushComplete &&
-      push.state === 'open' && {
-        finish: { purgeAt: store.pushCompletion.computePurgeAt(retentionMs) },
-      }),
-  });
+  const settled = await writeWhileHeld(resources, batch, () =>
+    store.batchTable.settle({
+      ...settlement,
+      ...(batch.notify && { notify: batch.notify }),
+      ...(span !== undefined && { trace: span.traceparent }),
+      ...(isPushComplete &&
+        push.state === 'open' && {
+          finish: { purgeAt: store.pushCompletion.computePurgeAt(retentionMs) },
+        }),
+    }),
+  );
   if (settled === undefined) return false;
   failpoint('settled');
   await removeStaleRows(store, push, outcomes, { batch, got: settled.got });

@@ -70,6 +70,8 @@ interface Run {
   deferred: Map<number, Deferral>;
   /** Shortest wait among the remaining recipients. */
   waitMs: number;
+  /** The provider has deferred a recipient. */
+  hasDeferred: boolean;
   progress: Progress;
 }
 
@@ -139,22 +141,24 @@ async function deliverWithClients(
   );
   const save = () => delivery.save(selectStillDeferred({ deferred, delivery }));
   const progress = trackProgress(save, () => delivery.pending.size > 0);
-  const waitMs = Number.POSITIVE_INFINITY;
   const run: Run = {
     resources,
     delivery,
     sends: new Map(),
     goneDevices: [],
     deferred,
-    waitMs,
+    waitMs: Number.POSITIVE_INFINITY,
+    hasDeferred: false,
     progress,
   };
+  const pendingBefore = delivery.pending.size;
   try {
     const maySend = await sendAll(run, clients);
     await resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
-    await save();
+    // A batch that is given back as it was, in an overload by the thousand, costs no save.
+    if (run.hasDeferred || delivery.pending.size < pendingBefore) await save();
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } catch (error) {
@@ -227,8 +231,10 @@ async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
     run.waitMs = Number.POSITIVE_INFINITY;
     const recipients = await findRecipients(run, clients);
     const maySend = await sendRound(run, recipients);
-    const isWorthWaiting = run.waitMs <= MAX_INLINE_WAIT_MS && round < MAX_INLINE_ROUNDS;
-    if (!maySend || run.delivery.pending.size === 0 || !isWorthWaiting) return maySend;
+    if (run.delivery.pending.size === 0 || round === MAX_INLINE_ROUNDS) return maySend;
+    // The lease may have ended while requests waited for their turn: the next round renews it, or ends here.
+    if (!maySend) continue;
+    if (run.waitMs > MAX_INLINE_WAIT_MS) return true;
     await Promise.all([pause(run.waitMs), run.delivery.recordParallelReceipts?.()]);
   }
 }
@@ -425,6 +431,7 @@ function defer(
     providerError: sanitizeProviderError(detail),
   });
   run.waitMs = Math.min(run.waitMs, delayMs);
+  run.hasDeferred = true;
 }
 
 /** Selects deferred recipients without an outcome. */

@@ -8,13 +8,16 @@ import type { Delivery, LeasedBatch } from './channel.ts';
 const RENEW_INTERVAL_MS = 2_000;
 /** Leases may have ended when the timer of the renewals is so late: they are renewed every {@link RENEW_INTERVAL_MS}. */
 const BLOCKED_MS = BATCH_LEASE_MS - RENEW_INTERVAL_MS;
-/** Nothing is sent when less of the lease is left, so that the next holder never acts in the same moment. */
-const LEASE_MARGIN_MS = 1_000;
+/**
+ * Nothing is sent when less of the lease is left: by its end a dispatch has its results, most providers have responded, and
+ * the next holder repeats nothing.
+ */
+const LEASE_MARGIN_MS = 2_000;
 /** Greatest age of the push's state when something is sent. */
 const STATE_MAX_AGE_MS = 500;
 /** Greatest age of the list of recipients that a newer push of the collapse key is for. */
 const NEWER_RECIPIENTS_MAX_AGE_MS = 250;
-/** A read that took long is repeated once: the process may have been suspended meanwhile. */
+/** A read or renewal that took long is repeated once: the process may have been suspended meanwhile. */
 const MAX_READS = 2;
 /**
  * Time until which a gateway may write a delivery to the device's socket. Together with the greatest age of the push's
@@ -32,6 +35,10 @@ interface Lease {
   hasLapsed: boolean;
 }
 
+function isValid({ isClaimLost, hasLapsed, leaseEndsAt }: Lease): boolean {
+  return !isClaimLost && !hasLapsed && performance.now() < leaseEndsAt - LEASE_MARGIN_MS;
+}
+
 export type Leases = ReturnType<typeof createLeases>;
 
 /** Claims batches and keeps their leases alive with one renewal for all that the process holds. */
@@ -41,6 +48,8 @@ export function createLeases(
   onError: (error: unknown) => void,
 ) {
   const held = new Map<string, Lease>();
+  /** Ids of the batches that are held, or being claimed. */
+  const ids = new Set<string>();
   let tickedAt = performance.now();
 
   /** Checks whether the process did nothing until the lease had ended. An outage of MongoDB is no such reason. */
@@ -66,23 +75,48 @@ export function createLeases(
       else entry.isClaimLost = true;
     }
   }
-  const timer = setInterval(() => void renewAll().catch(onError), RENEW_INTERVAL_MS);
+
+  /** The latest renewal, until it ends. */
+  let renewing: Promise<void> | undefined;
+  function renew(): Promise<void> {
+    const renewal = renewAll()
+      .catch(onError)
+      .finally(() => {
+        if (renewing === renewal) renewing = undefined;
+      });
+    renewing = renewal;
+    return renewal;
+  }
+  // One that takes long does not hold up the next.
+  const timer = setInterval(() => void renew(), RENEW_INTERVAL_MS);
 
   return {
-    /** Claims a batch that is due; undefined when it can't be claimed. */
+    /**
+     * Claims a batch that is due; undefined when it can't be claimed. One that the process holds is not claimed again, even if
+     * its lease has ended: the new claim would void outcomes that are not written yet, and repeat their requests.
+     */
     async claim(id: string): Promise<LeasedBatch | undefined> {
+      if (ids.has(id)) return undefined;
+      ids.add(id);
       const requestedAt = performance.now();
-      const batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
+      let batch: ClaimedBatch | undefined;
+      try {
+        batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
+      } finally {
+        if (batch === undefined) ids.delete(id);
+      }
       if (batch === undefined) return undefined;
       const leaseEndsAt = requestedAt + BATCH_LEASE_MS;
       const entry: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
       held.set(batch.claim, entry);
+      const mayRenew = () => !entry.isClaimLost && !hasLapsed(entry);
       return {
         ...batch,
-        isLeaseValid: () =>
-          !entry.isClaimLost &&
-          !entry.hasLapsed &&
-          performance.now() < entry.leaseEndsAt - LEASE_MARGIN_MS,
+        isLeaseValid: () => isValid(entry),
+        async ensureLease() {
+          for (let round = 0; round < MAX_READS && !isValid(entry) && mayRenew(); round += 1)
+            await (renewing ?? renew());
+        },
         isClaimLost: () => entry.isClaimLost,
         hasLapsed: () => hasLapsed(entry),
         markClaimLost: () => {
@@ -92,7 +126,10 @@ export function createLeases(
       };
     },
     /** Forgets a batch that was settled, given back or lost. */
-    stopRenewing: (batch: Pick<ClaimedBatch, 'claim'>): void => void held.delete(batch.claim),
+    stopRenewing({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): void {
+      held.delete(claim);
+      ids.delete(id);
+    },
     stop: (): void => clearInterval(timer),
   };
 }
@@ -146,8 +183,13 @@ export function createSendGate(
 
   return {
     async maySend() {
-      await refreshPush();
-      await skipSuperseded();
+      for (let round = 0; round < MAX_READS && !isStopping(); round += 1) {
+        await batch.ensureLease();
+        await refreshPush();
+        await skipSuperseded();
+        // A lease that ended during a slow read is renewed, too.
+        if (batch.isLeaseValid() || batch.isClaimLost()) break;
+      }
       return !isStopping() && maySendNow();
     },
     maySendNow,

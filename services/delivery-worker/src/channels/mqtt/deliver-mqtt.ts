@@ -1,7 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { failpointForEach } from '@carillon/core/failpoint';
+import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
-import type { Dispatcher, DispatchRecipient } from '@carillon/presence/dispatcher';
+import type {
+  Delivery as Dispatch,
+  Dispatcher,
+  DispatchRecipient,
+} from '@carillon/presence/dispatcher';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import { type PendingPush, rowId } from '@carillon/store/inbox';
@@ -17,7 +21,10 @@ const REDIS_RETRY_MS = 1_000;
 export interface MqttResources {
   store: Pick<Store, 'inbox' | 'inboxQuota' | 'deletedDevices'>;
   presenceReader: PresenceReader;
-  dispatcher: Pick<Dispatcher, 'dispatch' | 'notifyInboxes'>;
+  dispatcher: Pick<
+    Dispatcher,
+    'dispatch' | 'dispatchToDevice' | 'isDeviceDispatchSupported' | 'notifyInboxes'
+  >;
 }
 
 /** Next step for a recipient after its gateway's result. */
@@ -44,7 +51,10 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   return async (delivery) => {
     try {
       for (let round = 0; delivery.pending.size > 0; round += 1) {
-        const maySend = await deliverRound(resources, delivery, round >= BACKOFF_MS.length);
+        const isAlone =
+          delivery.pending.size === 1 && resources.dispatcher.isDeviceDispatchSupported();
+        const deliverOnce = isAlone ? deliverToDevice : deliverRound;
+        const maySend = await deliverOnce(resources, delivery, round >= BACKOFF_MS.length);
         if (!maySend) return { done: false, retryAfterMs: 0 };
         if (delivery.pending.size > 0) await pause(BACKOFF_MS[round] ?? 0);
       }
@@ -85,6 +95,29 @@ async function deliverRound(
   return true;
 }
 
+/** Delivers once to the only pending recipient: most pushes have one. Returns as {@link deliverRound} does. */
+async function deliverToDevice(
+  resources: MqttResources,
+  delivery: Delivery,
+  isLastRound: boolean,
+): Promise<boolean> {
+  const deadline = await findWriteDeadline(delivery);
+  if (deadline === undefined) return false;
+  const [position] = delivery.pending;
+  // A newer push of its collapse key is for the recipient.
+  if (position === undefined) return true;
+  const token = delivery.tokens[position] ?? '';
+  failpoint('dispatch', token);
+  const result = await markRedisErrors(
+    resources.dispatcher.dispatchToDevice(toDispatch(delivery), { token, position }, deadline),
+  );
+  if (result === 'refused') return deliverRound(resources, delivery, isLastRound);
+  failpoint('dispatched', token);
+  if (result === 'offline') await enqueue(resources, delivery, [position], false);
+  else await applyResults(resources, delivery, new Map([[position, result]]), isLastRound);
+  return true;
+}
+
 /** The connected devices of one round. */
 interface DispatchRound {
   online: DispatchRecipient[];
@@ -101,7 +134,8 @@ async function dispatchAndApply(
   if (online.length === 0) return;
   const listTokens = () => online.map(({ token }) => token);
   failpointForEach('dispatch', listTokens);
-  const results = await dispatch(resources, delivery, online, deadline);
+  const dispatching = resources.dispatcher.dispatch(toDispatch(delivery), online, deadline);
+  const results = await markRedisErrors(dispatching);
   failpointForEach('dispatched', listTokens);
   await applyResults(resources, delivery, results, isLastRound);
 }
@@ -153,6 +187,7 @@ async function enqueue(
   );
   // A newer push of the collapse key may have been delivered during the dispatch.
   await delivery.skipSuperseded();
+  await batch.ensureLease();
   const positions = requested.filter((position) => delivery.pending.has(position));
   const listTokens = () => positions.map((position) => tokens[position] ?? '');
   failpointForEach('rows', listTokens);
@@ -226,28 +261,18 @@ function lookupPresence(
   );
 }
 
-function dispatch(
-  { dispatcher }: MqttResources,
-  { push, batch, span }: Delivery,
-  online: DispatchRecipient[],
-  deadline: number,
-) {
-  return markRedisErrors(
-    dispatcher.dispatch(
-      {
-        push: push._id,
-        work: batch.id,
-        claim: batch.claim,
-        expiresAt: push.sendUntil.getTime(),
-        ...(push.collapse !== undefined && { collapse: push.collapse }),
-        payload: push.data,
-        ...(span !== undefined && { trace: span.traceparent }),
-        ...(batch.notify && { notify: batch.notify }),
-      },
-      online,
-      deadline,
-    ),
-  );
+/** Returns a push as a worker dispatches it. */
+function toDispatch({ push, batch, span }: Delivery): Dispatch {
+  return {
+    push: push._id,
+    work: batch.id,
+    claim: batch.claim,
+    expiresAt: push.sendUntil.getTime(),
+    ...(push.collapse !== undefined && { collapse: push.collapse }),
+    payload: push.data,
+    ...(span !== undefined && { trace: span.traceparent }),
+    ...(batch.notify && { notify: batch.notify }),
+  };
 }
 
 class RedisError extends Error {}

@@ -1,0 +1,101 @@
+import { createBatcher } from '@carillon/core/batcher';
+import { gatewayStreamKey, leaseKey, presenceKey } from './keys.ts';
+import { hasSingleServer, isScriptRefusal, type Redis } from './redis.ts';
+import type { DeliveryResult } from './replies.ts';
+
+/** A message for the gateway of a device, as the fields of a stream entry. */
+interface DeviceMessage {
+  token: string;
+  fields: readonly string[];
+}
+
+/** What became of a message: `sent`, or why it was not. `refused`: Redis does not run the script. */
+type DispatchState =
+  | 'sent'
+  | 'offline'
+  | 'refused'
+  | Extract<DeliveryResult, 'not-sent' | 'not-connected'>;
+
+/**
+ * Adds each message to the stream of the gateway that its device is connected to. A device without an entry, or whose gateway
+ * has no lease, is offline; a gateway with credit 0 gets nothing; one without a stream has stopped or has a new identity.
+ * MGET reads a value of another type as absent, as the presence reader does.
+ *
+ * KEYS: presence entries. ARGV: prefixes of leases and of streams, then the fields of each message, as many for each. Returns
+ * a state for each, or the error of a stream that could not be written: it does not concern the other messages.
+ */
+const DISPATCH_SCRIPT = `
+local states = {}
+local credits = {}
+local size = (#ARGV - 2) / #KEYS
+for i, entry in ipairs(redis.call('MGET', unpack(KEYS))) do
+  local gateway = string.match(entry or '', '^([^|]+)|[^|]')
+  if gateway and credits[gateway] == nil then
+    credits[gateway] = redis.call('MGET', ARGV[1] .. gateway)[1]
+  end
+  local credit = gateway and credits[gateway]
+  if not credit then states[i] = 'offline'
+  elseif tonumber(credit) == 0 then states[i] = 'not-sent'
+  else
+    local from = 3 + (i - 1) * size
+    local fields = {unpack(ARGV, from, from + size - 1)}
+    local id = redis.pcall('XADD', ARGV[2] .. gateway, 'NOMKSTREAM', '*', unpack(fields))
+    if type(id) == 'table' then states[i] = id.err
+    elseif id then states[i] = 'sent'
+    else states[i] = 'not-connected' end
+  end
+end
+return states`;
+
+const STATES: ReadonlySet<string> = new Set<DispatchState>([
+  'sent',
+  'offline',
+  'not-sent',
+  'not-connected',
+]);
+/** Payloads of as many pushes are in one command. */
+const MESSAGES_PER_CALL = 50;
+
+/** Creates the dispatch to single devices. It takes one round trip, which messages of the same moment share. */
+export function createDeviceDispatch(redis: Redis) {
+  let isRefused = !hasSingleServer(redis);
+
+  function toState(state: string): DispatchState | Error {
+    if (STATES.has(state)) return state as DispatchState;
+    if (!isScriptRefusal(state)) return new Error(`Redis: ${state}`);
+    isRefused = true;
+    return 'refused';
+  }
+
+  async function run(messages: readonly DeviceMessage[]): Promise<(DispatchState | Error)[]> {
+    try {
+      const states = (await redis.eval(
+        DISPATCH_SCRIPT,
+        messages.length,
+        ...messages.map(({ token }) => presenceKey(token)),
+        leaseKey(''),
+        gatewayStreamKey(''),
+        ...messages.flatMap(({ fields }) => fields),
+      )) as string[];
+      return states.map(toState);
+    } catch (error) {
+      if (!(error instanceof Error && isScriptRefusal(error.message))) throw error;
+      isRefused = true;
+      return messages.map(() => 'refused');
+    }
+  }
+
+  return {
+    /** Checks whether Redis runs the script, by what is known. */
+    isSupported: (): boolean => !isRefused,
+    /**
+     * Sends a message. Throws if Redis fails; the message may have been added then.
+     *
+     * @returns `refused` if Redis does not run the script. From then on it is not supported.
+     */
+    send: createBatcher<DeviceMessage, DispatchState>('dispatch-push', run, {
+      maxBatchSize: MESSAGES_PER_CALL,
+      maxInFlight: 2,
+    }),
+  };
+}

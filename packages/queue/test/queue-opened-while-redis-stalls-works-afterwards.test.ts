@@ -1,0 +1,37 @@
+import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { startRedis } from '../../presence/test/start-server.ts';
+import { createProducers, type Producers } from '../src/producers.ts';
+
+/** Longer than a producer waits for Redis. */
+const STALL_MS = 1_500;
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+let producers: Producers;
+const errors: Error[] = [];
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+  producers = createProducers(server, (error) => void errors.push(error));
+});
+afterAll(async () => {
+  await producers?.close();
+  redis?.disconnect();
+  await server?.stop();
+});
+
+const countSendJobs = () => producers.countDue('send').catch(() => -1);
+
+test('a queue that was opened while Redis stalled takes jobs once it responds', async () => {
+  await until(async () => (await countSendJobs()) === 0);
+  await redis.client('PAUSE', STALL_MS, 'ALL');
+  await producers.sendEmbedded('during-the-stall');
+  expect(errors).not.toEqual([]);
+  await until(async () => (await countSendJobs()) >= 0);
+  errors.splice(0);
+  const jobs = await countSendJobs();
+  await producers.resendEmbedded('after-the-stall', new Date(0));
+  expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
+});

@@ -1,0 +1,35 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { send } from '../support/end-to-end/pushes.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { registerIphone } from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { until } from '../support/until.ts';
+
+let fixture: ProviderFixture;
+let mongo: TestMongo;
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  mongo = await openMongo(fixture.stack.dev);
+});
+afterAll(async () => {
+  await mongo?.close();
+  await fixture?.close();
+});
+
+test('a batch that waits for an open circuit is given back as it was, by one write', async () => {
+  const tenant = await fixture.tenant();
+  const iphone = await registerIphone(tenant.dev);
+  await fixture.sandbox.setFaults('apns', { refuseCredential: true });
+  const push = await send(tenant, iphone.token);
+  const readReleased = () =>
+    mongo.db
+      .collection<PushDocument>('pushes')
+      .findOne({ _id: push.id, 'work.tries': { $gt: 0 }, 'work.claim': { $exists: false } });
+  const what = { timeoutMs: 30_000, what: 'a batch that is given back' };
+  const { work } = await until(async () => (await readReleased()) ?? false, what);
+  expect(work).toEqual({
+    ...{ state: 'ready', channel: 'apns', at: expect.any(Date), tries: 1, n: 1 },
+    tokens: iphone.token,
+  });
+}, 60_000);

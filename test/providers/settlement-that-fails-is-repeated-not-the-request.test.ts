@@ -1,0 +1,89 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type CutPoint, type CuttingProxy, startCuttingProxy } from '../support/cutting-proxy.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+
+const PUSHES = 40;
+/** Responses that come after what the test does when all requests have arrived. */
+const SLOW_RESPONSES = { delayMs: 1_500 };
+/** Text that only a settlement contains: in BSON, the state that it sets. */
+const SETTLEMENT = '\x02work.state\0\x07\0\0\0closed\0';
+const CUT_POINTS: readonly CutPoint[] = ['before', 'in the middle', 'after'];
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let cutting: CuttingProxy;
+let proxy: TcpProxy;
+let worker: ServiceProcess;
+beforeAll(async () => {
+  fixture = await openProviderFixture({ deliveryWorkers: 0 });
+  tenant = await fixture.tenant();
+  const port = Number(new URL(fixture.stack.dev.mongodb).port);
+  [cutting, proxy] = [await startCuttingProxy(port), await startTcpProxy(port)];
+}, 120_000);
+beforeEach(() => fixture.sandbox.setFaults('apns', SLOW_RESPONSES));
+afterEach(async () => {
+  await worker?.stop();
+  await fixture?.sandbox.reset();
+});
+afterAll(async () => {
+  await Promise.all([cutting?.stop(), proxy?.stop()]);
+  await fixture?.close();
+});
+
+/** Starts a worker that reaches MongoDB through a proxy. */
+async function startWorkerBehind({ port }: { port: number }): Promise<void> {
+  const uri = new URL(fixture.stack.dev.mongodb);
+  uri.port = String(port);
+  worker = await startDeliveryWorker(fixture.stack, { MONGODB_URI: uri.href });
+  await worker.untilReady();
+}
+
+/** Sends pushes to one iPhone each, and waits until APNs has all requests and has answered none. */
+async function sendUnanswered(count: number): Promise<Sent[]> {
+  const { tokens } = await registerIphones(tenant, count);
+  const pushes = await Promise.all(tokens.map((token) => send(tenant, token)));
+  const haveArrived = async () => (await fixture.sandbox.counts()).requests >= count;
+  await until(haveArrived, { timeoutMs: 30_000, everyMs: 20, what: 'all requests at APNs' });
+  return pushes;
+}
+
+async function expectSentOnce(pushes: readonly Sent[]): Promise<void> {
+  for (const push of pushes) await untilOutcomeCounts(fixture.store, push, { sent: 1 });
+  expect((await fixture.sandbox.counts()).doubles).toBe(0);
+}
+
+const countLoggedFailures = () => worker.output().split('a step failed').length - 1;
+
+test.each(CUT_POINTS)(
+  'told to stop while its settlement is cut %s, a worker repeats no request',
+  async (point) => {
+    await startWorkerBehind(cutting);
+    const pushes = await sendUnanswered(1);
+    cutting.cutAtWrite(1, point, { collection: 'pushes', bytes: SETTLEMENT });
+    worker.kill('SIGTERM');
+    expect(await worker.exited).toBe(0);
+    expect(cutting.isCutDone()).toBe(true);
+    await startWorkerBehind(cutting);
+    await expectSentOnce(pushes);
+  },
+  120_000,
+);
+
+test('while MongoDB is away for a moment, a worker keeps the responses of APNs', async () => {
+  await startWorkerBehind(proxy);
+  const pushes = await sendUnanswered(PUSHES);
+  proxy.cut();
+  // Settlements of the same moment share a statement, and share its failure.
+  const haveFailed = () => countLoggedFailures() >= PUSHES;
+  await until(haveFailed, { timeoutMs: 30_000, what: 'a failed settlement of each push' });
+  proxy.restore();
+  await expectSentOnce(pushes);
+}, 120_000);
