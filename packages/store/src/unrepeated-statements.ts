@@ -29,6 +29,11 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
       'the function itself: one statement for each batch, which the driver repeats; then it reads what is stored',
     safeBecause: 'a batch that is closed under its claim is not closed again',
   },
+  'batchTable.releaseClaim': {
+    repeatedBy: 'nobody: the batch is due when the lease of the claim ends',
+    safeBecause:
+      'a batch that is released is not released again; one that is not waits 6 s at most',
+  },
   'batchTable.retryNow': {
     repeatedBy: 'the operator, who has got an error; else each batch at its own time',
     safeBecause: 'a batch becomes due earlier, at most twice',
