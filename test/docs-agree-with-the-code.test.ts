@@ -6,6 +6,7 @@ import { apns } from '../packages/core/src/channels/apns.ts';
 import { fcm } from '../packages/core/src/channels/fcm.ts';
 import { webPush } from '../packages/core/src/channels/web-push.ts';
 import { LIMITS } from '../packages/core/src/limits.ts';
+import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../packages/store/src/store.ts';
 import * as apnsClient from '../services/delivery-worker/src/channels/apns/client.ts';
 import * as apnsPayload from '../services/delivery-worker/src/channels/apns/payload.ts';
 import * as fcmClient from '../services/delivery-worker/src/channels/fcm/client.ts';
@@ -75,6 +76,8 @@ const NUMBERS: Record<string, number> = {
   'fan-out.open-recipients': fanOut.MAX_OPEN_BATCHES * LIMITS.batchRecipients,
   'fan-out.lease-seconds': fanOut.LEASE_MS / SECOND,
   'fan-out.pause-ms': fanOut.NEXT_STEP_DELAY_MS,
+  'mongodb.kept-connections': KEPT_CONNECTIONS,
+  'mongodb.max-connections': MAX_CONNECTIONS,
   'worker.concurrency': CONCURRENCY,
   'worker.single-pushes': CONCURRENCY * workers.EMBEDDED_FACTOR,
   'worker.provider-concurrency': workers.PROVIDER_CONCURRENCY,

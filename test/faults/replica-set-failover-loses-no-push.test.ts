@@ -55,15 +55,16 @@ test.each([
   240_000,
 );
 
-test('a push that only a lost primary had: no repeated request was told that it is accepted', async () => {
+test('an idempotency key that only a lost primary had: no request was told that its push is accepted', async () => {
   const { mongo, pool } = fixture;
   const primary = await replicaSet.findPrimary();
   const secondaries = replicaSet.members.filter((member) => member !== primary);
   const request = createKeyedRequest(fixture, [pool.devices[0]?.token ?? '']);
   for (const secondary of secondaries) secondary.signal('SIGSTOP');
   const first = request.send();
-  const isStored = () => mongo.db.collection('pushes').findOne({ data: request.payload });
-  await until(isStored, { what: 'the push on the primary' });
+  const keys = mongo.db.collection<{ _id: string }>('idempotency_keys');
+  const isStored = () => keys.findOne({ _id: `${fixture.stack.dev.app}:${request.key}` });
+  await until(isStored, { what: 'the key on the primary' });
   const repeated = await Promise.all([request.send(), request.send()]);
   await primary.kill();
   for (const secondary of secondaries) secondary.signal('SIGCONT');

@@ -21,6 +21,7 @@ import {
   type Service,
   startReleaseProcess,
 } from '../support/upgrade/release-process.ts';
+import { checkIdempotencyKey, checkProviderAddress } from '../support/upgrade/shared-rules.ts';
 import { keepConnected, type SteadyLoad, startSteadyLoad } from '../support/upgrade/steady-load.ts';
 
 const THIS_RELEASE = fileURLToPath(new URL('../..', import.meta.url));
@@ -73,9 +74,9 @@ afterAll(async () => {
   await previous?.remove();
 }, SETUP_MS);
 
-function appAddress() {
+function appAddress({ port }: { port: number } = balancers.api) {
   const { app, apiKey } = stack.dev;
-  return { app, apiKey, api: `http://127.0.0.1:${balancers.api.port}` };
+  return { app, apiKey, api: `http://127.0.0.1:${port}` };
 }
 
 async function registerFleet(): Promise<void> {
@@ -150,6 +151,21 @@ test('services of this release wait for the migration, alive and not ready, and 
     await Promise.all(early.map((process) => process.stop()));
   }
   expect(await runCarillon(stack.home, ['migrate', '--check'])).toMatchObject({ code: 0 });
+}, 120_000);
+
+test('each release honours the idempotency keys and provider addresses that the other has written', async () => {
+  const previousApi = running.find(({ service }) => service === 'api');
+  const newApi = await startReleaseProcess(stack, THIS_RELEASE, 'api');
+  try {
+    await newApi.untilReady();
+    const apis = [appAddress(previousApi), appAddress(newApi)] as const;
+    for (const [first, second] of [apis, apis.toReversed()] as (typeof apis)[]) {
+      await checkIdempotencyKey(first, second);
+      await checkProviderAddress(store, first, second);
+    }
+  } finally {
+    await newApi.stop();
+  }
 }, 120_000);
 
 test(

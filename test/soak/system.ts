@@ -32,7 +32,7 @@ export async function openSystem(): Promise<System> {
     const redis = await createRedisServer();
     releases.push(redis.remove);
     await redis.start();
-    const database = await startStack({ ...ONLY_API, apis: 0 });
+    const database = await startStack({ ...ONLY_API, apis: 0, ownMongodb: true });
     releases.push(database.stop);
     const uri = new URL(database.dev.mongodb);
     const redisProxy = await startTcpProxy(redis.port);

@@ -1,5 +1,7 @@
 /** The failpoints: moments on the way of a push at which a test may end, stop or fail a process. */
 export const FAILPOINTS = {
+  'key-reserved':
+    'the idempotency key of a push is stored, and the push is not; the text is the key',
   accept: 'before a push is inserted',
   'accept-batches': 'a push in state `accepting` is inserted, its batches are not',
   accepted: 'a push is committed; it has no job, and its request no response',

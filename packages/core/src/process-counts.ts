@@ -29,6 +29,7 @@ export type BatchedOperation =
   | 'record-receipt'
   | 'register-presence'
   | 'release-batch'
+  | 'reserve-idempotency-key'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

@@ -15,7 +15,9 @@ import {
 import {
   type BatchHolder,
   type BatchHolders,
+  BY_ID,
   FAST_WRITE,
+  holdersById,
   openBatchHolders,
   runPerCollection,
 } from './batch-holders.ts';
@@ -194,12 +196,12 @@ async function renewAll(
 ): Promise<boolean[]> {
   const ids = held.map(({ id }) => id);
   const filter = {
-    _id: { $in: ids },
+    ...holdersById(ids),
     'work.claim': { $in: held.map(({ claim }) => claim) },
     'work.state': 'ready' as const,
   };
   const update = [{ $set: { 'work.at': fromNow(leaseMs) } }];
-  const { matchedCount } = await collection.updateMany(filter, update, FAST_WRITE);
+  const { matchedCount } = await collection.updateMany(filter, update, { ...FAST_WRITE, ...BY_ID });
   if (matchedCount === held.length) return held.map(() => true);
   // Claim ids are unique: a claim that is stored now was stored when the leases were renewed.
   const documentsByClaim = groupByClaim(
@@ -243,7 +245,7 @@ async function settleGroup(
     // After a failover the driver retries an update of one document, not of many. Some updates may have taken effect.
     const updates = settlements.map((one) => {
       const { filter, update } = buildSettlementUpdate([one]);
-      return { updateOne: { filter, update } };
+      return { updateOne: { filter, update, ...BY_ID } };
     });
     await collection.bulkWrite(updates as AnyBulkWriteOperation<BatchHolder>[], { ordered: false });
   }
@@ -279,7 +281,7 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
   const hasFailures = failures.some((mask) => mask !== 0);
   const isReported = settlements.some(({ notify }) => notify === true);
   const filter = {
-    _id: { $in: ids },
+    ...holdersById(ids),
     'work.claim': { $in: claims },
     'work.state': 'ready',
     ...(finishesPush && { state: 'open' }),
@@ -350,11 +352,11 @@ async function updateAndFind(
 ): Promise<WithId<BatchHolder>[]> {
   const documentFilter = filter as Filter<BatchHolder>;
   if (ids.length === 1) {
-    const after = { ...options, projection, returnDocument: 'after' } as const;
+    const after = { ...options, ...BY_ID, projection, returnDocument: 'after' } as const;
     const found = await collection.findOneAndUpdate(documentFilter, update, after);
     return found === null ? [] : [found];
   }
-  await collection.updateMany(documentFilter, update, options);
+  await collection.updateMany(documentFilter, update, { ...options, ...BY_ID });
   return findAll(collection, ids, projection);
 }
 
@@ -376,7 +378,11 @@ function findAll(
   projection: Readonly<Record<string, 1>>,
 ): Promise<WithId<BatchHolder>[]> {
   return collection
-    .find({ _id: { $in: [...ids] } }, { projection, batchSize: ids.length + 1 })
+    .find(holdersById(ids), {
+      projection,
+      batchSize: ids.length + 1,
+      ...BY_ID,
+    })
     .toArray();
 }
 
@@ -392,7 +398,7 @@ function groupByClaim(found: readonly WithId<BatchHolder>[]): Map<string, WithId
  */
 function buildClaimFilter(ids: readonly string[]): Document {
   return {
-    _id: { $in: ids },
+    ...holdersById(ids),
     'work.state': 'ready',
     ...(!isBatchId(ids[0] ?? '') && { state: 'open' }),
     $expr: { $lte: ['$work.at', '$$NOW'] },

@@ -2,7 +2,7 @@ import { splitTokens } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import type { Collection, Db, Document } from 'mongodb';
 import type { BatchDocument, PushDocument } from './documents.ts';
-import { batchIdsOf } from './final-outcomes.ts';
+import { RECIPIENT_INDEX } from './migrate.ts';
 
 /** Newer pushes of one key that are compared. */
 const MAX_NEWER_PUSHES = 100;
@@ -64,8 +64,8 @@ export function createCollapse(db: Db) {
       const inBatches = newer.flatMap(({ _id, work }) => (work === undefined ? [_id] : []));
       if (inBatches.length === 0) return tokens;
       const overlapping = batches.find(
-        { $or: inBatches.map(batchIdsOf), from: { $lte: to }, to: { $gte: from } },
-        { projection: { 'work.tokens': 1 } },
+        { push: { $in: inBatches }, from: { $lte: to }, to: { $gte: from } },
+        { projection: { 'work.tokens': 1 }, hint: RECIPIENT_INDEX },
       );
       for await (const { work } of overlapping) {
         for (const token of splitTokens(work.tokens)) tokens.add(token);
@@ -117,11 +117,11 @@ async function filterSuperseded(
   if (inBatches.length === 0) return superseded;
   const overlapping = batches.find(
     {
-      $or: inBatches.map(batchIdsOf),
+      push: { $in: inBatches },
       from: { $lte: sorted.at(-1) ?? '' },
       to: { $gte: sorted[0] ?? '' },
     },
-    { projection: { 'work.tokens': 1 } },
+    { projection: { 'work.tokens': 1 }, hint: RECIPIENT_INDEX },
   );
   for await (const { work } of overlapping) add(work.tokens);
   return superseded;
@@ -195,8 +195,11 @@ async function findTokensInBatches(
   if (pushes.length === 0) return found;
   const ranges = tokens.map((token) => ({ from: { $lte: token }, to: { $gte: token } }));
   const overlapping = batches.find<{ push: string; tokens: string[] }>(
-    { $and: [{ $or: pushes.map(batchIdsOf) }, { $or: ranges }] },
-    { projection: { push: 1, tokens: filterTokensIn('$work.tokens', tokens) } },
+    { push: { $in: [...pushes] }, $or: ranges },
+    {
+      projection: { push: 1, tokens: filterTokensIn('$work.tokens', tokens) },
+      hint: RECIPIENT_INDEX,
+    },
   );
   for await (const { push, tokens: matchingTokens } of overlapping) {
     found.set(push, new Set([...(found.get(push) ?? []), ...matchingTokens]));

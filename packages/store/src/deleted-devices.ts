@@ -1,6 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Db } from 'mongodb';
-import { buildDeletion } from './devices.ts';
+import type { AddressHolders } from './address-holders.ts';
+import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
 import type { createSubscriptions } from './subscriptions.ts';
@@ -27,13 +28,17 @@ interface Collaborators {
   subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
   webhooks: Pick<Webhooks, 'listSubscribed'>;
+  addressHolders: Pick<AddressHolders, 'leave'>;
 }
 
 /**
  * Deletes devices and clears their subscriptions and inboxes. The write that deletes a device marks it `leaving`: if
  * the process dies before the device is cleared, the scheduler completes it.
  */
-export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks }: Collaborators) {
+export function createDeletedDevices(
+  db: Db,
+  { subscriptions, receipts, webhooks, addressHolders }: Collaborators,
+) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
@@ -96,14 +101,18 @@ export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks
     },
 
     /**
-     * Removes the subscriptions of a deleted device and ends the pushes in its inbox as gone. Idempotent.
+     * Removes the subscriptions of a deleted device, ends the pushes in its inbox as gone, and takes it off the list of its
+     * provider address. Idempotent.
      *
      * @returns the pushes that may be complete now
      */
     async clearLeftovers(app: string, token: string): Promise<string[]> {
       await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
       const pushes = await recordInboxAsGone(token);
-      await devices.updateOne({ _id: token }, { $unset: { leaving: true } });
+      const device = await devices.findOne({ _id: token }, { projection: { leftAddress: 1 } });
+      if (device?.leftAddress !== undefined)
+        await addressHolders.leave({ app, token, address: device.leftAddress });
+      await devices.updateOne({ _id: token }, { $unset: { leaving: true, leftAddress: true } });
       return [...pushes];
     },
 

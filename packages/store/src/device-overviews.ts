@@ -1,4 +1,5 @@
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb';
+import { BY_ID } from './batch-holders.ts';
 import type { Clock } from './clock.ts';
 import type {
   Batch,
@@ -180,9 +181,12 @@ async function filterUnreceived(
   };
   type Match = OpenBatch & Pick<Batch, 'got' | 'gone'> & { position: number };
   const filterOf = (some: OpenBatch[]) => ({ _id: { $in: some.map(({ _id }) => _id) } });
+  const [embedded, own] = [open.filter(isEmbedded), open.filter((one) => !isEmbedded(one))];
+  // The shard key, with which only the shards of these pushes are asked.
+  const pushesOfOwn = { push: { $in: [...new Set(own.map(({ push = '' }) => push))] } };
   const matches = await Promise.all([
-    pushes.find<Match>(filterOf(open.filter(isEmbedded)), options).toArray(),
-    batches.find<Match>(filterOf(open.filter((one) => !isEmbedded(one))), options).toArray(),
+    pushes.find<Match>(filterOf(embedded), options).toArray(),
+    batches.find<Match>({ ...pushesOfOwn, ...filterOf(own) }, { ...options, ...BY_ID }).toArray(),
   ]);
   const unreceived = matches.flat().filter((match) => !hasEnded(match, match.position));
   return unreceived.map(({ _id, push = _id }) => push);

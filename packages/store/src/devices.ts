@@ -1,22 +1,15 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, Document, UpdateFilter } from 'mongodb';
+import type { Collection, Db, UpdateFilter } from 'mongodb';
 import pMap from 'p-map';
+import type { AddressHolders } from './address-holders.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument } from './documents.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
-import { isDuplicateKey } from './mongo-errors.ts';
 import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
 import type { Webhooks } from './webhooks.ts';
-
-const MAX_ATTEMPTS = 12;
-const RETRY_DELAY_MS = 10;
-
-/** Thrown when other devices kept claiming the same provider address at the same moment. */
-export class AddressConflictError extends Error {}
 
 /** A device as a recipient. */
 export interface Recipient {
@@ -63,13 +56,18 @@ export interface GoneDevice {
 }
 
 /** Registered devices: registration, lookups, flags. */
-export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'listSubscribed'>) {
+export function createDevices(
+  db: Db,
+  clock: Clock,
+  webhooks: Pick<Webhooks, 'listSubscribed'>,
+  addressHolders: AddressHolders,
+) {
   const devices = db.collection<DeviceDocument>('devices');
   const tables = { devices, webhooks };
   return {
     ...createRecipientLookups(devices),
     ...createDeviceReads(devices),
-    ...createRegistration(tables, clock),
+    ...createRegistration(tables, clock, addressHolders),
     ...createReports(tables, clock),
   };
 }
@@ -216,8 +214,11 @@ function createDeviceReads(devices: Devices) {
   };
 }
 
-function createRegistration(tables: DeviceTables, clock: Clock) {
-  const { devices, webhooks } = tables;
+function createRegistration(
+  { devices, webhooks }: DeviceTables,
+  clock: Clock,
+  addressHolders: AddressHolders,
+) {
   return {
     /**
      * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
@@ -238,8 +239,13 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
         ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       };
-      const replaced = await writeWithUniqueAddress(tables, app, _id, address, () =>
-        devices.insertOne({ ...device, ...(provider && { provider }) }),
+      if (provider === undefined) {
+        await devices.insertOne(device);
+        return { token: _id, replaced: [] };
+      }
+      const claim = { app, token: _id, address: provider.address };
+      const replaced = await addressHolders.write(claim, () =>
+        devices.insertOne({ ...device, provider }),
       );
       return { token: _id, replaced };
     },
@@ -259,9 +265,19 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
         address === undefined
           ? { $unset: { provider: true } }
           : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
-      return writeWithUniqueAddress(tables, app, token, address, () =>
-        devices.updateOne({ _id: token, app, deletedAt: { $exists: false } }, update),
-      );
+      let before: Pick<DeviceDocument, 'provider'> | null = null;
+      async function write(): Promise<void> {
+        const filter = { _id: token, app, deletedAt: { $exists: false } };
+        const projection = { 'provider.address': 1 } as const;
+        before = await devices.findOneAndUpdate(filter, update, { projection });
+      }
+      const claim = address && { app, token, address: address.address };
+      const replaced = claim ? await addressHolders.write(claim, write) : [];
+      if (claim === undefined) await write();
+      const left = (before as Pick<DeviceDocument, 'provider'> | null)?.provider?.address;
+      if (left !== undefined && left !== address?.address)
+        await addressHolders.leave({ app, token, address: left });
+      return replaced;
     },
   };
 }
@@ -322,70 +338,4 @@ function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
 interface DeviceTables {
   devices: Collection<DeviceDocument>;
   webhooks: Pick<Webhooks, 'listSubscribed'>;
-}
-
-/**
- * Builds the update that deletes a device.
- *
- * @param told webhooks that are told of it
- * @param removed fields that go
- */
-export function buildDeletion(
-  reported: readonly string[],
-  removed: readonly ('provider' | 'authDigest')[],
-): UpdateFilter<DeviceDocument> | Document[] {
-  if (reported.length === 0) {
-    return {
-      $currentDate: { deletedAt: true },
-      $set: { leaving: true },
-      $unset: Object.fromEntries(removed.map((field) => [field, true as const])),
-    };
-  }
-  const notify = buildDeviceMark(reported, 'deleted');
-  return [{ $set: { deletedAt: '$$NOW', leaving: true, notify } }, { $unset: [...removed] }];
-}
-
-/**
- * Deletes the app's other devices that have this provider address: an installation that registers again is a new
- * device. Returns their tokens. If the caller dies before it clears their subscriptions and inbox, the scheduler finds
- * them by `leaving` (store/deleted-devices).
- */
-async function unregisterDuplicates(
-  { devices, webhooks }: DeviceTables,
-  app: string,
-  address: string,
-  exceptToken: string,
-): Promise<string[]> {
-  const duplicateFilter = { app, 'provider.address': address, _id: { $ne: exceptToken } };
-  const found = await devices.find(duplicateFilter, { projection: { _id: 1 } }).toArray();
-  if (found.length === 0) return [];
-  const reported = webhooks.listSubscribed(app, 'device.deleted');
-  await devices.updateMany(duplicateFilter, buildDeletion(reported, ['provider']));
-  return found.map(({ _id }) => _id);
-}
-
-/**
- * Runs `write` after {@link unregisterDuplicates}, and both again while another device takes the address at the same
- * moment.
- */
-async function writeWithUniqueAddress(
-  tables: DeviceTables,
-  app: string,
-  token: string,
-  address: ProviderAddress | undefined,
-  write: () => Promise<unknown>,
-): Promise<string[]> {
-  const replaced: string[] = [];
-  for (let attempt = 1; ; attempt += 1) {
-    if (address !== undefined)
-      replaced.push(...(await unregisterDuplicates(tables, app, address.address, token)));
-    try {
-      await write();
-      return replaced;
-    } catch (error) {
-      if (!isDuplicateKey(error)) throw error;
-      if (attempt === MAX_ATTEMPTS) throw new AddressConflictError();
-      await delay(Math.random() * RETRY_DELAY_MS * attempt);
-    }
-  }
 }

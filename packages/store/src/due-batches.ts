@@ -1,5 +1,5 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
-import type { BatchHolder, BatchHolders } from './batch-holders.ts';
+import { type BatchHolder, type BatchHolders, COMMITTED } from './batch-holders.ts';
 import type { Batch } from './documents.ts';
 import type { Suspensions } from './suspensions.ts';
 
@@ -26,7 +26,11 @@ export function createDueBatches(
         { collection: pushes, filter: { ...filter, state: 'open' as const } },
         { collection: batches, filter },
       ].map(({ collection, filter: dueFilter }) =>
-        collection.find(dueFilter, { projection }).sort({ 'work.at': 1 }).limit(limit).toArray(),
+        collection
+          .find(dueFilter, { projection, ...COMMITTED })
+          .sort({ 'work.at': 1 })
+          .limit(limit)
+          .toArray(),
       ),
     );
     return results.flat();

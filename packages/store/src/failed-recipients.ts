@@ -1,8 +1,10 @@
 import { splitTokens } from '@carillon/core/batch';
-import { batchId, isBatchId } from '@carillon/core/ids';
+import { isBatchId } from '@carillon/core/ids';
 import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
+import { holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { type FailedWork, failedPositions } from './failures.ts';
+import { batchIdsOf } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION } from './recipient-status.ts';
 import { isRedriven, packPositions } from './redriven.ts';
@@ -85,7 +87,7 @@ export function createFailedRecipients(db: Db) {
       const marked = batches.find<{ _id: string; work: FailedWork & Pick<Batch, 'tokens'> }>(
         {
           app: push.app,
-          _id: { $gte: batchId(push._id, 0), $lt: `${push._id}.` },
+          ...batchIdsOf(push._id),
           'work.failedAt': { $gte: new Date(0), $lte: to },
           ...(channel !== undefined && { 'work.channel': channel }),
         },
@@ -114,7 +116,7 @@ export function createFailedRecipients(db: Db) {
         const entry = { by, bits: packPositions(positions, n) };
         return {
           updateOne: {
-            filter: { _id: id, 'work.redriven.by': { $ne: by } },
+            filter: { ...holdersById([id]), 'work.redriven.by': { $ne: by } },
             update: { $push: { 'work.redriven': entry } },
           },
         };
@@ -128,7 +130,7 @@ export function createFailedRecipients(db: Db) {
         holders,
         recipients.map(({ batch }) => batch),
         (id) => ({
-          updateOne: { filter: { _id: id }, update: { $pull: { 'work.redriven': { by } } } },
+          updateOne: { filter: holdersById([id]), update: { $pull: { 'work.redriven': { by } } } },
         }),
       );
     },

@@ -1,7 +1,8 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
-import { pushIdOfBatch } from '@carillon/core/ids';
+import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
 import { describeOutcome, type Failure, failureBit, isFailure } from '@carillon/core/outcomes';
 import type { Collection, Db, Document, Filter } from 'mongodb';
+import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { mergeSorted } from './merge-sorted.ts';
 import { FAILURES_BY_PUSH_INDEX, FAILURES_BY_TIME_INDEX } from './migrate.ts';
@@ -183,14 +184,17 @@ async function readFailedBatches(
 ): Promise<FailedBatch[]> {
   const ids = marks.map(({ _id }) => _id);
   const found = await Promise.all(
-    [pushes, batches].map((collection) =>
-      collection
-        .find<{ _id: string; work: FailedWork }>(
-          { _id: { $in: ids } },
-          { projection: FAILED_BATCH, batchSize: ids.length + 1 },
-        )
-        .toArray(),
-    ),
+    [pushes, batches].map(async (collection) => {
+      const some = ids.filter((id) => isBatchId(id) === (collection === batches));
+      if (some.length === 0) return [];
+      return collection
+        .find<{ _id: string; work: FailedWork }>(holdersById(some), {
+          projection: FAILED_BATCH,
+          batchSize: some.length + 1,
+          ...BY_ID,
+        })
+        .toArray();
+    }),
   );
   const byId = new Map(found.flat().map(({ _id, work }) => [_id, work]));
   return ids.flatMap((id) => {

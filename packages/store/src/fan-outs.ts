@@ -1,5 +1,6 @@
 import { newClaimId } from '@carillon/core/ids';
 import { type Db, Long } from 'mongodb';
+import { COMMITTED } from './batch-holders.ts';
 import type { PushDocument } from './documents.ts';
 import type { Suspensions } from './suspensions.ts';
 
@@ -100,7 +101,7 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
             'fan.done': false,
             $expr: { $lte: ['$fan.at', '$$NOW'] },
           },
-          { projection: { 'fan.seq': 1 } },
+          { projection: { 'fan.seq': 1 }, ...COMMITTED },
         )
         .sort({ 'fan.at': 1 })
         .limit(limit)

@@ -5,6 +5,7 @@ import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Filter } from 'mongodb';
+import { BY_ID, holdersById } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
@@ -60,11 +61,11 @@ interface Tables {
 export type PositionBits = Map<string, Record<number, number>>;
 
 /**
- * Filters the separate batches of a push by the range of their ids, which never change: a cursor over an index on the
- * state would miss batches that are closed while it reads.
+ * Filters the separate batches of a push by the range of their ids. Read them {@link BY_ID}, which never changes: a cursor
+ * over an index on the state would miss batches that are closed while it reads.
  */
 export function batchIdsOf(push: string) {
-  return { _id: { $gte: batchId(push, 0), $lt: `${push}.` } } as const;
+  return { push, _id: { $gte: batchId(push, 0), $lt: `${push}.` } } as const;
 }
 
 /** Filters a push's batches without fallbacks: each recipient is in one of them. */
@@ -81,7 +82,7 @@ export async function* iterateBatches(
     yield { id: push._id, work: push.work, isReported: push.notify !== undefined };
     return;
   }
-  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
+  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id), BY_ID))
     yield { id: _id, work, isReported: notify !== undefined };
 }
 
@@ -136,7 +137,9 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     const now = new Date(clock.now());
     const mark = buildNotifyOperators(now);
     const updates = [...idsByBits.values()].map(([id = '', ...others]) => ({
-      filter: { _id: { $in: [id, ...others] } },
+      isOfBatches: isBatchId(id),
+      filter: holdersById([id, ...others]),
+      ...BY_ID,
       // $bit is no operator of a pipeline: the row says whether the batch has a mark to set.
       update: {
         $bit: bitsFor(id),
@@ -148,8 +151,8 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
       [pushes, batches].map(async (collection) => {
         const isBatchCollection = collection === batches;
         const operations = updates
-          .filter(({ filter }) => isBatchId(filter._id.$in[0] ?? '') === isBatchCollection)
-          .map((updateMany) => ({ updateMany }));
+          .filter(({ isOfBatches }) => isOfBatches === isBatchCollection)
+          .map(({ isOfBatches: _, ...updateMany }) => ({ updateMany }));
         if (operations.length > 0) await collection.bulkWrite(operations, { ordered: false });
       }),
     );
@@ -317,13 +320,13 @@ interface FinalWrite {
 /** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
 async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
   const { id, work, outcomes, isReported } = write;
-  const filter = { _id: id, ...NOT_FINAL };
+  const filter = { ...holdersById([id]), ...NOT_FINAL };
   const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
   const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
   // One statement each: a statement for many does not tell which of them it wrote.
   const { modifiedCount } = isBatchId(id)
-    ? await batches.updateOne(filter, update)
-    : await pushes.updateOne(filter, update);
+    ? await batches.updateOne(filter, update, BY_ID)
+    : await pushes.updateOne(filter, update, BY_ID);
   if (modifiedCount !== 1) return;
   const ended = selectEndedByPush(work, outcomes);
   countRecipients(work.channel, countOutcomes(ended));
@@ -380,7 +383,7 @@ async function findSentByFallback(
   id: string,
   batch: Batch,
 ): Promise<Set<number>> {
-  const fallback = await batches.findOne({ _id: fallbackBatchId(id) });
+  const fallback = await batches.findOne(holdersById([fallbackBatchId(id)]), BY_ID);
   if (fallback === null) return new Set();
   const outcomes = toBytes(fallback.work.outcomes);
   const sentTokens = new Set(

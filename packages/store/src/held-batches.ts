@@ -4,7 +4,9 @@ import { Binary, type Collection, type Document } from 'mongodb';
 import {
   type BatchHolder,
   type BatchHolders,
+  BY_ID,
   FAST_WRITE,
+  holdersById,
   runPerCollection,
 } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
@@ -86,10 +88,11 @@ export function createHeldBatches(holders: BatchHolders) {
           `work.got.${word}`,
           { or: bits },
         ]);
-        await holders.of(id).updateOne(claimFilter({ id, claim }), {
+        const update = {
           $bit: Object.fromEntries(words),
           $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
-        });
+        };
+        await holders.of(id).updateOne(claimFilter({ id, claim }), update, BY_ID);
       }
       return releaseBatched({ id, claim, ...release, ...(notify && { notify }) });
     },
@@ -101,7 +104,11 @@ export function createHeldBatches(holders: BatchHolders) {
     async markAlone(batch: Pick<HeldBatch, 'id' | 'claim'>): Promise<boolean> {
       const { matchedCount } = await holders
         .of(batch.id)
-        .updateOne(claimFilter(batch), { $set: { 'work.alone': batch.claim } }, FAST_WRITE);
+        .updateOne(
+          claimFilter(batch),
+          { $set: { 'work.alone': batch.claim } },
+          { ...FAST_WRITE, ...BY_ID },
+        );
       return matchedCount === 1;
     },
 
@@ -124,7 +131,11 @@ export function createHeldBatches(holders: BatchHolders) {
       };
       const { matchedCount } = await holders
         .of(id)
-        .updateOne(claimFilter(batch), buildProgressUpdate(progress, findFailures(id, outcomes)));
+        .updateOne(
+          claimFilter(batch),
+          buildProgressUpdate(progress, findFailures(id, outcomes)),
+          BY_ID,
+        );
       return matchedCount === 1;
     },
   };
@@ -132,7 +143,7 @@ export function createHeldBatches(holders: BatchHolders) {
 
 /** Matches a batch while its claim holds. */
 function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
-  return { _id: id, 'work.claim': claim, 'work.state': 'ready' } as const;
+  return { ...holdersById([id]), 'work.claim': claim, 'work.state': 'ready' as const };
 }
 
 /** Releases claims of one collection. Returns for each whether no other worker has the batch. */
@@ -149,7 +160,7 @@ async function releaseAll(
   const ids = releases.map(({ id }) => id);
   const unclaimed = { 'work.state': 'ready' as const, 'work.claim': { $exists: false } };
   const found = await collection
-    .find({ _id: { $in: ids }, ...unclaimed }, { projection: { _id: 1 } })
+    .find({ ...holdersById(ids), ...unclaimed }, { projection: { _id: 1 }, ...BY_ID })
     .toArray();
   const releasedIds = new Set(found.map(({ _id }) => _id));
   return ids.map((id) => releasedIds.has(id));
@@ -164,7 +175,7 @@ async function releaseGroup(
   const claims = releases.map(({ claim }) => claim);
   const isReported = releases[0]?.notify === true;
   const filter = {
-    _id: { $in: releases.map(({ id }) => id) },
+    ...holdersById(releases.map(({ id }) => id)),
     'work.claim': { $in: claims },
     'work.state': 'ready' as const,
   };
@@ -185,7 +196,7 @@ async function releaseGroup(
   const { matchedCount } = await collection.updateMany(
     filter,
     update,
-    isReported ? {} : FAST_WRITE,
+    isReported ? BY_ID : { ...FAST_WRITE, ...BY_ID },
   );
   return matchedCount;
 }

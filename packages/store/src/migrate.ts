@@ -1,4 +1,5 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
+import { KEY_DOCUMENT_SECONDS } from './idempotency-keys.ts';
 import { NOTIFY_INDEX } from './notify-mark.ts';
 import { SESSION_IDLE_MS } from './sessions.ts';
 
@@ -128,6 +129,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       key: { app: 1, collapse: 1, _id: 1 },
       partialFilterExpression: { collapse: { $exists: true } },
     },
+    // For the release before this one: keys have a collection of their own (store/idempotency-keys).
     {
       key: { app: 1, 'idempotency.key': 1 },
       unique: true,
@@ -163,6 +165,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { since: 1 }, partialFilterExpression: { pending: { $exists: true } } },
   ],
   anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
+  idempotency_keys: [{ key: { at: 1 }, expireAfterSeconds: KEY_DOCUMENT_SECONDS }],
   inbox: [{ key: { push: 1, _id: 1 } }],
   webhooks: [
     { key: { app: 1, createdAt: 1 } },

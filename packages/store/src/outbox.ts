@@ -1,6 +1,7 @@
 import { newClaimId } from '@carillon/core/ids';
 import { coverageOf, recipientEventOf } from '@carillon/core/webhooks';
 import { Binary, type Collection, type Db, type Document, type Filter, Long } from 'mongodb';
+import { BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
 import { toBytes } from './bytes.ts';
 import { type Clock, fromNow } from './clock.ts';
@@ -25,9 +26,6 @@ import { outcomeCodes } from './recipient-status.ts';
 const MAX_CLAIMED = 500;
 /** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
 const MAX_RECIPIENTS = 2_000;
-/** A lost claim costs a second request, not an event. */
-const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
-
 const KINDS = ['pushes', 'batches', 'devices'] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -169,9 +167,9 @@ function createDueReports(collections: Collections, clock: Clock) {
         const ids = await findDue(collections[kind], kind, webhook, now());
         if (ids.length === 0) continue;
         await collections[kind].updateMany(
-          { _id: { $in: ids }, ...buildDueFilter(webhook, now()) },
+          { ...documentsById(kind, ids), ...buildDueFilter(webhook, now()) },
           [{ $set: { notify: buildClaim(webhook, claim, leaseMs) } }],
-          FAST_WRITE,
+          { ...FAST_WRITE, ...BY_ID },
         );
         const claimed = await readClaimed(collections[kind], kind, { ids, webhook, claim });
         if (claimed.length > 0) return claimed;
@@ -275,6 +273,11 @@ function createReplay(db: Db) {
   };
 }
 
+/** Filters documents of one kind by their ids; a batch also by its shard key. A device token is no id of a holder. */
+function documentsById(kind: Kind, ids: readonly string[]): Filter<EntryHolder> {
+  return kind === 'batches' ? holdersById(ids) : { _id: { $in: [...ids] } };
+}
+
 function buildDueFilter(webhook: string, now: Date): Filter<EntryHolder> {
   return {
     notify: { $elemMatch: { w: webhook, at: { $lte: now } } },
@@ -335,8 +338,8 @@ async function readClaimed(
 ): Promise<ClaimedReport[]> {
   const found = await collection
     .find(
-      { _id: { $in: [...ids] }, 'notify.claim': claim },
-      { projection: FIELDS[kind], batchSize: ids.length + 1 },
+      { ...documentsById(kind, ids), 'notify.claim': claim },
+      { projection: FIELDS[kind], batchSize: ids.length + 1, ...BY_ID },
     )
     .toArray();
   return found.flatMap(({ notify, ...document }) => {
@@ -399,8 +402,9 @@ async function writePerKind<T>(
       const ids = some.map((item) => reportOf(item).id);
       const claims = [...new Set(some.map((item) => reportOf(item).claim))];
       await collections[kind].updateMany(
-        { _id: { $in: ids }, 'notify.claim': { $in: claims } },
+        { ...documentsById(kind, ids), 'notify.claim': { $in: claims } },
         setPerDocument('$_id', ids, (pick) => buildFields(pick, some)),
+        BY_ID,
       );
     }),
   );

@@ -2,6 +2,7 @@ import { splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import type { OutcomeCounts } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
+import { BY_ID } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, PushDocument, RecipientProviderError } from './documents.ts';
 import { batchIdsOf, primaryBatches } from './final-outcomes.ts';
@@ -81,6 +82,7 @@ export function createPushSummaries(db: Db) {
       else {
         const stored = batches.find<{ work: SummarizedBatch }>(primaryBatches(push._id), {
           projection: SUMMARY_FIELDS,
+          ...BY_ID,
         });
         for await (const { work } of stored) summary.add(work);
       }
@@ -94,10 +96,13 @@ export function createPushSummaries(db: Db) {
     ): Promise<RecipientProviderError[]> {
       if (push.work !== undefined) return recipientsWithErrors(push.work).slice(0, limit);
       const found = await batches
-        .find({
-          ...batchIdsOf(push._id),
-          $or: [{ 'work.words.0': { $exists: true } }, { 'work.later.0': { $exists: true } }],
-        })
+        .find(
+          {
+            ...batchIdsOf(push._id),
+            $or: [{ 'work.words.0': { $exists: true } }, { 'work.later.0': { $exists: true } }],
+          },
+          BY_ID,
+        )
         .limit(SAMPLED_BATCHES)
         .toArray();
       return found.flatMap(({ work }) => recipientsWithErrors(work)).slice(0, limit);
@@ -110,7 +115,10 @@ export function createPushSummaries(db: Db) {
     ): Promise<string[] | undefined> {
       if (push.work !== undefined) return splitTokens(push.work.tokens);
       const tokens: string[] = [];
-      const stored = batches.find(primaryBatches(push._id), { projection: { 'work.tokens': 1 } });
+      const stored = batches.find(primaryBatches(push._id), {
+        projection: { 'work.tokens': 1 },
+        ...BY_ID,
+      });
       for await (const { work } of stored) {
         for (const token of splitTokens(work.tokens)) tokens.push(token);
         if (tokens.length > limit) return undefined;

@@ -1,36 +1,13 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
-import type { Collection, Db, Document, Filter } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
+import { ACCEPTING_LEASE_MS, abandonOne } from './accepting-lease.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import { type Clock, fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
+import { createIdempotencyKeys } from './idempotency-keys.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
-
-/** How long an idempotency key is remembered (guarantee G2). */
-const IDEMPOTENCY_TTL_MS = 86_400_000;
-
-/** How long the lease of an API process lasts on a push of many batches that it is accepting. */
-const ACCEPTING_LEASE_MS = 3_000;
-
-/** The lease of a push in state `accepting` without one: an earlier version inserted it. */
-const DEFAULT_LEASE_MS = 60_000;
-
-/** How long an abandoned push is kept: batches that its owner still writes are removed with it. */
-const ABANDONED_RETENTION_MS = 3_600_000;
-
-/** An expression: the lease of a push in state `accepting` has ended, by MongoDB's clock. */
-export const IS_LEASE_EXPIRED: Document = {
-  $lt: [{ $ifNull: ['$acceptingUntil', { $add: ['$acceptedAt', DEFAULT_LEASE_MS] }] }, '$$NOW'],
-};
-
-/**
- * Abandons a push in state `accepting`: its owner can't commit it any more, and its idempotency key is free at once.
- */
-export const ABANDON_UPDATE: Document[] = [
-  { $set: { state: 'abandoned', purgeAt: fromNow(ABANDONED_RETENTION_MS) } },
-  { $unset: ['acceptingUntil', 'idempotency'] },
-];
 
 export const LISTED_FIELDS = {
   state: 1,
@@ -57,7 +34,7 @@ export function createPushes(
 ) {
   const pushes: Pushes = db.collection('pushes');
   return {
-    ...createAcceptance(pushes, clock, tracer),
+    ...createAcceptance(db, clock, tracer),
     ...createDuePushes(pushes, clock, suspensions),
     ...createSending(pushes, clock),
     ...createPushReads(pushes),
@@ -67,71 +44,32 @@ export function createPushes(
 type Pushes = Collection<PushDocument>;
 
 /** Stores new pushes: each under its idempotency key, one of many batches under a lease until it is committed. */
-function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
+function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
+  const pushes: Pushes = db.collection('pushes');
   const insertBatched = createInsert(pushes, tracer);
-
-  /**
-   * Checks whether the key of a push still counts: for a day, if the push was committed or its owner is still accepting it.
-   */
-  async function isKeyInUse({ _id, state, acceptedAt }: PushDocument): Promise<boolean> {
-    if (state === 'abandoned' || acceptedAt.getTime() <= clock.now() - IDEMPOTENCY_TTL_MS)
-      return false;
-    return state !== 'accepting' || !(await abandon({ _id, $expr: IS_LEASE_EXPIRED }));
-  }
-
-  /**
-   * Waits until a push that was read is durable; undefined if a failover has undone its insert. The request that inserted
-   * it may have failed while it waited for this, and a repeated request must not report it as accepted (guarantee G1).
-   */
-  async function findDurable(push: PushDocument): Promise<PushDocument | undefined> {
-    // A push in state `accepting` is not reported as accepted.
-    if (push.state === 'accepting') return push;
-    // A write that changes nothing waits for the write concern of every write before it.
-    const { matchedCount } = await pushes.updateOne({ _id: push._id }, { $set: { app: push.app } });
-    return matchedCount === 1 ? push : undefined;
-  }
+  const { findObstacle, ...keys } = createIdempotencyKeys(db, clock);
 
   function withLease(push: PushDocument): PushDocument {
     if (push.state !== 'accepting') return push;
     return { ...push, acceptingUntil: new Date(clock.now() + ACCEPTING_LEASE_MS) };
   }
 
-  async function abandon(filter: Filter<PushDocument>): Promise<boolean> {
-    const { modifiedCount } = await pushes.updateOne(
-      { ...filter, state: 'accepting' },
-      ABANDON_UPDATE,
-    );
-    return modifiedCount === 1;
-  }
-
   return {
+    ...keys,
     /**
-     * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. If
-     * an earlier push has the same idempotency key, returns that push, durable as well, and inserts nothing. A push in
+     * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. A push with
+     * an idempotency key has the id that `reserveKey` has returned. If another push has this id or the key, returns that
+     * push, durable as well, and inserts nothing; an abandoned one means that the key was lost to another request. A push in
      * state `accepting` gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
      */
     async insert(push: PushDocument): Promise<PushDocument | undefined> {
+      const { _id, app, idempotency } = push;
       while (await insertBatched(withLease(push))) {
-        const keyFilter = { app: push.app, 'idempotency.key': push.idempotency?.key };
-        const earlier = await pushes.findOne(keyFilter);
-        if (earlier === null) continue;
-        if (await isKeyInUse(earlier)) {
-          const durable = await findDurable(earlier);
-          if (durable !== undefined) return durable;
-        } else {
-          await pushes.updateOne({ _id: earlier._id }, { $unset: { idempotency: true } });
-        }
+        if (idempotency === undefined) throw new Error(`a push ${_id} is stored already`);
+        const obstacle = await findObstacle({ _id, app, idempotency });
+        if (obstacle !== undefined) return obstacle;
       }
       return undefined;
-    },
-
-    /**
-     * Finds the push with an app's idempotency key and waits until it is durable; undefined when the key is free. A push in
-     * state `accepting` whose lease has ended is abandoned, which frees its key.
-     */
-    async findByIdempotencyKey(app: string, key: string): Promise<PushDocument | undefined> {
-      const found = await pushes.findOne({ app, 'idempotency.key': key });
-      return found !== null && (await isKeyInUse(found)) ? findDurable(found) : undefined;
     },
 
     /** Renews the lease of a push in state `accepting`. False: it was abandoned. */
@@ -145,7 +83,7 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
     },
 
     /** Abandons a push for its owner. False: it isn't in state `accepting` any more; it may have been committed. */
-    abandon: (id: string): Promise<boolean> => abandon({ _id: id }),
+    abandon: (id: string): Promise<boolean> => abandonOne(pushes, { _id: id }),
 
     /** Commits a push of many batches; false if it was abandoned meanwhile. */
     async commit(id: string, state: 'open' | 'scheduled'): Promise<boolean> {
@@ -158,7 +96,7 @@ function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
   };
 }
 
-/** Creates the insert of a push. Undefined: inserted. True: the idempotency key is in use. */
+/** Creates the insert of a push. Undefined: inserted. True: its id or its idempotency key is in use. */
 function createInsert(pushes: Pushes, tracer?: Tracer) {
   return createBatcher<PushDocument, true | undefined>(
     'insert-push',
@@ -171,9 +109,9 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
           pushes,
           documents.map((document) => ({ insertOne: { document } })),
         );
-        return documents.map(({ idempotency }, index) => {
+        return documents.map((_, index) => {
           const writeError = errors.get(index);
-          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
+          return writeError?.duplicate === true ? true : writeError?.error;
         });
       },
     ),

@@ -9,6 +9,7 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import type { Collection, Db } from 'mongodb';
+import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { rowId } from './inbox.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
@@ -153,10 +154,11 @@ async function* iterateFrom(
   const stored = batches
     .find(
       {
+        push: push._id,
         _id: { $gte: batch === '' ? batchId(push._id, 0) : `${push._id}${batch}`, $lt: end },
         'work.fallback': { $exists: false },
       },
-      { batchSize: BATCHES_PER_READ },
+      { batchSize: BATCHES_PER_READ, ...BY_ID },
     )
     .sort({ _id: 1 });
   for await (const { _id, work } of stored) yield { id: _id, work };
@@ -202,7 +204,9 @@ async function readWork(
   id: string,
 ): Promise<Batch | undefined> {
   const holder =
-    id === push._id ? await pushes.findOne({ _id: id }) : await batches.findOne({ _id: id });
+    id === push._id
+      ? await pushes.findOne({ _id: id })
+      : await batches.findOne(holdersById([id]), BY_ID);
   return holder?.work;
 }
 

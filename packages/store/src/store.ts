@@ -2,6 +2,7 @@ import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
+import { createAddressHolders } from './address-holders.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
@@ -44,6 +45,7 @@ import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSessions } from './sessions.ts';
+import { createStatementRecorder } from './statement-recorder.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
@@ -53,7 +55,9 @@ import { createWebhooks } from './webhooks.ts';
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
 /** Of a process without kept connections; they are opened when they are needed. */
-const MAX_CONNECTIONS = 32;
+export const MAX_CONNECTIONS = 32;
+/** For a process whose clients wait. Its writes are grouped, so that it has hardly ten statements under way. */
+export const KEPT_CONNECTIONS = 16;
 
 /** All collections over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
@@ -68,6 +72,7 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * @param keptConnections opened at the start and kept, without further ones under load: a connect that takes longer than
  *   its limit fails the request that waits for it and clears the pool
  * @param tracer records the batched writes of traced pushes
+ * @param recordTo folder for the shapes of all statements, for tests; absent: the driver reports no statement
  * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
  */
 export async function connectStore({
@@ -77,6 +82,7 @@ export async function connectStore({
   checkoutMs = timeoutMs,
   keptConnections,
   tracer,
+  recordTo,
 }: {
   uri: string;
   appName: string;
@@ -84,7 +90,9 @@ export async function connectStore({
   checkoutMs?: number;
   keptConnections?: number;
   tracer?: Tracer | undefined;
+  recordTo?: string | undefined;
 }) {
+  const recorder = recordTo === undefined ? undefined : createStatementRecorder(recordTo, appName);
   const client = createClient(uri, {
     appName,
     socketTimeoutMS: timeoutMs,
@@ -96,8 +104,13 @@ export async function connectStore({
     minPoolSize: keptConnections ?? 0,
     maxPoolSize: keptConnections ?? MAX_CONNECTIONS,
     writeConcern: { w: 'majority', journal: true },
+    monitorCommands: recorder !== undefined,
   });
-  const { db, clock } = await connect(client);
+  if (recorder !== undefined) client.on('commandStarted', recorder.record);
+  const { db, clock } = await connect(client).catch((error: unknown) => {
+    recorder?.close();
+    throw error;
+  });
   const collections = createCollections(db, clock, tracer);
   return {
     ...collections,
@@ -107,6 +120,7 @@ export async function connectStore({
       collections.suspensions.stop();
       collections.webhooks.stop();
       await client.close();
+      recorder?.close();
     },
   };
 }
@@ -117,16 +131,22 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
   const suspensions = createSuspensions(db);
   const deliveryStatus = createDeliveryStatus(db);
   const webhooks = createWebhooks(db, clock);
+  const addressHolders = createAddressHolders(db, webhooks);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
-    devices: createDevices(db, clock, webhooks),
+    devices: createDevices(db, clock, webhooks, addressHolders),
     deviceOverviews: createDeviceOverviews(db, clock),
-    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
+    deletedDevices: createDeletedDevices(db, {
+      subscriptions,
+      receipts,
+      webhooks,
+      addressHolders,
+    }),
     subscriptions,
-    imports: createImports(db, clock),
+    imports: createImports(db, clock, addressHolders),
     erasure: createErasure(db),
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),

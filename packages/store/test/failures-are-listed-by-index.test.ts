@@ -244,13 +244,13 @@ test('pages are read from an index alone, besides the documents that they list',
     .collection('system.profile')
     .find({ op: 'query', ns: /\.(pushes|batches)$/ })
     .toArray();
-  const scans = profile.filter(({ command }) => command.hint !== undefined);
-  const reads = profile.filter(({ command }) => command.hint === undefined);
+  const scans = profile.filter(({ command }) => 'app' in command.hint);
+  const reads = profile.filter(({ command }) => !('app' in command.hint));
   expect(scans.length).toBeGreaterThanOrEqual(4);
   expect(scans.map(({ docsExamined, hasSortStage }) => [docsExamined, hasSortStage])).toEqual(
     scans.map(() => [0, undefined]),
   );
-  expect(reads.map(({ docsExamined }) => docsExamined).sort()).toEqual([0, 0, 3, 3]);
+  expect(reads.map(({ docsExamined }) => docsExamined)).toEqual([3, 3]);
 });
 
 test('a query for one recipient examines one batch of many', async () => {

@@ -1,3 +1,4 @@
+import { newPushId } from '@carillon/core/ids';
 import type { Db } from 'mongodb';
 import {
   APP,
@@ -52,6 +53,15 @@ function insertKeyedPush(db: Db): Promise<void> {
   return insertDocuments(db, 'pushes', push({ _id: NEWER_PUSH, idempotency }));
 }
 
+const newKeyedPush = () => {
+  return { _id: newPushId(Date.now()), app: APP, idempotency: { key: 'key', bodyHash: 'x' } };
+};
+
+/** The document of the same key, with the id that its push has or would have got. */
+function reservedKey(id: string) {
+  return { _id: `${APP}:key`, push: id, at: NOW };
+}
+
 /** Functions that write pushes, batches and inboxes, with one case for each way that sends other statements. */
 export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   'pushes.insert': {
@@ -93,6 +103,24 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
     'with the key of an accepted push': {
       given: insertKeyedPush,
       call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
+    },
+  },
+  'pushes.reserveKey': {
+    'of a new key': { call: (store) => store.pushes.reserveKey(newKeyedPush()) },
+    'whose owner died before it inserted the push, just now': {
+      given: (db) => insertDocuments(db, 'idempotency_keys', reservedKey(newPushId(Date.now()))),
+      call: (store) => store.pushes.reserveKey(newKeyedPush()),
+    },
+    'whose owner died before it inserted the push, long ago': {
+      given: (db) => insertDocuments(db, 'idempotency_keys', reservedKey(PUSH)),
+      call: (store) => store.pushes.reserveKey(newKeyedPush()),
+    },
+    'of an accepted push': {
+      async given(db) {
+        await insertKeyedPush(db);
+        await insertDocuments(db, 'idempotency_keys', reservedKey(NEWER_PUSH));
+      },
+      call: (store) => store.pushes.reserveKey(newKeyedPush()),
     },
   },
   'pushes.findByIdempotencyKey': {

@@ -10,7 +10,7 @@ import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
-import { connectStore, type Store } from '@carillon/store/store';
+import { connectStore, KEPT_CONNECTIONS, type Store } from '@carillon/store/store';
 import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { createAreOnline } from './devices/get-presence.ts';
@@ -42,8 +42,6 @@ const DATABASE_TIMEOUT_MS = 2_500;
  * process a short one would fail all waiting operations at once.
  */
 const CHECKOUT_TIMEOUT_MS = 10_000;
-/** Pushes are written in groups, so that a process which is busy all the time has hardly ten statements under way. */
-const DATABASE_CONNECTIONS = 16;
 
 await runService('api', environment, start, ({ STOP_DELAY_SECONDS }) => ({
   delayMs: STOP_DELAY_SECONDS * 1_000,
@@ -164,8 +162,9 @@ async function openStore(
       appName: 'carillon-api',
       timeoutMs: DATABASE_TIMEOUT_MS,
       checkoutMs: CHECKOUT_TIMEOUT_MS,
-      keptConnections: DATABASE_CONNECTIONS,
+      keptConnections: KEPT_CONNECTIONS,
       tracer,
+      recordTo: env.RECORD_STATEMENTS,
     }),
   );
   release('mongodb', store.close);

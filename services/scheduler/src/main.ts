@@ -25,8 +25,9 @@ await runService(
   async ({ log, metrics, release, tracer, waitFor, watch }, env) => {
     const onError = (err: unknown): void =>
       log.warn({ err }, 'a step failed; the next tick retries it');
+    const { MONGODB_URI: uri, RECORD_STATEMENTS: recordTo } = env;
     const store = await waitFor('MongoDB', () =>
-      connectStore({ uri: env.MONGODB_URI, appName: 'carillon-scheduler' }),
+      connectStore({ uri, appName: 'carillon-scheduler', recordTo }),
     );
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);

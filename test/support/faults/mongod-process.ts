@@ -11,6 +11,8 @@ const START_TIMEOUT_MS = 60_000;
 export interface MongodProcess {
   port: number;
   isRunning(): boolean;
+  /** Its process id; undefined before the first start. */
+  pid(): number | undefined;
   /** Starts it and waits until it accepts connections. @throws when it ends instead */
   start(): Promise<void>;
   /** Sends a signal, such as SIGSTOP. */
@@ -23,10 +25,15 @@ export interface MongodProcess {
  * Creates a mongod with the data of a folder; it is not started yet.
  *
  * @param options.env more variables of its environment
+ * @param options.isLent it outlives the test file that starts it
  */
 export async function createMongodProcess(
   folder: string,
-  { moreArgs = [], env = {} }: { moreArgs?: readonly string[]; env?: Record<string, string> } = {},
+  {
+    moreArgs = [],
+    env = {},
+    isLent = false,
+  }: { moreArgs?: readonly string[]; env?: Record<string, string>; isLent?: boolean } = {},
 ): Promise<MongodProcess> {
   // `npm test` has found it.
   const command = process.env.CARILLON_MONGOD ?? 'mongod';
@@ -43,8 +50,12 @@ export async function createMongodProcess(
   return {
     port,
     isRunning,
+    pid: () => child?.pid,
     async start() {
-      child = startProcess(command, args, { output: 'ignored', env: { ...process.env, ...env } });
+      child = startProcess(command, args, {
+        ...{ output: 'ignored', isLent },
+        env: { ...process.env, ...env },
+      });
       const hasStarted = async () =>
         !isRunning() || ((await isAcceptingConnections(HOST, port)) && 'accepting');
       const result = await until(hasStarted, { timeoutMs: START_TIMEOUT_MS, what: 'a mongod' });

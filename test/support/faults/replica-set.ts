@@ -8,15 +8,25 @@ import { createMongodProcess, type MongodProcess } from './mongod-process.ts';
 
 const NAME = 'test';
 const MEMBERS = 3;
-/** Becomes the primary when the first one steps down. */
-const LATE_MEMBER = 1;
+/** The second becomes the primary when the first one steps down. */
+const DEFAULT_CLOCKS = [0, -2, 0];
 const LIBFAKETIME = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 /** A primary that sees no majority steps down after this time, and the others elect another one. Default: 10 s. */
 const ELECTION_TIMEOUT_MS = 4_000;
 const ELECTED_WITHIN_MS = 60_000;
 const STEP_DOWN_SECONDS = 10;
 
-/** A replica set of three mongods on this machine; the clock of the second is 2 s late where libfaketime is installed. */
+/** How a replica set is started. */
+export interface ReplicaSetOptions {
+  /** Seconds by which the clock of each member is off, where libfaketime is installed. */
+  clocks?: readonly number[];
+  /** Returns the ports by which the others and the clients reach each member; absent: its own. */
+  advertise?: (members: readonly MongodProcess[]) => Promise<readonly number[]>;
+  /** It outlives the test file that starts it. */
+  isLent?: boolean;
+}
+
+/** A replica set of three mongods on this machine; the clock of the second is 2 s late unless other clocks are given. */
 export interface ReplicaSet {
   uri: string;
   members: readonly MongodProcess[];
@@ -30,22 +40,26 @@ export interface ReplicaSet {
 }
 
 /** Starts the members and waits until they have elected a primary. */
-export async function startReplicaSet(): Promise<ReplicaSet> {
+export async function startReplicaSet({
+  clocks = DEFAULT_CLOCKS,
+  advertise = async (members) => members.map(({ port }) => port),
+  isLent = false,
+}: ReplicaSetOptions = {}): Promise<ReplicaSet> {
   const folder = await createDataFolder();
   const members: MongodProcess[] = [];
   for (let n = 0; n < MEMBERS; n += 1) {
     const dbPath = join(folder, `${n}`);
     await mkdir(dbPath);
     const moreArgs = ['--replSet', NAME, '--oplogSize', '64'];
-    const env = n === LATE_MEMBER ? lateClockEnv() : {};
-    members.push(await createMongodProcess(dbPath, { moreArgs, env }));
+    const env = clockEnv(clocks[n] ?? 0);
+    members.push(await createMongodProcess(dbPath, { moreArgs, env, isLent }));
   }
   const remove = async () => {
     for (const member of members) member.signal('SIGCONT');
     await Promise.all(members.map((member) => member.kill()));
     await rm(folder, { recursive: true, force: true });
   };
-  const hosts = members.map(({ port }) => `127.0.0.1:${port}`);
+  const hosts = (await advertise(members)).map((port) => `127.0.0.1:${port}`);
   const uri = `mongodb://${hosts.join()}/carillon?replicaSet=${NAME}`;
   const replicaSet: ReplicaSet = {
     uri,
@@ -82,12 +96,16 @@ export async function startReplicaSet(): Promise<ReplicaSet> {
   }
 }
 
-/** Returns the environment of a process whose clock is 2 s late, or none without Debian's package `faketime`. */
-function lateClockEnv(): Record<string, string> {
+/** Returns the environment of a process whose clock is off, or none without Debian's package `faketime`. */
+function clockEnv(seconds: number): Record<string, string> {
+  if (seconds === 0) return {};
   const [library] = globSync(LIBFAKETIME);
+  const FAKETIME = `${seconds < 0 ? '' : '+'}${seconds}s`;
   if (library !== undefined)
-    return { LD_PRELOAD: library, FAKETIME: '-2s', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
-  process.stderr.write('Left out: the late clock of a new primary (faketime is not installed).\n');
+    return { LD_PRELOAD: library, FAKETIME, FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+  process.stderr.write(
+    `Left out: a clock that is off by ${FAKETIME} (faketime is not installed).\n`,
+  );
   return {};
 }
 
@@ -101,7 +119,7 @@ function buildConfig(hosts: readonly string[]) {
 }
 
 /** Runs a command on one member, whatever its state. */
-async function runOn(
+export async function runOn(
   { port, isRunning }: MongodProcess,
   command: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {

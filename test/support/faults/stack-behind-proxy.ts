@@ -15,7 +15,7 @@ export interface StackBehindProxy {
 
 /** Starts a stack without limits of requests that reaches its MongoDB through a proxy. */
 export async function startStackBehindProxy(options: StackOptions = {}): Promise<StackBehindProxy> {
-  const database = await startStack({ ...ONLY_API, apis: 0 });
+  const database = await startStack({ ...ONLY_API, apis: 0, ownMongodb: true });
   const uri = new URL(database.dev.mongodb);
   const proxy = await startTcpProxy(Number(uri.port));
   const stop = async () => {

@@ -15,6 +15,7 @@ const RETRY_DELAY_MS = 500;
 /** A request to send with an idempotency key, to be made again and again. */
 export interface KeyedRequest {
   send(body?: string): Promise<PlainResponse>;
+  key: string;
   body: string;
   payload: string;
   devices: number;
@@ -31,7 +32,7 @@ export function createKeyedRequest(
   const url = new URL(`/push?api_key=${stack.dev.apiKey}`, stack.dev.api);
   const send = (body = defaultBody) =>
     requestOnce({ method: 'POST', url, headers: { 'idempotency-key': key }, body });
-  return { send, body: defaultBody, payload: JSON.stringify(data), devices: tokens.length };
+  return { send, key, body: defaultBody, payload: JSON.stringify(data), devices: tokens.length };
 }
 
 /** A push in `accepting` whose owner, the API of index 0, waits for its batches to be written. */

@@ -14,13 +14,15 @@ export interface StackOptions {
   host?: string;
   /** The folder of another release to run; this one if absent. */
   root?: string;
+  /** The stack runs its MongoDB itself, whatever `--topology` says. */
+  ownMongodb?: boolean;
   /** More variables, which win over all others. */
   env?: Record<string, string>;
 }
 
 /** The caller's variables that reach a stack; a REDIS_URL, say, must not. */
 const INHERITED_VARIABLES =
-  /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD)$/;
+  /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD|RECORD_STATEMENTS)$/;
 
 /** The environment of `npm start` for a stack of its own in `home`. */
 export async function stackEnv(home: string, options: StackOptions): Promise<NodeJS.ProcessEnv> {

@@ -1,5 +1,5 @@
 import { ApiError } from '@carillon/core/api-error';
-import { AddressConflictError } from '@carillon/store/devices';
+import { AddressConflictError } from '@carillon/store/address-holders';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
 import type { RateLimits } from '../http/rate-limits.ts';

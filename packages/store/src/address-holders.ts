@@ -1,0 +1,304 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Collection, Db } from 'mongodb';
+import { bulkWriteErrors } from './bulk-write.ts';
+import { buildDeletion } from './device-deletion.ts';
+import type { AddressDocument, DeviceDocument } from './documents.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
+import type { Webhooks } from './webhooks.ts';
+
+const MAX_ATTEMPTS = 12;
+const RETRY_DELAY_MS = 10;
+/** A younger entry may be of a device that is being written. */
+const MIN_ENTRY_AGE_MS = 60_000;
+
+/** Thrown when other devices kept claiming the same provider address at the same moment. */
+export class AddressConflictError extends Error {}
+
+/** A device that gets a provider address. */
+export interface AddressClaim {
+  app: string;
+  token: string;
+  address: string;
+}
+
+/*
+ * A provider address belongs to one device of an app. A unique index would hold on each shard by itself, so each address has a
+ * document of its own, whose id is the app and the address. It lists the devices that have the address, had it, or are about to
+ * get it. Two writes, in this order:
+ *
+ * 1. A device is entered in the list.
+ * 2. The device is written with the address. Then it reads the list.
+ *
+ * Of two devices that get the address at the same time, each has entered itself before it is written and reads the list
+ * afterwards, so the later of the two sees the other: the one that registered the address last stays. A process that dies in
+ * between leaves an entry, which the next device with this address follows.
+ */
+
+/** The lists of the devices of provider addresses. */
+export type AddressHolders = ReturnType<typeof createAddressHolders>;
+
+/** Gives provider addresses to devices. */
+export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubscribed'>) {
+  const tables: Tables = {
+    addresses: db.collection('addresses'),
+    devices: db.collection('devices'),
+    webhooks,
+  };
+  return {
+    /**
+     * Writes a device with a provider address, and deletes the app's other devices that have it: an installation that
+     * registers again is a new device. If the caller dies before it clears their subscriptions and inbox, the scheduler
+     * finds them by `leaving` (store/deleted-devices).
+     *
+     * @returns the deleted devices; the device itself is among them if another one has registered the address later
+     * @throws {AddressConflictError}
+     */
+    async write(claim: AddressClaim, write: () => Promise<unknown>): Promise<string[]> {
+      const others = await enter(tables.addresses, claim);
+      const replaced = await deleteHolders(tables, claim, others);
+      replaced.push(...(await writeDespiteIndex(tables, claim, write)));
+      replaced.push(...(await resolveRivals(tables, claim)));
+      return [...new Set(replaced)];
+    },
+
+    /**
+     * Enters devices that will be imported.
+     *
+     * @returns the addresses that another device has already, and that device
+     */
+    enterAll: (
+      app: string,
+      claims: readonly AddressClaim[],
+      at: Date,
+    ): Promise<Map<string, string>> => enterAll(tables, app, claims, at),
+
+    /**
+     * Finds imported devices whose address another one has got at the same moment, for the caller to remove. As in
+     * {@link write}, the one that has registered it last stays.
+     *
+     * @returns their tokens, each with that of the device that stays
+     */
+    resolveImported: (app: string, claims: readonly AddressClaim[]): Promise<Map<string, string>> =>
+      resolveImported(tables, app, claims),
+
+    /** Removes a device from the list of an address that it no longer has. */
+    async leave({ app, token, address }: AddressClaim): Promise<void> {
+      const _id = addressId(app, address);
+      const { addresses } = tables;
+      const alone = { _id, 'holders.token': token, holders: { $size: 1 } };
+      const { deletedCount } = await addresses.deleteOne(alone);
+      if (deletedCount === 0) await addresses.updateOne({ _id }, { $pull: { holders: { token } } });
+    },
+  };
+}
+
+interface Tables {
+  addresses: Collection<AddressDocument>;
+  devices: Collection<DeviceDocument>;
+  webhooks: Pick<Webhooks, 'listSubscribed'>;
+}
+
+/** Returns the id of an address's document; an address may have thousands of characters. */
+function addressId(app: string, address: string): string {
+  return `${app}:${createHash('sha256').update(address).digest('base64url')}`;
+}
+
+/** Enters a device in the list of an address; returns the others in it. */
+async function enter(
+  addresses: Collection<AddressDocument>,
+  { app, token, address }: AddressClaim,
+): Promise<string[]> {
+  const others = {
+    $filter: {
+      input: { $ifNull: ['$holders', []] },
+      as: 'one',
+      cond: { $ne: ['$$one.token', { $literal: token }] },
+    },
+  };
+  const own = { token: { $literal: token }, at: '$$NOW' };
+  const update = [{ $set: { holders: { $concatArrays: [others, [own]] } } }];
+  const filter = { _id: addressId(app, address) };
+  for (;;) {
+    try {
+      const stored = await addresses.findOneAndUpdate(filter, update, {
+        upsert: true,
+        returnDocument: 'after',
+      });
+      return listOthers(stored, token);
+    } catch (error) {
+      // Two devices have inserted the document in the same moment.
+      if (!isDuplicateKey(error)) throw error;
+    }
+  }
+}
+
+function listOthers(stored: AddressDocument | null, token: string): string[] {
+  return (stored?.holders ?? []).flatMap((one) => (one.token === token ? [] : [one.token]));
+}
+
+/** Deletes those of these devices that have the address; returns them. */
+async function deleteHolders(
+  { devices, webhooks }: Tables,
+  { app, address }: Pick<AddressClaim, 'app' | 'address'>,
+  tokens: readonly string[],
+): Promise<string[]> {
+  if (tokens.length === 0) return [];
+  const filter = { _id: { $in: [...tokens] }, app, 'provider.address': address };
+  const found = await devices.find(filter, { projection: { _id: 1 } }).toArray();
+  if (found.length === 0) return [];
+  const reported = webhooks.listSubscribed(app, 'device.deleted');
+  await devices.updateMany(filter, buildDeletion(reported, ['provider']));
+  return found.map(({ _id }) => _id);
+}
+
+/**
+ * Writes the device. The unique index of the release before this one refuses it while another device has the address that is
+ * in no list; such devices are deleted, and the write is repeated.
+ */
+async function writeDespiteIndex(
+  tables: Tables,
+  claim: AddressClaim,
+  write: () => Promise<unknown>,
+): Promise<string[]> {
+  const replaced: string[] = [];
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await write();
+      return replaced;
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+      if (attempt === MAX_ATTEMPTS) throw new AddressConflictError();
+      const { app, token, address } = claim;
+      const unlisted = { app, 'provider.address': address, _id: { $ne: token } };
+      const found = await tables.devices.find(unlisted, { projection: { _id: 1 } }).toArray();
+      const tokens = found.map(({ _id }) => _id);
+      replaced.push(...(await deleteHolders(tables, claim, tokens)));
+      await delay(Math.random() * RETRY_DELAY_MS * (attempt - 1));
+    }
+  }
+}
+
+/** Deletes all devices with the address but the one that has registered it last; returns them. */
+async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<string[]> {
+  const { app, token, address } = claim;
+  const { addresses, devices } = tables;
+  const stored = await addresses.findOne({ _id: addressId(app, address) });
+  const others = listOthers(stored, token);
+  if (stored === null || others.length === 0) return [];
+  const rivals = await devices
+    .find(
+      { _id: { $in: [token, ...others] }, app, 'provider.address': address },
+      { projection: { 'provider.since': 1 } },
+    )
+    .toArray();
+  const [, ...losers] = rivals.toSorted(compareByStart).map(({ _id }) => _id);
+  await forgetOld(addresses, stored, new Set(rivals.map(({ _id }) => _id)));
+  return deleteHolders(tables, claim, losers);
+}
+
+type Rival = Pick<DeviceDocument, '_id' | 'provider'>;
+
+/** Orders devices with the same address: first the one that keeps it. */
+function compareByStart(a: Rival, b: Rival): number {
+  const startOf = ({ provider }: Rival) => provider?.since.getTime() ?? 0;
+  return startOf(b) - startOf(a) || (a._id < b._id ? 1 : -1);
+}
+
+/** Removes the entries of devices without the address, unless they may be about to get it. */
+async function forgetOld(
+  addresses: Collection<AddressDocument>,
+  { _id, holders }: AddressDocument,
+  present: ReadonlySet<string>,
+): Promise<void> {
+  const newest = Math.max(...holders.map(({ at }) => at.getTime()));
+  const old = holders.filter(
+    ({ token, at }) => !present.has(token) && at.getTime() < newest - MIN_ENTRY_AGE_MS,
+  );
+  if (old.length === 0) return;
+  const before = new Date(newest - MIN_ENTRY_AGE_MS);
+  const tokens = { $in: old.map(({ token }) => token) };
+  await addresses.updateOne(
+    { _id },
+    { $pull: { holders: { token: tokens, at: { $lt: before } } } },
+  );
+}
+
+async function enterAll(
+  tables: Tables,
+  app: string,
+  claims: readonly AddressClaim[],
+  at: Date,
+): Promise<Map<string, string>> {
+  const { addresses } = tables;
+  const errors = await bulkWriteErrors(
+    addresses,
+    claims.map(({ token, address }) => ({
+      insertOne: { document: { _id: addressId(app, address), holders: [{ token, at }] } },
+    })),
+  );
+  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+  const known = claims.filter((_, index) => errors.has(index));
+  const holders = new Map<string, string>();
+  for (const [address, tokens] of await listHolders(tables, app, known)) {
+    const [first] = tokens;
+    if (first !== undefined) holders.set(address, first);
+  }
+  // The others are not imported, and need no entry.
+  for (const claim of known) if (!holders.has(claim.address)) await enter(addresses, claim);
+  return holders;
+}
+
+/**
+ * Finds the devices that are listed for some addresses and have them, first the one that keeps it. Of a shorter list nothing is
+ * read.
+ */
+async function listHolders(
+  { addresses, devices }: Tables,
+  app: string,
+  claims: readonly AddressClaim[],
+  minLength = 1,
+): Promise<Map<string, string[]>> {
+  const ids = claims.map(({ address }) => addressId(app, address));
+  const lists = await addresses
+    .find(
+      { _id: { $in: ids }, [`holders.${minLength - 1}`]: { $exists: true } },
+      { batchSize: ids.length + 1 },
+    )
+    .toArray();
+  const tokens = lists.flatMap(({ holders }) => holders.map(({ token }) => token));
+  if (tokens.length === 0) return new Map();
+  const wanted = new Set(claims.map(({ address }) => address));
+  const found = await devices
+    .find(
+      { _id: { $in: tokens }, app, 'provider.address': { $exists: true } },
+      {
+        projection: { 'provider.address': 1, 'provider.since': 1 },
+        batchSize: tokens.length + 1,
+        // An index on the address would read all devices of the app.
+        hint: { _id: 1 },
+      },
+    )
+    .toArray();
+  const holders = Map.groupBy(found, ({ provider }) => provider?.address ?? '');
+  return new Map(
+    [...holders].flatMap(([address, some]) =>
+      wanted.has(address) ? [[address, some.toSorted(compareByStart).map(({ _id }) => _id)]] : [],
+    ),
+  );
+}
+
+async function resolveImported(
+  tables: Tables,
+  app: string,
+  claims: readonly AddressClaim[],
+): Promise<Map<string, string>> {
+  const losers = new Map<string, string>();
+  for (const [address, [winner = '', ...others]] of await listHolders(tables, app, claims, 2)) {
+    const own = new Set(claims.flatMap((one) => (one.address === address ? one.token : [])));
+    for (const token of others) if (own.has(token)) losers.set(token, winner);
+    const rivals = others.filter((token) => !own.has(token));
+    if (own.has(winner)) await deleteHolders(tables, { app, address }, rivals);
+  }
+  return losers;
+}
