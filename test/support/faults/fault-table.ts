@@ -2,7 +2,7 @@ import { FAULT_PLAN, type PlannedFault } from '../../faults/plan.ts';
 import { filesOf, readTiers } from '../jest/tiers.ts';
 
 /** Tiers that `npm test` leaves out; their files are marked. */
-const MARKED_TIERS = ['long', 'faults', 'waiting'];
+const MARKED_TIERS = ['long', 'faults', 'waiting', 'topologies'];
 
 /**
  * Returns the rows of the plan as docs/guarantees.md has them.

@@ -198,6 +198,8 @@ const OF_PARTS = [
 const BROWSERS = '{test/web-push,test/console}/**/*.test.ts';
 const PYTHON = 'test/with-python/**/*.test.ts';
 const DEPLOY = 'test/deploy/**/*.test.ts';
+/** Each with several servers of Redis or MongoDB beside its stack. */
+const TOPOLOGIES = 'test/topologies/**/*.test.ts';
 /** Nine containers, a load and its clients at once: more than two cores carry without a slow request. */
 const ROLLING = ['test/deploy/rolling-restart-behind-haproxy-fails-no-request.test.ts'];
 
@@ -220,6 +222,7 @@ export function readTiers(root: string): Tier[] {
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
     { name: 'faults', sideBySide: [], oneByOne: FAULTS },
     { name: 'waiting', sideBySide: WAITING_SIDE_BY_SIDE, oneByOne: WAITING },
+    { name: 'topologies', sideBySide: [], oneByOne: find(TOPOLOGIES) },
     { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
     { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },
     {

@@ -1,0 +1,184 @@
+import { rm } from 'node:fs/promises';
+import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { createDataFolder } from '../data-folder.ts';
+import { until } from '../until.ts';
+import { createRedisNode, type RedisNode, readInfoField, startAll } from './redis-node.ts';
+
+const PRIMARIES = 3;
+const SLOTS = 16_384;
+/** As in docs/scaling.md. */
+const NODE_TIMEOUT_MS = 5_000;
+const FORMED_WITHIN_MS = 60_000;
+const REPLACED_WITHIN_MS = 60_000;
+
+/** A Redis Cluster of three primaries, perhaps with a replica each. */
+export interface RedisCluster {
+  /** URL as REDIS_URL takes it. */
+  url: string;
+  nodes: readonly RedisNode[];
+  /** Waits until a running node serves the slot, and returns it. */
+  findPrimary(slot: number): Promise<RedisNode>;
+  /** Returns the running nodes that serve slots. */
+  listPrimaries(): Promise<RedisNode[]>;
+  /** Moves a slot with all its keys, key by key, while clients use it. */
+  moveSlot(slot: number, to: RedisNode, midway?: () => Promise<void>): Promise<void>;
+  /** Starts the nodes that are not running. */
+  startAll(): Promise<void>;
+  /** Ends all processes and removes their files. */
+  remove(): Promise<void>;
+}
+
+/** Starts a cluster on free ports of this machine, and waits until it serves all slots. */
+export async function startRedisCluster({
+  replicas = 1,
+}: {
+  /** Of each primary. */
+  replicas?: 0 | 1;
+} = {}): Promise<RedisCluster> {
+  const folder = await createDataFolder();
+  const nodes: RedisNode[] = [];
+  const busPorts = new Map<RedisNode, number>();
+  for (let n = 0; n < PRIMARIES * (1 + replicas); n += 1) {
+    const busPort = await freePort();
+    const node = await createRedisNode(folder, () => ({ lines: clusterLines(busPort) }));
+    busPorts.set(node, busPort);
+    nodes.push(node);
+  }
+  const cluster: RedisCluster = {
+    url: `redis+cluster://${nodes.map(({ address }) => address).join()}`,
+    nodes,
+    findPrimary: (slot) =>
+      until(() => findServing(nodes, slot), {
+        timeoutMs: REPLACED_WITHIN_MS,
+        everyMs: 100,
+        what: `a node that serves the slot ${slot}`,
+      }),
+    listPrimaries: async () => [
+      ...new Set((await readSlots(nodes)).filter((node) => node !== undefined)),
+    ],
+    moveSlot: (slot, to, midway) => moveSlot(nodes, slot, to, midway),
+    startAll: () => startAll(nodes.filter((node) => !node.isRunning())),
+    async remove() {
+      for (const node of nodes) node.thaw();
+      await Promise.all(nodes.map((node) => node.remove()));
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  try {
+    await startAll(nodes);
+    await formCluster(nodes, busPorts);
+    return cluster;
+  } catch (error) {
+    await cluster.remove();
+    throw error;
+  }
+}
+
+function clusterLines(busPort: number): string[] {
+  return [
+    ...['save ""', 'appendonly no', 'maxmemory-policy noeviction'],
+    ...['repl-diskless-sync yes', 'repl-diskless-sync-delay 0'],
+    ...['cluster-enabled yes', `cluster-port ${busPort}`],
+    `cluster-node-timeout ${NODE_TIMEOUT_MS}`,
+    // One part without a primary must not stop the others.
+    'cluster-require-full-coverage no',
+  ];
+}
+
+async function formCluster(
+  nodes: readonly RedisNode[],
+  busPorts: ReadonlyMap<RedisNode, number>,
+): Promise<void> {
+  const primaries = nodes.slice(0, PRIMARIES);
+  const [first] = primaries;
+  for (const [n, node] of primaries.entries()) {
+    await node.ask((redis) => redis.cluster('SET-CONFIG-EPOCH', n + 1));
+    await node.ask((redis) => redis.cluster('ADDSLOTSRANGE', ...slotRange(n)));
+  }
+  for (const node of nodes.slice(1)) {
+    const busPort = busPorts.get(node) ?? 0;
+    await first?.ask((redis) => redis.call('CLUSTER', 'MEET', '127.0.0.1', node.port, busPort));
+  }
+  const readState = (node: RedisNode) => node.ask((redis) => redis.cluster('INFO'));
+  const polling = { timeoutMs: FORMED_WITHIN_MS, everyMs: 100 };
+  const allKnowAll = async () =>
+    (await Promise.all(nodes.map(readState))).every(
+      (info) => readInfoField(info, 'cluster_known_nodes') === `${nodes.length}`,
+    );
+  await until(allKnowAll, { ...polling, what: 'nodes that know each other' });
+  for (const [n, replica] of nodes.slice(PRIMARIES).entries()) {
+    const id = await primaries[n % PRIMARIES]?.ask((redis) => redis.cluster('MYID'));
+    await replica.ask((redis) => redis.cluster('REPLICATE', String(id)));
+  }
+  const isReady = async (node: RedisNode) => {
+    const replication = await node.ask((redis) => redis.info('replication'));
+    const isLinked = readInfoField(replication, 'master_link_status') !== 'down';
+    return isLinked && readInfoField(await readState(node), 'cluster_state') === 'ok';
+  };
+  const allReady = async () => (await Promise.all(nodes.map(isReady))).every(Boolean);
+  await until(allReady, { ...polling, what: 'a cluster that serves all slots' });
+}
+
+function slotRange(n: number): [first: number, last: number] {
+  const at = (index: number) => Math.round((index * SLOTS) / PRIMARIES);
+  return [at(n), at(n + 1) - 1];
+}
+
+/** Returns the node that serves each slot, as a running node sees it. */
+async function readSlots(nodes: readonly RedisNode[]): Promise<(RedisNode | undefined)[]> {
+  const asked = await Promise.any(
+    nodes
+      .filter((node) => node.isRunning())
+      .map((node) => node.ask((redis) => redis.cluster('SLOTS'))),
+  );
+  const bySlot: (RedisNode | undefined)[] = Array.from({ length: SLOTS });
+  for (const [first, last, primary] of asked)
+    bySlot.fill(
+      nodes.find(({ port }) => port === primary?.[1]),
+      first,
+      last + 1,
+    );
+  return bySlot;
+}
+
+/** Returns the node that says itself that it serves the slot. */
+async function findServing(
+  nodes: readonly RedisNode[],
+  slot: number,
+): Promise<RedisNode | undefined> {
+  const node = (await readSlots(nodes))[slot];
+  if (node === undefined || !node.isRunning()) return undefined;
+  const own = await node.ask(async (redis) => ({
+    role: readInfoField(await redis.info('replication'), 'role'),
+    state: readInfoField(await redis.cluster('INFO'), 'cluster_state'),
+  }));
+  return own.role === 'master' && own.state === 'ok' ? node : undefined;
+}
+
+/** Moves a slot as `redis-cli --cluster reshard` does. */
+async function moveSlot(
+  nodes: readonly RedisNode[],
+  slot: number,
+  to: RedisNode,
+  midway: () => Promise<void> = async () => undefined,
+): Promise<void> {
+  const from = await findServing(nodes, slot);
+  if (from === undefined || from === to) throw new Error(`slot ${slot} can't be moved`);
+  const idOf = (node: RedisNode) => node.ask((redis) => redis.cluster('MYID'));
+  const [fromId, toId] = [await idOf(from), await idOf(to)];
+  await to.ask((redis) => redis.cluster('SETSLOT', slot, 'IMPORTING', fromId));
+  await from.ask((redis) => redis.cluster('SETSLOT', slot, 'MIGRATING', toId));
+  await midway();
+  await from.ask(async (redis) => {
+    for (;;) {
+      const keys = (await redis.cluster('GETKEYSINSLOT', slot, 10)) as string[];
+      if (keys.length === 0) return;
+      await redis.call('MIGRATE', '127.0.0.1', to.port, '', 0, 2_000, 'KEYS', ...keys);
+    }
+  });
+  const isPrimary = async (node: RedisNode) =>
+    readInfoField(await node.ask((redis) => redis.info('replication')), 'role') === 'master';
+  for (const node of [to, from, ...nodes])
+    if (node.isRunning() && (await isPrimary(node)))
+      await node.ask((redis) => redis.cluster('SETSLOT', slot, 'NODE', toId));
+}

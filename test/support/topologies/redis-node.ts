@@ -1,0 +1,113 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { startProcess, type TestProcess } from '../child-process.ts';
+import { until } from '../until.ts';
+
+const HOST = '127.0.0.1';
+const START_TIMEOUT_MS = 40_000;
+const ANSWER_TIMEOUT_MS = 2_000;
+
+/** A server or a Sentinel of a set, with a port and a folder of its own for as long as the set exists. */
+export interface RedisNode {
+  /** host:port, as the other nodes and the clients know it. */
+  address: string;
+  port: number;
+  isRunning(): boolean;
+  /** Starts it with what it has written, and waits until it answers. */
+  start(): Promise<void>;
+  /** Stops it in its tracks, its connections open, and lets it go on. */
+  freeze(): void;
+  thaw(): void;
+  /** Kills it without a word. Harmless if it is not running. */
+  kill(): Promise<void>;
+  /** Asks it over a connection of its own. @throws if it does not answer within 2 s */
+  ask<T>(question: (redis: Redis) => Promise<T>): Promise<T>;
+  /** Kills it and removes its files. */
+  remove(): Promise<void>;
+}
+
+/** What a node is told in its configuration file, besides its address. It rewrites the file itself. */
+export interface NodeSettings {
+  lines: readonly string[];
+  /** Arguments after the name of the file. */
+  args?: readonly string[];
+}
+
+/**
+ * Creates a node; it is not started yet.
+ *
+ * @param parent folder in which it gets one of its own
+ */
+export async function createRedisNode(
+  parent: string,
+  settingsFor: (port: number) => Promise<NodeSettings> | NodeSettings,
+): Promise<RedisNode> {
+  const port = await freePort();
+  const folder = join(parent, `${port}`);
+  const file = join(folder, 'redis.conf');
+  const { lines, args = [] } = await settingsFor(port);
+  await mkdir(folder);
+  await writeFile(file, [`bind ${HOST}`, `port ${port}`, `dir ${folder}`, ...lines, ''].join('\n'));
+  let child: TestProcess | undefined;
+  const isRunning = () => child?.isRunning() === true;
+  const kill = async () => {
+    child?.kill('SIGKILL');
+    await child?.exited;
+  };
+  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, question);
+  return {
+    address: `${HOST}:${port}`,
+    port,
+    isRunning,
+    async start() {
+      // `npm test` has found it; a Sentinel is the same program.
+      const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
+      child = startProcess(command, [file, ...args], { output: { file: join(folder, 'log') } });
+      const answers = async () => !isRunning() || (await ask((redis) => redis.ping())) === 'PONG';
+      await until(answers, { timeoutMs: START_TIMEOUT_MS, what: `a Redis on port ${port}` });
+      if (!isRunning()) throw new Error(`Redis on port ${port} ended with ${await child.exited}`);
+    },
+    freeze: () => child?.kill('SIGSTOP'),
+    thaw: () => child?.kill('SIGCONT'),
+    kill,
+    ask,
+    async remove() {
+      await kill();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function askRedis<T>(port: number, question: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(port, HOST, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    enableReadyCheck: false,
+    commandTimeout: ANSWER_TIMEOUT_MS,
+  });
+  // The command's own error says as much.
+  redis.on('error', () => undefined);
+  try {
+    await redis.connect();
+    return await question(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Reads a field of INFO or CLUSTER INFO. */
+export function readInfoField(info: string, name: string): string | undefined {
+  return new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1];
+}
+
+/** Starts all nodes; removes all if one does not start. */
+export async function startAll(nodes: readonly RedisNode[]): Promise<void> {
+  const started = await Promise.allSettled(nodes.map((node) => node.start()));
+  const failed = started.find((result) => result.status === 'rejected');
+  if (failed === undefined) return;
+  await Promise.all(nodes.map((node) => node.remove()));
+  throw failed.reason;
+}

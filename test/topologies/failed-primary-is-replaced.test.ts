@@ -1,0 +1,57 @@
+import { afterEach, expect, test } from '@jest/globals';
+import { type RedisCluster, startRedisCluster } from '../support/topologies/redis-cluster.ts';
+import { type SentinelSet, startSentinelSet } from '../support/topologies/sentinel-set.ts';
+import { until } from '../support/until.ts';
+
+const FAILOVER_MS = 120_000;
+const SLOT = 12_182;
+/** A key of that slot. */
+const KEY = 'foo';
+
+let servers: SentinelSet | RedisCluster | undefined;
+afterEach(async () => {
+  await servers?.remove();
+  servers = undefined;
+});
+
+test(
+  'by the Sentinels, with what it had written',
+  async () => {
+    const set = await startSentinelSet();
+    servers = set;
+    const former = await set.findPrimary();
+    await former.ask((redis) => redis.set(KEY, 'kept'));
+    await former.ask((redis) => redis.wait(2, 5_000));
+    await former.kill();
+    const primary = await set.findPrimary();
+    expect(primary).not.toBe(former);
+    expect(await primary.ask((redis) => redis.get(KEY))).toBe('kept');
+    await set.startAll();
+    await until(async () => (await former.ask((redis) => redis.role()))[0] === 'slave', {
+      timeoutMs: FAILOVER_MS,
+      what: 'the former primary as a replica',
+    });
+  },
+  FAILOVER_MS,
+);
+
+test(
+  'by its replica in a cluster, and a slot moves with its keys',
+  async () => {
+    const cluster = await startRedisCluster();
+    servers = cluster;
+    const former = await cluster.findPrimary(SLOT);
+    await former.ask((redis) => redis.set(KEY, 'kept'));
+    await former.ask((redis) => redis.wait(1, 5_000));
+    await former.kill();
+    const primary = await cluster.findPrimary(SLOT);
+    expect(primary).not.toBe(former);
+    expect(await primary.ask((redis) => redis.get(KEY))).toBe('kept');
+    const other = (await cluster.listPrimaries()).find((node) => node !== primary);
+    if (other === undefined) throw new Error('the cluster has one primary');
+    await cluster.moveSlot(SLOT, other);
+    expect(await cluster.findPrimary(SLOT)).toBe(other);
+    expect(await other.ask((redis) => redis.get(KEY))).toBe('kept');
+  },
+  FAILOVER_MS,
+);
