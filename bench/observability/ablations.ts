@@ -35,7 +35,7 @@ const METRICS: readonly Edit[] = [
   ),
   returnEarly('packages/core/src/process-counts.ts', 'countFailures(codes: Uint8Array): void {'),
   {
-    file: 'packages/presence/src/redis.ts',
+    file: 'packages/presence/src/redis-clients.ts',
     find: '    if (!(command as WatchedCommand).isWatched) watchCommand(command);\n',
     replace: '',
   },

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { readLogLines } from '../support/end-to-end/logs.ts';
 import { send } from '../support/end-to-end/pushes.ts';

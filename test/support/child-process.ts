@@ -25,19 +25,22 @@ export interface TestProcessOptions {
   env?: NodeJS.ProcessEnv;
   /** Destination of its output; a file is appended to. */
   output?: 'collected' | 'ignored' | 'errors shown' | { file: string };
+  /** It outlives the test file that starts it, so it is no open handle; its output is not collected. */
+  isLent?: boolean;
 }
 
 /** Starts a program. */
 export function startProcess(
   command: string,
   args: readonly string[],
-  { cwd, env = process.env, output = 'collected' }: TestProcessOptions = {},
+  { cwd, env = process.env, output = 'collected', isLent = false }: TestProcessOptions = {},
 ): TestProcess {
   const file = typeof output === 'object' ? openSync(output.file, 'a') : undefined;
   const stdout = file ?? (output === 'collected' ? 'pipe' : 'ignore');
   const stderr = output === 'errors shown' ? 'inherit' : stdout;
   const child = spawn(command, args, { cwd, env, stdio: ['ignore', stdout, stderr] });
   if (file !== undefined) closeSync(file);
+  if (isLent) child.unref();
   let text = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding('utf8').on('data', (chunk: string) => {

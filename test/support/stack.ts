@@ -9,6 +9,7 @@ import { type ApiResponse, callApi } from './stack/call-api.ts';
 import { type Dev, findProcess, readDev } from './stack/dev-file.ts';
 import { type StackOptions, stackEnv } from './stack/env.ts';
 import { isAlive, readChildPids, readStartTime } from './stack/processes.ts';
+import { startStackRedis } from './topologies/stack-redis.ts';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -54,9 +55,10 @@ export interface Stack {
 export async function startStack(options: StackOptions = {}, isLent = false): Promise<Stack> {
   const folder = await createDataFolder();
   const home = join(folder, 'home');
+  const redis = await startStackRedis(options, isLent);
   const child = spawnSupervisor(
     options.root ?? ROOT,
-    await stackEnv(home, options),
+    await stackEnv(home, { ...options, env: { ...redis?.env, ...options.env } }),
     join(folder, 'output.log'),
   );
   if (isLent) child.unref();
@@ -75,6 +77,7 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
       recordFailure();
       throw new Error(`the stack did not end well:\n${lastLines(output())}`, { cause: error });
     } finally {
+      await redis?.remove();
       await cleanUp(folder);
     }
   };

@@ -2,6 +2,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
 import { FIRST, filesOf, readTiers } from './jest/tiers.ts';
+import { ONE_REDIS_ONLY } from './topologies/one-redis-only.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const tiers = readTiers(ROOT);
@@ -30,6 +31,10 @@ test('files that share a stack are run one at a time, by the process that stops 
     .flatMap((tier) => tier.sideBySide);
   const sharing = sideBySide.filter((path) => textOf(path).includes('useSharedStack'));
   expect(sharing.filter((path) => path !== SELF)).toEqual([]);
+});
+
+test('the files that run on one Redis only exist', () => {
+  expect(Object.keys(ONE_REDIS_ONLY).filter((path) => !files.includes(path))).toEqual([]);
 });
 
 const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);

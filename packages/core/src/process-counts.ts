@@ -27,6 +27,7 @@ export type BatchedOperation =
   | 'read-push'
   | 'record-receipt'
   | 'register-presence'
+  | 'report-missed-notices'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

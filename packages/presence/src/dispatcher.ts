@@ -1,19 +1,15 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { newClaimId } from '@carillon/core/ids';
 import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing';
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
-import { gatewayStreamKey, type PresenceEntry, replyStreamKey, TTL_SECONDS } from './keys.ts';
-import { BLOCK_MS, connectWithReader, type Redis, type RedisAddress } from './redis.ts';
-import { createRedisTime } from './redis-time.ts';
-import { type DeliveryResult, type Reply, readReplyEntry } from './replies.ts';
+import type { PresenceEntry } from './keys.ts';
+import type { DeliveryResult, Reply } from './replies.ts';
+import { createShardDispatcher, type ShardDispatcher } from './shard-dispatcher.ts';
+import type { Shards } from './shards.ts';
 
 export type { Delivery } from './gateway-messages.ts';
 
 /** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
-const MAINTENANCE_INTERVAL_MS = 3_000;
-const READ_RETRY_DELAY_MS = 200;
-const ENTRIES_PER_READ = 500;
 
 export interface DispatchRecipient {
   token: string;
@@ -34,54 +30,42 @@ interface PendingDispatch {
   span: Span | undefined;
 }
 
-/** Creates the dispatcher of a worker. */
-export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
-  const { redis, reader } = await connectWithReader(address);
-  const replyStream = replyStreamKey(newClaimId());
-  const time = createRedisTime(redis);
-  const pendingDispatches = new Set<PendingDispatch>();
+/** Name of a worker's reply stream: its key on a server. In a cluster each shard has a key of its own for it. */
+const REPLY_STREAM_PREFIX = 'r:';
 
-  const maintain = async (): Promise<void> => {
-    await Promise.allSettled([time.sample(), redis.expire(replyStream, TTL_SECONDS.replies)]);
-  };
-  await maintain();
-  const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
-  const stopFollowing = followReplies(reader, replyStream, (reply) =>
-    recordReply(pendingDispatches, reply),
+/** Creates the dispatcher of a worker. */
+export async function createDispatcher(shards: Pick<Shards, 'all'>, tracer?: Tracer) {
+  const worker = newClaimId();
+  const pendingDispatches = new Set<PendingDispatch>();
+  const dispatchers = await Promise.all(
+    shards.all.map((shard) =>
+      createShardDispatcher(shard, worker, (reply) => recordReply(pendingDispatches, reply)),
+    ),
   );
 
   return {
-    /** Key of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
-    replyStream,
+    /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
+    replyStream: `${REPLY_STREAM_PREFIX}${worker}`,
     /**
      * Dispatches a delivery to the gateways of these recipients and waits for the results.
      *
      * @param deadline by the monotonic clock; gateways write nothing to a socket after it
      * @returns a result for every position, at the latest 1.5 s after the deadline
-     * @throws if Redis fails; gateways that received the delivery still reply to the reply stream
+     * @throws if Redis fails, on all shards of the recipients; gateways that received the delivery still reply to the reply
+     *   stream
      */
     async dispatch(
       delivery: Delivery,
       recipients: readonly DispatchRecipient[],
       deadline: number,
     ): Promise<Map<number, DeliveryResult>> {
-      if (Number.isNaN(time.now())) await time.sample();
       const timeoutAt = deadline + REPLY_GRACE_MS;
       const span = startSpan(tracer, delivery, recipients.length);
       const claim = { claim: delivery.claim, span };
       const { whenSettled, pending } = addPending(claim, recipients, pendingDispatches, timeoutAt);
+      const traced = { ...delivery, ...(span !== undefined && { trace: span.traceparent }) };
       try {
-        await sendToGateways(redis, pending, recipients, (group) => ({
-          kind: 'deliver',
-          delivery: {
-            ...delivery,
-            ...(span !== undefined && { trace: span.traceparent }),
-            reply: replyStream,
-            deadline: time.fromMonotonic(deadline),
-            tokens: group.map(({ token }) => token),
-            positions: group.map(({ position }) => position),
-          },
-        }));
+        await sendToShards(dispatchers, pending, recipients, traced, deadline);
         return await whenSettled;
       } finally {
         pending.settle();
@@ -92,28 +76,37 @@ export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
     async notifyInboxes(
       recipients: readonly Pick<DispatchRecipient, 'token' | 'presence'>[],
     ): Promise<void> {
-      const pipeline = redis.pipeline();
-      for (const [gateway, group] of groupByGateway(recipients)) {
-        const tokens = group.map(({ token }) => token);
-        pipeline.xadd(
-          gatewayStreamKey(gateway),
-          'NOMKSTREAM',
-          '*',
-          ...encodeGatewayMessage({ kind: 'drain', tokens }),
-        );
-      }
-      // A missing stream is no error: its gateway stopped, or acquires a new identity and then reads all inboxes.
-      for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
+      const groups = groupBy(recipients, ({ presence }) => presence.shard);
+      const notices = [...groups].map(([shard, inShard]) => {
+        const messages = [...groupByGateway(inShard)].map(([gateway, group]) => {
+          const tokens = group.map(({ token }) => token);
+          return { gateway, fields: encodeGatewayMessage({ kind: 'drain', tokens }) };
+        });
+        // A missing stream is no error: its gateway stopped, or acquires a new identity and then reads all inboxes.
+        return dispatchers[shard]?.send(messages);
+      });
+      await Promise.all(notices);
     },
-    /** Returns the results of a claim whose worker died, by position. Throws if Redis fails. */
-    readReplies: (stream: string, claim: string): Promise<Map<number, DeliveryResult>> =>
-      readAllReplies(redis, stream, claim),
+    /**
+     * Returns the results of a claim whose worker died, by position; those of a shard that fails are missing.
+     *
+     * @throws if Redis fails, on all shards
+     */
+    async readReplies(stream: string, claim: string): Promise<Map<number, DeliveryResult>> {
+      const formerWorker = stream.slice(REPLY_STREAM_PREFIX.length);
+      const reads = await Promise.allSettled(
+        dispatchers.map((dispatcher) => dispatcher.readReplies(formerWorker)),
+      );
+      const read = reads.filter((result) => result.status === 'fulfilled');
+      if (read.length === 0) throw findReason(reads);
+      return mergeReplies(
+        read.flatMap(({ value }) => value),
+        claim,
+      );
+    },
     async close(): Promise<void> {
-      clearInterval(timer);
-      stopFollowing();
+      for (const dispatcher of dispatchers) dispatcher.close();
       for (const pending of pendingDispatches) pending.settle();
-      reader.disconnect();
-      redis.disconnect();
     },
   };
 }
@@ -178,32 +171,60 @@ function recordResult(pending: PendingDispatch, position: number, result: Delive
   if (pending.unanswered.size === 0) pending.settle();
 }
 
-/** Sends one XADD for each gateway, all in one round trip. */
-async function sendToGateways(
-  redis: Redis,
+/** Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail. */
+async function sendToShards(
+  dispatchers: readonly ShardDispatcher[],
   pending: PendingDispatch,
   recipients: readonly DispatchRecipient[],
-  messageFor: (group: readonly DispatchRecipient[]) => Parameters<typeof encodeGatewayMessage>[0],
+  delivery: Delivery,
+  deadline: number,
+): Promise<void> {
+  if (recipients.length === 0) pending.settle();
+  const groups = [...groupBy(recipients, ({ presence }) => presence.shard)];
+  const sent = await Promise.allSettled(
+    groups.map(async ([shard, group]) =>
+      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, group, { delivery, deadline }),
+    ),
+  );
+  if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
+  for (const [index, { status }] of sent.entries()) {
+    if (status === 'fulfilled') continue;
+    for (const { position } of groups[index]?.[1] ?? [])
+      recordResult(pending, position, 'unreachable');
+  }
+}
+
+/** Sends one message to each gateway of a shard, all in one round trip. */
+async function sendToGateways(
+  dispatcher: ShardDispatcher,
+  pending: PendingDispatch,
+  recipients: readonly DispatchRecipient[],
+  { delivery, deadline }: { delivery: Delivery; deadline: number },
 ): Promise<void> {
   const sentGroups: (readonly DispatchRecipient[])[] = [];
-  const pipeline = redis.pipeline();
-  for (const [gateway, group] of groupByGateway(recipients)) {
-    if (group[0]?.presence.credit === 0) {
-      for (const { position } of group) recordResult(pending, position, 'not-sent');
-      continue;
-    }
-    sentGroups.push(group);
-    pipeline.xadd(
-      gatewayStreamKey(gateway),
-      'NOMKSTREAM',
-      '*',
-      ...encodeGatewayMessage(messageFor(group)),
-    );
+  for (const group of groupByGateway(recipients).values()) {
+    if (group[0]?.presence.credit !== 0) sentGroups.push(group);
+    else for (const { position } of group) recordResult(pending, position, 'not-sent');
   }
-  if (recipients.length === 0) pending.settle();
   if (sentGroups.length === 0) return;
-  for (const [index, [error, id]] of ((await pipeline.exec()) ?? []).entries()) {
-    if (error) throw error;
+  const reply = dispatcher.replyStream;
+  const redisDeadline = await dispatcher.toRedisTime(deadline);
+  const ids = await dispatcher.send(
+    sentGroups.map((group) => ({
+      gateway: group[0]?.presence.gateway ?? '',
+      fields: encodeGatewayMessage({
+        kind: 'deliver',
+        delivery: {
+          ...delivery,
+          reply,
+          deadline: redisDeadline,
+          tokens: group.map(({ token }) => token),
+          positions: group.map(({ position }) => position),
+        },
+      }),
+    })),
+  );
+  for (const [index, id] of ids.entries()) {
     // Without a stream the gateway stopped or acquired a new identity.
     if (id === null)
       for (const { position } of sentGroups[index] ?? [])
@@ -214,62 +235,32 @@ async function sendToGateways(
 function groupByGateway<R extends { presence: PresenceEntry }>(
   recipients: readonly R[],
 ): Map<string, R[]> {
-  const groups = new Map<string, R[]>();
-  for (const recipient of recipients) {
-    const group = groups.get(recipient.presence.gateway);
-    if (group === undefined) groups.set(recipient.presence.gateway, [recipient]);
-    else group.push(recipient);
+  return groupBy(recipients, ({ presence }) => presence.gateway);
+}
+
+function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> {
+  const groups = new Map<K, R[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
   }
   return groups;
 }
 
-/** Reads a worker's reply stream from its beginning until it is stopped. A failure of Redis only delays it. */
-function followReplies(reader: Redis, stream: string, onReply: (reply: Reply) => void): () => void {
-  let stopped = false;
-  let lastId = '0-0';
-
-  async function follow(): Promise<void> {
-    while (!stopped) {
-      try {
-        const streams = await reader.xread(
-          'COUNT',
-          ENTRIES_PER_READ,
-          'BLOCK',
-          BLOCK_MS,
-          'STREAMS',
-          stream,
-          lastId,
-        );
-        for (const [id, fields] of streams?.[0]?.[1] ?? []) {
-          lastId = id;
-          for (const reply of readReplyEntry(fields)) onReply(reply);
-        }
-      } catch {
-        if (!stopped) await sleep(READ_RETRY_DELAY_MS);
-      }
-    }
-  }
-
-  void follow();
-  return () => {
-    stopped = true;
-  };
-}
-
-/** Returns all results of one claim that a stream still holds. `acknowledged` takes precedence over other results. */
-async function readAllReplies(
-  redis: Redis,
-  stream: string,
-  claim: string,
-): Promise<Map<number, DeliveryResult>> {
+/** Returns the results of one claim. `acknowledged` takes precedence over other results. */
+function mergeReplies(replies: readonly Reply[], claim: string): Map<number, DeliveryResult> {
   const results = new Map<number, DeliveryResult>();
-  for (const [, fields] of await redis.xrange(stream, '-', '+')) {
-    for (const reply of readReplyEntry(fields)) {
-      if (reply.claim !== claim) continue;
-      for (const position of reply.positions) {
-        if (results.get(position) !== 'acknowledged') results.set(position, reply.result);
-      }
+  for (const reply of replies) {
+    if (reply.claim !== claim) continue;
+    for (const position of reply.positions) {
+      if (results.get(position) !== 'acknowledged') results.set(position, reply.result);
     }
   }
   return results;
+}
+
+function findReason(results: readonly PromiseSettledResult<unknown>[]): unknown {
+  return results.find((result) => result.status === 'rejected')?.reason;
 }

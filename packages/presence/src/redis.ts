@@ -1,12 +1,19 @@
-import { processCounts } from '@carillon/core/process-counts';
+import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
-import { type Command, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type Redis as RedisServer } from 'ioredis';
+import {
+  createClient,
+  createServerClient,
+  type RedisProfile,
+  type RedisSettings,
+} from './redis-clients.ts';
 
-export type { Redis } from 'ioredis';
+/** A connection to one server, to the primary that Sentinels name, or to a cluster. */
+export type Redis = RedisServer | Cluster;
 
 /** Where a Redis is. */
 export interface RedisAddress {
-  /** redis://host:port, or rediss://host:port for TLS. */
+  /** Address of a server, of Sentinels or of a cluster (core/redis-url). */
   url: string;
   /** Certificate of the authority that signed the server's certificate, PEM; absent: the public authorities. */
   ca?: string | undefined;
@@ -28,14 +35,8 @@ function retryDelayMs(attempt: number): number {
   return delay / 2 + (Math.random() * delay) / 2;
 }
 
-/** Use of a connection, which decides its settings. */
-export type RedisProfile = 'command' | 'blocking' | 'producer' | 'worker' | 'probe';
-
-/** ioredis declares `replyMapping` separately in its constructors. */
-type Settings = Omit<RedisOptions, 'replyMapping'>;
-
 /** Commands fail at once while Redis is known to be away; none is repeated after a reconnect. */
-const FAIL_FAST: Settings = {
+const FAIL_FAST: RedisSettings = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 1,
@@ -45,7 +46,7 @@ const FAIL_FAST: Settings = {
  * Settings of a connection by its use. A command timeout leaves the connection open; `socketTimeout` replaces a
  * connection whose peer vanished, which the kernel would keep for a quarter of an hour.
  */
-const PROFILES: Record<RedisProfile, Settings> = {
+const PROFILES: Record<RedisProfile, RedisSettings> = {
   /** Presence and counters: a command fails within 1 s if Redis is frozen. */
   command: { ...FAIL_FAST, commandTimeout: 1_000, socketTimeout: 5_000 },
   /** XREAD with BLOCK: the timeouts exceed the time for which Redis blocks. */
@@ -69,6 +70,14 @@ const PROFILES: Record<RedisProfile, Settings> = {
   },
 };
 
+/** A reader that loses its node asks the cluster for the next one. */
+const SETTINGS_OF_NODE: RedisSettings = {
+  ...PROFILES.blocking,
+  connectTimeout: CONNECT_TIMEOUT_MS,
+  lazyConnect: true,
+  retryStrategy: () => null,
+};
+
 /** Codes of the errors of a certificate that no trusted authority has signed, or that is another server's. */
 const UNTRUSTED =
   /^(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)$/;
@@ -79,43 +88,13 @@ function explainError(error: Error, { url, ca }: RedisAddress): Error {
   const authority = ca === undefined ? 'a public authority' : 'the authority of REDIS_CA_FILE';
   // Without its cause, which the doctor would name in its place.
   return new Error(
-    `the certificate of Redis at ${new URL(url).host} is not verified by ${authority}: ${error.message}`,
+    `the certificate of Redis at ${describeRedisUrl(url)} is not verified by ${authority}: ${error.message}`,
   );
 }
 
-/** A command of the library, marked once its failure would be counted. */
-type WatchedCommand = Command & { isWatched?: true };
-
-/**
- * A connection that counts the commands that fail. It replaces the function that rejects a command, so that a command
- * that succeeds costs no more than the function.
- */
-class CountingRedis extends Redis {
-  override sendCommand(...[command, stream]: Parameters<Redis['sendCommand']>): unknown {
-    // A command passes here again when the connection is back.
-    if (!(command as WatchedCommand).isWatched) watchCommand(command);
-    return super.sendCommand(command, stream);
-  }
-
-  /** BullMQ reads over a copy of its connection. */
-  override duplicate(override?: Partial<RedisOptions>): Redis {
-    const options: Settings = { ...this.options, ...override };
-    return new CountingRedis(options);
-  }
-}
-
-function watchCommand(command: WatchedCommand): void {
-  command.isWatched = true;
-  const { reject } = command;
-  command.reject = (error) => {
-    if (!isScriptMissing(error)) processCounts.redisCommandFailures += 1;
-    reject(error);
-  };
-}
-
-/** Checks for the reply to a script that is not loaded yet: the library then sends it. */
-function isScriptMissing(error: Error): boolean {
-  return error.message.startsWith('NOSCRIPT');
+/** A primary that a failover has made a replica: the connection goes to the new one, and the command with it. */
+function reconnectOnError({ message }: Error): 2 | false {
+  return message.startsWith('READONLY') && 2;
 }
 
 /** Creates a connection, which reconnects by itself except with `probe`. */
@@ -124,28 +103,28 @@ export function createRedis(
   profile: RedisProfile,
   onError: OnRedisError,
 ): Redis {
-  const { url, ca } = address;
-  const options: Settings = {
-    // Without rediss://, the option alone would turn TLS on.
-    ...(ca !== undefined && url.startsWith('rediss:') && { tls: { ca } }),
+  const settings: RedisSettings = {
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: retryDelayMs,
+    ...(profile !== 'probe' && { reconnectOnError }),
     ...PROFILES[profile],
   };
-  const redis = new CountingRedis(url, options);
-  // Without a listener an error would end the process.
-  redis.on('error', (error) => onError(explainError(error, address)));
+  const redis = createClient(parseRedisUrl(address.url), settings, address.ca);
+  // Without a listener an error would end the process. Those of a cluster's nodes have an event of their own.
+  for (const event of ['error', 'node error'])
+    redis.on(event, (error: Error) => onError(explainError(error, address)));
   return redis;
 }
 
 /**
  * Asks a Redis over a connection of its own, once it has loaded its data.
  *
- * @throws the cause, within about 2 s
+ * @throws the cause, within about `timeoutMs`
  */
 export async function probeRedis<T>(
   address: RedisAddress,
   ask: (redis: Redis) => Promise<T>,
+  timeoutMs = INITIAL_WAIT_MS,
 ): Promise<T> {
   let connectionError: Error | undefined;
   const redis = createRedis(address, 'probe', (error) => {
@@ -153,7 +132,7 @@ export async function probeRedis<T>(
   });
   try {
     const answer = redis.connect().then(() => ask(redis));
-    return await withTimeout(answer, INITIAL_WAIT_MS, 'Redis');
+    return await withTimeout(answer, timeoutMs, 'Redis');
   } catch (error) {
     // The call's own error says only that the connection is closed.
     throw connectionError ?? error;
@@ -171,12 +150,18 @@ export async function pingRedis(address: RedisAddress): Promise<void> {
 const WRITE_PROBE_KEY = 'probe:write';
 const WRITE_PROBE_MS = 1_000;
 
-/** Arguments of the SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */
-export const WRITE_PROBE = [WRITE_PROBE_KEY, 1, 'PX', WRITE_PROBE_MS] as const;
+/** Returns arguments of a SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */
+export function writeProbe(key = WRITE_PROBE_KEY) {
+  return [key, 1, 'PX', WRITE_PROBE_MS] as const;
+}
 
-/** Checks that a Redis responds and takes writes. Throws the cause, within about 2 s. */
-export async function assertRedisWritable(address: RedisAddress): Promise<void> {
-  await probeRedis(address, (redis) => redis.set(...WRITE_PROBE));
+/**
+ * Checks that a Redis responds and takes writes. Throws the cause, within about 2 s.
+ *
+ * @param key is written: in a cluster it decides which node is asked
+ */
+export async function assertRedisWritable(address: RedisAddress, key?: string): Promise<void> {
+  await probeRedis(address, (redis) => redis.set(...writeProbe(key)));
 }
 
 /**
@@ -193,13 +178,26 @@ export async function connectRedis(
   return redis;
 }
 
-/** Creates two connections for presence: one for commands, and one for blocking reads. */
-export async function connectWithReader(
-  address: RedisAddress,
-): Promise<{ redis: Redis; reader: Redis }> {
-  const [redis, reader] = await Promise.all([
-    connectRedis(address),
-    connectRedis(address, 'blocking'),
-  ]);
-  return { redis, reader };
+/**
+ * Returns the hash tag that keeps the keys of a group in one slot of a cluster, so that one script or pipeline can use them;
+ * undefined without a cluster.
+ */
+export function hashTag(redis: Redis, group: string): string | undefined {
+  return redis instanceof Cluster ? `{${group}}` : undefined;
+}
+
+/** Opens a connection for blocking reads to one node of a cluster. Throws if the node can't be reached. */
+export async function connectNode(address: RedisAddress, node: string): Promise<Redis> {
+  const target = parseRedisUrl(address.url);
+  const credentials = target.kind === 'server' ? {} : target.credentials;
+  const settings = { ...SETTINGS_OF_NODE, ...credentials };
+  const redis = createServerClient(target, node, settings, address.ca);
+  redis.on('error', () => undefined);
+  try {
+    await redis.connect();
+    return redis;
+  } catch (error) {
+    redis.disconnect();
+    throw error;
+  }
 }

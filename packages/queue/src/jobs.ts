@@ -55,11 +55,6 @@ export type QueueName = (typeof QUEUE_NAMES)[number];
 export const WORKER_QUEUES = QUEUE_NAMES.filter((name) => name !== 'maintenance');
 export type WorkerQueue = (typeof WORKER_QUEUES)[number];
 
-/** Returns the key that the workers of a queue renew while they take jobs. */
-export function workerKey(queue: QueueName): string {
-  return `worker:${queue}`;
-}
-
 /**
  * Returns the id of a `send` job, one per push and fan-out step: API, reconciler and the previous step may all add it.
  * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Embedded

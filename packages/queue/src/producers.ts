@@ -4,8 +4,9 @@ import { withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
   type OnRedisError,
+  type Redis,
   type RedisAddress,
-  WRITE_PROBE,
+  writeProbe,
 } from '@carillon/presence/redis';
 import { type JobsOptions, Queue } from 'bullmq';
 import { LRUCache } from 'lru-cache';
@@ -21,6 +22,7 @@ import {
   webhookJobId,
 } from './jobs.ts';
 import { joinOpenJob } from './open-job.ts';
+import { probeKey, queueKey, queuePrefix } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
@@ -212,7 +214,8 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
 
   function openQueue(name: QueueName) {
-    const queue = new Queue(name, { connection, streams: { events: { maxLen: 1_000 } } });
+    const prefix = queuePrefix(connection, name);
+    const queue = new Queue(name, { connection, prefix, streams: { events: { maxLen: 1_000 } } });
     queue.on('error', onError);
     const addJob = createBatcher<Job, void>(
       'add-job',
@@ -248,23 +251,24 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     },
     addTo: (name: QueueName, job: Job): Promise<void> =>
       (queues.get(name) ?? openQueue(name)).addJob(job),
-    async countDue(names: readonly QueueName[]): Promise<number[]> {
-      const pipeline = connection.pipeline();
-      for (const name of names) {
-        pipeline.llen(`bull:${name}:wait`);
-        pipeline.zcount(`bull:${name}:delayed`, 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
-      }
-      pipeline.set(...WRITE_PROBE);
-      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
-      const counts = (results ?? []).map(([error, count]) => {
-        if (error) throw error;
-        return Number(count);
-      });
-      return names.map((_, index) => (counts[2 * index] ?? 0) + (counts[2 * index + 1] ?? 0));
-    },
+    countDue: (names: readonly QueueName[]): Promise<number[]> =>
+      Promise.all(names.map((name) => countDue(connection, name))),
     async close(): Promise<void> {
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
     },
   };
+}
+
+async function countDue(redis: Redis, name: QueueName): Promise<number> {
+  const pipeline = redis.pipeline();
+  pipeline.llen(queueKey(redis, name, 'wait'));
+  pipeline.zcount(queueKey(redis, name, 'delayed'), 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
+  pipeline.set(...writeProbe(probeKey(redis, name)));
+  const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
+  const [waiting, delayed] = (results ?? []).map(([error, count]) => {
+    if (error) throw error;
+    return Number(count);
+  });
+  return (waiting ?? 0) + (delayed ?? 0);
 }

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { whyNoContainers } from '../deploy/why-no-containers.mjs';
+import { ONE_REDIS_ONLY } from '../topologies/one-redis-only.ts';
 
 /** Where Debian's package `faketime` has the library, for each architecture. */
 export const FAKETIME_LIBRARY = '/usr/lib/*/faketime/libfaketimeMT.so.1';
@@ -43,6 +44,8 @@ export function findLeftOut(argv) {
       isWithContainers ? whyNoContainers() : undefined,
     ],
   ];
+  if (process.env.CARILLON_TEST_TOPOLOGY !== undefined)
+    for (const [file, reason] of Object.entries(ONE_REDIS_ONLY)) needs.push([[file], reason]);
   return needs.flatMap(([files, reason]) => {
     if (reason === undefined) return [];
     process.stderr.write(`Left out: ${files.join(', ')} (${reason}).\n`);

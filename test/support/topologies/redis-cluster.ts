@@ -31,16 +31,18 @@ export interface RedisCluster {
 /** Starts a cluster on free ports of this machine, and waits until it serves all slots. */
 export async function startRedisCluster({
   replicas = 1,
+  isLent = false,
 }: {
   /** Of each primary. */
   replicas?: 0 | 1;
+  isLent?: boolean;
 } = {}): Promise<RedisCluster> {
   const folder = await createDataFolder();
   const nodes: RedisNode[] = [];
   const busPorts = new Map<RedisNode, number>();
   for (let n = 0; n < PRIMARIES * (1 + replicas); n += 1) {
     const busPort = await freePort();
-    const node = await createRedisNode(folder, () => ({ lines: clusterLines(busPort) }));
+    const node = await createRedisNode(folder, () => ({ lines: clusterLines(busPort), isLent }));
     busPorts.set(node, busPort);
     nodes.push(node);
   }

@@ -33,6 +33,8 @@ export interface NodeSettings {
   lines: readonly string[];
   /** Arguments after the name of the file. */
   args?: readonly string[];
+  /** The node outlives the test file that starts it. */
+  isLent?: boolean;
 }
 
 /**
@@ -47,7 +49,7 @@ export async function createRedisNode(
   const port = await freePort();
   const folder = join(parent, `${port}`);
   const file = join(folder, 'redis.conf');
-  const { lines, args = [] } = await settingsFor(port);
+  const { lines, args = [], isLent = false } = await settingsFor(port);
   await mkdir(folder);
   await writeFile(file, [`bind ${HOST}`, `port ${port}`, `dir ${folder}`, ...lines, ''].join('\n'));
   let child: TestProcess | undefined;
@@ -64,7 +66,8 @@ export async function createRedisNode(
     async start() {
       // `npm test` has found it; a Sentinel is the same program.
       const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
-      child = startProcess(command, [file, ...args], { output: { file: join(folder, 'log') } });
+      const output = { file: join(folder, 'log') };
+      child = startProcess(command, [file, ...args], { output, isLent });
       const answers = async () => !isRunning() || (await ask((redis) => redis.ping())) === 'PONG';
       await until(answers, { timeoutMs: START_TIMEOUT_MS, what: `a Redis on port ${port}` });
       if (!isRunning()) throw new Error(`Redis on port ${port} ended with ${await child.exited}`);

@@ -34,18 +34,22 @@ const SERVER_LINES = [
 ];
 
 /** Starts a set on free ports of this machine, and waits until a failover is possible. */
-export async function startSentinelSet(): Promise<SentinelSet> {
+export async function startSentinelSet({ isLent = false } = {}): Promise<SentinelSet> {
   const folder = await createDataFolder();
   const servers: RedisNode[] = [];
   for (let n = 0; n <= REPLICAS; n += 1) {
     const primary = servers[0];
     const lines = primary === undefined ? [] : [`replicaof 127.0.0.1 ${primary.port}`];
-    servers.push(await createRedisNode(folder, () => ({ lines: [...SERVER_LINES, ...lines] })));
+    servers.push(
+      await createRedisNode(folder, () => ({ lines: [...SERVER_LINES, ...lines], isLent })),
+    );
   }
   const sentinels: RedisNode[] = [];
   const primaryPort = servers[0]?.port ?? 0;
   for (let n = 0; n < SENTINELS; n += 1)
-    sentinels.push(await createRedisNode(folder, () => sentinelSettings(primaryPort)));
+    sentinels.push(
+      await createRedisNode(folder, () => ({ ...sentinelSettings(primaryPort), isLent })),
+    );
   const all = [...servers, ...sentinels];
   const set: SentinelSet = {
     url: `redis+sentinel://${sentinels.map(({ address }) => address).join()}/${NAME}`,

@@ -9,8 +9,12 @@ import { COMPILE_CACHE_ENV, NODE_24, ROOT } from './paths.mjs';
 import { findRedis } from './redis.mjs';
 import { interruptSetUpOnSignals } from './run.mjs';
 import { prepareStart, runSupervisor } from './start.mjs';
+import { UserError } from './terminal.mjs';
 
 const TIER = '--tier=';
+/** `--topology cluster` runs the tests' stacks on a Redis Cluster, `--topology sentinel` on a Sentinel set. */
+const TOPOLOGY = '--topology';
+const TOPOLOGIES = ['cluster', 'sentinel'];
 /**
  * V8's heap sizes for the command line. Without them V8 derives its own from the machine's memory and collects garbage
  * late.
@@ -44,7 +48,8 @@ async function setUp(action) {
   }
 }
 
-async function runTests(args) {
+async function runTests(allArgs) {
+  const { topology, args } = takeTopology(allArgs);
   const binaries = await setUp(async () => {
     await ensureDependencies();
     return { redis: await findRedis(), mongod: await findMongod() };
@@ -60,7 +65,20 @@ async function runTests(args) {
     ...COMPILE_CACHE_ENV,
     CARILLON_REDIS_SERVER: binaries.redis.path,
     CARILLON_MONGOD: binaries.mongod.path,
+    ...(topology !== undefined && { CARILLON_TEST_TOPOLOGY: topology }),
   });
+}
+
+/** Takes `--topology NAME`, or `--topology=NAME`, from the arguments. */
+function takeTopology(args) {
+  const at = args.findIndex((arg) => arg === TOPOLOGY || arg.startsWith(`${TOPOLOGY}=`));
+  if (at < 0) return { topology: undefined, args };
+  const isSplit = args[at] === TOPOLOGY;
+  const topology = isSplit ? args[at + 1] : args[at].slice(TOPOLOGY.length + 1);
+  if (!TOPOLOGIES.includes(topology)) {
+    throw new UserError(`Write ${TOPOLOGY} ${TOPOLOGIES.join(` or ${TOPOLOGY} `)}.`);
+  }
+  return { topology, args: [...args.slice(0, at), ...args.slice(at + (isSplit ? 2 : 1))] };
 }
 
 /**
