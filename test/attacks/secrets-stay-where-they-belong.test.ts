@@ -43,6 +43,7 @@ beforeAll(async () => {
   receiver = await startOtlpReceiver();
   fixture = await openProviderFixture({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url } });
   redis = await openRedis(fixture.stack.dev);
+  if ('nodes' in redis) throw new Error('a cluster is not monitored');
   monitor = await redis.monitor();
   monitor.on('monitor', (_time: string, args: string[]) => commands.push(args.join(' ')));
   tenant = await fixture.tenant();

@@ -91,8 +91,8 @@ export function createClient(
         name: target.name,
         db: target.db,
         sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
-        // One round over the Sentinels is one attempt to connect.
-        sentinelRetryStrategy: () => null,
+        // Without a delay the connection would end for good once no Sentinel responds.
+        ...(settings.retryStrategy && { sentinelRetryStrategy: settings.retryStrategy }),
         ...(isTls && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
         ...(sentinelCredentials.username && { sentinelUsername: sentinelCredentials.username }),
         ...(sentinelCredentials.password && { sentinelPassword: sentinelCredentials.password }),

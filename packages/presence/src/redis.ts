@@ -109,11 +109,40 @@ export function createRedis(
     ...(profile !== 'probe' && { reconnectOnError }),
     ...PROFILES[profile],
   };
-  const redis = createClient(parseRedisUrl(address.url), settings, address.ca);
+  const target = parseRedisUrl(address.url);
+  const redis = createClient(target, settings, address.ca);
+  const explain = (error: Error): void => onError(explainError(error, address));
+  const report = target.kind === 'server' ? explain : atMostOnceASecond(explain);
   // Without a listener an error would end the process. Those of a cluster's nodes have an event of their own.
-  for (const event of ['error', 'node error'])
-    redis.on(event, (error: Error) => onError(explainError(error, address)));
+  redis.on('error', report);
+  if (redis instanceof Cluster) {
+    redis.on('node error', report);
+    // A worker needs the node of its queue only.
+    if (profile !== 'worker' && profile !== 'probe') connectToPrimaries(redis);
+  }
   return redis;
+}
+
+/** Connects to each primary before the first command to it, which would wait for the connection, or fail. */
+function connectToPrimaries(cluster: Cluster): void {
+  const connect = (): void => {
+    for (const node of cluster.nodes('master'))
+      if (node.status === 'wait') node.connect().catch(() => undefined);
+  };
+  cluster.on('ready', connect);
+  cluster.on('+node', () => {
+    if (cluster.status === 'ready') connect();
+  });
+}
+
+/** Sentinels, and the nodes of a cluster, are asked several times a second while a server is gone. */
+function atMostOnceASecond(onError: OnRedisError): OnRedisError {
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  return (error) => {
+    if (performance.now() - reportedAt < MAX_RETRY_DELAY_MS) return;
+    reportedAt = performance.now();
+    onError(error);
+  };
 }
 
 /**
@@ -174,8 +203,27 @@ export async function connectRedis(
 ): Promise<Redis> {
   const redis = createRedis(address, profile, () => undefined);
   const ready = new Promise<void>((resolve) => redis.once('ready', () => resolve()));
-  await resultWithin(ready, INITIAL_WAIT_MS, undefined);
+  await resultWithin(
+    ready.then(() => waitForPrimaries(redis)),
+    INITIAL_WAIT_MS,
+    undefined,
+  );
   return redis;
+}
+
+/** Waits for the connections to all primaries of a cluster; one that can't be reached is left out. */
+async function waitForPrimaries(redis: Redis): Promise<void> {
+  if (!(redis instanceof Cluster)) return;
+  const connecting = redis.nodes('master').filter(({ status }) => status !== 'ready');
+  await Promise.all(
+    connecting.map(
+      (node) =>
+        new Promise<void>((resolve) => {
+          node.once('ready', () => resolve());
+          node.once('end', () => resolve());
+        }),
+    ),
+  );
 }
 
 /**
