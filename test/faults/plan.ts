@@ -231,4 +231,20 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
       'services/api/test/an-overload-refuses-only-those-with-many-requests.test.ts',
     ],
   },
+  {
+    fault: 'primary of Redis killed, suspended or replaced on request, behind Sentinels',
+    files: ['test/topologies/failover-by-sentinels-loses-no-push.test.ts'],
+  },
+  {
+    fault:
+      'Redis Cluster: a primary killed, suspended or emptied; slots that move to another primary',
+    files: [
+      'test/topologies/failover-in-a-cluster-loses-no-push.test.ts',
+      'test/topologies/presence-is-divided-in-a-cluster.test.ts',
+    ],
+  },
+  {
+    fault: 'one of several presence servers gone; a list of servers that changes',
+    files: ['test/topologies/presence-on-several-servers-loses-no-push.test.ts'],
+  },
 ];

@@ -102,3 +102,21 @@ test(
   },
   FAULT_MS,
 );
+
+test(
+  'nor does a restart of all servers, one after the other, under load',
+  async () => {
+    await expectFaultLosesNothing(fixture, {
+      label: 'a rolling restart of the servers',
+      async begin() {
+        for (const node of set.servers) {
+          await node.kill();
+          await untilWhole();
+        }
+      },
+      untilReplaced: () => Promise.resolve(),
+      end: () => undefined,
+    });
+  },
+  2 * FAULT_MS,
+);

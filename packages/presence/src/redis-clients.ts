@@ -18,7 +18,7 @@ type WatchedCommand = Command & { isWatched?: true };
  * A connection that counts the commands that fail. It replaces the function that rejects a command, so that a command
  * that succeeds costs no more than the function.
  */
-export class CountingRedis extends Redis {
+class CountingRedis extends Redis {
   override sendCommand(...[command, stream]: Parameters<Redis['sendCommand']>): unknown {
     // A command passes here again when the connection is back.
     if (!(command as WatchedCommand).isWatched) watchCommand(command);
@@ -117,8 +117,12 @@ const REDIRECTION_DELAY_MS = 100;
 /** A slot that is being moved answers some commands with TRYAGAIN. */
 const TRY_AGAIN_DELAY_MS = 20;
 const SLOTS_TIMEOUT_MS = 2_000;
-/** A node that is suspended refuses no connection: only the others know that it was replaced. */
+/**
+ * Interval in which the slots are read, besides each time when a command is redirected: a node that is suspended redirects
+ * nothing. A worker has many clients, and finds out by its socket's timeout.
+ */
 const SLOTS_INTERVAL_MS = 5_000;
+const WORKER_SLOTS_INTERVAL_MS = 30_000;
 
 function clusterOptions({
   enableOfflineQueue,
@@ -126,16 +130,17 @@ function clusterOptions({
   maxRetriesPerRequest,
   retryStrategy,
 }: RedisSettings): Omit<ClusterSettings, 'redisOptions'> {
+  const isWorker = maxRetriesPerRequest === null;
   return {
     clusterRetryStrategy: retryStrategy ?? null,
     ...(enableOfflineQueue !== undefined && { enableOfflineQueue }),
     ...(lazyConnect !== undefined && { lazyConnect }),
-    maxRedirections: maxRetriesPerRequest === null ? WORKER_REDIRECTIONS : MAX_REDIRECTIONS,
+    maxRedirections: isWorker ? WORKER_REDIRECTIONS : MAX_REDIRECTIONS,
     retryDelayOnFailover: REDIRECTION_DELAY_MS,
     retryDelayOnClusterDown: REDIRECTION_DELAY_MS,
     retryDelayOnTryAgain: TRY_AGAIN_DELAY_MS,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
-    slotsRefreshInterval: SLOTS_INTERVAL_MS,
+    slotsRefreshInterval: isWorker ? WORKER_SLOTS_INTERVAL_MS : SLOTS_INTERVAL_MS,
     // Names are resolved at each connect: a node keeps its name and not its address, and its certificate has the name.
     dnsLookup: (name, callback) => callback(null, name),
   };

@@ -118,7 +118,7 @@ export function createRedis(
   if (redis instanceof Cluster) {
     redis.on('node error', report);
     // A worker needs the node of its queue only.
-    if (profile !== 'worker' && profile !== 'probe') connectToPrimaries(redis);
+    if (profile === 'command' || profile === 'producer') connectToPrimaries(redis);
   }
   return redis;
 }

@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { writeProbe } from './redis.ts';
+import type { ShardServer } from './shard-server.ts';
 
 /** A shard that has failed for so long is away; a failover takes less. */
-const AWAY_AFTER_MS = 10_000;
+export const AWAY_AFTER_MS = 10_000;
 const PROBE_INTERVAL_MS = 300;
 
 /**
@@ -29,18 +31,33 @@ const ONLY_SHARD: ShardHealth = {
   stop: () => undefined,
 };
 
+type Probed = Pick<ShardServer, 'name' | 'redis' | 'keys'>;
+
 /**
- * Creates the health of a shard. A failed command makes it `failing`; from then on only a probe asks the server, until it
- * responds.
+ * Creates the health of each shard.
  *
- * @param on.isAnyResponding checks whether another shard responds
- * @param on.onFailure is called when the shard begins to fail
+ * @param onFailure is called when a shard begins to fail
  */
-export function createShardHealth(
-  { name, time }: { name: string; time(): Promise<unknown> },
-  on: { isOnly: boolean; isAnyResponding(): boolean; onFailure(error: Error): void },
-): ShardHealth {
-  if (on.isOnly) return ONLY_SHARD;
+export function createShardsHealth(
+  servers: readonly Probed[],
+  onFailure: (error: Error) => void,
+): ShardHealth[] {
+  if (servers.length === 1) return [ONLY_SHARD];
+  const shards = servers.map((server) => createShardHealth(server, onFailure));
+  const isAnyResponding = () => shards.some(({ failingMs }) => failingMs() === undefined);
+  return shards.map(({ failingMs, ask, stop }) => ({
+    state() {
+      const ms = failingMs();
+      if (ms === undefined) return 'responding';
+      return ms >= AWAY_AFTER_MS && isAnyResponding() ? 'away' : 'failing';
+    },
+    ask,
+    stop,
+  }));
+}
+
+/** A failed command makes a shard fail; from then on only a probe asks its server, until it takes a write. */
+function createShardHealth({ name, redis, keys }: Probed, onFailure: (error: Error) => void) {
   let failingSince: number | undefined;
   let isStopped = false;
 
@@ -52,7 +69,7 @@ export function createShardHealth(
   }
 
   const isBack = (): Promise<boolean> =>
-    time().then(
+    redis.set(...writeProbe(keys.probe)).then(
       () => true,
       () => false,
     );
@@ -60,17 +77,15 @@ export function createShardHealth(
   function fail(cause: unknown): void {
     if (failingSince !== undefined || isStopped) return;
     failingSince = performance.now();
-    on.onFailure(new Error(`presence at ${name} fails`, { cause }));
+    onFailure(new Error(`presence at ${name} fails`, { cause }));
     void probeUntilBack();
   }
 
   return {
-    state() {
-      if (failingSince === undefined) return 'responding';
-      const isLong = performance.now() - failingSince >= AWAY_AFTER_MS;
-      return isLong && on.isAnyResponding() ? 'away' : 'failing';
-    },
-    async ask(commands) {
+    /** Returns for how long it has failed; undefined while it responds. */
+    failingMs: (): number | undefined =>
+      failingSince === undefined ? undefined : performance.now() - failingSince,
+    async ask<T>(commands: () => Promise<T>): Promise<T> {
       if (failingSince !== undefined) throw new Error(`presence at ${name} fails`);
       try {
         return await commands();
@@ -79,7 +94,7 @@ export function createShardHealth(
         throw error;
       }
     },
-    stop() {
+    stop(): void {
       isStopped = true;
     },
   };

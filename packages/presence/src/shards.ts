@@ -10,7 +10,7 @@ import {
   type RedisAddress,
 } from './redis.ts';
 import { createChoice } from './shard-choice.ts';
-import { createShardHealth, type ShardHealth } from './shard-health.ts';
+import { createShardsHealth, type ShardHealth } from './shard-health.ts';
 import type { ShardServer } from './shard-server.ts';
 import { createStreamReader } from './stream-reader.ts';
 
@@ -57,14 +57,11 @@ export async function connectShards(
       ? createClusterShards(connection.redis, connection.address)
       : [createServerShard(connection.redis, connection.address)],
   );
-  const all: Shard[] = servers.map((server, index) => ({
+  const health = createShardsHealth(servers, onFailure);
+  const all = servers.map((server, index) => ({
     ...server,
+    ...(health[index] as ShardHealth),
     index,
-    ...createShardHealth(server, {
-      isOnly: servers.length === 1,
-      isAnyResponding: () => all.some((shard) => shard.state() === 'responding'),
-      onFailure,
-    }),
   }));
   const choose = createChoice(servers.map(({ name }) => name));
   return {

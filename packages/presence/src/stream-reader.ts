@@ -1,6 +1,9 @@
 import type { Cluster } from 'ioredis';
 import type { Redis } from './redis.ts';
 
+/** A reader asks for the slots of its cluster at most so often. */
+const REFRESH_INTERVAL_MS = 1_000;
+
 export type StreamEntry = [id: string, fields: string[]];
 
 /** Reads streams of one shard over a connection of its own. */
@@ -42,6 +45,14 @@ export function createSlotReader(
 ): StreamReader {
   let current: { node: string; reader: StreamReader } | undefined;
   let isClosed = false;
+  let refreshedAt = Number.NEGATIVE_INFINITY;
+
+  /** The slot may have moved, or a node that was replaced be silent. */
+  function refreshSlots(): void {
+    if (isClosed || performance.now() - refreshedAt < REFRESH_INTERVAL_MS) return;
+    refreshedAt = performance.now();
+    cluster.refreshSlotsCache();
+  }
 
   function drop(): void {
     current?.reader.disconnect();
@@ -65,8 +76,7 @@ export function createSlotReader(
         return await (await readerOfNode()).read(key, lastId, options);
       } catch (error) {
         drop();
-        // The slot may have moved; a node that was replaced may be silent.
-        if (!isClosed) cluster.refreshSlotsCache();
+        refreshSlots();
         throw error;
       }
     },

@@ -3,6 +3,7 @@ import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { createDataFolder } from '../data-folder.ts';
 import { until } from '../until.ts';
 import { createRedisNode, type RedisNode, readInfoField, startAll } from './redis-node.ts';
+import { createSecurity, type Security } from './security.ts';
 
 const PRIMARIES = 3;
 const SLOTS = 16_384;
@@ -15,6 +16,8 @@ const REPLACED_WITHIN_MS = 60_000;
 export interface RedisCluster {
   /** URL as REDIS_URL takes it. */
   url: string;
+  /** Certificate of its authority, if it is secured. */
+  ca: string | undefined;
   nodes: readonly RedisNode[];
   /** Waits until a running node serves the slot, and returns it. */
   findPrimary(slot: number): Promise<RedisNode>;
@@ -32,22 +35,30 @@ export interface RedisCluster {
 export async function startRedisCluster({
   replicas = 1,
   isLent = false,
+  isSecured = false,
 }: {
   /** Of each primary. */
   replicas?: 0 | 1;
   isLent?: boolean;
+  isSecured?: boolean;
 } = {}): Promise<RedisCluster> {
   const folder = await createDataFolder();
+  const security = isSecured ? await createSecurity(folder) : undefined;
   const nodes: RedisNode[] = [];
   const busPorts = new Map<RedisNode, number>();
   for (let n = 0; n < PRIMARIES * (1 + replicas); n += 1) {
     const busPort = await freePort();
-    const node = await createRedisNode(folder, () => ({ lines: clusterLines(busPort), isLent }));
+    const node = await createRedisNode(folder, () => ({
+      lines: clusterLines(busPort, security),
+      isLent,
+      security,
+    }));
     busPorts.set(node, busPort);
     nodes.push(node);
   }
   const cluster: RedisCluster = {
-    url: `redis+cluster://${nodes.map(({ address }) => address).join()}`,
+    ca: security?.ca,
+    url: `${security ? 'rediss' : 'redis'}+cluster://${security?.credentials ?? ''}${nodes.map(({ address }) => address).join()}`,
     nodes,
     findPrimary: (slot) =>
       until(() => findServing(nodes, slot), {
@@ -76,8 +87,10 @@ export async function startRedisCluster({
   }
 }
 
-function clusterLines(busPort: number): string[] {
+function clusterLines(busPort: number, security: Security | undefined): string[] {
+  const { user = '', password = '' } = security ?? {};
   return [
+    ...(security ? ['tls-cluster yes', `masteruser ${user}`, `masterauth ${password}`] : []),
     ...['save ""', 'appendonly no', 'maxmemory-policy noeviction'],
     ...['repl-diskless-sync yes', 'repl-diskless-sync-delay 0'],
     ...['cluster-enabled yes', `cluster-port ${busPort}`],

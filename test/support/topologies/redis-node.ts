@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { startProcess, type TestProcess } from '../child-process.ts';
 import { until } from '../until.ts';
+import type { Security } from './security.ts';
 
 const HOST = '127.0.0.1';
 const START_TIMEOUT_MS = 40_000;
@@ -35,6 +36,7 @@ export interface NodeSettings {
   args?: readonly string[];
   /** The node outlives the test file that starts it. */
   isLent?: boolean;
+  security?: Security | undefined;
 }
 
 /**
@@ -49,16 +51,24 @@ export async function createRedisNode(
   const port = await freePort();
   const folder = join(parent, `${port}`);
   const file = join(folder, 'redis.conf');
-  const { lines, args = [], isLent = false } = await settingsFor(port);
+  const { lines, args = [], isLent = false, security } = await settingsFor(port);
+  const ports = security === undefined ? [`port ${port}`] : ['port 0', `tls-port ${port}`];
+  const allLines = [
+    `bind ${HOST}`,
+    ...ports,
+    `dir ${folder}`,
+    ...(security?.lines ?? []),
+    ...lines,
+  ];
   await mkdir(folder);
-  await writeFile(file, [`bind ${HOST}`, `port ${port}`, `dir ${folder}`, ...lines, ''].join('\n'));
+  await writeFile(file, `${allLines.join('\n')}\n`);
   let child: TestProcess | undefined;
   const isRunning = () => child?.isRunning() === true;
   const kill = async () => {
     child?.kill('SIGKILL');
     await child?.exited;
   };
-  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, question);
+  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, security, question);
   return {
     address: `${HOST}:${port}`,
     port,
@@ -83,13 +93,22 @@ export async function createRedisNode(
   };
 }
 
-async function askRedis<T>(port: number, question: (redis: Redis) => Promise<T>): Promise<T> {
+async function askRedis<T>(
+  port: number,
+  security: Security | undefined,
+  question: (redis: Redis) => Promise<T>,
+): Promise<T> {
   const redis = new Redis(port, HOST, {
     lazyConnect: true,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
     enableReadyCheck: false,
     commandTimeout: ANSWER_TIMEOUT_MS,
+    ...(security && {
+      username: security.user,
+      password: security.password,
+      tls: { ca: security.ca },
+    }),
   });
   // The command's own error says as much.
   redis.on('error', () => undefined);

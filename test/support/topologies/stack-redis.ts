@@ -14,7 +14,7 @@ interface Servers {
 }
 
 /** What `npm test -- --topology NAME` runs stacks on. */
-export const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Servers>> = {
+const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Servers>> = {
   cluster: ({ isLent }) => startRedisCluster({ replicas: 0, isLent }),
   sentinel: startSentinelSet,
 };
