@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { CLUSTER_SHARDS } from '../../packages/presence/src/cluster-shards.ts';
 import { removeRateLimit, runCarillonJson } from '../support/carillon.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
@@ -29,6 +29,12 @@ afterAll(async () => {
   await cluster?.remove();
 }, SETUP_MS);
 
+// A test that fails must not fail the next.
+afterEach(async () => {
+  for (const node of cluster.nodes) node.thaw();
+  await untilWhole();
+}, SETUP_MS);
+
 const untilOtherThan = (former: RedisNode) =>
   until(async () => (await cluster.findPrimary(sendSlot)) !== former, {
     timeoutMs: 60_000,
@@ -38,14 +44,11 @@ const untilOtherThan = (former: RedisNode) =>
 /** Waits until each primary has a replica again: the next failover needs one. */
 async function untilWhole(): Promise<void> {
   await cluster.startAll();
-  const isWhole = async () => {
-    const primaries = await cluster.listPrimaries();
-    const infos = await Promise.all(
-      primaries.map((node) => node.ask((redis) => redis.info('replication'))),
-    );
-    return infos.every((info) => info.includes('state=online'));
-  };
-  await until(isWhole, { timeoutMs: 60_000, everyMs: 200, what: 'a replica of each primary' });
+  await until(cluster.isWhole, {
+    timeoutMs: 60_000,
+    everyMs: 200,
+    what: 'a replica of each primary',
+  });
 }
 
 test(

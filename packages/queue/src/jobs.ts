@@ -67,11 +67,6 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
   return `send-${push}-${step}${isDelayed ? '-delayed' : ''}`;
 }
 
-/** Returns the key that shows that the reconciler has added a job for an embedded push at this due time. */
-export function resendKey(push: string, dueAt: Date): string {
-  return `resent:${push}:${dueAt.getTime()}`;
-}
-
 /** Returns the id of a `deliver` job, one per batch: the fan-out and the reconciler may both add it. */
 export function deliverJobId(work: string): string {
   return `deliver-${work}`;
