@@ -94,8 +94,11 @@ describe('a violation of the rules for files is reported', () => {
   const BUILTIN = 'built-in modules are imported with node:, types by import declarations';
   const PROCESS = 'only the edges touch process';
   const RETIRED = 'no file name or exported name contains a retired word';
+  const HTTP = 'what keeps running takes node:http from the runtime';
 
   test.each([
+    [HTTP, 'services/api/src/http/a.ts', "import { createServer } from 'node:http';"],
+    [HTTP, 'packages/runtime/src/a.ts', "import { get, type Server } from 'node:http';"],
     [BUILTIN, 'services/api/src/a.ts', "import fs from 'fs';"],
     [BUILTIN, 'services/api/src/a.ts', "type Db = import('mongodb').Db;"],
     [PROCESS, 'services/api/src/a.ts', 'const port = process.env.PORT;'],
@@ -122,6 +125,8 @@ describe('a violation of the rules for files is reported', () => {
       'services/api/src/a.ts',
       "import fs from 'node:fs'; import type { Db } from 'mongodb';",
     ],
+    [HTTP, 'services/api/src/a.ts', "import type { Server } from 'node:http';"],
+    [HTTP, 'services/sandbox/src/a.ts', "import { createServer } from 'node:http';"],
     [PROCESS, 'services/api/src/main.ts', 'process.exit(1);'],
     [PROCESS, 'services/api/src/a.ts', 'queue.process(); const process = 1;'],
     ['no index file only re-exports', 'packages/core/src/index.ts', 'export const a = 1;'],

@@ -232,6 +232,10 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     ],
   },
   {
+    fault: 'delivery-worker killed between the receipts of a batch and its settlement',
+    files: ['test/faults/receipts-of-a-killed-worker-have-their-time.test.ts'],
+  },
+  {
     fault: 'primary of Redis killed, suspended or replaced on request, behind Sentinels',
     files: ['test/topologies/failover-by-sentinels-loses-no-push.test.ts'],
   },

@@ -21,6 +21,8 @@ export function startMongod(
       mongod,
       ...['--port', `${port}`, '--bind_ip', '127.0.0.1', '--dbpath', folder],
       ...['--wiredTigerCacheSizeGB', '0.25', '--quiet'],
+      // Samples that nobody reads, each second.
+      ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
     ],
     givenPort,
   );

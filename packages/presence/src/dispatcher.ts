@@ -3,7 +3,11 @@ import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing'
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
 import type { PresenceEntry } from './keys.ts';
 import type { DeliveryResult, Reply } from './replies.ts';
-import { createShardDispatcher, type ShardDispatcher } from './shard-dispatcher.ts';
+import {
+  createShardDispatcher,
+  type DatedReply,
+  type ShardDispatcher,
+} from './shard-dispatcher.ts';
 import type { Shards } from './shards.ts';
 
 export type { Delivery } from './gateway-messages.ts';
@@ -20,6 +24,13 @@ export interface DispatchRecipient {
 
 /** Dispatches deliveries to gateways, on the worker's side. */
 export type Dispatcher = Awaited<ReturnType<typeof createDispatcher>>;
+
+/** What a gateway reported to a worker that died. */
+export interface EarlierResult {
+  result: DeliveryResult;
+  /** Milliseconds since the report, by Redis's clock. */
+  ageMs: number;
+}
 
 interface PendingDispatch {
   claim: string;
@@ -92,7 +103,7 @@ export async function createDispatcher(shards: Pick<Shards, 'all'>, tracer?: Tra
      *
      * @throws if Redis fails, on all shards
      */
-    async readReplies(stream: string, claim: string): Promise<Map<number, DeliveryResult>> {
+    async readReplies(stream: string, claim: string): Promise<Map<number, EarlierResult>> {
       const formerWorker = stream.slice(REPLY_STREAM_PREFIX.length);
       const reads = await Promise.allSettled(
         dispatchers.map((dispatcher) => dispatcher.readReplies(formerWorker)),
@@ -249,13 +260,16 @@ function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> 
   return groups;
 }
 
-/** Returns the results of one claim. `acknowledged` takes precedence over other results. */
-function mergeReplies(replies: readonly Reply[], claim: string): Map<number, DeliveryResult> {
-  const results = new Map<number, DeliveryResult>();
-  for (const reply of replies) {
+/**
+ * Returns the results of one claim. `acknowledged` takes precedence over other results, and the first of several.
+ */
+function mergeReplies(replies: readonly DatedReply[], claim: string): Map<number, EarlierResult> {
+  const results = new Map<number, EarlierResult>();
+  for (const { reply, ageMs } of replies) {
     if (reply.claim !== claim) continue;
     for (const position of reply.positions) {
-      if (results.get(position) !== 'acknowledged') results.set(position, reply.result);
+      if (results.get(position)?.result !== 'acknowledged')
+        results.set(position, { result: reply.result, ageMs });
     }
   }
   return results;

@@ -10,6 +10,13 @@ const MAINTENANCE_INTERVAL_MS = 3_000;
 const READ_RETRY_DELAY_MS = 200;
 const ENTRIES_PER_READ = 500;
 
+/** A reply to a worker that may be dead. */
+export interface DatedReply {
+  reply: Reply;
+  /** Time since it arrived; 0 while the time of the shard's server is unknown. */
+  ageMs: number;
+}
+
 /** Sends messages to the gateways of one shard, and reads their replies. */
 export type ShardDispatcher = Awaited<ReturnType<typeof createShardDispatcher>>;
 
@@ -56,10 +63,14 @@ export async function createShardDispatcher(
         });
       }),
     /** Returns the replies to another worker that the shard still holds. Throws if Redis fails. */
-    readReplies: (formerWorker: string): Promise<Reply[]> =>
+    readReplies: (formerWorker: string): Promise<DatedReply[]> =>
       ask(async () => {
         const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
-        return entries.flatMap(([, fields]) => readReplyEntry(fields));
+        const now = time.now();
+        return entries.flatMap(([id, fields]) => {
+          const ageMs = Math.max(0, now - Number.parseInt(id, 10)) || 0;
+          return readReplyEntry(fields).map((reply) => ({ reply, ageMs }));
+        });
       }),
     close(): void {
       clearInterval(timer);

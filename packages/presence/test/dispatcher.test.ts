@@ -4,6 +4,7 @@ import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatc
 import type { PresenceEntry } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
 import type { Redis } from '../src/redis.ts';
+import { timeToMs } from '../src/redis-time.ts';
 import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { openTestGateway, type TestGateway } from './test-gateway.ts';
@@ -184,10 +185,17 @@ describe('a dispatch', () => {
       [{ token: 'e7', position: 5, presence }],
       performance.now() + 500,
     );
+    const readTime = async () => timeToMs(await redis.time());
+    const repliedBy = await readTime();
+    const lapsedBy = await until(async () => {
+      const now = await readTime();
+      return now > repliedBy + 1_000 ? now : undefined;
+    });
     const successor = await createDispatcher(shards);
-    expect(await successor.readReplies(dispatcher.replyStream, 'dead')).toEqual(
-      new Map([[5, 'acknowledged']]),
-    );
+    const replies = await successor.readReplies(dispatcher.replyStream, 'dead');
+    expect(replies).toEqual(new Map([[5, { result: 'acknowledged', ageMs: expect.any(Number) }]]));
+    // The age is that of the reply: longer than the successor has been there.
+    expect(replies.get(5)?.ageMs).toBeGreaterThan(lapsedBy - repliedBy - 500);
     await successor.close();
   });
 

@@ -1,7 +1,8 @@
-import { createServer, type ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { isAllowedHost } from './allowed-host.ts';
 import type { ListenAddress } from './env.ts';
 import type { Metrics } from './metrics.ts';
+import { http } from './node-http.ts';
 
 /** Judges the process; each function returns the faults, none if all is well. */
 export interface Health {
@@ -28,7 +29,7 @@ export async function startOpsServer(
   names: readonly string[] = [],
 ): Promise<() => Promise<void>> {
   const allowedNames = new Set(names.map((name) => name.toLowerCase()));
-  const server = createServer(async (request, response) => {
+  const server = http.createServer(async (request, response) => {
     const { host } = request.headers;
     // RFC 9110, 15.5.20. HTTP/1.0 may omit the host, and no browser uses it.
     if (host !== undefined && !isAllowedHost(host, allowedNames)) {

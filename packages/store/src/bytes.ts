@@ -13,6 +13,11 @@ export function packUint32s(numbers: Uint32Array): Buffer {
   return packed;
 }
 
+/** Reads the first `count` numbers of {@link packUint32s}; 0 for those that are not there. */
+export function readUint32s(binary: Binary | undefined, count: number): Uint32Array {
+  return Uint32Array.from({ length: count }, (_, index) => readUint32At(binary, index));
+}
+
 /** Reads one number of {@link packUint32s}; 0 if there is none. */
 export function readUint32At(binary: Binary | undefined, index: number): number {
   const bytes = toBytes(binary);

@@ -213,7 +213,7 @@ export interface Batch {
   got?: Record<string, number>;
   /**
    * When receipts of `got` were recorded, by MongoDB's clock: word → bit → time (store/receipt-times). Receipts that a
-   * worker or the previous release has recorded have none.
+   * worker has recorded have their latency in `ms` instead, those that the previous release has recorded have neither.
    */
   gotAt?: Record<string, Record<string, Date>>;
   /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
@@ -229,8 +229,8 @@ export interface Batch {
   /** `outcomes` holds the final outcome of every recipient: written when the push ended, and never changed again. */
   final?: true;
   /**
-   * Milliseconds from acceptance or due time to a receipt that the worker has waited for: 4 bytes little endian for each
-   * recipient, 0 unknown.
+   * Milliseconds from acceptance or due time to a receipt that a worker has waited for: 4 bytes little endian for each
+   * recipient, 0 unknown. Before the batch is closed, the latencies saved so far.
    */
   ms?: Binary;
   closedAt?: Date;

@@ -1,6 +1,7 @@
 import { toBitWords } from '@carillon/core/batch';
 import { Binary, type Document } from 'mongodb';
 import { type BatchHolders, FAST_WRITE } from './batch-holders.ts';
+import { packUint32s } from './bytes.ts';
 import { fromNow } from './clock.ts';
 import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
@@ -22,6 +23,8 @@ interface HeldBatch {
 export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   /** Codes of core/outcomes, one for each recipient. */
   outcomes: Uint8Array;
+  /** Milliseconds to each receipt, 0 unknown. */
+  latenciesMs: Uint32Array;
   /** Errors that a provider returned for recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
   /** Recipients to retry, and when at the earliest. */
@@ -34,9 +37,18 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
 interface Release extends LapseRule {
   /** Time until the batch is due again. */
   delayMs: number;
-  /** Positions whose receipts the worker has. */
-  received?: readonly number[];
+  /** Receipts that the worker has waited for. */
+  received?: ReceiptsSoFar;
 }
+
+/** Receipts that a worker has waited for. */
+export interface ReceiptsSoFar {
+  positions: readonly number[];
+  /** Milliseconds to each receipt of the batch, 0 unknown. */
+  latenciesMs: Uint32Array;
+}
+
+const NO_RECEIPTS: ReceiptsSoFar = { positions: [], latenciesMs: new Uint32Array(0) };
 
 /** Creates the writes to a batch whose claim a worker holds. */
 export function createHeldBatches(holders: BatchHolders) {
@@ -48,15 +60,19 @@ export function createHeldBatches(holders: BatchHolders) {
      */
     async releaseClaim(
       batch: HeldBatch,
-      { delayMs, received = [], ...lapseRule }: Release,
+      { delayMs, received = NO_RECEIPTS, ...lapseRule }: Release,
     ): Promise<boolean> {
+      const { positions, latenciesMs } = received;
       const collection = holders.of(batch.id);
-      if (received.length > 0) {
-        const words = [...toBitWords(received)].map(([word, bits]) => [
+      if (positions.length > 0) {
+        const words = [...toBitWords(positions)].map(([word, bits]) => [
           `work.got.${word}`,
           { or: bits },
         ]);
-        await collection.updateOne(claimFilter(batch), { $bit: Object.fromEntries(words) });
+        await collection.updateOne(claimFilter(batch), {
+          $bit: Object.fromEntries(words),
+          $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
+        });
       }
       const { matchedCount } = await collection.updateOne(
         claimFilter(batch),
@@ -81,12 +97,17 @@ export function createHeldBatches(holders: BatchHolders) {
      * False: the claim was lost and nothing was written.
      */
     async saveOutcomes(batch: UnfinishedBatch): Promise<boolean> {
-      const { id, outcomes, deferred, words = [], lapsed = LAPSED_AFTER_SAVE } = batch;
+      const { id, outcomes, latenciesMs, deferred, words = [] } = batch;
+      const { lapsed = LAPSED_AFTER_SAVE } = batch;
       const progress = {
         'work.outcomes': new Binary(outcomes),
         'work.later': deferred,
         ...(lapsed !== 'unchanged' && { 'work.lapsed': lapsed }),
         ...(words.length > 0 && { 'work.words': words }),
+        // Only a connected device gives one: for most batches nothing is stored.
+        ...(latenciesMs.some((ms) => ms > 0) && {
+          'work.ms': new Binary(packUint32s(latenciesMs)),
+        }),
       };
       const { matchedCount } = await holders
         .of(id)

@@ -47,12 +47,16 @@ export function createLatencySummary() {
   return {
     /** Adds one latency of at least a millisecond. */
     add,
-    /** Adds latencies packed as 4 bytes each, little endian; 0 stands for an unknown one. */
-    addPacked(bytes: Uint8Array): void {
+    /**
+     * Adds latencies packed as 4 bytes each, little endian; 0 stands for an unknown one.
+     *
+     * @param isReceived checks by its position whether a recipient counts
+     */
+    addPacked(bytes: Uint8Array, isReceived: (position: number) => boolean): void {
       const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       for (let at = 0; at + 4 <= view.byteLength; at += 4) {
         const latencyMs = view.getUint32(at, true);
-        if (latencyMs > 0) add(latencyMs);
+        if (latencyMs > 0 && isReceived(at / 4)) add(latencyMs);
       }
     },
     /** Returns the summary; undefined without a latency. */

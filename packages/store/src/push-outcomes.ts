@@ -237,7 +237,8 @@ function createCounter(reading: InboxReading | undefined) {
       const byCode = counts.get(batch.channel) ?? new Array<number>(256).fill(0);
       counts.set(batch.channel, byCode);
       for (const code of codes) byCode[code] = (byCode[code] ?? 0) + 1;
-      latencies.addPacked(toBytes(batch.ms));
+      const isReceived = (position: number) => codes[position] === OUTCOMES.delivered;
+      latencies.addPacked(toBytes(batch.ms), isReceived);
       for (const latencyMs of listLateLatencies(batch, codes, id)) latencies.add(latencyMs);
     },
     end: () => ({ summary: toSummary(counts, latencies.end()), hasInbox, inboxPositions }),

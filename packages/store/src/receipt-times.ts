@@ -5,9 +5,9 @@ import type { Batch } from './documents.ts';
 
 /*
  * A worker stores the latencies of the receipts that it has waited for in `ms`, all of a batch in the write that closes
- * it. Every other receipt, such as that of a device that was offline, is recorded in `got` by its gateway, with its time
- * in `gotAt`: a sparse map, because operators can't change bytes of `ms`. It holds the time and not the latency, so that
- * one statement records the receipts of many pushes.
+ * it, saves its progress or releases it; the next worker takes them over. Every other receipt, such as that of a device
+ * that was offline, is recorded in `got` by its gateway, with its time in `gotAt`: a sparse map, because operators can't
+ * change bytes of `ms`. It holds the time and not the latency, so that one statement records the receipts of many pushes.
  */
 
 type ReceiptTimes = Pick<Batch, 'ms' | 'gotAt'>;
@@ -32,8 +32,9 @@ export function latencyMsAt(
   code: number,
   id: string,
 ): number {
+  if (code !== OUTCOMES.delivered) return 0;
   const latencyMs = readUint32At(ms, position);
-  if (latencyMs > 0 || code !== OUTCOMES.delivered) return latencyMs;
+  if (latencyMs > 0) return latencyMs;
   const receivedAt = gotAt?.[position >> 5]?.[position & 31];
   return receivedAt === undefined ? 0 : Math.max(1, receivedAt.getTime() - pushStartMs(id));
 }

@@ -1,9 +1,10 @@
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { toBytes } from '../src/bytes.ts';
+import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
 import type { Batch } from '../src/documents.ts';
+import type { ReceiptsSoFar } from '../src/held-batches.ts';
 import type { Store } from '../src/store.ts';
 import {
   deliver,
@@ -15,8 +16,6 @@ import {
   type StoreUnderTest,
   startStore,
 } from './store-under-test.ts';
-
-const RELEASE = { delayMs: 0, received: [0] };
 
 let database: StoreUnderTest;
 let store: Store;
@@ -33,6 +32,10 @@ async function readBatch(id: string): Promise<Batch | undefined> {
     (await database.batches.findOne({ _id: id })) ?? (await database.pushes.findOne({ _id: id }));
   return holder?.work;
 }
+
+const LATENCIES = Uint32Array.of(1_234);
+const RECEIPT: ReceiptsSoFar = { positions: [0], latenciesMs: LATENCIES };
+const RELEASE = { delayMs: 0, received: RECEIPT };
 
 const settlement = (id: string, claim: string, code: number = OUTCOMES.delivered) => ({
   ...{ id, claim, outcomes: Uint8Array.of(code), latenciesMs: new Uint32Array(1) },
@@ -51,7 +54,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     const { claim: old = '' } = lapsed ?? {};
     expect(current?.work.before).toEqual({ claim: old, reply: 'reply1' });
     expect([...(await store.batchTable.renew([{ id, claim: old }], LEASE_MS))]).toEqual([]);
-    const progress = { id, claim: old, outcomes: Uint8Array.of(OUTCOMES.sent), deferred: [] };
+    const progress = { ...settlement(id, old), deferred: [] };
     expect(await store.batchTable.saveOutcomes(progress)).toBe(false);
     expect(await store.batchTable.releaseClaim({ id, claim: old }, RELEASE)).toBe(false);
     expect(await store.batchTable.settle(settlement(id, old))).toBeUndefined();
@@ -64,7 +67,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     const id = await insertBatch();
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
     expect([...(await store.batchTable.renew([{ id, claim }], LEASE_MS))]).toEqual([claim]);
-    const progress = { id, claim, outcomes: Uint8Array.of(OUTCOMES.sent), deferred: [] };
+    const progress = { ...settlement(id, claim, OUTCOMES.sent), deferred: [] };
     expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
     expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
     expect([...(await store.batchTable.renew([{ id, claim }], LEASE_MS))]).toEqual([]);
@@ -78,13 +81,24 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
   test('a released batch keeps its receipts and saved outcomes for the next claim', async () => {
     const id = await insertBatch();
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
-    const outcomes = Uint8Array.of(OUTCOMES.sent);
-    await store.batchTable.saveOutcomes({ id, claim, outcomes, deferred: [[0, 5, 1, 'later']] });
+    const progress = settlement(id, claim, OUTCOMES.sent);
+    await store.batchTable.saveOutcomes({ ...progress, deferred: [[0, 5, 1, 'later']] });
+    expect(await readBatch(id)).not.toHaveProperty('ms');
     await store.batchTable.releaseClaim({ id, claim }, RELEASE);
     const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
     expect(next?.work).toMatchObject({ got: { 0: 1 }, later: [[0, 5, 1, 'later']] });
     expect(toBytes(next?.work.outcomes)[0]).toBe(OUTCOMES.sent);
+    expect(readUint32At(next?.work.ms, 0)).toBe(1_234);
     expect(next?.work.before).toBeUndefined();
+  });
+
+  test('a save keeps the latencies of receipts for a claim that follows without a release', async () => {
+    const id = await insertBatch();
+    const { claim = '' } = (await store.batchTable.claim(id, 'reply', 0)) ?? {};
+    const progress = { ...settlement(id, claim), latenciesMs: LATENCIES, deferred: [] };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
+    expect(readUint32At(next?.work.ms, 0)).toBe(1_234);
   });
 
   test('the end of the push takes the batch from its worker', async () => {

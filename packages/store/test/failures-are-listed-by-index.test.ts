@@ -67,9 +67,8 @@ async function saveProgress(
   const claimed = await batchTable.claim(id, 'reply', LEASE_MS);
   const claim = claimed?.claim ?? '';
   const codes = Uint8Array.from(outcomes);
-  expect(await batchTable.saveOutcomes({ id, claim, outcomes: codes, deferred: [], words })).toBe(
-    true,
-  );
+  const progress = { ...SETTLEMENT, id, claim, outcomes: codes, deferred: [], words };
+  expect(await batchTable.saveOutcomes(progress)).toBe(true);
   await batchTable.releaseClaim({ id, claim }, { delayMs: 0 });
 }
 

@@ -14,7 +14,11 @@ import {
   startStore,
 } from './store-under-test.ts';
 
-const OUTCOME = Uint8Array.of(OUTCOMES.sent);
+const PROGRESS = {
+  outcomes: Uint8Array.of(OUTCOMES.sent),
+  latenciesMs: new Uint32Array(1),
+  deferred: [],
+};
 
 let database: StoreUnderTest;
 let store: Store;
@@ -69,7 +73,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, 4);
     expect(claimed.work.lapsed).toBe(3);
-    await store.batchTable.saveOutcomes({ ...claimed, outcomes: OUTCOME, deferred: [] });
+    await store.batchTable.saveOutcomes({ ...claimed, ...PROGRESS });
     const afterSave = await claim(id);
     expect(afterSave.work.lapsed).toBe(0);
     await claim(id);
@@ -105,7 +109,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
   test('a save may leave the number as it is', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, 4);
-    const progress = { ...claimed, outcomes: OUTCOME, deferred: [], lapsed: 'unchanged' as const };
+    const progress = { ...claimed, ...PROGRESS, lapsed: 'unchanged' as const };
     expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
     await store.batchTable.releaseClaim(claimed, { delayMs: 0 });
     expect((await claim(id)).work.lapsed).toBe(4);
@@ -114,7 +118,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
   test('a suspected batch stays one through saves and releases', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
-    const progress = { ...claimed, outcomes: OUTCOME, deferred: [], lapsed: 9 };
+    const progress = { ...claimed, ...PROGRESS, lapsed: 9 };
     await store.batchTable.saveOutcomes(progress);
     await store.batchTable.releaseClaim(claimed, {
       delayMs: 0,

@@ -4,7 +4,7 @@ import { createLatencySummary } from '../src/latency-summary.ts';
 
 function summarize(latenciesMs: readonly number[]) {
   const summary = createLatencySummary();
-  summary.addPacked(packUint32s(Uint32Array.from(latenciesMs)));
+  summary.addPacked(packUint32s(Uint32Array.from(latenciesMs)), () => true);
   return summary.end();
 }
 

@@ -197,7 +197,11 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   },
   'batchTable.releaseClaim': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
-    call: (store) => store.batchTable.releaseClaim(heldClaim, { delayMs: 0, received: [1] }),
+    call: (store) =>
+      store.batchTable.releaseClaim(heldClaim, {
+        delayMs: 0,
+        received: { positions: [1], latenciesMs: Uint32Array.of(0, 5, 0) },
+      }),
   },
   'batchTable.markAlone': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
@@ -209,6 +213,7 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
       store.batchTable.saveOutcomes({
         ...heldClaim,
         outcomes: Uint8Array.of(2, 0, 0),
+        latenciesMs: new Uint32Array(3),
         deferred: [],
       }),
   },

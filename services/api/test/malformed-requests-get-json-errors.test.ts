@@ -104,6 +104,8 @@ describe('the HTTP server', () => {
       socket.write('{"a":');
       await until(() => countResponses() === 2 * sent);
     }
+    socket.write(`${head}\r\nutf-\xff`, 'latin1');
+    await until(() => countResponses() === 7);
     expect(text()).not.toMatch(/connection: close/i);
     socket.destroy();
   });

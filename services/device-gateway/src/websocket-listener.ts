@@ -1,6 +1,7 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { http } from '@carillon/runtime/node-http';
 import { WebSocket, WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from './frames.ts';
 import { isOriginAllowed, type Origins } from './origins.ts';
@@ -46,7 +47,7 @@ export function createWebSocketListener(
     // MQTT-6.0.0-3, -4: a client that offers `mqtt` gets it; one that offers no subprotocol gets none.
     handleProtocols: (protocols) => (protocols.has('mqtt') ? 'mqtt' : false),
   });
-  const httpServer = createServer({ maxHeaderSize: MAX_HEADER_BYTES }, respondUpgradeRequired);
+  const httpServer = http.createServer({ maxHeaderSize: MAX_HEADER_BYTES }, respondUpgradeRequired);
   httpServer.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const pending = pendingBySocket.get(socket);
     if (pending === undefined) return void socket.destroy();

@@ -6,6 +6,12 @@ import type { SourceFile } from './source-file.ts';
 /** The files that may use `process`. All others get its values as parameters. */
 const PROCESS_FILES = ['services/*/src/main.ts', 'packages/runtime/**', 'tools/supervisor/**'];
 
+/** The files of packages and of processes that a deployment keeps running. */
+const RUNNING_FILES = [
+  'packages/*/src/**',
+  'services/{api,dashboard,delivery-worker,device-gateway,scheduler}/src/**',
+];
+
 const MAX_LINES = 500;
 
 /** A rule about one file. The rules about imports are in .dependency-cruiser.mjs. */
@@ -25,6 +31,11 @@ export const FILE_RULES: readonly FileRule[] = [
       // dependency-cruiser does not see them.
       ...importTypes.map((name) => `${path} uses import('${name}') as a type`),
     ],
+  },
+  {
+    name: 'what keeps running takes node:http from the runtime',
+    violations: ({ path, loads }) =>
+      loads.includes('node:http') && isIn(RUNNING_FILES, path) ? [`${path} loads node:http`] : [],
   },
   {
     name: 'only the edges touch process',

@@ -6,6 +6,8 @@ export interface SourceFile {
   path: string;
   /** Every module that it names: import, export from, import(), require(), import types. */
   imports: string[];
+  /** The modules that its import declarations load: those that import more than types. */
+  loads: string[];
   /** The modules of its import types: `import('x').Y`. */
   importTypes: string[];
   /** The names that it exports. */
@@ -26,12 +28,14 @@ export function describeFile(path: string, source: string): SourceFile {
   const body = parse(path, source);
   const imports: string[] = [];
   const importTypes: string[] = [];
+  const loads: string[] = [];
   const urls: string[] = [];
   let touchesProcess = false;
   visit(body, (node) => {
     const imported = importedModule(node);
     if (imported !== undefined) imports.push(imported);
     if (imported !== undefined && node.type === 'TsImportType') importTypes.push(imported);
+    if (imported !== undefined && isLoadingImport(node)) loads.push(imported);
     const url = importedUrl(node);
     if (url !== undefined) urls.push(url);
     touchesProcess ||= isProcessAccess(node);
@@ -39,6 +43,7 @@ export function describeFile(path: string, source: string): SourceFile {
   return {
     path,
     imports,
+    loads,
     importTypes,
     exports: body.flatMap(exportedNames),
     urls,
@@ -82,6 +87,11 @@ function importedModule(node: SyntaxNode): string | undefined {
     default:
       return undefined;
   }
+}
+
+/** Checks for an import declaration that is not only of types: it stays when types are stripped. */
+function isLoadingImport({ type, typeOnly }: SyntaxNode): boolean {
+  return type === 'ImportDeclaration' && typeOnly !== true;
 }
 
 function exportedNames({ type, declaration, specifiers }: SyntaxNode): string[] {

@@ -109,6 +109,7 @@ const FAULTS = [
   'test/faults/one-way-partition-from-redis-loses-no-push.test.ts',
   'test/faults/process-that-ends-itself-loses-no-push.test.ts',
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts',
+  'test/faults/receipts-of-a-killed-worker-have-their-time.test.ts',
   'test/faults/recipient-that-blocks-its-workers-fails-alone.test.ts',
   'test/faults/recipient-that-ends-its-workers-fails-alone.test.ts',
   'test/faults/redis-without-its-last-seconds-loses-no-push.test.ts',

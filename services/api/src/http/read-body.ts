@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ApiError } from '@carillon/core/api-error';
 import { toAddressGroup } from '@carillon/core/client-address';
 import { BodyBudget, type IncomingBody } from './body-budget.ts';
@@ -58,6 +59,8 @@ export function createBodyReader({
     try {
       return decoder.decode(bytes);
     } catch {
+      // The parser reports the end in this turn; without it the connection would not be kept.
+      if (!request.complete) await nextTurn();
       throw unreadableBody();
     }
   };

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
 import type { ListenAddress } from '@carillon/runtime/env';
+import { http } from '@carillon/runtime/node-http';
 import express, {
   type ErrorRequestHandler,
   type Request,
@@ -47,7 +48,7 @@ export async function serve(
   { proxyHops = 0, onRequest, requestTimeoutMs = REQUEST_TIMEOUT_MS }: ServerSettings = {},
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = createApp(routing, features, proxyHops);
-  const server = createServer(
+  const server = http.createServer(
     {
       ...messageClasses(app),
       headersTimeout: Math.min(10_000, requestTimeoutMs),
@@ -104,8 +105,8 @@ function createApp(routing: Routing, features: readonly RouteRegistrar[], proxyH
  * otherwise set on every single object: that is slow, and so is code that then meets an object of another shape.
  */
 function messageClasses(app: express.Express) {
-  class ApiRequest extends IncomingMessage {}
-  class ApiResponse extends ServerResponse {}
+  class ApiRequest extends http.IncomingMessage {}
+  class ApiResponse extends http.ServerResponse {}
   Object.setPrototypeOf(ApiRequest.prototype, Reflect.get(app, 'request'));
   Object.setPrototypeOf(ApiResponse.prototype, Reflect.get(app, 'response'));
   Object.assign(app, { request: ApiRequest.prototype, response: ApiResponse.prototype });

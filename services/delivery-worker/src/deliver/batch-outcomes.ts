@@ -1,9 +1,10 @@
 import { ERASED_TOKEN, hasBit, splitTokens } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { Settlement } from '@carillon/store/batch-table';
-import { toBytes } from '@carillon/store/bytes';
+import { readUint32s, toBytes } from '@carillon/store/bytes';
 import type { Clock } from '@carillon/store/clock';
 import type { Batch, ProviderErrorEntry } from '@carillon/store/documents';
+import type { ReceiptsSoFar } from '@carillon/store/held-batches';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Delivery, LeasedBatch } from './channel.ts';
 import { createErrorTexts } from './error-texts.ts';
@@ -23,7 +24,8 @@ export interface BatchOutcomes
   /** One byte for each recipient (core/outcomes). */
   outcomes: Uint8Array;
   recordRemaining(outcome: number): void;
-  deliveredPositions(): number[];
+  /** Returns the receipts so far, with their latencies. */
+  listReceipts(): ReceiptsSoFar;
   limitErrorText(text: string): string;
   toSettlement(): Settlement;
 }
@@ -32,11 +34,11 @@ export interface BatchOutcomes
 export function createBatchOutcomes(
   clock: Pick<Clock, 'now'>,
   push: SendablePush,
-  { id, claim, work }: LeasedBatch,
+  { id, claim, work }: Pick<LeasedBatch, 'id' | 'claim' | 'work'>,
 ): BatchOutcomes {
   const tokens = splitTokens(work.tokens);
   const outcomes = new Uint8Array(tokens.length);
-  const latenciesMs = new Uint32Array(tokens.length);
+  const latenciesMs = readUint32s(work.ms, tokens.length);
   const pending = new Set<number>(tokens.keys());
   const errorPositions = new Map<string, number[]>(
     work.words?.map(([providerError, positions]) => [providerError, [...positions]]),
@@ -52,8 +54,7 @@ export function createBatchOutcomes(
   function setOutcome(position: number, outcome: number, providerError?: string): void {
     pending.delete(position);
     outcomes[position] = outcome;
-    if (outcome === OUTCOMES.delivered)
-      latenciesMs[position] = Math.max(1, clock.now() - startedAt);
+    if (outcome === OUTCOMES.delivered) setLatency(position, 0);
     if (providerError === undefined) return;
     const text = limitErrorText(providerError);
     const positions = errorPositions.get(text);
@@ -61,9 +62,14 @@ export function createBatchOutcomes(
     else positions.push(position);
   }
 
-  function recordReceipt(position: number): void {
+  function setLatency(position: number, ageMs: number): void {
+    latenciesMs[position] = Math.max(1, clock.now() - ageMs - startedAt);
+  }
+
+  function recordReceipt(position: number, ageMs = 0): void {
     if (outcomes[position] === OUTCOMES.delivered) return;
     setOutcome(position, OUTCOMES.delivered);
+    setLatency(position, ageMs);
   }
 
   /** Leaves out errors about recipients whose receipt came afterwards. */
@@ -94,8 +100,12 @@ export function createBatchOutcomes(
     recordRemaining(outcome) {
       for (const position of [...pending]) recordOutcome(position, outcome);
     },
-    deliveredPositions: () =>
-      [...outcomes.keys()].filter((position) => outcomes[position] === OUTCOMES.delivered),
+    listReceipts: () => ({
+      positions: [...outcomes.keys()].filter(
+        (position) => outcomes[position] === OUTCOMES.delivered,
+      ),
+      latenciesMs,
+    }),
     toSettlement: () => ({
       id,
       claim,

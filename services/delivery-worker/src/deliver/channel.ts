@@ -59,8 +59,12 @@ export interface Delivery {
    * @param providerError the provider's error, when it didn't accept the push
    */
   recordOutcome(position: number, outcome: number, providerError?: string): void;
-  /** Records a receipt, which overrides any other outcome. */
-  recordReceipt(position: number): void;
+  /**
+   * Records a receipt, which overrides any other outcome.
+   *
+   * @param ageMs time since it came; 0 by default
+   */
+  recordReceipt(position: number, ageMs?: number): void;
   /** Marks the batch: receipts of recipients that have another outcome may come after it is closed. */
   expectLateReceipts(): void;
   /** Checks whether a newer push of the collapse key has replaced this one for the recipient. */

@@ -201,7 +201,7 @@ async function deliverPush(
     });
     return createEnd('given back', batch);
   }
-  for (const position of receipts) batchOutcomes.recordReceipt(position);
+  for (const { position, ageMs } of receipts) batchOutcomes.recordReceipt(position, ageMs);
   if (batch.work.fallback) await skipDelivered(store, push, batchOutcomes);
   const suspected = isSuspected(batch.work)
     ? createSuspectedBatch(batchOutcomes, batch.work.lapsed, batch.work.later)
@@ -219,7 +219,7 @@ async function deliverPush(
   if (retry !== undefined) {
     const isReleased = await store.batchTable.releaseClaim(batch, {
       delayMs: retry.afterMs,
-      received: batchOutcomes.deliveredPositions(),
+      received: batchOutcomes.listReceipts(),
       staysSuspected: suspected !== undefined,
       ignoresLapse: suspected !== undefined && retry.hasBlocked !== true,
     });
@@ -254,20 +254,20 @@ async function readPush(
 }
 
 /**
- * Reads the positions that the previous claim's worker is known to have reached. Undefined: Redis fails, and the batch needs
- * it anyway.
+ * Reads the receipts that the gateways have reported to the worker of the previous claim. Undefined: Redis fails, and the
+ * batch needs it anyway.
  */
 async function findEarlierReceipts(
   { dispatcher }: Pick<DeliveryResources, 'dispatcher'>,
   { work: { before: previousClaim, channel } }: LeasedBatch,
-): Promise<number[] | undefined> {
+): Promise<{ position: number; ageMs: number }[] | undefined> {
   if (previousClaim === undefined) return [];
   const reading = dispatcher.readReplies(previousClaim.reply, previousClaim.claim);
   const results = await reading.catch(() => undefined);
   // Without Redis a provider gets the remaining recipients once more now, rather than later.
   if (results === undefined) return channel === 'mqtt' ? undefined : [];
-  return [...results].flatMap(([position, result]) =>
-    result === 'acknowledged' ? [position] : [],
+  return [...results].flatMap(([position, { result, ageMs }]) =>
+    result === 'acknowledged' ? [{ position, ageMs }] : [],
   );
 }
 

@@ -1,8 +1,9 @@
 import { lookup } from 'node:dns';
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { rootCertificates } from 'node:tls';
+import { http } from '@carillon/runtime/node-http';
 import { parseRetryAfterMs } from '../channels/retry-after.ts';
 import { createBodyPrefix } from '../channels/web-push/response.ts';
 import {
@@ -50,7 +51,7 @@ export function createWebhookClient({
     maxSockets: MAX_CONNECTIONS_PER_HOST,
     timeout: IDLE_TIMEOUT_MS,
   };
-  const httpAgent = new HttpAgent(agentOptions);
+  const httpAgent = new http.Agent(agentOptions);
   const httpsAgent = new HttpsAgent({
     ...agentOptions,
     ...(ca !== undefined && { ca: [...rootCertificates, ca] }),
@@ -71,7 +72,7 @@ export function createWebhookClient({
       };
       const request = isHttps
         ? httpsRequest(url, { ...options, agent: httpsAgent })
-        : httpRequest(url, { ...options, agent: httpAgent });
+        : http.request(url, { ...options, agent: httpAgent });
       return new Promise((resolve) => {
         let isAnswered = false;
         const timer = setTimeout(() => {
