@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   makeAuthority,
+  makeClientCertificate,
   makeServerCertificate,
 } from '../../../packages/runtime/src/certificates.ts';
 
@@ -29,6 +30,8 @@ export async function createSecurity(parent: string): Promise<Security> {
   await mkdir(folder);
   const authority = await makeAuthority(DAYS);
   const { certificate, key } = await makeServerCertificate(authority, [HOST], DAYS);
+  // The nodes of a cluster ask each other for a certificate, whatever `tls-auth-clients` says.
+  const client = await makeClientCertificate(authority, [{ CN: [USER] }], [], DAYS);
   const write = async (name: string, text: string) => {
     await writeFile(join(folder, name), text);
     return join(folder, name);
@@ -40,6 +43,8 @@ export async function createSecurity(parent: string): Promise<Security> {
     lines: [
       `tls-cert-file ${await write('server.pem', certificate)}`,
       `tls-key-file ${await write('server.key', key)}`,
+      `tls-client-cert-file ${await write('client.pem', client.certificate)}`,
+      `tls-client-key-file ${await write('client.key', client.key)}`,
       `tls-ca-cert-file ${await write('ca.pem', authority.certificate)}`,
       ...['tls-auth-clients no', 'tls-replication yes'],
       ...['user default off', `user ${USER} on >${PASSWORD} ~* &* +@all`],
