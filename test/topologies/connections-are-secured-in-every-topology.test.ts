@@ -39,8 +39,12 @@ async function expectDispatch(address: { url: string; ca?: string | undefined })
   const dispatcher = await createDispatcher(shards);
   const gateway = await openTestGateway(address.url, address.ca);
   await gateway.connect('d1', 'k1');
-  const [presence] = await createPresenceReader(shards).lookup(['d1']);
-  if (typeof presence !== 'object') throw new Error(`d1 is ${presence ?? 'offline'}`);
+  const reader = createPresenceReader(shards);
+  // The gateway may not have a lease in the device's shard yet.
+  const presence = await until(async () => {
+    const [found] = await reader.lookup(['d1']);
+    return typeof found === 'object' && found;
+  }, SOON);
   const delivery = { push: 'p1', work: 'p1', claim: 'c1', expiresAt: Date.now() + 60_000 };
   const results = await dispatcher.dispatch(
     { ...delivery, payload: '{}' },
