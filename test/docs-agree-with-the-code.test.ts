@@ -6,6 +6,8 @@ import { apns } from '../packages/core/src/channels/apns.ts';
 import { fcm } from '../packages/core/src/channels/fcm.ts';
 import { webPush } from '../packages/core/src/channels/web-push.ts';
 import { LIMITS } from '../packages/core/src/limits.ts';
+import { CLUSTER_SHARDS } from '../packages/presence/src/cluster-shards.ts';
+import { AWAY_AFTER_MS } from '../packages/presence/src/shard-health.ts';
 import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../packages/store/src/store.ts';
 import * as apnsClient from '../services/delivery-worker/src/channels/apns/client.ts';
 import * as apnsPayload from '../services/delivery-worker/src/channels/apns/payload.ts';
@@ -87,6 +89,8 @@ const NUMBERS: Record<string, number> = {
   'worker.asked-for-most-tokens': Math.ceil(BATCHES_OF_MOST_TOKENS / CONCURRENCY),
   'backlog.max-counted': backlogMetrics.MAX_COUNTED,
   'backlog.max-age-seconds': backlogMetrics.MAX_AGE_MS / SECOND,
+  'cluster.shards': CLUSTER_SHARDS.length,
+  'shard.away-seconds': AWAY_AFTER_MS / SECOND,
   'gateway.max-connections': gatewayEnvironment.shape.MAX_CONNECTIONS.parse(undefined),
   'gateway.waiting-mb': gatewayEnvironment.shape.MAX_WAITING_BYTES.parse(undefined) / KB / KB,
   'measured.api-mb': MEASURED_MB.get('api') ?? 0,

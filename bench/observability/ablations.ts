@@ -35,9 +35,18 @@ const METRICS: readonly Edit[] = [
   ),
   returnEarly('packages/core/src/process-counts.ts', 'countFailures(codes: Uint8Array): void {'),
   {
-    file: 'packages/presence/src/redis.ts',
-    find: '    if (!(command as WatchedCommand).isWatched) watchCommand(command);\n',
-    replace: '',
+    file: 'packages/presence/src/redis-clients.ts',
+    find: `    if (!(command as WatchedCommand).isWatched) watchCommand(command);
+    return super.sendCommand(command, stream);
+`,
+    replace: '    return super.sendCommand(command, stream);\n',
+  },
+  {
+    file: 'packages/presence/src/redis-clients.ts',
+    find: `    if (!(command as WatchedCommand).isWatched) watchCommand(command);
+    return super.sendCommand(command, stream, node);
+`,
+    replace: '    return super.sendCommand(command, stream, node);\n',
   },
   returnEarly('packages/store/src/count-failures.ts', 'countFailures(db: Db): Db {', 'db'),
 ];

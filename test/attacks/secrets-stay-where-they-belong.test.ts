@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { readLogLines } from '../support/end-to-end/logs.ts';
 import { send } from '../support/end-to-end/pushes.ts';
@@ -43,6 +43,7 @@ beforeAll(async () => {
   receiver = await startOtlpReceiver();
   fixture = await openProviderFixture({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url } });
   redis = await openRedis(fixture.stack.dev);
+  if ('nodes' in redis) throw new Error('a cluster is not monitored');
   monitor = await redis.monitor();
   monitor.on('monitor', (_time: string, args: string[]) => commands.push(args.join(' ')));
   tenant = await fixture.tenant();

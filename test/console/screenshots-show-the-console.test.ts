@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { FIELDS, MINUTE_MS, minuteKey, SINCE_KEY } from '../../packages/presence/src/figures.ts';
+import { createFiguresKeys, FIELDS, MINUTE_MS } from '../../packages/presence/src/figures.ts';
 import { connectRedis } from '../../packages/presence/src/redis.ts';
 import { waitForText } from '../support/console/browser.ts';
 import { type ConsoleFixture, openConsole } from '../support/console/fixture.ts';
@@ -38,6 +38,7 @@ afterAll(() => fixture?.close());
 /** Makes up the figures of the last minutes, in the form in which the services write them. */
 async function addEarlierMinutes(url: string): Promise<void> {
   const redis = await connectRedis({ url });
+  const keys = createFiguresKeys(redis);
   const current = Math.floor(Date.now() / MINUTE_MS);
   for (let n = 0; n <= EARLIER_MINUTES; n += 1) {
     const wave = 600 + 200 * Math.sin(n / 6) + 60 * Math.sin(n * 1.7);
@@ -58,12 +59,12 @@ async function addEarlierMinutes(url: string): Promise<void> {
       ([name, count]) => [name, Math.round(count)] as const,
     );
     // The few receipts of this test would be most of a minute.
-    const key = minuteKey(current - n);
+    const key = keys.minute(current - n);
     const own = (await redis.hkeys(key)).filter((name) => name.startsWith('latency:'));
     if (own.length > 0) await redis.hdel(key, ...own);
     await redis.hset(key, Object.fromEntries(fields));
   }
-  await redis.set(SINCE_KEY, (current - EARLIER_MINUTES) * MINUTE_MS);
+  await redis.set(keys.since, (current - EARLIER_MINUTES) * MINUTE_MS);
   redis.disconnect();
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { removeRateLimit } from '../support/carillon.ts';
 import {
   getOutcomes,
@@ -10,7 +10,7 @@ import {
 } from '../support/end-to-end/pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, listKeys, openRedis } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -93,7 +93,7 @@ describe('Redis emptied before a job is taken', () => {
     const frozen = await freezeThoseWhoTakeJobs();
     const push = await send(stack, [connected.token, offline.token]);
     await until(() => jobsOf(push.id));
-    await redis.flushall();
+    await emptyRedis(redis);
     expect(await jobsOf(push.id)).toBeUndefined();
     frozen.letGo();
     expect((await connected.waitFor(1, { timeoutMs: 20_000 }))[0]?.payload).toBe(push.payload);
@@ -109,7 +109,7 @@ describe('Redis emptied before a job is taken', () => {
     const frozen = await freezeThoseWhoTakeJobs();
     const sent: Sent[] = [];
     for (let n = 0; n < 30; n += 1) sent.push(await send(stack, device.token));
-    await redis.flushall();
+    await emptyRedis(redis);
     frozen.letGo();
     // The device's info lists pushes before they have a row, and only rows have an order.
     const rows = { push: { $in: sent.map(({ id }) => id) } };
@@ -124,10 +124,10 @@ describe('Redis emptied before a job is taken', () => {
     const device = await connectedDevice();
     const schedule = Math.floor(Date.now() / 1_000) + 4;
     const push = await send(stack, device.token, { schedule });
-    await redis.flushall();
+    await emptyRedis(redis);
     // And once more, in case that something was added behind the answer only.
     await until(() => Date.now() > schedule * 1_000 - 1_500);
-    await redis.flushall();
+    await emptyRedis(redis);
     const [arrival] = await device.waitFor(1, { timeoutMs: 14_000 });
     const arrivedAt = performance.timeOrigin + (arrival?.receivedAtMs ?? 0);
     expect(arrivedAt).toBeGreaterThanOrEqual(schedule * 1_000);
@@ -167,7 +167,7 @@ async function killWorkerWithClaim(push: string): Promise<void> {
 /** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */
 async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
   // A push that joins an open job has no job of its own, and the stopped worker's connection may take it from the list.
-  await until(async () => (await redis.exists('send:open')) === 0);
+  await until(async () => (await listKeys(redis, '*send*:open')).length === 0);
   const services = ['scheduler', 'delivery-worker'];
   for (const service of services) stack.kill(service, 'SIGSTOP');
   return {
@@ -179,7 +179,7 @@ async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
 
 /** The keys of a push's jobs; undefined when there is none. */
 async function jobsOf(push: string): Promise<string[] | undefined> {
-  const keys = await redis.keys(`*${push}*`);
+  const keys = await listKeys(redis, `*${push}*`);
   return keys.length > 0 ? keys : undefined;
 }
 

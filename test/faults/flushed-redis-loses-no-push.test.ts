@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { expectComplete } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import {
@@ -8,7 +8,7 @@ import {
   sendPush,
   untilPartlyClosed,
 } from '../support/faults/pushes.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 60_000, real: 60 };
@@ -29,7 +29,7 @@ test('three times in the middle of one fan-out', async () => {
   const push = await sendPush(stack, pool.tokens);
   await untilPartlyClosed(mongo, push);
   for (let closed = 0; closed < 3; closed += 1) {
-    await redis.flushall();
+    await emptyRedis(redis);
     const states = await countBatchStates(mongo, push);
     expect(isPartlyClosed(states)).toBe(true);
     // Some more is done before it is emptied again, so that each time something else is lost.

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { listUnreadyDuring } from '../support/faults/list-unready.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';

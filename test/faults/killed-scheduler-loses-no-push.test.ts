@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import {
@@ -8,7 +8,7 @@ import {
   sendPush,
   untilPartlyClosed,
 } from '../support/faults/pushes.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, openRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 30_000, real: 20 };
@@ -48,7 +48,7 @@ test('jobs that were lost while nobody could look for them are found again', asy
   const push = await sendPush(stack, pool.tokens);
   await untilPartlyClosed(mongo, push);
   const old = stack.kill('scheduler', 'SIGKILL');
-  await redis.flushall();
+  await emptyRedis(redis);
   expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
   for (const device of pool.devices) device.releaseReceipts();
   await stack.waitForRestart('scheduler', old);

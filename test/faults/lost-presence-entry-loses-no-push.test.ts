@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { countBatchStates, sendPush } from '../support/faults/pushes.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';

@@ -248,4 +248,20 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
       'test/topologies/rolled-back-claim-is-made-again.test.ts',
     ],
   },
+  {
+    fault: 'primary of Redis killed, suspended or replaced on request, behind Sentinels',
+    files: ['test/topologies/failover-by-sentinels-loses-no-push.test.ts'],
+  },
+  {
+    fault:
+      'Redis Cluster: a primary killed, suspended or emptied; slots that move to another primary',
+    files: [
+      'test/topologies/failover-in-a-cluster-loses-no-push.test.ts',
+      'test/topologies/presence-is-divided-in-a-cluster.test.ts',
+    ],
+  },
+  {
+    fault: 'one of several presence servers gone; a list of servers that changes',
+    files: ['test/topologies/presence-on-several-servers-loses-no-push.test.ts'],
+  },
 ];

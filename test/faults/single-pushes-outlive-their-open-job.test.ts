@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
+import { queueKey } from '../../packages/queue/src/queue-keys.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, openRedis } from '../support/redis.ts';
 
 const REAL = 20;
 const WORKER = 'delivery-worker';
@@ -56,7 +57,7 @@ async function expectDelivered(pushes: readonly SentPush[]): Promise<void> {
   expect(doubles).toBe(0);
 }
 
-const countAddedJobs = async () => Number((await redis.get('bull:send:id')) ?? 0);
+const countAddedJobs = async () => Number((await redis.get(queueKey(redis, 'send', 'id'))) ?? 0);
 
 test('without a fault, most of them share an open job', async () => {
   const before = await countAddedJobs();
@@ -98,5 +99,5 @@ test('both workers are frozen for a while', async () => {
 });
 
 test('Redis is emptied', async () => {
-  await expectDelivered(await sendThroughout(() => redis.flushall()));
+  await expectDelivered(await sendThroughout(() => emptyRedis(redis)));
 });

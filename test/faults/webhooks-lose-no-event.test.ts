@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
 import { WEBHOOK_LIMITS } from '../../packages/core/src/webhooks.ts';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import { type Responder, status } from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { addReceiver, untilKnown, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
@@ -9,7 +9,7 @@ import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
-import { openRedis } from '../support/redis.ts';
+import { emptyRedis, openRedis } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -117,7 +117,7 @@ function expectSeparate(all: readonly { tenant: Tenant; pushes: readonly SentPus
 }
 
 test.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
-  ['Redis was emptied', () => redis.flushall(), () => Promise.resolve()],
+  ['Redis was emptied', () => emptyRedis(redis), () => Promise.resolve()],
   ...(['mongodb', 'delivery-worker'] as const).map(
     (service): [string, () => Promise<unknown>, () => Promise<unknown>] => {
       let old = 0;

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, getPushStatus, send } from '../support/end-to-end/pushes.ts';
 import { countWritesDuring, untilNoWrites } from '../support/faults/mongo-writes.ts';

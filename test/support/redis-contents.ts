@@ -1,4 +1,5 @@
-import type { Redis } from 'ioredis';
+import type { Redis } from '../../packages/presence/src/redis.ts';
+import { listKeys } from './redis.ts';
 
 /** A key of Redis and all that it holds, as text. */
 export interface RedisEntry {
@@ -23,7 +24,7 @@ const READERS: Record<string, (redis: Redis, key: string) => Promise<unknown>> =
  * @throws for a type that it can't read
  */
 export async function readRedisContents(redis: Redis): Promise<RedisEntry[]> {
-  const keys = await redis.keys('*');
+  const keys = await listKeys(redis, '*');
   return Promise.all(
     keys.map(async (key) => {
       const type = await redis.type(key);

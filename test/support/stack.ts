@@ -10,6 +10,7 @@ import { type Dev, findProcess, readDev } from './stack/dev-file.ts';
 import { type StackOptions, stackEnv } from './stack/env.ts';
 import { isAlive, readChildPids, readStartTime } from './stack/processes.ts';
 import { startStackMongodb } from './topologies/stack-mongodb.ts';
+import { startStackRedis } from './topologies/stack-redis.ts';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -56,9 +57,10 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
   const folder = await createDataFolder();
   const home = join(folder, 'home');
   const mongodb = await startStackMongodb(options, isLent);
+  const redis = await startStackRedis(options, isLent);
   const child = spawnSupervisor(
     options.root ?? ROOT,
-    await stackEnv(home, { ...options, env: { ...mongodb?.env, ...options.env } }),
+    await stackEnv(home, { ...options, env: { ...mongodb?.env, ...redis?.env, ...options.env } }),
     join(folder, 'output.log'),
   );
   if (isLent) child.unref();
@@ -77,6 +79,7 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
       recordFailure();
       throw new Error(`the stack did not end well:\n${lastLines(output())}`, { cause: error });
     } finally {
+      await redis?.remove();
       await mongodb?.remove();
       await cleanUp(folder);
     }

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
 import { FIRST, filesOf, readTiers } from './jest/tiers.ts';
 import { ONE_MONGODB_ONLY } from './topologies/one-mongodb-only.ts';
+import { ONE_REDIS_ONLY } from './topologies/one-redis-only.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const tiers = readTiers(ROOT);
@@ -33,8 +34,9 @@ test('files that share a stack are run one at a time, by the process that stops 
   expect(sharing.filter((path) => path !== SELF)).toEqual([]);
 });
 
-test('the files that run on one MongoDB only exist', () => {
-  expect(Object.keys(ONE_MONGODB_ONLY).filter((path) => !files.includes(path))).toEqual([]);
+test('the files that run on one MongoDB or one Redis only exist', () => {
+  const named = Object.keys({ ...ONE_MONGODB_ONLY, ...ONE_REDIS_ONLY });
+  expect(named.filter((path) => !files.includes(path))).toEqual([]);
 });
 
 const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);

@@ -1,5 +1,8 @@
 import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
-import { fetchRedisInfo } from '@carillon/queue/redis-info';
+import { describeRedisUrl, splitRedisUrls } from '@carillon/core/redis-url';
+import { inspectRedis } from '@carillon/presence/inspect-redis';
+import type { RedisAddress } from '@carillon/presence/redis';
+import type { RedisNode } from '@carillon/presence/redis-topology';
 import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
 import type { Store } from '@carillon/store/store';
 import { describeError } from './admin-error.ts';
@@ -57,28 +60,60 @@ export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
   ]);
 }
 
-/** Checks Redis: its version, that it never evicts keys, and that each queue with waiting jobs has a worker. */
-export async function checkRedis(address: {
-  url: string;
-  ca?: string | undefined;
-}): Promise<Finding[]> {
-  const info = fetchRedisInfo(address);
-  const server = await runCheck('redis', async () => {
-    const { server, version } = await info;
-    return `${server} ${version} at ${new URL(address.url).host}`;
-  });
-  if (!server.ok) return [server];
-  const policy = await runCheck('redis maxmemory-policy', async () => {
-    const { maxmemoryPolicy } = await info;
-    if (maxmemoryPolicy === 'noeviction') return maxmemoryPolicy;
-    throw new Error(
-      `${maxmemoryPolicy}; it must be noeviction, or Redis evicts jobs when its memory is full`,
-    );
-  });
-  return [server, policy, await runCheck('workers', () => checkWorkers(address))];
+/**
+ * Checks Redis: what servers there are, that none evicts keys, that they replace one that fails, and that each queue with
+ * waiting jobs has a worker.
+ */
+export async function checkRedis(address: RedisAddress): Promise<Finding[]> {
+  const findings = await checkRedisServers('redis', address);
+  if (!findings[0]?.ok) return findings;
+  return [...findings, await runCheck('workers', () => checkWorkers(address))];
 }
 
-async function checkWorkers(address: Parameters<typeof fetchUnservedAges>[0]): Promise<string> {
+/** Checks the Redis for presence, or each of several. */
+export async function checkPresenceRedis({ url, ca }: RedisAddress): Promise<Finding[]> {
+  const urls = splitRedisUrls(url);
+  const findings = urls.map((one, index) => {
+    const name = urls.length === 1 ? 'presence redis' : `presence redis ${index + 1}`;
+    return checkRedisServers(name, { url: one, ca });
+  });
+  return (await Promise.all(findings)).flat();
+}
+
+/** Checks what an address leads to; the first finding says whether it responds. */
+async function checkRedisServers(name: string, address: RedisAddress): Promise<Finding[]> {
+  const topology = inspectRedis(address);
+  const servers = await runCheck(name, async () => {
+    const { kind, summary, nodes } = await topology;
+    const products = new Set(nodes.map(({ server, version }) => `${server} ${version}`));
+    const listed = [...products].sort().join(', ');
+    return kind === 'server'
+      ? `${listed} at ${describeRedisUrl(address.url)}`
+      : `${listed}: ${summary}`;
+  });
+  if (!servers.ok) return [servers];
+  const { kind, nodes, failoverFaults } = await topology;
+  const policy = await runCheck(`${name} maxmemory-policy`, () => describePolicies(nodes));
+  if (kind === 'server') return [servers, policy];
+  const failover = await runCheck(`${name} failover`, () => {
+    if (failoverFaults.length === 0) return 'a primary that fails is replaced within ten seconds';
+    throw new Error(failoverFaults.join('; '));
+  });
+  return [servers, policy, failover];
+}
+
+function describePolicies(nodes: readonly RedisNode[]): string {
+  const others = nodes.filter(({ maxmemoryPolicy }) => maxmemoryPolicy !== 'noeviction');
+  if (others.length === 0) return 'noeviction';
+  const listed = others.map(({ address, maxmemoryPolicy }) =>
+    address === undefined ? maxmemoryPolicy : `${maxmemoryPolicy} at ${address}`,
+  );
+  throw new Error(
+    `${listed.join(', ')}; it must be noeviction, or Redis evicts jobs when its memory is full`,
+  );
+}
+
+async function checkWorkers(address: RedisAddress): Promise<string> {
   const ages = Object.entries(await fetchUnservedAges(address));
   const unserved = ages.filter(([, ageMs]) => ageMs > 0);
   if (unserved.length === 0) return 'each queue with waiting jobs has a worker';

@@ -29,6 +29,7 @@ export type BatchedOperation =
   | 'record-receipt'
   | 'register-presence'
   | 'release-batch'
+  | 'report-missed-notices'
   | 'reserve-idempotency-key'
   | 'settle-batch'
   | 'unregister-presence'

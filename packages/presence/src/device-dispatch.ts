@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
-import { gatewayStreamKey, leaseKey, presenceKey } from './keys.ts';
-import { hasSingleServer, isScriptRefusal, type Redis } from './redis.ts';
+import { hasSingleServer, isScriptRefusal } from './redis.ts';
 import type { DeliveryResult } from './replies.ts';
+import type { Shard } from './shards.ts';
 
 /** A message for the gateway of a device, as the fields of a stream entry. */
 interface DeviceMessage {
@@ -22,7 +22,8 @@ type DispatchState =
  * MGET reads a value of another type as absent, as the presence reader does.
  *
  * KEYS: presence entries. ARGV: prefixes of leases and of streams, then the fields of each message, as many for each. Returns
- * a state for each, or the error of a stream that could not be written: it does not concern the other messages.
+ * a state for each, or the error of a stream that could not be written: it does not concern the other messages. A replica
+ * has added none: its error is returned as the script's, so that the connection goes to the primary (redis.ts).
  */
 const DISPATCH_SCRIPT = `
 local states = {}
@@ -40,7 +41,9 @@ for i, entry in ipairs(redis.call('MGET', unpack(KEYS))) do
     local from = 3 + (i - 1) * size
     local fields = {unpack(ARGV, from, from + size - 1)}
     local id = redis.pcall('XADD', ARGV[2] .. gateway, 'NOMKSTREAM', '*', unpack(fields))
-    if type(id) == 'table' then states[i] = id.err
+    if type(id) == 'table' then
+      if string.find(id.err, '^READONLY') then return id end
+      states[i] = id.err
     elseif id then states[i] = 'sent'
     else states[i] = 'not-connected' end
   end
@@ -56,28 +59,37 @@ const STATES: ReadonlySet<string> = new Set<DispatchState>([
 /** Payloads of as many pushes are in one command. */
 const MESSAGES_PER_CALL = 50;
 
-/** Creates the dispatch to single devices. It takes one round trip, which messages of the same moment share. */
-export function createDeviceDispatch(redis: Redis) {
+type Outcome = DispatchState | Error;
+
+/** Creates the dispatch to single devices of a shard. It takes one round trip, which messages of the same moment share. */
+export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' | 'keys' | 'ask'>) {
   let isRefused = !hasSingleServer(redis);
 
-  function toState(state: string): DispatchState | Error {
+  function toOutcome(state: string): Outcome {
     if (STATES.has(state)) return state as DispatchState;
     if (!isScriptRefusal(state)) return new Error(`Redis: ${state}`);
     isRefused = true;
     return 'refused';
   }
 
-  async function run(messages: readonly DeviceMessage[]): Promise<(DispatchState | Error)[]> {
+  async function run(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
+    const states = (await redis.eval(
+      DISPATCH_SCRIPT,
+      messages.length,
+      ...messages.map(({ token }) => keys.presence(token)),
+      keys.lease(''),
+      keys.gatewayStream(''),
+      ...messages.flatMap(({ fields }) => fields),
+    )) as string[];
+    const outcomes = states.map(toOutcome);
+    // The shard takes no writes.
+    if (outcomes.every((outcome) => outcome instanceof Error)) throw outcomes[0];
+    return outcomes;
+  }
+
+  async function runUnlessRefused(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
     try {
-      const states = (await redis.eval(
-        DISPATCH_SCRIPT,
-        messages.length,
-        ...messages.map(({ token }) => presenceKey(token)),
-        leaseKey(''),
-        gatewayStreamKey(''),
-        ...messages.flatMap(({ fields }) => fields),
-      )) as string[];
-      return states.map(toState);
+      return await run(messages);
     } catch (error) {
       if (!(error instanceof Error && isScriptRefusal(error.message))) throw error;
       isRefused = true;
@@ -93,9 +105,10 @@ export function createDeviceDispatch(redis: Redis) {
      *
      * @returns `refused` if Redis does not run the script. From then on it is not supported.
      */
-    send: createBatcher<DeviceMessage, DispatchState>('dispatch-push', run, {
-      maxBatchSize: MESSAGES_PER_CALL,
-      maxInFlight: 2,
-    }),
+    send: createBatcher<DeviceMessage, DispatchState>(
+      'dispatch-push',
+      (messages) => ask(() => runUnlessRefused(messages)),
+      { maxBatchSize: MESSAGES_PER_CALL, maxInFlight: 2 },
+    ),
   };
 }

@@ -1,7 +1,6 @@
 import { encodeGatewayMessage } from './gateway-messages.ts';
-import { gatewayStreamKey } from './keys.ts';
 import type { PresenceReader } from './presence-reader.ts';
-import type { Redis } from './redis.ts';
+import type { Shards } from './shards.ts';
 
 /**
  * Creates a function that closes a device's connection by a message to its gateway. It does nothing for a device that
@@ -10,15 +9,17 @@ import type { Redis } from './redis.ts';
  * @returns a function that throws if Redis fails
  */
 export function createDisconnect(
-  redis: Redis,
+  { of }: Pick<Shards, 'of'>,
   presenceReader: PresenceReader,
 ): (token: string) => Promise<void> {
   return async (token) => {
     const [presence] = await presenceReader.lookup([token]);
     if (presence === undefined) return;
+    if (typeof presence === 'string') throw new Error('the presence of the device is unknown');
     const { gateway, connection } = presence;
+    const { redis, keys } = of(token);
     const message = encodeGatewayMessage({ kind: 'kick', token, connection });
     // Without a stream the gateway has stopped, and so have its connections.
-    await redis.xadd(gatewayStreamKey(gateway), 'NOMKSTREAM', '*', ...message);
+    await redis.xadd(keys.gatewayStream(gateway), 'NOMKSTREAM', '*', ...message);
   };
 }

@@ -1,23 +1,21 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
-import { createDeviceDispatch } from './device-dispatch.ts';
-import { type Delivery, encodeGatewayMessage, type GatewayMessage } from './gateway-messages.ts';
-import { gatewayStreamKey, type PresenceEntry, replyStreamKey, TTL_SECONDS } from './keys.ts';
+import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
+import type { PresenceEntry } from './keys.ts';
 import {
   createPendingDispatches,
   type PendingDispatch,
   type PendingDispatches,
 } from './pending-dispatches.ts';
-import { BLOCK_MS, connectWithReader, type Redis, type RedisAddress } from './redis.ts';
-import { createRedisTime, type RedisTime } from './redis-time.ts';
-import { type DeliveryResult, type Reply, readReplyEntry } from './replies.ts';
+import type { DeliveryResult } from './replies.ts';
+import {
+  createShardDispatcher,
+  type DatedReply,
+  type ShardDispatcher,
+} from './shard-dispatcher.ts';
+import type { Shards } from './shards.ts';
 
 export type { Delivery } from './gateway-messages.ts';
-
-const MAINTENANCE_INTERVAL_MS = 3_000;
-const READ_RETRY_DELAY_MS = 200;
-const ENTRIES_PER_READ = 500;
 
 export interface DispatchRecipient {
   token: string;
@@ -27,8 +25,8 @@ export interface DispatchRecipient {
 }
 
 type Addressee = Pick<DispatchRecipient, 'token' | 'position'>;
-/** Builds the message to a gateway for a part of the recipients. */
-type MessageFor = (group: readonly Addressee[]) => GatewayMessage;
+/** Encodes the message to a gateway for recipients of one shard. */
+type MessageFor = (shard: ShardDispatcher, group: readonly Addressee[]) => Promise<string[]>;
 
 /** Result of a dispatch to one device, which may not be connected. */
 export type DeviceResult = DeliveryResult | 'offline' | 'refused';
@@ -43,68 +41,67 @@ export interface EarlierResult {
   ageMs: number;
 }
 
-/** Creates the dispatcher of a worker. */
-export async function createDispatcher(address: RedisAddress, tracer?: Tracer) {
-  const { redis, reader } = await connectWithReader(address);
-  const replyStream = replyStreamKey(newClaimId());
-  const time = createRedisTime(redis);
-  const pendingDispatches = createPendingDispatches(tracer);
+/** Name of a worker's reply stream: its key on a server. In a cluster each shard has a key of its own for it. */
+const REPLY_STREAM_PREFIX = 'r:';
 
-  const maintain = async (): Promise<void> => {
-    await Promise.allSettled([time.sample(), redis.expire(replyStream, TTL_SECONDS.replies)]);
-  };
-  await maintain();
-  const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
-  const stopFollowing = followReplies(reader, replyStream, pendingDispatches.record);
+/** Creates the dispatcher of a worker. */
+export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, tracer?: Tracer) {
+  const worker = newClaimId();
+  const pendingDispatches = createPendingDispatches(tracer);
+  const dispatchers = await Promise.all(
+    shards.all.map((shard) => createShardDispatcher(shard, worker, pendingDispatches.record)),
+  );
+  const dispatcherOf = (token: string) => dispatchers[shards.of(token).index] as ShardDispatcher;
 
   return {
-    /** Key of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
-    replyStream,
-    ...createDispatches({ redis, replyStream, time, pendingDispatches }),
+    /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
+    replyStream: `${REPLY_STREAM_PREFIX}${worker}`,
+    ...createDispatches(dispatchers, dispatcherOf, pendingDispatches),
     /** Makes gateways read these devices' inboxes, after a row was written. Throws if Redis fails. */
     async notifyInboxes(
       recipients: readonly Pick<DispatchRecipient, 'token' | 'presence'>[],
     ): Promise<void> {
-      const pipeline = redis.pipeline();
-      for (const [gateway, group] of groupByGateway(recipients)) {
-        const tokens = group.map(({ token }) => token);
-        pipeline.xadd(
-          gatewayStreamKey(gateway),
-          'NOMKSTREAM',
-          '*',
-          ...encodeGatewayMessage({ kind: 'drain', tokens }),
-        );
-      }
-      // A missing stream is no error: its gateway stopped, or acquires a new identity and then reads all inboxes.
-      for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
+      const groups = groupBy(recipients, ({ presence }) => presence.shard);
+      const notices = [...groups].map(([shard, inShard]) => {
+        const messages = [...groupByGateway(inShard)].map(([gateway, group]) => {
+          const tokens = group.map(({ token }) => token);
+          return { gateway, fields: encodeGatewayMessage({ kind: 'drain', tokens }) };
+        });
+        // A missing stream is no error: its gateway stopped, or acquires a new identity and then reads all inboxes.
+        return dispatchers[shard]?.send(messages);
+      });
+      await Promise.all(notices);
     },
-    /** Returns the results of a claim whose worker died, by position. Throws if Redis fails. */
-    readReplies: (stream: string, claim: string): Promise<Map<number, EarlierResult>> =>
-      readAllReplies(redis, stream, claim, time.now()),
+    /**
+     * Returns the results of a claim whose worker died, by position; those of a shard that fails are missing.
+     *
+     * @throws if Redis fails, on all shards
+     */
+    async readReplies(stream: string, claim: string): Promise<Map<number, EarlierResult>> {
+      const formerWorker = stream.slice(REPLY_STREAM_PREFIX.length);
+      const reads = await Promise.allSettled(
+        dispatchers.map((dispatcher) => dispatcher.readReplies(formerWorker)),
+      );
+      const read = reads.filter((result) => result.status === 'fulfilled');
+      if (read.length === 0) throw findReason(reads);
+      return mergeReplies(
+        read.flatMap(({ value }) => value),
+        claim,
+      );
+    },
     async close(): Promise<void> {
-      clearInterval(timer);
-      stopFollowing();
+      for (const dispatcher of dispatchers) dispatcher.close();
       pendingDispatches.settleAll();
-      reader.disconnect();
-      redis.disconnect();
     },
   };
 }
 
 /** Creates the dispatches to the gateways of many devices, and to that of one. */
-function createDispatches({
-  redis,
-  replyStream,
-  time,
-  pendingDispatches,
-}: {
-  redis: Redis;
-  replyStream: string;
-  time: RedisTime;
-  pendingDispatches: PendingDispatches;
-}) {
-  const deviceDispatch = createDeviceDispatch(redis);
-
+function createDispatches(
+  dispatchers: readonly ShardDispatcher[],
+  dispatcherOf: (token: string) => ShardDispatcher,
+  pendingDispatches: PendingDispatches,
+) {
   /** Sends messages with `send`, and waits for the results. */
   async function collectResults(
     delivery: Delivery,
@@ -112,21 +109,22 @@ function createDispatches({
     deadline: number,
     send: (pending: PendingDispatch, messageFor: MessageFor) => Promise<void>,
   ): Promise<Map<number, DeliveryResult>> {
-    if (Number.isNaN(time.now())) await time.sample();
     const positions = recipients.map(({ position }) => position);
     const pending = pendingDispatches.add(delivery, positions, deadline);
-    try {
-      await send(pending, (group) => ({
+    const messageFor: MessageFor = async (shard, group) =>
+      encodeGatewayMessage({
         kind: 'deliver',
         delivery: {
           ...delivery,
           ...(pending.trace !== undefined && { trace: pending.trace }),
-          reply: replyStream,
-          deadline: time.fromMonotonic(deadline),
+          reply: shard.replyStream,
+          deadline: await shard.toRedisTime(deadline),
           tokens: group.map(({ token }) => token),
           positions: group.map(({ position }) => position),
         },
-      }));
+      });
+    try {
+      await send(pending, messageFor);
       return await pending.whenSettled;
     } finally {
       pending.settle();
@@ -139,7 +137,8 @@ function createDispatches({
      *
      * @param deadline by the monotonic clock; gateways write nothing to a socket after it
      * @returns a result for every position, at the latest 1.5 s after the deadline
-     * @throws if Redis fails; gateways that received the delivery still reply to the reply stream
+     * @throws if Redis fails, on all shards of the recipients; gateways that received the delivery still reply to the reply
+     *   stream
      */
     dispatch: (
       delivery: Delivery,
@@ -147,10 +146,13 @@ function createDispatches({
       deadline: number,
     ): Promise<Map<number, DeliveryResult>> =>
       collectResults(delivery, recipients, deadline, (pending, messageFor) =>
-        sendToGateways(redis, pending, recipients, messageFor),
+        sendToShards(dispatchers, pending, recipients, messageFor),
       ),
-    /** Checks whether `dispatchToDevice` is supported: not with several servers of Redis, or one that refuses its script. */
-    isDeviceDispatchSupported: deviceDispatch.isSupported,
+    /** Checks whether `dispatchToDevice` is supported: not in a cluster, nor where Redis refuses its script or fails. */
+    isDeviceDispatchSupported(token: string): boolean {
+      const { devices, isResponding } = dispatcherOf(token);
+      return devices.isSupported() && isResponding();
+    },
     /**
      * Looks up the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
      * moment share.
@@ -165,10 +167,11 @@ function createDispatches({
       deadline: number,
     ): Promise<DeviceResult> {
       const { token, position } = recipient;
+      const dispatcher = dispatcherOf(token);
       let unsent: 'offline' | 'refused' = 'offline';
       const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
-        const fields = encodeGatewayMessage(messageFor([recipient]));
-        const state = await deviceDispatch.send({ token, fields });
+        const fields = await messageFor(dispatcher, [recipient]);
+        const state = await dispatcher.devices.send({ token, fields });
         if (state === 'sent') return;
         if (state === 'not-sent' || state === 'not-connected') pending.record(position, state);
         else {
@@ -182,32 +185,46 @@ function createDispatches({
   };
 }
 
-/** Sends one XADD for each gateway, all in one round trip. */
+/** Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail. */
+async function sendToShards(
+  dispatchers: readonly ShardDispatcher[],
+  pending: PendingDispatch,
+  recipients: readonly DispatchRecipient[],
+  messageFor: MessageFor,
+): Promise<void> {
+  if (recipients.length === 0) pending.settle();
+  const groups = [...groupBy(recipients, ({ presence }) => presence.shard)];
+  const sent = await Promise.allSettled(
+    groups.map(async ([shard, group]) =>
+      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, group, messageFor),
+    ),
+  );
+  if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
+  for (const [index, { status }] of sent.entries()) {
+    if (status === 'fulfilled') continue;
+    for (const { position } of groups[index]?.[1] ?? []) pending.record(position, 'unreachable');
+  }
+}
+
+/** Sends one message to each gateway of a shard, all in one round trip. */
 async function sendToGateways(
-  redis: Redis,
+  dispatcher: ShardDispatcher,
   pending: PendingDispatch,
   recipients: readonly DispatchRecipient[],
   messageFor: MessageFor,
 ): Promise<void> {
   const sentGroups: (readonly DispatchRecipient[])[] = [];
-  const pipeline = redis.pipeline();
-  for (const [gateway, group] of groupByGateway(recipients)) {
-    if (group[0]?.presence.credit === 0) {
-      for (const { position } of group) pending.record(position, 'not-sent');
-      continue;
-    }
-    sentGroups.push(group);
-    pipeline.xadd(
-      gatewayStreamKey(gateway),
-      'NOMKSTREAM',
-      '*',
-      ...encodeGatewayMessage(messageFor(group)),
-    );
+  for (const group of groupByGateway(recipients).values()) {
+    if (group[0]?.presence.credit !== 0) sentGroups.push(group);
+    else for (const { position } of group) pending.record(position, 'not-sent');
   }
-  if (recipients.length === 0) pending.settle();
   if (sentGroups.length === 0) return;
-  for (const [index, [error, id]] of ((await pipeline.exec()) ?? []).entries()) {
-    if (error) throw error;
+  const messages = sentGroups.map(async (group) => ({
+    gateway: group[0]?.presence.gateway ?? '',
+    fields: await messageFor(dispatcher, group),
+  }));
+  const ids = await dispatcher.send(await Promise.all(messages));
+  for (const [index, id] of ids.entries()) {
     // Without a stream the gateway stopped or acquired a new identity.
     if (id === null)
       for (const { position } of sentGroups[index] ?? []) pending.record(position, 'not-connected');
@@ -217,70 +234,35 @@ async function sendToGateways(
 function groupByGateway<R extends { presence: PresenceEntry }>(
   recipients: readonly R[],
 ): Map<string, R[]> {
-  const groups = new Map<string, R[]>();
-  for (const recipient of recipients) {
-    const group = groups.get(recipient.presence.gateway);
-    if (group === undefined) groups.set(recipient.presence.gateway, [recipient]);
-    else group.push(recipient);
+  return groupBy(recipients, ({ presence }) => presence.gateway);
+}
+
+function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> {
+  const groups = new Map<K, R[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
   }
   return groups;
 }
 
-/** Reads a worker's reply stream from its beginning until it is stopped. A failure of Redis only delays it. */
-function followReplies(reader: Redis, stream: string, onReply: (reply: Reply) => void): () => void {
-  let stopped = false;
-  let lastId = '0-0';
-
-  async function follow(): Promise<void> {
-    while (!stopped) {
-      try {
-        const streams = await reader.xread(
-          'COUNT',
-          ENTRIES_PER_READ,
-          'BLOCK',
-          BLOCK_MS,
-          'STREAMS',
-          stream,
-          lastId,
-        );
-        for (const [id, fields] of streams?.[0]?.[1] ?? []) {
-          lastId = id;
-          for (const reply of readReplyEntry(fields)) onReply(reply);
-        }
-      } catch {
-        if (!stopped) await sleep(READ_RETRY_DELAY_MS);
-      }
-    }
-  }
-
-  void follow();
-  return () => {
-    stopped = true;
-  };
-}
-
 /**
- * Returns all results of one claim that a stream still holds. `acknowledged` takes precedence over other results, and the
- * first of several.
- *
- * @param now by Redis's clock; NaN while it is unknown, and then the results are as of now
+ * Returns the results of one claim. `acknowledged` takes precedence over other results, and the first of several.
  */
-async function readAllReplies(
-  redis: Redis,
-  stream: string,
-  claim: string,
-  now: number,
-): Promise<Map<number, EarlierResult>> {
+function mergeReplies(replies: readonly DatedReply[], claim: string): Map<number, EarlierResult> {
   const results = new Map<number, EarlierResult>();
-  for (const [id, fields] of await redis.xrange(stream, '-', '+')) {
-    const ageMs = Math.max(0, now - Number.parseInt(id, 10)) || 0;
-    for (const reply of readReplyEntry(fields)) {
-      if (reply.claim !== claim) continue;
-      for (const position of reply.positions) {
-        if (results.get(position)?.result !== 'acknowledged')
-          results.set(position, { result: reply.result, ageMs });
-      }
+  for (const { reply, ageMs } of replies) {
+    if (reply.claim !== claim) continue;
+    for (const position of reply.positions) {
+      if (results.get(position)?.result !== 'acknowledged')
+        results.set(position, { result: reply.result, ageMs });
     }
   }
   return results;
+}
+
+function findReason(results: readonly PromiseSettledResult<unknown>[]): unknown {
+  return results.find((result) => result.status === 'rejected')?.reason;
 }

@@ -1,13 +1,11 @@
 import {
   type ChannelWork,
+  createFiguresKeys,
   decodeMinute,
   type GatewayLoad,
   MAX_GAUGE_AGE_MS,
   MINUTE_MS,
   type MinuteFigures,
-  minuteKey,
-  SINCE_KEY,
-  WATCHED_KEY,
   WATCHED_TTL_SECONDS,
 } from './figures.ts';
 import type { Redis } from './redis.ts';
@@ -33,6 +31,7 @@ export interface FiguresSnapshot {
 
 /** Creates a reader of the figures of all processes. */
 export function createFiguresReader(redis: Redis) {
+  const keys = createFiguresKeys(redis);
   let offset: number | undefined;
   return {
     /**
@@ -46,9 +45,9 @@ export function createFiguresReader(redis: Redis) {
       const minutes = Array.from({ length: MAX_MINUTES }, (_, n) => current - MAX_MINUTES + 1 + n);
       const pipeline = redis.pipeline();
       pipeline.time();
-      pipeline.set(WATCHED_KEY, 1, 'EX', WATCHED_TTL_SECONDS);
-      pipeline.get(SINCE_KEY);
-      for (const minute of minutes) pipeline.hgetall(minuteKey(minute));
+      pipeline.set(keys.watched, 1, 'EX', WATCHED_TTL_SECONDS);
+      pipeline.get(keys.since);
+      for (const minute of minutes) pipeline.hgetall(keys.minute(minute));
       const [time, , since, ...hashes] = results(await pipeline.exec());
       const readAt = timeToMs(time as string[]);
       offset = readAt - performance.now();

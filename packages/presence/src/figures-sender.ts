@@ -1,13 +1,5 @@
 import { newClaimId } from '@carillon/core/ids';
-import {
-  appliedKey,
-  BACKLOG_READER_KEY,
-  FIGURES_TTL_SECONDS,
-  MINUTE_MS,
-  minuteKey,
-  SINCE_KEY,
-  WATCHED_KEY,
-} from './figures.ts';
+import { createFiguresKeys, FIGURES_TTL_SECONDS, MINUTE_MS } from './figures.ts';
 import type { Delta } from './figures-counters.ts';
 import type { Redis } from './redis.ts';
 import { timeToMs } from './redis-time.ts';
@@ -63,6 +55,7 @@ interface Write {
 /** Creates the sender of one process's figures. */
 export function createFiguresSender(redis: Redis) {
   const writer = newClaimId();
+  const names = createFiguresKeys(redis);
   /** Redis's time minus the monotonic clock; undefined before the first response. */
   let offset: number | undefined;
   let lastNumber = 0;
@@ -78,12 +71,12 @@ export function createFiguresSender(redis: Redis) {
     const currentOffset = offset ?? timeToMs(await redis.time()) - performance.now();
     const times = [performance.now(), ...write.deltas.map(({ at }) => at)];
     const minutes = times.map((at) => Math.floor((currentOffset + at) / MINUTE_MS));
-    const keys = [WATCHED_KEY, SINCE_KEY, BACKLOG_READER_KEY, appliedKey(writer)];
+    const keys = [names.watched, names.since, names.backlogReader, names.applied(writer)];
     const [now, isBacklogReader] = (await redis.eval(
       ADD_SCRIPT,
       keys.length + minutes.length,
       ...keys,
-      ...minutes.map(minuteKey),
+      ...minutes.map(names.minute),
       write.number,
       JSON.stringify(write.deltas.map(({ fields }) => Object.fromEntries(fields))),
       JSON.stringify(gauges),

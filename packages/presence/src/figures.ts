@@ -1,4 +1,5 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { hashTag, type Redis } from './redis.ts';
 
 /*
  * The figures that the console shows, in Redis: a hash for each minute, to which all processes add. Counters are sums;
@@ -14,21 +15,21 @@ export const MAX_GAUGE_AGE_MS = 15_000;
 /** Length of a minute, and of the range that one hash holds. */
 export const MINUTE_MS = 60_000;
 
-/** Exists while somebody looks at the figures. */
-export const WATCHED_KEY = 'figures:watched';
-/** Time of the first figures that Redis has, in milliseconds. */
-export const SINCE_KEY = 'figures:since';
-/** The one scheduler that counts the pending work. */
-export const BACKLOG_READER_KEY = 'figures:backlog-reader';
-
-/** Returns the key of a minute's hash. */
-export function minuteKey(minute: number): string {
-  return `figures:${minute}`;
-}
-
-/** Returns the key of the number of the last write that was added for a process. */
-export function appliedKey(writer: string): string {
-  return `figures:applied:${writer}`;
+/** Creates the names of the keys. */
+export function createFiguresKeys(redis: Redis) {
+  const group = hashTag(redis, 'figures') ?? 'figures';
+  return {
+    /** Exists while somebody looks at the figures. */
+    watched: `${group}:watched`,
+    /** Time of the first figures that Redis has, in milliseconds. */
+    since: `${group}:since`,
+    /** The one scheduler that counts the pending work. */
+    backlogReader: `${group}:backlog-reader`,
+    /** Hash of a minute. */
+    minute: (minute: number): string => `${group}:${minute}`,
+    /** Number of the last write that was added for a process. */
+    applied: (writer: string): string => `${group}:applied:${writer}`,
+  };
 }
 
 /** Names of the hash's fields: counters, then gauges. */

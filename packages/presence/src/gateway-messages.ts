@@ -31,6 +31,11 @@ export interface DispatchedDelivery extends Delivery {
   positions: number[];
 }
 
+/** A delivery with the shard that it came from. */
+export interface ReceivedDelivery extends DispatchedDelivery {
+  shard: number;
+}
+
 /** A message in a gateway's stream. */
 export type GatewayMessage =
   | { kind: 'deliver'; delivery: DispatchedDelivery }

@@ -14,26 +14,36 @@ export interface PresenceEntry {
   connection: string;
   /** Number of recipients that the gateway accepts now; with 0 nothing is dispatched to it. */
   credit: number;
+  /** The shard that holds the entry, and the gateway's lease and stream for it. */
+  shard: number;
 }
 
-/** Returns the key of a device's presence entry ({@link encodePresence}). */
-export function presenceKey(token: string): string {
-  return `p:${token}`;
-}
+/** Returns the names of the keys of one shard (shards.ts). */
+export type ShardKeys = ReturnType<typeof createShardKeys>;
 
-/** Returns the key of a gateway's lease, which exists while the gateway lives and holds its credit. */
-export function leaseKey(gateway: string): string {
-  return `g:${gateway}`;
-}
-
-/** Returns the key of a gateway's stream, to which workers dispatch. */
-export function gatewayStreamKey(gateway: string): string {
-  return `h:${gateway}`;
-}
-
-/** Returns the key of a worker's reply stream. */
-export function replyStreamKey(worker: string): string {
-  return `r:${worker}`;
+/**
+ * Creates the names of a shard's keys.
+ *
+ * @param tag hash tag that keeps all keys of the shard in one slot of a cluster; absent: the shard is a server
+ */
+export function createShardKeys(tag?: string) {
+  const prefix = tag === undefined ? '' : `{${tag}}:`;
+  return {
+    /** Presence entry of a device ({@link encodePresence}). */
+    presence: (token: string): string => `p:${prefix}${token}`,
+    /** Lease of a gateway, which exists while the gateway lives and holds its credit. */
+    lease: (gateway: string): string => `g:${prefix}${gateway}`,
+    /** Stream of a gateway, to which workers dispatch. */
+    gatewayStream: (gateway: string): string => `h:${prefix}${gateway}`,
+    /** Reply stream of a worker. */
+    replyStream: (worker: string): string => `r:${prefix}${worker}`,
+    /** Counter of a rate limit. */
+    counter: (key: string): string => `n:${prefix}${key}`,
+    /** Holders of a limited number of slots. */
+    slots: (key: string): string => `slots:${prefix}${key}`,
+    /** A key that nothing reads. */
+    probe: `probe:${prefix}write`,
+  };
 }
 
 /**

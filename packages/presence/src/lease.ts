@@ -1,6 +1,6 @@
 import { newClaimId } from '@carillon/core/ids';
-import { gatewayStreamKey, leaseKey, TTL_SECONDS } from './keys.ts';
-import type { Redis } from './redis.ts';
+import { TTL_SECONDS } from './keys.ts';
+import type { ShardServer } from './shard-server.ts';
 
 const RENEW_INTERVAL_MS = 3_000;
 
@@ -25,7 +25,7 @@ export interface Lease {
  * @param on.identityChanged is called with a new identity; devices registered under the former one are offline
  */
 export function createLease(
-  redis: Redis,
+  { redis, keys }: Pick<ShardServer, 'redis' | 'keys'>,
   on: { credit(): number; renewed(): void; identityChanged(): void },
 ): Lease {
   let id: string | undefined;
@@ -36,8 +36,8 @@ export function createLease(
   async function renewCurrent(currentId: string): Promise<boolean> {
     const results = await redis
       .pipeline()
-      .set(leaseKey(currentId), on.credit(), 'EX', TTL_SECONDS.lease, 'XX')
-      .expire(gatewayStreamKey(currentId), TTL_SECONDS.lease)
+      .set(keys.lease(currentId), on.credit(), 'EX', TTL_SECONDS.lease, 'XX')
+      .expire(keys.gatewayStream(currentId), TTL_SECONDS.lease)
       .exec();
     for (const [error] of results ?? []) if (error) throw error;
     return results?.[0]?.[1] === 'OK' && results[1]?.[1] === 1;
@@ -48,9 +48,9 @@ export function createLease(
     // The stream must exist before the lease is visible, because workers don't create it (NOMKSTREAM).
     const results = await redis
       .pipeline()
-      .xadd(gatewayStreamKey(newId), '*', 'begin', '')
-      .expire(gatewayStreamKey(newId), TTL_SECONDS.lease)
-      .set(leaseKey(newId), on.credit(), 'EX', TTL_SECONDS.lease)
+      .xadd(keys.gatewayStream(newId), '*', 'begin', '')
+      .expire(keys.gatewayStream(newId), TTL_SECONDS.lease)
+      .set(keys.lease(newId), on.credit(), 'EX', TTL_SECONDS.lease)
       .exec();
     for (const [error] of results ?? []) if (error) throw error;
     if (isReleased) return;
@@ -87,7 +87,7 @@ export function createLease(
     async release() {
       isReleased = true;
       clearInterval(timer);
-      if (id !== undefined) await redis.del(leaseKey(id), gatewayStreamKey(id)).catch(() => 0);
+      if (id !== undefined) await redis.del(keys.lease(id), keys.gatewayStream(id)).catch(() => 0);
     },
   };
 }

@@ -1,61 +1,155 @@
-import {
-  decodeGateway,
-  decodePresence,
-  leaseKey,
-  type PresenceEntry,
-  presenceKey,
-} from './keys.ts';
-import type { Redis } from './redis.ts';
+import { decodeGateway, decodePresence, type PresenceEntry } from './keys.ts';
+import type { Shard, Shards } from './shards.ts';
+
+/**
+ * Where a device is connected; undefined: it is offline. `failing` and `away`: the state of the shard that would know
+ * (shard-health.ts).
+ */
+export type Presence = PresenceEntry | 'failing' | 'away' | undefined;
 
 /** Looks up where devices are connected. */
 export type PresenceReader = ReturnType<typeof createPresenceReader>;
 
+/** Texts of presence entries, and the credits of the gateways in them that live. */
+interface ReadEntries {
+  texts: readonly (string | null)[];
+  credits: ReadonlyMap<string, number>;
+}
+
 /**
- * Creates a presence reader. One MGET reads the presence entries and the leases of known gateways; a second one reads
- * only the leases of new gateways. A device whose gateway has no lease is offline, because the gateway died.
+ * Creates a presence reader. One MGET for each shard reads the presence entries and the leases of known gateways; a second
+ * one reads only the leases of new gateways. A device whose gateway has no lease is offline, because the gateway died.
  */
-export function createPresenceReader(redis: Redis) {
+export function createPresenceReader({ all, of }: Pick<Shards, 'all' | 'of'>) {
+  const readers = all.map(createShardReader);
+
+  async function readShard<T>(
+    shard: Shard,
+    tokens: readonly string[],
+    decode: (entries: ReadEntries, shard: Shard) => T[],
+  ): Promise<(T | 'failing' | 'away')[]> {
+    try {
+      const read = readers[shard.index];
+      return read === undefined ? [] : decode(await read(tokens), shard);
+    } catch (error) {
+      const state = shard.state();
+      if (state === 'responding') throw error;
+      return tokens.map(() => state);
+    }
+  }
+
+  /** Reads the entry of each device in its shard, in the order of the tokens. */
+  async function readAll<T>(
+    tokens: readonly string[],
+    decode: (entries: ReadEntries, shard: Shard) => T[],
+  ): Promise<(T | 'failing' | 'away' | undefined)[]> {
+    const [only] = all;
+    if (tokens.length === 0) return [];
+    if (all.length === 1 && only !== undefined) return readShard(only, tokens, decode);
+    const found = new Map<string, T | 'failing' | 'away'>();
+    await Promise.all(
+      [...groupByShard(tokens, of)].map(async ([shard, group]) => {
+        const entries = await readShard(shard, group, decode);
+        for (const [index, entry] of entries.entries()) found.set(group[index] ?? '', entry);
+      }),
+    );
+    const entries = tokens.map((token) => found.get(token));
+    if (entries.every((entry) => entry === 'failing')) throw new Error('presence fails');
+    return entries;
+  }
+
+  return {
+    /**
+     * Returns the entry of each device in the order of the tokens.
+     *
+     * @throws if Redis fails and is the only server, or none of the shards that were asked has responded
+     */
+    lookup: (tokens: readonly string[]): Promise<Presence[]> => readAll(tokens, decodeEntries),
+    /**
+     * Returns which devices are known to be online, in the order of the tokens, without decoding more.
+     *
+     * @throws as `lookup`
+     */
+    async areOnline(tokens: readonly string[]): Promise<boolean[]> {
+      return (await readAll(tokens, decodeOnline)).map((entry) => entry === true);
+    },
+  };
+}
+
+function decodeEntries(
+  { texts, credits }: ReadEntries,
+  { index }: Shard,
+): (PresenceEntry | undefined)[] {
+  return texts.map((text) => {
+    const entry = decodePresence(text);
+    const credit = entry && credits.get(entry.gateway);
+    return entry && credit !== undefined ? { ...entry, credit, shard: index } : undefined;
+  });
+}
+
+function decodeOnline({ texts, credits }: ReadEntries): boolean[] {
+  return texts.map((text) => credits.has(decodeGateway(text) ?? ''));
+}
+
+function groupByShard(tokens: readonly string[], of: Shards['of']): Map<Shard, string[]> {
+  const groups = new Map<Shard, string[]>();
+  for (const token of tokens) {
+    const shard = of(token);
+    const group = groups.get(shard);
+    if (group === undefined) groups.set(shard, [token]);
+    else group.push(token);
+  }
+  return groups;
+}
+
+function createShardReader(shard: Shard) {
+  const { keys } = shard;
+  const readValues = createValueReader(shard);
   let knownGateways: string[] = [];
 
-  /** Reads the texts of presence entries, and the credits of the gateways in them that live. */
-  async function read(tokens: readonly string[]) {
+  return async (tokens: readonly string[]): Promise<ReadEntries> => {
     const queriedGateways = knownGateways;
-    const values = await redis.mget([...tokens.map(presenceKey), ...queriedGateways.map(leaseKey)]);
-    const leases = values.splice(tokens.length);
+    const texts = await readValues([
+      ...tokens.map(keys.presence),
+      ...queriedGateways.map(keys.lease),
+    ]);
+    const leases = texts.splice(tokens.length);
     const credits = new Map<string, number>();
     collectCredits(credits, queriedGateways, leases);
     const newGateways = new Set<string>();
-    for (const text of values) {
+    for (const text of texts) {
       const gateway = decodeGateway(text);
       if (gateway !== undefined && !queriedGateways.includes(gateway)) newGateways.add(gateway);
     }
     if (newGateways.size > 0) {
       const gateways = [...newGateways];
-      collectCredits(credits, gateways, await redis.mget(gateways.map(leaseKey)));
+      collectCredits(credits, gateways, await readValues(gateways.map(keys.lease)));
     }
     knownGateways = [...credits.keys()];
-    return { entries: values, credits };
+    return { texts, credits };
+  };
+}
+
+/** For so long after a slot was being moved its keys are read one by one. */
+const MOVING_MS = 5_000;
+
+/** Creates the function that reads the values of keys: with one command, unless their slot is being moved. */
+function createValueReader({ ask, redis }: Pick<Shard, 'ask' | 'redis'>) {
+  let movingUntil = Number.NEGATIVE_INFINITY;
+
+  async function readValues(keys: string[]): Promise<(string | null)[]> {
+    if (performance.now() < movingUntil) return Promise.all(keys.map((key) => redis.get(key)));
+    try {
+      return await redis.mget(keys);
+    } catch (error) {
+      // One command can't read keys of both nodes.
+      if (!(error as Error).message.includes('TRYAGAIN')) throw error;
+      movingUntil = performance.now() + MOVING_MS;
+      return readValues(keys);
+    }
   }
 
-  /** Returns the entry of each device in the order of the tokens; undefined if it is offline. Throws if Redis fails. */
-  async function lookup(tokens: readonly string[]): Promise<(PresenceEntry | undefined)[]> {
-    if (tokens.length === 0) return [];
-    const { entries, credits } = await read(tokens);
-    return entries.map((text) => {
-      const entry = decodePresence(text);
-      const credit = entry && credits.get(entry.gateway);
-      return entry && credit !== undefined ? { ...entry, credit } : undefined;
-    });
-  }
-
-  /** Returns which devices are online, in the order of the tokens, without decoding more. Throws if Redis fails. */
-  async function areOnline(tokens: readonly string[]): Promise<boolean[]> {
-    if (tokens.length === 0) return [];
-    const { entries, credits } = await read(tokens);
-    return entries.map((text) => credits.has(decodeGateway(text) ?? ''));
-  }
-
-  return { lookup, areOnline };
+  return (keys: string[]) => ask(() => readValues(keys));
 }
 
 function collectCredits(

@@ -1,13 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { encodeGatewayMessage } from './gateway-messages.ts';
-import {
-  decodePresence,
-  encodePresence,
-  gatewayStreamKey,
-  presenceKey,
-  TTL_SECONDS,
-} from './keys.ts';
-import type { Redis } from './redis.ts';
+import { decodePresence, encodePresence, TTL_SECONDS } from './keys.ts';
+import type { ShardServer } from './shard-server.ts';
 
 /** A device and its connection. */
 export interface ConnectedDevice {
@@ -67,16 +61,18 @@ type PipelineResults = [error: Error | null, result: unknown][];
 export type PresenceRegistry = ReturnType<typeof createPresenceRegistry>;
 
 /**
- * Creates the presence registry of a gateway. Concurrent calls share one round trip.
+ * Creates the presence registry of a gateway for one shard. Concurrent calls share one round trip.
  *
  * @param on.gateway returns the current identity
  * @param on.isOpen checks that a connection is still open
  * @param on.now returns milliseconds, Redis's time; NaN while it is unknown
  */
 export function createPresenceRegistry(
-  redis: Redis,
+  server: Pick<ShardServer, 'redis' | 'keys' | 'isReady'>,
   on: { gateway(): string | undefined; isOpen(device: ConnectedDevice): boolean; now(): number },
 ) {
+  const { redis, keys } = server;
+
   function requireIdentity(): string {
     const id = on.gateway();
     if (id === undefined) throw new Error('the gateway has no identity yet: Redis was not reached');
@@ -97,10 +93,10 @@ export function createPresenceRegistry(
       const pipeline = redis.pipeline();
       for (const device of openDevices) {
         const presence = encodePresence(id, device.connection, toRedisTime(device));
-        pipeline.set(presenceKey(device.token), presence, 'EX', TTL_SECONDS.presence, 'GET');
+        pipeline.set(keys.presence(device.token), presence, 'EX', TTL_SECONDS.presence, 'GET');
       }
       const results = openDevices.length === 0 ? [] : await execPipeline(pipeline);
-      await kickPrevious(redis, openDevices, results);
+      await kickPrevious(server, openDevices, results);
       const errors = new Map(openDevices.map((device, index) => [device, results[index]?.[0]]));
       return devices.map((device) => errors.get(device) as undefined | Error);
     },
@@ -112,7 +108,7 @@ export function createPresenceRegistry(
     async (devices) => {
       const pipeline = redis.pipeline();
       for (const { token, connection } of devices) {
-        pipeline.eval(UNREGISTER_SCRIPT, 1, presenceKey(token), connection);
+        pipeline.eval(UNREGISTER_SCRIPT, 1, keys.presence(token), connection);
       }
       return (await execPipeline(pipeline)).map(([error]) => error as undefined | Error);
     },
@@ -124,7 +120,7 @@ export function createPresenceRegistry(
     register,
     /** Removes the entry of a closed connection. */
     unregister,
-    isRedisReady: (): boolean => redis.status === 'ready',
+    isRedisReady: server.isReady,
     /** Writes entries again and returns the state of each; gateways of older connections close them. */
     async refresh(devices: readonly ConnectedDevice[]): Promise<RefreshResult[]> {
       const id = requireIdentity();
@@ -136,7 +132,7 @@ export function createPresenceRegistry(
         pipeline.eval(
           REFRESH_SCRIPT,
           1,
-          presenceKey(token),
+          keys.presence(token),
           presence,
           connection,
           redisConnectedAt,
@@ -146,7 +142,7 @@ export function createPresenceRegistry(
       const results =
         devices.length === 0 ? [] : await execPipeline(pipeline).catch((): PipelineResults => []);
       // A gateway that misses the message finds the newer entry at its next refresh.
-      await kickPrevious(redis, devices, results).catch(() => undefined);
+      await kickPrevious(server, devices, results).catch(() => undefined);
       return devices.map((_, index) => toRefreshResult(results[index]));
     },
   };
@@ -154,7 +150,7 @@ export function createPresenceRegistry(
 
 /** Makes the gateways of older connections close them. A stopped gateway has no stream, which is not an error. */
 async function kickPrevious(
-  redis: Redis,
+  { redis, keys }: Pick<ShardServer, 'redis' | 'keys'>,
   devices: readonly ConnectedDevice[],
   results: PipelineResults,
 ): Promise<void> {
@@ -167,7 +163,7 @@ async function kickPrevious(
       token,
       connection: previous.connection,
     });
-    pipeline.xadd(gatewayStreamKey(previous.gateway), 'NOMKSTREAM', '*', ...message);
+    pipeline.xadd(keys.gatewayStream(previous.gateway), 'NOMKSTREAM', '*', ...message);
   }
   if (pipeline.length > 0) await pipeline.exec();
 }

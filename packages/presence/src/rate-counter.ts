@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { LRUCache } from 'lru-cache';
-import type { Redis } from './redis.ts';
+import type { Shard, Shards } from './shards.ts';
 
 /** Number of events in the current window. */
 export interface WindowCount {
@@ -52,8 +52,34 @@ return answers`;
  * runs a script per event, and its insurance limiter counts from zero when Redis fails instead of from the last known
  * count (docs/decisions/0015-own-rate-counters.md).
  */
-export function createRateCounter(redis: Pick<Redis, 'eval'>, onError: (error: Error) => void) {
-  const windows = new LRUCache<string, LocalWindow>({ max: MAX_KEYS });
+export function createRateCounter(
+  { all, of }: Pick<Shards, 'all' | 'of'>,
+  onError: (error: Error) => void,
+) {
+  const maxKeys = Math.ceil(MAX_KEYS / all.length);
+  const counters = all.map((shard) => createShardCounter(shard, maxKeys, onError));
+  const counterOf = (key: string) => counters[of(key).index] as ShardCounter;
+  return {
+    /**
+     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is away
+     * or slow, the process counts alone from the last known count (guarantee G14).
+     */
+    increment: (key: string, windowMs: number): Promise<WindowCount> =>
+      counterOf(key).increment({ key, windowMs }),
+    /** Returns the count as far as this process knows, without calling Redis; 0 if it knows nothing. */
+    currentCount: (key: string): number => counterOf(key).currentCount(key),
+  };
+}
+
+type ShardCounter = ReturnType<typeof createShardCounter>;
+
+/** Counts the events of one shard's keys. */
+function createShardCounter(
+  { redis, keys }: Pick<Shard, 'redis' | 'keys'>,
+  maxKeys: number,
+  onError: (error: Error) => void,
+) {
+  const windows = new LRUCache<string, LocalWindow>({ max: maxKeys });
   let retryAt = 0;
   /** Set while a call of Redis is in progress, perhaps one whose events have timed out. */
   let isRequestInFlight = false;
@@ -75,11 +101,11 @@ export function createRateCounter(redis: Pick<Redis, 'eval'>, onError: (error: E
     const argv = increments.flatMap(({ incrementBy, windowMs }) => [incrementBy, windowMs]);
     isRequestInFlight = true;
     try {
-      const keys = [...incrementsByKey.keys()].map(counterKey);
+      const counters = [...incrementsByKey.keys()].map(keys.counter);
       const results = (await redis.eval(
         INCREMENT_SCRIPT,
-        keys.length,
-        ...keys,
+        counters.length,
+        ...counters,
         ...argv,
       )) as number[];
       for (const [index, { window }] of increments.entries()) {
@@ -109,22 +135,12 @@ export function createRateCounter(redis: Pick<Redis, 'eval'>, onError: (error: E
     },
   );
   return {
-    /**
-     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is away
-     * or slow, the process counts alone from the last known count (guarantee G14).
-     */
-    increment: (key: string, windowMs: number): Promise<WindowCount> =>
-      incrementBatched({ key, windowMs }),
-    /** Returns the count as far as this process knows, without calling Redis; 0 if it knows nothing. */
+    increment: incrementBatched,
     currentCount(key: string): number {
       const found = windows.get(key);
       return found !== undefined && found.endsAt > performance.now() ? found.count : 0;
     },
   };
-}
-
-function counterKey(key: string): string {
-  return `n:${key}`;
 }
 
 /** Increment of one key, to be sent to Redis. */

@@ -1,15 +1,12 @@
-import type { Redis } from './redis.ts';
-
 const MAX_SAMPLES = 5;
 
-/** An estimate of Redis's clock. */
-export type RedisTime = ReturnType<typeof createRedisTime>;
-
 /**
- * Creates an estimate of Redis's clock from the local monotonic clock; dispatch deadlines are in this time. Of the last
+ * Creates an estimate of a Redis's clock from the local monotonic clock; dispatch deadlines are in this time. Of the last
  * few samples the one with the shortest round trip counts, because it is the most accurate.
+ *
+ * @param server.time reads the clock (the reply of TIME)
  */
-export function createRedisTime(redis: Redis) {
+export function createRedisTime(server: { time(): Promise<readonly (number | string)[]> }) {
   let samples: { offset: number; roundTrip: number }[] = [];
   let offset = Number.NaN;
   return {
@@ -20,7 +17,7 @@ export function createRedisTime(redis: Redis) {
     /** Takes a sample. Throws if Redis fails. */
     async sample(): Promise<void> {
       const requestedAt = performance.now();
-      const serverMs = timeToMs(await redis.time());
+      const serverMs = timeToMs(await server.time());
       const answeredAt = performance.now();
       const latest = {
         offset: serverMs - (requestedAt + answeredAt) / 2,

@@ -1,12 +1,19 @@
-import { processCounts } from '@carillon/core/process-counts';
+import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
-import { type Command, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type Redis as RedisServer } from 'ioredis';
+import {
+  createClient,
+  createServerClient,
+  type RedisProfile,
+  type RedisSettings,
+} from './redis-clients.ts';
 
-export type { Redis } from 'ioredis';
+/** A connection to one server, to the primary that Sentinels name, or to a cluster. */
+export type Redis = RedisServer | Cluster;
 
 /** Where a Redis is. */
 export interface RedisAddress {
-  /** redis://host:port, or rediss://host:port for TLS. */
+  /** Address of a server, of Sentinels or of a cluster (core/redis-url). */
   url: string;
   /** Certificate of the authority that signed the server's certificate, PEM; absent: the public authorities. */
   ca?: string | undefined;
@@ -28,14 +35,8 @@ function retryDelayMs(attempt: number): number {
   return delay / 2 + (Math.random() * delay) / 2;
 }
 
-/** Use of a connection, which decides its settings. */
-export type RedisProfile = 'command' | 'blocking' | 'producer' | 'worker' | 'probe';
-
-/** ioredis declares `replyMapping` separately in its constructors. */
-type Settings = Omit<RedisOptions, 'replyMapping'>;
-
 /** Commands fail at once while Redis is known to be away; none is repeated after a reconnect. */
-const FAIL_FAST: Settings = {
+const FAIL_FAST: RedisSettings = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 1,
@@ -45,7 +46,7 @@ const FAIL_FAST: Settings = {
  * Settings of a connection by its use. A command timeout leaves the connection open; `socketTimeout` replaces a
  * connection whose peer vanished, which the kernel would keep for a quarter of an hour.
  */
-const PROFILES: Record<RedisProfile, Settings> = {
+const PROFILES: Record<RedisProfile, RedisSettings> = {
   /** Presence and counters: a command fails within 1 s if Redis is frozen. */
   command: { ...FAIL_FAST, commandTimeout: 1_000, socketTimeout: 5_000 },
   /** XREAD with BLOCK: the timeouts exceed the time for which Redis blocks. */
@@ -69,6 +70,14 @@ const PROFILES: Record<RedisProfile, Settings> = {
   },
 };
 
+/** A reader that loses its node asks the cluster for the next one. */
+const SETTINGS_OF_NODE: RedisSettings = {
+  ...PROFILES.blocking,
+  connectTimeout: CONNECT_TIMEOUT_MS,
+  lazyConnect: true,
+  retryStrategy: () => null,
+};
+
 /** Codes of the errors of a certificate that no trusted authority has signed, or that is another server's. */
 const UNTRUSTED =
   /^(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)$/;
@@ -79,43 +88,13 @@ function explainError(error: Error, { url, ca }: RedisAddress): Error {
   const authority = ca === undefined ? 'a public authority' : 'the authority of REDIS_CA_FILE';
   // Without its cause, which the doctor would name in its place.
   return new Error(
-    `the certificate of Redis at ${new URL(url).host} is not verified by ${authority}: ${error.message}`,
+    `the certificate of Redis at ${describeRedisUrl(url)} is not verified by ${authority}: ${error.message}`,
   );
 }
 
-/** A command of the library, marked once its failure would be counted. */
-type WatchedCommand = Command & { isWatched?: true };
-
-/**
- * A connection that counts the commands that fail. It replaces the function that rejects a command, so that a command
- * that succeeds costs no more than the function.
- */
-class CountingRedis extends Redis {
-  override sendCommand(...[command, stream]: Parameters<Redis['sendCommand']>): unknown {
-    // A command passes here again when the connection is back.
-    if (!(command as WatchedCommand).isWatched) watchCommand(command);
-    return super.sendCommand(command, stream);
-  }
-
-  /** BullMQ reads over a copy of its connection. */
-  override duplicate(override?: Partial<RedisOptions>): Redis {
-    const options: Settings = { ...this.options, ...override };
-    return new CountingRedis(options);
-  }
-}
-
-function watchCommand(command: WatchedCommand): void {
-  command.isWatched = true;
-  const { reject } = command;
-  command.reject = (error) => {
-    if (!isScriptMissing(error)) processCounts.redisCommandFailures += 1;
-    reject(error);
-  };
-}
-
-/** Checks for the reply to a script that is not loaded yet: the library then sends it. */
-function isScriptMissing(error: Error): boolean {
-  return error.message.startsWith('NOSCRIPT');
+/** A primary that a failover has made a replica: the connection goes to the new one, and the command with it. */
+function reconnectOnError({ message }: Error): 2 | false {
+  return message.startsWith('READONLY') && 2;
 }
 
 /** Creates a connection, which reconnects by itself except with `probe`. */
@@ -124,23 +103,52 @@ export function createRedis(
   profile: RedisProfile,
   onError: OnRedisError,
 ): Redis {
-  const { url, ca } = address;
-  const options: Settings = {
-    // Without rediss://, the option alone would turn TLS on.
-    ...(ca !== undefined && url.startsWith('rediss:') && { tls: { ca } }),
+  const settings: RedisSettings = {
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: retryDelayMs,
+    ...(profile !== 'probe' && { reconnectOnError }),
     ...PROFILES[profile],
   };
-  const redis = new CountingRedis(url, options);
-  // Without a listener an error would end the process.
-  redis.on('error', (error) => onError(explainError(error, address)));
+  const target = parseRedisUrl(address.url);
+  const redis = createClient(target, settings, address.ca);
+  const explain = (error: Error): void => onError(explainError(error, address));
+  const report = target.kind === 'server' ? explain : atMostOnceASecond(explain);
+  // Without a listener an error would end the process. Those of a cluster's nodes have an event of their own.
+  redis.on('error', report);
+  if (redis instanceof Cluster) {
+    redis.on('node error', report);
+    // A worker needs the node of its queue only.
+    if (profile === 'command' || profile === 'producer') connectToPrimaries(redis);
+  }
   return redis;
 }
 
+/** Connects to each primary before the first command to it, which would wait for the connection, or fail. */
+function connectToPrimaries(cluster: Cluster): void {
+  const connect = (): void => {
+    for (const node of cluster.nodes('master'))
+      if (node.status === 'wait') node.connect().catch(() => undefined);
+  };
+  cluster.on('ready', connect);
+  cluster.on('+node', () => {
+    if (cluster.status === 'ready') connect();
+  });
+}
+
+/** Sentinels, and the nodes of a cluster, are asked several times a second while a server is gone. */
+function atMostOnceASecond(onError: OnRedisError): OnRedisError {
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  return (error) => {
+    if (performance.now() - reportedAt < MAX_RETRY_DELAY_MS) return;
+    reportedAt = performance.now();
+    onError(error);
+  };
+}
+
 /**
- * Checks whether one server holds all keys, so that a script may use keys of several hash slots, also keys that it finds in
- * a value. Such scripts are used only where this is true, and nothing else decides it.
+ * Checks whether one server holds all keys of a connection, so that a script may use keys that it finds in a value. Such
+ * scripts are used only where this is true, and nothing else decides it. In a cluster keys of one slot would do, but while the
+ * slot is moved some of them are on another node, and a script could end midway.
  */
 export function hasSingleServer(redis: Redis): boolean {
   return !redis.isCluster;
@@ -154,11 +162,12 @@ export function isScriptRefusal(message: string): boolean {
 /**
  * Asks a Redis over a connection of its own, once it has loaded its data.
  *
- * @throws the cause, within about 2 s
+ * @throws the cause, within about `timeoutMs`
  */
 export async function probeRedis<T>(
   address: RedisAddress,
   ask: (redis: Redis) => Promise<T>,
+  timeoutMs = INITIAL_WAIT_MS,
 ): Promise<T> {
   let connectionError: Error | undefined;
   const redis = createRedis(address, 'probe', (error) => {
@@ -166,7 +175,7 @@ export async function probeRedis<T>(
   });
   try {
     const answer = redis.connect().then(() => ask(redis));
-    return await withTimeout(answer, INITIAL_WAIT_MS, 'Redis');
+    return await withTimeout(answer, timeoutMs, 'Redis');
   } catch (error) {
     // The call's own error says only that the connection is closed.
     throw connectionError ?? error;
@@ -184,12 +193,18 @@ export async function pingRedis(address: RedisAddress): Promise<void> {
 const WRITE_PROBE_KEY = 'probe:write';
 const WRITE_PROBE_MS = 1_000;
 
-/** Arguments of the SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */
-export const WRITE_PROBE = [WRITE_PROBE_KEY, 1, 'PX', WRITE_PROBE_MS] as const;
+/** Returns arguments of a SET that a Redis rejects while it takes no writes: its memory or the disk of its log is full. */
+export function writeProbe(key = WRITE_PROBE_KEY) {
+  return [key, 1, 'PX', WRITE_PROBE_MS] as const;
+}
 
-/** Checks that a Redis responds and takes writes. Throws the cause, within about 2 s. */
-export async function assertRedisWritable(address: RedisAddress): Promise<void> {
-  await probeRedis(address, (redis) => redis.set(...WRITE_PROBE));
+/**
+ * Checks that a Redis responds and takes writes. Throws the cause, within about 2 s.
+ *
+ * @param key is written: in a cluster it decides which node is asked
+ */
+export async function assertRedisWritable(address: RedisAddress, key?: string): Promise<void> {
+  await probeRedis(address, (redis) => redis.set(...writeProbe(key)));
 }
 
 /**
@@ -202,17 +217,49 @@ export async function connectRedis(
 ): Promise<Redis> {
   const redis = createRedis(address, profile, () => undefined);
   const ready = new Promise<void>((resolve) => redis.once('ready', () => resolve()));
-  await resultWithin(ready, INITIAL_WAIT_MS, undefined);
+  await resultWithin(
+    ready.then(() => waitForPrimaries(redis)),
+    INITIAL_WAIT_MS,
+    undefined,
+  );
   return redis;
 }
 
-/** Creates two connections for presence: one for commands, and one for blocking reads. */
-export async function connectWithReader(
-  address: RedisAddress,
-): Promise<{ redis: Redis; reader: Redis }> {
-  const [redis, reader] = await Promise.all([
-    connectRedis(address),
-    connectRedis(address, 'blocking'),
-  ]);
-  return { redis, reader };
+/** Waits for the connections to all primaries of a cluster; one that can't be reached is left out. */
+async function waitForPrimaries(redis: Redis): Promise<void> {
+  if (!(redis instanceof Cluster)) return;
+  const connecting = redis.nodes('master').filter(({ status }) => status !== 'ready');
+  await Promise.all(
+    connecting.map(
+      (node) =>
+        new Promise<void>((resolve) => {
+          node.once('ready', () => resolve());
+          node.once('end', () => resolve());
+        }),
+    ),
+  );
+}
+
+/**
+ * Returns the hash tag that keeps the keys of a group in one slot of a cluster, so that one script or pipeline can use them;
+ * undefined without a cluster.
+ */
+export function hashTag(redis: Redis, group: string): string | undefined {
+  return redis instanceof Cluster ? `{${group}}` : undefined;
+}
+
+/** Opens a connection for blocking reads to one node of a cluster. Throws if the node can't be reached. */
+export async function connectNode(address: RedisAddress, node: string): Promise<Redis> {
+  const target = parseRedisUrl(address.url);
+  const credentials = target.kind === 'server' ? {} : target.credentials;
+  const settings = { ...SETTINGS_OF_NODE, ...credentials };
+  const redis = createServerClient(target, node, settings, address.ca);
+  redis.on('error', () => undefined);
+  try {
+    await redis.connect();
+    return redis;
+  } catch (error) {
+    redis.disconnect();
+    throw error;
+  }
 }

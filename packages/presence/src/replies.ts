@@ -7,7 +7,8 @@
  * - backpressure: the connection accepts no more now and will read its inbox itself;
  * - not-sent: the deadline passed before the write, or the gateway accepts nothing now;
  * - superseded: a newer push with the same collapse key was already sent on this connection;
- * - unanswered: no reply arrived (never sent).
+ * - unanswered: no reply arrived (never sent);
+ * - unreachable: the shard of the recipient has failed, others have not (never sent).
  */
 export type DeliveryResult =
   | 'acknowledged'
@@ -17,7 +18,8 @@ export type DeliveryResult =
   | 'backpressure'
   | 'not-sent'
   | 'superseded'
-  | 'unanswered';
+  | 'unanswered'
+  | 'unreachable';
 
 /** The index of a result is sent through Redis between processes of different versions: append-only. */
 const RESULT_CODES: readonly DeliveryResult[] = [
@@ -45,6 +47,8 @@ const BITMAP_BYTES = 128;
 /** Addressee of a delivery result. */
 export interface ReplyTo {
   reply: string;
+  /** The shard that holds the reply stream. */
+  shard: number;
   work: string;
   claim: string;
   position: number;
@@ -57,10 +61,13 @@ export function createResultBatch() {
   let streams = new Map<string, Map<string, Buffer>>();
   /** Consecutive results are often for the same batch. */
   let lastBitmap:
-    | (Omit<ReplyTo, 'position'> & { result: DeliveryResult; bitmap: Buffer })
+    | (Omit<ReplyTo, 'position' | 'shard'> & { result: DeliveryResult; bitmap: Buffer })
     | undefined;
 
-  function bitmapFor({ reply, work, claim, trace }: ReplyTo, result: DeliveryResult): Buffer {
+  function bitmapFor(
+    { reply, work, claim, trace }: Omit<ReplyTo, 'shard'>,
+    result: DeliveryResult,
+  ): Buffer {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
     const untraced = `${work} ${claim} ${RESULT_CODES.indexOf(result)}`;
@@ -73,7 +80,7 @@ export function createResultBatch() {
   }
 
   return {
-    add(to: ReplyTo, result: DeliveryResult): void {
+    add(to: Omit<ReplyTo, 'shard'>, result: DeliveryResult): void {
       const { reply, work, claim, position, trace } = to;
       const isSame =
         lastBitmap?.result === result &&

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Redis } from './redis.ts';
+import type { Shards } from './shards.ts';
 
 /** Time after which the slots of a process that died are free. */
 const LEASE_MS = 10_000;
@@ -29,7 +29,7 @@ export interface Slot {
  * away, each process counts alone.
  */
 export function createSlots(
-  redis: Pick<Redis, 'eval'>,
+  { of }: Pick<Shards, 'of'>,
   max: number,
   onError: (error: Error) => void,
 ) {
@@ -41,8 +41,9 @@ export function createSlots(
   };
 
   async function tryAcquire(key: string, holder: string): Promise<boolean> {
+    const { redis, keys } = of(key);
     try {
-      return (await redis.eval(ACQUIRE_SCRIPT, 1, slotKey(key), max, LEASE_MS, holder)) === 1;
+      return (await redis.eval(ACQUIRE_SCRIPT, 1, keys.slots(key), max, LEASE_MS, holder)) === 1;
     } catch (error) {
       onError(error as Error);
       return true;
@@ -60,7 +61,8 @@ export function createSlots(
         isReleased = true;
         clearInterval(timer);
         change(key, -1);
-        void redis.eval(RELEASE_SCRIPT, 1, slotKey(key), holder).catch(onError);
+        const { redis, keys } = of(key);
+        void redis.eval(RELEASE_SCRIPT, 1, keys.slots(key), holder).catch(onError);
       },
     };
   }
@@ -76,8 +78,4 @@ export function createSlots(
       return undefined;
     },
   };
-}
-
-function slotKey(key: string): string {
-  return `slots:${key}`;
 }

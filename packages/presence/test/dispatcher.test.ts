@@ -3,8 +3,9 @@ import { until } from '../../../test/support/until.ts';
 import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatcher.ts';
 import type { PresenceEntry } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
-import { connectRedis, type Redis } from '../src/redis.ts';
+import type { Redis } from '../src/redis.ts';
 import { timeToMs } from '../src/redis-time.ts';
+import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { openTestGateway, type TestGateway } from './test-gateway.ts';
 
@@ -17,6 +18,7 @@ const DELIVERY: Delivery = {
 };
 
 let server: Awaited<ReturnType<typeof startRedis>>;
+let shards: Shards;
 let redis: Redis;
 let dispatcher: Dispatcher;
 let presenceReader: PresenceReader;
@@ -30,20 +32,21 @@ async function startTestGateway(): Promise<TestGateway> {
 
 async function presenceOf(token: string): Promise<PresenceEntry> {
   const [presence] = await presenceReader.lookup([token]);
-  if (presence === undefined) throw new Error(`${token} is offline`);
+  if (typeof presence !== 'object') throw new Error(`${token} is ${presence ?? 'offline'}`);
   return presence;
 }
 
 beforeAll(async () => {
   server = await startRedis();
-  redis = await connectRedis(server);
-  dispatcher = await createDispatcher({ url: server.url });
-  presenceReader = createPresenceReader(redis);
+  shards = await connectShards(server);
+  redis = shards.all[0]?.redis as Redis;
+  dispatcher = await createDispatcher(shards);
+  presenceReader = createPresenceReader(shards);
 });
 
 afterAll(async () => {
   await dispatcher.close();
-  redis.disconnect();
+  shards.close();
   await server.stop();
 });
 
@@ -61,11 +64,11 @@ describe('presence', () => {
     await gateway.connect('d1', 'k1');
     expect(await presenceReader.lookup(['nobody', 'd1'])).toEqual([
       undefined,
-      { gateway: expect.any(String), connection: 'k1', credit: 1_000 },
+      { gateway: expect.any(String), connection: 'k1', credit: 1_000, shard: 0 },
     ]);
     expect(await presenceReader.areOnline(['nobody', 'd1'])).toEqual([false, true]);
     // A reader that does not know the gateway yet reads its lease too.
-    expect(await createPresenceReader(redis).areOnline(['d1', 'nobody'])).toEqual([true, false]);
+    expect(await createPresenceReader(shards).areOnline(['d1', 'nobody'])).toEqual([true, false]);
     await gateway.channel.close();
     expect(await presenceReader.lookup(['d1'])).toEqual([undefined]);
     expect(await presenceReader.areOnline(['d1'])).toEqual([false]);
@@ -180,16 +183,18 @@ describe('a dispatch to one device', () => {
     await gateway.connect('f10', 'k1');
     await redis.acl('SETUSER', 'noscript', 'on', '>secret', '~*', '&*', '+@all', '-eval');
     const url = server.url.replace('//', '//noscript:secret@');
-    const limited = await createDispatcher({ url });
+    const limitedShards = await connectShards({ url });
+    const limited = await createDispatcher(limitedShards);
     try {
-      expect(limited.isDeviceDispatchSupported()).toBe(true);
+      expect(limited.isDeviceDispatchSupported('f10')).toBe(true);
       const recipient = { token: 'f10', position: 0 };
       const deadline = performance.now() + 500;
       expect(await limited.dispatchToDevice(DELIVERY, recipient, deadline)).toBe('refused');
-      expect(limited.isDeviceDispatchSupported()).toBe(false);
+      expect(limited.isDeviceDispatchSupported('f10')).toBe(false);
       expect(gateway.deliveries).toEqual([]);
     } finally {
       await limited.close();
+      limitedShards.close();
     }
   });
 });
@@ -224,7 +229,7 @@ describe('a dispatch', () => {
       performance.now() + 400,
     );
     const [delivery] = gateway.deliveries;
-    const remainingMs = (delivery?.deadline ?? 0) - gateway.channel.now();
+    const remainingMs = (delivery?.deadline ?? 0) - gateway.channel.now(0);
     expect(remainingMs).toBeGreaterThan(0);
     expect(remainingMs).toBeLessThan(401);
   });
@@ -284,7 +289,7 @@ describe('a dispatch', () => {
       const now = await readTime();
       return now > repliedBy + 1_000 ? now : undefined;
     });
-    const successor = await createDispatcher({ url: server.url });
+    const successor = await createDispatcher(shards);
     const replies = await successor.readReplies(dispatcher.replyStream, 'dead');
     expect(replies).toEqual(new Map([[5, { result: 'acknowledged', ageMs: expect.any(Number) }]]));
     // The age is that of the reply: longer than the successor has been there.

@@ -1,10 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
+import { createShardKeys } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
 import { createPresenceRefresher } from '../src/presence-refresher.ts';
 import { type ConnectedDevice, createPresenceRegistry } from '../src/presence-registry.ts';
 import { connectRedis, type Redis } from '../src/redis.ts';
+import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { openTestGateway, type TestGateway } from './test-gateway.ts';
 
@@ -12,21 +14,23 @@ import { openTestGateway, type TestGateway } from './test-gateway.ts';
 const WITHIN_RECHECK = { timeoutMs: 10_000 };
 
 let server: Awaited<ReturnType<typeof startRedis>>;
+let shards: Shards;
 let redis: Redis;
 let presenceReader: PresenceReader;
 let gateways: TestGateway[];
 let begun: Record<'lostResponse' | 'recheck', Promise<void>>;
 beforeAll(async () => {
   server = await startRedis();
-  redis = await connectRedis(server);
-  presenceReader = createPresenceReader(redis);
+  shards = await connectShards(server);
+  redis = shards.all[0]?.redis as Redis;
+  presenceReader = createPresenceReader(shards);
   begun = { lostResponse: onOwnRedis(loseResponse), recheck: onOwnRedis(recheckMany) };
   // Its own test says what is wrong with it.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(async () => {
   await Promise.allSettled(Object.values(begun));
-  redis.disconnect();
+  shards.close();
   await server.stop();
 });
 beforeEach(() => {
@@ -47,8 +51,9 @@ async function breakConnections(kept = redis): Promise<void> {
   await kept.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
 }
 
-async function connectionOf(token: string): Promise<string | undefined> {
-  return (await presenceReader.lookup([token]))[0]?.connection;
+async function connectionOf(token: string, reader = presenceReader): Promise<string | undefined> {
+  const [presence] = await reader.lookup([token]);
+  return typeof presence === 'object' ? presence.connection : presence;
 }
 
 /** A connection older than another one by more than the maximum clock skew. */
@@ -70,7 +75,12 @@ async function refreshOver(client: Redis, tokens: string[]) {
     recheckInbox: ({ token }: ConnectedDevice) => rechecked.push(token),
     takenOver: () => undefined,
   };
-  const refresher = createPresenceRefresher(createPresenceRegistry(client, on), on, {
+  const server = {
+    redis: client,
+    keys: createShardKeys(),
+    isReady: () => client.status === 'ready',
+  };
+  const refresher = createPresenceRefresher(createPresenceRegistry(server, on), on, {
     refreshIntervalMs: 500,
   });
   await Promise.all(devices.map(refresher.register));
@@ -207,7 +217,9 @@ async function recheckMany({ url, redis: own }: OwnRedis): Promise<void> {
       gateway.reregistered.length + gateway.rechecked.length === tokens.length;
     await until(isAllHandled, WITHIN_RECHECK);
     expect(gateway.reregistered.sort()).toEqual(['r400', 'r7']);
-    expect((await createPresenceReader(own).lookup(['r7']))[0]?.connection).toBe('k-r7');
+    const shardsOfOwn = await connectShards({ url });
+    expect(await connectionOf('r7', createPresenceReader(shardsOfOwn))).toBe('k-r7');
+    shardsOfOwn.close();
   } finally {
     await gateway.channel.close();
   }

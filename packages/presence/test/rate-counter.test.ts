@@ -1,24 +1,27 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { createRateCounter } from '../src/rate-counter.ts';
-import { connectRedis, type Redis } from '../src/redis.ts';
+import type { Redis } from '../src/redis.ts';
+import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 
 const MINUTE = 60_000;
 let server: Awaited<ReturnType<typeof startRedis>>;
+let shards: Shards;
 let redis: Redis;
 const errors: Error[] = [];
-const newProcess = () => createRateCounter(redis, (error) => errors.push(error));
+const newProcess = () => createRateCounter(shards, (error) => errors.push(error));
 
 beforeAll(async () => {
   server = await startRedis();
-  redis = await connectRedis(server);
+  shards = await connectShards(server);
+  redis = shards.all[0]?.redis as Redis;
 });
 afterEach(() => {
   errors.length = 0;
 });
 afterAll(async () => {
-  redis.disconnect();
+  shards.close();
   await server.stop();
 });
 

@@ -1,26 +1,22 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { connectRedis, type Redis } from '../src/redis.ts';
+import { connectShards, type Shards } from '../src/shards.ts';
 import { createSlots, type Slot } from '../src/slots.ts';
-import { startRedis, type TestServer } from './start-server.ts';
+import { freePort, startRedis, type TestServer } from './start-server.ts';
 
 let server: TestServer;
-let connections: [Redis, Redis];
+let processes: [Shards, Shards];
 beforeAll(async () => {
   server = await startRedis();
-  const connection = () =>
-    connectRedis({
-      url: `redis://127.0.0.1:${server.port}`,
-    });
-  connections = [await connection(), await connection()];
+  const connect = () => connectShards({ url: `redis://127.0.0.1:${server.port}` });
+  processes = [await connect(), await connect()];
 });
 afterAll(async () => {
-  for (const connection of connections ?? []) connection.disconnect();
+  for (const shards of processes ?? []) shards.close();
   await server?.stop();
 });
 
 const errors: Error[] = [];
-const slotsOf = (connection: Pick<Redis, 'eval'>) =>
-  createSlots(connection, 2, (error) => errors.push(error));
+const slotsOf = (shards: Shards) => createSlots(shards, 2, (error) => errors.push(error));
 
 async function acquireAll(...acquiring: Promise<Slot | undefined>[]): Promise<Slot[]> {
   const slots = (await Promise.all(acquiring)).filter((slot) => slot !== undefined);
@@ -29,7 +25,7 @@ async function acquireAll(...acquiring: Promise<Slot | undefined>[]): Promise<Sl
 }
 
 test('two holders of a key have a slot, a third has none until one is released', async () => {
-  const [one, other] = connections.map(slotsOf) as [
+  const [one, other] = processes.map(slotsOf) as [
     ReturnType<typeof slotsOf>,
     ReturnType<typeof slotsOf>,
   ];
@@ -44,18 +40,20 @@ test('two holders of a key have a slot, a third has none until one is released',
 });
 
 test('a slot whose process died is free after its lease', async () => {
-  const [connection] = connections;
-  await connection.zadd('slots:dead', 1, 'one', 1, 'two');
-  for (const slot of await acquireAll(slotsOf(connection).acquire('dead'))) slot.release();
+  const [shards] = processes;
+  await shards.all[0]?.redis.zadd('slots:dead', 1, 'one', 1, 'two');
+  for (const slot of await acquireAll(slotsOf(shards).acquire('dead'))) slot.release();
   expect(errors).toEqual([]);
 });
 
 test('without Redis each process counts alone', async () => {
-  const slots = slotsOf({ eval: () => Promise.reject(new Error('gone')) });
+  const nowhere = await connectShards({ url: `redis://127.0.0.1:${await freePort()}` });
+  const slots = slotsOf(nowhere);
   const held = await acquireAll(slots.acquire('a'), slots.acquire('a'));
   expect(await slots.acquire('a')).toBeUndefined();
   held[0]?.release();
   held.push(...(await acquireAll(slots.acquire('a'))));
   for (const slot of held) slot.release();
+  nowhere.close();
   expect(errors.length).toBeGreaterThan(0);
 });

@@ -22,7 +22,7 @@ export interface TestGateway {
 }
 
 /** Starts a test gateway. */
-export async function openTestGateway(url: string): Promise<TestGateway> {
+export async function openTestGateway(url: string, ca?: string): Promise<TestGateway> {
   const devices = new Map<string, ConnectedDevice>();
   const recorded = {
     deliveries: [] as DispatchedDelivery[],
@@ -34,7 +34,7 @@ export async function openTestGateway(url: string): Promise<TestGateway> {
     credit: 1_000,
   };
   const channel: GatewayChannel = await createGatewayChannel(
-    { url },
+    { url, ca },
     {
       async deliver(delivery) {
         recorded.deliveries.push(delivery);

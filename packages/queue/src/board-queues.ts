@@ -1,6 +1,7 @@
 import { connectRedis, type OnRedisError, type RedisAddress } from '@carillon/presence/redis';
 import { Queue } from 'bullmq';
 import { NO_VERSION_CHECK, QUEUE_NAMES } from './jobs.ts';
+import { queuePrefix } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
 export type { Queue } from 'bullmq';
@@ -15,7 +16,12 @@ export type BoardQueues = Awaited<ReturnType<typeof openBoardQueues>>;
 export async function openBoardQueues(redis: RedisAddress, onError: OnRedisError) {
   const connection = await connectRedis(redis);
   const queues = QUEUE_NAMES.map((name) => {
-    const queue = new Queue(name, { connection, skipMetasUpdate: true, ...NO_VERSION_CHECK });
+    const queue = new Queue(name, {
+      connection,
+      prefix: queuePrefix(connection, name),
+      skipMetasUpdate: true,
+      ...NO_VERSION_CHECK,
+    });
     queue.on('error', onError);
     return queue;
   });

@@ -55,11 +55,6 @@ export type QueueName = (typeof QUEUE_NAMES)[number];
 export const WORKER_QUEUES = QUEUE_NAMES.filter((name) => name !== 'maintenance');
 export type WorkerQueue = (typeof WORKER_QUEUES)[number];
 
-/** Returns the key that the workers of a queue renew while they take jobs. */
-export function workerKey(queue: QueueName): string {
-  return `worker:${queue}`;
-}
-
 /**
  * Returns the id of a `send` job, one per push and fan-out step: API, reconciler and the previous step may all add it.
  * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Embedded
@@ -77,11 +72,6 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
  * Redis stalled would fail until the process ends. The workers' connections check the version.
  */
 export const NO_VERSION_CHECK = { skipVersionCheck: true } as const;
-
-/** Returns the key that shows that the reconciler has added a job for an embedded push at this due time. */
-export function resendKey(push: string, dueAt: Date): string {
-  return `resent:${push}:${dueAt.getTime()}`;
-}
 
 /** Returns the id of a `deliver` job, one per batch: the fan-out and the reconciler may both add it. */
 export function deliverJobId(work: string): string {

@@ -1,5 +1,5 @@
 import { resultWithin } from '@carillon/core/with-timeout';
-import { createRedis, type Redis } from '@carillon/presence/redis';
+import { createRedis, hashTag, type Redis } from '@carillon/presence/redis';
 import { isIdOfJob } from './jobs.ts';
 import type { WorkerSettings } from './workers.ts';
 
@@ -10,10 +10,17 @@ import type { WorkerSettings } from './workers.ts';
  * reconciler finds their pushes in MongoDB within a tick.
  */
 
-/** Exists while a job is open: its worker renews it while it takes entries. */
-const OPEN_KEY = 'send:open';
-/** Entries of open jobs, the oldest first; each holds the ids of some pushes. All open jobs take from it. */
-const ENTRIES_KEY = 'send:entries';
+/** Returns the keys of open jobs. */
+function openJobKeys(redis: Redis): { open: string; entries: string } {
+  const group = hashTag(redis, 'send') ?? 'send';
+  return {
+    /** Exists while a job is open: its worker renews it while it takes entries. */
+    open: `${group}:open`,
+    /** Entries of open jobs, the oldest first; each holds the ids of some pushes. All open jobs take from it. */
+    entries: `${group}:entries`,
+  };
+}
+
 /** An open job whose worker takes no entries is closed to further pushes after this time. */
 const OPEN_MS = 1_500;
 const RENEW_INTERVAL_MS = 500;
@@ -39,12 +46,10 @@ return redis.call('RPUSH', KEYS[2], ARGV[1])`;
  * @returns false if there is none, or its worker doesn't keep up: the pushes need a job of their own
  * @throws if Redis fails
  */
-export async function joinOpenJob(
-  redis: Pick<Redis, 'eval'>,
-  pushes: readonly string[],
-): Promise<boolean> {
+export async function joinOpenJob(redis: Redis, pushes: readonly string[]): Promise<boolean> {
   const entry = pushes.join(' ');
-  return Number(await redis.eval(JOIN_SCRIPT, 2, OPEN_KEY, ENTRIES_KEY, entry, MAX_ENTRIES)) > 0;
+  const { open, entries } = openJobKeys(redis);
+  return Number(await redis.eval(JOIN_SCRIPT, 2, open, entries, entry, MAX_ENTRIES)) > 0;
 }
 
 /**
@@ -53,8 +58,8 @@ export async function joinOpenJob(
  *
  * @throws if Redis fails
  */
-export async function countJoinedPushes(redis: Pick<Redis, 'lrange'>): Promise<number> {
-  const entries = await redis.lrange(ENTRIES_KEY, 0, -1);
+export async function countJoinedPushes(redis: Redis): Promise<number> {
+  const entries = await redis.lrange(openJobKeys(redis).entries, 0, -1);
   return entries.reduce((sum, entry) => sum + entry.split(' ').length, 0);
 }
 
@@ -124,6 +129,7 @@ async function takeWhileOpen(
   { untilFree, isStopping, idleMs }: OpenJobHandler & { idleMs: number },
   take: (pushes: readonly string[]) => void,
 ): Promise<void> {
+  const keys = openJobKeys(redis);
   const openedAt = performance.now();
   let renewedAt = Number.NEGATIVE_INFINITY;
   let lastPushAt = openedAt;
@@ -132,19 +138,19 @@ async function takeWhileOpen(
     const isDone = now - lastPushAt >= idleMs || now - openedAt >= MAX_OPEN_MS;
     if (isDone || isStopping()) break;
     if (now - renewedAt >= RENEW_INTERVAL_MS) {
-      await redis.set(OPEN_KEY, 1, 'PX', OPEN_MS);
+      await redis.set(keys.open, 1, 'PX', OPEN_MS);
       renewedAt = now;
     }
-    const entry = (await redis.blpop(ENTRIES_KEY, TAKE_BLOCK_SECONDS))?.[1];
+    const entry = (await redis.blpop(keys.entries, TAKE_BLOCK_SECONDS))?.[1];
     if (entry === undefined) continue;
     lastPushAt = performance.now();
     take(parseEntry(entry));
     await untilFree();
   }
-  await redis.del(OPEN_KEY);
+  await redis.del(keys.open);
   // Nothing joins now but the job of another worker; what joined before must not wait for the reconciler.
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
-    const entry = await redis.lpop(ENTRIES_KEY);
+    const entry = await redis.lpop(keys.entries);
     if (entry === null) break;
     take(parseEntry(entry));
     await untilFree();

@@ -4,8 +4,9 @@ import { withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
   type OnRedisError,
+  type Redis,
   type RedisAddress,
-  WRITE_PROBE,
+  writeProbe,
 } from '@carillon/presence/redis';
 import { type JobsOptions, Queue } from 'bullmq';
 import { LRUCache } from 'lru-cache';
@@ -16,12 +17,12 @@ import {
   NO_VERSION_CHECK,
   type PresenceJob,
   type QueueName,
-  resendKey,
   sendJobId,
   terminateJobId,
   webhookJobId,
 } from './jobs.ts';
 import { joinOpenJob } from './open-job.ts';
+import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
@@ -70,8 +71,17 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
 
 type Queues = ReturnType<typeof createQueues>;
 
+interface DuePush {
+  push: string;
+  dueAt: Date;
+}
+
 /** Creates the producers of the jobs that a push needs on its way. */
-function createPushProducers({ addTo, join, mark }: Pick<Queues, 'addTo' | 'join' | 'mark'>) {
+function createPushProducers({
+  addTo,
+  join,
+  markResent,
+}: Pick<Queues, 'addTo' | 'join' | 'markResent'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
 
   async function addSendJob(lone: string[]): Promise<void> {
@@ -90,21 +100,15 @@ function createPushProducers({ addTo, join, mark }: Pick<Queues, 'addTo' | 'join
     { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
-  const resendBatched = createBatcher<{ push: string; dueAt: Date }, void>(
-    'enqueue-push',
-    async (due) => {
-      const marked = await mark(
-        due.map(({ push, dueAt }) => resendKey(push, dueAt)),
-        RESEND_DEDUP_MS,
-      );
-      const pushes = due.flatMap(({ push }, index) => (marked[index] ? [push] : []));
-      const jobs: Promise<void>[] = [];
-      for (let from = 0; from < pushes.length; from += EMBEDDED_PER_JOB)
-        jobs.push(addSendJob(pushes.slice(from, from + EMBEDDED_PER_JOB)));
-      await Promise.all(jobs);
-      return due.map(() => undefined);
-    },
-  );
+  const resendBatched = createBatcher<DuePush, void>('enqueue-push', async (due) => {
+    const marked = await markResent(due);
+    const pushes = due.flatMap(({ push }, index) => (marked[index] ? [push] : []));
+    const jobs: Promise<void>[] = [];
+    for (let from = 0; from < pushes.length; from += EMBEDDED_PER_JOB)
+      jobs.push(addSendJob(pushes.slice(from, from + EMBEDDED_PER_JOB)));
+    await Promise.all(jobs);
+    return due.map(() => undefined);
+  });
 
   return {
     /** Enqueues a step of the fan-out of a push. */
@@ -215,6 +219,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   function openQueue(name: QueueName) {
     const queue = new Queue(name, {
       connection,
+      prefix: queuePrefix(connection, name),
       streams: { events: { maxLen: 1_000 } },
       ...NO_VERSION_CHECK,
     });
@@ -242,34 +247,36 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
           return true;
         },
       ),
-    /** Sets keys that lapse after `ms`. Returns which of them did not exist; none if Redis fails. */
-    async mark(keys: readonly string[], ms: number): Promise<boolean[]> {
+    /** Marks pushes that get a job again. Returns which of them had no mark; none if Redis fails. */
+    async markResent(due: readonly DuePush[]): Promise<boolean[]> {
       const pipeline = connection.pipeline();
-      for (const key of keys) pipeline.set(key, 1, 'PX', ms, 'NX');
+      for (const { push, dueAt } of due)
+        pipeline.set(resendKey(connection, push, dueAt), 1, 'PX', RESEND_DEDUP_MS, 'NX');
       const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis').catch(
         (error: Error) => void onError(error),
       );
-      return keys.map((_, index) => results?.[index]?.[1] === 'OK');
+      return due.map((_, index) => results?.[index]?.[1] === 'OK');
     },
     addTo: (name: QueueName, job: Job): Promise<void> =>
       (queues.get(name) ?? openQueue(name)).addJob(job),
-    async countDue(names: readonly QueueName[]): Promise<number[]> {
-      const pipeline = connection.pipeline();
-      for (const name of names) {
-        pipeline.llen(`bull:${name}:wait`);
-        pipeline.zcount(`bull:${name}:delayed`, 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
-      }
-      pipeline.set(...WRITE_PROBE);
-      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
-      const counts = (results ?? []).map(([error, count]) => {
-        if (error) throw error;
-        return Number(count);
-      });
-      return names.map((_, index) => (counts[2 * index] ?? 0) + (counts[2 * index + 1] ?? 0));
-    },
+    countDue: (names: readonly QueueName[]): Promise<number[]> =>
+      Promise.all(names.map((name) => countDue(connection, name))),
     async close(): Promise<void> {
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
     },
   };
+}
+
+async function countDue(redis: Redis, name: QueueName): Promise<number> {
+  const pipeline = redis.pipeline();
+  pipeline.llen(queueKey(redis, name, 'wait'));
+  pipeline.zcount(queueKey(redis, name, 'delayed'), 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
+  pipeline.set(...writeProbe(probeKey(redis, name)));
+  const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
+  const [waiting, delayed] = (results ?? []).map(([error, count]) => {
+    if (error) throw error;
+    return Number(count);
+  });
+  return (waiting ?? 0) + (delayed ?? 0);
 }

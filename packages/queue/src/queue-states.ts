@@ -1,6 +1,6 @@
 import type { Redis } from '@carillon/presence/redis';
-import { QueueKeys } from 'bullmq';
-import { QUEUE_NAMES, type QueueName, workerKey } from './jobs.ts';
+import { QUEUE_NAMES, type QueueName } from './jobs.ts';
+import { queueKey, workerKey } from './queue-keys.ts';
 
 /** BullMQ sorts delayed jobs by this multiple of their due time, plus a counter. */
 const DELAYED_SCORE_FACTOR = 0x1000;
@@ -21,48 +21,41 @@ export interface QueueState {
 }
 
 /**
- * Reads the state of all queues with two pipelines. A queue has a worker while the key that its workers renew exists:
- * unlike the names in CLIENT LIST it passes every proxy, and it costs the same however many clients Redis has.
+ * Reads the state of all queues, each with one pipeline and one command. A queue has a worker while the key that its workers
+ * renew exists: unlike the names in CLIENT LIST it passes every proxy, and it costs the same however many clients Redis has.
  *
  * @throws if Redis is away
  */
-export async function readQueueStates(redis: Redis): Promise<QueueState[]> {
-  const keys = new QueueKeys('bull');
-  const queues = redis.pipeline();
-  for (const name of QUEUE_NAMES) {
-    // Workers of the release before this one renew only BullMQ's own key, which sometimes lapses for 2.5 s.
-    queues.exists([workerKey(name), keys.toKey(name, 'stalled-check')]);
-    queues.llen(keys.toKey(name, 'wait'));
-    queues.llen(keys.toKey(name, 'active'));
-    queues.zcard(keys.toKey(name, 'delayed'));
-    queues.lindex(keys.toKey(name, 'wait'), -1);
-    queues.zrange(keys.toKey(name, 'delayed'), '0', '0', 'WITHSCORES');
-  }
-  const results = await execute(queues);
-  const rows = QUEUE_NAMES.map((name, index) => ({
-    name,
-    row: results.slice(index * 6, index * 6 + 6),
-  }));
-  const times = redis.pipeline();
-  for (const { name, row } of rows) times.hget(keys.toKey(name, String(row[4])), 'timestamp');
-  const addedAt = await execute(times);
+export function readQueueStates(redis: Redis): Promise<QueueState[]> {
+  return Promise.all(QUEUE_NAMES.map((name) => readQueueState(redis, name)));
+}
+
+async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState> {
+  const key = (part: string) => queueKey(redis, name, part);
+  const pipeline = redis.pipeline();
+  // Workers of the release before this one renew only BullMQ's own key, which sometimes lapses for 2.5 s.
+  pipeline.exists([workerKey(redis, name), key('stalled-check')]);
+  pipeline.llen(key('wait'));
+  pipeline.llen(key('active'));
+  pipeline.zcard(key('delayed'));
+  pipeline.lindex(key('wait'), -1);
+  pipeline.zrange(key('delayed'), '0', '0', 'WITHSCORES');
+  const row = await execute(pipeline);
+  const [workers, waiting, active, delayed, oldestId, firstDelayed] = row;
+  const added = oldestId === null ? null : await redis.hget(key(String(oldestId)), 'timestamp');
   const now = Date.now();
-  return rows.map(({ name, row }, index) => {
-    const [workers, waiting, active, delayed, , firstDelayed] = row;
-    const added = addedAt[index];
-    const [, score] = firstDelayed as string[];
-    // Only a worker moves a delayed job that is due to the waiting ones.
-    const since = [
-      ...(added === null ? [] : [Number(added)]),
-      ...(score === undefined ? [] : [Number(score) / DELAYED_SCORE_FACTOR]),
-    ].filter((at) => at <= now);
-    return {
-      name,
-      ...{ waiting: Number(waiting), active: Number(active), delayed: Number(delayed) },
-      oldestWaitingMs: since.length === 0 ? null : Math.round(now - Math.min(...since)),
-      hasWorker: Number(workers) > 0,
-    };
-  });
+  const [, score] = firstDelayed as string[];
+  // Only a worker moves a delayed job that is due to the waiting ones.
+  const since = [
+    ...(added === null ? [] : [Number(added)]),
+    ...(score === undefined ? [] : [Number(score) / DELAYED_SCORE_FACTOR]),
+  ].filter((at) => at <= now);
+  return {
+    name,
+    ...{ waiting: Number(waiting), active: Number(active), delayed: Number(delayed) },
+    oldestWaitingMs: since.length === 0 ? null : Math.round(now - Math.min(...since)),
+    hasWorker: Number(workers) > 0,
+  };
 }
 
 async function execute(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {

@@ -7,7 +7,8 @@ import {
 } from '@carillon/presence/redis';
 import { type Job, type JobJson, Queue, Worker } from 'bullmq';
 import type { z } from 'zod';
-import { type MaintenanceJob, NO_VERSION_CHECK, type QueueName, workerKey } from './jobs.ts';
+import { type MaintenanceJob, NO_VERSION_CHECK, type QueueName } from './jobs.ts';
+import { queuePrefix, workerKey } from './queue-keys.ts';
 
 /**
  * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has what they did, and a job
@@ -98,9 +99,12 @@ export function createWorker<S extends z.ZodType>(
   }
   const worker = new JobWorker(queue, (job) => processJob(job.data), {
     connection,
+    prefix: queuePrefix(connection, queue),
     concurrency,
     // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,
+    // After an error of Redis, such as those of a failover, the next job is asked for soon.
+    runRetryDelay: 1_000,
     stalledInterval: 2_500,
     maxStalledCount: 1_000,
     removeOnComplete: { count: 0 },
@@ -145,7 +149,7 @@ function announceWorker(connection: Redis, queue: QueueName, onError: OnRedisErr
   const announce = (): void => {
     // While Redis is away, the connection would keep every call for later.
     if (connection.status !== 'ready') return;
-    connection.set(workerKey(queue), 1, 'PX', ANNOUNCED_MS).catch(onError);
+    connection.set(workerKey(connection, queue), 1, 'PX', ANNOUNCED_MS).catch(onError);
   };
   connection.on('ready', announce);
   const timer = setInterval(announce, ANNOUNCE_EVERY_MS);
@@ -175,7 +179,11 @@ export function keepJobSchedulers(
   intervalsMs: Record<MaintenanceJob['task'], number>,
 ): KeptJobSchedulers {
   const connection = createRedis(redis, 'producer', onError);
-  const queue = new Queue<MaintenanceJob>('maintenance', { connection, ...NO_VERSION_CHECK });
+  const queue = new Queue<MaintenanceJob>('maintenance', {
+    connection,
+    prefix: queuePrefix(connection, 'maintenance'),
+    ...NO_VERSION_CHECK,
+  });
   queue.on('error', onError);
   const opts = { removeOnComplete: true, removeOnFail: true };
   let lastProgressAt = performance.now();

@@ -157,6 +157,15 @@ export interface ProxyWarningDocument {
   at: Date;
 }
 
+/** What workers tell gateways about presence: a list of servers in use, or a shard whose devices could not be looked up. */
+export interface PresenceReportDocument {
+  /** `list` or `missed`, a space, and the name of the list or the shard. */
+  _id: string;
+  /** When it was reported last, and how often. */
+  at: Date;
+  count: number;
+}
+
 /** A deferred recipient: position, time of the next try in milliseconds since 1970, number of deferrals, last error. */
 export type DeferredEntry = [position: number, untilMs: number, times: number, word?: string];
 

@@ -77,4 +77,6 @@ export const UNSHARDED: Readonly<Record<string, string>> = {
   full: 'short: the devices whose inbox is full',
   schema: 'one document',
   proxy_warnings: 'one document for each kind',
+  presence_reports:
+    'one document for each list of presence servers, and for each shard of presence',
 };

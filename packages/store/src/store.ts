@@ -32,6 +32,7 @@ import { createOperators } from './operators.ts';
 import { createOutbox } from './outbox.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
+import { createPresenceReports } from './presence-reports.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
 import { createPushOutcomes } from './push-outcomes.ts';
@@ -183,6 +184,7 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     audit: createAudit(db, clock),
     clock,
     proxyWarnings: createProxyWarnings(db),
+    presenceReports: createPresenceReports(db),
     schema: createSchema(db),
   };
 }

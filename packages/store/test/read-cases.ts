@@ -113,6 +113,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'pushProgress.findAccounts': (store) => store.pushProgress.findAccounts([PUSH]),
   'pushProgress.readMarks': (store) => store.pushProgress.readMarks([PUSH]),
   'proxyWarnings.listRecent': (store) => store.proxyWarnings.listRecent(1_000),
+  'presenceReports.read': (store) => store.presenceReports.read(),
   'schema.readVersion': (store) => store.schema.readVersion(),
   'schema.assertUsable': (store) => store.schema.assertUsable(),
   'schema.status': (store) => store.schema.status(),

@@ -208,5 +208,11 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
   'proxyWarnings.record': {
     call: (store) => store.proxyWarnings.record('api-forwarded-header'),
   },
+  'presenceReports.announceList': {
+    call: (store) => store.presenceReports.announceList('one'),
+  },
+  'presenceReports.reportMissed': {
+    call: (store) => store.presenceReports.reportMissed(['redis:6379']),
+  },
   migrate: { call: (store) => store.migrate() },
 };

@@ -3,7 +3,7 @@ import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -59,11 +59,11 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   // It does not wait for Redis, without which it accepts pushes too (guarantee G14).
   const producers = createProducers(queueRedis(env), onRedisError);
   release('producers', producers.close);
-  const presenceConnection = await connectRedis(presenceRedis(env));
-  release('presence', () => presenceConnection.disconnect());
+  const presenceShards = await connectShards(presenceRedis(env), onRedisError);
+  release('presence', presenceShards.close);
 
   const proxyWarner = createProxyWarner({ log, record: store.proxyWarnings.record });
-  const resources = { store, producers, presenceConnection, proxyWarner, onRedisError };
+  const resources = { store, producers, presenceShards, proxyWarner, onRedisError };
   const guarded = createGuardedRouting(context, env, resources);
   const exporting = new AbortController();
   const features = createFeatures(context, env, resources, guarded, exporting.signal);
@@ -79,7 +79,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
 interface Resources {
   store: Store;
   producers: Producers;
-  presenceConnection: Redis;
+  presenceShards: Shards;
   proxyWarner: ProxyWarner;
   onRedisError(error: Error): void;
 }
@@ -90,11 +90,11 @@ type GuardedRouting = ReturnType<typeof createGuardedRouting>;
 function createGuardedRouting(
   { log, metrics, release }: ServiceContext,
   env: Environment,
-  { store, producers, presenceConnection, proxyWarner, onRedisError }: Resources,
+  { store, producers, presenceShards, proxyWarner, onRedisError }: Resources,
 ) {
   const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
   const rateLimits = createRateLimits(
-    createRateCounter(presenceConnection, onRedisError),
+    createRateCounter(presenceShards, onRedisError),
     hasAddressLimits,
     (address) => proxyWarner.warnIfPrivate('api-limited-private-address', address),
   );
@@ -115,15 +115,15 @@ function createGuardedRouting(
 function createFeatures(
   { log, tracer }: ServiceContext,
   env: Environment,
-  { store, producers, presenceConnection, onRedisError }: Resources,
+  { store, producers, presenceShards, onRedisError }: Resources,
   { routing, rateLimits, outageWatch }: GuardedRouting,
   exporting: AbortSignal,
 ): RouteRegistrar[] {
   const retentionMs = env.RETENTION_SECONDS * 1_000;
-  const presenceReader = createPresenceReader(presenceConnection);
+  const presenceReader = createPresenceReader(presenceShards);
   const presence = {
     areOnline: createAreOnline(presenceReader, onRedisError),
-    disconnect: createDisconnect(presenceConnection, presenceReader),
+    disconnect: createDisconnect(presenceShards, presenceReader),
   };
   const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
     log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
@@ -133,7 +133,7 @@ function createFeatures(
     pushRoutes(routing, store, producers, retentionMs, tracer),
     outcomesRoutes(routing, store),
     exportRoutes(routing, store, {
-      slots: createSlots(presenceConnection, EXPORTS_PER_APP, onRedisError),
+      slots: createSlots(presenceShards, EXPORTS_PER_APP, onRedisError),
       signal: exporting,
       onError: (err) => log.warn({ err }, 'an export was cut; the client can continue it'),
     }),

@@ -2,6 +2,7 @@ import { constants } from 'node:fs';
 import { access, readFile, statfs } from 'node:fs/promises';
 import {
   checkDatabase,
+  checkPresenceRedis,
   checkRedis,
   describeDiskSpace,
   type Finding,
@@ -55,8 +56,13 @@ async function checkMongodb(stack: Stack): Promise<Finding[]> {
 }
 
 async function checkRedisOf(stack: Stack): Promise<Finding[]> {
-  if (stack.redis !== undefined) return checkRedis({ url: stack.redis, ca: stack.redisCa });
-  return [await runCheck('redis', () => requireSetting(stack, 'redis'))];
+  const { redis, presenceRedis, redisCa: ca } = stack;
+  if (redis === undefined) return [await runCheck('redis', () => requireSetting(stack, 'redis'))];
+  const findings = await Promise.all([
+    checkRedis({ url: redis, ca }),
+    presenceRedis === undefined ? [] : checkPresenceRedis({ url: presenceRedis, ca }),
+  ]);
+  return findings.flat();
 }
 
 /** Checks that the HTTP API responds, and that it accepts the key. */

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describeError } from '@carillon/admin/admin-error';
-import { readEnv } from '@carillon/runtime/env';
+import { readEnv, redisUrl, redisUrls } from '@carillon/runtime/env';
 import { z } from 'zod';
 import { commandFailed, isFileNotFound, serviceUnreachable } from './failure.ts';
 import type { Output } from './output.ts';
@@ -18,10 +18,9 @@ export const environmentSchema = z.object({
     .regex(/^mongodb(\+srv)?:\/\//, 'write mongodb://host:port/database')
     .optional(),
   /** URL of the Redis for queues. */
-  REDIS_URL: z
-    .string()
-    .regex(/^rediss?:\/\//, 'write redis://host:port')
-    .optional(),
+  REDIS_URL: redisUrl.optional(),
+  /** URL of the Redis for presence, or URLs of several; absent: REDIS_URL. */
+  PRESENCE_REDIS_URL: redisUrls.optional(),
   /** Certificate of the authority of a rediss:// server, PEM. */
   REDIS_CA: z.string().optional(),
   /** HMAC key of the digests of API keys. */
@@ -69,6 +68,8 @@ export interface Stack {
   home: string;
   mongodb: string | undefined;
   redis: string | undefined;
+  /** Redis for presence, if it is not the same. */
+  presenceRedis: string | undefined;
   redisCa: string | undefined;
   pepper: string | undefined;
   sealingKeys: string | undefined;
@@ -108,6 +109,7 @@ export function findStack(variables: NodeJS.ProcessEnv): Stack {
     home,
     mongodb: env.MONGODB_URI ?? devFile?.mongodb,
     redis: env.REDIS_URL ?? devFile?.redis,
+    presenceRedis: env.PRESENCE_REDIS_URL,
     redisCa: env.REDIS_CA,
     sealingKeys: env.CREDENTIAL_KEYS ?? (isOwnDatabase ? secrets?.credentialKeys : undefined),
     pepper: env.API_KEY_PEPPER ?? (isOwnDatabase ? secrets?.apiKeyPepper : undefined),

@@ -4,6 +4,7 @@ import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { connectRedis } from '@carillon/presence/redis';
+import { connectShards } from '@carillon/presence/shards';
 import { type BoardQueues, openBoardQueues } from '@carillon/queue/board-queues';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -29,12 +30,12 @@ export async function createEngine(
   release('producers', producers.close);
   const queueConnection = await connectRedis(queueRedis(env));
   release('queue', () => queueConnection.disconnect());
-  const presenceConnection = await connectRedis(presenceRedis(env));
-  release('presence', () => presenceConnection.disconnect());
+  const presenceShards = await connectShards(presenceRedis(env), onRedisError);
+  release('presence', presenceShards.close);
   // The pushes that operators send are counted like those of the API.
   release('figures', startFigures(queueRedis(env), { log }).stop);
-  const presenceReader = createPresenceReader(presenceConnection);
-  const rateCounter = createRateCounter(presenceConnection, onRedisError);
+  const presenceReader = createPresenceReader(presenceShards);
+  const rateCounter = createRateCounter(presenceShards, onRedisError);
   const accept: Accept = async (app, request, idempotency) => {
     await admitPush(store, rateCounter, app);
     // Read when a push needs them: a console that nobody looks at reads nothing.
@@ -59,7 +60,7 @@ export async function createEngine(
     presenceReader,
     accept,
     redriveWorker,
-    disconnect: createDisconnect(presenceConnection, presenceReader),
+    disconnect: createDisconnect(presenceShards, presenceReader),
     clearDeletedDevices: createClearDeletedDevices(store, producers.checkCompletion, (err) =>
       log.warn({ err }, 'clearing a deleted device failed; the scheduler does it'),
     ),

@@ -3,7 +3,7 @@ import { collapseHash, splitTokens } from '@carillon/core/batch';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
@@ -133,18 +133,18 @@ async function readNewPushes(): Promise<Record<string, string[]>> {
 }
 
 describe('an account', () => {
-  let connection: Redis;
+  let shards: Shards;
   let account: string;
   beforeEach(async () => {
-    connection = await connectRedis(redis);
+    shards = await connectShards(redis);
     account = await database.store.accounts.create('One', 'pro');
     const app = { _id: APP, account, name: 'One', createdAt: new Date() };
     await database.db.collection<{ _id: string }>('apps').insertOne(app);
   });
-  afterEach(() => connection.disconnect());
+  afterEach(() => shards.close());
 
   function acceptWithinLimit(): Accept {
-    const rateCounter = createRateCounter(connection, () => undefined);
+    const rateCounter = createRateCounter(shards, () => undefined);
     return async (app, request, idempotency) => {
       await admitPush(database.store, rateCounter, app);
       return accept(app, request, idempotency);

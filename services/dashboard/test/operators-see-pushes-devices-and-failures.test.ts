@@ -3,7 +3,7 @@ import { newPushId, pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
-import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
@@ -33,7 +33,7 @@ const UNKNOWN = '0'.repeat(24);
 let database: StoreUnderTest;
 let store: Store;
 let redis: Awaited<ReturnType<typeof startRedis>>;
-let connection: Redis;
+let shards: Shards;
 let producers: Producers;
 let worker: RedriveWorker;
 let routes: ConsoleRoute[];
@@ -44,8 +44,8 @@ beforeAll(async () => {
   [database, redis] = await Promise.all([startStore(), startRedis()]);
   store = database.store;
   producers = createProducers(redis, () => undefined);
-  connection = await connectRedis(redis);
-  const presenceReader = createPresenceReader(connection);
+  shards = await connectShards(redis);
+  const presenceReader = createPresenceReader(shards);
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
   worker = createRedriveWorker({ store, accept, onError: () => undefined });
@@ -54,7 +54,7 @@ beforeAll(async () => {
     ...pushRoutes({ store, producers, accept, accountOf, retentionMs: RETENTION_MS }),
     ...deviceRoutes({
       ...{ store, presenceReader, accountOf },
-      disconnect: createDisconnect(connection, presenceReader),
+      disconnect: createDisconnect(shards, presenceReader),
       clearDeletedDevices: createClearDeletedDevices(
         store,
         producers.checkCompletion,
@@ -69,7 +69,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker?.stop();
   await producers?.close();
-  connection?.disconnect();
+  shards?.close();
   await redis?.stop();
   await database?.stop();
 });

@@ -1,7 +1,8 @@
 import { createDispatcher } from '@carillon/presence/dispatcher';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
-import { connectRedis, pingRedis } from '@carillon/presence/redis';
+import { pingRedis } from '@carillon/presence/redis';
+import { connectShards, pingShards } from '@carillon/presence/shards';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -10,6 +11,7 @@ import { connectStore, type Store } from '@carillon/store/store';
 import type { z } from 'zod';
 import { type ApnsWithMqttResources, createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
 import { createDeliverMqtt, type MqttResources } from './channels/mqtt/deliver-mqtt.ts';
+import { createMissedNotices } from './channels/mqtt/missed-notices.ts';
 import { createAppSettings } from './deliver/app-settings.ts';
 import { type DeliveryResources, deliverBatch } from './deliver/deliver-batch.ts';
 import { createIsolation } from './deliver/isolation.ts';
@@ -36,7 +38,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
   const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
-  const gateways = await connectGateways(context, env);
+  const gateways = await connectGateways(context, env, store, onError);
   const { dispatcher } = gateways;
   const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
   release('leases', leases.stop);
@@ -85,13 +87,22 @@ async function openStore(
 }
 
 /** Connects to Redis, through which devices are found and pushes dispatched. */
-async function connectGateways({ release, tracer, waitFor }: ServiceContext, env: Environment) {
-  await waitFor('Redis', () => Promise.all([queueRedis(env), presenceRedis(env)].map(pingRedis)));
-  const presence = await connectRedis(presenceRedis(env));
-  release('presence', () => presence.disconnect());
-  const dispatcher = await createDispatcher(presenceRedis(env), tracer);
+async function connectGateways(
+  { release, tracer, waitFor }: ServiceContext,
+  env: Environment,
+  store: Pick<Store, 'presenceReports'>,
+  onError: (error: unknown) => void,
+) {
+  await waitFor('Redis', () =>
+    Promise.all([pingRedis(queueRedis(env)), pingShards(presenceRedis(env))]),
+  );
+  const shards = await connectShards(presenceRedis(env), onError);
+  release('presence', shards.close);
+  const dispatcher = await createDispatcher(shards, tracer);
   release('dispatcher', dispatcher.close);
-  return { dispatcher, presenceReader: createPresenceReader(presence) };
+  const missedNotices = createMissedNotices(store, shards, onError);
+  release('missed notices', missedNotices.stop);
+  return { dispatcher, missedNotices, presenceReader: createPresenceReader(shards) };
 }
 
 /** Creates the deliveries over the channels whose queues the process takes, and over MQTT. */

@@ -20,6 +20,7 @@ import { createInboxReplay } from './inbox-replay.ts';
 import { type ListenAddresses, type ListenSettings, listen } from './listen.ts';
 import { createLiveDelivery, createWorkerReplies } from './live-delivery.ts';
 import { createGatewayMetrics } from './metrics.ts';
+import { startMissedNotices } from './missed-notices.ts';
 import { createPendingConnections } from './pending-connections.ts';
 import { createInboxReader } from './read-inbox.ts';
 import { createReceipts } from './receipts.ts';
@@ -31,7 +32,15 @@ const MAX_QUEUED_RECIPIENTS = 20_000;
 export interface GatewaySettings extends ListenSettings {
   store: Pick<
     Store,
-    'apps' | 'inbox' | 'pushes' | 'collapse' | 'devices' | 'receipts' | 'suspensions' | 'clock'
+    | 'apps'
+    | 'inbox'
+    | 'pushes'
+    | 'collapse'
+    | 'devices'
+    | 'receipts'
+    | 'suspensions'
+    | 'presenceReports'
+    | 'clock'
   >;
   producers: Pick<Producers, 'publishPresence' | 'checkCompletion'>;
   metrics: Metrics;
@@ -62,6 +71,14 @@ export async function startGateway(settings: GatewaySettings) {
     (err) => log.warn({ err }, 'the suspended accounts could not be read'),
     () => checkAllInboxes(parts),
   );
+  const missedNotices = startMissedNotices(
+    store,
+    {
+      list: channel.list,
+      checkInboxes: (shard) => checkInboxes(parts, (token) => channel.isInShard(token, shard)),
+    },
+    (err) => log.warn({ err }, 'the reports about presence could not be read'),
+  );
   const pendingConnections = createPendingConnections(limits.pendingPerAddress, () =>
     metrics.countConnect('gave-way'),
   );
@@ -76,6 +93,7 @@ export async function startGateway(settings: GatewaySettings) {
 
   async function stop(): Promise<void> {
     listeners.stop();
+    missedNotices.stop();
     pendingConnections.stop();
     await drainConnections(connections, drainSeconds);
     parts.replies.stop();
@@ -166,6 +184,18 @@ function createGatewayEvents(parts: Parts): GatewayEvents {
     credit: () =>
       reaper.isOverloaded() ? 0 : Math.max(0, MAX_QUEUED_RECIPIENTS - liveDelivery.pendingWrites()),
   };
+}
+
+/** Time over which the inboxes of many devices are checked. */
+const CHECK_WINDOW_MS = 8_000;
+
+/** Checks the inboxes of some devices for rows that no notice came for. */
+function checkInboxes(
+  { connections, inboxReplay }: Parts,
+  isAmong: (token: string) => boolean,
+): void {
+  for (const connection of connections.all())
+    if (isAmong(connection.token)) inboxReplay.recheck(connection, Math.random() * CHECK_WINDOW_MS);
 }
 
 /** Sends what the inboxes hold of an account that is no longer suspended. */

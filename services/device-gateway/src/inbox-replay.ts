@@ -92,10 +92,10 @@ export function createInboxReplay(context: {
         return connections.close(connection, 'unknown-device');
       if (await reader.hasNewRows(connection)) replay(connection);
     },
-    /** Has the reaper check the inbox soon, until MongoDB has been read; a syncing connection is read once more. */
-    recheck(connection: Connection): void {
+    /** Has the reaper check the inbox after a delay, until MongoDB has been read; a syncing connection is read once more. */
+    recheck(connection: Connection, delayMs = 0): void {
       if (connection.state === 'syncing') replay(connection);
-      else connection.recheckInboxIn(0);
+      else connection.recheckInboxIn(delayMs);
     },
   };
 }

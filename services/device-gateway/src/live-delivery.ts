@@ -1,7 +1,7 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { countAttributes, type Tracer } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
-import type { DispatchedDelivery } from '@carillon/presence/gateway-messages';
+import type { ReceivedDelivery } from '@carillon/presence/gateway-messages';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
@@ -29,7 +29,7 @@ interface Deadlines {
 
 /** The recipients of a dispatch that are written together. */
 interface DeliverySlice {
-  delivery: DispatchedDelivery;
+  delivery: ReceivedDelivery;
   packet: PublishPacket;
   deadlines: Deadlines;
   /** Set if the push is traced. */
@@ -55,10 +55,11 @@ export function createLiveDelivery(context: DeliveryContext) {
 
   function deliverOne(slice: DeliverySlice, token: string, position: number): void {
     const { delivery, packet, deadlines, span } = slice;
-    const { push, work, claim, reply, collapse, notify } = delivery;
+    const { push, work, claim, reply, shard, collapse, notify } = delivery;
     const { rowsWrittenBy } = deadlines;
     const pendingReply: PendingReply = {
       reply,
+      shard,
       work,
       claim,
       position,
@@ -89,7 +90,7 @@ export function createLiveDelivery(context: DeliveryContext) {
   }
 
   return {
-    async deliver(delivery: DispatchedDelivery): Promise<void> {
+    async deliver(delivery: ReceivedDelivery): Promise<void> {
       const { tokens, positions } = delivery;
       const packet = encodePublish(delivery.push, delivery.payload);
       const span = tracer && startDispatchSpan(tracer, delivery);
@@ -109,9 +110,9 @@ export function createLiveDelivery(context: DeliveryContext) {
 
 function readDeadlines(
   { channel, clock }: DeliveryContext,
-  { deadline, expiresAt, hasNoRow }: DispatchedDelivery,
+  { deadline, expiresAt, hasNoRow, shard }: ReceivedDelivery,
 ): Deadlines {
-  const remainingMs = deadline - channel().now();
+  const remainingMs = deadline - channel().now(shard);
   return {
     // Without Redis's time (NaN) no delivery counts as in time.
     isBeforeDeadline: remainingMs > 0 && clock.now() < expiresAt,

@@ -1,7 +1,6 @@
 import { hostname } from 'node:os';
 import { createBatcher } from '@carillon/core/batcher';
 import { startFigures } from '@carillon/presence/figures-writer';
-import { assertRedisWritable } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
@@ -59,13 +58,14 @@ await runService(
     release('gateway', gateway.stop);
     figures.reportOnline(`${hostname()}:${process.pid}`, gateway.countConnections);
     log.info({ ports: gateway.ports }, 'listening for devices');
-    // The loops stand still together when Redis does, and share the questions.
-    const doServersRespond = createBatcher<string, boolean>('probe-servers', async (loops) => {
-      await Promise.all([assertRedisWritable(presenceRedis(env)), store.ping()]);
-      return loops.map(() => true);
-    });
-    for (const loop of gateway.loops) {
-      watch({ ...loop, isExpected: () => doServersRespond(loop.name) });
+    // The loops of a server stand still together when it does, and share the questions.
+    for (const [server, loops] of Map.groupBy(gateway.loops, (loop) => loop.server)) {
+      const doServersRespond = createBatcher<string, boolean>('probe-servers', async (asked) => {
+        await Promise.all([server.assertWritable(), store.ping()]);
+        return asked.map(() => true);
+      });
+      for (const { name, lastProgressAt } of loops)
+        watch({ name, lastProgressAt, isExpected: () => doServersRespond(name) });
     }
     // Meanwhile devices are served from MongoDB.
     await waitFor('Redis', async () => {

@@ -2,7 +2,8 @@ import { createDeviceAuth, parseDeviceAuthKeys } from '@carillon/core/device-aut
 import { newObjectId, newPushId } from '@carillon/core/ids';
 import { createDispatcher, type Delivery } from '@carillon/presence/dispatcher';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
-import { connectRedis, type RedisAddress } from '@carillon/presence/redis';
+import type { Redis, RedisAddress } from '@carillon/presence/redis';
+import { connectShards } from '@carillon/presence/shards';
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { createWorker } from '@carillon/queue/workers';
@@ -89,7 +90,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     /** Dispatches a push to the device's gateway; returns the delivery result. */
     async dispatch(push: TestPush, token: string, deadlineMs = 500): Promise<string | undefined> {
       const [presenceEntry] = await presenceReader.lookup([token]);
-      if (presenceEntry === undefined) return 'offline';
+      if (typeof presenceEntry !== 'object') return presenceEntry ?? 'offline';
       const deadline = performance.now() + deadlineMs;
       return (
         await worker.dispatch(push, [{ token, position: 0, presence: presenceEntry }], deadline)
@@ -110,14 +111,15 @@ async function startServers({ uri, stop }: OwnDatabase) {
   const redisServer = await startRedis();
   const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
-  const redis = await connectRedis(redisServer);
-  const worker = await createDispatcher({ url: redisServer.url });
+  const shards = await connectShards(redisServer);
+  const redis = shards.all[0]?.redis as Redis;
+  const worker = await createDispatcher(shards);
   return {
     ...{ redisServer, store, redis, worker },
-    presenceReader: createPresenceReader(redis),
+    presenceReader: createPresenceReader(shards),
     async stop(): Promise<void> {
       await worker.close();
-      redis.disconnect();
+      shards.close();
       await store.close();
       await stop();
       await redisServer.stop();

@@ -78,7 +78,7 @@ describe('the inbox', () => {
     const value = await bench.redis.get(`p:${device.token}`);
     const [gateway = '', connection = ''] = value?.split('|') ?? [];
     await bench.worker.notifyInboxes([
-      { token: device.token, presence: { gateway, connection, credit: 1 } },
+      { token: device.token, presence: { gateway, connection, credit: 1, shard: 0 } },
     ]);
     await device.waitFor(1);
     await device.disconnect();

@@ -2,12 +2,20 @@ import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { whyNoContainers } from '../deploy/why-no-containers.mjs';
 import { ONE_MONGODB_ONLY } from '../topologies/one-mongodb-only.ts';
+import { ONE_REDIS_ONLY } from '../topologies/one-redis-only.ts';
 
 /** Where Debian's package `faketime` has the library, for each architecture. */
 export const FAKETIME_LIBRARY = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 
 /** Words of a run that may have tests with containers. Whether these run here takes two seconds to find out. */
 const CONTAINER_WORDS = ['deploy', 'rolling'];
+
+/** Files that a run of `npm test -- --topology NAME` leaves out, by the topology. */
+const ONE_SERVER_ONLY = {
+  cluster: ONE_REDIS_ONLY,
+  sentinel: ONE_REDIS_ONLY,
+  'replica-set': ONE_MONGODB_ONLY,
+};
 
 /** Returns why a program can't be used, or undefined. */
 function unlessRuns(program, ...args) {
@@ -44,8 +52,8 @@ export function findLeftOut(argv) {
       isWithContainers ? whyNoContainers() : undefined,
     ],
   ];
-  if (process.env.CARILLON_TEST_TOPOLOGY === 'replica-set')
-    for (const [file, reason] of Object.entries(ONE_MONGODB_ONLY)) needs.push([[file], reason]);
+  const ofOneServer = ONE_SERVER_ONLY[process.env.CARILLON_TEST_TOPOLOGY] ?? {};
+  for (const [file, reason] of Object.entries(ofOneServer)) needs.push([[file], reason]);
   return needs.flatMap(([files, reason]) => {
     if (reason === undefined) return [];
     process.stderr.write(`Left out: ${files.join(', ')} (${reason}).\n`);

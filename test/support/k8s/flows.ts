@@ -37,6 +37,10 @@ export const DATA_SERVERS = [
   { variable: 'REDIS_URL', server: 'valkey', port: 6_379 },
 ];
 
+/** Pods of servers that replace each other; they connect to each other on all of their ports. */
+const SENTINEL = 'valkey-sentinel';
+const SET_OF_SERVERS = ['valkey', SENTINEL];
+
 function hasSetting(service: string, variable: string): boolean {
   return variable in (SETTINGS[service] ?? {});
 }
@@ -86,12 +90,33 @@ function findUrlPorts(container: Container): string[] {
   });
 }
 
+function portsOf({ container }: Workload): string[] {
+  return (container.ports ?? []).map(({ containerPort }) => `${containerPort}/TCP`);
+}
+
+/** Lists the ports of the servers of a set; none if a server stands alone. */
+function findSetPorts(workloads: readonly Workload[]): string[] {
+  const servers = workloads.filter(({ service }) => SET_OF_SERVERS.includes(service));
+  const isSet = servers.some(({ manifest }) => (manifest.spec?.replicas ?? 1) > 1);
+  return isSet ? [...new Set(servers.flatMap(portsOf))] : [];
+}
+
+/** Lists the ports of the Sentinels that users of Redis ask for the primary. */
+function findSentinelPorts(workloads: readonly Workload[], service: string): string[] {
+  if (!hasSetting(service, 'REDIS_URL')) return [];
+  return workloads.filter((workload) => workload.service === SENTINEL).flatMap(portsOf);
+}
+
 /** Derives who talks to whom from the settings of the services: one line for each flow. */
 export function deriveFlows(manifests: readonly Manifest[]): string[] {
-  const flows = findWorkloads(manifests).flatMap((workload) => {
+  const workloads = findWorkloads(manifests);
+  const flows = workloads.flatMap((workload) => {
     const { service, labels, container } = workload;
+    const isOfSet = SET_OF_SERVERS.includes(service);
     const outgoing = [
       ...DNS,
+      ...(isOfSet ? findSetPorts(workloads) : []),
+      ...findSentinelPorts(workloads, service),
       ...DATA_SERVERS.filter(({ variable }) => hasSetting(service, variable)).map(
         ({ port }) => `${port}/TCP`,
       ),
@@ -102,9 +127,11 @@ export function deriveFlows(manifests: readonly Manifest[]): string[] {
       ...findUrlPorts(container),
     ];
     const server = DATA_SERVERS.find((candidate) => candidate.server === service);
-    const incoming = server
-      ? [`${server.port}/TCP`]
-      : findListenPorts(workload, isScraped(manifests, labels));
+    const incoming = isOfSet
+      ? portsOf(workload)
+      : server
+        ? [`${server.port}/TCP`]
+        : findListenPorts(workload, isScraped(manifests, labels));
     return [
       ...outgoing.map((port) => `${service} to ${port}`),
       ...incoming.map((port) => `${service} from ${port}`),

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import { startProcess, type TestProcess } from '../child-process.ts';
 import { until } from '../until.ts';
+import type { Security } from './security.ts';
 
 const HOST = '127.0.0.1';
 const START_TIMEOUT_MS = 40_000;
@@ -33,6 +34,9 @@ export interface NodeSettings {
   lines: readonly string[];
   /** Arguments after the name of the file. */
   args?: readonly string[];
+  /** The node outlives the test file that starts it. */
+  isLent?: boolean;
+  security?: Security | undefined;
 }
 
 /**
@@ -47,16 +51,24 @@ export async function createRedisNode(
   const port = await freePort();
   const folder = join(parent, `${port}`);
   const file = join(folder, 'redis.conf');
-  const { lines, args = [] } = await settingsFor(port);
+  const { lines, args = [], isLent = false, security } = await settingsFor(port);
+  const ports = security === undefined ? [`port ${port}`] : ['port 0', `tls-port ${port}`];
+  const allLines = [
+    `bind ${HOST}`,
+    ...ports,
+    `dir ${folder}`,
+    ...(security?.lines ?? []),
+    ...lines,
+  ];
   await mkdir(folder);
-  await writeFile(file, [`bind ${HOST}`, `port ${port}`, `dir ${folder}`, ...lines, ''].join('\n'));
+  await writeFile(file, `${allLines.join('\n')}\n`);
   let child: TestProcess | undefined;
   const isRunning = () => child?.isRunning() === true;
   const kill = async () => {
     child?.kill('SIGKILL');
     await child?.exited;
   };
-  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, question);
+  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, security, question);
   return {
     address: `${HOST}:${port}`,
     port,
@@ -64,7 +76,8 @@ export async function createRedisNode(
     async start() {
       // `npm test` has found it; a Sentinel is the same program.
       const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
-      child = startProcess(command, [file, ...args], { output: { file: join(folder, 'log') } });
+      const output = { file: join(folder, 'log') };
+      child = startProcess(command, [file, ...args], { output, isLent });
       const answers = async () => !isRunning() || (await ask((redis) => redis.ping())) === 'PONG';
       await until(answers, { timeoutMs: START_TIMEOUT_MS, what: `a Redis on port ${port}` });
       if (!isRunning()) throw new Error(`Redis on port ${port} ended with ${await child.exited}`);
@@ -80,13 +93,22 @@ export async function createRedisNode(
   };
 }
 
-async function askRedis<T>(port: number, question: (redis: Redis) => Promise<T>): Promise<T> {
+async function askRedis<T>(
+  port: number,
+  security: Security | undefined,
+  question: (redis: Redis) => Promise<T>,
+): Promise<T> {
   const redis = new Redis(port, HOST, {
     lazyConnect: true,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
     enableReadyCheck: false,
     commandTimeout: ANSWER_TIMEOUT_MS,
+    ...(security && {
+      username: security.user,
+      password: security.password,
+      tls: { ca: security.ca },
+    }),
   });
   // The command's own error says as much.
   redis.on('error', () => undefined);

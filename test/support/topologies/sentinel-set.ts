@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises';
 import { createDataFolder } from '../data-folder.ts';
 import { until } from '../until.ts';
 import { createRedisNode, type RedisNode, readInfoField, startAll } from './redis-node.ts';
+import { createSecurity, type Security } from './security.ts';
 
 const NAME = 'carillon';
 const REPLICAS = 2;
@@ -17,6 +18,8 @@ const REPLACED_WITHIN_MS = 60_000;
 export interface SentinelSet {
   /** URL as REDIS_URL takes it. */
   url: string;
+  /** Certificate of its authority, if it is secured. */
+  ca: string | undefined;
   /** The servers: the first is the primary at the start. */
   servers: readonly RedisNode[];
   sentinels: readonly RedisNode[];
@@ -34,21 +37,35 @@ const SERVER_LINES = [
 ];
 
 /** Starts a set on free ports of this machine, and waits until a failover is possible. */
-export async function startSentinelSet(): Promise<SentinelSet> {
+export async function startSentinelSet({
+  isLent = false,
+  isSecured = false,
+} = {}): Promise<SentinelSet> {
   const folder = await createDataFolder();
+  const security = isSecured ? await createSecurity(folder) : undefined;
   const servers: RedisNode[] = [];
   for (let n = 0; n <= REPLICAS; n += 1) {
     const primary = servers[0];
-    const lines = primary === undefined ? [] : [`replicaof 127.0.0.1 ${primary.port}`];
-    servers.push(await createRedisNode(folder, () => ({ lines: [...SERVER_LINES, ...lines] })));
+    const lines = [
+      ...SERVER_LINES,
+      ...(primary === undefined ? [] : [`replicaof 127.0.0.1 ${primary.port}`]),
+      ...(security ? [`masteruser ${security.user}`, `masterauth ${security.password}`] : []),
+    ];
+    servers.push(await createRedisNode(folder, () => ({ lines, isLent, security })));
   }
   const sentinels: RedisNode[] = [];
   const primaryPort = servers[0]?.port ?? 0;
   for (let n = 0; n < SENTINELS; n += 1)
-    sentinels.push(await createRedisNode(folder, () => sentinelSettings(primaryPort)));
+    sentinels.push(
+      await createRedisNode(folder, () => ({
+        ...sentinelSettings(primaryPort, security),
+        ...{ isLent, security },
+      })),
+    );
   const all = [...servers, ...sentinels];
   const set: SentinelSet = {
-    url: `redis+sentinel://${sentinels.map(({ address }) => address).join()}/${NAME}`,
+    ca: security?.ca,
+    url: formatUrl(sentinels, security),
     servers,
     sentinels,
     findPrimary: () =>
@@ -79,7 +96,17 @@ export async function startSentinelSet(): Promise<SentinelSet> {
   }
 }
 
-function sentinelSettings(primaryPort: number) {
+function formatUrl(sentinels: readonly RedisNode[], security: Security | undefined): string {
+  const path = `${sentinels.map(({ address }) => address).join()}/${NAME}`;
+  if (security === undefined) return `redis+sentinel://${path}`;
+  const own = new URLSearchParams({
+    sentinelUsername: security.user,
+    sentinelPassword: security.password,
+  });
+  return `rediss+sentinel://${security.credentials}${path}?${own}`;
+}
+
+function sentinelSettings(primaryPort: number, security: Security | undefined) {
   return {
     args: ['--sentinel'],
     lines: [
@@ -87,6 +114,14 @@ function sentinelSettings(primaryPort: number) {
       `sentinel down-after-milliseconds ${NAME} ${DOWN_AFTER_MS}`,
       `sentinel failover-timeout ${NAME} ${FAILOVER_TIMEOUT_MS}`,
       `sentinel parallel-syncs ${NAME} 1`,
+      ...(security
+        ? [
+            `sentinel auth-user ${NAME} ${security.user}`,
+            `sentinel auth-pass ${NAME} ${security.password}`,
+            `sentinel sentinel-user ${security.user}`,
+            `sentinel sentinel-pass ${security.password}`,
+          ]
+        : []),
     ],
   };
 }

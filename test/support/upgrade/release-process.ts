@@ -28,17 +28,19 @@ export interface ReleaseProcess {
  * Starts a service from a release's folder, with the data servers and secrets of a stack. It is not ready yet.
  *
  * @param root the folder of the release
+ * @param env more variables
  */
 export async function startReleaseProcess(
   stack: Pick<Stack, 'dev' | 'home'>,
   root: string,
   service: Service,
+  env: Record<string, string> = {},
 ): Promise<ReleaseProcess> {
   const [opsPort, port] = [await freePort(), await freePort()];
   const log = join(stack.home, 'logs', `upgrade-${service}-${opsPort}.log`);
   const child = startProcess(process.execPath, [join(root, 'services', service, 'src/main.ts')], {
     cwd: root,
-    env: { ...readSettings(stack), ...listenSettings(service, opsPort, port) },
+    env: { ...readSettings(stack), ...listenSettings(service, opsPort, port), ...env },
     output: { file: log },
   });
   const probe = async (path: string) =>

@@ -12,9 +12,12 @@ import { prepareStart, runSupervisor } from './start.mjs';
 import { UserError } from './terminal.mjs';
 
 const TIER = '--tier=';
-/** `--topology replica-set` runs the tests' stacks on a MongoDB of three members. */
+/**
+ * `--topology cluster` runs the tests' stacks on a Redis Cluster, `--topology sentinel` on a Sentinel set, and
+ * `--topology replica-set` on a MongoDB of three members.
+ */
 const TOPOLOGY = '--topology';
-const TOPOLOGIES = ['replica-set'];
+const TOPOLOGIES = ['cluster', 'sentinel', 'replica-set'];
 /**
  * V8's heap sizes for the command line. Without them V8 derives its own from the machine's memory and collects garbage
  * late.

@@ -71,7 +71,7 @@ export function readSettings(env) {
     demo: reader.oneOf('CARILLON_DEMO', '1', ['0', '1']) === '1',
     addressLimits: reader.oneOf('CARILLON_ADDRESS_LIMITS', 'on', ['on', 'off']),
     retentionSeconds: reader.integer('CARILLON_RETENTION_SECONDS', 172_800, 1, 31_536_000),
-    redisUrl: reader.url('REDIS_URL', /^rediss?:\/\/./),
+    redisUrl: reader.url('REDIS_URL', /^rediss?(\+sentinel|\+cluster)?:\/\/./),
     mongodbUri: reader.url('MONGODB_URI', /^mongodb(\+srv)?:\/\/./),
   };
   if (errors.length > 0) throw new UserError(errors.join('\n'));

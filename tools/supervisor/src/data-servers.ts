@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { describeRedisUrl, parseRedisUrl, type RedisTarget } from '@carillon/core/redis-url';
 import { UserError } from '../bootstrap/terminal.mjs';
 import { type BootstrapConfig, formatUrl } from './bootstrap-config.ts';
 import { createWriteError, type DataDir, diskFullHint, isDiskFull } from './data-dir.ts';
@@ -9,7 +10,6 @@ import { type ProcessSpec, pickVariables } from './supervised-process.ts';
 
 const DATABASE = 'carillon';
 const CACHE_GB = '0.5';
-const REDIS_PORT = 6379;
 
 /** File in MongoDB's folder that exists from before the first start until the first migration is done. */
 const UNFINISHED_MARKER = 'unfinished-first-start';
@@ -88,18 +88,26 @@ function mongodArgs(host: string, port: number, dbpath: string): string[] {
 }
 
 /**
- * Checks that the Redis of REDIS_URL can be reached. (The migration checks MongoDB.)
- * @throws {UserError} when no Redis replies; with TLS (rediss:), when nothing accepts connections
+ * Checks that the Redis of REDIS_URL can be reached, or one of its Sentinels or nodes. (The migration checks MongoDB.)
+ * @throws {UserError} when the address is wrong, or no Redis replies; with TLS, when nothing accepts connections
  */
 export async function checkConfiguredRedis(config: BootstrapConfig): Promise<void> {
   if (config.redisUrl === undefined) return;
-  const { protocol, hostname, port } = new URL(config.redisUrl);
-  const host = hostname.replace(/^\[|\]$/g, '');
-  const isReachable = protocol === 'rediss:' ? isAcceptingConnections : isRedisServer;
-  if (await isReachable(host, Number(port) || REDIS_PORT)) return;
+  const { hosts, isTls } = parseTarget(config.redisUrl);
+  const isReachable = isTls ? isAcceptingConnections : isRedisServer;
+  const replies = await Promise.all(hosts.map(({ host, port }) => isReachable(host, port)));
+  if (replies.includes(true)) return;
   throw new UserError(
-    `No Redis replies at ${hostname}:${port || REDIS_PORT} (from REDIS_URL). Start it, or unset REDIS_URL.`,
+    `No Redis replies at ${describeRedisUrl(config.redisUrl)} (from REDIS_URL). Start it, or unset REDIS_URL.`,
   );
+}
+
+function parseTarget(url: string): RedisTarget {
+  try {
+    return parseRedisUrl(url);
+  } catch (error) {
+    throw new UserError(`REDIS_URL is wrong: ${(error as Error).message}.`);
+  }
 }
 
 /**

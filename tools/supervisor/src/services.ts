@@ -41,6 +41,7 @@ const LISTENERS: Record<string, readonly Listener[]> = {
 };
 
 const DATA_SERVER_VARIABLES = ['REDIS_URL', 'REDIS_CA_FILE', 'MONGODB_URI'];
+const PRESENCE_VARIABLES = [...DATA_SERVER_VARIABLES, 'PRESENCE_REDIS_URL'];
 
 /** Settings of the console that a developer may give. */
 const CONSOLE_VARIABLES = [
@@ -54,23 +55,23 @@ const LOCAL_RECEIVERS = 'localhost,127.0.0.0/8,::1';
 /** Settings that each kind of process gets. A secret goes only to the processes that use it. */
 const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   api: [
-    ...DATA_SERVER_VARIABLES,
+    ...PRESENCE_VARIABLES,
     ...['API_KEY_PEPPER', 'DEVICE_AUTH_KEYS', 'RETENTION_SECONDS', 'ADDRESS_LIMITS'],
     'WEB_PUSH_HOSTS',
   ],
   'delivery-worker': [
-    ...DATA_SERVER_VARIABLES,
+    ...PRESENCE_VARIABLES,
     ...['CREDENTIAL_KEYS', 'RETENTION_SECONDS', 'WEB_PUSH_HOSTS', 'WEB_PUSH_CA_FILE'],
     ...['WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE'],
   ],
   scheduler: DATA_SERVER_VARIABLES,
   'device-gateway': [
-    ...DATA_SERVER_VARIABLES,
+    ...PRESENCE_VARIABLES,
     ...['DEVICE_AUTH_KEYS', 'TLS_CERT_FILE', 'TLS_KEY_FILE', 'ADDRESS_LIMITS', 'MQTT_WS_ORIGINS'],
     'GATEWAY_DRAIN_SECONDS',
   ],
   dashboard: [
-    ...DATA_SERVER_VARIABLES,
+    ...PRESENCE_VARIABLES,
     ...['API_KEY_PEPPER', 'CREDENTIAL_KEYS', 'RETENTION_SECONDS'],
     ...CONSOLE_VARIABLES,
   ],
@@ -104,7 +105,13 @@ export function buildSettings(
     // The receivers of a local stack run on this machine.
     WEBHOOK_HOSTS: LOCAL_RECEIVERS,
     ...pickVariables(process.env, [
-      ...['MQTT_WS_ORIGINS', 'REDIS_CA_FILE', 'WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE'],
+      ...[
+        'MQTT_WS_ORIGINS',
+        'REDIS_CA_FILE',
+        'PRESENCE_REDIS_URL',
+        'WEBHOOK_HOSTS',
+        'WEBHOOK_CA_FILE',
+      ],
       ...CONSOLE_VARIABLES,
     ]),
   };

@@ -76,13 +76,13 @@ async function dispatchToConnected(
   const presenceEntries = await resources.presenceReader.lookup(
     positions.map((position) => tokens[position] ?? ''),
   );
-  if (presenceEntries.every((presence) => presence === undefined)) return NO_RESULTS;
+  if (presenceEntries.every((presence) => typeof presence !== 'object')) return NO_RESULTS;
   const deadline = await findWriteDeadline(delivery);
   if (deadline === undefined) return NO_RESULTS;
   const isSuperseded = delivery.isSuperseded;
   const recipients = positions.flatMap((position, index): DispatchRecipient[] => {
     const presence = presenceEntries[index];
-    if (presence === undefined || isSuperseded(position)) return [];
+    if (typeof presence !== 'object' || isSuperseded(position)) return [];
     return [{ token: tokens[position] ?? '', position, presence }];
   });
   if (recipients.length === 0) return NO_RESULTS;

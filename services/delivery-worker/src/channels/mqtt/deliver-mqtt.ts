@@ -6,12 +6,13 @@ import type {
   Dispatcher,
   DispatchRecipient,
 } from '@carillon/presence/dispatcher';
-import type { PresenceReader } from '@carillon/presence/presence-reader';
+import type { Presence, PresenceReader } from '@carillon/presence/presence-reader';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import { type PendingPush, rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 import { findWriteDeadline } from '../../deliver/send-gate.ts';
+import type { MissedNotices } from './missed-notices.ts';
 
 /** Delays before a delivery that was not written is dispatched again. */
 const BACKOFF_MS = [100, 300, 1_000, 2_000];
@@ -25,10 +26,11 @@ export interface MqttResources {
     Dispatcher,
     'dispatch' | 'dispatchToDevice' | 'isDeviceDispatchSupported' | 'notifyInboxes'
   >;
+  missedNotices: Pick<MissedNotices, 'report'>;
 }
 
 /** Next step for a recipient after its gateway's result. */
-type NextStep = 'delivered' | 'superseded' | 'enqueue' | 'enqueue-as-sent' | 'retry';
+type NextStep = 'delivered' | 'superseded' | 'enqueue' | 'enqueue-as-sent' | 'retry' | 'wait';
 
 const NEXT_STEP: Record<DeliveryResult, NextStep> = {
   acknowledged: 'delivered',
@@ -41,21 +43,31 @@ const NEXT_STEP: Record<DeliveryResult, NextStep> = {
   'not-connected': 'retry',
   'not-sent': 'retry',
   unanswered: 'retry',
+  unreachable: 'wait',
 };
 
 /**
  * Creates the delivery over MQTT: dispatches to the gateways of connected devices, and writes a row to the inbox of all
  * others. A connected device that acknowledges costs no write of its own.
+ *
+ * Recipients in a shard of presence that fails keep the batch open for an attempt after a second. Once the shard is away,
+ * their push goes to their inbox, and their gateways learn of it through MongoDB.
  */
 export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   return async (delivery) => {
+    const before = delivery.pending.size;
     try {
       for (let round = 0; delivery.pending.size > 0; round += 1) {
-        const isAlone =
-          delivery.pending.size === 1 && resources.dispatcher.isDeviceDispatchSupported();
-        const deliverOnce = isAlone ? deliverToDevice : deliverRound;
-        const maySend = await deliverOnce(resources, delivery, round >= BACKOFF_MS.length);
-        if (!maySend) return { done: false, retryAfterMs: 0 };
+        const deliverOnce = mayDispatchToDevice(resources, delivery)
+          ? deliverToDevice
+          : deliverRound;
+        const end = await deliverOnce(resources, delivery, round >= BACKOFF_MS.length);
+        if (end === 'may-not-send') return { done: false, retryAfterMs: 0 };
+        if (end === 'failing') {
+          // The other recipients are not tried again with them.
+          if (delivery.pending.size < before) await delivery.save(new Map());
+          return { done: false, retryAfterMs: REDIS_RETRY_MS };
+        }
         if (delivery.pending.size > 0) await pause(BACKOFF_MS[round] ?? 0);
       }
       return { done: true };
@@ -67,22 +79,27 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   };
 }
 
-/** Delivers once to each pending recipient. False: nothing may be sent any more. */
+/** End of a round: `may-not-send`: nothing may be sent any more; `failing`: a shard of presence fails. */
+type RoundEnd = 'delivered' | 'may-not-send' | 'failing';
+
+/** Delivers once to each pending recipient. */
 async function deliverRound(
   resources: MqttResources,
   delivery: Delivery,
   isLastRound: boolean,
-): Promise<boolean> {
+): Promise<RoundEnd> {
   const positions = [...delivery.pending];
   const presenceEntries = await lookupPresence(resources, delivery, positions);
   const deadline = await findWriteDeadline(delivery);
-  if (deadline === undefined) return false;
+  if (deadline === undefined) return 'may-not-send';
   const online: DispatchRecipient[] = [];
   const offline: number[] = [];
+  let isFailing = false;
   for (const [index, position] of positions.entries()) {
     if (!delivery.pending.has(position)) continue;
     const presence = presenceEntries[index];
-    if (presence === undefined) offline.push(position);
+    if (presence === 'failing') isFailing = true;
+    else if (presence === undefined || presence === 'away') offline.push(position);
     else online.push({ token: delivery.tokens[position] ?? '', position, presence });
   }
   // Both are awaited: receipts must count even when the other part failed, or devices get the push twice.
@@ -90,22 +107,34 @@ async function deliverRound(
     dispatchAndApply(resources, delivery, { online, deadline, isLastRound }),
     enqueue(resources, delivery, offline, false),
   ]);
-  for (const settledRound of settledRounds)
+  for (const settledRound of settledRounds) {
     if (settledRound.status === 'rejected') throw settledRound.reason;
-  return true;
+    isFailing ||= settledRound.value;
+  }
+  return isFailing ? 'failing' : 'delivered';
 }
 
-/** Delivers once to the only pending recipient: most pushes have one. Returns as {@link deliverRound} does. */
+/** Checks whether a single recipient is pending, whose shard of presence takes a dispatch without a lookup. */
+function mayDispatchToDevice(
+  { dispatcher }: MqttResources,
+  { pending, tokens }: Delivery,
+): boolean {
+  if (pending.size !== 1) return false;
+  const [position = 0] = pending;
+  return dispatcher.isDeviceDispatchSupported(tokens[position] ?? '');
+}
+
+/** Delivers once to the only pending recipient: most pushes have one. */
 async function deliverToDevice(
   resources: MqttResources,
   delivery: Delivery,
   isLastRound: boolean,
-): Promise<boolean> {
+): Promise<RoundEnd> {
   const deadline = await findWriteDeadline(delivery);
-  if (deadline === undefined) return false;
+  if (deadline === undefined) return 'may-not-send';
   const [position] = delivery.pending;
   // A newer push of its collapse key is for the recipient.
-  if (position === undefined) return true;
+  if (position === undefined) return 'delivered';
   const token = delivery.tokens[position] ?? '';
   failpoint('dispatch', token);
   const result = await markRedisErrors(
@@ -113,9 +142,11 @@ async function deliverToDevice(
   );
   if (result === 'refused') return deliverRound(resources, delivery, isLastRound);
   failpoint('dispatched', token);
-  if (result === 'offline') await enqueue(resources, delivery, [position], false);
-  else await applyResults(resources, delivery, new Map([[position, result]]), isLastRound);
-  return true;
+  const isFailing =
+    result === 'offline'
+      ? await enqueue(resources, delivery, [position], false)
+      : await applyResults(resources, delivery, new Map([[position, result]]), isLastRound);
+  return isFailing ? 'failing' : 'delivered';
 }
 
 /** The connected devices of one round. */
@@ -126,40 +157,47 @@ interface DispatchRound {
   isLastRound: boolean;
 }
 
+/** Returns true if some recipients are left because their shard fails. */
 async function dispatchAndApply(
   resources: MqttResources,
   delivery: Delivery,
   { online, deadline, isLastRound }: DispatchRound,
-): Promise<void> {
-  if (online.length === 0) return;
+): Promise<boolean> {
+  if (online.length === 0) return false;
   const listTokens = () => online.map(({ token }) => token);
   failpointForEach('dispatch', listTokens);
   const dispatching = resources.dispatcher.dispatch(toDispatch(delivery), online, deadline);
   const results = await markRedisErrors(dispatching);
   failpointForEach('dispatched', listTokens);
-  await applyResults(resources, delivery, results, isLastRound);
+  return applyResults(resources, delivery, results, isLastRound);
 }
 
-/** Applies the gateways' results; recipients to retry stay pending, unless this was the last round. */
+/**
+ * Applies the gateways' results; recipients to retry stay pending, unless this was the last round. Returns true if some
+ * recipients are left because their shard fails.
+ */
 async function applyResults(
   resources: MqttResources,
   delivery: Delivery,
   results: ReadonlyMap<number, DeliveryResult>,
   isLastRound: boolean,
-): Promise<void> {
+): Promise<boolean> {
   const pendingPositions: number[] = [];
   const sentPositions: number[] = [];
+  let isFailing = false;
   for (const [position, result] of results) {
     const nextStep = nextStepFor(delivery, result);
-    if (nextStep === 'delivered') delivery.recordOutcome(position, OUTCOMES.delivered);
+    if (nextStep === 'wait') isFailing = true;
+    else if (nextStep === 'delivered') delivery.recordOutcome(position, OUTCOMES.delivered);
     else if (nextStep === 'superseded') delivery.recordOutcome(position, OUTCOMES.superseded);
     else if (nextStep === 'enqueue-as-sent') sentPositions.push(position);
     else if (nextStep === 'enqueue' || isLastRound) pendingPositions.push(position);
   }
-  await Promise.all([
+  const isLeft = await Promise.all([
     enqueue(resources, delivery, pendingPositions, false),
     enqueue(resources, delivery, sentPositions, true),
   ]);
+  return isFailing || isLeft.includes(true);
 }
 
 function nextStepFor(delivery: Delivery, result: DeliveryResult): NextStep {
@@ -171,15 +209,17 @@ function nextStepFor(delivery: Delivery, result: DeliveryResult): NextStep {
 /**
  * Writes inbox rows, then reads presence: a device that connected in between read its inbox before the row was there,
  * so its gateway is notified to read again. Each side writes before it reads, so no timing matters.
+ *
+ * @returns true if recipients are left without an outcome because their shard of presence fails
  */
 async function enqueue(
   resources: MqttResources,
   delivery: Delivery,
   requested: readonly number[],
   sent: boolean,
-): Promise<void> {
-  const { store, dispatcher } = resources;
-  if (requested.length === 0) return;
+): Promise<boolean> {
+  const { store } = resources;
+  if (requested.length === 0) return false;
   if (!hasTimeToLive(delivery)) return recordAll(delivery, requested, OUTCOMES.expired);
   const { push, batch, tokens } = delivery;
   const fullTokens = await store.inboxQuota.filterFull(
@@ -192,7 +232,7 @@ async function enqueue(
   const listTokens = () => positions.map((position) => tokens[position] ?? '');
   failpointForEach('rows', listTokens);
   // When the claim is lost, its new holder writes the rows of pending recipients.
-  if (positions.length === 0 || !delivery.maySendNow()) return;
+  if (positions.length === 0 || !delivery.maySendNow()) return false;
   const rows = positions.map((position) => ({
     token: tokens[position] ?? '',
     push: push._id,
@@ -208,25 +248,50 @@ async function enqueue(
   await store.inboxQuota.sample(enqueuedRows.map(({ token }) => token));
   const goneTokens = await removeDeleted(store, push, enqueuedRows);
   const presenceEntries = await lookupPresence(resources, delivery, positions);
-  const connected = rows.flatMap(({ token }, index) => {
-    const presence = presenceEntries[index];
-    return presence === undefined ||
-      superseded.has(token) ||
-      fullTokens.has(token) ||
-      goneTokens.has(token)
-      ? []
-      : [{ token, presence }];
-  });
-  if (connected.length > 0) await markRedisErrors(dispatcher.notifyInboxes(connected));
-  for (const { token, position } of rows) {
-    if (fullTokens.has(token)) delivery.recordOutcome(position, failureCode('inbox-full'));
-    else if (goneTokens.has(token)) delivery.recordOutcome(position, OUTCOMES.gone);
-    else
-      delivery.recordOutcome(
-        position,
-        superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox,
-      );
+  const ends = { superseded, fullTokens, goneTokens };
+  const isNotified = await notifyGateways(resources, rows, presenceEntries, ends);
+  for (const [index, { token, position }] of rows.entries()) {
+    const outcome = outcomeOf(token, ends);
+    if (isNotified[index] || outcome !== OUTCOMES.inbox) delivery.recordOutcome(position, outcome);
   }
+  return isNotified.includes(false);
+}
+
+/** Tokens whose rows were not written, or were removed. */
+interface RowEnds {
+  superseded: ReadonlySet<string>;
+  fullTokens: ReadonlySet<string>;
+  goneTokens: ReadonlySet<string>;
+}
+
+function outcomeOf(token: string, { superseded, fullTokens, goneTokens }: RowEnds): number {
+  if (fullTokens.has(token)) return failureCode('inbox-full');
+  if (goneTokens.has(token)) return OUTCOMES.gone;
+  return superseded.has(token) ? OUTCOMES.superseded : OUTCOMES.inbox;
+}
+
+/**
+ * Makes the gateways of connected devices read the inbox again; for devices in a shard that is away, through MongoDB.
+ *
+ * @returns for each row false if its shard fails: its gateway may not know of the row
+ */
+async function notifyGateways(
+  { dispatcher, missedNotices }: MqttResources,
+  rows: readonly PendingPush[],
+  presenceEntries: readonly Presence[],
+  ends: RowEnds,
+): Promise<boolean[]> {
+  const connected: Pick<DispatchRecipient, 'token' | 'presence'>[] = [];
+  const missed: string[] = [];
+  for (const [index, { token }] of rows.entries()) {
+    const presence = presenceEntries[index];
+    if (presence === undefined || outcomeOf(token, ends) !== OUTCOMES.inbox) continue;
+    if (presence === 'away') missed.push(token);
+    else if (presence !== 'failing') connected.push({ token, presence });
+  }
+  if (connected.length > 0) await markRedisErrors(dispatcher.notifyInboxes(connected));
+  if (missed.length > 0) await missedNotices.report(missed);
+  return rows.map((_, index) => presenceEntries[index] !== 'failing');
 }
 
 /** Removes the rows of devices that were deleted after the push was accepted. Returns those devices' tokens. */
@@ -247,8 +312,9 @@ function hasTimeToLive({ push }: Delivery): boolean {
   return push.expiresAt.getTime() > (push.dueAt ?? push.acceptedAt).getTime();
 }
 
-function recordAll(delivery: Delivery, positions: readonly number[], outcome: number): void {
+function recordAll(delivery: Delivery, positions: readonly number[], outcome: number): false {
   for (const position of positions) delivery.recordOutcome(position, outcome);
+  return false;
 }
 
 function lookupPresence(

@@ -1,0 +1,173 @@
+import { processCounts } from '@carillon/core/process-counts';
+import type { RedisTarget } from '@carillon/core/redis-url';
+import { Cluster, type ClusterOptions, type Command, Redis, type RedisOptions } from 'ioredis';
+
+/** Use of a connection, which decides its settings. */
+export type RedisProfile = 'command' | 'blocking' | 'producer' | 'worker' | 'probe';
+
+/** ioredis declares `replyMapping` separately in its constructors. */
+export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
+
+type NodeSettings = Omit<NonNullable<ClusterOptions['redisOptions']>, 'replyMapping'>;
+type ClusterSettings = Omit<ClusterOptions, 'redisOptions'> & { redisOptions: NodeSettings };
+
+/** A command of the library, marked once its failure would be counted. */
+type WatchedCommand = Command & { isWatched?: true };
+
+/**
+ * A connection that counts the commands that fail. It replaces the function that rejects a command, so that a command
+ * that succeeds costs no more than the function.
+ */
+class CountingRedis extends Redis {
+  override sendCommand(...[command, stream]: Parameters<Redis['sendCommand']>): unknown {
+    // A command passes here again when the connection is back.
+    if (!(command as WatchedCommand).isWatched) watchCommand(command);
+    return super.sendCommand(command, stream);
+  }
+
+  /** BullMQ reads over a copy of its connection. */
+  override duplicate(override?: Partial<RedisOptions>): Redis {
+    const options: RedisSettings = { ...this.options, ...override };
+    return new CountingRedis(options);
+  }
+}
+
+/** The same for a cluster: a command that follows its slot to another node has not failed. */
+class CountingCluster extends Cluster {
+  readonly #nodes: ConstructorParameters<typeof Cluster>[0];
+
+  constructor(nodes: ConstructorParameters<typeof Cluster>[0], options: ClusterSettings) {
+    super(nodes, options);
+    this.#nodes = nodes;
+  }
+
+  override sendCommand(...[command, stream, node]: Parameters<Cluster['sendCommand']>): unknown {
+    if (!(command as WatchedCommand).isWatched) watchCommand(command);
+    return super.sendCommand(command, stream, node);
+  }
+
+  /** BullMQ reads over a copy of its connection. */
+  override duplicate(_nodes?: unknown, override?: ClusterOptions): Cluster {
+    const redisOptions = { ...this.options.redisOptions, ...override?.redisOptions };
+    return new CountingCluster(this.#nodes, { ...this.options, ...override, redisOptions });
+  }
+}
+
+function watchCommand(command: WatchedCommand): void {
+  command.isWatched = true;
+  const { reject } = command;
+  command.reject = (error) => {
+    if (!isScriptMissing(error)) processCounts.redisCommandFailures += 1;
+    reject(error);
+  };
+}
+
+/** Checks for the reply to a script that is not loaded yet: the library then sends it. */
+function isScriptMissing(error: Error): boolean {
+  return error.message.startsWith('NOSCRIPT');
+}
+
+/** A Sentinel that does not answer is passed over after this time. */
+const SENTINEL_TIMEOUT_MS = 1_000;
+
+/** Creates the client of a target. It connects at once unless `lazyConnect` is set. */
+export function createClient(
+  target: RedisTarget,
+  settings: RedisSettings,
+  ca: string | undefined,
+): Redis | Cluster {
+  const { isTls } = target;
+  const tls = ca === undefined ? {} : { ca };
+  switch (target.kind) {
+    case 'server':
+      // Without rediss://, the option alone would turn TLS on.
+      return new CountingRedis(target.url, { ...(isTls && { tls }), ...settings });
+    case 'sentinel': {
+      const { sentinelCredentials } = target;
+      return new CountingRedis({
+        ...settings,
+        ...target.credentials,
+        sentinels: [...target.hosts],
+        name: target.name,
+        db: target.db,
+        sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+        // Without a delay the connection would end for good once no Sentinel responds.
+        ...(settings.retryStrategy && { sentinelRetryStrategy: settings.retryStrategy }),
+        ...(isTls && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
+        ...(sentinelCredentials.username && { sentinelUsername: sentinelCredentials.username }),
+        ...(sentinelCredentials.password && { sentinelPassword: sentinelCredentials.password }),
+      });
+    }
+    case 'cluster':
+      return new CountingCluster([...target.hosts], {
+        ...clusterOptions(settings),
+        redisOptions: {
+          ...withoutClusterSettings(settings),
+          ...target.credentials,
+          ...(isTls && { tls }),
+        },
+      });
+  }
+}
+
+/** A command follows its slot, and waits for a replica to be promoted, until its own timeout; a worker's has none. */
+const MAX_REDIRECTIONS = 16;
+const WORKER_REDIRECTIONS = 300;
+const REDIRECTION_DELAY_MS = 100;
+/** A slot that is being moved answers some commands with TRYAGAIN. */
+const TRY_AGAIN_DELAY_MS = 20;
+const SLOTS_TIMEOUT_MS = 2_000;
+/**
+ * Interval in which the slots are read, besides each time when a command is redirected: a node that is suspended redirects
+ * nothing. A worker has many clients, and finds out by its socket's timeout.
+ */
+const SLOTS_INTERVAL_MS = 5_000;
+const WORKER_SLOTS_INTERVAL_MS = 30_000;
+
+function clusterOptions({
+  enableOfflineQueue,
+  lazyConnect,
+  maxRetriesPerRequest,
+  retryStrategy,
+}: RedisSettings): Omit<ClusterSettings, 'redisOptions'> {
+  const isWorker = maxRetriesPerRequest === null;
+  return {
+    clusterRetryStrategy: retryStrategy ?? null,
+    ...(enableOfflineQueue !== undefined && { enableOfflineQueue }),
+    ...(lazyConnect !== undefined && { lazyConnect }),
+    maxRedirections: isWorker ? WORKER_REDIRECTIONS : MAX_REDIRECTIONS,
+    retryDelayOnFailover: REDIRECTION_DELAY_MS,
+    retryDelayOnClusterDown: REDIRECTION_DELAY_MS,
+    retryDelayOnTryAgain: TRY_AGAIN_DELAY_MS,
+    slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
+    slotsRefreshInterval: isWorker ? WORKER_SLOTS_INTERVAL_MS : SLOTS_INTERVAL_MS,
+    // Names are resolved at each connect: a node keeps its name and not its address, and its certificate has the name.
+    dnsLookup: (name, callback) => callback(null, name),
+  };
+}
+
+/** A node's connection ends when it breaks; the cluster connects again. */
+function withoutClusterSettings({
+  enableOfflineQueue: _queue,
+  retryStrategy: _retry,
+  lazyConnect: _lazy,
+  ...settings
+}: RedisSettings): NodeSettings {
+  return settings;
+}
+
+/** Creates the client of one server of several, host:port. The settings may have its user and password. */
+export function createServerClient(
+  { isTls }: Pick<RedisTarget, 'isTls'>,
+  address: string,
+  settings: RedisSettings,
+  ca: string | undefined,
+): Redis {
+  const colon = address.lastIndexOf(':');
+  return new CountingRedis({
+    ...settings,
+    host: address.slice(0, colon),
+    port: Number(address.slice(colon + 1)),
+    ...(isTls && { tls: ca === undefined ? {} : { ca } }),
+  });
+}

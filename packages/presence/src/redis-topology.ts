@@ -1,0 +1,25 @@
+import type { RedisTarget } from '@carillon/core/redis-url';
+import type { Redis } from './redis.ts';
+
+/** One server. */
+export interface RedisNode {
+  /** host:port; undefined for the server that an address names itself. */
+  address: string | undefined;
+  server: 'Redis' | 'Valkey';
+  version: string;
+  /** Eviction policy for a full memory. Jobs survive only with `noeviction`. */
+  maxmemoryPolicy: string;
+}
+
+/** The servers behind an address. */
+export interface RedisTopology {
+  kind: RedisTarget['kind'];
+  /** What there is, for an operator. */
+  summary: string;
+  nodes: RedisNode[];
+  /** Why a failover would not happen, or would take longer than ten seconds. Empty for one server, which has none. */
+  failoverFaults: string[];
+}
+
+/** Reads the data of the server that a connection leads to. */
+export type ReadNode = (redis: Redis, address: string | undefined) => Promise<RedisNode>;

@@ -1,0 +1,37 @@
+import { hashTag, type Redis } from '@carillon/presence/redis';
+import { QueueKeys } from 'bullmq';
+import type { QueueName } from './jobs.ts';
+
+/** Returns BullMQ's prefix of a queue. In a cluster all keys of a queue are in one slot, as its scripts need it. */
+export function queuePrefix(redis: Redis, queue: QueueName): string {
+  return queueTag(redis, queue) ?? 'bull';
+}
+
+/** Returns a key of BullMQ, such as `wait`, or of a job, by its id. */
+export function queueKey(redis: Redis, queue: QueueName, name: string): string {
+  return new QueueKeys(queuePrefix(redis, queue)).toKey(queue, name);
+}
+
+/** Returns the key that the workers of a queue renew while they take jobs. */
+export function workerKey(redis: Redis, queue: QueueName): string {
+  return `worker:${queueTag(redis, queue) ?? queue}`;
+}
+
+/** Returns a key that nothing reads, on the node of the queue; undefined: any key will do. */
+export function probeKey(redis: Redis, queue: QueueName): string | undefined {
+  const tag = queueTag(redis, queue);
+  return tag && `probe:${tag}:write`;
+}
+
+/**
+ * Returns the key that shows that the reconciler has added a job for an embedded push at this due time. It is on the node of
+ * the queue that the job is in, and lost with it.
+ */
+export function resendKey(redis: Redis, push: string, dueAt: Date): string {
+  const tag = queueTag(redis, 'send');
+  return `resent:${tag === undefined ? '' : `${tag}:`}${push}:${dueAt.getTime()}`;
+}
+
+function queueTag(redis: Redis, queue: QueueName): string | undefined {
+  return hashTag(redis, `queue-${queue}`);
+}

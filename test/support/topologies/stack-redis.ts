@@ -1,0 +1,34 @@
+import type { StackOptions } from '../stack/env.ts';
+import { startRedisCluster } from './redis-cluster.ts';
+import { startSentinelSet } from './sentinel-set.ts';
+
+/** The Redis of a stack, which the stack does not run itself. */
+export interface StackRedis {
+  env: { REDIS_URL: string };
+  remove(): Promise<void>;
+}
+
+interface Servers {
+  url: string;
+  remove(): Promise<void>;
+}
+
+/** What `npm test -- --topology NAME` runs stacks on. */
+const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Servers>> = {
+  cluster: ({ isLent }) => startRedisCluster({ replicas: 0, isLent }),
+  sentinel: startSentinelSet,
+};
+
+/**
+ * Starts the Redis of a stack on the topology of this run. Undefined: the stack runs a Redis itself, or the test has one, or
+ * the stack is of an earlier release.
+ */
+export async function startStackRedis(
+  { env, root }: Pick<StackOptions, 'env' | 'root'>,
+  isLent: boolean,
+): Promise<StackRedis | undefined> {
+  const start = TOPOLOGIES[process.env.CARILLON_TEST_TOPOLOGY ?? ''];
+  if (start === undefined || env?.REDIS_URL !== undefined || root !== undefined) return undefined;
+  const { url, remove } = await start({ isLent });
+  return { env: { REDIS_URL: url }, remove };
+}

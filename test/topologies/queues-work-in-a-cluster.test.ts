@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { jobSchemas } from '../../packages/queue/src/jobs.ts';
+import { createProducers, type Producers } from '../../packages/queue/src/producers.ts';
+import { fetchUnservedAges } from '../../packages/queue/src/unserved-queues.ts';
+import { createWorker } from '../../packages/queue/src/workers.ts';
+import { type RedisCluster, startRedisCluster } from '../support/topologies/redis-cluster.ts';
+import { until } from '../support/until.ts';
+
+const SOON = { timeoutMs: 30_000 };
+
+let cluster: RedisCluster;
+let producers: Producers;
+const errors: Error[] = [];
+const onError = (error: Error) => void errors.push(error);
+
+beforeAll(async () => {
+  cluster = await startRedisCluster({ replicas: 0 });
+  producers = createProducers(cluster, onError);
+  await until(async () => (await producers.countDue('send')) === 0, SOON);
+  errors.length = 0;
+}, 120_000);
+afterAll(async () => {
+  await producers?.close();
+  await cluster?.remove();
+});
+
+test('jobs of all queues are counted, taken, and added again once for a due time', async () => {
+  const due = new Date();
+  const pushes = Array.from({ length: 50 }, (_, n) => `p${n}`);
+  const resend = () => Promise.all(pushes.map((push) => producers.resendEmbedded(push, due)));
+  await resend();
+  await resend();
+  await producers.checkCompletion(['p1']);
+  expect(await producers.countDue('send')).toBe(1);
+  expect(await producers.countDue('webhook')).toBe(0);
+  const ages = await fetchUnservedAges(cluster);
+  expect(Object.keys(ages).length).toBeGreaterThan(1);
+
+  const taken: string[] = [];
+  const record = async (job: unknown) => void taken.push(JSON.stringify(job));
+  const settings = { redis: cluster, onError };
+  const workers = [
+    createWorker(settings, 'send', jobSchemas.send, record, 1),
+    createWorker(settings, 'finish', jobSchemas.finish, record, 1),
+  ];
+  await until(() => taken.length === 2, SOON);
+  expect(taken.sort()).toEqual([
+    JSON.stringify({ lone: pushes }),
+    JSON.stringify({ pushes: ['p1'] }),
+  ]);
+  for (const worker of workers) await worker.stop();
+  expect(errors).toEqual([]);
+}, 60_000);

@@ -1,0 +1,116 @@
+import { chmod, mkdir, rm, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { inspectRedis } from '../../packages/presence/src/inspect-redis.ts';
+import { startProcess, type TestProcess } from '../support/child-process.ts';
+import { createDataFolder } from '../support/data-folder.ts';
+import { until } from '../support/until.ts';
+
+const COMPONENTS = fileURLToPath(new URL('../../k8s/components/', import.meta.url));
+const FORMED = { timeoutMs: 120_000, everyMs: 500 };
+const TEST_MS = 240_000;
+
+let folder: string;
+/** Addresses of this machine that stand for pods; each run has its own. */
+let network: string;
+const processes = new Map<string, TestProcess>();
+
+beforeEach(async () => {
+  folder = await createDataFolder();
+  network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
+  const bin = join(folder, 'bin');
+  await mkdir(bin);
+  // The images have Valkey; here the server may be Redis.
+  const server = process.env.CARILLON_REDIS_SERVER ?? '/usr/bin/redis-server';
+  await symlink(server, join(bin, 'valkey-server'));
+  await symlink(server.replace(/server$/, 'cli'), join(bin, 'valkey-cli'));
+  await chmod(folder, 0o755);
+});
+afterEach(async () => {
+  for (const process of processes.values()) process.kill('SIGKILL');
+  await Promise.all([...processes.values()].map((process) => process.exited));
+  processes.clear();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const addressOf = (pod: number) => `${network}.${pod}`;
+
+/** Runs a start script as the first or a later start of a pod. */
+async function start(script: string, pod: number, env: Record<string, string>): Promise<void> {
+  const data = join(folder, `${pod}`);
+  await mkdir(data, { recursive: true });
+  const node = addressOf(pod);
+  const own = { NODE: node, ADDRESS: node, BIND: node, DATA: data, NAME: 'carillon' };
+  const path = `${join(folder, 'bin')}:${process.env.PATH}`;
+  const child = startProcess('sh', [join(COMPONENTS, script)], {
+    env: { PATH: path, ...own, ...env },
+    output: { file: join(folder, `${pod}.log`) },
+  });
+  processes.set(node, child);
+}
+
+async function kill(pod: number): Promise<void> {
+  const child = processes.get(addressOf(pod));
+  child?.kill('SIGKILL');
+  await child?.exited;
+}
+
+/** Waits until the servers of an address are whole, and returns what they are. */
+async function untilWhole(url: string, summary: RegExp): Promise<string> {
+  const isWhole = async () => {
+    const { summary: found, failoverFaults, nodes } = await inspectRedis({ url });
+    if (!summary.test(found) || failoverFaults.length > 0) return false;
+    expect(nodes.every(({ maxmemoryPolicy }) => maxmemoryPolicy === 'noeviction')).toBe(true);
+    return found;
+  };
+  return until(isWhole, { ...FORMED, what: `${url} to be whole` });
+}
+
+test(
+  'three servers and three Sentinels, in which the former primary becomes a replica',
+  async () => {
+    const [servers, sentinels] = [
+      [1, 2, 3],
+      [4, 5, 6],
+    ];
+    const env = {
+      NODES: (servers ?? []).map(addressOf).join(' '),
+      SENTINELS: (sentinels ?? []).map(addressOf).join(' '),
+    };
+    for (const pod of servers ?? []) await start('valkey-sentinel/start-valkey.sh', pod, env);
+    for (const pod of sentinels ?? []) await start('valkey-sentinel/start-sentinel.sh', pod, env);
+    const url = `redis+sentinel://${(sentinels ?? []).map(addressOf).join()}/carillon`;
+    const whole = /with 2 replicas and 3 Sentinels/;
+    expect(await untilWhole(url, whole)).toContain(`primary ${addressOf(1)}:6379`);
+    await kill(1);
+    const isReplaced = async () =>
+      !(await inspectRedis({ url })).summary.startsWith(`primary ${addressOf(1)}`);
+    await until(isReplaced, FORMED);
+    await start('valkey-sentinel/start-valkey.sh', 1, env);
+    expect(await untilWhole(url, whole)).not.toContain(addressOf(1));
+  },
+  TEST_MS,
+);
+
+test(
+  'a cluster of three primaries with a replica each, which a node joins again',
+  async () => {
+    const pods = [1, 2, 3, 4, 5, 6];
+    const env = { NODES: pods.map(addressOf).join(' ') };
+    const script = 'valkey-cluster/start-cluster-node.sh';
+    for (const pod of pods) await start(script, pod, env);
+    const url = `redis+cluster://${pods.slice(0, 3).map(addressOf).join()}`;
+    const whole = /^cluster of 3 primaries with 3 replicas$/;
+    await untilWhole(url, whole);
+    await kill(1);
+    const isReplaced = async () => {
+      const { failoverFaults } = await inspectRedis({ url });
+      return failoverFaults.some((fault) => fault.includes('has no replica'));
+    };
+    await until(isReplaced, FORMED);
+    await start(script, 1, env);
+    await untilWhole(url, whole);
+  },
+  TEST_MS,
+);
