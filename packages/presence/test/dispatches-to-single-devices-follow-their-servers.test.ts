@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
 import { createDeviceDispatch } from '../src/device-dispatch.ts';
 import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatcher.ts';
+import { createPresenceReader } from '../src/presence-reader.ts';
 import { connectRedis } from '../src/redis.ts';
 import { connectShards, type Shards } from '../src/shards.ts';
 import { freePort, startRedis } from './start-server.ts';
@@ -28,6 +30,12 @@ beforeAll(async () => {
   dispatcher = await createDispatcher(shards);
   gateway = await openTestGateway(url);
   await Promise.all(tokens.map((token) => gateway.connect(token, `of-${token}`)));
+  const reader = createPresenceReader(shards);
+  // The gateway gets its lease on each server by itself.
+  await until(async () => {
+    const found = await reader.lookup(tokens);
+    return found.every((presence) => typeof presence === 'object');
+  });
 });
 afterAll(async () => {
   await gateway?.channel.close();
