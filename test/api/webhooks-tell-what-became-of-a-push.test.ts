@@ -37,14 +37,19 @@ beforeAll(async () => {
   const { json } = await stack.api<{ webhook: View; secret: string }>('POST', '/webhooks', { url });
   ({ webhook, secret } = json);
   receiver = await startReceiver(secret, port);
-  // Every API process knows it.
-  await until(async () => {
-    const { token } = await registerDevice(stack.dev);
-    await stack.api('DELETE', `/devices/${token}`);
-    return receiver.requests.length > 0;
-  });
+  await until(isKnownEverywhere, { timeoutMs: 30_000, what: 'a webhook that all processes know' });
 });
 afterAll(() => receiver?.stop());
+
+/** Checks whether each API process knows the webhook, by the events of devices that register over many connections. */
+async function isKnownEverywhere(): Promise<boolean> {
+  const registrations = Array.from({ length: 12 }, () => registerDevice(stack.dev));
+  const tokens = (await Promise.all(registrations)).map(({ token }) => token);
+  const haveEvents = () => tokens.every((token) => listTypes(token).length > 0);
+  const areKnown = await until(haveEvents, { timeoutMs: 3_000 }).catch(() => false);
+  await Promise.all(tokens.map((token) => stack.api('DELETE', `/devices/${token}`)));
+  return areKnown;
+}
 
 const listTypes = (about: string) =>
   receiver.requests
