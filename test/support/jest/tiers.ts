@@ -138,7 +138,6 @@ const WAITING = ['test/operators/upgrade-and-rollback-under-load-lose-no-push.te
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
   'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',
-  'services/api/test/exports-end-visibly.test.ts',
   'packages/presence/test/figures-of-all-processes-add-up.test.ts',
   'packages/store/test/crossing-writes-lose-no-outcome.test.ts',
   'packages/store/test/migrations-run-one-at-a-time-and-continue-after-a-kill.test.ts',
