@@ -16,11 +16,13 @@ beforeEach(() => {
 
 const wait = (): Promise<string> => database.promise;
 const startMany = (account: string): Promise<string>[] =>
-  Array.from({ length: MANY }, () => admit(account, wait));
+  Array.from({ length: MANY }, () => admit(account, 0, wait));
 
-/** Sends a request; it waits for the database, or is refused. */
+/** Sends a request with a large body, which does not wait for a turn. */
 async function isRefused(account: string): Promise<boolean> {
-  const refusal = await admit(account, async () => undefined).catch((error: unknown) => error);
+  const refusal = await admit(account, 100_000, async () => undefined).catch(
+    (error: unknown) => error,
+  );
   if (refusal !== undefined) expect(refusal).toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
   return refusal instanceof ApiError;
 }
@@ -35,7 +37,9 @@ test('many requests are admitted as long as they are not slow', async () => {
 test('while many are slow, their account is refused, and one with few requests is not', async () => {
   const requests = startMany('busy');
   await until(() => isRefused('busy'));
-  const others = ['calm', 'calm', 'calm', 'calm', 'another'].map((account) => admit(account, wait));
+  const others = ['calm', 'calm', 'calm', 'calm', 'another'].map((account) =>
+    admit(account, 0, wait),
+  );
   expect(await isRefused('busy')).toBe(true);
   expect(await isRefused('another')).toBe(false);
   database.resolve('ok');
@@ -49,4 +53,47 @@ test('requests that have failed count no more', async () => {
   database.reject(new Error('no response'));
   expect(await Promise.all(requests)).toContain('Error: no response');
   expect(await isRefused('busy')).toBe(false);
+});
+
+/** Makes the requests of an account many and slow. Returns those in progress. */
+async function overload(account: string): Promise<Promise<string>[]> {
+  const requests = startMany(account);
+  await until(() => isRefused(account));
+  return requests;
+}
+
+test('a small request over the limit is admitted when others have ended', async () => {
+  const requests = await overload('busy');
+  const more = startMany('busy');
+  database.resolve('ok');
+  expect(await Promise.all([...requests, ...more])).toContain('ok');
+});
+
+test('a request whose turn does not come is refused', async () => {
+  const requests = await overload('busy');
+  await expect(admit('busy', 0, wait)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+  database.resolve('ok');
+  await Promise.all(requests);
+});
+
+test('the requests of an account that wait do not keep another account from waiting', async () => {
+  const requests = await overload('busy');
+  const moderate = startMany('moderate');
+  const crowd = Array.from({ length: 300 }, () => admit('busy', 0, wait).catch(String));
+  expect(await Promise.race([...crowd, ...moderate])).toContain('unavailable');
+  database.resolve('ok');
+  await Promise.all([...requests, ...moderate]);
+  expect((await Promise.all(crowd)).filter((result) => result !== 'ok')).toHaveLength(300 - 256);
+});
+
+test('accounts that wait take turns', async () => {
+  const requests = await overload('busy');
+  const order: string[] = [];
+  const record = (account: string) => admit(account, 0, async () => void order.push(account));
+  // As many as the account may have in progress.
+  const others = Array.from({ length: MANY / 4 }, () => admit('another', 0, wait));
+  const waiting = ['busy', 'busy', 'busy', 'another'].map(record);
+  database.resolve('ok');
+  await Promise.all([...requests, ...others, ...waiting]);
+  expect(order).toEqual(['busy', 'another', 'busy', 'busy']);
 });

@@ -1,5 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
 import { createDeadlines } from './deadlines.ts';
+import { createWaitingRequests } from './waiting-requests.ts';
 
 /** A request that takes longer is slow: with the rest of its way it may miss its response timeout. */
 const SLOW_AFTER_MS = 1_000;
@@ -15,6 +16,8 @@ const MAX_LIMIT = 4_096;
 const LIMIT_STEP = 0.1;
 /** Requests in progress that an account may always have. */
 const MIN_SHARE = 4;
+/** Larger bodies don't wait: they would hold much memory. */
+const MAX_WAITING_BODY_CHARS = 64 * 1_024;
 const RETRY_AFTER_SECONDS = 2;
 
 interface AdmittedRequest {
@@ -29,6 +32,7 @@ interface AdmittedRequest {
  * Therefore the limit is halved while many requests are slow, and grows with those that are not; there is none before the
  * first overload. A request whose client has given up counts until its work has ended.
  *
+ * A request above the limit waits for one that ends, so that a short shortage, as at the start of a process, refuses none.
  * An account with few requests in progress is always admitted: the others' requests don't shut it out.
  */
 export function createAdmission() {
@@ -37,6 +41,7 @@ export function createAdmission() {
     slow += 1;
     lowerLimit();
   });
+  const waiting = createWaitingRequests();
   const countByAccount = new Map<string, number>();
   let inProgress = 0;
   let slow = 0;
@@ -56,9 +61,18 @@ export function createAdmission() {
   }
 
   /** Checks whether the process has too many requests in progress, and this account its share of them. */
-  function isRefused(count: number): boolean {
+  function isOverLimit(count: number): boolean {
     if (slow >= MAX_SLOW_REQUESTS) lowerLimit();
     return inProgress >= limit && count >= Math.max(MIN_SHARE, limit / countByAccount.size);
+  }
+
+  /** Counts a request as in progress. Returns false, and counts nothing, if it is over the limit. */
+  function take(account: string): boolean {
+    const count = countByAccount.get(account) ?? 0;
+    if (isOverLimit(count)) return false;
+    countByAccount.set(account, count + 1);
+    inProgress += 1;
+    return true;
   }
 
   function leave(account: string): void {
@@ -66,18 +80,24 @@ export function createAdmission() {
     const remaining = (countByAccount.get(account) ?? 0) - 1;
     if (remaining > 0) countByAccount.set(account, remaining);
     else countByAccount.delete(account);
+    waiting.giveTurns(take);
   }
 
   /**
    * Runs the work of a request.
    *
-   * @throws ApiError SERVICE_UNAVAILABLE if the request is refused; what `work` throws
+   * @param bodyChars length of its body
+   * @throws ApiError SERVICE_UNAVAILABLE if the request is over the limit and no turn comes; what `work` throws
    */
-  return async function admit<T>(account: string, work: () => Promise<T>): Promise<T> {
-    const count = countByAccount.get(account) ?? 0;
-    if (isRefused(count)) throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
-    countByAccount.set(account, count + 1);
-    inProgress += 1;
+  return async function admit<T>(
+    account: string,
+    bodyChars: number,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const canWait = bodyChars <= MAX_WAITING_BODY_CHARS;
+    if (!take(account) && !(canWait && (await waiting.wait(account)))) {
+      throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
+    }
     const request = { isSlow: false };
     const deadline = startDeadline(SLOW_AFTER_MS, request);
     try {

@@ -185,7 +185,7 @@ function createRequestHandlers(
     }
     const body = await readRequestBody(open, maxBodyBytes, extraMs);
     const recheck = () => options.authenticate(open.request);
-    return admit(caller.account._id, () =>
+    return admit(caller.account._id, body.text.length, () =>
       handler(new OpenRequestContext(open, body), caller, recheck),
     );
   }
