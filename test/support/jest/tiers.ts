@@ -67,6 +67,7 @@ const LONG = [
   'test/guarantees/g15-api-responds-within-three-seconds.test.ts',
   'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts',
   'test/guarantees/g9-older-push-does-not-follow-a-newer-one.test.ts',
+  'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts',
   'test/providers/provider-outage-does-not-delay-others.test.ts',
   'test/providers/retry-after-is-honoured.test.ts',
   'test/providers/goaways-and-drops-lose-no-push.test.ts',
@@ -130,9 +131,6 @@ const WAITING_SIDE_BY_SIDE = [
   'test/operators/alerts-fire-and-stop.test.ts',
   'test/operators/outage-restarts-nothing.test.ts',
 ];
-
-/** The same, but under a load of their own. */
-const WAITING = ['test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts'];
 
 /** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
@@ -226,7 +224,7 @@ export function readTiers(root: string): Tier[] {
     },
     { name: 'long', sideBySide: LONG_SIDE_BY_SIDE, oneByOne: LONG },
     { name: 'faults', sideBySide: [], oneByOne: FAULTS },
-    { name: 'waiting', sideBySide: WAITING_SIDE_BY_SIDE, oneByOne: WAITING },
+    { name: 'waiting', sideBySide: WAITING_SIDE_BY_SIDE, oneByOne: [] },
     { name: 'topologies', sideBySide: [], oneByOne: find(TOPOLOGIES) },
     { name: 'browsers', sideBySide: [], oneByOne: find(BROWSERS) },
     { name: 'python', sideBySide: [], oneByOne: find(PYTHON) },

@@ -9,10 +9,12 @@ const REQUEST_TIMEOUT_MS = 10_000;
 export interface LoadReport {
   /** Recipients by the id of the accepted push, and the number in its payload. */
   accepted: Map<string, { to: readonly string[]; n: number }>;
-  /** Responses other than 200, and pushes without any response. */
+  /** Responses other than 200 and 503, and pushes that no attempt got accepted. */
   failures: string[];
   /** Requests that were sent again because their connection ended. */
   retries: number;
+  /** Requests that were sent again because of a 503. */
+  refusals: number;
 }
 
 /** A load that goes on until it is stopped. */
@@ -23,7 +25,8 @@ export interface SteadyLoad {
 }
 
 /**
- * Sends pushes at a steady rate. As clients do, it repeats a request whose connection ends, with its idempotency key.
+ * Sends pushes at a steady rate. As clients do, it repeats a request whose connection ends or that gets a 503, with its
+ * idempotency key.
  *
  * @param recipients returns those of the n-th push
  */
@@ -32,11 +35,12 @@ export function startSteadyLoad(
   perSecond: number,
   recipients: (n: number) => string[],
 ): SteadyLoad {
-  const report: LoadReport = { accepted: new Map(), failures: [], retries: 0 };
+  const report: LoadReport = { accepted: new Map(), failures: [], retries: 0, refusals: 0 };
   const inFlight = new Set<Promise<void>>();
   let count = 0;
 
-  async function post(n: number, to: readonly string[]): Promise<void> {
+  /** Returns whether there is a final response. */
+  async function post(n: number, to: readonly string[]): Promise<boolean> {
     const response = await fetch(`${api}/push?api_key=${apiKey}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'idempotency-key': `upgrade-${n}` },
@@ -44,22 +48,29 @@ export function startSteadyLoad(
       signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
     });
     const text = await response.text();
-    if (response.status !== 200) return void report.failures.push(`${response.status} ${text}`);
-    const { id } = JSON.parse(text) as { id: string };
-    report.accepted.set(id, { to, n });
+    if (response.status === 503) {
+      report.refusals += 1;
+      await sleep(Number(response.headers.get('retry-after')) * 1_000);
+      return false;
+    }
+    if (response.status === 200) {
+      const { id } = JSON.parse(text) as { id: string };
+      report.accepted.set(id, { to, n });
+    } else report.failures.push(`${response.status} ${text}`);
+    return true;
   }
 
   async function send(n: number): Promise<void> {
     const to = recipients(n);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       try {
-        return await post(n, to);
+        if (await post(n, to)) return;
       } catch {
         report.retries += 1;
         await sleep(RETRY_PAUSE_MS);
       }
     }
-    report.failures.push(`no response to push ${n}`);
+    report.failures.push(`push ${n} was not accepted`);
   }
 
   const timer = setInterval(() => {
