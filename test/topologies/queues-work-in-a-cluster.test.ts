@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createRedis } from '../../packages/presence/src/redis.ts';
 import { jobSchemas } from '../../packages/queue/src/jobs.ts';
 import { createProducers, type Producers } from '../../packages/queue/src/producers.ts';
 import { fetchUnservedAges } from '../../packages/queue/src/unserved-queues.ts';
 import { createWorker } from '../../packages/queue/src/workers.ts';
 import { type RedisCluster, startRedisCluster } from '../support/topologies/redis-cluster.ts';
+import { readInfoField } from '../support/topologies/redis-node.ts';
 import { until } from '../support/until.ts';
 
 const SOON = { timeoutMs: 30_000 };
@@ -50,4 +52,23 @@ test('jobs of all queues are counted, taken, and added again once for a due time
   ]);
   for (const worker of workers) await worker.stop();
   expect(errors).toEqual([]);
+}, 60_000);
+
+test('who connects while the cluster fails waits until it serves again', async () => {
+  const [first, ...others] = cluster.nodes;
+  const redis = createRedis(cluster, 'worker', onError);
+  await until(() => redis.status === 'ready', SOON);
+  for (const node of others) await node.kill();
+  const readState = async () =>
+    readInfoField(String(await first?.ask((node) => node.cluster('INFO'))), 'cluster_state');
+  await until(async () => (await readState()) === 'fail', SOON);
+  redis.disconnect();
+  await until(() => redis.status === 'end', SOON);
+  const connected = redis.connect();
+  // The first attempt fails, and the library makes others.
+  await until(() => redis.status === 'reconnecting', SOON);
+  await cluster.startAll();
+  await connected;
+  expect(redis.status).toBe('ready');
+  redis.disconnect();
 }, 60_000);

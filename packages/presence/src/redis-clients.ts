@@ -41,6 +41,24 @@ class CountingCluster extends Cluster {
     this.#nodes = nodes;
   }
 
+  /**
+   * Connects. When the first node says that the cluster is failing, as it does during a failover, the library connects again
+   * by itself and forgets who waits for the first attempt: a worker of BullMQ would wait for ever.
+   *
+   * @throws Error when it does not connect again
+   */
+  override connect(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const end = (): void => reject(new Error('the connection to the cluster has ended'));
+    this.once('ready', resolve);
+    this.once('end', end);
+    super.connect().then(resolve, reject);
+    return promise.finally(() => {
+      this.off('ready', resolve);
+      this.off('end', end);
+    });
+  }
+
   override sendCommand(...[command, stream, node]: Parameters<Cluster['sendCommand']>): unknown {
     if (!(command as WatchedCommand).isWatched) watchCommand(command);
     return super.sendCommand(command, stream, node);
