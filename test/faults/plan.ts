@@ -264,4 +264,9 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     fault: 'one of several presence servers gone; a list of servers that changes',
     files: ['test/topologies/presence-on-several-servers-loses-no-push.test.ts'],
   },
+  {
+    fault:
+      'restart of each member of a replica set, and of each node of a Redis Cluster, under load',
+    files: ['test/topologies/rolling-restart-of-servers-loses-no-push.test.ts'],
+  },
 ];

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Stack } from '../stack.ts';
 import type { SentPush } from './pushes.ts';
 
-/** Result of a request to send during a fault. */
-export type Attempt = { mark: string; payload: string } & (
+/** Result of a request to send during a fault; `startedAt` is by the monotonic clock (`performance.now()`). */
+export type Attempt = { mark: string; payload: string; startedAt: number } & (
   | { isAccepted: true; push: SentPush; tookMs: number }
   /** A 5xx or a cut connection: the push is there or it is not (guarantee G2). */
   | { isAccepted: false; status?: number; error?: string; tookMs: number }
@@ -19,8 +19,8 @@ export async function attemptPush(
   fields: Record<string, unknown> = {},
 ): Promise<Attempt> {
   const data = { mark: randomUUID() };
-  const sent = { mark: data.mark, payload: JSON.stringify(data) };
   const startedAt = performance.now();
+  const sent = { mark: data.mark, payload: JSON.stringify(data), startedAt };
   const tookMs = () => performance.now() - startedAt;
   try {
     const response = await stack.api<PushResponse>('POST', '/push', { to, data, ...fields });
