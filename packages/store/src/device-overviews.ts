@@ -27,6 +27,8 @@ export interface DeviceOverview {
 const LOOKAHEAD_MS = 30_000;
 /** The most pushes whose open batches are searched for a device, of each form. */
 const MAX_PUSHES = 1_000;
+/** More than all of them and the device, so that the first reply ends the cursor. */
+const MAX_FOUND = 2 * MAX_PUSHES + 2;
 /** A search of a large backlog ends after this time, and no other begins for a while. */
 const SEARCH_TIMEOUT_MS = 1_000;
 const SEARCH_PAUSE_MS = 5_000;
@@ -46,7 +48,7 @@ type StoredDevice = DeviceDocument & {
 
 interface Found {
   open: OpenBatch[];
-  devices: StoredDevice[];
+  stored?: StoredDevice | undefined;
 }
 
 interface Query {
@@ -66,12 +68,15 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
     const { cursor } = await db.command({
       aggregate: 'pushes',
       pipeline: buildSearch(query, clock.now()),
-      cursor: {},
+      cursor: { batchSize: MAX_FOUND },
       hint: DUE_PUSHES_INDEX,
       maxTimeMS: SEARCH_TIMEOUT_MS,
     });
-    const [found] = cursor.firstBatch as [Found];
-    return found;
+    if (cursor.id !== 0) throw new Error('the reply about a device is too large');
+    const found = cursor.firstBatch as (OpenBatch | StoredDevice)[];
+    const last = found.at(-1);
+    if (last === undefined || !('rows' in last)) return { open: [] };
+    return { open: found.slice(0, -1), stored: last };
   }
 
   async function searchUnlessPaused(query: Query): Promise<Found> {
@@ -83,7 +88,8 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
         pausedUntil = performance.now() + SEARCH_PAUSE_MS;
       }
     }
-    return { open: [], devices: await devices.aggregate<StoredDevice>(buildRead(query)).toArray() };
+    const [stored] = await devices.aggregate<StoredDevice>(buildRead(query)).toArray();
+    return { open: [], stored };
   }
 
   return {
@@ -92,15 +98,14 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
      * The pushes of open batches are left out while there are too many batches to search.
      */
     async find(app: string, token: string): Promise<DeviceOverview | undefined> {
-      const found = await searchUnlessPaused({ app, token });
-      const [stored] = found.devices;
+      const { open, stored } = await searchUnlessPaused({ app, token });
       if (stored === undefined) return undefined;
       const { rows, subscriptions, ...device } = stored;
       const unreceived =
-        found.open.length > 0 ? await filterUnreceived({ pushes, batches }, token, found.open) : [];
+        open.length > 0 ? await filterUnreceived({ pushes, batches }, token, open) : [];
       return {
         device,
-        topics: subscriptions.map(({ _id }) => parseSubscriptionId(_id).topic).sort(),
+        topics: listTopics(subscriptions),
         pendingPushes: new Set([...unreceived, ...rows.map(({ push }) => push)]),
       };
     },
@@ -109,8 +114,8 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
 
 /**
  * Builds the search for a device and its open batches, one statement over all collections, which costs a third of a query
- * for each. The inbox must be read after the batches, because a batch writes its rows before it closes: `$facet` passes
- * nothing on before it has all batches, and only then the device and its rows are looked up.
+ * for each. The inbox must be read after the batches, because a batch writes its rows before it closes: `$unionWith` begins
+ * with a collection when the one before has ended, and the rows are looked up for the device, which comes last.
  *
  * The batches embedded in pushes come first, then those of their own; a push never changes from one form to the other. A
  * batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and its other
@@ -134,8 +139,9 @@ function buildSearch({ app, token }: Query, nowMs: number): Document[] {
     'work.state': { $in: ['waiting', 'ready'] },
     from: { $lte: token },
     to: { $gte: token },
-    // Here no hint is possible. This form leaves out the index on due batches, and the one on unclosed ones remains.
-    $expr: { $in: ['$work.channel', TRACKED_CHANNELS] },
+    // Here no hint is possible. This form leaves out the index on due batches, and the one on unclosed ones remains; `$expr`
+    // would too, and costs more.
+    $nor: [{ 'work.channel': { $nin: TRACKED_CHANNELS } }],
   };
   const ownBatches = [
     { $match: own },
@@ -148,19 +154,28 @@ function buildSearch({ app, token }: Query, nowMs: number): Document[] {
     { $limit: MAX_PUSHES },
     { $project: { _id: 1 } },
     { $unionWith: { coll: 'batches', pipeline: ownBatches } },
-    { $facet: { open: [{ $match: {} }] } },
-    { $lookup: { from: 'devices', pipeline: buildRead({ app, token }), as: 'devices' } },
+    { $unionWith: { coll: 'devices', pipeline: buildRead({ app, token }) } },
   ];
 }
 
 /** Builds the read of a device with its topics and inbox; both are read only if the device is the app's. */
 function buildRead({ app, token }: Query): Document[] {
-  const subscribed = { token, pending: { $not: IS_UNSUBSCRIBING } };
   return [
-    { $match: { _id: token, app, deletedAt: { $exists: false } } },
-    { $lookup: { from: 'subscriptions', pipeline: [{ $match: subscribed }], as: 'subscriptions' } },
+    // For an id alone MongoDB plans nothing; with both filters in one it compares indexes.
+    { $match: { _id: token } },
+    { $limit: 1 },
+    { $match: { app, deletedAt: { $exists: false } } },
+    { $lookup: { from: 'subscriptions', pipeline: [{ $match: { token } }], as: 'subscriptions' } },
     { $lookup: { from: 'inbox', pipeline: [{ $match: { _id: inboxRange(token) } }], as: 'rows' } },
   ];
+}
+
+/** Lists the topics in order of name. A condition on the mark would cost the statement more than the few marked ones do. */
+function listTopics(subscriptions: readonly SubscriptionDocument[]): string[] {
+  return subscriptions
+    .filter(({ pending = 0 }) => !IS_UNSUBSCRIBING.$in.includes(pending))
+    .map(({ _id }) => parseSubscriptionId(_id).topic)
+    .sort();
 }
 
 /** Returns the pushes of those batches in which the device has not acknowledged and was not deleted. */

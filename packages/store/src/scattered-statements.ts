@@ -156,7 +156,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     runs: 'each request of a backend for a device: one statement over all collections, which ends after 1 s and is then left out for 5 s',
     statements: [
       'aggregate pushes app =, state in, work.at <, work.channel in, work.state =, work.tokens matches',
-      'aggregate batches app =, computed(work.channel), from <, to >, work.at <, work.state in, work.tokens matches',
+      'aggregate batches app =, from <, to >, work.at <, work.state in, work.tokens matches',
       'aggregate subscriptions token =',
     ],
   },

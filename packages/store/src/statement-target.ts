@@ -162,6 +162,7 @@ function describeFilter(filter: Document): string[] {
       const branches = new Set(asList(condition).map((one) => describeFilter(one).join(' ')));
       return [`(${[...branches].sort().join(' | ')})`];
     }
+    if (field === '$nor') return [];
     if (field === '$expr') return [`computed(${listPaths(condition).join(' ')})`];
     const operators = describeCondition(condition);
     return operators === '' ? [] : [`${field} ${operators}`];

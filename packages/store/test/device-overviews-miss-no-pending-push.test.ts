@@ -25,6 +25,7 @@ import {
 const LEASE = { leaseMs: 6_000 };
 /** So many that reads and writes cross in every order. */
 const CROSSING_PUSHES = 150;
+const SEARCHED_PUSHES = 1_000;
 
 let server: StoreUnderTest;
 beforeAll(async () => {
@@ -64,6 +65,7 @@ test('a device has its topics in order, and the pushes of its inbox', async () =
     { _id: `${APP}:news:d`, ...subscription },
     { _id: `${APP}:alarms:d`, ...subscription, pending: 1 },
     { _id: `${APP}:left:d`, ...subscription, pending: -1 },
+    { _id: `${APP}:leaving:d`, ...subscription, pending: -2 },
     { _id: `${APP}:news:e`, ...subscription, token: 'e' },
   );
   const row = { work: PUSH, position: 0 };
@@ -84,6 +86,8 @@ test('a device has its topics in order, and the pushes of its inbox', async () =
 test('an absent, deleted or foreign device has none', async () => {
   await insertDevice('d');
   await insertDevice('gone', { deletedAt: anHourAgo() });
+  await insertEmbedded({ tokens: 'absent d gone' }, { _id: 'embedded' });
+  await insertBatch({ tokens: 'absent d gone' }, { from: 'absent', to: 'gone' });
   expect(await find('absent')).toBeUndefined();
   expect(await find('gone')).toBeUndefined();
   expect(await find('d', 'other')).toBeUndefined();
@@ -123,6 +127,20 @@ test('open batches are found through the indexes, and no batch of others is read
   await insertEmbedded({ tokens: 'a d' }, { _id: 'of another app', app: 'other' });
   await insertEmbedded({ tokens: 'a d', at: inAnHour() }, { _id: 'due later' });
   expect(await countDocuments('d', expected)).toBe(documents);
+});
+
+test('of more open batches than are searched, as many of each form are found', async () => {
+  await insertDevice('d');
+  const numbers = [...Array(SEARCHED_PUSHES + 1).keys()];
+  const work = embeddedBatch({ tokens: 'd' });
+  await insertDocuments(server.db, 'pushes', ...numbers.map((n) => push({ _id: `e${n}`, work })));
+  const own = numbers.map((n) =>
+    batch({ _id: batchId(PUSH, n), push: `o${n}`, work, from: 'd', to: 'd' }),
+  );
+  await insertDocuments(server.db, 'batches', ...own);
+  const found = await pendingPushes('d');
+  expect(found.filter((id) => id.startsWith('e'))).toHaveLength(SEARCHED_PUSHES);
+  expect(found.filter((id) => id.startsWith('o'))).toHaveLength(SEARCHED_PUSHES);
 });
 
 test('a channel whose devices acknowledge nothing has no pending push', async () => {
