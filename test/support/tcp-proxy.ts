@@ -143,17 +143,12 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     restore() {
       isCut = false;
-      filters.delayMs = 0;
-      filters.responseDelayMs = 0;
+      Object.assign(filters, { delayMs: 0, responseDelayMs: 0 });
       for (const gate of Object.values(gates)) gate.open();
     },
     block: (direction) => gates[direction].close(),
-    delayRequests(ms) {
-      filters.delayMs = ms;
-    },
-    delayResponses(ms) {
-      filters.responseDelayMs = ms;
-    },
+    delayRequests: (delayMs) => void Object.assign(filters, { delayMs }),
+    delayResponses: (responseDelayMs) => void Object.assign(filters, { responseDelayMs }),
     dropResponses() {
       for (const socket of upstreams) socket.unpipe().resume();
     },

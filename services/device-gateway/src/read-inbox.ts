@@ -18,6 +18,7 @@ const INBOXES_PER_QUERY = 64;
 const NONE_SEEN: ReadonlySet<string> = new Set();
 
 type InboxStore = Pick<Store, 'inbox' | 'pushes' | 'collapse' | 'suspensions'>;
+export type StateStore = Omit<InboxStore, 'inbox'>;
 
 /** State of pushes right before they are sent. */
 interface PushStates {
@@ -54,7 +55,8 @@ export function createInboxReader(context: {
     if (seen.has(row.push)) return false;
     const publish = connection.findInFlight(row.push);
     if (publish !== undefined) publish.mustRecordReceipt = true;
-    else if (connection.hasAcknowledged(row.push)) receipts.record(connection, toDeliveryRef(row));
+    else if (connection.hasAcknowledged(row.push) || connection.hasReplayed(row.push))
+      receipts.record(connection, toDeliveryRef(row));
     else return true;
     return false;
   }
@@ -80,6 +82,7 @@ export function createInboxReader(context: {
       const packet = encodePublish(row.push, push.data);
       const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
       publish.mustRecordReceipt = true;
+      connection.markReplayed(row.push);
       const span = startSpan?.(push);
       if (span !== undefined) publish.span = span;
       metrics.countPublish('inbox');
@@ -105,7 +108,11 @@ export function createInboxReader(context: {
       await connection.waitUntil(
         () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),
       );
-      const rows = (await listRows(connection.token)).filter((row) => isNew(connection, row, seen));
+      const newRows = (await listRows(connection.token)).filter((row) =>
+        isNew(connection, row, seen),
+      );
+      // Held pushes need no rows, but none overtakes an earlier push that has only a row.
+      const rows = newRows.every(({ push }) => connection.isHeld(push)) ? [] : newRows;
       for (let next = 0; next < rows.length; ) {
         await connection.waitUntil(() => connection.hasWindowSpace());
         if (!connection.isOpen()) return false;
@@ -124,10 +131,10 @@ export function createInboxReader(context: {
 }
 
 /** Reads the state of the rows' pushes. Throws when it takes so long that the state may be outdated. */
-async function readPushStates(
-  store: InboxStore,
+export async function readPushStates(
+  store: StateStore,
   token: string,
-  rows: readonly InboxDocument[],
+  rows: readonly Pick<InboxDocument, 'push'>[],
 ): Promise<PushStates> {
   const ids = rows.map((row) => row.push);
   let earlier: Map<string, SendablePush> | undefined;
@@ -151,7 +158,7 @@ async function readPushStates(
  * without a collapse key cost no query.
  */
 async function findSuperseded(
-  store: InboxStore,
+  store: StateStore,
   token: string,
   pushes: ReadonlyMap<string, SendablePush>,
 ): Promise<Set<string>> {
@@ -165,7 +172,8 @@ async function findSuperseded(
   return superseded;
 }
 
-function isSendable({ pushes, suspensions }: InboxStore, push: SendablePush): boolean {
+/** Checks by the state that was read whether a push may be sent: it is open, and its account not suspended. */
+export function isSendable({ pushes, suspensions }: StateStore, push: SendablePush): boolean {
   return pushes.isSendable(push) && !suspensions.has(push.app);
 }
 
