@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { InboxDocument } from '../../packages/store/src/documents.ts';
 import { inboxRange } from '../../packages/store/src/inbox.ts';
@@ -23,6 +24,12 @@ const PUSHES = { all: 40, heldBack: 15 };
 const PROVIDER_PUSHES = 5;
 const SLOW_MS = 60_000;
 const STORED_PUSHES = 3;
+const DELETED_PUSHES = 30;
+const DELETED_EVERY_MS = 100;
+/** Guarantee G8. */
+const LAST_SENT_MS = 1_000;
+/** Time in which a push that is still being delivered arrives. */
+const SENT_AFTER_MS = 6_000;
 
 let fixture: StackBehindProxy;
 let mongo: TestMongo;
@@ -76,6 +83,29 @@ test('by 500 ms a response: a device that connects gets its pushes live, though 
     proxy.restore();
     await device.disconnect();
   }
+}, 180_000);
+
+test('by 500 ms a response: nothing of a deleted push is sent a second later', async () => {
+  const { stack, proxy } = fixture;
+  const [device] = pool.devices;
+  if (device === undefined) throw new Error('no device');
+  proxy.delayResponses(DELAYS_MS.usual);
+  async function sendAndDelete(_: unknown, n: number): Promise<string[]> {
+    await sleep(n * DELETED_EVERY_MS);
+    const { id, payload } = await sendPush(stack, device?.token ?? '');
+    // At each stage of its delivery.
+    await sleep(n * DELETED_EVERY_MS);
+    expect(await stack.api('DELETE', `/pushes/${id}`)).toMatchObject({ status: 200 });
+    const deletedAt = performance.now();
+    await sleep(SENT_AFTER_MS);
+    const late = device?.arrivals.filter(
+      (one) => one.payload === payload && one.receivedAtMs > deletedAt + LAST_SENT_MS,
+    );
+    return late?.map(({ receivedAtMs }) => `${receivedAtMs - deletedAt} ms after`) ?? [];
+  }
+  const deleted = Array.from({ length: DELETED_PUSHES });
+  const late = await Promise.all(deleted.map(sendAndDelete)).finally(proxy.restore);
+  expect(late.flat()).toEqual([]);
 }, 180_000);
 
 test('by 500 ms a response: APNs gets each push once', async () => {

@@ -86,6 +86,7 @@ export class Connection {
   #isReplaying = false;
   /** Pushes answered `syncing`. */
   #expectedRows: ExpectedRows | undefined;
+  #mayHoldPushes = true;
   /** Ids of the last pushes that were sent with a row, or before it: its notice and the row itself may come later. */
   #replayed: Set<string> | undefined;
   #forgetReplaysAt = 0;
@@ -340,7 +341,13 @@ export class Connection {
    */
   expectRow(push: string, writtenBy: number, held: HeldPush | undefined): void {
     this.#expectedRows ??= new ExpectedRows();
-    this.#expectedRows.add(push, writtenBy, held);
+    this.#expectedRows.add(push, writtenBy, this.#mayHoldPushes ? held : undefined);
+  }
+
+  /** Sets whether pushes are held; otherwise all wait for their rows. */
+  setHolding(mayHoldPushes: boolean): void {
+    this.#mayHoldPushes = mayHoldPushes;
+    if (!mayHoldPushes) this.#expectedRows?.releaseHeld();
   }
 
   /** Forgets the expected rows of pushes that were read. */

@@ -15,8 +15,8 @@ export interface HeldPush {
 }
 
 /**
- * The pushes that were answered `syncing`, whose inbox rows workers write. As long as all of them are held, they can be
- * sent without their rows: with a slow MongoDB a row takes seconds, in which more pushes arrive, and a connection that
+ * The pushes that were answered `syncing`, whose inbox rows workers write. Held ones can be sent without their rows, up to
+ * the first that is not held: with a slow MongoDB a row takes seconds, in which more pushes arrive, and a connection that
  * waited for the rows of all would never go live.
  */
 export class ExpectedRows {
@@ -26,11 +26,15 @@ export class ExpectedRows {
     return this.#rows.size;
   }
 
-  /** Adds a push, whose first deadline holds. It is held if all others are: none may overtake an earlier one. */
+  /** Adds a push, whose first deadline holds. */
   add(push: string, writtenBy: number, held: HeldPush | undefined): void {
     if (this.#rows.has(push)) return;
-    const mayHold = this.#rows.size < MAX_HELD && this.listHeld().length === this.#rows.size;
-    this.#rows.set(push, { writtenBy, held: mayHold ? held : undefined });
+    this.#rows.set(push, { writtenBy, held: this.#rows.size < MAX_HELD ? held : undefined });
+  }
+
+  /** Lets pushes wait for their rows. */
+  releaseHeld(): void {
+    for (const row of this.#rows.values()) row.held = undefined;
   }
 
   delete(push: string): void {
@@ -49,8 +53,13 @@ export class ExpectedRows {
     return this.#rows.get(push)?.held !== undefined;
   }
 
-  /** Lists the held pushes in the order in which they arrived. */
+  /** Lists the pushes to send without their rows, in the order in which they arrived: none overtakes one that is not held. */
   listHeld(): HeldPush[] {
-    return [...this.#rows.values()].flatMap(({ held }) => held ?? []);
+    const pushes: HeldPush[] = [];
+    for (const { held } of this.#rows.values()) {
+      if (held === undefined) break;
+      pushes.push(held);
+    }
+    return pushes;
   }
 }

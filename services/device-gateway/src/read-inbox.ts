@@ -14,6 +14,8 @@ import { createReplaySpans } from './replay-spans.ts';
 const MAX_STATE_AGE_MS = 900;
 const MAX_STATE_READS = 3;
 const INBOXES_PER_QUERY = 64;
+/** With more rows the inbox may be full, and pushes that arrive meanwhile fail: none of them is sent from memory. */
+const MAX_ROWS_WHILE_HOLDING = 200;
 
 const NONE_SEEN: ReadonlySet<string> = new Set();
 
@@ -111,6 +113,7 @@ export function createInboxReader(context: {
       const newRows = (await listRows(connection.token)).filter((row) =>
         isNew(connection, row, seen),
       );
+      connection.setHolding(newRows.length <= MAX_ROWS_WHILE_HOLDING);
       // Held pushes need no rows, but none overtakes an earlier push that has only a row.
       const rows = newRows.every(({ push }) => connection.isHeld(push)) ? [] : newRows;
       for (let next = 0; next < rows.length; ) {
