@@ -2,6 +2,7 @@ import { newClaimId } from '@carillon/core/ids';
 import type { Span } from '@carillon/core/tracing';
 import type { ReplyTo } from '@carillon/presence/replies';
 import type { AppLoad } from './app-shares.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 import type { DispatchSpan } from './dispatch-span.ts';
 import { ExpectedRows, type HeldPush } from './expected-rows.ts';
 import { type PublishPacket, writePublish } from './publish-packet.ts';
@@ -30,17 +31,6 @@ export interface PendingReply extends ReplyTo {
   isReplied: boolean;
   /** Counts the results of the dispatch, if its push is traced. */
   span?: DispatchSpan | undefined;
-}
-
-/** Identifies a delivery for its receipt. */
-export interface DeliveryRef {
-  push: string;
-  work: string;
-  position: number;
-  /** Id of the delivery's inbox row, whether or not the row exists. */
-  rowId: string;
-  /** Webhooks are told of the receipt. */
-  notify?: true;
 }
 
 /** A push that was written to the socket and has no PUBACK yet. */

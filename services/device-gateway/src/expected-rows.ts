@@ -1,4 +1,4 @@
-import type { DeliveryRef } from './connection.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 import type { PublishPacket } from './publish-packet.ts';
 
 /** Most pushes that a connection holds, above which later ones come from the inbox. */
