@@ -209,7 +209,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: ['test/faults/lost-mongodb-response-makes-no-second-push.test.ts'],
   },
   {
-    fault: 'each command to MongoDB slower by 300 ms, and by 500 ms',
+    fault: 'each response of MongoDB later by 300 ms, by 500 ms, and by 1 s',
     files: ['test/faults/slow-mongodb-loses-no-push.test.ts'],
   },
   {

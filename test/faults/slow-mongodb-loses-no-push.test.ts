@@ -1,17 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { InboxDocument } from '../../packages/store/src/documents.ts';
+import { inboxRange } from '../../packages/store/src/inbox.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
+import { findMissing, keepSendingTo } from '../support/faults/keep-sending.ts';
 import { listUnreadyDuring } from '../support/faults/list-unready.ts';
+import { sendPush } from '../support/faults/pushes.ts';
 import {
   type StackBehindProxy,
   startStackBehindProxy,
 } from '../support/faults/stack-behind-proxy.ts';
 import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
+import { registerIphone } from '../support/providers/devices.ts';
+import { openSandbox } from '../support/providers/sandbox.ts';
+import { until } from '../support/until.ts';
 
-/** Of each command of every service. With the second one no read of a push's state is recent enough to send it (G8). */
-const DELAYS_MS = { sent: 300, heldBack: 500 };
+/** Of each response to every service. With the last one no read of a push's state is recent enough to send it (G8). */
+const DELAYS_MS = { short: 300, usual: 500, heldBack: 1_000 };
 const LOAD = { perSecond: 5, perPush: 3 };
-const PUSHES = 40;
+const PUSHES = { all: 40, heldBack: 15 };
+const PROVIDER_PUSHES = 5;
+const SLOW_MS = 60_000;
+const STORED_PUSHES = 3;
+const DELETED_PUSHES = 30;
+const DELETED_EVERY_MS = 100;
+/** Guarantee G8. */
+const LAST_SENT_MS = 1_000;
+/** Time in which a push that is still being delivered arrives. */
+const SENT_AFTER_MS = 6_000;
 
 let fixture: StackBehindProxy;
 let mongo: TestMongo;
@@ -27,23 +45,97 @@ afterAll(async () => {
   await fixture?.stop();
 });
 
-/** Sends pushes while MongoDB is slow. All must be accepted, and no process may be unready until all have arrived. */
-async function expectAllArrive(delayMs: number, onAccepted: () => void): Promise<void> {
+test.each([DELAYS_MS.short, DELAYS_MS.usual])(
+  'by %d ms a response: pushes are accepted and delivered meanwhile',
+  async (delayMs) => {
+    const { stack, proxy } = fixture;
+    proxy.delayResponses(delayMs);
+    const unready = await listUnreadyDuring(stack.dev.processes, async () => {
+      const sent = await sendDuring(stack, pool.devices, LOAD, (load) =>
+        load.untilAccepted(PUSHES.all),
+      );
+      expect(sent.filter(({ isAccepted }) => !isAccepted)).toEqual([]);
+      await expectWholeOrAbsent(`MongoDB slower by ${delayMs} ms`, { stack, mongo, pool }, sent);
+    }).finally(proxy.restore);
+    expect(unready).toEqual([]);
+  },
+  180_000,
+);
+
+test('by 500 ms a response: a device that connects gets its pushes live, though they keep arriving', async () => {
   const { stack, proxy } = fixture;
-  proxy.delayRequests(delayMs);
-  const unready = await listUnreadyDuring(stack.dev.processes, async () => {
-    const sent = await sendDuring(stack, pool.devices, LOAD, (load) => load.untilAccepted(PUSHES));
-    expect(sent.filter(({ isAccepted }) => !isAccepted)).toEqual([]);
-    onAccepted();
-    await expectWholeOrAbsent(`MongoDB slower by ${delayMs} ms`, { stack, mongo, pool }, sent);
-  }).finally(proxy.restore);
-  expect(unready).toEqual([]);
+  const device = await newMqttDevice(stack.dev);
+  proxy.delayResponses(DELAYS_MS.usual);
+  const sending = keepSendingTo(stack, device.token, LOAD.perSecond);
+  try {
+    const hasInbox = async () => (await countInboxRows(mongo, device)) >= STORED_PUSHES;
+    await until(hasInbox, { timeoutMs: SLOW_MS, what: 'pushes in the inbox' });
+    await device.connect();
+    await sending.untilLive();
+    sending.stop();
+    const sent = await sending.listSent();
+    const isComplete = () => findMissing(device, sent).length === 0;
+    await until(isComplete, { timeoutMs: SLOW_MS, what: 'the last pushes' });
+    // Guarantees G3 and G4.
+    expect(device.arrivals).toHaveLength(sent.length);
+  } finally {
+    sending.stop();
+    proxy.restore();
+    await device.disconnect();
+  }
+}, 180_000);
+
+test('by 500 ms a response: nothing of a deleted push is sent a second later', async () => {
+  const { stack, proxy } = fixture;
+  const [device] = pool.devices;
+  if (device === undefined) throw new Error('no device');
+  proxy.delayResponses(DELAYS_MS.usual);
+  async function sendAndDelete(_: unknown, n: number): Promise<string[]> {
+    await sleep(n * DELETED_EVERY_MS);
+    const { id, payload } = await sendPush(stack, device?.token ?? '');
+    // At each stage of its delivery.
+    await sleep(n * DELETED_EVERY_MS);
+    expect(await stack.api('DELETE', `/pushes/${id}`)).toMatchObject({ status: 200 });
+    const deletedAt = performance.now();
+    await sleep(SENT_AFTER_MS);
+    const late = device?.arrivals.filter(
+      (one) => one.payload === payload && one.receivedAtMs > deletedAt + LAST_SENT_MS,
+    );
+    return late?.map(({ receivedAtMs }) => `${receivedAtMs - deletedAt} ms after`) ?? [];
+  }
+  const deleted = Array.from({ length: DELETED_PUSHES });
+  const late = await Promise.all(deleted.map(sendAndDelete)).finally(proxy.restore);
+  expect(late.flat()).toEqual([]);
+}, 180_000);
+
+test('by 500 ms a response: APNs gets each push once', async () => {
+  const { stack, proxy } = fixture;
+  const { token } = await registerIphone(stack.dev);
+  const sandbox = openSandbox(stack.dev.sandbox);
+  proxy.delayResponses(DELAYS_MS.usual);
+  try {
+    const sent = await Promise.all(
+      Array.from({ length: PROVIDER_PUSHES }, () => sendPush(stack, token)),
+    );
+    for (const { id } of sent) {
+      const isReceived = async () => (await sandbox.received(id)).length > 0;
+      await until(isReceived, { timeoutMs: SLOW_MS, what: 'the push at APNs' });
+      expect(await sandbox.received(id)).toHaveLength(1);
+    }
+  } finally {
+    proxy.restore();
+  }
+}, 180_000);
+
+test('by 1 s a response: what is accepted is delivered when it is faster', async () => {
+  const { stack, proxy } = fixture;
+  proxy.delayResponses(DELAYS_MS.heldBack);
+  const sent = await sendDuring(stack, pool.devices, LOAD, (load) =>
+    load.untilAccepted(PUSHES.heldBack),
+  ).finally(proxy.restore);
+  await expectWholeOrAbsent('MongoDB slower by 1 s', { stack, mongo, pool }, sent);
+}, 180_000);
+
+function countInboxRows({ db }: TestMongo, { token }: { token: string }): Promise<number> {
+  return db.collection<InboxDocument>('inbox').countDocuments({ _id: inboxRange(token) });
 }
-
-test('by 300 ms a command: pushes are accepted and delivered meanwhile', async () => {
-  await expectAllArrive(DELAYS_MS.sent, () => undefined);
-}, 180_000);
-
-test('by 500 ms a command: pushes are accepted meanwhile, and delivered when it is faster', async () => {
-  await expectAllArrive(DELAYS_MS.heldBack, fixture.proxy.restore);
-}, 180_000);

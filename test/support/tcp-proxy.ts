@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createGate, type Gate } from './gate.ts';
 
 /** Where bytes go: `requests` to the server, `responses` to the client. */
@@ -11,7 +12,7 @@ export interface TcpProxy {
   port: number;
   /** Breaks every connection and refuses new ones until it is mended. */
   cut(): void;
-  /** Ends what `cut`, `block` and `delayRequests` have done. */
+  /** Ends what `cut`, `block`, `delayRequests` and `delayResponses` have done. */
   restore(): void;
   /**
    * Stops the bytes of one direction on all connections, old and new, while all of them stay open and the other direction
@@ -21,6 +22,8 @@ export interface TcpProxy {
   block(direction: Direction): void;
   /** Holds each chunk of bytes back for some time on its way to the server, one after the other. */
   delayRequests(ms: number): void;
+  /** Passes each chunk of bytes to the client so much later, as over a long way: chunks don't wait for each other. */
+  delayResponses(ms: number): void;
   /** Leaves every connection open and passes no answer on any more; what is asked still arrives. */
   dropResponses(): void;
   /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
@@ -49,6 +52,7 @@ export interface HeldBytes {
 interface Filters {
   gates: Record<Direction, Gate>;
   delayMs: number;
+  responseDelayMs: number;
   mutedTexts: readonly string[];
   pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;
 }
@@ -70,11 +74,17 @@ function createRequestFilter(filters: Filters, mute: () => void): Transform {
 }
 
 /** Creates the way of one connection back to the client. */
-function createResponseFilter({ gates }: Filters): Transform {
+function createResponseFilter(filters: Filters): Transform {
+  /** Ends when the chunks so far have passed: none overtakes another when the delay changes. */
+  let passed = Promise.resolve();
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      gates.responses.whenOpen(() => done(null, chunk));
+      const { gates, responseDelayMs } = filters;
+      const isDelayed = responseDelayMs > 0 ? sleep(responseDelayMs) : undefined;
+      passed = Promise.all([passed, isDelayed]).then(() => void this.push(chunk));
+      gates.responses.whenOpen(() => done());
     },
+    flush: (done) => void passed.then(() => done()),
   });
 }
 
@@ -100,7 +110,9 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const upstreams = new Set<Socket>();
   const muted = new Set<Socket>();
   const gates = { requests: createGate(), responses: createGate() };
-  const filters: Filters = { gates, delayMs: 0, mutedTexts: [], pendingHold: undefined };
+  const filters: Filters = {
+    ...{ gates, delayMs: 0, responseDelayMs: 0, mutedTexts: [], pendingHold: undefined },
+  };
   let isCut = false;
   const track = (socket: Socket) => {
     sockets.add(socket);
@@ -131,13 +143,12 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
     },
     restore() {
       isCut = false;
-      filters.delayMs = 0;
+      Object.assign(filters, { delayMs: 0, responseDelayMs: 0 });
       for (const gate of Object.values(gates)) gate.open();
     },
     block: (direction) => gates[direction].close(),
-    delayRequests(ms) {
-      filters.delayMs = ms;
-    },
+    delayRequests: (delayMs) => void Object.assign(filters, { delayMs }),
+    delayResponses: (responseDelayMs) => void Object.assign(filters, { responseDelayMs }),
     dropResponses() {
       for (const socket of upstreams) socket.unpipe().resume();
     },

@@ -57,15 +57,16 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
     /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
     replyStream: `${REPLY_STREAM_PREFIX}${worker}`,
     ...createDispatches(dispatchers, dispatcherOf, pendingDispatches),
-    /** Makes gateways read these devices' inboxes, after a row was written. Throws if Redis fails. */
+    /** Makes gateways read these devices' inboxes, after the rows of a push were written. Throws if Redis fails. */
     async notifyInboxes(
+      push: string,
       recipients: readonly Pick<DispatchRecipient, 'token' | 'presence'>[],
     ): Promise<void> {
       const groups = groupBy(recipients, ({ presence }) => presence.shard);
       const notices = [...groups].map(([shard, inShard]) => {
         const messages = [...groupByGateway(inShard)].map(([gateway, group]) => {
           const tokens = group.map(({ token }) => token);
-          return { gateway, fields: encodeGatewayMessage({ kind: 'drain', tokens }) };
+          return { gateway, fields: encodeGatewayMessage({ kind: 'drain', tokens, push }) };
         });
         // A missing stream is no error: its gateway stopped, or acquires a new identity and then reads all inboxes.
         return dispatchers[shard]?.send(messages);

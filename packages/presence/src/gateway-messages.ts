@@ -39,7 +39,8 @@ export interface ReceivedDelivery extends DispatchedDelivery {
 /** A message in a gateway's stream. */
 export type GatewayMessage =
   | { kind: 'deliver'; delivery: DispatchedDelivery }
-  | { kind: 'drain'; tokens: string[] }
+  /** Rows of a push were written for these devices. A worker of an earlier release does not name the push. */
+  | { kind: 'drain'; tokens: string[]; push: string | undefined }
   | { kind: 'kick'; token: string; connection: string };
 
 /** Encodes a message as the fields of a stream entry, for XADD: as many for each message of a kind. */
@@ -59,7 +60,7 @@ export function encodeGatewayMessage(message: GatewayMessage): string[] {
       ];
     }
     case 'drain':
-      return ['drain', joinTokens(message.tokens)];
+      return ['drain', joinTokens(message.tokens), 'push', message.push ?? ''];
     case 'kick':
       return ['kick', message.token, 'connection', message.connection];
   }
@@ -68,7 +69,8 @@ export function encodeGatewayMessage(message: GatewayMessage): string[] {
 /** Decodes the fields of a stream entry; undefined for a kind that this version does not know. */
 export function decodeGatewayMessage(fields: readonly string[]): GatewayMessage | undefined {
   const [kind, first = '', , second = '', , third = '', , fourth = ''] = fields;
-  if (kind === 'drain') return { kind, tokens: splitTokens(first) };
+  if (kind === 'drain')
+    return { kind, tokens: splitTokens(first), push: second === '' ? undefined : second };
   if (kind === 'kick') return { kind, token: first, connection: second };
   if (kind !== 'deliver') return undefined;
   const header = JSON.parse(first) as Omit<DispatchedDelivery, 'payload' | 'tokens' | 'positions'>;

@@ -23,8 +23,8 @@ const LAGGING_BLOCK_MS = 50;
 export interface ShardEvents {
   /** Handles a delivery. No further message of its shard is read until it resolves, which slows down an overloaded gateway. */
   deliver(delivery: ReceivedDelivery): Promise<void>;
-  /** An inbox row was written for this device. */
-  inboxChanged(token: string): void;
+  /** An inbox row was written for this device. Workers of an earlier release don't say of which push. */
+  inboxChanged(token: string, push: string | undefined): void;
   /** The device has a newer connection. */
   kick(device: Pick<ConnectedDevice, 'token' | 'connection'>): void;
   /** The device was registered late or again; workers saw it as offline, so its inbox must be read. */
@@ -187,7 +187,8 @@ async function handleMessage(
 ): Promise<void> {
   const message = decodeGatewayMessage(fields);
   if (message?.kind === 'deliver') await on.deliver({ ...message.delivery, shard });
-  else if (message?.kind === 'drain') for (const token of message.tokens) on.inboxChanged(token);
+  else if (message?.kind === 'drain')
+    for (const token of message.tokens) on.inboxChanged(token, message.push);
   else if (message?.kind === 'kick')
     on.kick({ token: message.token, connection: message.connection });
 }

@@ -300,7 +300,7 @@ describe('a dispatch', () => {
   test('an inbox notice reaches the gateway', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e8', 'k1');
-    await dispatcher.notifyInboxes([{ token: 'e8', presence: await presenceOf('e8') }]);
+    await dispatcher.notifyInboxes('push', [{ token: 'e8', presence: await presenceOf('e8') }]);
     await until(() => gateway.inboxChanges.includes('e8'));
   });
 });

@@ -31,6 +31,7 @@ export function startConnectionReaper(context: {
         continue;
       }
       connection.resetControlPackets();
+      connection.forgetOldReplays(now);
       checkInboxIfDue(connection, now);
       connection.app.waitingBytes += connection.transport.writableLength;
     }

@@ -2,7 +2,9 @@ import { newClaimId } from '@carillon/core/ids';
 import type { Span } from '@carillon/core/tracing';
 import type { ReplyTo } from '@carillon/presence/replies';
 import type { AppLoad } from './app-shares.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 import type { DispatchSpan } from './dispatch-span.ts';
+import { ExpectedRows, type HeldPush } from './expected-rows.ts';
 import { type PublishPacket, writePublish } from './publish-packet.ts';
 import type { Transport } from './transport.ts';
 
@@ -10,6 +12,9 @@ import type { Transport } from './transport.ts';
 const MAX_IN_FLIGHT = 16;
 const MAX_REMEMBERED_ACKS = 32;
 const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
+const MAX_REMEMBERED_REPLAYS = 128;
+/** Longer than a worker takes to write a row and to send its notice. */
+const REPLAYS_REMEMBERED_MS = 60_000;
 /** Bytes buffered in the socket above which no further push is written to it. */
 const MAX_BUFFERED_BYTES = 64 * 1_024;
 
@@ -26,17 +31,6 @@ export interface PendingReply extends ReplyTo {
   isReplied: boolean;
   /** Counts the results of the dispatch, if its push is traced. */
   span?: DispatchSpan | undefined;
-}
-
-/** Identifies a delivery for its receipt. */
-export interface DeliveryRef {
-  push: string;
-  work: string;
-  position: number;
-  /** Id of the delivery's inbox row, whether or not the row exists. */
-  rowId: string;
-  /** Webhooks are told of the receipt. */
-  notify?: true;
 }
 
 /** A push that was written to the socket and has no PUBACK yet. */
@@ -80,8 +74,12 @@ export class Connection {
   #readNotBefore = 0;
   #hasUnreadRows = false;
   #isReplaying = false;
-  /** Pushes answered `syncing`, and when their rows are written at the latest. */
-  #expectedRows: Map<string, number> | undefined;
+  /** Pushes answered `syncing`. */
+  #expectedRows: ExpectedRows | undefined;
+  #mayHoldPushes = true;
+  /** Ids of the last pushes that were sent with a row, or before it: its notice and the row itself may come later. */
+  #replayed: Set<string> | undefined;
+  #forgetReplaysAt = 0;
   /** Receipts that are being written to MongoDB. */
   #pendingReceiptCount = 0;
   #resumeWaiter: (() => void) | undefined;
@@ -154,6 +152,7 @@ export class Connection {
     const unacknowledged = this.#inFlight;
     this.#state = 'closed';
     this.#inFlight = NONE_IN_FLIGHT;
+    this.#expectedRows = undefined;
     this.transport.destroy();
     this.#resume();
     return unacknowledged;
@@ -320,15 +319,25 @@ export class Connection {
     this.#hasUnreadRows = false;
   }
 
-  /** Goes live after a read that found no new row, unless a row was written meanwhile. */
+  /** Goes live after a read that found no new row, unless a row was written meanwhile, or is expected. */
   completeSync(): void {
-    if (!this.#hasUnreadRows && this.isOpen()) this.#state = 'live';
+    if (!this.#hasUnreadRows && !this.isExpectingRows() && this.isOpen()) this.#state = 'live';
   }
 
-  /** Keeps the connection from going live until the row is written. The first deadline of a push holds. */
-  expectRow(push: string, writtenBy: number): void {
-    this.#expectedRows ??= new Map();
-    if (!this.#expectedRows.has(push)) this.#expectedRows.set(push, writtenBy);
+  /**
+   * Keeps the connection from going live until the row is written, or the push was sent from memory.
+   *
+   * @param held undefined: the push can only be sent from its row
+   */
+  expectRow(push: string, writtenBy: number, held: HeldPush | undefined): void {
+    this.#expectedRows ??= new ExpectedRows();
+    this.#expectedRows.add(push, writtenBy, this.#mayHoldPushes ? held : undefined);
+  }
+
+  /** Sets whether pushes are held; otherwise all wait for their rows. */
+  setHolding(mayHoldPushes: boolean): void {
+    this.#mayHoldPushes = mayHoldPushes;
+    if (!mayHoldPushes) this.#expectedRows?.releaseHeld();
   }
 
   /** Forgets the expected rows of pushes that were read. */
@@ -343,13 +352,40 @@ export class Connection {
 
   /** Counts expected rows as written once their deadline has passed. */
   expireExpectedRows(): void {
-    const now = performance.now();
-    for (const [push, writtenBy] of this.#expectedRows ?? []) {
-      if (now < writtenBy) continue;
-      // The row is written by now, unless a newer push of the collapse key has replaced it.
-      this.#expectedRows?.delete(push);
-      this.#hasUnreadRows = true;
-    }
+    // The row is written by now, unless a newer push of the collapse key has replaced it.
+    if (this.#expectedRows?.expire()) this.#hasUnreadRows = true;
+  }
+
+  /** Lists the pushes to send before their rows are written, none while a row is unread: it may be of an earlier push. */
+  listHeld(): readonly HeldPush[] {
+    return this.isExpectingRows() ? (this.#expectedRows?.listHeld() ?? []) : [];
+  }
+
+  isHeld(push: string): boolean {
+    return this.#expectedRows?.isHeld(push) ?? false;
+  }
+
+  /** Records that a push was sent with its row, or before it. */
+  markReplayed(push: string): void {
+    this.#forgetReplaysAt = performance.now() + REPLAYS_REMEMBERED_MS;
+    this.#replayed ??= new Set();
+    this.#replayed.add(push);
+    if (this.#replayed.size <= MAX_REMEMBERED_REPLAYS) return;
+    for (const oldest of this.#replayed) return void this.#replayed.delete(oldest);
+  }
+
+  /** Frees their memory some time after the last replay; called about once a second. */
+  forgetOldReplays(now: number): void {
+    if (this.#replayed !== undefined && now > this.#forgetReplaysAt) this.#replayed = undefined;
+  }
+
+  hasReplayed(push: string): boolean {
+    return this.#replayed?.has(push) ?? false;
+  }
+
+  /** Checks whether the notice of a push's row says nothing new. Workers of an earlier release don't name the push. */
+  needsNoRow(push: string | undefined): boolean {
+    return push !== undefined && (this.isHeld(push) || this.hasReplayed(push));
   }
 
   receiptStarted(): void {

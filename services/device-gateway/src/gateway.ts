@@ -24,6 +24,7 @@ import { startMissedNotices } from './missed-notices.ts';
 import { createPendingConnections } from './pending-connections.ts';
 import { createInboxReader } from './read-inbox.ts';
 import { createReceipts } from './receipts.ts';
+import { createHeldSender } from './send-held.ts';
 
 /** Recipients that may wait to be written; above it workers get no credit. */
 const MAX_QUEUED_RECIPIENTS = 20_000;
@@ -137,7 +138,8 @@ function createParts(settings: GatewaySettings, channel: () => GatewayChannel) {
   const connections = createConnections({ channel, shares, settle, lastSeen, metrics });
   metrics.observe(connections, maxConnections);
   const reader = createInboxReader({ store, producers, receipts, metrics, tracer });
-  const inboxReplay = createInboxReplay({ reader, connections, devices, iosApps });
+  const sendHeld = createHeldSender({ store, metrics });
+  const inboxReplay = createInboxReplay({ reader, sendHeld, connections, devices, iosApps });
   const reaper = startConnectionReaper({ connections, shares, inboxReplay, maxWaitingBytes });
   const delivering = { channel, clock, connections, replies, inboxReplay, metrics, tracer };
   const liveDelivery = createLiveDelivery(delivering);
@@ -164,7 +166,11 @@ function createGatewayEvents(parts: Parts): GatewayEvents {
   }
   return {
     deliver: liveDelivery.deliver,
-    inboxChanged: replayInbox,
+    inboxChanged(token, push) {
+      const connection = connections.find(token);
+      // A replay would turn the pushes that arrive meanwhile into rows, whose notices cause further replays.
+      if (connection !== undefined && !connection.needsNoRow(push)) inboxReplay.replay(connection);
+    },
     kick({ token, connection: id }) {
       const connection = connections.find(token);
       if (connection?.id === id) connections.close(connection, 'taken-over');

@@ -4,6 +4,7 @@ import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { IosAppRecorder } from './device-activity.ts';
 import type { InboxReader } from './read-inbox.ts';
+import type { createHeldSender } from './send-held.ts';
 
 const INITIAL_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
@@ -16,11 +17,12 @@ export type InboxReplay = ReturnType<typeof createInboxReplay>;
 /** Sends the pushes that are stored in the inboxes of connected devices. */
 export function createInboxReplay(context: {
   reader: InboxReader;
+  sendHeld: ReturnType<typeof createHeldSender>;
   connections: Connections;
   devices: Pick<Store['devices'], 'findForConnect'>;
   iosApps: IosAppRecorder;
 }) {
-  const { reader, connections, devices, iosApps } = context;
+  const { reader, sendHeld, connections, devices, iosApps } = context;
 
   /** Reads the inbox (again), not before a moment of the monotonic clock; no push goes live until it is empty. */
   function replay(connection: Connection, notBefore = 0): void {
@@ -39,6 +41,7 @@ export function createInboxReplay(context: {
       try {
         await verifyDevice(connection);
         const foundNewRows = await reader.read(connection, seen);
+        await sendHeldPushes(connection, seen);
         retryMs = INITIAL_RETRY_MS;
         if (foundNewRows) continue;
         await waitForExpectedRows(connection, seen);
@@ -52,7 +55,16 @@ export function createInboxReplay(context: {
     connection.endReplay();
   }
 
-  /** Waits for the rows of pushes answered `syncing`: a live push must not overtake them (guarantee G5). */
+  /** Sends pushes that arrived during the replay, and those that arrive while their state is read. */
+  async function sendHeldPushes(connection: Connection, seen: Set<string>): Promise<void> {
+    connection.dropExpectedRows(seen);
+    while (connection.listHeld().length > 0) {
+      await sendHeld(connection, seen);
+      connection.dropExpectedRows(seen);
+    }
+  }
+
+  /** Waits for the rows of other pushes answered `syncing`: a live push must not overtake them (guarantee G5). */
   async function waitForExpectedRows(
     connection: Connection,
     seen: ReadonlySet<string>,

@@ -7,7 +7,9 @@ import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
 import type { Connection, InFlightPublish, PendingReply } from './connection.ts';
 import type { Connections } from './connections.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 import { type DispatchSpan, startDispatchSpan } from './dispatch-span.ts';
+import type { HeldPush } from './expected-rows.ts';
 import type { InboxReplay } from './inbox-replay.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish, type PublishPacket } from './publish-packet.ts';
@@ -23,6 +25,8 @@ const ACK_CHECK_INTERVAL_MS = 50;
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
   isBeforeDeadline: boolean;
+  /** When the deadline passes, monotonic. */
+  writeBy: number;
   /** When the inbox rows of the dispatch are written at the latest, monotonic; undefined: no rows are written. */
   rowsWrittenBy: number | undefined;
 }
@@ -76,13 +80,13 @@ export function createLiveDelivery(context: DeliveryContext) {
     }
     let publish = connection.findInFlight(push);
     if (publish === undefined) {
-      const rejection = findRejection(slice, connection, inboxReplay);
+      const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
+      const ref = { push, work, position, rowId: row, ...(notify && { notify }) };
+      const rejection = findRejection(slice, ref, connection, inboxReplay);
       if (rejection !== undefined) {
         replies.reply(pendingReply, rejection);
         return;
       }
-      const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
-      const ref = { push, work, position, rowId: row, ...(notify && { notify }) };
       publish = connection.send(packet, ref, collapse);
       metrics.countPublish('live');
     }
@@ -113,27 +117,30 @@ function readDeadlines(
   { deadline, expiresAt, hasNoRow, shard }: ReceivedDelivery,
 ): Deadlines {
   const remainingMs = deadline - channel().now(shard);
+  const writeBy = performance.now() + Math.max(0, remainingMs || 0);
   return {
+    writeBy,
     // Without Redis's time (NaN) no delivery counts as in time.
     isBeforeDeadline: remainingMs > 0 && clock.now() < expiresAt,
-    rowsWrittenBy: hasNoRow
-      ? undefined
-      : performance.now() + Math.max(0, remainingMs || 0) + ROWS_WRITTEN_WITHIN_MS,
+    rowsWrittenBy: hasNoRow ? undefined : writeBy + ROWS_WRITTEN_WITHIN_MS,
   };
 }
 
 /** Returns why a push is not written to this connection. The order of the checks matters. */
 function findRejection(
-  { delivery, deadlines }: DeliverySlice,
+  slice: DeliverySlice,
+  ref: DeliveryRef,
   connection: Connection,
   inboxReplay: DeliveryContext['inboxReplay'],
 ): DeliveryResult | undefined {
-  const { push, collapse } = delivery;
+  const { deadlines } = slice;
+  const { push, collapse } = slice.delivery;
   const { rowsWrittenBy } = deadlines;
   if (connection.hasAcknowledged(push)) return 'acknowledged';
   if (connection.hasNewer(collapse, push)) return 'superseded';
   if (connection.state === 'syncing') {
-    if (rowsWrittenBy !== undefined) connection.expectRow(push, rowsWrittenBy);
+    if (rowsWrittenBy !== undefined)
+      connection.expectRow(push, rowsWrittenBy, toHeldPush(slice, ref, connection));
     return 'syncing';
   }
   if (!deadlines.isBeforeDeadline || connection.app.isThrottled) {
@@ -146,6 +153,18 @@ function findRejection(
     return 'backpressure';
   }
   return undefined;
+}
+
+/** Returns a push that may be sent before its row is written; undefined: a newer push may replace it in its row. */
+function toHeldPush(
+  { delivery, packet, deadlines }: DeliverySlice,
+  ref: DeliveryRef,
+  connection: Connection,
+): HeldPush | undefined {
+  const { collapse, expiresAt } = delivery;
+  if (collapse !== undefined || !deadlines.isBeforeDeadline || connection.app.isThrottled)
+    return undefined;
+  return { ref, packet, writeBy: deadlines.writeBy, expiresAt };
 }
 
 /** The replies to workers that dispatch. */

@@ -4,20 +4,24 @@ import type { Producers } from '@carillon/queue/producers';
 import type { InboxDocument } from '@carillon/store/documents';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
-import type { Connection, DeliveryRef } from './connection.ts';
+import type { Connection } from './connection.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish } from './publish-packet.ts';
 import type { Receipts } from './receipts.ts';
 import { createReplaySpans } from './replay-spans.ts';
 
-/** Greatest age of a push's state when the push is sent (guarantee G8). */
-const MAX_STATE_AGE_MS = 500;
+/** Greatest age of a push's state when the push is sent: nothing is sent a second after a deletion (guarantee G8). */
+const MAX_STATE_AGE_MS = 900;
 const MAX_STATE_READS = 3;
 const INBOXES_PER_QUERY = 64;
+/** With more rows the inbox may be full, and pushes that arrive meanwhile fail: none of them is sent from memory. */
+const MAX_ROWS_WHILE_HOLDING = 200;
 
 const NONE_SEEN: ReadonlySet<string> = new Set();
 
 type InboxStore = Pick<Store, 'inbox' | 'pushes' | 'collapse' | 'suspensions'>;
+export type StateStore = Omit<InboxStore, 'inbox'>;
 
 /** State of pushes right before they are sent. */
 interface PushStates {
@@ -54,7 +58,8 @@ export function createInboxReader(context: {
     if (seen.has(row.push)) return false;
     const publish = connection.findInFlight(row.push);
     if (publish !== undefined) publish.mustRecordReceipt = true;
-    else if (connection.hasAcknowledged(row.push)) receipts.record(connection, toDeliveryRef(row));
+    else if (connection.hasAcknowledged(row.push) || connection.hasReplayed(row.push))
+      receipts.record(connection, toDeliveryRef(row));
     else return true;
     return false;
   }
@@ -80,6 +85,7 @@ export function createInboxReader(context: {
       const packet = encodePublish(row.push, push.data);
       const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
       publish.mustRecordReceipt = true;
+      connection.markReplayed(row.push);
       const span = startSpan?.(push);
       if (span !== undefined) publish.span = span;
       metrics.countPublish('inbox');
@@ -105,7 +111,12 @@ export function createInboxReader(context: {
       await connection.waitUntil(
         () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),
       );
-      const rows = (await listRows(connection.token)).filter((row) => isNew(connection, row, seen));
+      const newRows = (await listRows(connection.token)).filter((row) =>
+        isNew(connection, row, seen),
+      );
+      connection.setHolding(newRows.length <= MAX_ROWS_WHILE_HOLDING);
+      // Held pushes need no rows, but none overtakes an earlier push that has only a row.
+      const rows = newRows.every(({ push }) => connection.isHeld(push)) ? [] : newRows;
       for (let next = 0; next < rows.length; ) {
         await connection.waitUntil(() => connection.hasWindowSpace());
         if (!connection.isOpen()) return false;
@@ -124,16 +135,23 @@ export function createInboxReader(context: {
 }
 
 /** Reads the state of the rows' pushes. Throws when it takes so long that the state may be outdated. */
-async function readPushStates(
-  store: InboxStore,
+export async function readPushStates(
+  store: StateStore,
   token: string,
-  rows: readonly InboxDocument[],
+  rows: readonly Pick<InboxDocument, 'push'>[],
 ): Promise<PushStates> {
+  const ids = rows.map((row) => row.push);
+  let earlier: Map<string, SendablePush> | undefined;
   for (let read = 0; read < MAX_STATE_READS; read += 1) {
     const startedAt = performance.now();
-    const pushes = await store.pushes.readForSending(rows.map((row) => row.push));
-    const superseded = await findSuperseded(store, token, pushes.values());
+    const reading = store.pushes.readForSending(ids);
+    // A collapse key never changes: with those of the read before, both queries run at the same time.
+    const [pushes, superseded] = await Promise.all([
+      reading,
+      findSuperseded(store, token, earlier ?? (await reading)),
+    ]);
     if (performance.now() - startedAt < MAX_STATE_AGE_MS) return { pushes, superseded };
+    earlier = pushes;
   }
   throw new Error('reading the state of pushes took too long');
 }
@@ -144,12 +162,12 @@ async function readPushStates(
  * without a collapse key cost no query.
  */
 async function findSuperseded(
-  store: InboxStore,
+  store: StateStore,
   token: string,
-  pushes: Iterable<SendablePush>,
+  pushes: ReadonlyMap<string, SendablePush>,
 ): Promise<Set<string>> {
   const superseded = new Set<string>();
-  const checks = [...pushes].map(async (push) => {
+  const checks = [...pushes.values()].map(async (push) => {
     const { _id, collapse } = push;
     if (collapse === undefined || !isSendable(store, push)) return;
     if (await store.collapse.hasNewer({ ...push, collapse }, token)) superseded.add(_id);
@@ -158,7 +176,8 @@ async function findSuperseded(
   return superseded;
 }
 
-function isSendable({ pushes, suspensions }: InboxStore, push: SendablePush): boolean {
+/** Checks by the state that was read whether a push may be sent: it is open, and its account not suspended. */
+export function isSendable({ pushes, suspensions }: StateStore, push: SendablePush): boolean {
   return pushes.isSendable(push) && !suspensions.has(push.app);
 }
 

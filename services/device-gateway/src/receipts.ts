@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
 import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
-import type { Connection, DeliveryRef } from './connection.ts';
+import type { Connection } from './connection.ts';
+import type { DeliveryRef } from './delivery-ref.ts';
 
 /** Bounds the memory: above it receipts are dropped, and their devices receive those pushes again. */
 const MAX_PENDING = 50_000;

@@ -96,6 +96,12 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
         await worker.dispatch(push, [{ token, position: 0, presence: presenceEntry }], deadline)
       ).get(0);
     },
+    /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
+    async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {
+      const [presence] = await presenceReader.lookup([token]);
+      if (typeof presence !== 'object') throw new Error(`${token} is not connected`);
+      await worker.notifyInboxes(push, [{ token, presence }]);
+    },
     /** Checks whether workers find the device in presence. */
     isOnline: async (token: string): Promise<boolean> =>
       (await presenceReader.lookup([token]))[0] !== undefined,

@@ -1,4 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { newPushId } from '@carillon/core/ids';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { MqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
 import {
   enqueueInboxRow,
@@ -16,14 +19,20 @@ beforeAll(async () => {
 });
 afterAll(() => bench.stop());
 
-test('a live push does not overtake a push whose inbox row is not written yet', async () => {
+/** Connects a device whose inbox is read no further until it releases the receipts. */
+async function syncingDevice(): Promise<MqttDevice> {
   const device = await bench.registerDevice();
   for (let n = 0; n < INBOX_ROWS; n += 1)
     await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
   device.holdReceipts();
   await device.connect();
   await device.waitFor(INBOX_ROWS);
-  const first = await bench.createPush(device.token);
+  return device;
+}
+
+test('a push waits for the inbox row of an earlier one that a newer push may replace', async () => {
+  const device = await syncingDevice();
+  const first = await bench.createPush(device.token, { collapse: 'key' });
   expect(await bench.dispatch(first, device.token)).toBe('syncing');
   device.releaseReceipts();
   await until(async () => (await bench.store.inbox.listRows(device.token)).length === 0);
@@ -33,6 +42,29 @@ test('a live push does not overtake a push whose inbox row is not written yet', 
   await enqueueInboxRow(bench, device.token, second);
   const arrivals = await device.waitFor(INBOX_ROWS + 2);
   expect(arrivals.slice(INBOX_ROWS)).toMatchObject([{ topic: first.push }, { topic: second.push }]);
+  await device.disconnect();
+});
+
+test('pushes that arrive during a replay are sent before their rows are written, and later ones live', async () => {
+  const device = await syncingDevice();
+  const first = await bench.createPush(device.token);
+  expect(await bench.dispatch(first, device.token)).toBe('syncing');
+  const removed = { ...(await nextPush(device.token, first)), push: newPushId(0) };
+  expect(await bench.dispatch(removed, device.token, 100)).toBe('syncing');
+  const second = await nextPush(device.token, first);
+  expect(await bench.dispatch(second, device.token, 100)).toBe('syncing');
+  // Their deadlines pass: their states must be read.
+  await sleep(200);
+  device.releaseReceipts();
+  const arrivals = await device.waitFor(INBOX_ROWS + 2);
+  expect(arrivals.slice(INBOX_ROWS)).toMatchObject([{ topic: first.push }, { topic: second.push }]);
+  await until(async () => (await bench.dispatch(second, device.token)) === 'acknowledged');
+  await enqueueInboxRow(bench, device.token, second);
+  await bench.notify(second, device.token);
+  const third = await nextPush(device.token, second);
+  expect(await bench.dispatch(third, device.token)).toBe('acknowledged');
+  expect(device.arrivals.at(-1)).toMatchObject({ topic: third.push });
+  expect(device.arrivals).toHaveLength(INBOX_ROWS + 3);
   await device.disconnect();
 });
 

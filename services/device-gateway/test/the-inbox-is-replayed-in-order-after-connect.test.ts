@@ -74,12 +74,9 @@ describe('the inbox', () => {
     const device = await bench.registerDevice();
     await device.connect();
     await until(() => bench.isOnline(device.token));
-    await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
-    const value = await bench.redis.get(`p:${device.token}`);
-    const [gateway = '', connection = ''] = value?.split('|') ?? [];
-    await bench.worker.notifyInboxes([
-      { token: device.token, presence: { gateway, connection, credit: 1, shard: 0 } },
-    ]);
+    const push = await bench.createPush(device.token);
+    await enqueueInboxRow(bench, device.token, push);
+    await bench.notify(push, device.token);
     await device.waitFor(1);
     await device.disconnect();
   });

@@ -56,6 +56,8 @@ export interface Delivery {
   maySend(): Promise<boolean>;
   /** The same check on what is known, without a query: for requests that had to wait since. */
   maySendNow(): boolean;
+  /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
+  stateReadAt(): number;
   /** Ends recipients of a newer push of the collapse key; a recent result is used again. */
   skipSuperseded(): Promise<void>;
   /**

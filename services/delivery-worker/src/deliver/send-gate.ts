@@ -13,18 +13,22 @@ const BLOCKED_MS = BATCH_LEASE_MS - RENEW_INTERVAL_MS;
  * the next holder repeats nothing.
  */
 const LEASE_MARGIN_MS = 2_000;
-/** Greatest age of the push's state when something is sent. */
-const STATE_MAX_AGE_MS = 500;
-/** Greatest age of the list of recipients that a newer push of the collapse key is for. */
-const NEWER_RECIPIENTS_MAX_AGE_MS = 250;
-/** A read or renewal that took long is repeated once: the process may have been suspended meanwhile. */
+/** Age of the push's state above which it is read again before something is sent. */
+const STATE_REFRESH_AGE_MS = 500;
+/** Age of the list of recipients of newer pushes of the collapse key above which it is read again. */
+const NEWER_RECIPIENTS_REFRESH_AGE_MS = 250;
+/** A renewal that took long is repeated once, and a read that took so long: the process may have been suspended meanwhile. */
+const LONG_READ_MS = 750;
 const MAX_READS = 2;
-/**
- * Time until which a gateway may write a delivery to the device's socket. Together with the greatest age of the push's
- * state, nothing is written a second after a deletion (guarantee G8).
- */
+/** Time until which a gateway may write a delivery to the device's socket. */
 const WRITE_DEADLINE_MS = 450;
-const FAST_CHECK_MS = 100;
+/**
+ * No gateway writes a push when the read of its state was begun so long ago, so that nothing is written a second after a
+ * deletion (guarantee G8). A slow read leaves less time to write; one of half a second leaves nearly all.
+ */
+const STATE_MAX_AGE_AT_WRITE_MS = 950;
+/** With less time left to write, the check is repeated: what was read late is read again. */
+const MIN_WRITE_MS = 150;
 const MAX_CHECKS = 3;
 
 interface Lease {
@@ -149,6 +153,8 @@ export interface SendGate {
   maySend(): Promise<boolean>;
   /** The same check on what is known, without a query. Nothing of a suspended account is sent. */
   maySendNow(): boolean;
+  /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
+  stateReadAt(): number;
   /** Ends recipients that a newer push of the collapse key is for (guarantee G9), but for those in flight. */
   skipSuperseded(): Promise<void>;
 }
@@ -164,11 +170,11 @@ export function createSendGate(
   batchOutcomes: Pick<Delivery, 'tokens' | 'pending' | 'inFlight' | 'recordOutcome'>,
 ): SendGate {
   let currentPush: SendablePush | undefined = push;
-  const refreshPush = createRefresher(STATE_MAX_AGE_MS, readAt, async () => {
+  const state = createRefresher(STATE_REFRESH_AGE_MS, readAt, async () => {
     currentPush = (await store.pushes.readForSending([push._id])).get(push._id);
   });
-  const refreshNewerRecipients = createRefresher(
-    NEWER_RECIPIENTS_MAX_AGE_MS,
+  const newerRecipients = createRefresher(
+    NEWER_RECIPIENTS_REFRESH_AGE_MS,
     Number.NEGATIVE_INFINITY,
     () => recordSuperseded(store, push, batchOutcomes),
   );
@@ -178,40 +184,42 @@ export function createSendGate(
     return isOpen && batch.isLeaseValid() && !store.suspensions.has(push.app);
   }
   async function skipSuperseded(): Promise<void> {
-    if (push.collapse !== undefined) await refreshNewerRecipients();
+    if (push.collapse !== undefined) await newerRecipients.refresh();
   }
 
   return {
     async maySend() {
       for (let round = 0; round < MAX_READS && !isStopping(); round += 1) {
         await batch.ensureLease();
-        await refreshPush();
-        await skipSuperseded();
+        // At the same time: with a slow MongoDB the first would be outdated after the second.
+        await Promise.all([state.refresh(), skipSuperseded()]);
         // A lease that ended during a slow read is renewed, too.
         if (batch.isLeaseValid() || batch.isClaimLost()) break;
       }
       return !isStopping() && maySendNow();
     },
     maySendNow,
+    stateReadAt: state.readAt,
     skipSuperseded,
   };
 }
 
 /**
  * Checks whether the push may be sent, and returns the moment after which no gateway writes it, by the monotonic clock.
- * The time counts from before the check, so that a process that is suspended after it gets no fresh deadline. Undefined:
- * the push may not be sent.
+ * The time counts from before the last check and from before the read of the push's state, so that a process that is
+ * suspended in between gets no fresh deadline. Undefined: the push may not be sent.
  */
 export async function findWriteDeadline(
-  delivery: Pick<SendGate, 'maySend'>,
+  delivery: Pick<SendGate, 'maySend' | 'maySendNow' | 'stateReadAt'>,
 ): Promise<number | undefined> {
-  for (let check = 1; ; check += 1) {
-    const startedAt = performance.now();
-    if (!(await delivery.maySend())) return undefined;
-    // A slow check leaves no time to write; its result is so recent that the next check costs no query.
-    if (check === MAX_CHECKS || performance.now() - startedAt < FAST_CHECK_MS)
-      return startedAt + WRITE_DEADLINE_MS;
+  for (let check = 1; await delivery.maySend(); check += 1) {
+    const checkedAt = performance.now();
+    const latestWriteAt = delivery.stateReadAt() + STATE_MAX_AGE_AT_WRITE_MS;
+    if (check < MAX_CHECKS && latestWriteAt - checkedAt < MIN_WRITE_MS) continue;
+    if (!delivery.maySendNow()) return undefined;
+    return Math.min(checkedAt + WRITE_DEADLINE_MS, latestWriteAt);
   }
+  return undefined;
 }
 
 async function recordSuperseded(
@@ -232,8 +240,8 @@ async function recordSuperseded(
   }
 }
 
-/** Creates a function that calls `read` when the last result is too old at the moment of the call. */
-function createRefresher(maxAgeMs: number, initialReadAt: number, read: () => Promise<void>) {
+/** Repeats a read when its last result is too old at the moment of use. */
+function createRefresher(refreshAgeMs: number, initialReadAt: number, read: () => Promise<void>) {
   let readAt = initialReadAt;
   let reading: Promise<void> | undefined;
 
@@ -242,14 +250,21 @@ function createRefresher(maxAgeMs: number, initialReadAt: number, read: () => Pr
     await read();
     readAt = startedAt;
   }
+  const isOlderThan = (ageMs: number) => performance.now() - readAt > ageMs;
 
-  return async () => {
-    for (let round = 0; round < MAX_READS && performance.now() - readAt > maxAgeMs; round += 1) {
-      // Many requests of one batch check at the same time.
-      reading ??= readNow().finally(() => {
-        reading = undefined;
-      });
-      await reading;
-    }
+  return {
+    async refresh(): Promise<void> {
+      let maxAgeMs = refreshAgeMs;
+      for (let round = 0; round < MAX_READS && isOlderThan(maxAgeMs); round += 1) {
+        // Many requests of one batch check at the same time.
+        reading ??= readNow().finally(() => {
+          reading = undefined;
+        });
+        await reading;
+        maxAgeMs = LONG_READ_MS;
+      }
+    },
+    /** Returns when the last read was begun. */
+    readAt: (): number => readAt,
   };
 }

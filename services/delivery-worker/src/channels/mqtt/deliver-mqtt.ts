@@ -249,7 +249,7 @@ async function enqueue(
   const goneTokens = await removeDeleted(store, push, enqueuedRows);
   const presenceEntries = await lookupPresence(resources, delivery, positions);
   const ends = { superseded, fullTokens, goneTokens };
-  const isNotified = await notifyGateways(resources, rows, presenceEntries, ends);
+  const isNotified = await notifyGateways(resources, push._id, rows, presenceEntries, ends);
   for (const [index, { token, position }] of rows.entries()) {
     const outcome = outcomeOf(token, ends);
     if (isNotified[index] || outcome !== OUTCOMES.inbox) delivery.recordOutcome(position, outcome);
@@ -277,6 +277,7 @@ function outcomeOf(token: string, { superseded, fullTokens, goneTokens }: RowEnd
  */
 async function notifyGateways(
   { dispatcher, missedNotices }: MqttResources,
+  push: string,
   rows: readonly PendingPush[],
   presenceEntries: readonly Presence[],
   ends: RowEnds,
@@ -289,7 +290,7 @@ async function notifyGateways(
     if (presence === 'away') missed.push(token);
     else if (presence !== 'failing') connected.push({ token, presence });
   }
-  if (connected.length > 0) await markRedisErrors(dispatcher.notifyInboxes(connected));
+  if (connected.length > 0) await markRedisErrors(dispatcher.notifyInboxes(push, connected));
   if (missed.length > 0) await missedNotices.report(missed);
   return rows.map((_, index) => presenceEntries[index] !== 'failing');
 }
