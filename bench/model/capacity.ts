@@ -153,9 +153,9 @@ function pushCost(
   const { fanOut, away, provider, pushes, channel } = inputs;
   const connected = 1 - away - provider;
   const message = { 'delivery-worker cpu': providers[channel] };
+  const perSecond = pushes / processes['delivery-worker'];
   if (fanOut === 1) {
-    const perWorker = pushes / processes['delivery-worker'];
-    const single = singleAt(costs, perWorker);
+    const single = singleAt(costs, perSecond);
     return sumOf(
       [connected, single],
       [away, costs.singleOffline],
@@ -168,6 +168,7 @@ function pushCost(
     connected: fanOut * connected,
     offline: fanOut * away,
     gateways,
+    perSecond,
   });
   const viaProvider = sumOf([1, withoutGateways(costs.recipient)], [1, message]);
   return sumOf([1, group], [fanOut * provider, viaProvider]);

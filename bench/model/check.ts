@@ -1,5 +1,5 @@
 import { FITTED_LINKS, gatewayMb } from './capacity.ts';
-import { type Costs, groupPush, singleAt } from './costs.ts';
+import { type Costs, FITTED, groupPush, singleAt } from './costs.ts';
 import type { LoadPoint, Measured, Resources } from './measured.ts';
 
 /** A measured point that no cost was fitted to. */
@@ -17,28 +17,51 @@ export const MAX_ERROR = 0.25;
 
 const CPU_OF = ['api', 'delivery-worker', 'device-gateway', 'redis', 'presence', 'mongodb'];
 
-/** Predicts the points of the measuring runs that were not used for the fit. */
+/**
+ * Half of what two cores have in the second in which a receipt must come; the simulated devices need the rest. A push that
+ * takes more CPU overloads the measuring machine: receipts come late, and cost an inbox row, which the model leaves out.
+ */
+const OVERLOAD_MS = 1_000;
+
+/** Predicts the points of the measuring runs that were not used for the fit and did not overload the machine. */
 export function checkModel(measured: Measured, costs: Costs): CheckedPoint[] {
-  const { points } = measured.deliveries;
-  const compare = (name: string, what: string, predict: (point: LoadPoint) => Resources) => {
-    const point = points[name];
-    if (point === undefined) throw new Error(`no load was measured that is called ${name}`);
-    return toPoint(what, 'ms', sumCpu(point.used), sumCpu(predict(point)));
-  };
-  const group = ({ recipients = 0, gateways = 0 }: LoadPoint) =>
-    groupPush(costs, { connected: recipients, offline: 0, gateways });
   const memory = measured.links.gatewayMb.slice(FITTED_LINKS).map(({ links, mb }) => {
     const what = `memory of a gateway with ${links.toLocaleString('en')} connections`;
     return toPoint(what, 'MB', mb, gatewayMb(measured, links));
   });
+  const single = pointOf(measured, 'single at 300/s');
+  const singleUsed = singleAt(costs, single.perSecond ?? 0);
+  const name = 'CPU of a push to one device, 300 a second';
   return [
-    compare('single at 300/s', 'CPU of a push to one device, 300 a second', ({ perSecond = 0 }) =>
-      singleAt(costs, perSecond),
-    ),
-    compare('group of 100', 'CPU of a push to 100 devices on eight gateways', group),
-    compare('push to 50000', 'CPU of a push to 50,000 devices on eight gateways', group),
+    toPoint(name, 'ms', sumCpu(single.used), sumCpu(singleUsed)),
+    checkGroup(measured, costs, 'group of 100'),
+    ...checkLarge(measured, costs).filter(({ predicted }) => predicted <= OVERLOAD_MS),
     ...memory,
   ];
+}
+
+/** Predicts the pushes that overloaded the measuring machine. */
+export function compareOverload(measured: Measured, costs: Costs): CheckedPoint[] {
+  return checkLarge(measured, costs).filter(({ predicted }) => predicted > OVERLOAD_MS);
+}
+
+function checkLarge(measured: Measured, costs: Costs): CheckedPoint[] {
+  return Object.keys(measured.deliveries.points)
+    .filter((name) => name.startsWith('push to ') && name !== FITTED.batches)
+    .map((name) => checkGroup(measured, costs, name));
+}
+
+function checkGroup(measured: Measured, costs: Costs, name: string): CheckedPoint {
+  const { recipients = 0, gateways = 0, perSecond = 0, used } = pointOf(measured, name);
+  const predicted = groupPush(costs, { connected: recipients, offline: 0, gateways, perSecond });
+  const what = `CPU of a push to ${recipients.toLocaleString('en')} devices on eight gateways`;
+  return toPoint(what, 'ms', sumCpu(used), sumCpu(predicted));
+}
+
+function pointOf({ deliveries }: Measured, name: string): LoadPoint {
+  const point = deliveries.points[name];
+  if (point === undefined) throw new Error(`no load was measured that is called ${name}`);
+  return point;
 }
 
 /** Sums the CPU of all services and servers, in ms. */

@@ -1,6 +1,6 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
 import type { LoadPoint, Measured, Resources } from './measured.ts';
-import { sumOf, withoutNegative } from './resources.ts';
+import { amountOf, mapResources, sumOf, withoutNegative } from './resources.ts';
 
 /** Costs of one unit each, fitted to the measured points. CPU in µs, the rest in bytes. */
 export interface Costs {
@@ -10,6 +10,8 @@ export interface Costs {
   singleOffline: Resources;
   /** A push to several devices, without its recipients, with its first batch. */
   group: Resources;
+  /** Pushes a second of one worker at which `group` was measured. */
+  groupPerSecond: number;
   /** Each further batch of a push. */
   batch: Resources;
   /** One gateway of a batch: a stream entry, and the results in a reply. */
@@ -24,12 +26,18 @@ export interface Costs {
   replayedRow: Resources;
   /** An open connection, a second. */
   link: Resources;
-  /** A process of each service at rest, a second, with its part of what the servers use. */
+  /** A process of each service at rest, a second, with what it costs the servers. */
   idle: Record<string, Resources>;
 }
 
+/** What a push to several devices consists of. */
+type GroupCosts = Pick<
+  Costs,
+  'single' | 'group' | 'groupPerSecond' | 'entry' | 'recipient' | 'batch' | 'offlineRecipient'
+>;
+
 /** Points that the costs are fitted to. The others of the same run check them. */
-const FITTED = {
+export const FITTED = {
   singles: ['single at 50/s', 'single at 200/s', 'single at 600/s'],
   onOneGateway: 'group of 8 on one gateway',
   onAllGateways: 'group of 8',
@@ -38,41 +46,63 @@ const FITTED = {
 } as const;
 
 /** Fits the costs, by differences between pairs of points. A cost below the noise is 0. */
-export function fitCosts({ deliveries }: Pick<Measured, 'deliveries'>): Costs {
+export function fitCosts({ deliveries, idle }: Pick<Measured, 'deliveries' | 'idle'>): Costs {
   const pointOf = (name: string): LoadPoint => {
     const point = deliveries.points[name];
     if (point === undefined) throw new Error(`no load was measured that is called ${name}`);
     return point;
   };
-  const one = pointOf(FITTED.onOneGateway);
-  const all = pointOf(FITTED.onAllGateways);
-  const large = pointOf(FITTED.largeGroup);
-  const entry = differencePerUnit(all, one, gatewaysOf);
-  const recipient = differencePerUnit(large, all, recipientsOf);
-  const group = withoutNegative(
-    sumOf([1, one.used], [-gatewaysOf(one), entry], [-recipientsOf(one), recipient]),
-  );
-  const batch = fitBatch(pointOf(FITTED.batches), { group, entry, recipient });
+  const single = FITTED.singles.map((name) => ({
+    perSecond: pointOf(name).perSecond ?? 0,
+    used: withoutNegative(pointOf(name).used),
+  }));
   const connect = withoutNegative(pointOf('connect').used);
   return {
-    single: FITTED.singles.map((name) => ({
-      perSecond: pointOf(name).perSecond ?? 0,
-      used: withoutNegative(pointOf(name).used),
-    })),
+    single,
+    ...fitGroup(pointOf, single),
     singleOffline: withoutNegative(pointOf('single, offline').used),
-    group,
-    batch,
-    entry,
-    recipient,
     offlineRecipient: withoutNegative(pointOf('offline recipient').used),
     connect,
     replayedRow: withoutNegative(sumOf([1, pointOf('connect with a row').used], [-1, connect])),
     link: withoutNegative(deliveries.link),
-    idle: fitIdle(deliveries),
+    idle: fitIdle(deliveries, idle),
   };
 }
 
-/** Returns the cost of a push to one connected device at a rate: between two measured rates by the rate's logarithm. */
+/**
+ * Fits the costs of pushes to several devices. The cost of the push itself changes with the rate as that of a push to one
+ * device, and only it: so the rates of the points are made equal first.
+ */
+function fitGroup(
+  pointOf: (name: string) => LoadPoint,
+  single: Costs['single'],
+): Pick<Costs, 'group' | 'groupPerSecond' | 'entry' | 'recipient' | 'batch'> {
+  const one = pointOf(FITTED.onOneGateway);
+  const all = pointOf(FITTED.onAllGateways);
+  const large = pointOf(FITTED.largeGroup);
+  const groupPerSecond = one.perSecond ?? 0;
+  const entry = withoutNegative(
+    scale(sumOf([1, all.used], [-1, one.used]), 1 / (gatewaysOf(all) - gatewaysOf(one))),
+  );
+  const slower = slowdown(single, groupPerSecond, large.perSecond ?? 0);
+  const recipient = withoutNegative(
+    mapResources(large.used, (name, amount) => {
+      const factor = slower(name);
+      const rest =
+        amount -
+        factor * amountOf(one.used, name) -
+        (gatewaysOf(large) - factor * gatewaysOf(one)) * amountOf(entry, name);
+      return rest / (recipientsOf(large) - factor * recipientsOf(one));
+    }),
+  );
+  const group = withoutNegative(
+    sumOf([1, one.used], [-gatewaysOf(one), entry], [-recipientsOf(one), recipient]),
+  );
+  const costs = { single, group, groupPerSecond, entry, recipient };
+  return { ...costs, batch: fitBatch(pointOf(FITTED.batches), costs) };
+}
+
+/** Returns the cost of a push to one connected device at a rate: between two measured rates a power of the rate. */
 export function singleAt({ single }: Pick<Costs, 'single'>, perSecond: number): Resources {
   const above = single.findIndex((point) => point.perSecond >= perSecond);
   const upper = single[above] ?? single.at(-1);
@@ -80,27 +110,44 @@ export function singleAt({ single }: Pick<Costs, 'single'>, perSecond: number): 
   if (upper === undefined || lower === undefined) throw new Error('no rate was measured');
   if (above <= 0) return upper.used;
   const share = Math.log(perSecond / lower.perSecond) / Math.log(upper.perSecond / lower.perSecond);
-  return sumOf([1 - share, lower.used], [share, upper.used]);
+  return mapResources(upper.used, (name, amount) => {
+    const before = amountOf(lower.used, name);
+    if (before === 0 || amount === 0) return (1 - share) * before + share * amount;
+    return before ** (1 - share) * amount ** share;
+  });
 }
 
 /**
  * Returns the cost of a push to several devices.
  *
  * @param push.connected recipients that are connected, spread evenly over the gateways
+ * @param push.perSecond pushes a second of one worker
  */
 export function groupPush(
-  costs: Costs,
-  push: { connected: number; offline: number; gateways: number },
+  costs: GroupCosts,
+  push: { connected: number; offline: number; gateways: number; perSecond: number },
 ): Resources {
   const recipients = push.connected + push.offline;
   const batches = Math.max(1, Math.ceil(recipients / LIMITS.batchRecipients));
+  // No rate above the measured one is assumed to be cheaper.
+  const perSecond = Math.min(push.perSecond, costs.groupPerSecond);
+  const slower = slowdown(costs.single, costs.groupPerSecond, perSecond);
   return sumOf(
-    [1, costs.group],
+    [1, mapResources(costs.group, (name, amount) => amount * slower(name))],
     [batches - 1, costs.batch],
     [batches * countGateways(push.connected / batches, push.gateways), costs.entry],
     [push.connected, costs.recipient],
     [push.offline, costs.offlineRecipient],
   );
+}
+
+/** Returns how many times as much a push to one device costs at a rate as at another, for each resource. */
+function slowdown(single: Costs['single'], from: number, to: number): (name: string) => number {
+  const [before, after] = [singleAt({ single }, from), singleAt({ single }, to)];
+  return (name) => {
+    const amount = amountOf(before, name);
+    return amount > 0 ? amountOf(after, name) / amount : 1;
+  };
 }
 
 /** Returns how many different gateways hold some devices that are chosen at random. */
@@ -109,42 +156,51 @@ export function countGateways(devices: number, gateways: number): number {
   return gateways * (1 - (1 - 1 / gateways) ** devices);
 }
 
-function differencePerUnit(
-  more: LoadPoint,
-  less: LoadPoint,
-  count: (point: LoadPoint) => number,
-): Resources {
-  const factor = 1 / (count(more) - count(less));
-  return withoutNegative(sumOf([factor, more.used], [-factor, less.used]));
-}
-
 function fitBatch(
   point: LoadPoint,
-  { group, entry, recipient }: Pick<Costs, 'group' | 'entry' | 'recipient'>,
+  costs: Omit<GroupCosts, 'batch' | 'offlineRecipient'>,
 ): Resources {
   const batches = Math.ceil(recipientsOf(point) / LIMITS.batchRecipients);
-  const rest = sumOf(
-    [1, point.used],
-    [-1, group],
-    [-batches * gatewaysOf(point), entry],
-    [-recipientsOf(point), recipient],
+  const withoutBatches = groupPush(
+    { ...costs, batch: {}, offlineRecipient: {} },
+    { connected: recipientsOf(point), offline: 0, gateways: gatewaysOf(point), perSecond: 0 },
   );
-  return withoutNegative(sumOf([1 / (batches - 1), rest]));
+  return withoutNegative(scale(sumOf([1, point.used], [-1, withoutBatches]), 1 / (batches - 1)));
 }
 
-/** Divides what the servers use at rest evenly among the processes. */
-function fitIdle({ idle, processes }: Measured['deliveries']): Costs['idle'] {
-  const services = ['api', 'delivery-worker', 'device-gateway', 'scheduler'];
-  const all = services.reduce((sum, service) => sum + (processes[service] ?? 0), 0);
-  return Object.fromEntries(
-    services.map((service) => {
-      const own = Object.entries(idle).flatMap(([name, amount]) => {
-        if (name.startsWith(`${service} `)) return [[name, amount / (processes[service] ?? 1)]];
-        return services.some((other) => name.startsWith(`${other} `)) ? [] : [[name, amount / all]];
-      });
-      return [service, Object.fromEntries(own) as Resources];
-    }),
+function scale(resources: Resources, factor: number): Resources {
+  return mapResources(resources, (_, amount) => amount * factor);
+}
+
+const GATEWAY = 'device-gateway';
+const OTHERS = ['api', 'delivery-worker', 'scheduler'];
+
+/**
+ * Fits what a process uses at rest. What it costs the servers is the difference between a stack with several gateways and one
+ * with one, for a gateway; the others share the rest evenly.
+ */
+function fitIdle(deliveries: Measured['deliveries'], one: Measured['idle']): Costs['idle'] {
+  const countOf = (stack: Measured['idle'], service: string) => stack.processes[service] ?? 1;
+  const servers = (resources: Resources) =>
+    mapResources(resources, (name, amount) =>
+      [GATEWAY, ...OTHERS].some((service) => name.startsWith(`${service} `)) ? 0 : amount,
+    );
+  const own = (service: string) =>
+    mapResources(deliveries.idle, (name, amount) =>
+      name.startsWith(`${service} `) ? amount / countOf(deliveries, service) : 0,
+    );
+  const more = countOf(deliveries, GATEWAY) - countOf(one, GATEWAY);
+  const ofGateway = withoutNegative(
+    scale(sumOf([1, servers(deliveries.idle)], [-1, servers(one.idle)]), 1 / more),
   );
+  const others = OTHERS.reduce((sum, service) => sum + countOf(one, service), 0);
+  const ofOther = withoutNegative(
+    scale(sumOf([1, servers(one.idle)], [-countOf(one, GATEWAY), ofGateway]), 1 / others),
+  );
+  return Object.fromEntries([
+    [GATEWAY, sumOf([1, own(GATEWAY)], [1, ofGateway])],
+    ...OTHERS.map((service) => [service, sumOf([1, own(service)], [1, ofOther])]),
+  ]) as Costs['idle'];
 }
 
 function gatewaysOf(point: LoadPoint): number {

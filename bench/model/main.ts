@@ -1,4 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { computeCapacity } from './capacity.ts';
 import { checkModel, MAX_ERROR } from './check.ts';
 import { fitCosts } from './costs.ts';
@@ -8,6 +7,7 @@ import { measurePart } from './measure/measure.ts';
 import { readMeasured } from './measured.ts';
 import { updateModelPage } from './page.ts';
 import {
+  describeNextLimit,
   type Table,
   tabulateCheck,
   tabulateCosts,
@@ -21,7 +21,7 @@ import {
 
 const USAGE = `npm run bench:model -- --connected 10000000 --pushes 1000 --fan-out 100
 npm run bench:model -- check                       compares the model with measured points that it was not fitted to
-npm run bench:model -- measure <part>…             measures deliveries, links, storage or providers on this machine
+npm run bench:model -- measure <part>…             measures deliveries, idle, links, storage or providers on this machine
 npm run bench:model -- page                        writes the tables of docs/capacity-model.md
 
 ${describeInputs()}
@@ -43,6 +43,7 @@ function printCapacity(args: readonly string[]): void {
     tabulateNetwork(capacity),
   );
   print(tabulateLimits(limits));
+  process.stdout.write(`${describeNextLimit(limits)}\n`);
 }
 
 /** @returns true if each point is predicted within the accepted error */
@@ -58,11 +59,7 @@ async function run([command, ...rest]: readonly string[]): Promise<boolean> {
   if (command === undefined || command === '--help') process.stdout.write(USAGE);
   else if (command === 'check') return printCheck();
   else if (command === 'page') updateModelPage();
-  else if (command === 'measure' || command === '--measure')
-    for (const part of existsSync('/tmp/model-first')
-      ? readFileSync('/tmp/model-first', 'utf8').trim().split(' ')
-      : rest)
-      await measurePart(part);
+  else if (command === 'measure') for (const part of rest) await measurePart(part);
   else printCapacity([command, ...rest]);
   return true;
 }

@@ -1,11 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { computeCapacity } from './capacity.ts';
-import { checkModel } from './check.ts';
+import { checkModel, compareOverload } from './check.ts';
 import { fitCosts } from './costs.ts';
 import { readInputs } from './inputs.ts';
 import { findLimits } from './limits.ts';
 import { readMeasured, readOrigin } from './measured.ts';
 import {
+  describeNextLimit,
   tabulateCheck,
   tabulateCosts,
   tabulateLimits,
@@ -13,21 +14,40 @@ import {
   tabulateNetwork,
   tabulateServers,
   tabulateServices,
+  tabulateVariant,
   toMarkdown,
+  VARIANT_HEAD,
 } from './tables.ts';
 
 const PAGE = new URL('../../docs/capacity-model.md', import.meta.url);
 const END = '<!-- end -->';
 
 const SECTIONS: Record<string, () => string> = {
+  '<!-- overload, by npm run bench:model -- page -->': () => {
+    const measured = readMeasured();
+    return toMarkdown(tabulateCheck(compareOverload(measured, fitCosts(measured))));
+  },
   '<!-- costs, by npm run bench:model -- page -->': () =>
     toMarkdown(tabulateCosts(fitCosts(readMeasured()))),
   '<!-- checked points, by npm run bench:model -- page -->': renderCheck,
   '<!-- ten million connected, by npm run bench:model -- page -->': renderExample,
+  '<!-- variants, by npm run bench:model -- page -->': renderVariants,
 };
 
 /** The load that the page works out. */
 const EXAMPLE = ['--connected', '10000000', '--pushes', '1000', '--fan-out', '100'];
+
+/** Changes of the example that the page compares. An option that is given twice has its last value. */
+const VARIANTS: Record<string, string[]> = {
+  none: [],
+  'twice the connections of a gateway: `--links-per-gateway 24000`': [
+    '--links-per-gateway',
+    '24000',
+  ],
+  'a tenth of the pushes, with ten times the recipients': ['--pushes', '100', '--fan-out', '1000'],
+  'all pushes to one device: 100,000 a second': ['--pushes', '100000', '--fan-out', '1'],
+  'a third of the recipients offline: `--away 0.33`': ['--away', '0.33'],
+};
 
 /** Writes the tables into the page. */
 export function updateModelPage(): void {
@@ -53,6 +73,17 @@ function renderCheck(): string {
   return `${toMarkdown(tabulateCheck(checkModel(measured, fitCosts(measured))))}\n\n${origin}`;
 }
 
+function renderVariants(): string {
+  const measured = readMeasured();
+  const costs = fitCosts(measured);
+  const rows = Object.entries(VARIANTS).map(([change, args]) => {
+    const inputs = readInputs([...EXAMPLE, ...args]);
+    const capacity = computeCapacity(inputs, costs, measured);
+    return tabulateVariant(change, capacity, findLimits(inputs, capacity, measured));
+  });
+  return toMarkdown([VARIANT_HEAD, ...rows]);
+}
+
 function renderExample(): string {
   const measured = readMeasured();
   const inputs = readInputs(EXAMPLE);
@@ -65,5 +96,5 @@ function renderExample(): string {
     tabulateNetwork(capacity),
     tabulateLimits(limits),
   ];
-  return tables.map(toMarkdown).join('\n\n');
+  return [...tables.map(toMarkdown), describeNextLimit(limits)].join('\n\n');
 }

@@ -70,6 +70,43 @@ export function tabulateLimits(limits: readonly Limit[]): Table {
   ];
 }
 
+export const VARIANT_HEAD = [
+  'change',
+  'cores of all services',
+  'gateways',
+  'cores of MongoDB',
+  'Redis servers',
+  'next limit',
+  'the load fits',
+];
+
+/** A row of {@link VARIANT_HEAD}. */
+export function tabulateVariant(
+  change: string,
+  { services, mongodb, redis }: Capacity,
+  [next]: readonly Limit[],
+): string[] {
+  const cores = Object.values(services).reduce((sum, service) => sum + service.cores, 0);
+  return [
+    change,
+    format(cores),
+    formatCount(services['device-gateway'].processes),
+    format(mongodb.cores),
+    formatCount(redis.servers),
+    next?.name ?? '',
+    `${format(next?.headroom ?? Number.NaN)} times`,
+  ];
+}
+
+/** Says in a sentence which limit comes next and what lifts it. */
+export function describeNextLimit([next]: readonly Limit[]): string {
+  if (next === undefined) return '';
+  const { name, headroom, lift } = next;
+  return headroom < 1
+    ? `The load is above a limit: ${name}. What lifts it: ${lift}.`
+    : `The next limit, at ${format(headroom)} times this load: ${name}. What lifts it: ${lift}.`;
+}
+
 export function tabulateCheck(points: readonly CheckedPoint[]): Table {
   return [
     ['measured point', 'measured', 'predicted', 'error'],

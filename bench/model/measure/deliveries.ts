@@ -6,6 +6,7 @@ import { untilSettled } from '../../support/progress.ts';
 import { until } from '../../support/until.ts';
 import { median } from '../../table.ts';
 import type { LoadPoint, MeasuredDeliveries, Resources } from '../measured.ts';
+import { countProcesses, measureSecond } from './idle.ts';
 import {
   AWAY,
   burst,
@@ -24,7 +25,6 @@ import { startPresenceServer } from './presence-server.ts';
 import { countConnections, type PresenceServer, startMeter } from './resources.ts';
 
 const SETTLE_MS = 10_000;
-const IDLE_MS = 25_000;
 
 /**
  * Measures what connects, links, pushes and recipients cost every service and server of one stack with eight gateways.
@@ -52,9 +52,7 @@ export async function measureDeliveries(): Promise<MeasuredDeliveries> {
       mongodb: portOf(fixture.stack.dev.mongodb),
     };
     const connections = countConnections(fixture, ports);
-    const processes: Record<string, number> = {};
-    for (const { service } of fixture.stack.dev.processes)
-      processes[service] = (processes[service] ?? 0) + 1;
+    const processes = countProcesses(fixture);
     const link = divide(subtract(held, idle, 1), LINKS + AWAY);
     return { processes, idle, link, points, connections };
   } finally {
@@ -91,12 +89,6 @@ async function connectAll({
   await fixture.untilIdle();
   await sleep(SETTLE_MS);
   return { tokens: [...present, ...away], points };
-}
-
-async function measureSecond(fixture: StackFixture, presence: PresenceServer): Promise<Resources> {
-  const read = await startMeter(fixture, presence);
-  await sleep(IDLE_MS);
-  return divide(await read(), IDLE_MS / 1_000);
 }
 
 /** Measures one push to a topic of devices that are offline: a row in each inbox. */

@@ -78,7 +78,9 @@ export const LOADS: readonly Load[] = [
   group(100, 20),
   group(1_000, 3),
   burst(5_000),
-  { ...burst(LINKS + AWAY), rounds: 2 },
+  burst(10_000),
+  burst(20_000),
+  { ...burst(LINKS + AWAY), rounds: 1 },
 ];
 
 /** Sends the pushes of a load and waits until all outcomes are stored. @returns their number */
