@@ -46,7 +46,7 @@ export const FITTED = {
 } as const;
 
 /** Fits the costs, by differences between pairs of points. A cost below the noise is 0. */
-export function fitCosts({ deliveries, idle }: Pick<Measured, 'deliveries' | 'idle'>): Costs {
+export function fitCosts({ deliveries }: Pick<Measured, 'deliveries'>): Costs {
   const pointOf = (name: string): LoadPoint => {
     const point = deliveries.points[name];
     if (point === undefined) throw new Error(`no load was measured that is called ${name}`);
@@ -65,7 +65,7 @@ export function fitCosts({ deliveries, idle }: Pick<Measured, 'deliveries' | 'id
     connect,
     replayedRow: withoutNegative(sumOf([1, pointOf('connect with a row').used], [-1, connect])),
     link: withoutNegative(deliveries.link),
-    idle: fitIdle(deliveries, idle),
+    idle: fitIdle(deliveries),
   };
 }
 
@@ -172,35 +172,24 @@ function scale(resources: Resources, factor: number): Resources {
   return mapResources(resources, (_, amount) => amount * factor);
 }
 
-const GATEWAY = 'device-gateway';
-const OTHERS = ['api', 'delivery-worker', 'scheduler'];
+const SERVICES = ['api', 'delivery-worker', 'device-gateway', 'scheduler'];
 
-/**
- * Fits what a process uses at rest. What it costs the servers is the difference between a stack with several gateways and one
- * with one, for a gateway; the others share the rest evenly.
- */
-function fitIdle(deliveries: Measured['deliveries'], one: Measured['idle']): Costs['idle'] {
-  const countOf = (stack: Measured['idle'], service: string) => stack.processes[service] ?? 1;
-  const servers = (resources: Resources) =>
-    mapResources(resources, (name, amount) =>
-      [GATEWAY, ...OTHERS].some((service) => name.startsWith(`${service} `)) ? 0 : amount,
-    );
-  const own = (service: string) =>
-    mapResources(deliveries.idle, (name, amount) =>
-      name.startsWith(`${service} `) ? amount / countOf(deliveries, service) : 0,
-    );
-  const more = countOf(deliveries, GATEWAY) - countOf(one, GATEWAY);
-  const ofGateway = withoutNegative(
-    scale(sumOf([1, servers(deliveries.idle)], [-1, servers(one.idle)]), 1 / more),
+/** Divides what the servers use at rest among the services by the bytes that these send at rest, and their processes. */
+function fitIdle({ idle, processes }: Measured['deliveries']): Costs['idle'] {
+  const sentBy = (service: string) => Math.max(0, amountOf(idle, `${service} out`));
+  const sent = SERVICES.reduce((sum, service) => sum + sentBy(service), 0);
+  const ownerOf = (name: string) => SERVICES.find((service) => name.startsWith(`${service} `));
+  return Object.fromEntries(
+    SERVICES.map((service) => {
+      const share = (name: string) => {
+        const owner = ownerOf(name);
+        if (owner === undefined) return sent > 0 ? sentBy(service) / sent : 0;
+        return owner === service ? 1 : 0;
+      };
+      const count = processes[service] ?? 1;
+      return [service, mapResources(idle, (name, amount) => (amount * share(name)) / count)];
+    }),
   );
-  const others = OTHERS.reduce((sum, service) => sum + countOf(one, service), 0);
-  const ofOther = withoutNegative(
-    scale(sumOf([1, servers(one.idle)], [-countOf(one, GATEWAY), ofGateway]), 1 / others),
-  );
-  return Object.fromEntries([
-    [GATEWAY, sumOf([1, own(GATEWAY)], [1, ofGateway])],
-    ...OTHERS.map((service) => [service, sumOf([1, own(service)], [1, ofOther])]),
-  ]) as Costs['idle'];
 }
 
 function gatewaysOf(point: LoadPoint): number {

@@ -21,7 +21,7 @@ import {
 
 const USAGE = `npm run bench:model -- --connected 10000000 --pushes 1000 --fan-out 100
 npm run bench:model -- check                       compares the model with measured points that it was not fitted to
-npm run bench:model -- measure <part>…             measures deliveries, idle, links, storage or providers on this machine
+npm run bench:model -- measure <part>…             measures deliveries, links, storage or providers on this machine
 npm run bench:model -- page                        writes the tables of docs/capacity-model.md
 
 ${describeInputs()}

@@ -31,13 +31,6 @@ export interface MeasuredDeliveries {
   connections: Record<string, Record<string, number>>;
 }
 
-/** The part `idle`: a stack with one gateway and no devices. */
-export interface MeasuredIdle {
-  processes: Record<string, number>;
-  /** Amounts a second. */
-  idle: Resources;
-}
-
 /** The part `links`: memory of one gateway process, in MB, by its number of links. */
 export interface MeasuredLinks {
   gatewayMb: { links: number; mb: number }[];
@@ -64,7 +57,6 @@ export type MeasuredProviders = Record<'apns' | 'fcm' | 'web-push', number>;
 /** The kept results: every part has the time and the machine of its run. */
 export interface Measured {
   deliveries: MeasuredDeliveries;
-  idle: MeasuredIdle;
   links: MeasuredLinks;
   storage: MeasuredStorage;
   providers: MeasuredProviders;
@@ -95,7 +87,6 @@ export function readMeasured(file = FILE): Measured {
   };
   return {
     deliveries: resultOf('deliveries'),
-    idle: resultOf('idle'),
     links: resultOf('links'),
     storage: resultOf('storage'),
     providers: resultOf('providers'),

@@ -39,7 +39,7 @@ const singlePoint = (perSecond: number, us: number): LoadPoint => ({
 const MEASURED: Measured = {
   deliveries: {
     processes: { api: 1, 'delivery-worker': 1, 'device-gateway': 8, scheduler: 1 },
-    idle: used(1_000),
+    idle: { ...used(1_100), 'device-gateway out': 800, 'api out': 200 },
     link: used(0.1),
     connections: Object.fromEntries(SERVICES.map((name) => [name, { redis: 10, presence: 4 }])),
     points: {
@@ -61,7 +61,6 @@ const MEASURED: Measured = {
       'connect with a row': { units: 1, used: used(US.connect + US.replay) },
     },
   },
-  idle: { processes: { 'device-gateway': 1 }, idle: used(300) },
   links: {
     gatewayMb: [0, 5_000, 10_000, 17_500].map((links) => ({ links, mb: 100 + links / 500 })),
     redisBytesPerLink: 200,
@@ -108,7 +107,7 @@ describe('the fit', () => {
 
   test('a cost below the noise is 0', () => {
     const points = { ...MEASURED.deliveries.points, 'connect with a row': singlePoint(1, 1) };
-    const fitted = fitCosts({ ...MEASURED, deliveries: { ...MEASURED.deliveries, points } });
+    const fitted = fitCosts({ deliveries: { ...MEASURED.deliveries, points } });
     expect(fitted.replayedRow['api cpu']).toBe(0);
   });
 
@@ -166,9 +165,9 @@ test('more of anything never needs less', () => {
 test('without devices and pushes two processes of each service remain, with what they use at rest', () => {
   const { services, mongodb, redis, deliveriesPerSecond } = load(0, 0, 1);
   expect(Object.values(services).map(({ processes }) => processes)).toEqual([2, 2, 2, 2]);
-  expect(services.api.cores).toBeCloseTo((2 * 1_000) / 1e6, 9);
-  // A gateway costs the servers 100 µs a second, and each of the others a third of what remains of 300.
-  expect(mongodb.cores).toBeCloseTo((2 * 100 + 6 * (200 / 3)) / 1e6, 9);
+  expect(services.api.cores).toBeCloseTo((2 * 1_100) / 1e6, 9);
+  // Of what the servers use at rest, eight gateways cause four fifths and one api a fifth, as they send as many bytes.
+  expect(mongodb.cores).toBeCloseTo((2 * (880 / 8) + 2 * 220) / 1e6, 9);
   expect([mongodb.diskGb, mongodb.shards, deliveriesPerSecond]).toEqual([0, 1, 0]);
   expect([redis.servers, redis.memoryGb]).toEqual([1, 0]);
 });

@@ -1,13 +1,11 @@
 import { keepPart, type PartName } from '../measured.ts';
 import { measureDeliveries } from './deliveries.ts';
-import { measureIdle } from './idle.ts';
 import { measureLinks } from './links.ts';
 import { measureProviders } from './providers.ts';
 import { measureStorage } from './storage.ts';
 
 const PARTS: { [Name in PartName]: () => Promise<void> } = {
   deliveries: async () => keepPart('deliveries', await measureDeliveries()),
-  idle: async () => keepPart('idle', await measureIdle()),
   links: async () => keepPart('links', await measureLinks()),
   storage: async () => keepPart('storage', await measureStorage()),
   providers: async () => keepPart('providers', await measureProviders()),
