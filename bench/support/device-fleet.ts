@@ -22,10 +22,12 @@ export interface DeviceFleet {
  * Starts the processes without connecting the devices.
  *
  * @param servers the devices are distributed evenly over them
+ * @param network differs for each fleet of a benchmark: two would share local addresses and their ports
  */
 export function startDeviceFleet(
   devices: readonly DeviceCredentials[],
   servers: number,
+  network = 1,
 ): DeviceFleet {
   const perServer = Math.ceil(devices.length / DEVICES_PER_PROCESS / servers);
   const groups = splitEvenly(devices, perServer * servers);
@@ -45,7 +47,7 @@ export function startDeviceFleet(
     async connect(ports) {
       for (const [index, child] of children.entries()) {
         const port = ports[index % ports.length] ?? 0;
-        const localAddress = `127.0.1.${index + 1}`;
+        const localAddress = `127.0.${network}.${index + 1}`;
         const some = groups[index] ?? [];
         child.send({ do: 'open', devices: some, port, localAddress } satisfies DevicesCommand);
       }
