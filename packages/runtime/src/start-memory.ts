@@ -11,11 +11,3 @@ export function releaseStartMemory(): void {
   const collect: unknown = runInNewContext('gc');
   if (typeof collect === 'function') collect();
 }
-
-/**
- * Lets V8 allocate all objects in young memory. Otherwise it allocates objects that have often survived a collection in
- * old memory at once, such as the driver's index of each document in a reply; old memory then fills with dead ones.
- */
-export function disablePretenuring(): void {
-  setFlagsFromString('--no-allocation-site-pretenuring');
-}

@@ -9,7 +9,6 @@ import { createProducers, type Producers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
-import { disablePretenuring } from '@carillon/runtime/start-memory';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import { connectStore, KEPT_CONNECTIONS, type Store } from '@carillon/store/store';
 import type { z } from 'zod';
@@ -44,7 +43,6 @@ const DATABASE_TIMEOUT_MS = 2_500;
  */
 const CHECKOUT_TIMEOUT_MS = 10_000;
 
-disablePretenuring();
 await runService('api', environment, start, ({ STOP_DELAY_SECONDS }) => ({
   delayMs: STOP_DELAY_SECONDS * 1_000,
 }));
