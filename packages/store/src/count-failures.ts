@@ -58,10 +58,16 @@ function bindMethod<T = AsyncMethod>(owner: object, name: string): T {
 
 /** Watches the method that fetches each batch, which all ways of reading a cursor use: nothing is paid per document. */
 function watchCursor(cursor: AbstractCursor): AbstractCursor {
-  const fetchBatch = Reflect.get(cursor, 'fetchBatch') as AsyncMethod;
-  const watched = cursor as unknown as { fetchBatch: AsyncMethod };
-  watched.fetchBatch = () => fetchBatch.call(cursor).catch(countAndThrow);
-  return cursor;
+  return Object.assign(cursor, { fetchBatch: fetchCounted });
+}
+
+/**
+ * Fetches a batch as the driver does. One function for all cursors: with a closure of its own, each cursor and its
+ * documents lived until the next collection of old memory.
+ */
+function fetchCounted(this: AbstractCursor): Promise<unknown> {
+  const fetchBatch = Reflect.get(Object.getPrototypeOf(this), 'fetchBatch') as AsyncMethod;
+  return fetchBatch.call(this).catch(countAndThrow);
 }
 
 function countRejections(call: AsyncMethod): AsyncMethod {

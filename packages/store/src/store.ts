@@ -2,6 +2,7 @@ import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
+import { replaceActiveSets } from './active-sets.ts';
 import { createAddressHolders } from './address-holders.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
@@ -107,6 +108,7 @@ export async function connectStore({
     writeConcern: { w: 'majority', journal: true },
     monitorCommands: recorder !== undefined,
   });
+  replaceActiveSets(client);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
   const { db, clock } = await connect(client).catch((error: unknown) => {
     recorder?.close();

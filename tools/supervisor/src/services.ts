@@ -57,7 +57,7 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   api: [
     ...PRESENCE_VARIABLES,
     ...['API_KEY_PEPPER', 'DEVICE_AUTH_KEYS', 'RETENTION_SECONDS', 'ADDRESS_LIMITS'],
-    'WEB_PUSH_HOSTS',
+    ...['WEB_PUSH_HOSTS', 'MALLOC_ARENA_MAX'],
   ],
   'delivery-worker': [
     ...PRESENCE_VARIABLES,
@@ -99,6 +99,8 @@ export function buildSettings(
     WEB_PUSH_CA_FILE: dataDir.resolvePath('sandbox/ca.pem'),
     ADDRESS_LIMITS: config.addressLimits,
     RETENTION_SECONDS: String(config.retentionSeconds),
+    // The C library keeps memory that V8's threads have freed, for each of its arenas.
+    MALLOC_ARENA_MAX: '1',
     // A local stack has few devices, so a slow drain has no use.
     GATEWAY_DRAIN_SECONDS: '2',
     PUBLIC_API_URL: formatUrl('http', config.host, config.ports.api),

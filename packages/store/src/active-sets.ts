@@ -1,0 +1,37 @@
+import type { MongoClient } from 'mongodb';
+
+/**
+ * Replaces the sets in which a client keeps its open cursors and sessions. A `Set` that grows leaves a table that points to
+ * the next one; one table in V8's old memory then keeps all later ones alive, with their cursors and documents, until the
+ * next collection of old memory.
+ *
+ * @throws Error when this version of the driver has no such sets
+ */
+export function replaceActiveSets(client: MongoClient): void {
+  const state = Reflect.get(client, 's') as Record<string, unknown> | undefined;
+  for (const name of ['activeCursors', 'activeSessions']) {
+    if (!(state?.[name] instanceof Set)) throw new Error(`the driver has no set ${name}`);
+    state[name] = createArraySet();
+  }
+}
+
+/** Creates a set in an array, with the methods that the driver calls. */
+function createArraySet() {
+  const items: unknown[] = [];
+  return {
+    add(item: unknown): void {
+      if (!items.includes(item)) items.push(item);
+    },
+    delete(item: unknown): void {
+      const index = items.indexOf(item);
+      if (index < 0) return;
+      const last = items.pop();
+      if (index < items.length) items[index] = last;
+    },
+    clear(): void {
+      items.length = 0;
+    },
+    /** Iterates over a copy: the driver closes the items meanwhile, which removes them. */
+    [Symbol.iterator]: () => [...items].values(),
+  };
+}
