@@ -40,7 +40,8 @@ const JOIN_WITHIN_MS = 5_000;
 const RESEND_DEDUP_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
-const MAX_RECENT_CHECKS = 50_000;
+/** One that is forgotten costs a second check; the cache takes its memory at the start. */
+const MAX_RECENT_CHECKS = 10_000;
 
 type Job = { name: string; data: object; opts: JobsOptions };
 
