@@ -34,6 +34,7 @@ const SECOND = 1_000;
 const DAY_SECONDS = 86_400;
 const KB = 1_024;
 const CONCURRENCY = workerEnvironment.shape.CONCURRENCY.parse(undefined);
+const OPEN_BATCHES_PER_PUSH = workerEnvironment.shape.OPEN_BATCHES_PER_PUSH.parse(undefined);
 const BATCHES_OF_MOST_TOKENS = LIMITS.tokensPerPush / LIMITS.batchRecipients;
 /** Memory by service, in MB, as docs/performance.md has measured it. */
 const MEASURED_MB = readMeasuredMemory();
@@ -74,8 +75,8 @@ const NUMBERS: Record<string, number> = {
   'batch.recipients': LIMITS.batchRecipients,
   'push.max-tokens': LIMITS.tokensPerPush,
   'push.batches-of-most-tokens': BATCHES_OF_MOST_TOKENS,
-  'fan-out.open-batches': fanOut.MAX_OPEN_BATCHES,
-  'fan-out.open-recipients': fanOut.MAX_OPEN_BATCHES * LIMITS.batchRecipients,
+  'fan-out.open-batches': OPEN_BATCHES_PER_PUSH,
+  'fan-out.open-recipients': OPEN_BATCHES_PER_PUSH * LIMITS.batchRecipients,
   'fan-out.lease-seconds': fanOut.LEASE_MS / SECOND,
   'fan-out.pause-ms': fanOut.NEXT_STEP_DELAY_MS,
   'mongodb.kept-connections': KEPT_CONNECTIONS,
@@ -83,9 +84,9 @@ const NUMBERS: Record<string, number> = {
   'worker.concurrency': CONCURRENCY,
   'worker.single-pushes': CONCURRENCY * workers.EMBEDDED_FACTOR,
   'worker.provider-concurrency': workers.PROVIDER_CONCURRENCY,
-  'worker.workers-of-a-push': Math.ceil(fanOut.MAX_OPEN_BATCHES / CONCURRENCY),
+  'worker.workers-of-a-push': Math.ceil(OPEN_BATCHES_PER_PUSH / CONCURRENCY),
   'worker.provider-workers-of-a-push':
-    fanOut.MAX_OPEN_BATCHES / providerClients.MAX_LARGE_BATCHES_PER_APP,
+    OPEN_BATCHES_PER_PUSH / providerClients.MAX_LARGE_BATCHES_PER_APP,
   'worker.asked-for-most-tokens': Math.ceil(BATCHES_OF_MOST_TOKENS / CONCURRENCY),
   'backlog.max-counted': backlogMetrics.MAX_COUNTED,
   'backlog.max-age-seconds': backlogMetrics.MAX_AGE_MS / SECOND,

@@ -1,3 +1,4 @@
+import { BATCH_NUMBERS_PER_PAGE } from '@carillon/core/channels';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
 import { z } from 'zod';
@@ -22,6 +23,13 @@ export const environment = z
     ...presenceEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
+    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; while it does, other pushes wait for free places. The same in all workers. */
+    OPEN_BATCHES_PER_PUSH: z.coerce
+      .number()
+      .int()
+      .min(BATCH_NUMBERS_PER_PAGE)
+      .max(1_000)
+      .default(64),
     /** Time for which a finished push can be queried, in seconds. */
     RETENTION_SECONDS: z.coerce.number().int().min(1).default(172_800),
     /** Queues that the process takes jobs from, separated by commas; all if absent. Each queue needs a process that takes it. */

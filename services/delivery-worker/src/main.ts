@@ -133,8 +133,9 @@ async function createProcessors(
   const reportToWebhook = await context.waitFor('MongoDB', () =>
     openWebhooks(env, context, store, isStopping),
   );
+  const fanOut = { store, producers, tracer, maxOpenBatches: env.OPEN_BATCHES_PER_PUSH };
   return {
-    fanOut: (push) => runTogether(() => fanOutStep({ store, producers, tracer }, push)),
+    fanOut: (push) => runTogether(() => fanOutStep(fanOut, push)),
     deliver: createDeliver(context, delivery),
     checkCompletion: (push) =>
       runTogether(() => store.pushCompletion.completeIfDone(push, retentionMs)),

@@ -15,8 +15,6 @@ import type { ClaimedFanOut } from '@carillon/store/fan-outs';
 import type { Store } from '@carillon/store/store';
 import type { Subscriber } from '@carillon/store/subscriptions';
 
-/** Batches of one push that are released and not closed: a large push never fills the queue of the others. */
-export const MAX_OPEN_BATCHES = 64;
 export const NEXT_STEP_DELAY_MS = 50;
 /** Delay until a worker of a newer release may take the page. */
 const NEWER_RELEASE_DELAY_MS = 1_000;
@@ -28,6 +26,8 @@ const LEASE_MARGIN_MS = 2_000;
 export interface FanOutResources {
   store: Pick<Store, 'fanOuts' | 'batches' | 'subscriptions'>;
   producers: Pick<Producers, 'deliver' | 'fanOut' | 'checkCompletion'>;
+  /** Most batches of one push that are released and not closed: a large push never fills the queue of the others. */
+  maxOpenBatches: number;
   /** Records a span for each step of a traced push. */
   tracer?: Tracer | undefined;
 }
@@ -71,10 +71,10 @@ async function runStep(
   fanOut: ClaimedFanOut,
   startedAt: number,
 ): Promise<void> {
-  const { store, producers } = resources;
+  const { store, producers, maxOpenBatches } = resources;
   const push = fanOut.push._id;
   const isLeaseValid = (): boolean => performance.now() - startedAt < LEASE_MS - LEASE_MARGIN_MS;
-  const { released, waiting, free } = await store.batches.release(push, MAX_OPEN_BATCHES);
+  const { released, waiting, free } = await store.batches.release(push, maxOpenBatches);
   failpoint('release');
   await Promise.all(released.map(({ id, channel }) => producers.deliver(id, channel)));
   const { end, cursor } = waiting
@@ -97,7 +97,7 @@ async function runStep(
  * @param isLeaseValid whether the claim surely still holds
  */
 export async function pageTopics(
-  { store, producers }: FanOutResources,
+  { store, producers }: Pick<FanOutResources, 'store' | 'producers'>,
   fanOut: ClaimedFanOut,
   free: number,
   isLeaseValid: () => boolean,
