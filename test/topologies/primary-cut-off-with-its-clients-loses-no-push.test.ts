@@ -1,7 +1,15 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { runCarillonHere } from '../support/carillon.ts';
+import type { MongodProcess } from '../support/faults/mongod-process.ts';
 import { sendPush } from '../support/faults/pushes.ts';
 import { type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
+import {
+  createKeyedRequest,
+  type KeyedRequest,
+  retryUntilAccepted,
+} from '../support/guarantees/partial-accept.ts';
 import {
   type DividedStack,
   SERVICES,
@@ -13,6 +21,7 @@ import { until } from '../support/until.ts';
 const LOAD = { perSecond: 20, perPush: 2 };
 const DEVICES = 20;
 const PUSHES = 40;
+const KEYED = 10;
 /** Recipients of single pushes that a worker has in progress at most. */
 const IN_PROGRESS = 192 * LOAD.perPush;
 const SETTLED = { timeoutMs: 120_000, everyMs: 300 };
@@ -58,6 +67,27 @@ async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promi
   // Of the batches in progress on the side of the old primary, each recipient once.
   expect(repeats).toBeLessThanOrEqual(IN_PROGRESS);
 }
+
+/** Returns what carillon doctor says of MongoDB's servers. */
+async function askDoctor(): Promise<string> {
+  const { stdout } = await runCarillonHere(divided.stack.home, ['--json', 'doctor']);
+  const findings = JSON.parse(stdout) as { check: string; detail: string }[];
+  return findings.find(({ check }) => check === 'mongodb servers')?.detail ?? '';
+}
+
+test('carillon doctor says what members there are, and names one that is away', async () => {
+  const { replicaSet } = divided;
+  expect(await askDoctor()).toMatch(/^replica set \w+ of 3 members, all up, at most \d+ s behind/);
+  const primary = await replicaSet.findPrimary();
+  const other = replicaSet.members.find((member) => member !== primary);
+  await other?.kill();
+  await until(async () => / is \(not reachable\/healthy\)$/.test(await askDoctor()), {
+    timeoutMs: 30_000,
+    what: 'the doctor to name the member',
+  });
+  await replicaSet.startAll();
+  await until(async () => (await askDoctor()).includes('all up'), SETTLED);
+}, 120_000);
 
 test.each<[string, readonly Service[]]>([
   ['all services', SERVICES],
@@ -115,4 +145,70 @@ test('the primary is cut off with the workers: a push that is deleted at the new
   process.stdout.write(`${arrived} arrivals before the deletion, ${count()} in all\n`);
   expect(count()).toBe(arrived);
   expect(arrived).toBeLessThanOrEqual(1 + MAX_DUPLICATES_PER_BREAK);
+}, 400_000);
+
+/** Reads from a server itself, without its replica set, which of the requests' pushes it holds. */
+async function listHeld(
+  { port }: MongodProcess,
+  requests: readonly KeyedRequest[],
+): Promise<KeyedRequest[]> {
+  const options = { directConnection: true, readConcern: 'local' } as const;
+  const client = await new MongoClient(`mongodb://127.0.0.1:${port}`, options).connect();
+  try {
+    const pushes = client.db(divided.mongo.db.databaseName).collection<PushDocument>('pushes');
+    const payloads = requests.map(({ payload }) => payload);
+    const found = await pushes.find({ data: { $in: payloads } }).toArray();
+    return requests.filter(({ payload }) => found.some(({ data }) => data === payload));
+  } finally {
+    await client.close();
+  }
+}
+
+test('the primary is cut off with all services: a keyed push that only it has is accepted once, when it is repeated', async () => {
+  const { stack, pool } = divided;
+  const tokens = pool.devices.map(({ token }) => token);
+  const requests = Array.from({ length: KEYED }, (_, index) =>
+    createKeyedRequest({ stack }, index % 2 === 0 ? tokens.slice(0, 1) : tokens),
+  );
+  const primary = await divided.separatePrimary(SERVICES);
+  const rejections = await Promise.all(requests.map((request) => request.send()));
+  expect(rejections.filter(({ status }) => status < 500)).toEqual([]);
+  const lost = await listHeld(primary, requests);
+  expect(lost.length).toBeGreaterThan(0);
+  await divided.untilReplaced(primary);
+  await divided.untilSteppedDown(primary);
+  divided.heal();
+  const accepted = await Promise.all(requests.map(retryUntilAccepted));
+  const again = await Promise.all(requests.map((request) => request.send()));
+  const idOf = ({ text }: { text: string }) => (JSON.parse(text) as { id: string }).id;
+  expect(again.map(idOf)).toEqual(accepted.map(({ push }) => push.id));
+  const { db } = divided.mongo;
+  const ids = accepted.map(({ push }) => push.id);
+  const payloads = requests.map(({ payload }) => payload);
+  const stored = await db
+    .collection<PushDocument>('pushes')
+    .find({ data: { $in: payloads } })
+    .toArray();
+  expect(stored.map(({ _id }) => _id).sort()).toEqual(ids.sort());
+  const arrivalsOf = () =>
+    requests.map(({ payload }) =>
+      pool.devices.map(
+        ({ arrivals }) => arrivals.filter((arrival) => arrival.payload === payload).length,
+      ),
+    );
+  const expected = requests.map(({ devices }) => pool.devices.map((_, n) => (n < devices ? 1 : 0)));
+  await until(
+    () =>
+      arrivalsOf()
+        .flat()
+        .every((n, at) => n >= (expected.flat()[at] ?? 0)),
+    SETTLED,
+  );
+  const last = await sendPush(stack, tokens);
+  await until(
+    () => pool.devices.every((one) => one.arrivals.some(({ payload }) => payload === last.payload)),
+    SETTLED,
+  );
+  expect(arrivalsOf()).toEqual(expected);
+  process.stdout.write(`${lost.length} of ${KEYED} keyed pushes were on the lost primary alone\n`);
 }, 400_000);

@@ -5,6 +5,7 @@ import type { RedisAddress } from '@carillon/presence/redis';
 import type { RedisNode } from '@carillon/presence/redis-topology';
 import { fetchUnservedAges } from '@carillon/queue/unserved-queues';
 import type { Store } from '@carillon/store/store';
+import type { MongoMember, MongoTopology } from '@carillon/store/topology';
 import { describeError } from './admin-error.ts';
 
 const MAX_CLOCK_DIFFERENCE_MS = 2_000;
@@ -15,6 +16,9 @@ const MAX_COUNTED = 1_000;
 const MAX_LISTED = 5;
 /** A warning that processes have not repeated for this long is over. */
 const PROXY_WARNING_AGE_MS = 3_600_000;
+const USABLE_STATES = new Set(['PRIMARY', 'SECONDARY', 'ARBITER']);
+/** An idle primary writes every 10 s, so that a secondary seems to be as late. */
+const MAX_LAG_SECONDS = 30;
 const GIB = 1_073_741_824;
 /** Five percent of a volume; on a large volume at most what MongoDB and its journal grow by within hours. */
 const MIN_FREE_SHARE = 0.05;
@@ -42,7 +46,7 @@ export async function runCheck(
 }
 
 /**
- * Checks MongoDB: version, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, and proxies
+ * Checks MongoDB: version, servers, schema, indexes, clock, disk space, the backlog of batches, rejected credentials, and proxies
  * that the services' settings don't name.
  *
  * @param host shown as the server's address
@@ -50,6 +54,7 @@ export async function runCheck(
 export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
   return Promise.all([
     runCheck('mongodb', async () => `${await store.version()} at ${host}`),
+    runCheck('mongodb servers', async () => describeMongodb(await store.topology())),
     runCheck('mongodb schema', () => checkSchema(store)),
     runCheck('mongodb indexes', () => checkIndexes(store)),
     runCheck('clock', () => checkClock(store)),
@@ -142,6 +147,40 @@ export function describeDiskSpace({ free, total }: { free: number; total: number
 
 function formatGibibytes(bytes: number): string {
   return `${(bytes / GIB).toFixed(1)} GiB`;
+}
+
+/**
+ * Describes the servers of MongoDB.
+ *
+ * @throws when a member is not usable or far behind, or when pushes are refused as soon as one member is away
+ */
+export function describeMongodb(topology: MongoTopology): string {
+  if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
+  if (topology.kind === 'sharded cluster') {
+    throw new Error('a sharded cluster; this release supports one replica set (docs/scaling.md)');
+  }
+  const { name, size, members } = topology;
+  if (size === 1) return `replica set ${name} of one member, which nothing replaces when it fails`;
+  if (members === undefined) {
+    return `replica set ${name} of ${size} members; their states need the role clusterMonitor`;
+  }
+  const faults = members.flatMap(findFaults);
+  const withData = members.filter(({ state }) => state !== 'ARBITER').length;
+  const majority = Math.floor(members.length / 2) + 1;
+  if (withData <= majority) {
+    faults.push(
+      `only ${withData} of ${members.length} members hold data: while one of these is away, no push is accepted`,
+    );
+  }
+  const summary = `replica set ${name} of ${size} members`;
+  if (faults.length > 0) throw new Error(`${summary}: ${faults.join('; ')}`);
+  const lag = Math.max(...members.map(({ lagSeconds = 0 }) => lagSeconds));
+  return `${summary}, all up, at most ${Math.round(lag)} s behind the primary`;
+}
+
+function findFaults({ name, state, lagSeconds = 0 }: MongoMember): string[] {
+  if (!USABLE_STATES.has(state)) return [`${name} is ${state}`];
+  return lagSeconds > MAX_LAG_SECONDS ? [`${name} is ${Math.round(lagSeconds)} s behind`] : [];
 }
 
 async function checkSchema({ schema }: Pick<Store, 'schema'>): Promise<string> {

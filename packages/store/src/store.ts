@@ -52,6 +52,7 @@ import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
+import { type MongoTopology, readTopology } from './topology.ts';
 import { createWebhooks } from './webhooks.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
@@ -206,6 +207,8 @@ function createServerCommands(db: Db) {
       const { fsTotalSize: total, fsUsedSize: used } = await db.command({ dbStats: 1 });
       return total > 0 ? { free: total - used, total } : undefined;
     },
+    /** Returns what servers the connection string leads to, and the state of each. */
+    topology: (): Promise<MongoTopology> => readTopology(db),
     /** Resolves when the server responds. */
     ping: async (): Promise<void> => {
       await db.command({ ping: 1 });

@@ -136,6 +136,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'outbox.countPending': (store) => store.outbox.countPending('webhook1', 10),
   'clock.now': (store) => store.clock.now(),
   missingIndexes: (store) => store.missingIndexes(),
+  topology: (store) => store.topology(),
   diskSpace: (store) => store.diskSpace(),
   version: (store) => store.version(),
   ping: (store) => store.ping(),
