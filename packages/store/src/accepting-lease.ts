@@ -2,13 +2,13 @@ import type { Collection, Document, Filter } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 
-/** How long the lease of an API process lasts on a push of many batches that it is accepting. */
+/** Duration of an API process's lease on a push of many batches that it is accepting. */
 export const ACCEPTING_LEASE_MS = 3_000;
 
 /** The lease of a push in state `accepting` without one: an earlier version inserted it. */
 const DEFAULT_LEASE_MS = 60_000;
 
-/** How long an abandoned push is kept: batches that its owner still writes are removed with it. */
+/** Time for which an abandoned push is kept: batches that its owner still writes are removed with it. */
 const ABANDONED_RETENTION_MS = 3_600_000;
 
 /** An expression: the lease of a push in state `accepting` has ended, by MongoDB's clock. */

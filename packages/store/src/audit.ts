@@ -44,7 +44,7 @@ export function createAudit(db: Db, clock: Clock) {
   return {
     /** Records that an action begins, so that no action goes unrecorded. Returns the entry's id. */
     begin: (entry: AuditEntry): Promise<string> => insert(entry),
-    /** Records how an action ended. @param result `done` or the code of an error */
+    /** Records the result of an action. @param result `done` or the code of an error */
     async end(of: string, entry: AuditEntry, result: string, facts: AuditFacts): Promise<void> {
       await insert({ ...entry, facts, of, result });
     },

@@ -14,7 +14,7 @@ const NO_TIME = new Date(0);
 export interface ChannelBacklog {
   /** Batches that workers have or could have now; at most the limit. */
   pending: number;
-  /** Batches that wait for a retry, a fallback or a provider that is away; at most the limit. */
+  /** Batches that wait for a retry, a fallback or an unavailable provider; at most the limit. */
   deferred: number;
   /** Age of the oldest pending batch that no worker has, in milliseconds; 0 without one. */
   oldestMs: number;

@@ -39,13 +39,13 @@ export interface ClaimedBatch {
   push: string;
   claim: string;
   work: Batch;
-  /** Webhooks are told of the batch. */
+  /** Events of the batch are reported to webhooks. */
   notify?: true;
   /** The push right after the claim, if it holds the batch itself. */
   sendable?: SendablePush;
 }
 
-/** How a claim ends. Codes are those of core/outcomes, one for each recipient. */
+/** The end of a claim. Codes are those of core/outcomes, one for each recipient. */
 export interface Settlement {
   id: string;
   claim: string;
@@ -60,7 +60,7 @@ export interface Settlement {
   lateReceipts?: boolean;
   /** The push has no other batch and no inbox row: the same write finishes it. */
   finish?: { purgeAt: Date };
-  /** Webhooks are told of the batch. */
+  /** Events of the batch are reported to webhooks. */
   notify?: true;
 }
 
@@ -235,7 +235,7 @@ async function settleGroup(
       const settled = toSettled(await updateAndFind(collection, change, SETTLED_FIELDS));
       if (settled.size > 0) return settled;
     } else {
-      // A push that it finishes has no inbox row, so receipts are not asked for: the number is enough if all took effect.
+      // A push that it finishes has no inbox row, so receipts are not read: the number is enough if all took effect.
       const matched = await updateAll(collection, change);
       if (matched === settlements.length)
         return new Map(settlements.map(({ claim }) => [claim, { got: {} }]));

@@ -17,7 +17,7 @@ const pickOnly: PickValue = ([value]) => ({ $literal: value });
  * Builds an update that gives each of many documents its own values in one statement. MongoDB plans and parses a
  * statement once; one statement per document costs it three times the CPU.
  *
- * @param keyField the field that tells the documents apart, such as `$_id`
+ * @param keyField the field that identifies the documents, such as `$_id`
  * @param keys the values of that field; the update's filter must exclude documents with other values
  * @param buildFields the fields, as in `$set` of a pipeline
  */

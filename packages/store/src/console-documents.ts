@@ -57,7 +57,7 @@ export interface InviteDocument {
 /** Facts of an audit entry: ids, names and settings, never secrets, payloads or tokens. */
 export type AuditFacts = Record<string, string | number | boolean>;
 
-/** An entry of the audit log: an action that an operator began, or how it ended. */
+/** An entry of the audit log: an action that an operator began, or its result. */
 export interface AuditDocument {
   /** Sorts by time. */
   _id: string;

@@ -78,7 +78,7 @@ function countRejections(call: AsyncMethod): AsyncMethod {
 const countedErrors = new WeakSet<object>();
 
 function countAndThrow(error: Error & { code?: unknown }): never {
-  // Two processes insert the same document, and one of them finds it there.
+  // Two processes insert the same document, and one of them fails because it exists.
   if (error.code !== DUPLICATE_KEY && !countedErrors.has(error)) {
     countedErrors.add(error);
     processCounts.mongodbCommandFailures += 1;

@@ -10,7 +10,7 @@ import type { Webhooks } from './webhooks.ts';
 /** Rows of a device that are removed together. */
 const ROWS_PER_READ = 1_000;
 
-/** How long after its deletion a device may still be found as a subscriber: until it is cleared. */
+/** Time after its deletion for which a device may still be found as a subscriber: until it is cleared. */
 const CLEANUP_GRACE_MS = 600_000;
 /**
  * Recent deletions that are compared with the recipients in this process; if there are more, the recipients are looked

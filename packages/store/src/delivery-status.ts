@@ -41,9 +41,9 @@ export interface DevicePushQuery {
   token: string;
   /** Only pushes older than this id. */
   before: string;
-  /** How many of the app's newest pushes are scanned. */
+  /** Number of the app's newest pushes that are scanned. */
   scanLimit: number;
-  /** How many are returned. */
+  /** Number of results. */
   limit: number;
 }
 
@@ -58,7 +58,7 @@ interface Tables {
   inbox: Collection<InboxDocument>;
 }
 
-/** Reads how recipients of pushes stand or ended. */
+/** Reads the status or the outcome of recipients. */
 export function createDeliveryStatus(db: Db) {
   const tables: Tables = {
     pushes: db.collection('pushes'),
@@ -91,11 +91,11 @@ export function createDeliveryStatus(db: Db) {
       return { recipients, total };
     },
 
-    /** Returns how one recipient stands; undefined if the push doesn't exist, is being removed or wasn't for it. */
+    /** Returns the status of one recipient; undefined if the push doesn't exist, is being removed or wasn't for it. */
     statusOfRecipient: (id: string, token: string): Promise<RecipientStatus | undefined> =>
       findStatus(tables, id, token),
 
-    /** Finds pushes to a device and how they stand, as far as {@link findPushesOfDevice} covers them. */
+    /** Finds pushes to a device and their status, as far as {@link findPushesOfDevice} covers them. */
     findPushesOfDevice: (query: DevicePushQuery): Promise<DevicePush[]> =>
       findPushesOfDevice(tables, query),
   };
@@ -187,7 +187,7 @@ async function hasInboxRow(
   return (await inbox.findOne({ _id: row, push: _id }, { projection: { _id: 1 } })) !== null;
 }
 
-/** Which recipients had a row, and which of them the batches called `inbox` before the rows were read. */
+/** The recipients that had a row, and those that were `inbox` in their batches before the rows were read. */
 interface PendingRecipients {
   rows: PositionBits;
   before: PositionBits;

@@ -5,7 +5,7 @@ import { buildDeviceMark } from './notify-mark.ts';
  * Builds the update that deletes a device. Its provider address is kept apart until the device is cleared, because another
  * document lists the device by it (store/address-holders).
  *
- * @param reported webhooks that are told of it
+ * @param reported webhooks to which it is reported
  * @param removed fields that go
  */
 export function buildDeletion(

@@ -197,7 +197,7 @@ async function filterUnreceived(
   type Match = OpenBatch & Pick<Batch, 'got' | 'gone'> & { position: number };
   const filterOf = (some: OpenBatch[]) => ({ _id: { $in: some.map(({ _id }) => _id) } });
   const [embedded, own] = [open.filter(isEmbedded), open.filter((one) => !isEmbedded(one))];
-  // The shard key, with which only the shards of these pushes are asked.
+  // The shard key, so that only the shards of these pushes execute the statement.
   const pushesOfOwn = { push: { $in: [...new Set(own.map(({ push = '' }) => push))] } };
   const matches = await Promise.all([
     pushes.find<Match>(filterOf(embedded), options).toArray(),

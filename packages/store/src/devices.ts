@@ -41,7 +41,7 @@ export interface Activity {
   at: number;
 }
 
-/** How a provider reaches a device, and whether it still does. */
+/** Address of a device at its provider, and whether the provider still accepts it. */
 export type ReachableDevice = Pick<
   DeviceDocument,
   '_id' | 'provider' | 'uninstalled' | 'unsubscribed'
@@ -282,7 +282,7 @@ function createRegistration(
   };
 }
 
-/** Writes of what providers and gateways report of devices. */
+/** Writes the reports of providers and gateways about devices. */
 function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
   return {
     /**

@@ -67,10 +67,10 @@ export interface KeyDocument {
   app: string;
   /** HMAC-SHA-256 of the key under the pepper, hex. */
   digest: string;
-  /** The key's last four characters, to tell keys apart. */
+  /** The key's last four characters, by which operators distinguish keys. */
   lastFour: string;
   createdAt: Date;
-  /** When a request last had it, up to a minute late. */
+  /** Time of the last request with it, up to a minute late. */
   lastUsedAt?: Date;
   revokedAt?: Date;
 }
@@ -98,7 +98,7 @@ export interface DeviceDocument {
   leftAddress?: string;
   /** The call that alone may change the device's subscriptions (store/topic-change-locks). */
   topicsLock?: { owner: string; until: Date };
-  /** Events that webhooks are not told of yet. */
+  /** Events that are not reported to webhooks yet. */
   notify?: NotifyEntry[];
 }
 
@@ -150,18 +150,19 @@ export interface SchemaDocument {
   lease?: { owner: string; until: Date };
 }
 
-/** A proxy that processes noticed and their settings don't name. */
+/** A proxy that processes have detected and their settings don't name. */
 export interface ProxyWarningDocument {
   _id: ProxyWarning;
-  /** When a process noticed it last. */
+  /** Time at which a process last detected it. */
   at: Date;
 }
 
-/** What workers tell gateways about presence: a list of servers in use, or a shard whose devices could not be looked up. */
+/** A report of workers to gateways about presence: a list of servers in use, or a shard whose devices could not be
+ * looked up. */
 export interface PresenceReportDocument {
   /** `list` or `missed`, a space, and the name of the list or the shard. */
   _id: string;
-  /** When it was reported last, and how often. */
+  /** Time of the last report, and the number of reports. */
   at: Date;
   count: number;
 }
@@ -184,7 +185,7 @@ export interface RedrivenEntry {
 export interface Batch {
   state: BatchState;
   channel: Channel;
-  /** When the batch may be claimed; while it is claimed, when the lease ends. MongoDB's time. */
+  /** Time from which the batch may be claimed; while it is claimed, the end of the lease. MongoDB's time. */
   at: Date;
   /** Random id of the current claim; every write of its worker is conditional on it. */
   claim?: string;
@@ -208,7 +209,8 @@ export interface Batch {
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
-  /** When the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed again. */
+  /** Time at which the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed
+   * again. */
   failedAt?: Date;
   /** Reasons of the failed recipients, as a mask (core/outcomes). */
   failures?: number;
@@ -222,8 +224,9 @@ export interface Batch {
   /** Receipts that did not reach the worker of the claim: word → int32 of bits, sparse. */
   got?: Record<string, number>;
   /**
-   * When receipts of `got` were recorded, by MongoDB's clock: word → bit → time (store/receipt-times). Receipts that a
-   * worker has recorded have their latency in `ms` instead, those that the previous release has recorded have neither.
+   * Times at which receipts of `got` were recorded, by MongoDB's clock: word → bit → time (store/receipt-times).
+   * Receipts that a worker has recorded have their latency in `ms` instead, those that the previous release has
+   * recorded have neither.
    */
   gotAt?: Record<string, Record<string, Date>>;
   /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
@@ -247,18 +250,18 @@ export interface Batch {
 }
 
 /**
- * State of a document for one webhook: the events that it was told, and when it is told again. A push and its batches get
- * their entries when they are stored, a device when one of its events occurs. Only entries with `at` are in the index of the
- * work to report.
+ * State of a document for one webhook: the events that were reported, and the time of the next report. A push and its
+ * batches get their entries when they are stored, a device when one of its events occurs. Only entries with `at` are in
+ * the index of the work to report.
  */
 export interface NotifyEntry {
   /** Id of the webhook. */
   w: string;
-  /** In a push: the webhook is told of recipients, so the push's batches get entries too. */
+  /** In a push: the webhook gets events of recipients, so the push's batches get entries too. */
   r?: true;
   /** Grows with each change that is to be reported: a report closes the entry only if none came meanwhile. */
   v: number;
-  /** When the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */
+  /** Time from which the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */
   at?: Date;
   /** No worker may claim the entry before: the end of a lease, or of the delay after a failure. */
   until?: Date;
@@ -274,7 +277,7 @@ export interface NotifyEntry {
   events?: DeviceEvent[];
 }
 
-/** An event of a device that webhooks are told of. */
+/** An event of a device that is reported to webhooks. */
 export type DeviceEvent = 'registered' | 'uninstalled' | 'unsubscribed' | 'deleted';
 
 /** A receiver of events of an app. */
@@ -297,7 +300,7 @@ export interface WebhookDocument {
   failures?: number;
   failingSince?: Date;
   retryAt?: Date;
-  /** The last response: its status, or why there was none. */
+  /** The last response: its status, or the reason why there was none. */
   last?: { at: Date; status?: number; error?: string };
   lastSuccessAt?: Date;
   /** A test event was requested. */
@@ -333,7 +336,7 @@ export interface PushDocument {
   app: string;
   state: PushState;
   acceptedAt: Date;
-  /** In state `accepting`: when the lease of the accepting process ends. */
+  /** In state `accepting`: the end of the accepting process's lease. */
   acceptingUntil?: Date;
   dueAt?: Date;
   expiresAt: Date;
@@ -342,7 +345,7 @@ export interface PushDocument {
   finishedAt?: Date;
   /** An expiry or deletion that has begun and isn't complete. */
   ending?: 'expired' | 'deleted';
-  /** When the document may be removed. */
+  /** Time from which the document may be removed. */
   purgeAt?: Date;
   /** The payload as the JSON text of the request: numbers, keys and their order are delivered unchanged. */
   data: string;
@@ -354,9 +357,9 @@ export interface PushDocument {
   devices: number;
   fan: FanOutProgress;
   work?: Batch;
-  /** The webhooks that are told of the push, decided when it was accepted. */
+  /** The webhooks to which the push is reported, decided when it was accepted. */
   notify?: NotifyEntry[];
-  /** While a report keeps the push past its retention: when it is removed at the latest. */
+  /** While a report keeps the push past its retention: the latest time of its removal. */
   keepUntil?: Date;
   counts?: OutcomeCounts;
   /** Context of the trace that the request began or continued (`traceparent`, W3C Trace Context), if it is sampled. */
@@ -371,7 +374,7 @@ export interface IdempotencyKeyDocument {
   _id: string;
   /** The push that has the key, or the id that was reserved for it. */
   push: string;
-  /** When the key was reserved, by MongoDB's clock. */
+  /** Time at which the key was reserved, by MongoDB's clock. */
   at: Date;
 }
 
@@ -384,7 +387,7 @@ export interface BatchDocument {
   from: string;
   to: string;
   work: Batch;
-  /** The webhooks that are told of the recipients. */
+  /** The webhooks to which the recipients are reported. */
   notify?: NotifyEntry[];
 }
 
@@ -398,7 +401,7 @@ export interface InboxDocument {
   position: number;
   /** The push was written to the device's socket once, without a receipt. */
   sent?: boolean;
-  /** Webhooks are told of the recipient: the write that ends it marks the batch. */
+  /** Events of the recipient are reported to webhooks: the write that ends it marks the batch. */
   notify?: true;
 }
 
@@ -443,7 +446,7 @@ export interface RecipientStatus {
   milliseconds?: number;
   /** The provider's last error about this recipient. */
   detail?: string;
-  /** How often a provider has deferred it. */
+  /** Number of times that a provider has deferred it. */
   tries?: number;
   /** Earliest time of the next try, ISO 8601. */
   nextTryAt?: string;

@@ -4,18 +4,18 @@ import { BY_ID, holdersById } from './batch-holders.ts';
 import type { BatchDocument, DeviceDocument, PushDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
-/** Pushes that one step looks through. */
+/** Pushes that one step reads. */
 const PUSHES_PER_STEP = 1_000;
 /** Time after a deletion for which a push that was being accepted may still name the device. */
 const RECORD_RETENTION_MS = 600_000;
 
 /** Result of one step of an erasure. */
 export interface ErasureStep {
-  /** Pushes that were looked through. */
+  /** Pushes that were read. */
   scanned: number;
   /** Documents that named the device. */
   rewritten: number;
-  /** The last push that was looked through; absent when there are no more. */
+  /** The last push that was read; absent when there are no more. */
   next?: string;
 }
 

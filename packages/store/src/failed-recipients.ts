@@ -124,7 +124,7 @@ export function createFailedRecipients(db: Db) {
       return written === byBatch.size;
     },
 
-    /** Takes a reservation back: nothing was sent. */
+    /** Cancels a reservation: nothing was sent. */
     async release(by: string, recipients: readonly BatchRecipients[]): Promise<void> {
       await writeAll(
         holders,

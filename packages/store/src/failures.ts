@@ -14,7 +14,7 @@ const MAX_SCANNED = 10_000;
 
 /** Fields of the mark; the indexes hold all of them. */
 const MARK = { 'work.failedAt': 1, 'work.channel': 1, 'work.failures': 1 } as const;
-/** Fields of a batch that tell who failed and why; the recipients' tokens are not among them. */
+/** Fields of a batch with the positions and reasons of its failures; the recipients' tokens are not among them. */
 const FAILED_BATCH = {
   ...MARK,
   ...OUTCOME_PROJECTION,
@@ -22,7 +22,7 @@ const FAILED_BATCH = {
   'work.redriven': 1,
 } as const;
 
-/** Position in a list of failures: the page goes on with older ones. */
+/** Position in a list of failures: the page continues with older ones. */
 export interface FailureCursor {
   failedAt: Date;
   id: string;
@@ -52,7 +52,7 @@ export interface FailedBatch {
   push: string;
   channel: Channel;
   failedAt: Date;
-  /** Failed recipients, with the reason that was asked for. */
+  /** Failed recipients, with the reason of the query. */
   failed: number;
   /** Those of them that a re-drive has sent to again. */
   redriven: number;
@@ -144,7 +144,7 @@ export function createFailures(db: Db) {
     ): AsyncGenerator<string> {
       const filter = {
         app,
-        // Sorts after the batches of that push, whose ids go on with a hyphen.
+        // Sorts after the batches of that push, whose ids continue with a hyphen.
         _id: { $gt: `${after}.` },
         'work.failedAt': { $gte: from ?? new Date(0), $lte: to },
         ...(channel !== undefined && { 'work.channel': channel }),

@@ -8,7 +8,7 @@ import type { Suspensions } from './suspensions.ts';
 export interface ClaimedFanOut {
   push: Pick<PushDocument, '_id' | 'app' | 'fan' | 'audience' | 'trace' | 'notify'>;
   claim: string;
-  /** When it was claimed, by MongoDB's clock. */
+  /** Time of the claim, by MongoDB's clock. */
   claimedAt: Date;
 }
 

@@ -48,7 +48,7 @@ const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
 const NOT_FINAL = { 'work.state': 'closed', 'work.final': { $exists: false } } as const;
 
-/** How a push ends before all of its devices have it. */
+/** The end of a push before all of its devices have it. */
 export type EndReason = 'expired' | 'deleted';
 
 interface Tables {
@@ -92,11 +92,12 @@ export interface EndedInboxRow {
   push: string;
   work: string;
   position: number;
-  /** Webhooks are told of the batch. */
+  /** Events of the batch are reported to webhooks. */
   notify?: true;
 }
 
-/** Why a row goes: the device acknowledged after the batch was settled, or the device was deleted. */
+/** The reason for the removal of a row: the device acknowledged after the batch was settled, or the device was deleted.
+ * */
 type BitField = 'got' | 'gone';
 
 /** Ends recipients that have an inbox row: writes the bit into the batch, then removes the row. */
@@ -313,7 +314,7 @@ interface FinalWrite {
   id: string;
   work: Batch;
   outcomes: Uint8Array;
-  /** Webhooks are told of the batch. */
+  /** Events of the batch are reported to webhooks. */
   isReported: boolean;
 }
 
@@ -323,7 +324,7 @@ async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Pr
   const filter = { ...holdersById([id]), ...NOT_FINAL };
   const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
   const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
-  // One statement each: a statement for many does not tell which of them it wrote.
+  // One statement each: a statement for many does not return which of them it wrote.
   const { modifiedCount } = isBatchId(id)
     ? await batches.updateOne(filter, update, BY_ID)
     : await pushes.updateOne(filter, update, BY_ID);

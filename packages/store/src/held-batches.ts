@@ -24,7 +24,7 @@ const LAPSED_AFTER_SAVE = -1;
 interface HeldBatch {
   id: string;
   claim: string;
-  /** Webhooks are told of the batch. */
+  /** Events of the batch are reported to webhooks. */
   notify?: true;
 }
 
@@ -42,7 +42,7 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   lapsed?: number | 'unchanged';
 }
 
-/** How a worker releases its claim on an unfinished batch. */
+/** Release of a worker's claim on an unfinished batch. */
 interface Release extends LapseRule {
   /** Time until the batch is due again. */
   delayMs: number;
@@ -166,7 +166,8 @@ async function releaseAll(
   return ids.map((id) => releasedIds.has(id));
 }
 
-/** Releases claims of one collection, and returns how many held. Webhooks are told of all of these batches, or of none. */
+/** Releases claims of one collection, and returns how many held. Events of all of these batches are reported to
+ * webhooks, or of none. */
 async function releaseGroup(
   collection: Collection<BatchHolder>,
   releases: readonly ClaimRelease[],
@@ -188,7 +189,7 @@ async function releaseGroup(
         pick(releases.map(({ staysSuspected = false }) => staysSuspected)),
         pick(releases.map(({ ignoresLapse = false }) => ignoresLapse)),
       ),
-      // Webhooks are told of the outcomes so far: the batch may wait for its retry for hours.
+      // The outcomes so far are reported to webhooks: the batch may wait for its retry for hours.
       ...(isReported && { notify: NOTIFY_MARK }),
     })),
     { $unset: ['work.claim', 'work.reply', 'work.before', 'work.hurried'] },

@@ -6,7 +6,7 @@ import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { IdempotencyKeyDocument, PushDocument } from './documents.ts';
 
-/** How long an idempotency key is remembered (guarantee G2). */
+/** Time for which an idempotency key is valid (guarantee G2). */
 const IDEMPOTENCY_TTL_MS = 86_400_000;
 /** Time for which the document of a key is kept; longer than the key counts. */
 export const KEY_DOCUMENT_SECONDS = 90_000;
@@ -69,7 +69,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
     return matchedCount === 1 ? { id: push } : undefined;
   }
 
-  /** Decides who has a key that is stored already. Undefined: it has changed meanwhile. */
+  /** Decides which push has a key that is stored already. Undefined: the key has changed meanwhile. */
   async function resolve(
     stored: IdempotencyKeyDocument,
     { _id, app }: KeyedPush,
@@ -118,8 +118,8 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
     },
 
     /**
-     * Finds what has prevented the insert of a push: a push with the same id or key, durable. Undefined: nothing does any
-     * more. An abandoned push means that another request has taken the key.
+     * Finds the cause of a failed insert of a push: a push with the same id or key, durable. Undefined: nothing does
+     * any more. An abandoned push means that another request has taken the key.
      */
     async findObstacle({ _id, app, idempotency }: KeyedPush): Promise<PushDocument | undefined> {
       const same = await pushes.findOne({ _id });
@@ -177,7 +177,7 @@ async function findDurable(
   return matchedCount === 1 ? push : undefined;
 }
 
-/** Inserts an abandoned push in the place of one that was not inserted. False: it is there by now. */
+/** Inserts an abandoned push in the place of one that was not inserted. False: it exists by now. */
 async function preventInsert(
   pushes: Collection<PushDocument>,
   app: string,

@@ -40,7 +40,7 @@ type StoredDevice = Pick<DeviceDocument, '_id' | 'app' | 'deletedAt' | 'provider
 
 const STORED_FIELDS = { app: 1, deletedAt: 1, 'provider.address': 1 } as const;
 
-/** Brings devices and subscriptions in by the thousand. Each call may be repeated: what is there stays as it is. */
+/** Imports devices and subscriptions by the thousand. Each call may be repeated: existing documents do not change. */
 export function createImports(db: Db, clock: Clock, addressHolders: AddressHolders) {
   const devices = db.collection<DeviceDocument>('devices');
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
@@ -59,7 +59,7 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
     };
   }
 
-  /** Finds the devices that are in the way of new ones: with the same token, or the same address in the app. */
+  /** Finds the devices that conflict with new ones: with the same token, or the same address in the app. */
   async function findPresent(app: string, wanted: readonly DeviceDocument[]) {
     const addresses = wanted.flatMap(({ provider }) => provider?.address ?? []);
     const lists = await Promise.all(
@@ -81,10 +81,10 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
 
   return {
     /**
-     * Inserts devices durably and returns what became of each, in order. A device whose token, or without a token whose
-     * provider address, is there already counts as existing.
+     * Inserts devices durably and returns the result of each, in order. A device whose token, or without a token whose
+     * provider address, is stored already counts as existing.
      *
-     * @param reported webhooks that are told of each device that is inserted
+     * @param reported webhooks to which each inserted device is reported
      */
     async importDevices(
       app: string,
@@ -125,7 +125,7 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
 }
 
 /**
- * Inserts devices, unless the token is there or another device has the address; such devices stay.
+ * Inserts devices, unless the token is stored or another device has the address; such devices stay.
  *
  * @returns the documents that were not inserted, and the devices that have their addresses
  */

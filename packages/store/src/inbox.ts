@@ -13,7 +13,7 @@ export interface PendingPush {
   /** Hash of the collapse key. */
   collapse?: string;
   sent: boolean;
-  /** Webhooks are told of the recipient. */
+  /** Events of the recipient are reported to webhooks. */
   notify?: true;
 }
 

@@ -33,7 +33,7 @@ export function createInvites(db: Db) {
       (await invites.findOneAndUpdate({ _id: new Binary(digest), ...IS_USABLE }, [
         { $set: { redeemedAt: '$$NOW' } },
       ])) ?? undefined,
-    /** Makes a redeemed link usable again: nothing came of it. */
+    /** Makes a redeemed link usable again, because its action has failed. */
     async release(digest: Buffer): Promise<void> {
       await invites.updateOne({ _id: new Binary(digest) }, { $unset: { redeemedAt: true } });
     },

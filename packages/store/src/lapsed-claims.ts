@@ -18,7 +18,7 @@ export function buildLapsedCount(isUnclaimed: Document): Document {
   return { $cond: [isUnclaimed, '$work.lapsed', countLapse()] };
 }
 
-/** Says what a release does to the number of lapsed claims. */
+/** Effect of a release on the number of lapsed claims. */
 export interface LapseRule {
   /** Keeps the number, which a release within the lease removes otherwise. */
   staysSuspected?: boolean;
@@ -28,7 +28,7 @@ export interface LapseRule {
 
 /**
  * Builds the expression of a release's `work.lapsed`. A worker that was blocked for longer than its lease may still be the
- * first to write: with one worker nobody else has claimed the batch. Such a claim has lapsed, by MongoDB's clock.
+ * first to write: with one worker no other has claimed the batch. Such a claim has lapsed, by MongoDB's clock.
  *
  * @param staysSuspected expression of the field of the release's {@link LapseRule}
  * @param ignoresLapse likewise

@@ -1,7 +1,7 @@
 import { BSON } from 'mongodb';
 import type { DeviceDocument } from './documents.ts';
 
-/** When a device was last seen, and whether its app or its browser's subscription is gone. */
+/** Time at which a device was last seen, and whether its app or its browser's subscription is gone. */
 export interface LastSeen {
   token: string;
   /** Milliseconds since 1970. */

@@ -18,28 +18,28 @@ export interface WebhookView {
   events: WebhookEvent[];
   /** `failing`: the last request failed. */
   state: 'on' | 'failing' | 'off';
-  /** Why it is off: by the operator or the app, by a 410, or after five days of failures. */
+  /** Reason why it is off: by the operator or the app, by a 410, or after five days of failures. */
   reason?: 'operator' | 'gone' | 'failing';
-  /** Since when it is off. */
+  /** Time since which it is off. */
   offAt?: string;
   createdAt: string;
   /** Failed requests in a row. */
   failures?: number;
   failingSince?: string;
   retryAt?: string;
-  /** The last answer that was recorded: a status, or an error. */
+  /** The last response that was recorded: a status, or an error. */
   last?: { at: string; status?: number; error?: string };
   lastSuccessAt?: string;
-  /** Until when the secret before the newest one signs requests too; after a rotation. */
+  /** Time until which the secret before the newest one signs requests too; after a rotation. */
   previousSecretEndsAt?: string;
   /** Events that were removed with their push before they could be reported. */
   dropped?: number;
 }
 
-/** Why a webhook was not created. */
+/** Reason why a webhook was not created. */
 export type AddWebhookProblem = 'limit' | 'not-ready';
 
-/** Parses an address; undefined if it can't be one. Where it leads is checked when a request is sent. */
+/** Parses an address; undefined if it can't be one. Its host is checked when a request is sent. */
 export function parseWebhookAddress(text: string): URL | undefined {
   const url = text.length > WEBHOOK_LIMITS.addressCharacters ? null : URL.parse(text);
   if (url === null || url.username !== '' || url.password !== '') return undefined;
@@ -73,7 +73,7 @@ export async function addWebhook(
 }
 
 /**
- * Changes the address of a webhook, its events, or both. Its secret, and what it was told, stay.
+ * Changes the address of a webhook, its events, or both. Its secret, and the record of reported events, stay.
  *
  * @returns the changed webhook; `not-found` if the app has no such webhook; `not-ready` as for {@link addWebhook}
  */
@@ -102,7 +102,7 @@ export async function listWebhooks(
 }
 
 /**
- * Gives a webhook of an app a new secret; for a day, requests are signed with the previous one too.
+ * Creates a new secret of a webhook of an app; for a day, requests are signed with the previous one too.
  *
  * @returns the secret, which is shown only now; undefined if the app has no such webhook or it was changed meanwhile
  */

@@ -4,7 +4,7 @@ import { NOTIFY_INDEX } from './notify-mark.ts';
 import { SESSION_IDLE_MS } from './sessions.ts';
 
 /**
- * Fields of the index on the embedded batches that are not closed. It answers alone how many are due: MongoDB reads a
+ * Fields of the index on the embedded batches that are not closed. It alone counts those that are due: MongoDB reads a
  * document to check a field that is not in the index, even one that the partial filter fixes. The channel comes first,
  * so that MongoDB never considers the index for the many queries by push and state.
  */
@@ -38,7 +38,7 @@ export const RECIPIENT_INDEX = { push: 1, from: 1, to: 1 } as const;
  */
 const UNCLOSED_BATCHES_INDEX = { app: 1, 'work.state': -1, from: 1, to: 1 } as const;
 
-/** Fields of the index on batches with failed recipients, for lists by time; it answers alone which batches match. */
+/** Fields of the index on batches with failed recipients, for lists by time; it alone finds the batches that match. */
 export const FAILURES_BY_TIME_INDEX = {
   app: 1,
   'work.channel': 1,

@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb';
 import type { DeviceEvent, NotifyEntry } from './documents.ts';
 
-/** Fields of the index on the documents that webhooks are to be told of: it contains no others. */
+/** Fields of the index on the documents that are to be reported to webhooks: it contains no others. */
 export const NOTIFY_INDEX = { 'notify.w': 1, 'notify.at': 1 } as const;
 
 const ENTRY_FIELDS = [
@@ -32,8 +32,8 @@ export function mapEntries(isChanged: Document, changes: Document): Document {
 }
 
 /**
- * The value of `notify` after a change that webhooks are to be told of, for a statement that is a pipeline. Documents
- * without webhooks stay as they are.
+ * The value of `notify` after a change that is to be reported to webhooks, for a statement that is a pipeline.
+ * Documents without webhooks stay as they are.
  */
 export const NOTIFY_MARK: Document = {
   $cond: [
@@ -48,7 +48,7 @@ export function buildNotifyOperators(now: Date) {
   return { $set: { 'notify.$[].at': now }, $inc: { 'notify.$[].v': 1 } };
 }
 
-/** Returns the entries of the documents of a batch: those of its push whose webhooks are told of recipients. */
+/** Returns the entries of the documents of a batch: those of its push whose webhooks get events of recipients. */
 export function batchEntries(
   entries: readonly NotifyEntry[] | undefined,
 ): { notify: NotifyEntry[] } | Record<string, never> {
@@ -56,7 +56,7 @@ export function batchEntries(
   return notify.length === 0 ? {} : { notify };
 }
 
-/** Builds the fields that tell a webhook of a document again from the beginning. */
+/** Builds the fields by which a document is reported to a webhook again from the beginning. */
 export function buildReplay(entry: Pick<NotifyEntry, 'w' | 'r'>): Document {
   const others = {
     $filter: {

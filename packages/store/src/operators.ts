@@ -22,7 +22,7 @@ export interface OperatorChange {
   disabled?: boolean;
 }
 
-/** Returns the form of a name by which operators are found: names that look the same are one. */
+/** Returns the form of a name by which operators are found: names that look alike have the same form. */
 export function toNameKey(name: string): string {
   return name.normalize('NFKC').trim().toLowerCase();
 }

@@ -18,8 +18,9 @@ import { outcomeCodes } from './recipient-status.ts';
 
 /*
  * The outbox of webhooks is the documents themselves: a push, its batches and devices have one entry for each webhook
- * (documents.ts). The write that changes something a webhook is told of sets `at` and raises `v`. A worker claims due
- * entries, sends what differs from `reported`, and closes the entry: it goes out of the index if `v` is as it was claimed.
+ * (documents.ts). The write that changes something to be reported to a webhook sets `at` and raises `v`. A worker
+ * claims due entries, sends what differs from `reported`, and closes the entry: it goes out of the index if `v` is as
+ * it was claimed.
  */
 
 /** Documents that are read to choose which are claimed. */
@@ -78,13 +79,13 @@ export interface ReportProgress {
 
 type EntryHolder = { _id: string; notify?: NotifyEntry[] };
 
-/** A recipient whose outcome a webhook was not told of. */
+/** A recipient whose outcome was not reported to a webhook. */
 export interface UnreportedRecipient {
   position: number;
   code: number;
 }
 
-/** Lists the recipients of a claimed push or batch whose outcome the webhook was not told of, in order. */
+/** Lists the recipients of a claimed push or batch whose outcome was not reported to the webhook, in order. */
 export function unreportedRecipients(report: ClaimedReport): UnreportedRecipient[] {
   if (report.kind === 'devices') return [];
   const { work } = report.document;
@@ -99,7 +100,7 @@ export function unreportedRecipients(report: ClaimedReport): UnreportedRecipient
   );
 }
 
-/** Checks whether the webhook was not told of the end of a claimed push. */
+/** Checks whether the end of a claimed push was not reported to the webhook. */
 export function isEndUnreported(report: ClaimedReport): boolean {
   return (
     report.kind === 'pushes' &&
@@ -108,7 +109,7 @@ export function isEndUnreported(report: ClaimedReport): boolean {
   );
 }
 
-/** Counts the events that a webhook was not told of. */
+/** Counts the events that were not reported to a webhook. */
 export function countUnreported(report: ClaimedReport): number {
   return (
     unreportedRecipients(report).length +
@@ -193,7 +194,7 @@ function createDueReports(collections: Collections, clock: Clock) {
   };
 }
 
-/** Writes what has become of claimed documents. */
+/** Writes the results of reports about claimed documents. */
 function createClaimedReports(collections: Collections) {
   return {
     /**
@@ -209,7 +210,7 @@ function createClaimedReports(collections: Collections) {
       );
     },
 
-    /** Gives claimed documents back: each is due after its delay, and counts a failure unless that is 0. */
+    /** Releases claimed documents: each is due after its delay, and counts a failure unless that is 0. */
     async release(
       reports: readonly { report: Pick<ClaimedReport, 'id' | 'kind' | 'claim'>; delayMs: number }[],
     ): Promise<void> {
@@ -239,8 +240,8 @@ function createReplay(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
   return {
     /**
-     * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
-     * stored; also of pushes from before the webhook was created. Marks at most `limit` pushes.
+     * Reports an app's pushes to a webhook again, from the id `from` up to `to`, in order of id, as far as they are
+     * stored; also pushes from before the webhook was created. Marks at most `limit` pushes.
      *
      * @returns how many pushes were marked, and the last of them unless all are done
      */

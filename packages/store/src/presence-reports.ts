@@ -7,11 +7,11 @@ const LIST_IN_USE_MS = 60_000;
 const LIST = 'list ';
 const MISSED = 'missed ';
 
-/** What workers tell gateways without Redis. */
+/** Reports of workers to gateways without Redis. */
 export interface PresenceReports {
-  /** The lists of servers by which workers look up devices. */
+  /** The lists of servers with which workers look up devices. */
   lists: string[];
-  /** How often rows of a shard's devices were reported, by the name of the shard. */
+  /** Number of times that rows of a shard's devices were reported, by the name of the shard. */
   missed: Map<string, number>;
 }
 
@@ -24,7 +24,7 @@ export function createPresenceReports(db: Db) {
   const touch = { $currentDate: { at: true }, $inc: { count: 1 } } as const;
 
   return {
-    /** Announces that a worker looks up devices by this list. */
+    /** Announces that a worker looks up devices with this list. */
     async announceList(list: string): Promise<void> {
       await reports.updateOne({ _id: `${LIST}${list}` }, touch, { upsert: true });
     },

@@ -2,11 +2,11 @@ import type { ProxyWarning } from '@carillon/core/proxy-warnings';
 import type { Db } from 'mongodb';
 import type { ProxyWarningDocument } from './documents.ts';
 
-/** Proxies that processes noticed and their settings don't name; one document for each kind of warning. */
+/** Proxies that processes have detected and their settings don't name; one document for each kind of warning. */
 export function createProxyWarnings(db: Db) {
   const warnings = db.collection<ProxyWarningDocument>('proxy_warnings');
   return {
-    /** Records that a process has noticed it now, by MongoDB's clock. */
+    /** Records that a process has detected it now, by MongoDB's clock. */
     async record(warning: ProxyWarning): Promise<void> {
       await warnings.updateOne({ _id: warning }, { $currentDate: { at: true } }, { upsert: true });
     },

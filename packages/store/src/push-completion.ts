@@ -8,7 +8,7 @@ import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts'
 import { closeBatches, type EndReason, fixOutcomes, sumOutcomes } from './final-outcomes.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 
-/** How long the outcomes of recipients are kept after a push has ended for its sender. */
+/** Time for which the outcomes of recipients are kept after a push has ended for its sender. */
 const STATUS_RETENTION_MS = 2 * 86_400_000;
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
@@ -50,7 +50,7 @@ export function createPushCompletion(db: Db, clock: Clock) {
      * Checks whether a push is delivered to all, expired or deleted, and ends it if so. Concurrent checks share round
      * trips; an end that takes long delays no other check.
      *
-     * @param retentionMs how long the status of a push that is delivered to all stays available
+     * @param retentionMs time for which the status of a push that is delivered to all stays available
      */
     async completeIfDone(id: string, retentionMs: number): Promise<void> {
       const ending = await checkBatched({ id, retentionMs });
@@ -179,8 +179,8 @@ async function terminate(tables: Tables, id: string, ending: EndReason): Promise
 }
 
 /**
- * Finds the pushes that are delivered to all. Each step of a delivery stores who is responsible next before it closes
- * its own document. So reading in the same order misses none: pushes (before the call), batches, inbox rows.
+ * Finds the pushes that are delivered to all. Each step of a delivery stores the next responsible document before it
+ * closes its own. So reading in the same order misses none: pushes (before the call), batches, inbox rows.
  */
 async function findAllDelivered(
   tables: Tables,

@@ -16,7 +16,7 @@ import { createLatencySummary, type LatencySummary } from './latency-summary.ts'
 import { listLateLatencies } from './receipt-times.ts';
 import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
 
-/** A push as its backend may ask for it: without its payload. */
+/** A push as its backend may read it: without its payload. */
 export type ReportedPush = Pick<
   PushDocument,
   | '_id'
@@ -63,7 +63,7 @@ export interface PushListQuery {
 /** A push in a list. */
 export type ReportedListPush = Omit<ReportedPush, 'work' | 'fan' | 'collapse'>;
 
-/** Ids that one page of a list looks at, so that a rare state costs no scan of all pushes. */
+/** Ids that one page of a list reads, so that a rare state costs no scan of all pushes. */
 const MAX_SCANNED_PUSHES = 1_000;
 
 /** The fields of a {@link ReportedListPush}, as a projection. */

@@ -2,7 +2,8 @@ import type { Db } from 'mongodb';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { BATCHES_OF_PUSH_INDEX } from './migrate.ts';
 
-/** Inbox rows that are counted of one push: further ones are not looked at, so a push to many costs as much as one to few. */
+/** Inbox rows that are counted of one push: further ones are not read, so a push to many costs as much as one to few.
+ * */
 const MAX_ROWS = 1_000;
 
 const FIELDS_THAT_CHANGE = {
@@ -19,7 +20,7 @@ const FIELDS_THAT_CHANGE = {
   'work.gone': 1,
 } as const;
 
-/** Tells whether pushes have gone on, without reading their batches. */
+/** Detects progress of pushes, without reading their batches. */
 export function createPushProgress(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
   const batches = db.collection<BatchDocument>('batches');

@@ -13,9 +13,9 @@ const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
 /** The last pushes to a device, and how far they were searched. */
 export interface DevicePushSearch {
   pushes: DevicePush[];
-  /** Number of the app's newest pushes that were looked at. */
+  /** Number of the app's newest pushes that were searched. */
   scanned: number;
-  /** False: some pushes of several batches were not looked at, because it took too long. */
+  /** False: some pushes of several batches were not searched, because it took too long. */
   isComplete: boolean;
 }
 

@@ -9,7 +9,7 @@ import { toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
 import { latencyMsAt } from './receipt-times.ts';
 
-/** The fields of a batch that say how its recipients ended. */
+/** The fields of a batch with the outcomes of its recipients. */
 export type OutcomeFields = Pick<
   Batch,
   'n' | 'outcomes' | 'final' | 'lateReceipts' | 'got' | 'gone' | 'ended'
@@ -118,7 +118,8 @@ function positionsWithErrors({ later: deferred = [], words = [] }: Batch): numbe
   return [...new Set(all)].sort((a, b) => a - b);
 }
 
-/** Returns when a recipient is tried next; 0: at any moment. A batch that waits for a retry is not claimed earlier. */
+/** Returns the time of a recipient's next try; 0: at any moment. A batch that waits for a retry is not claimed earlier.
+ * */
 function computeNextTryMs({ state, claim, tries, at }: Batch, untilMs: number): number {
   if (state === 'closed') return 0;
   const isWaiting = claim === undefined && tries > 0;

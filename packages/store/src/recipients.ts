@@ -26,7 +26,7 @@ export interface ReportedRecipient {
   channel: Channel;
   /** Milliseconds from acceptance, or the due time, to the receipt. */
   milliseconds?: number;
-  /** The provider's own word about it. */
+  /** The provider's error. */
   detail?: string;
 }
 
@@ -34,7 +34,7 @@ export interface ReportedRecipient {
 export interface ReportedAttempt extends Pick<ReportedRecipient, 'channel' | 'outcome'> {
   reason?: Failure;
   detail?: string;
-  /** How often the provider has deferred it. */
+  /** Number of times that the provider has deferred it. */
   tries?: number;
   /** Earliest time of the next try, ISO 8601. */
   nextTryAt?: string;
@@ -51,11 +51,11 @@ export const FIRST_RECIPIENT: RecipientCursor = { batch: '', position: 0 };
 /** A page of recipients. */
 export interface RecipientPage {
   recipients: ReportedRecipient[];
-  /** Where the next page begins; absent on the last page. */
+  /** Start of the next page; absent on the last page. */
   next?: RecipientCursor;
 }
 
-/** Batches that a page with a filter looks at, so that a rare outcome costs a bounded read. */
+/** Batches that a page with a filter reads, so that a rare outcome costs a bounded read. */
 const MAX_SCANNED_BATCHES = 64;
 const BATCHES_PER_READ = 8;
 
@@ -99,7 +99,7 @@ export function createRecipients(db: Db) {
     },
 
     /**
-     * Finds one recipient and what was tried for it, by index: the channel of its platform first, then a fallback.
+     * Finds one recipient and its attempts, by index: the channel of its platform first, then a fallback.
      * Undefined when the push is not for it.
      */
     findOne: (push: ReportedPush, token: string) => findOne(tables, push, token),

@@ -27,8 +27,8 @@ export function createRetention(db: Db) {
     },
 
     /**
-     * Removes pushes whose retention has ended: rows and batches first, the push last. One that webhooks are not told of
-     * completely is kept for some days. Returns how many were removed or kept.
+     * Removes pushes whose retention has ended: rows and batches first, the push last. One that is not completely
+     * reported to webhooks is kept for some days. Returns how many were removed or kept.
      */
     async purge(limit: number): Promise<number> {
       const found = await pushes
@@ -69,8 +69,7 @@ export function createRetention(db: Db) {
     },
 
     /**
-     * Lists open pushes after a cursor, in order of expiry and id, for the slow sweep that finds lost completion
-     * checks.
+     * Lists open pushes after a cursor, in order of expiry and id, for the slow scan that finds lost completion checks.
      */
     async listOpenAfter(
       last: OpenPushCursor | undefined,
@@ -94,7 +93,7 @@ export function createRetention(db: Db) {
   };
 }
 
-/** Position of the sweep over the open pushes. */
+/** Position of the scan of the open pushes. */
 export interface OpenPushCursor {
   id: string;
   expiresAt: Date;

@@ -1,6 +1,6 @@
 /** Statements of one function of the store that every shard executes, and how often it sends them. */
 export interface ScatteredStatements {
-  /** When a process sends them, and what limits how often. */
+  /** The occasion on which a process sends them, and the limit of their rate. */
   runs: string;
   /** Shapes, as `store/statement-target` describes them. */
   statements: readonly string[];
@@ -140,7 +140,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     statements: ['find devices app =, provider.address ='],
   },
   'imports.importDevices': {
-    runs: 'a page of an import in which a device is there already',
+    runs: 'a page of an import with a device that exists already',
     statements: ['find devices app =, provider.address in'],
   },
   'pushes.findByIdempotencyKey': {
@@ -190,7 +190,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     ],
   },
   'outbox.replay': {
-    runs: 'each 20 pushes that a webhook is told of again',
+    runs: 'each 20 pushes that are reported to a webhook again',
     statements: ['find pushes _id <>, app =, state in'],
   },
   'pushes.list': { runs: CONSOLE, statements: ['find pushes _id <, app ='] },

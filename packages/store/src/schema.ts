@@ -23,7 +23,7 @@ export interface SchemaStep {
  * 2. What the previous release reads or writes is removed or changed (contract) one release later at the earliest, when
  *    no supported release uses it.
  * 3. It may be repeated, and run twice at once: `migrate` is killed in the middle of it, or loses its lease while it is
- *    frozen. So it reads what is left to do from the data, in bounded batches, and remembers nothing itself.
+ *    frozen. So it reads the remaining work from the data, in bounded batches, and stores no progress of its own.
  * 4. Its number and effect never change after a release. A correction is a further step.
  *
  * A new index needs no step, unless services must not start without it: every migration creates missing indexes first.
@@ -35,7 +35,7 @@ export const SCHEMA_STEPS: readonly SchemaStep[] = [
     description: 'the indexes that failed deliveries and single recipients are found by',
   },
   { version: 3, description: "the index that a device's unclosed batches are found by" },
-  { version: 4, description: 'the indexes that find what webhooks are to be told of' },
+  { version: 4, description: 'the indexes that find what is to be reported to webhooks' },
 ];
 
 /**
@@ -155,7 +155,7 @@ async function acquireLease(
     await sleep(WAIT_INTERVAL_MS);
     version = await tryAcquire(schema, owner, leaseMs);
   }
-  // A failed renewal is repeated by the next one; a lease that lapsed is noticed by the next statement.
+  // A failed renewal is repeated by the next one; the next statement detects a lease that has lapsed.
   const renew = () =>
     schema.updateOne({ _id: ID, 'lease.owner': owner }, [
       { $set: { 'lease.until': fromNow(leaseMs) } },

@@ -85,7 +85,7 @@ export function createSessions(db: Db) {
     async end(digest: Buffer): Promise<void> {
       await sessions.deleteOne({ _id: new Binary(digest) });
     },
-    /** Ends the sessions of an operator. @param keep digest of a session that goes on */
+    /** Ends the sessions of an operator. @param keep digest of a session that stays valid */
     async endAll(operator: string, keep?: Buffer): Promise<void> {
       await sessions.deleteMany({
         operator,

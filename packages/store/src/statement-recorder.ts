@@ -13,7 +13,7 @@ export interface RecordedShape {
   count: number;
 }
 
-/** What one process has sent. */
+/** Statements that one process has sent. */
 export interface StatementRecord {
   appName: string;
   shapes: RecordedShape[];

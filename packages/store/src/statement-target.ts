@@ -116,7 +116,7 @@ function targetOf(collection: string, filter: Document): Target {
   return key === undefined ? 'unknown' : (findTarget(filter, key) ?? 'all');
 }
 
-/** Returns what a filter says about the shard key; undefined if nothing. */
+/** Returns the shards that a filter selects by the shard key; undefined if it does not contain the key. */
 function findTarget(filter: Document, key: ShardKey): Target | undefined {
   const found = [targetOfCondition(filter[key.field], key)];
   for (const part of asList(filter.$and)) found.push(findTarget(part, key));

@@ -14,7 +14,7 @@ export interface Subscriber {
 /** Marks of a change in progress; a subscription that is marked UNSUBSCRIBING counts as removed. */
 export const SUBSCRIBING = 1;
 const UNSUBSCRIBING = -1;
-/** Two changes of one subscription overlapped: neither changes the counter, the sweep recounts the topic. */
+/** Two changes of one subscription overlapped: neither changes the counter, the scheduler recounts the topic. */
 const SUBSCRIBING_RECOUNT = 2;
 const UNSUBSCRIBING_RECOUNT = -2;
 export const IS_UNSUBSCRIBING = { $in: [UNSUBSCRIBING, UNSUBSCRIBING_RECOUNT] };
@@ -38,7 +38,7 @@ export function parseSubscriptionId(id: string): { topic: string; token: string 
 
 /**
  * Subscriptions of devices to topics. A change marks the subscription, changes the counter, and clears the mark. If the
- * process dies in between, the mark stays and the sweep recounts the topic (guarantee G12).
+ * process dies in between, the mark stays and the scheduler recounts the topic (guarantee G12).
  */
 export function createSubscriptions(db: Db) {
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');

@@ -80,7 +80,7 @@ export function createTopics(db: Db) {
   };
 }
 
-/** Recounts one topic, unless it changes meanwhile; then the next sweep does. */
+/** Recounts one topic, unless it changes meanwhile; then the next run does. */
 async function recount(
   topics: Collection<TopicDocument>,
   subscriptions: Collection<SubscriptionDocument>,

@@ -22,14 +22,14 @@ export type MongoTopology =
       members?: MongoMember[];
     };
 
-/** Reads what servers there are, by `hello` and, in a replica set, `replSetGetStatus`. */
+/** Reads the list of servers, by `hello` and, in a replica set, `replSetGetStatus`. */
 export async function readTopology(db: Db): Promise<MongoTopology> {
   const admin = db.client.db('admin');
   const hello = await admin.command({ hello: 1 });
   if (hello.msg === 'isdbgrid') return { kind: 'sharded cluster' };
   if (typeof hello.setName !== 'string') return { kind: 'server' };
   const size = [hello.hosts, hello.passives, hello.arbiters].flatMap((list) => list ?? []).length;
-  // Not granted, or not there, as with some hosted services.
+  // Not granted, or not available, as with some hosted services.
   const status = await admin.command({ replSetGetStatus: 1 }).catch(() => undefined);
   return {
     ...{ kind: 'replica set', name: hello.setName, size },

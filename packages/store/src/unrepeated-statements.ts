@@ -1,13 +1,13 @@
-/** How statements of one function of the store are made good after a cut connection. */
+/** Recovery of the statements of one function of the store after a cut connection. */
 export interface UnrepeatedStatements {
-  /** Who sends the statement again, or what replaces it. */
+  /** The part that sends the statement again, or what replaces it. */
   repeatedBy: string;
-  /** Why a second one, or half of the first, does no harm. */
+  /** The reason why a second one, or half of the first, does no harm. */
   safeBecause: string;
 }
 
 const TICK = 'the next tick of the scheduler, which finds the same documents';
-const CALLER = 'the client, which has got an error';
+const CALLER = 'the client, which has received an error';
 
 /**
  * The functions of the store that change or remove many documents with one statement. The driver repeats statements for single
@@ -17,7 +17,7 @@ const CALLER = 'the client, which has got an error';
 export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements>> = {
   'batchTable.claim': {
     repeatedBy: 'the reconciler, which adds the job again when the lease of the claim ends',
-    safeBecause: 'nobody knows the claim, so nothing is sent under it; the batch waits 6 s',
+    safeBecause: 'no worker has the claim, so nothing is sent under it; the batch waits 6 s',
   },
   'batchTable.renew': {
     repeatedBy: 'the next renewal, 2 s later; a lease lasts for three of them',
@@ -30,12 +30,12 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
     safeBecause: 'a batch that is closed under its claim is not closed again',
   },
   'batchTable.releaseClaim': {
-    repeatedBy: 'nobody: the batch is due when the lease of the claim ends',
+    repeatedBy: 'not repeated: the batch is due when the lease of the claim ends',
     safeBecause:
       'a batch that is released is not released again; one that is not waits 6 s at most',
   },
   'batchTable.retryNow': {
-    repeatedBy: 'the operator, who has got an error; else each batch at its own time',
+    repeatedBy: 'the operator, who has received an error; otherwise each batch at its own time',
     safeBecause: 'a batch becomes due earlier, at most twice',
   },
   'batches.removeAll': {
@@ -53,7 +53,7 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
       'each statement has a condition on the state that it changes; the first outcomes and counts stay',
   },
   'receipts.record': {
-    repeatedBy: 'the gateway, until MongoDB has taken it',
+    repeatedBy: 'the gateway, until MongoDB has stored it',
     safeBecause:
       'a bit that is set stays set, the first time of a receipt stays, a row that is gone is gone',
   },
@@ -63,8 +63,8 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'inbox.remove': {
     repeatedBy:
-      'nobody: the row stays until the device has got the push once more, or until the push ends',
-    safeBecause: 'the outcome is in the batch already, and a receipt changes it no more',
+      'not repeated: the row stays until the device has received the push once more, or until the push ends',
+    safeBecause: 'the outcome is in the batch already, and a receipt no longer changes it',
   },
   'pushes.openDue': { repeatedBy: TICK, safeBecause: 'an open push is not opened again' },
   'retention.abandonStale': {
@@ -77,11 +77,11 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'retention.removeOrphans': {
     repeatedBy: 'the next round over all batches',
-    safeBecause: 'what is gone is not found',
+    safeBecause: 'a batch that is removed is not found again',
   },
   'outbox.claim': {
     repeatedBy: 'the next tick, when the lease of the claim has ended',
-    safeBecause: 'nobody knows the claim, so nothing is reported under it',
+    safeBecause: 'no worker has the claim, so nothing is reported under it',
   },
   'outbox.record': {
     repeatedBy: 'the job that claims the documents when the lease has ended',
@@ -93,7 +93,7 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'outbox.replay': {
     repeatedBy: CALLER,
-    safeBecause: 'a document that is marked again is told of from the beginning',
+    safeBecause: 'a document that is marked again is reported from the beginning',
   },
   'devices.touch': {
     repeatedBy: 'the next activity of each device',
@@ -119,7 +119,7 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'deletedDevices.clearLeftovers': {
     repeatedBy: 'the scheduler: the device is still marked as leaving',
-    safeBecause: 'each step removes what is there',
+    safeBecause: 'each step removes what still exists',
   },
   'subscriptions.subscribe': {
     repeatedBy: CALLER,

@@ -3,15 +3,15 @@ import { fromNow } from './clock.ts';
 import type { NotifyEntry, PushDocument, WebhookDocument } from './documents.ts';
 import { type ClaimedReport, countUnreported } from './outbox.ts';
 
-/** How long a push is kept past its retention for webhooks that were not told of it. */
+/** Time for which a push is kept past its retention for webhooks to which it was not reported. */
 const KEEP_MS = 3 * 86_400_000;
 const CHECK_INTERVAL_MS = 600_000;
 
 type Holder = Pick<PushDocument, '_id' | 'app' | 'notify' | 'work' | 'counts'> & { push?: string };
 
 /**
- * Keeps pushes of which a webhook that is on was not told completely, at most three days past their retention. Then it
- * counts the events that go with them, in the webhook. Without pushes it reads nothing.
+ * Keeps pushes that were not completely reported to an enabled webhook, at most three days past their retention. Then
+ * it counts the events that are removed with them, in the webhook. Without pushes it reads nothing.
  *
  * @param ids pushes that have webhooks, and whose retention has ended
  * @returns those that are kept

@@ -14,13 +14,13 @@ export type NewWebhook = Pick<WebhookDocument, '_id' | 'app' | 'address' | 'host
   secret: SealedBox;
 };
 
-/** What may be changed of a webhook. */
+/** The changeable fields of a webhook. */
 export interface WebhookChange {
   events?: readonly WebhookEvent[];
   address?: Pick<WebhookDocument, 'address' | 'host'>;
 }
 
-/** Response of a receiver, or why there was none. */
+/** Response of a receiver, or the reason why there was none. */
 export type WebhookAnswer = { status: number } | { error: string };
 
 /** A webhook as a request was sent to it; its sealed address is another text once it was changed. */
@@ -90,14 +90,14 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
     },
     stop: (): void => clearInterval(timer),
 
-    /** Builds the entries of a new push of an app: one for each webhook that is told of pushes. Reads nothing. */
+    /** Builds the entries of a new push of an app: one for each webhook that gets events of pushes. Reads nothing. */
     pushEntries(app: string): NotifyEntry[] {
       return (byApp.get(app) ?? []).flatMap(({ _id: w, events }): NotifyEntry[] => {
         const { pushes, recipients } = coverageOf(events);
         return pushes ? [{ w, v: 0, ...(recipients && { r: true as const }) }] : [];
       });
     },
-    /** Returns the webhooks of an app that are told of an event. Reads nothing. */
+    /** Returns the webhooks of an app to which an event is reported. Reads nothing. */
     listSubscribed: (app: string, event: WebhookEvent): string[] =>
       (byApp.get(app) ?? []).flatMap(({ _id, events }) => (events.includes(event) ? [_id] : [])),
     /** Lists the webhooks of all apps that are on and not waiting for a retry, in order of id. Reads nothing. */
@@ -152,7 +152,8 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
     findOf: async (app: string, id: string) =>
       (await webhooks.findOne({ _id: id, app })) ?? undefined,
     /**
-     * Changes a webhook; what it was told stays. A new address begins without the failures of the one before.
+     * Changes a webhook; the record of reported events stays. A new address begins without the failures of the one
+     * before.
      *
      * @returns the changed webhook; undefined when it is absent or another app's
      */
@@ -171,7 +172,7 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
       );
       return changed ?? undefined;
     },
-    /** Removes a webhook; what it was not told of is forgotten. */
+    /** Removes a webhook; unreported events are discarded. */
     remove: async (app: string, id: string): Promise<boolean> =>
       (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
     /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
@@ -216,19 +217,19 @@ function createSwitches(webhooks: WebhookCollection, clock: Clock) {
   }
 
   return {
-    /** Turns a webhook of an app off: it is told of nothing any more. */
+    /** Turns a webhook of an app off: nothing is reported to it any more. */
     turnOffOf: (app: string, id: string): Promise<boolean> => turnOff({ _id: id, app }, 'operator'),
     /** Turns a webhook off whose receiver refuses events for good. */
     turnOff: (webhook: CalledWebhook, reason: 'gone' | 'failing'): Promise<boolean> =>
       turnOff(calledAt(webhook), reason),
-    /** Turns a webhook of an app on again; its failures are forgotten. */
+    /** Turns a webhook of an app on again, and resets its failures. */
     turnOn: async (app: string, id: string): Promise<boolean> =>
       (await webhooks.updateOne({ _id: id, app }, { $unset: { off: true, ...FAILURE_FIELDS } }))
         .matchedCount === 1,
   };
 }
 
-/** Records how requests to receivers end. */
+/** Records the results of requests to receivers. */
 function createResults(webhooks: WebhookCollection, clock: Clock) {
   return {
     /** Records a request that the receiver accepted. Writes only if that changes more than the time. */
@@ -269,7 +270,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       );
       return updated?.failingSince ?? new Date(clock.now());
     },
-    /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
+    /** Delays the next request by `delayMs`, which is no failure of the webhook: its address is down for others too. */
     async postpone(webhook: CalledWebhook, delayMs: number): Promise<void> {
       await webhooks.updateOne({ ...calledAt(webhook), off: { $exists: false } }, [
         { $set: { retryAt: fromNow(delayMs) } },

@@ -222,7 +222,7 @@ export interface RecipientStatus {
   milliseconds?: number;
   /** The provider's own words. */
   detail?: string;
-  /** How often a provider has deferred it. */
+  /** Number of times that a provider has deferred it. */
   tries?: number;
   /** ISO 8601. */
   nextTryAt?: string;
@@ -293,7 +293,7 @@ export interface DevicePush extends RecipientStatus {
 /** The last pushes to a device, as far as they were looked for. */
 export interface DevicePushes {
   items: DevicePush[];
-  /** Number of the app's newest pushes that were looked at. */
+  /** Number of the app's newest pushes that were searched. */
   scanned: number;
   /** False if some with many recipients were not looked at. */
   isComplete: boolean;
