@@ -169,7 +169,7 @@ test('a webhook is turned off and on, as the command line shows and does too', a
 test('410 turns it off, which the page of the app says on each tab', async () => {
   receiver.respondWith(status(410));
   await sendTestEvent('The receiver wants no more requests (410)');
-  await waitForText(page, 'Turned off: the receiver answered 410');
+  await waitForText(page, 'Turned off: the receiver responded with 410');
   expect(await findViolations(page)).toEqual([]);
   await click(page, 'Settings', 'tab');
   await waitForText(page, 'Registration of devices');

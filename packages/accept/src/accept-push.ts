@@ -46,7 +46,7 @@ interface PushOrigin {
   idempotency?: Idempotency | undefined;
   /** Context of the request's span (`traceparent`), if the request is traced. */
   trace?: string | undefined;
-  /** Is called before anything is stored; throws if nobody waits for the result any more. */
+  /** Is called before anything is stored; throws if no client waits for the result any more. */
   beforeStore?: () => void;
 }
 
@@ -138,7 +138,7 @@ export async function acceptPush(
 }
 
 /**
- * Returns the response that the first request with this idempotency key got (guarantee G2).
+ * Returns the response to the first request with this idempotency key (guarantee G2).
  *
  * @throws ApiError INVALID_PARAM for a different body, SERVICE_UNAVAILABLE while the first request is in progress
  */
@@ -362,7 +362,7 @@ async function acceptInBatches(
   if (existing !== undefined) return existing;
   failpoint('accept-batches');
   await commitBatches(store, push._id, batches, state).catch((error: unknown) => {
-    // Spares a repeated request the wait for the lease. If MongoDB is away, the scheduler abandons the push.
+    // Spares a repeated request the wait for the lease. If MongoDB is unavailable, the scheduler abandons the push.
     void abandonPush(store, push._id).catch(() => undefined);
     throw error;
   });

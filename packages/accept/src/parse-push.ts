@@ -11,7 +11,7 @@ import { invalidParameter, validate } from '@carillon/core/validate';
 import type { AppDocument, PushOptions } from '@carillon/store/documents';
 import { notification, type PushBody, pushBody } from './schema.ts';
 
-/** A validated request to send a push; nothing is looked up yet. */
+/** A validated request to send a push; its recipients are not resolved yet. */
 export interface PushRequest {
   /** Without duplicates, in the order of the request. */
   tokens: string[];

@@ -26,7 +26,7 @@ export type AdminErrorCode =
   | 'KEY_PAIR_EXISTS'
   /** Another request changed the document between read and write. */
   | 'CONCURRENT_CHANGE'
-  /** Without this operator nobody could manage the others. */
+  /** The only owner that is left: without it the operators could not be managed. */
   | 'LAST_OWNER'
   | 'SANDBOX_UNREACHABLE';
 

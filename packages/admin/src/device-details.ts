@@ -9,7 +9,7 @@ const DEVICE_PUSHES = 50;
 /** Sorts after every push id, which is hexadecimal. */
 const AFTER_ALL_PUSH_IDS = 'g';
 
-/** Where a device is connected; `unknown`: Redis did not respond. */
+/** Presence of a device; `unknown`: Redis did not respond. */
 export type PresenceView = { state: 'online'; gateway: string } | { state: 'offline' | 'unknown' };
 
 /**
@@ -43,9 +43,9 @@ export async function getDeviceDetails(
 }
 
 /**
- * Lists the last pushes to a device and how they stand: those in its inbox, and those among the app's newest
- * {@link MAX_SCANNED_PUSHES}. `scanned` says how many of these were looked at, `isComplete` is false if some of those
- * with many recipients were not.
+ * Lists the last pushes to a device with their status: those in its inbox, and those among the app's newest
+ * {@link MAX_SCANNED_PUSHES}. `scanned` is the number of these that were searched, `isComplete` is false if some of
+ * those with many recipients were not.
  *
  * @throws AdminError DEVICE_NOT_FOUND
  */

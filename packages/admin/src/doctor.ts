@@ -29,7 +29,7 @@ const MAX_REQUIRED_BYTES = 10 * GIB;
 export interface Finding {
   check: string;
   ok: boolean;
-  /** One line for an operator: what was found, or why the check failed. */
+  /** One line for an operator: the finding, or the reason why the check failed. */
   detail: string;
 }
 
@@ -66,7 +66,7 @@ export function checkDatabase(store: Store, host: string): Promise<Finding[]> {
 }
 
 /**
- * Checks Redis: what servers there are, that none evicts keys, that they replace one that fails, and that each queue with
+ * Checks Redis: its servers, that none evicts keys, that they replace one that fails, and that each queue with
  * waiting jobs has a worker.
  */
 export async function checkRedis(address: RedisAddress): Promise<Finding[]> {
@@ -85,7 +85,7 @@ export async function checkPresenceRedis({ url, ca }: RedisAddress): Promise<Fin
   return (await Promise.all(findings)).flat();
 }
 
-/** Checks what an address leads to; the first finding says whether it responds. */
+/** Checks the servers behind an address; the first finding shows whether they respond. */
 async function checkRedisServers(name: string, address: RedisAddress): Promise<Finding[]> {
   const topology = inspectRedis(address);
   const servers = await runCheck(name, async () => {
@@ -152,7 +152,7 @@ function formatGibibytes(bytes: number): string {
 /**
  * Describes the servers of MongoDB.
  *
- * @throws when a member is not usable or far behind, or when pushes are refused as soon as one member is away
+ * @throws when a member is not usable or far behind, or when the loss of one member suffices to refuse pushes
  */
 export function describeMongodb(topology: MongoTopology): string {
   if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
@@ -169,7 +169,7 @@ export function describeMongodb(topology: MongoTopology): string {
   const majority = Math.floor(members.length / 2) + 1;
   if (withData <= majority) {
     faults.push(
-      `only ${withData} of ${members.length} members hold data: while one of these is away, no push is accepted`,
+      `only ${withData} of ${members.length} members hold data: while one of these is unavailable, no push is accepted`,
     );
   }
   const summary = `replica set ${name} of ${size} members`;

@@ -7,7 +7,7 @@ export interface ErasureResult {
   token: string;
   /** Documents of pushes that named the device and no longer do. */
   rewritten: number;
-  /** When a repetition also removes the record of the deletion; absent: it is removed. */
+  /** Time from which a repetition also removes the record of the deletion; absent: it is removed. */
   recordUntil?: Date;
 }
 
@@ -25,7 +25,7 @@ async function requireDeletedDevice(
  * Erases the token of a deleted device from the pushes of its app, whose recipients keep their positions and outcomes,
  * and removes the record of the deletion once no push can be accepted for the device any more. May be repeated.
  *
- * @param onProgress is called with the number of pushes that were looked through
+ * @param onProgress is called with the number of pushes that were read
  * @throws AdminError DEVICE_NOT_FOUND
  */
 export async function eraseDevice(

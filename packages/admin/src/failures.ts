@@ -29,7 +29,7 @@ const CURSOR = /^(\d{1,15})\.([0-9a-z-]{1,64})$/;
 /**
  * Lists failed deliveries of an app, the newest first. Batches of one push that follow each other are one item, so a
  * push with many batches may also be on several pages. A page reads at most 10,000 index entries: it may be short, or
- * empty, and still have a `next`. An unreadable cursor is taken for none.
+ * empty, and still have a `next`. An unreadable cursor counts as none.
  */
 export async function listFailures(
   { failures }: Pick<Store, 'failures'>,

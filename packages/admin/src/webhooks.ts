@@ -18,7 +18,7 @@ export const MAX_PENDING_COUNTED = 100;
 
 /** A webhook with what is not sent yet. */
 export interface WebhookDetails extends WebhookView {
-  /** Pushes, batches and devices that it is yet to be told of, at most {@link MAX_PENDING_COUNTED}. */
+  /** Pushes, batches and devices that are not reported to it yet, at most {@link MAX_PENDING_COUNTED}. */
   pending: number;
 }
 
@@ -48,8 +48,8 @@ export async function createWebhook(
 }
 
 /**
- * Changes the address of a webhook, its events, or both. A new address begins without the failures of the one before; the
- * secret, and what the webhook was told, stay.
+ * Changes the address of a webhook, its events, or both. A new address begins without the failures of the one before;
+ * the secret, and the record of reported events, stay.
  *
  * @param change address as `parseWebhookAddress` has parsed it
  * @throws AdminError WEBHOOK_NOT_FOUND, BOX_KEY_MISSING
@@ -86,7 +86,7 @@ export async function listWebhookDetails(
 }
 
 /**
- * Gives a webhook a new secret; for a day, requests are signed with the previous one too.
+ * Creates a new secret of a webhook; for a day, requests are signed with the previous one too.
  *
  * @returns the secret, which is shown only now
  * @throws AdminError WEBHOOK_NOT_FOUND, CONCURRENT_CHANGE
@@ -157,7 +157,7 @@ export async function turnWebhookOff(
 }
 
 /**
- * Turns a webhook on; its failures are forgotten.
+ * Turns a webhook on, and resets its failures.
  *
  * @throws AdminError WEBHOOK_NOT_FOUND
  */
@@ -170,7 +170,7 @@ export async function turnWebhookOn(
 }
 
 /**
- * Removes a webhook; what was not sent is discarded.
+ * Removes a webhook; unsent events are discarded.
  *
  * @throws AdminError WEBHOOK_NOT_FOUND
  */

@@ -46,12 +46,12 @@ describe('faults', () => {
     [
       'an arbiter among three',
       [primary, secondary, arbiter],
-      'only 2 of 3 members hold data: while one of these is away, no push is accepted',
+      'only 2 of 3 members hold data: while one of these is unavailable, no push is accepted',
     ],
     [
       'two members',
       [primary, secondary],
-      'only 2 of 2 members hold data: while one of these is away, no push is accepted',
+      'only 2 of 2 members hold data: while one of these is unavailable, no push is accepted',
     ],
   ])('%s', (_, members, text) => {
     const size = members.length;

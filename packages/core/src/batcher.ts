@@ -9,7 +9,7 @@ interface PendingCall<T, R> {
   reject: (error: unknown) => void;
 }
 
-/** How calls are collected. */
+/** Limits of the batches that calls are collected into. */
 interface BatcherLimits {
   /** Most items of a batch. */
   maxBatchSize?: number;

@@ -27,7 +27,7 @@ export function toAddressGroup(address: string): string {
   return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
-/** Ranges of addresses that a proxy of one's own has, and hardly any client on the internet (RFC 1918, 4193, 6598). */
+/** Ranges of addresses that an operator's proxy has, and hardly any client on the internet (RFC 1918, 4193, 6598). */
 const PRIVATE_RANGES: ReadonlySet<string> = new Set([
   'private',
   'uniqueLocal',

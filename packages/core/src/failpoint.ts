@@ -1,4 +1,4 @@
-/** The failpoints: moments on the way of a push at which a test may end, stop or fail a process. */
+/** The failpoints: steps of the delivery of a push at which a test may end, stop or fail a process. */
 export const FAILPOINTS = {
   'key-reserved':
     'the idempotency key of a push is stored, and the push is not; the text is the key',
@@ -35,7 +35,7 @@ type FailpointHandler = (name: Failpoint, text: string) => void;
 
 let handler: FailpointHandler | undefined;
 
-/** Sets what happens at failpoints; without a handler nothing does. */
+/** Sets the handler of failpoints; without one they have no effect. */
 export function setFailpointHandler(newHandler: FailpointHandler | undefined): void {
   handler = newHandler;
 }
@@ -43,7 +43,7 @@ export function setFailpointHandler(newHandler: FailpointHandler | undefined): v
 /**
  * Marks a failpoint. Costs one comparison while no test has set a handler.
  *
- * @param text what a test may select by, as {@link FAILPOINTS} says
+ * @param text a test may select an occurrence by it, see {@link FAILPOINTS}
  */
 export function failpoint(name: Failpoint, text = ''): void {
   if (handler !== undefined) handler(name, text);

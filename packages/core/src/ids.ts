@@ -18,7 +18,7 @@ export function pushStartMs(id: string): number {
   return Number.parseInt(id.slice(0, 12), 16);
 }
 
-/** Returns what the ids of a moment begin with, in order to select ids by time. */
+/** Returns the common start of the ids of a moment, to select ids by time. */
 export function toIdPrefix(ms: number): string {
   return Math.floor(ms).toString(16).padStart(12, '0');
 }
@@ -59,7 +59,7 @@ const SEQUENCE_DIGITS = 6;
 
 /**
  * Returns the id of a push's batch; batches of one push sort by their number. A letter in front of a number with more
- * than six digits says how many it has, since letters sort after digits: 999999, a1000000, b10000000.
+ * than six digits encodes their number, since letters sort after digits: 999999, a1000000, b10000000.
  */
 export function batchId(pushId: string, sequence: number): string {
   const digits = sequence.toString().padStart(SEQUENCE_DIGITS, '0');

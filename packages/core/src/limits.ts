@@ -16,7 +16,10 @@ export const LIMITS = {
   /** Pending deliveries of one device; further ones fail with `inbox-full`. */
   pendingPerDevice: 1_000,
   deviceTokenCharacters: 64,
-  /** Recipients of one batch: a measured compromise between jobs per push, size of a presence look-up and size of a retry. */
+  /**
+   * Recipients of one batch: a measured compromise between jobs per push, size of a presence lookup and size of a
+   * retry.
+   */
   batchRecipients: 1_000,
   /** Time for which a push with time to live 0 is sent. */
   sendNowSeconds: 5,

@@ -1,6 +1,7 @@
 /**
  * Signs that a process works behind a proxy which its settings don't name, so that all clients share the proxy's
- * address and meet the limits of one address. The text tells an operator what to set; logs and `carillon doctor` show it.
+ * address and meet the limits of one address. The text names the setting for an operator; logs and `carillon doctor`
+ * show it.
  */
 export const PROXY_WARNINGS = {
   'api-forwarded-header':

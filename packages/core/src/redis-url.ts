@@ -22,7 +22,7 @@ interface Credentials {
   password?: string;
 }
 
-/** What an address names. The hosts are those of the address: of Sentinels, or of some nodes of a cluster. */
+/** Target of an address. The hosts are those of the address: of Sentinels, or of some nodes of a cluster. */
 export type RedisTarget =
   | { kind: 'server'; hosts: readonly RedisHost[]; isTls: boolean; url: string }
   | {

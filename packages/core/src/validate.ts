@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ApiError } from './api-error.ts';
 
-/** Array of strings. Its items may be any text; unknown tokens and topics are found at the look-up. */
+/** Array of strings. Its items may be any text; the lookup finds unknown tokens and topics. */
 export const stringArray = z
   .custom<string[]>(
     // A plain loop: validating 100,000 items by a schema each takes 20 times as long.
@@ -115,7 +115,10 @@ const TYPE_NAMES: Record<string, string> = {
   record: 'an object',
 };
 
-/** Describes what a field must be, if its schema has no message, in words that need no knowledge of the validator. */
+/**
+ * Describes the valid values of a field, if its schema has no message, in terms that need no knowledge of the
+ * validator.
+ */
 function describeIssue(issue: z.core.$ZodRawIssue): string {
   switch (issue.code) {
     case 'invalid_type':

@@ -1,6 +1,6 @@
 import { describeOutcome, OUTCOMES } from './outcomes.ts';
 
-/** Events that webhooks are told of. */
+/** Events that are reported to webhooks. */
 export const WEBHOOK_EVENTS = [
   'push.finished',
   'recipient.delivered',

@@ -9,7 +9,7 @@ interface DeviceMessage {
   fields: readonly string[];
 }
 
-/** What became of a message: `sent`, or why it was not. `refused`: Redis does not run the script. */
+/** Result of a message: `sent`, or the reason why it was not. `refused`: Redis does not run the script. */
 type DispatchState =
   | 'sent'
   | 'offline'
@@ -98,7 +98,7 @@ export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' |
   }
 
   return {
-    /** Checks whether Redis runs the script, by what is known. */
+    /** Checks whether Redis runs the script, as far as is known. */
     isSupported: (): boolean => !isRefused,
     /**
      * Sends a message. Throws if Redis fails; the message may have been added then.

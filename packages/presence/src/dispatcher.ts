@@ -34,7 +34,7 @@ export type DeviceResult = DeliveryResult | 'offline' | 'refused';
 /** Dispatches deliveries to gateways, on the worker's side. */
 export type Dispatcher = Awaited<ReturnType<typeof createDispatcher>>;
 
-/** What a gateway reported to a worker that died. */
+/** Result that a gateway reported to a worker that died. */
 export interface EarlierResult {
   result: DeliveryResult;
   /** Milliseconds since the report, by Redis's clock. */
@@ -155,7 +155,7 @@ function createDispatches(
       return devices.isSupported() && isResponding();
     },
     /**
-     * Looks up the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
+     * Finds the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
      * moment share.
      *
      * @param deadline as for `dispatch`

@@ -8,12 +8,12 @@ const MAX_WAITING_MINUTES = 60;
 
 /** Counters to add to one minute, by field. */
 export interface Delta {
-  /** When they were collected, by the monotonic clock. */
+  /** Time of their collection, by the monotonic clock. */
   at: number;
   fields: Map<string, number>;
 }
 
-/** Collects by how much totals have grown, by minute. */
+/** Collects the increase of totals, by minute. */
 export function createDeltas(readAll: () => Iterable<readonly [field: string, total: number]>) {
   const collected = new Map<string, number>();
   let waiting: Delta[] = [];

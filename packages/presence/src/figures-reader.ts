@@ -17,7 +17,7 @@ export const MAX_MINUTES = 60;
 /** The figures of the last hour, of all processes. Times are milliseconds by Redis's clock. */
 export interface FiguresSnapshot {
   readAt: number;
-  /** When the first figures came that Redis has; undefined without any. */
+  /** Time of the first figures that Redis has; undefined without any. */
   since: number | undefined;
   /** The minutes since then, in order; a minute in which nothing happened has zeros. */
   minutes: (Pick<MinuteFigures, 'accepted' | 'ended' | 'failures' | 'latencies'> & {

@@ -98,7 +98,7 @@ export function createFiguresSender(redis: Redis) {
      * Adds deltas and sets gauges in one command. If it fails, the deltas are added by {@link resend}.
      *
      * @param canReadBacklog the process is a scheduler
-     * @returns true if somebody watches and this scheduler, of all, is to count the backlog
+     * @returns true if the figures have a viewer and this scheduler, of all, is to count the backlog
      */
     send(
       deltas: readonly Delta[],

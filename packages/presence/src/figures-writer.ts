@@ -5,7 +5,7 @@ import { createFiguresSender } from './figures-sender.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
 
 const INTERVAL_MS = 5_000;
-/** Longest wait for the pending counts, which must not hold back the counters. */
+/** Longest wait for the pending counts, which must not delay the counters. */
 const BACKLOG_TIMEOUT_MS = 2_000;
 const STOP_TIMEOUT_MS = 500;
 const REPORT_INTERVAL_MS = 60_000;
@@ -46,7 +46,7 @@ export function startFigures(
     await sender.resend();
     const values = gauges.takeDue();
     const deltas = counters.take();
-    // A scheduler asks each time whether somebody watches.
+    // A scheduler checks each time for a viewer.
     const canReadBacklog = readBacklog !== undefined;
     if (deltas.length === 0 && Object.keys(values).length === 0 && !canReadBacklog) return;
     isBacklogReader = await sender.send(deltas, values, canReadBacklog);
@@ -74,7 +74,7 @@ export function startFigures(
     /** Adds the number of connected devices of a gateway; `read` is called every 5 s. */
     reportOnline: (gateway: string, read: () => number): void =>
       gauges.watch(FIELDS.online(gateway), () => String(read())),
-    /** Adds the pending work; `read` is called every 5 s while somebody watches, in one scheduler of all. */
+    /** Adds the pending work; `read` is called every 5 s while there is a viewer, in one scheduler of all. */
     reportBacklog(read: ReadBacklog): void {
       readBacklog = read;
     },

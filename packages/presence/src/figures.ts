@@ -19,7 +19,7 @@ export const MINUTE_MS = 60_000;
 export function createFiguresKeys(redis: Redis) {
   const group = hashTag(redis, 'figures') ?? 'figures';
   return {
-    /** Exists while somebody looks at the figures. */
+    /** Exists while the figures have a viewer. */
     watched: `${group}:watched`,
     /** Time of the first figures that Redis has, in milliseconds. */
     since: `${group}:since`,

@@ -21,7 +21,7 @@ interface ChannelLoop {
 /** Presence and dispatch, on the gateway's side. */
 export type GatewayChannel = Awaited<ReturnType<typeof createGatewayChannel>>;
 
-/** Connects a gateway to Redis. While Redis is away, the gateway serves devices from MongoDB. */
+/** Connects a gateway to Redis. While Redis is unavailable, the gateway serves devices from MongoDB. */
 export async function createGatewayChannel(address: RedisAddress, on: GatewayEvents) {
   const shards = await connectShards(address);
   const channels = await Promise.all(
@@ -35,7 +35,7 @@ export async function createGatewayChannel(address: RedisAddress, on: GatewayEve
   return {
     /** Checks that workers can see this gateway, on one shard at least. */
     hasLease: (): boolean => channels.some((channel) => channel.hasLease()),
-    /** The loops that must go on while the server of their shard responds. */
+    /** The loops that must make progress while the server of their shard responds. */
     loops: shards.all.flatMap((shard) => listLoops(shard, channelOf(shard.index), shards)),
     /** Name of the list of servers ({@link Shards.list}). */
     list: shards.list,
@@ -44,9 +44,9 @@ export async function createGatewayChannel(address: RedisAddress, on: GatewayEve
       shard === undefined || shards.of(token).name === shard,
     /** Returns milliseconds, by the clock of a shard's server. */
     now: (shard: number): number => channelOf(shard).now(),
-    /** Registers a connection, later if Redis is away. Never throws. */
+    /** Registers a connection, later if Redis is unavailable. Never throws. */
     register: (device: ConnectedDevice): Promise<void> => ofDevice(device).register(device),
-    /** Unregisters a connection, later if Redis is away. Never throws. */
+    /** Unregisters a connection, later if Redis is unavailable. Never throws. */
     unregister: (device: ConnectedDevice): Promise<void> => ofDevice(device).unregister(device),
     /** Sends the result for one recipient, on the shard that the delivery came from. Results close in time share a round trip. */
     reply: (to: ReplyTo, result: DeliveryResult): void => channelOf(to.shard).reply(to, result),

@@ -14,7 +14,10 @@ export interface Delivery {
   payload: string;
   /** Context of the worker's span (`traceparent`), if the push is traced. Gateways of an earlier release ignore it. */
   trace?: string;
-  /** Webhooks are told of the recipients: a late receipt marks the batch. Gateways of an earlier release ignore it. */
+  /**
+   * Events of the recipients are reported to webhooks: a late receipt marks the batch. Gateways of an earlier release
+   * ignore it.
+   */
   notify?: true;
   /** Set if undelivered recipients get no inbox row, because another channel delivers the push too. */
   hasNoRow?: true;

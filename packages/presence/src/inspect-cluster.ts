@@ -7,7 +7,7 @@ const MAX_NODE_TIMEOUT_MS = 5_000;
 
 type Server = ReturnType<Cluster['nodes']>[number];
 
-/** Asks each node of a cluster. */
+/** Queries each node of a cluster. */
 export async function inspectCluster(
   cluster: Cluster,
   readNode: ReadNode,

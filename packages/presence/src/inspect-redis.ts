@@ -9,13 +9,13 @@ import type { RedisNode, RedisTopology } from './redis-topology.ts';
 const INSPECT_TIMEOUT_MS = 8_000;
 
 /**
- * Reads what servers an address leads to, and whether they replace one that fails.
+ * Reads the servers behind an address, and whether they replace one that fails.
  *
  * @throws if Redis does not respond within some seconds
  */
 export async function inspectRedis(address: RedisAddress): Promise<RedisTopology> {
   const target = parseRedisUrl(address.url);
-  // The first answer says that the primary can be reached, with its cause if not.
+  // The first response shows whether the primary can be reached, and the cause if not.
   const primary = await probeRedis(address, (redis) => readNode(redis, undefined));
   if (target.kind === 'server')
     return { kind: 'server', summary: 'one server', nodes: [primary], failoverFaults: [] };

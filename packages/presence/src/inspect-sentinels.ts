@@ -21,7 +21,7 @@ const SETTINGS: RedisSettings = {
 /** A primary or a replica, as a Sentinel describes it. */
 type Described = ReadonlyMap<string, string>;
 
-/** Asks a Sentinel what it watches, and each server that it names. */
+/** Queries a Sentinel for its primaries, and each server that it names. */
 export async function inspectSentinels(
   target: SentinelTarget,
   { ca }: RedisAddress,
@@ -70,7 +70,7 @@ async function askSentinel(sentinel: RedisServer, name: string) {
   };
 }
 
-/** Asks one server after the other. Throws the error of the last one. */
+/** Queries one server after the other. Throws the error of the last one. */
 async function askAny<T>(
   servers: readonly RedisServer[],
   question: (redis: RedisServer) => Promise<T>,

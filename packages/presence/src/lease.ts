@@ -75,7 +75,7 @@ export function createLease(
     await inFlight;
   }
 
-  // While Redis is away workers can't see the lease either; the next renewal finds its state.
+  // While Redis is unavailable workers can't see the lease either; the next renewal finds its state.
   const renewInBackground = (): void => void renew().catch(() => undefined);
   const timer = setInterval(renewInBackground, RENEW_INTERVAL_MS);
   renewInBackground();

@@ -5,7 +5,7 @@ import type { DeliveryResult, Reply } from './replies.ts';
 /** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
 
-/** A dispatch whose results are waited for. */
+/** A dispatch that waits for results. */
 export interface PendingDispatch {
   claim: string;
   /** Context of its span, if the push is traced. */
@@ -14,7 +14,7 @@ export interface PendingDispatch {
   whenSettled: Promise<Map<number, DeliveryResult>>;
   /** Records the result of a recipient. */
   record(position: number, result: DeliveryResult): void;
-  /** Ends the wait: what has no result is unanswered. */
+  /** Ends the wait: recipients without a result are `unanswered`. */
   settle(): void;
   /** Ends the wait without a result: nothing was sent. */
   cancel(): void;
@@ -30,7 +30,8 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
   const waiting = new Set<WaitingDispatch>();
   return {
     /**
-     * Adds a dispatch. It is added before anything is sent, because the first reply may arrive before Redis has answered.
+     * Adds a dispatch. It is added before anything is sent, because the first reply may arrive before Redis has
+     * responded.
      *
      * @param positions of the recipients in the batch
      * @param deadline by the monotonic clock

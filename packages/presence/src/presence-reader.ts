@@ -2,12 +2,12 @@ import { decodeGateway, decodePresence, type PresenceEntry } from './keys.ts';
 import type { Shard, Shards } from './shards.ts';
 
 /**
- * Where a device is connected; undefined: it is offline. `failing` and `away`: the state of the shard that would know
+ * Gateway and connection of a device; undefined: it is offline. `failing` and `away`: the state of its shard
  * (shard-health.ts).
  */
 export type Presence = PresenceEntry | 'failing' | 'away' | undefined;
 
-/** Looks up where devices are connected. */
+/** Finds the gateways and connections of devices. */
 export type PresenceReader = ReturnType<typeof createPresenceReader>;
 
 /** Texts of presence entries, and the credits of the gateways in them that live. */
@@ -62,7 +62,7 @@ export function createPresenceReader({ all, of }: Pick<Shards, 'all' | 'of'>) {
     /**
      * Returns the entry of each device in the order of the tokens.
      *
-     * @throws if Redis fails and is the only server, or none of the shards that were asked has responded
+     * @throws if Redis fails and is the only server, or none of the queried shards has responded
      */
     lookup: (tokens: readonly string[]): Promise<Presence[]> => readAll(tokens, decodeEntries),
     /**
@@ -130,7 +130,7 @@ function createShardReader(shard: Shard) {
   };
 }
 
-/** For so long after a slot was being moved its keys are read one by one. */
+/** Time after the move of a slot for which its keys are read one by one. */
 const MOVING_MS = 5_000;
 
 /** Creates the function that reads the values of keys: with one command, unless their slot is being moved. */

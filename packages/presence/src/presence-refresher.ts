@@ -75,7 +75,7 @@ export function createPresenceRefresher(
     stop,
     /** Returns the time of the last finished run while Redis was connected, by the monotonic clock (`performance.now()`). */
     lastProgressAt: (): number => lastProgressAt,
-    /** Registers a new connection. If Redis is away, it is registered later and `reregistered` is called. */
+    /** Registers a new connection. If Redis is unavailable, it is registered later and `reregistered` is called. */
     async register(device: ConnectedDevice): Promise<void> {
       try {
         await registry.register(device);
@@ -163,7 +163,7 @@ function createRefreshCycle(
   };
 }
 
-/** Creates the removal of entries, which is repeated later if Redis is away. */
+/** Creates the removal of entries, which is repeated later if Redis is unavailable. */
 function createUnregistrations(registry: PresenceRegistry) {
   const failed = new Map<string, ConnectedDevice>();
   /** Recently removed devices, oldest first, with the time of removal. */

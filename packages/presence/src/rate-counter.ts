@@ -61,8 +61,8 @@ export function createRateCounter(
   const counterOf = (key: string) => counters[of(key).index] as ShardCounter;
   return {
     /**
-     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is away
-     * or slow, the process counts alone from the last known count (guarantee G14).
+     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is
+     * unavailable or slow, the process counts alone from the last known count (guarantee G14).
      */
     increment: (key: string, windowMs: number): Promise<WindowCount> =>
       counterOf(key).increment({ key, windowMs }),

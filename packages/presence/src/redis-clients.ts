@@ -42,8 +42,8 @@ class CountingCluster extends Cluster {
   }
 
   /**
-   * Connects. When the first node says that the cluster is failing, as it does during a failover, the library connects again
-   * by itself and forgets who waits for the first attempt: a worker of BullMQ would wait for ever.
+   * Connects. When the first node says that the cluster is failing, as it does during a failover, the library connects
+   * again and never settles the wait for the first attempt: a worker of BullMQ would wait for ever.
    *
    * @throws Error when it does not connect again
    */
@@ -85,7 +85,7 @@ function isScriptMissing(error: Error): boolean {
   return error.message.startsWith('NOSCRIPT');
 }
 
-/** A Sentinel that does not answer is passed over after this time. */
+/** A Sentinel that does not respond is skipped after this time. */
 const SENTINEL_TIMEOUT_MS = 1_000;
 
 /** Creates the client of a target. It connects at once unless `lazyConnect` is set. */
@@ -132,7 +132,7 @@ export function createClient(
 const MAX_REDIRECTIONS = 16;
 const WORKER_REDIRECTIONS = 300;
 const REDIRECTION_DELAY_MS = 100;
-/** A slot that is being moved answers some commands with TRYAGAIN. */
+/** For a slot that is being moved the response to some commands is TRYAGAIN. */
 const TRY_AGAIN_DELAY_MS = 20;
 const SLOTS_TIMEOUT_MS = 2_000;
 /**

@@ -14,10 +14,13 @@ export interface RedisNode {
 /** The servers behind an address. */
 export interface RedisTopology {
   kind: RedisTarget['kind'];
-  /** What there is, for an operator. */
+  /** Description of the servers, for an operator. */
   summary: string;
   nodes: RedisNode[];
-  /** Why a failover would not happen, or would take longer than ten seconds. Empty for one server, which has none. */
+  /**
+   * Reasons why a failover would not happen, or would take longer than ten seconds. Empty for one server, which has
+   * none.
+   */
   failoverFaults: string[];
 }
 

@@ -11,7 +11,7 @@ import {
 /** A connection to one server, to the primary that Sentinels name, or to a cluster. */
 export type Redis = RedisServer | Cluster;
 
-/** Where a Redis is. */
+/** Address of a Redis. */
 export interface RedisAddress {
   /** Address of a server, of Sentinels or of a cluster (core/redis-url). */
   url: string;
@@ -35,7 +35,7 @@ function retryDelayMs(attempt: number): number {
   return delay / 2 + (Math.random() * delay) / 2;
 }
 
-/** Commands fail at once while Redis is known to be away; none is repeated after a reconnect. */
+/** Commands fail at once while Redis is known to be unavailable; none is repeated after a reconnect. */
 const FAIL_FAST: RedisSettings = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
@@ -70,7 +70,7 @@ const PROFILES: Record<RedisProfile, RedisSettings> = {
   },
 };
 
-/** A reader that loses its node asks the cluster for the next one. */
+/** A reader that loses its node requests the next one from the cluster. */
 const SETTINGS_OF_NODE: RedisSettings = {
   ...PROFILES.blocking,
   connectTimeout: CONNECT_TIMEOUT_MS,
@@ -135,7 +135,7 @@ function connectToPrimaries(cluster: Cluster): void {
   });
 }
 
-/** Sentinels, and the nodes of a cluster, are asked several times a second while a server is gone. */
+/** Sentinels, and the nodes of a cluster, are queried several times a second while a server is unavailable. */
 function atMostOnceASecond(onError: OnRedisError): OnRedisError {
   let reportedAt = Number.NEGATIVE_INFINITY;
   return (error) => {
@@ -160,7 +160,7 @@ export function isScriptRefusal(message: string): boolean {
 }
 
 /**
- * Asks a Redis over a connection of its own, once it has loaded its data.
+ * Queries a Redis over a connection of its own, once it has loaded its data.
  *
  * @throws the cause, within about `timeoutMs`
  */
@@ -201,7 +201,7 @@ export function writeProbe(key = WRITE_PROBE_KEY) {
 /**
  * Checks that a Redis responds and takes writes. Throws the cause, within about 2 s.
  *
- * @param key is written: in a cluster it decides which node is asked
+ * @param key is written: in a cluster it decides which node is checked
  */
 export async function assertRedisWritable(address: RedisAddress, key?: string): Promise<void> {
   await probeRedis(address, (redis) => redis.set(...writeProbe(key)));
@@ -209,7 +209,7 @@ export async function assertRedisWritable(address: RedisAddress, key?: string): 
 
 /**
  * Creates a connection for presence. Resolves when it is connected, or after 2 s without: a service starts even if
- * Redis is away. Errors are not reported, because each failed command throws.
+ * Redis is unavailable. Errors are not reported, because each failed command throws.
  */
 export async function connectRedis(
   address: RedisAddress,

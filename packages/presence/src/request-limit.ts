@@ -12,7 +12,7 @@ export interface RateLimitStatus {
   resetSeconds: number;
 }
 
-/** An account as its limit goes by it. */
+/** The fields of an account that determine its limit. */
 interface LimitedAccount {
   _id: string;
   plan: keyof typeof LIMITS.requestsPerMinute;

@@ -10,20 +10,23 @@ import type { Shard } from './shards.ts';
 import type { StreamReader } from './stream-reader.ts';
 
 const ENTRIES_PER_READ = 16;
-/** Handled messages are trimmed after so many, or after this time: each read would cost a command of its own. */
+/**
+ * Handled messages are trimmed after this number of entries, or after this time: otherwise each read would cost a
+ * command.
+ */
 const TRIM_ENTRIES = 16;
 const TRIM_INTERVAL_MS = 1_000;
 const RETRY_DELAY_MS = 200;
 /** Messages that waited this long are close to their deadline: the gateway sets its credit to 0. */
 const MAX_LAG_MS = 400;
-/** With credit 0 the stream stays empty; a short block notices soon that the lag is over. */
+/** With credit 0 the stream stays empty; a short block soon detects the end of the lag. */
 const LAGGING_BLOCK_MS = 50;
 
 /** Handlers of a gateway for messages and state changes. */
 export interface ShardEvents {
   /** Handles a delivery. No further message of its shard is read until it resolves, which slows down an overloaded gateway. */
   deliver(delivery: ReceivedDelivery): Promise<void>;
-  /** An inbox row was written for this device. Workers of an earlier release don't say of which push. */
+  /** An inbox row was written for this device. Workers of an earlier release do not name the push. */
   inboxChanged(token: string, push: string | undefined): void;
   /** The device has a newer connection. */
   kick(device: Pick<ConnectedDevice, 'token' | 'connection'>): void;

@@ -2,21 +2,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { writeProbe } from './redis.ts';
 import type { ShardServer } from './shard-server.ts';
 
-/** A shard that has failed for so long is away; a failover takes less. */
+/** Time after which a failing shard is `away`; a failover takes less. */
 export const AWAY_AFTER_MS = 10_000;
 const PROBE_INTERVAL_MS = 300;
 
 /**
- * State of a shard: `failing` is for moments, as during a failover, and worth another attempt; a shard that is `away`
- * has failed for 10 s while others respond.
+ * State of a shard. A `failing` one has failed for a short time, as during a failover, and is tried again; one that is
+ * `away` has failed for 10 s while others respond.
  */
 export type ShardState = 'responding' | 'failing' | 'away';
 
-/** What a process knows of a shard. */
+/** Health of a shard as one process sees it. */
 export interface ShardHealth {
   state(): ShardState;
   /**
-   * Runs commands. While the shard fails, they fail at once, so that nobody waits for its server.
+   * Runs commands. While the shard fails, they fail at once, so that no caller waits for its server.
    *
    * @throws what the commands throw
    */
@@ -24,7 +24,10 @@ export interface ShardHealth {
   stop(): void;
 }
 
-/** The only shard is always asked: nothing goes on without it, and its connection knows when its server is away. */
+/**
+ * The only shard is always called: no work is possible without it, and its connection detects that its server is
+ * unavailable.
+ */
 const ONLY_SHARD: ShardHealth = {
   state: () => 'responding',
   ask: (commands) => commands(),
@@ -56,7 +59,7 @@ export function createShardsHealth(
   }));
 }
 
-/** A failed command makes a shard fail; from then on only a probe asks its server, until it takes a write. */
+/** A failed command makes a shard `failing`; from then on only a probe calls its server, until it accepts a write. */
 function createShardHealth({ name, redis, keys }: Probed, onFailure: (error: Error) => void) {
   let failingSince: number | undefined;
   let isStopped = false;

@@ -2,11 +2,11 @@ import type { ShardKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 import type { StreamReader } from './stream-reader.ts';
 
-/** Server of a shard, and how to reach it. */
+/** Server of a shard. */
 export interface ShardServer {
   redis: Redis;
   keys: ShardKeys;
-  /** Where the shard is, for logs. */
+  /** Address of the shard, for logs. */
   name: string;
   isReady(): boolean;
   /** Calls back when the server is connected again: it may have lost its last seconds. */

@@ -26,7 +26,7 @@ export interface Slot {
 
 /**
  * Creates slots: at most `max` holders of a key at once, counted over all processes by leases in Redis. While Redis is
- * away, each process counts alone.
+ * unavailable, each process counts alone.
  */
 export function createSlots(
   { of }: Pick<Shards, 'of'>,

@@ -1,7 +1,7 @@
 import type { Cluster } from 'ioredis';
 import type { Redis } from './redis.ts';
 
-/** A reader asks for the slots of its cluster at most so often. */
+/** Least time between two requests of a reader for the slots of its cluster. */
 const REFRESH_INTERVAL_MS = 1_000;
 
 export type StreamEntry = [id: string, fields: string[]];
@@ -47,7 +47,7 @@ export function createSlotReader(
   let isClosed = false;
   let refreshedAt = Number.NEGATIVE_INFINITY;
 
-  /** The slot may have moved, or a node that was replaced be silent. */
+  /** The slot may have moved, or a replaced node may not respond. */
   function refreshSlots(): void {
     if (isClosed || performance.now() - refreshedAt < REFRESH_INTERVAL_MS) return;
     refreshedAt = performance.now();

@@ -6,7 +6,7 @@ import { closeWithin } from './workers.ts';
 
 export type { Queue } from 'bullmq';
 
-/** All queues over one connection, for looking at their jobs. */
+/** All queues over one connection, for inspecting their jobs. */
 export type BoardQueues = Awaited<ReturnType<typeof openBoardQueues>>;
 
 /**

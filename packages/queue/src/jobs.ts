@@ -27,7 +27,7 @@ export const jobSchemas = {
     events: z.array(z.tuple([id, z.number()])),
     keys: z.array(z.tuple([id, z.number()])).default([]),
   }),
-  /** Tells a webhook what is due for it. */
+  /** Reports due events to a webhook. */
   webhook: z.object({ webhook: id }),
   /** Runs a periodic task. */
   maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
@@ -68,7 +68,7 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
 }
 
 /**
- * Setting of a BullMQ queue. It keeps for ever the result of the version check that it begins with: a queue opened while
+ * Setting of a BullMQ queue. It permanently keeps the result of its first version check: a queue opened while
  * Redis stalled would fail until the process ends. The workers' connections check the version.
  */
 export const NO_VERSION_CHECK = { skipVersionCheck: true } as const;

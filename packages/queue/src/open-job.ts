@@ -26,9 +26,9 @@ const OPEN_MS = 1_500;
 const RENEW_INTERVAL_MS = 500;
 /** A job is open no longer, so that the workers take turns. */
 const MAX_OPEN_MS = 10_000;
-/** Time for which the list is waited for in Redis; a worker that stops waits for it. */
+/** Time for which a read of the list blocks in Redis; a stop of the worker waits for it. */
 const TAKE_BLOCK_SECONDS = 0.25;
-/** A stop waits so long for the job to be closed in Redis. */
+/** Longest time for which a stop waits for the job to be closed in Redis. */
 const CLOSE_TIMEOUT_MS = 500;
 const IDLE_MS = 1_000;
 /** With so many entries the workers of open jobs don't keep up, and a job may find another worker. */
@@ -63,7 +63,7 @@ export async function countJoinedPushes(redis: Redis): Promise<number> {
   return entries.reduce((sum, entry) => sum + entry.split(' ').length, 0);
 }
 
-/** How a worker handles the pushes that join its open job. */
+/** Callbacks of a worker for the pushes that join its open job. */
 export interface OpenJobHandler {
   /** Resolves when the worker can take more pushes. */
   untilFree(): Promise<void>;
@@ -148,7 +148,7 @@ async function takeWhileOpen(
     await untilFree();
   }
   await redis.del(keys.open);
-  // Nothing joins now but the job of another worker; what joined before must not wait for the reconciler.
+  // Further pushes join the job of another worker; those that joined before must not wait for the reconciler.
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
     const entry = await redis.lpop(keys.entries);
     if (entry === null) break;

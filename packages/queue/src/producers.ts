@@ -34,13 +34,13 @@ const EMBEDDED_PER_JOB = 50;
 const CHECKS_PER_JOB = 200;
 /** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
 const DELAYED_SCORE_FACTOR = 0x1000;
-/** After a pause of this length no open job is asked for: it is closed, and the question would cost a round trip. */
+/** After a pause of this length no open job is looked up: it is closed, and the lookup would cost a round trip. */
 const JOIN_WITHIN_MS = 5_000;
 /** A due time for which a job was added this recently gets no other one: the job may wait behind others. */
 const RESEND_DEDUP_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
-/** One that is forgotten costs a second check; the cache takes its memory at the start. */
+/** An evicted entry costs a second check; the cache takes its memory at the start. */
 const MAX_RECENT_CHECKS = 10_000;
 
 type Job = { name: string; data: object; opts: JobsOptions };
@@ -77,7 +77,7 @@ interface DuePush {
   dueAt: Date;
 }
 
-/** Creates the producers of the jobs that a push needs on its way. */
+/** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({
   addTo,
   join,

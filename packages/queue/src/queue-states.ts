@@ -14,7 +14,9 @@ export interface QueueState {
   active: number;
   /** Jobs whose time has not come. */
   delayed: number;
-  /** Milliseconds since when the oldest waiting job, or a delayed job that is overdue, could have been taken; null without one. */
+  /**
+   * Milliseconds for which the oldest waiting job, or an overdue delayed job, could have been taken; null without one.
+   */
   oldestWaitingMs: number | null;
   /** True while a worker takes the jobs of this queue. */
   hasWorker: boolean;
@@ -24,7 +26,7 @@ export interface QueueState {
  * Reads the state of all queues, each with one pipeline and one command. A queue has a worker while the key that its workers
  * renew exists: unlike the names in CLIENT LIST it passes every proxy, and it costs the same however many clients Redis has.
  *
- * @throws if Redis is away
+ * @throws if Redis is unavailable
  */
 export function readQueueStates(redis: Redis): Promise<QueueState[]> {
   return Promise.all(QUEUE_NAMES.map((name) => readQueueState(redis, name)));

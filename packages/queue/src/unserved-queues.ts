@@ -13,7 +13,7 @@ export type UnservedAges = Record<QueueName, number>;
 /**
  * Reads which queues have jobs and no worker.
  *
- * @throws if Redis is away
+ * @throws if Redis is unavailable
  */
 async function readUnservedAges(redis: Redis): Promise<UnservedAges> {
   const states = await readQueueStates(redis);
@@ -28,7 +28,7 @@ async function readUnservedAges(redis: Redis): Promise<UnservedAges> {
 export function createUnservedQueues(server: RedisAddress, onError: OnRedisError) {
   const redis = createRedis(server, 'command', onError);
   return {
-    /** Reads the age of each queue's oldest waiting job. Throws if Redis is away. */
+    /** Reads the age of each queue's oldest waiting job. Throws if Redis is unavailable. */
     readAges: (): Promise<UnservedAges> => readUnservedAges(redis),
     close: (): void => redis.disconnect(),
   };

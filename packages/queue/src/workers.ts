@@ -11,7 +11,7 @@ import { type MaintenanceJob, NO_VERSION_CHECK, type QueueName } from './jobs.ts
 import { queuePrefix, workerKey } from './queue-keys.ts';
 
 /**
- * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has what they did, and a job
+ * Time for Redis to record the end of the last jobs. Nothing is lost without it: MongoDB has their results, and a job
  * that Redis still has is delivered again and finds its work settled.
  */
 const CLOSE_TIMEOUT_MS = 1_000;
@@ -51,7 +51,7 @@ const MAX_NAMED_FIELDS = 3;
 /**
  * Parses the data of a job.
  *
- * @throws Error that names the fields that are wrong, and not what they hold
+ * @throws Error that names the invalid fields, but not their values
  */
 function parseJob<S extends z.ZodType>(queue: QueueName, schema: S, data: unknown): z.infer<S> {
   const parsed = schema.safeParse(data);
@@ -103,7 +103,7 @@ export function createWorker<S extends z.ZodType>(
     concurrency,
     // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,
-    // After an error of Redis, such as those of a failover, the next job is asked for soon.
+    // After an error of Redis, such as those of a failover, the next job is fetched soon.
     runRetryDelay: 1_000,
     stalledInterval: 2_500,
     maxStalledCount: 1_000,
@@ -122,7 +122,7 @@ export function createWorker<S extends z.ZodType>(
         .close()
         .catch(onError)
         .then(() => true);
-      // A response of Redis that is on its way may hand over one more job, which begins when the others have ended.
+      // A pending response of Redis may contain one more job, which begins when the others have ended.
       do await waitForJobs();
       while (!(await resultWithin(closed, CLOSE_TIMEOUT_MS, false)) && activeJobs > 0);
       connection.disconnect();
@@ -147,7 +147,7 @@ const ANNOUNCED_MS = 15_000;
 /** Renews the key that shows that the queue has a worker. */
 function announceWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
   const announce = (): void => {
-    // While Redis is away, the connection would keep every call for later.
+    // While Redis is unavailable, the connection would queue every call.
     if (connection.status !== 'ready') return;
     connection.set(workerKey(connection, queue), 1, 'PX', ANNOUNCED_MS).catch(onError);
   };

@@ -107,7 +107,7 @@ export const redisUrls = z.string().superRefine((text, context) => {
 export const redisEnv = {
   /** URL of a Redis or Valkey with maxmemory-policy noeviction: redis://cache:6379, redis+sentinel://host,host,host/name, or redis+cluster://host,host,host; rediss with TLS. */
   REDIS_URL: redisUrl,
-  /** Certificate of the own authority of all rediss:// servers, PEM. Defaults to the public authorities. */
+  /** Certificate of the private authority of all rediss:// servers, PEM. Defaults to the public authorities. */
   REDIS_CA: z.string().refine(isCertificate, 'write a certificate in PEM format').optional(),
 };
 
@@ -128,7 +128,10 @@ export const presenceEnv = {
 
 /** Variables of services that stand behind a load balancer. */
 export const stopDelayEnv = {
-  /** Seconds for which a process told to stop serves on while /readyz says no, so that load balancers take it off first. */
+  /**
+   * Seconds for which a process continues to serve after SIGTERM while /readyz returns 503, so that load balancers
+   * remove it first.
+   */
   STOP_DELAY_SECONDS: z.coerce.number().min(0).max(300).default(0),
 };
 
@@ -139,12 +142,12 @@ interface RedisSettings {
   REDIS_CA?: string | undefined;
 }
 
-/** Returns where the Redis for queues is. */
+/** Returns the address of the Redis for queues. */
 export function queueRedis({ REDIS_URL, REDIS_CA }: RedisSettings) {
   return { url: REDIS_URL, ca: REDIS_CA };
 }
 
-/** Returns where the Redis for presence is. */
+/** Returns the address of the Redis for presence. */
 export function presenceRedis({ REDIS_URL, PRESENCE_REDIS_URL, REDIS_CA }: RedisSettings) {
   return { url: PRESENCE_REDIS_URL ?? REDIS_URL, ca: REDIS_CA };
 }

@@ -4,7 +4,7 @@ const LATE_MS = 2_000;
 const UNREADY_AFTER_MS = 10_000;
 /** As for other loops; by then G15 is broken in every request. */
 const DEAD_AFTER_MS = 30_000;
-/** One long pause (a frozen process, a suspended machine) is over when it is noticed, so it must repeat. */
+/** One long pause (a suspended process or machine) is over when it is detected, so it must repeat. */
 const MIN_LATE_BEATS = 3;
 
 /** Judges the event loop by a timer's lateness. */
@@ -17,7 +17,7 @@ export interface EventLoopWatch {
 
 /**
  * Creates the judge of the event loop: it is blocked again and again when its timer's beats are late by 2 s in a row.
- * A loop that is blocked once for long answers no probe meanwhile, which the probe's own timeout notices.
+ * A loop that is blocked once for long does not respond to a probe, which the probe's own timeout detects.
  *
  * @param now returns milliseconds of a monotonic clock
  */

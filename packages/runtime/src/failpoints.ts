@@ -88,7 +88,7 @@ function act({ name, action, blockMs }: ArmedFailpoint): void {
   else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockMs);
 }
 
-/** Allocates until V8 ends the process, as a payload or an answer that is too large would. */
+/** Allocates until V8 ends the process, as a payload or a response that is too large would. */
 function fillHeap(): never {
   const kept: number[][] = [];
   for (;;) kept.push(new Array<number>(FILLED_AT_ONCE).fill(kept.length));

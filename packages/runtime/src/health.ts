@@ -7,8 +7,8 @@ import type { StartConditions } from './start-conditions.ts';
 const BLOCKED = 'the event loop is blocked again and again';
 
 /**
- * Creates the readiness and liveness of a process. Neither asks whether MongoDB or Redis responds: all processes share
- * them, so that their outage would make all unready or restart all at once, which helps nobody.
+ * Creates the readiness and liveness of a process. Neither depends on whether MongoDB or Redis responds: all processes
+ * share these servers, so their outage would make all processes unready or restart all at once, without any benefit.
  */
 export function createHealth({
   log,

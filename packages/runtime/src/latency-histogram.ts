@@ -32,7 +32,7 @@ interface Series {
 }
 
 /**
- * Creates a histogram of durations. The library's takes one call for each duration, with a look-up of the labels, which
+ * Creates a histogram of durations. The library's takes one call for each duration, with a lookup of the labels, which
  * would be one for each recipient of a push.
  */
 export function createLatencyHistogram(

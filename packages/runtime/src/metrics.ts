@@ -14,9 +14,9 @@ export interface Sample {
 export interface Metrics {
   /** A number that only grows. */
   createCounter(name: MetricName<'counter'>): { add(n: number, labels?: Labels): void };
-  /** Numbers that only grow and are counted elsewhere; read when they are asked for. */
+  /** Numbers that only grow and are counted elsewhere; read at each scrape. */
   createReadCounter(name: MetricName<'counter'>, readTotals: () => readonly Sample[]): void;
-  /** A number that goes up and down, or one for each combination of labels; read when it is asked for. */
+  /** A number that goes up and down, or one for each combination of labels; read at each scrape. */
   createGauge(name: MetricName<'gauge'>, readValue: () => GaugeValue | Promise<GaugeValue>): void;
   /** Durations in seconds. */
   createHistogram(name: MetricName<'histogram'>): {

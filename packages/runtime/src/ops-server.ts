@@ -4,11 +4,11 @@ import type { ListenAddress } from './env.ts';
 import type { Metrics } from './metrics.ts';
 import { http } from './node-http.ts';
 
-/** Judges the process; each function returns the faults, none if all is well. */
+/** Checks the process; each function returns the faults, none if the process is healthy. */
 export interface Health {
   /** Faults for which no new work is to be sent to the process. */
   readiness(): Promise<string[]>;
-  /** Faults that only a restart mends. */
+  /** Faults that only a restart resolves. */
   liveness(): Promise<string[]>;
 }
 

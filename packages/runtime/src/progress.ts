@@ -1,9 +1,9 @@
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 
-/** Progress this recent needs no question to Redis or MongoDB. */
+/** Progress this recent needs no check of Redis or MongoDB. */
 const RECENT_MS = 5_000;
 /**
- * A loop that stands still for this time makes the process unready. It is longer than the 10 s after which a Redis
+ * A loop without progress for this time makes the process unready. It is longer than the 10 s after which a Redis
  * connection without responses is replaced.
  */
 const UNREADY_AFTER_MS = 15_000;
@@ -13,12 +13,12 @@ const DEAD_AFTER_MS = 30_000;
 const MAX_CHECK_GAP_MS = 20_000;
 /** Several probes within this time share a check. */
 const CACHE_MS = 1_000;
-/** Timeout of the questions of a check. */
+/** Timeout of the calls of a check. */
 const EXPECTED_TIMEOUT_MS = 3_000;
 /** Wait of a probe for the check: a probe has often only 1 s, and the last result is as good. */
 const PROBE_WAIT_MS = 250;
 
-/** A loop of the process: it is expected to go on while there is work and MongoDB and Redis respond. */
+/** A loop of the process: progress is expected while it has work and MongoDB and Redis respond. */
 export interface WatchedLoop {
   name: string;
   /** Returns the time of the last progress by the monotonic clock (`performance.now()`); costs next to nothing. */
@@ -30,11 +30,11 @@ export interface WatchedLoop {
   isExpected(): Promise<boolean>;
 }
 
-/** Result of a check: names of the loops that stand still. */
+/** Result of a check: names of the loops without progress. */
 export interface ProgressResult {
-  /** Loops that stand still too long for new work to be sent here. */
+  /** Loops without progress for too long for new work to be sent to the process. */
   unready: readonly string[];
-  /** Loops that stand still so long that only a restart helps. */
+  /** Loops without progress for so long that only a restart helps. */
   dead: readonly string[];
 }
 
@@ -48,9 +48,9 @@ interface LoopState {
 }
 
 /**
- * Creates the judge of a process's loops. It checks only when it is asked, and asks Redis or MongoDB only about a loop
- * without recent progress. The time of a stillness counts from the first check that expected progress, so that an
- * outage, an idle hour or a frozen process never counts.
+ * Creates the progress check of a process's loops. It checks only when it is called, and queries Redis or MongoDB only
+ * for a loop without recent progress. The time without progress counts from the first check that expected progress, so
+ * that an outage, an idle hour or a suspended process never counts.
  *
  * @param now returns milliseconds of a monotonic clock
  */

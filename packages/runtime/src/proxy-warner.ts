@@ -44,7 +44,7 @@ export function createProxyWarner(
     /** Warns if the address is private. */
     warnIfPrivate: (warning: ProxyWarning, address: string): void =>
       warnIf(warning, () => isPrivateAddress(address)),
-    /** Takes notice of a request or connection, with or without a proxy's sign. @param address of the peer */
+    /** Counts a request or connection, with or without a proxy's sign. @param address of the peer */
     observe(warning: ProxyWarning, hasSign: boolean, address: string): void {
       const streak = hasSign ? (streaks.get(warning) ?? 0) + 1 : 0;
       streaks.set(warning, streak);

@@ -40,7 +40,7 @@ export const STOP_TIMEOUT_MS = 20_000;
 
 /** Times of a stop. */
 interface StopTimes {
-  /** Time for which a process told to stop goes on serving, unready, so that load balancers take it off. */
+  /** Time for which a process continues to serve after SIGTERM, unready, so that load balancers remove it. */
   delayMs?: number;
   /** Deadline of the stop after the delay; the process then exits with code 1. */
   timeoutMs?: number;

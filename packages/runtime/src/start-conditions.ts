@@ -8,7 +8,7 @@ const MAX_DELAY_MS = 2_000;
 const LOG_AFTER_MS = 1_000;
 const LOG_INTERVAL_MS = 30_000;
 
-/** The process stops, so the start goes no further. */
+/** The process stops, so the start is aborted. */
 export class StartAborted extends Error {}
 
 /** Conditions of a start, for which it waits one after the other. */
@@ -41,7 +41,8 @@ export function createStartConditions(
     for (let delayMs = INITIAL_DELAY_MS; ; delayMs = Math.min(MAX_DELAY_MS, delayMs * 2)) {
       try {
         const result = await check();
-        if (nextLogAt > startedAt + LOG_AFTER_MS) log.info(`${name} is there; the start goes on`);
+        if (nextLogAt > startedAt + LOG_AFTER_MS)
+          log.info(`${name} is available; continuing start-up`);
         return result;
       } catch (error) {
         if (error instanceof SettingsError) throw error;

@@ -34,7 +34,7 @@ test('a check is repeated until it succeeds; the log names the condition once', 
   expect(pending()).toBe('MongoDB');
   expect(await waiting).toBe('there');
   expect(tries).toBeGreaterThan(2);
-  expect(lines).toEqual(['waiting for MongoDB', 'MongoDB is there; the start goes on']);
+  expect(lines).toEqual(['waiting for MongoDB', 'MongoDB is available; continuing start-up']);
 });
 
 test('a wrong setting ends the wait at once', async () => {

@@ -157,8 +157,10 @@ export interface ProxyWarningDocument {
   at: Date;
 }
 
-/** A report of workers to gateways about presence: a list of servers in use, or a shard whose devices could not be
- * looked up. */
+/**
+ * A report of workers to gateways about presence: a list of servers in use, or a shard whose devices could not be
+ * looked up.
+ */
 export interface PresenceReportDocument {
   /** `list` or `missed`, a space, and the name of the list or the shard. */
   _id: string;
@@ -209,8 +211,10 @@ export interface Batch {
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */
   words?: ProviderErrorEntry[];
-  /** Time at which the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed
-   * again. */
+  /**
+   * Time at which the first recipients failed, by MongoDB's clock. Written with their outcomes, and never changed
+   * again.
+   */
   failedAt?: Date;
   /** Reasons of the failed recipients, as a mask (core/outcomes). */
   failures?: number;

@@ -96,8 +96,9 @@ export interface EndedInboxRow {
   notify?: true;
 }
 
-/** The reason for the removal of a row: the device acknowledged after the batch was settled, or the device was deleted.
- * */
+/**
+ * The reason for the removal of a row: the device acknowledged after the batch was settled, or the device was deleted.
+ */
 type BitField = 'got' | 'gone';
 
 /** Ends recipients that have an inbox row: writes the bit into the batch, then removes the row. */

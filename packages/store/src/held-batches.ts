@@ -166,8 +166,10 @@ async function releaseAll(
   return ids.map((id) => releasedIds.has(id));
 }
 
-/** Releases claims of one collection, and returns how many held. Events of all of these batches are reported to
- * webhooks, or of none. */
+/**
+ * Releases claims of one collection, and returns how many held. Events of all of these batches are reported to
+ * webhooks, or of none.
+ */
 async function releaseGroup(
   collection: Collection<BatchHolder>,
   releases: readonly ClaimRelease[],

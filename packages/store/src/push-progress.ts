@@ -2,8 +2,9 @@ import type { Db } from 'mongodb';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { BATCHES_OF_PUSH_INDEX } from './migrate.ts';
 
-/** Inbox rows that are counted of one push: further ones are not read, so a push to many costs as much as one to few.
- * */
+/**
+ * Inbox rows that are counted of one push: further ones are not read, so a push to many costs as much as one to few.
+ */
 const MAX_ROWS = 1_000;
 
 const FIELDS_THAT_CHANGE = {

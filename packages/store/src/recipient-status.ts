@@ -118,8 +118,9 @@ function positionsWithErrors({ later: deferred = [], words = [] }: Batch): numbe
   return [...new Set(all)].sort((a, b) => a - b);
 }
 
-/** Returns the time of a recipient's next try; 0: at any moment. A batch that waits for a retry is not claimed earlier.
- * */
+/**
+ * Returns the time of a recipient's next try; 0: at any moment. A batch that waits for a retry is not claimed earlier.
+ */
 function computeNextTryMs({ state, claim, tries, at }: Batch, untilMs: number): number {
   if (state === 'closed') return 0;
   const isWaiting = claim === undefined && tries > 0;

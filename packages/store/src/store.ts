@@ -59,8 +59,9 @@ import { createWebhooks } from './webhooks.ts';
 const RESPONSE_TIMEOUT_MS = 3_000;
 /** Of a process without kept connections; they are opened when they are needed. */
 export const MAX_CONNECTIONS = 32;
-/** For a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in progress.
- * */
+/**
+ * For a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in progress.
+ */
 export const KEPT_CONNECTIONS = 16;
 
 /** All collections over one connection pool. */

@@ -128,7 +128,7 @@ function createFeatures(
   const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
     log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
   );
-  // Express looks at them one after the other.
+  // Express matches them one after the other.
   return [
     pushRoutes(routing, store, producers, retentionMs, tracer),
     outcomesRoutes(routing, store),

@@ -16,7 +16,7 @@ import { type CommandContext, requireSetting } from './stack.ts';
 
 const MAX_INTERVAL_SECONDS = 3_600;
 const MAX_TIMEOUT_SECONDS = 300;
-/** A push that nobody waits for any more is of no use to the next run. */
+/** A push of an earlier run is of no use to the next one. */
 const TIME_TO_LIVE_SECONDS = 60;
 
 type Step = 'register' | 'connect' | 'accept' | 'receive';
@@ -50,7 +50,7 @@ interface CanarySettings {
   print: (line: string) => void;
 }
 
-/** Adds `carillon canary`, which measures the way of a push from the API to a device. */
+/** Adds `carillon canary`, which measures the delivery of a push from the API to a device. */
 export function addCanaryCommand(program: Command, context: CanaryContext): void {
   program
     .command('canary')

@@ -102,7 +102,7 @@ function checkMqtt(stack: Stack): Promise<Finding> {
 
 /**
  * Checks the console, whose address a stack may not know. It listens once MongoDB has a schema that it can use, and
- * reads MongoDB to answer the first request.
+ * reads MongoDB for the first response.
  */
 async function checkConsole({ console: base }: Stack): Promise<Finding[]> {
   if (base === undefined) return [];

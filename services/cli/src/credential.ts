@@ -51,7 +51,7 @@ interface WebPushCommandOptions {
   replace?: true;
 }
 
-/** Adds `carillon credential …`: what apps need to send through APNs, FCM and the browsers' push services. */
+/** Adds `carillon credential …`: credentials of apps for APNs, FCM and the browsers' push services. */
 export function addCredentialCommands(program: Command, context: CommandContext): void {
   const credential = program
     .command('credential')

@@ -22,7 +22,7 @@ export function addEraseCommand(
       await deleteIfPresent(requireSetting(target, 'api'), requireSetting(target, 'apiKey'), token);
       const result = await withStore(target, (store) =>
         eraseDevice(store, token, (scanned) =>
-          err(`${formatCount(scanned, 'push', 'pushes')} looked through\n`),
+          err(`${formatCount(scanned, 'push', 'pushes')} read\n`),
         ),
       );
       const { rewritten, recordUntil } = result;

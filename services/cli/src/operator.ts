@@ -22,7 +22,7 @@ interface InviteOptions {
   console?: string;
 }
 
-/** Adds `carillon operator …`: the people who use the console. */
+/** Adds `carillon operator …`: the users of the console. */
 export function addOperatorCommands(program: Command, context: CommandContext): void {
   const operator = program.command('operator').description('manage the operators of the console');
   addInviteCommand(operator, context);

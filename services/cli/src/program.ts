@@ -27,7 +27,9 @@ export interface CliContext {
   version: string;
   out(text: string): void;
   err(text: string): void;
-  /** Returns a signal that aborts when the command is asked to stop; the first call disables the default exit. */
+  /**
+   * Returns a signal that aborts when the command receives SIGINT or SIGTERM; the first call disables the default exit.
+   */
   stopSignal(): AbortSignal;
 }
 

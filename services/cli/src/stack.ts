@@ -138,7 +138,7 @@ const ENV_VARIABLES = {
 /**
  * Returns a setting of the stack.
  *
- * @throws Failure (unreachable) that tells how to provide the setting
+ * @throws Failure (unreachable) that names the ways to provide the setting
  */
 export function requireSetting(stack: Stack, setting: keyof typeof ENV_VARIABLES): string {
   const value = stack[setting];

@@ -144,7 +144,7 @@ function formatWebhook({ id, host, state, reason, events, ...facts }: WebhookDet
   const all = events.length === WEBHOOK_EVENTS.length ? 'all events' : events.join(', ');
   return [
     `${id}  ${state}${reason === undefined ? '' : ` (${reason})`}  ${host}  ${all}`,
-    ...(last === undefined ? [] : [`  last answer ${last.status ?? last.error} at ${last.at}`]),
+    ...(last === undefined ? [] : [`  last response ${last.status ?? last.error} at ${last.at}`]),
     ...(failingSince === undefined
       ? []
       : [`  fails since ${failingSince}; next request ${retryAt ?? 'none'}`]),

@@ -3,7 +3,7 @@ import { type ChannelDescriptor, hostOverride } from './descriptor.ts';
 
 const appleId = z.string().regex(/^[0-9A-Z]{10}$/, 'must be 10 characters, A to Z and 0 to 9');
 
-/** APNs has two servers; the build of an app decides which one knows its devices. */
+/** APNs has two servers; the build of an app decides which one has its devices. */
 const appleEnvironment = z.enum(['development', 'production']);
 export type AppleEnvironment = z.infer<typeof appleEnvironment>;
 

@@ -4,7 +4,7 @@ import { z } from 'zod';
 export interface ChannelDescriptor {
   /** Name in stored batches, queue names, metrics and the command line. */
   readonly name: string;
-  /** Offset of the channel's batch within a page of a fan-out. Stored in batch ids: never changed, never used again. */
+  /** Offset of the channel's batch within a page of a fan-out. Stored in batch ids: never changed, never reused. */
   readonly number: number;
   /** Platforms (`device.platform` on the wire) that this channel reaches first. A platform belongs to one channel. */
   readonly platforms: readonly string[];
@@ -16,7 +16,7 @@ export interface ChannelDescriptor {
     readonly window: number;
     /** Address of a device at the provider, as it is stored. */
     readonly address: z.ZodObject;
-    /** Secrets that an app can have for the channel, told apart by `kind`. */
+    /** Secrets that an app can have for the channel, distinguished by `kind`. */
     readonly secrets: readonly z.ZodObject[];
   };
 }

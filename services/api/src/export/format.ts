@@ -14,7 +14,7 @@ export interface ExportWriter {
   formatEnd(isComplete: boolean): string;
 }
 
-/** Returns the format that a request asks for; the parameter wins over the header. */
+/** Returns the requested format; the parameter takes precedence over the header. */
 export function chooseFormat(
   parameter: ExportFormat | undefined,
   accept: string | undefined,

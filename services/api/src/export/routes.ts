@@ -26,11 +26,11 @@ interface ExportContext {
   /** Cuts all exports: the process stops. */
   signal: AbortSignal;
   onError(error: unknown): void;
-  /** Time after which a client that takes nothing is cut off and its slot is free; a minute by default. */
+  /** Time after which a client that reads nothing is disconnected and its slot is free; a minute by default. */
   idleMs?: number;
 }
 
-/** Registers the routes by which an app carries its data away. */
+/** Registers the routes by which an app exports its data. */
 export function exportRoutes(
   routing: Routing,
   store: ExportStore,

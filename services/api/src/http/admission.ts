@@ -28,12 +28,12 @@ interface AdmittedRequest {
  * Creates the admission control of a process: an adaptive limit of the requests in progress.
  *
  * Requests wait for MongoDB in the order of their arrival. If more arrive than it serves, each would wait until its client
- * has the error of its timeout and repeats it, so that all work is done for nobody, for as long as clients repeat.
+ * has the error of its timeout and repeats it, so that all work is useless for as long as clients repeat.
  * Therefore the limit is halved while many requests are slow, and grows with those that are not; there is none before the
  * first overload. A request whose client has given up counts until its work has ended.
  *
  * A request above the limit waits for one that ends, so that a short shortage, as at the start of a process, refuses none.
- * An account with few requests in progress is always admitted: the others' requests don't shut it out.
+ * An account with few requests in progress is always admitted: the requests of others do not displace it.
  */
 export function createAdmission() {
   const startDeadline = createDeadlines<AdmittedRequest>((request) => {

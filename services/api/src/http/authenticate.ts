@@ -22,7 +22,7 @@ export interface AuthRequest {
   ip?: string | undefined;
 }
 
-/** Time for which a result is cached: with the look-up's own time a revoked key stops working within 10 s. */
+/** Time for which a result is cached: with the lookup's own time a revoked key stops working within 10 s. */
 const CACHE_TTL_MS = 7_000;
 const MAX_CACHED_KEYS = 10_000;
 
@@ -37,7 +37,7 @@ type WrongKeyLimits = Pick<RateLimits, 'countWrongKey' | 'hasTooManyWrongKeys'>;
 /**
  * Creates the authentication by API key. It runs before any of the body is read. Valid keys are never counted.
  *
- * @param keyUses notes each use of a valid key in memory
+ * @param keyUses records each use of a valid key in memory
  */
 export function createAuthenticator(
   keys: Pick<Store['keys'], 'owner' | 'owners'>,
@@ -67,7 +67,7 @@ export function createAuthenticator(
 }
 
 /**
- * Creates the look-up of keys with its cache. The cache is indexed by the key itself, not by its digest: computing a
+ * Creates the lookup of keys with its cache. The cache is indexed by the key itself, not by its digest: computing a
  * digest for each request would cost more than the cache saves. Valid and invalid keys are cached separately, so that
  * invalid keys evict no valid one.
  */
@@ -80,7 +80,7 @@ function createKeyLookup(
   const invalidKeys = new LRUCache<string, true>({ max: MAX_CACHED_KEYS, ttl: CACHE_TTL_MS });
   const inFlight = new Map<string, Promise<KeyOwner | undefined>>();
 
-  /** Used for unknown keys of an address that sent many invalid ones: they share a few look-ups a second. */
+  /** Used for unknown keys of an address that sent many invalid ones: they share a few lookups a second. */
   const findThrottled = createThrottledLookup<KeyOwner>(async (batchKeys) => {
     const digests = new Map(batchKeys.map((key) => [key, digestApiKey(pepper, key)]));
     const owners = await keys.owners([...digests.values()]);
@@ -93,7 +93,7 @@ function createKeyLookup(
   });
 
   async function fetchOwner(key: string, address: string): Promise<KeyOwner | undefined> {
-    // A key that was valid at its last look-up is not a guess.
+    // A key that was valid at its last lookup is not a guess.
     const isThrottled = !validKeys.has(key) && limits.hasTooManyWrongKeys(address);
     const owner = await (isThrottled
       ? findThrottled(key, toAddressGroup(address))
@@ -115,7 +115,7 @@ function createKeyLookup(
         ? cached.owner
         : undefined;
     },
-    /** Looks up the owner of a key; undefined if the key is invalid. Concurrent calls share one look-up. */
+    /** Looks up the owner of a key; undefined if the key is invalid. Concurrent calls share one lookup. */
     find(key: string, address: string): Promise<KeyOwner | undefined> {
       if (!isApiKeyFormat(key) || invalidKeys.has(key)) return Promise.resolve(undefined);
       const pendingLookup = inFlight.get(key);
@@ -132,7 +132,7 @@ export function hasApiKey({ url = '', headers }: AuthRequest): boolean {
   return headers.authorization !== undefined || readQueryKeys(url).length > 0;
 }
 
-/** Describes why a request has no key that could be looked up. */
+/** Describes the reason why a request has no usable key. */
 function describeMissingKey({ url = '', headers }: AuthRequest): string {
   if (readQueryKeys(url).length > 1)
     return 'The query parameter "api_key" is given more than once.';

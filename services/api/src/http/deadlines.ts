@@ -18,7 +18,7 @@ export class DeadlineExceededError extends Error {}
 
 /**
  * Deadlines of a process. They count only time in which the process ran: a process that was frozen fails none of its
- * requests. One timer serves all deadlines; it runs only while there are any. A tick looks at every running deadline, so
+ * requests. One timer serves all deadlines; it runs only while there are any. A tick checks every running deadline, so
  * that starting and ending one, which each request does, costs no more than an entry of a set.
  */
 class Deadlines<T> {

@@ -2,8 +2,8 @@ import type { ProxyWarner } from '@carillon/runtime/proxy-warner';
 import type { Request } from 'express';
 
 /**
- * Creates a function that notices proxies which TRUST_PROXY does not count. Entries above the trusted ones are no sign by
- * themselves, because any client can send some: only a private address in the trusted place is.
+ * Creates a function that detects proxies which TRUST_PROXY does not count. Entries above the trusted ones are no sign
+ * by themselves, because any client can send some: only a private address in the trusted place is.
  */
 export function createProxyDetector(
   proxyHops: number,

@@ -9,12 +9,12 @@ const CLOCK_PRECISION_MS = 1_000;
 /** As many as valid keys are cached. The key of an evicted entry is reported again, which the store ignores. */
 const MAX_KEYS = 10_000;
 
-/** Notes uses of API keys. */
+/** Records uses of API keys. */
 export type KeyUseRecorder = ReturnType<typeof createKeyUseRecorder>;
 
 /**
- * Notes in memory which keys are used, and publishes them once a second in one job: each key at most once a minute. A
- * process that is killed loses at most a second of them, which the next use repairs.
+ * Records in memory which keys are used, and publishes them once a second in one job: each key at most once a minute. A
+ * killed process loses at most the uses of one second; the next use is recorded.
  *
  * @param clock MongoDB's time
  */
@@ -38,7 +38,7 @@ export function createKeyUseRecorder(
 
   const timer = setInterval(() => void flush(), FLUSH_INTERVAL_MS);
   return {
-    /** Notes a use; costs one look-up in memory. */
+    /** Records a use; costs one lookup in memory. */
     record(keyId: string): void {
       if (recorded.has(keyId) || pending.size >= MAX_KEYS) return;
       recorded.set(keyId, true);

@@ -113,7 +113,7 @@ export function createBodyReader({
 }
 
 /**
- * Returns a body of a declared length that has arrived completely, as most have by the time their key is looked up; else
+ * Returns a body of a declared length that has arrived completely, as most have by the end of the key's lookup; else
  * undefined. Events would cost more than the rest of reading a short body.
  */
 function readBufferedBody(request: IncomingMessage): Buffer | undefined {
@@ -121,7 +121,7 @@ function readBufferedBody(request: IncomingMessage): Buffer | undefined {
   if (readableLength === 0 || request.destroyed) return undefined;
   if (Number(request.headers['content-length']) !== readableLength) return undefined;
   const bytes = request.read() as Buffer;
-  // The parser reports the end of the body after its last byte; a stream that nobody reads would keep it.
+  // The parser reports the end of the body after its last byte; a stream without a reader would keep it.
   request.resume();
   return bytes;
 }

@@ -27,9 +27,9 @@ export interface RequestContext {
   body: JsonBody;
   /** The client's address. */
   address: string;
-  /** When the request's header arrived, by the monotonic clock (`performance.now()`). */
+  /** Time at which the request's header arrived, by the monotonic clock (`performance.now()`). */
   startedAt: number;
-  /** @throws DeadlineExceededError once the response is sent: the rest of the work would be for nobody */
+  /** @throws DeadlineExceededError once the response is sent: the rest of the work would have no client */
   assertAwaited(): void;
   header(name: string): string | undefined;
   /** Returns a query parameter. @throws ApiError INVALID_PARAM if it is given more than once */

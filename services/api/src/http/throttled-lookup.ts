@@ -1,8 +1,8 @@
 import { ApiError } from '@carillon/core/api-error';
 
-/** Interval at which the waiting look-ups run as one query. */
+/** Interval at which the waiting lookups run as one query. */
 const LOOKUP_INTERVAL_MS = 250;
-/** Maximum of waiting look-ups per client address, and of all. */
+/** Maximum of waiting lookups per client address, and of all. */
 const MAX_WAITING_PER_ADDRESS = 2_000;
 const MAX_WAITING = 4_000;
 
@@ -14,11 +14,11 @@ interface WaitingLookup<R> {
 }
 
 /**
- * Creates a look-up that runs a few times a second, each time for all keys that wait: however many keys an address
+ * Creates a lookup that runs a few times a second, each time for all keys that wait: however many keys an address
  * sends, they cost little, and a valid key among them waits 250 ms. If more keys arrive than one query takes, a random
  * choice decides which are kept, so that a slow client is not displaced by a fast one.
  *
- * @param lookupAll looks up many keys at once
+ * @param lookupAll finds the owners of many keys at once
  */
 export function createThrottledLookup<R>(
   lookupAll: (keys: string[]) => Promise<ReadonlyMap<string, R>>,
@@ -38,7 +38,7 @@ export function createThrottledLookup<R>(
     }
   }
 
-  /** Replaces a random entry of a full queue, or discards the new one. The discarded look-up fails. */
+  /** Replaces a random entry of a full queue, or discards the new one. The discarded lookup fails. */
   function replaceRandom(fullQueue: WaitingLookup<R>[], entry: WaitingLookup<R>): void {
     const evicted = fullQueue[Math.floor(Math.random() * (fullQueue.length + 1))] ?? entry;
     evicted.reject(new ApiError('SERVICE_UNAVAILABLE'));
@@ -59,7 +59,7 @@ export function createThrottledLookup<R>(
   /**
    * Looks up one key with the next query.
    *
-   * @throws ApiError SERVICE_UNAVAILABLE if too many look-ups wait
+   * @throws ApiError SERVICE_UNAVAILABLE if too many lookups wait
    */
   return (key: string, address: string): Promise<R | undefined> =>
     new Promise((resolve, reject) => {

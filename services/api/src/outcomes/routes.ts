@@ -6,7 +6,7 @@ import { getOutcomes, getRecipient, listPushes, listRecipients } from './get-out
 /** The inbox rows of a push with a collapse key are read one by one: a million of them take seconds. */
 const SUMMARY_EXTRA_MS = 20_000;
 
-/** Registers the routes that list pushes and report how their recipients stand or ended. */
+/** Registers the routes that list pushes and report the outcomes of their recipients. */
 export function outcomesRoutes(
   routing: Routing,
   store: Pick<Store, 'pushOutcomes' | 'recipients'>,

@@ -77,7 +77,7 @@ export function pushRoutes(
   };
 }
 
-/** Starts the trace of a push. The API key is checked by then, so nobody else makes the process record spans. */
+/** Starts the trace of a push. The API key is checked by then, so only its owner makes the process record spans. */
 function startSpan(
   tracer: Tracer,
   { header, startedAt }: Pick<RequestContext, 'header' | 'startedAt'>,

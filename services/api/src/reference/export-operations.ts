@@ -34,7 +34,7 @@ function describeParameters(afterDescription: string, after: string): Parameter[
 
 const EXPORT = { tag: 'Export', method: 'get', calledBy: 'backend' } as const;
 
-/** Endpoints by which an app carries its data away. */
+/** Endpoints by which an app exports its data. */
 export const EXPORT_OPERATIONS: readonly Operation[] = [
   {
     ...EXPORT,

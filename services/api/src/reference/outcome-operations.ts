@@ -46,7 +46,7 @@ function timeParameter(name: 'from' | 'to', description: string): Parameter {
   return { name, in: 'query', required: false, schema, description, example: SENT_AT };
 }
 
-/** Endpoints that report how pushes and their recipients ended. */
+/** Endpoints that report the outcomes of pushes and their recipients. */
 export const OUTCOME_OPERATIONS: readonly Operation[] = [
   {
     id: 'listPushes',

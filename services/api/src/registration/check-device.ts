@@ -8,10 +8,10 @@ import type { Store } from '@carillon/store/store';
 import type { OutageWatch } from './outage-watch.ts';
 import { deviceAuthRequest } from './schema.ts';
 
-/** After this time our signature alone decides. Shorter than the time in which a request must be answered. */
+/** After this time our signature alone decides. Shorter than the deadline of a request. */
 const LOOKUP_TIMEOUT_MS = 2_000;
 
-/** Keys that verify devices' credentials, and the watch that failed look-ups are reported to. */
+/** Keys that verify devices' credentials, and the watch that failed lookups are reported to. */
 export interface DeviceAuthContext {
   authKeys: DeviceAuthKeys;
   outageWatch: Pick<OutageWatch, 'noteFailure'>;
@@ -19,7 +19,7 @@ export interface DeviceAuthContext {
 
 /**
  * Handles `POST /devices/auth`: checks that a device's token and auth belong together. Credentials signed by our keys
- * are accepted without the database; a deletion is noticed only if the database responds (guarantee G15).
+ * are accepted without the database; a deletion is detected only if the database responds (guarantee G15).
  *
  * @throws ApiError INVALID_PARAM, INVALID_DEVICE_AUTH, SERVICE_UNAVAILABLE
  */
@@ -39,7 +39,7 @@ export async function checkDevice(
 /**
  * Returns the device that a token and auth belong to.
  *
- * @throws ApiError INVALID_DEVICE_AUTH; any other error if the look-up fails
+ * @throws ApiError INVALID_DEVICE_AUTH; any other error if the lookup fails
  */
 export async function authenticateDevice(
   store: Pick<Store, 'devices'>,

@@ -24,7 +24,7 @@ export function createOutageWatch() {
   }
 
   return {
-    /** Records a failed look-up. The driver passes system errors of its sockets through unchanged. */
+    /** Records a failed lookup. The driver passes system errors of its sockets through unchanged. */
     noteFailure: (error: unknown): void =>
       recordOutageIf(isDatabaseOutage(error) || isSystemError(error)),
     /**

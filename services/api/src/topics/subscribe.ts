@@ -32,7 +32,7 @@ export async function subscribe(
   const countAfter = async (): Promise<number> =>
     new Set([...(await store.subscriptions.listTopics(token)), ...topics]).size;
   await runInSequence(token, async () => {
-    // An error about the device comes first: the topics of a foreign one are not told.
+    // An error about the device comes first: the topics of another app's device are not disclosed.
     const [device, count] = await Promise.all([requireDevice(store, app, token), countAfter()]);
     checkLimit(count);
     if (count <= UNLOCKED_TOPICS) return store.subscriptions.subscribe(app, device, topics);

@@ -44,7 +44,7 @@ export const replayRequest = z
       .string()
       .regex(/^[0-9a-f]{24}$/, 'must be the value of `last` of the previous response')
       .optional()
-      .meta({ description: 'The value of `last` of the previous response, to go on.' }),
+      .meta({ description: 'The value of `last` of the previous response, to continue.' }),
   })
   .meta({ id: 'ReplayWebhookRequest' });
 
@@ -57,7 +57,7 @@ const webhook = z
     state: z.enum(['on', 'failing', 'off']),
     reason: z.enum(['operator', 'gone', 'failing']).optional().meta({
       description:
-        'Why the webhook is off: turned off, the receiver answered 410, or it has failed for five days.',
+        'Reason why the webhook is off: turned off, a response with 410, or failures for five days.',
     }),
     offAt: time.optional(),
     createdAt: time,

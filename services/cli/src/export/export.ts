@@ -26,7 +26,7 @@ type ExportContext = CommandContext & {
   stopSignal(): AbortSignal;
 };
 
-/** Requests in a row that bring no further row, until the command gives up. */
+/** Requests in a row without a further row, after which the command fails. */
 const MAX_FRUITLESS_ATTEMPTS = 10;
 const PROGRESS_INTERVAL_MS = 2_000;
 
@@ -85,7 +85,7 @@ async function exportToFile(
   return progress;
 }
 
-/** Appends what one request returns; returns why it did not reach the end, if it did not. */
+/** Appends the rows of one request; returns the reason why it did not reach the end, if it did not. */
 async function appendExport(
   { err }: Pick<ExportContext, 'err'>,
   request: ExportRequest,

@@ -22,7 +22,7 @@ const KEY_FIELDS: Record<ExportKind, readonly string[]> = {
   recipients: ['token'],
 };
 
-/** Notices the rows of a partial file, and cuts off a row that was not written completely. */
+/** Finds the rows of a partial file, and removes a row that was not written completely. */
 export async function readProgress(
   path: string,
   kind: ExportKind,

@@ -3,7 +3,7 @@ import { parseApiError, toApiFailure } from '../api-client.ts';
 import { commandFailed, serviceUnreachable } from '../failure.ts';
 import type { RecordFormat } from '../records/read-records.ts';
 
-/** Data that an app can carry away. */
+/** Data that an app can export. */
 export const EXPORT_KINDS = ['devices', 'subscriptions', 'pushes', 'recipients'] as const;
 export type ExportKind = (typeof EXPORT_KINDS)[number];
 

@@ -10,7 +10,7 @@ export interface ImportRequest {
   app: string;
   source: Source;
   apple: AppleSettings;
-  /** Webhooks that are told of each device that is imported. */
+  /** Webhooks to which each imported device is reported. */
   webhooks: readonly string[];
 }
 

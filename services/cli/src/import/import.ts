@@ -29,7 +29,7 @@ type ImportContext = CommandContext & { err(text: string): void; stopSignal(): A
 const LINES_PER_WRITE = 1_000;
 const PROGRESS_INTERVAL_MS = 2_000;
 
-/** Adds `carillon import`, which brings devices in from a file. */
+/** Adds `carillon import`, which imports devices from a file. */
 export function addImportCommand(program: Command, context: ImportContext): void {
   program
     .command('import')

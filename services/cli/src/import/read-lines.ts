@@ -3,7 +3,7 @@ import { type FileRecord, type RecordFormat, readRecords } from '../records/read
 import { type LineFields, RefusedLine } from './field-parsers.ts';
 import { LIST_SOURCES, OWN_SOURCES, type Source } from './sources.ts';
 
-/** Where the reading of a file begins. */
+/** Position at which the reading of a file begins. */
 export interface FilePosition {
   /** Offset of the first byte. */
   end: number;

@@ -16,7 +16,7 @@ import {
   RefusedLine,
 } from './field-parsers.ts';
 
-/** A line of a file: a device with its topics, or only subscriptions of a device that is there. */
+/** A line of a file: a device with its topics, or only subscriptions of a stored device. */
 export type ImportLine =
   | { kind: 'device'; device: ImportedDevice; topics: string[] }
   | { kind: 'subscription'; token: string; topic: string; since?: Date };
@@ -111,7 +111,7 @@ function mapSubscription(fields: LineFields): ImportLine {
 }
 
 /**
- * The fields of Pushy's GET /devices/:token, flat or nested, beside the token that it was asked for. Pushy has no export.
+ * The fields of Pushy's GET /devices/:token, flat or nested, beside the token of the request. Pushy has no export.
  * Source: pushy.me/docs/api/device.
  */
 function mapPushyDevice(fields: LineFields, apple: AppleSettings): ImportLine {

@@ -46,7 +46,7 @@ function createSplitter(format: RecordFormat, start: number) {
   let recordLine = 1;
   let isQuoted = false;
 
-  /** Returns the end of the record in a chunk; -1 when it goes on in the next one. */
+  /** Returns the end of the record in a chunk; -1 when it continues in the next one. */
   function findEnd(chunk: Buffer, from: number): number {
     if (format === 'ndjson') return chunk.indexOf(LINE_FEED, from);
     for (let at = from; at < chunk.length; at += 1) {

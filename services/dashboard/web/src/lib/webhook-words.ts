@@ -9,7 +9,7 @@ export function webhookStateLabel({ state }: Pick<Webhook, 'state'>): string {
 
 const OFF_REASONS: Record<NonNullable<Webhook['reason']>, string> = {
   operator: 'Turned off by an operator or the app',
-  gone: 'Turned off: the receiver answered 410',
+  gone: 'Turned off: the receiver responded with 410',
   failing: 'Turned off after five days of failures',
 };
 
