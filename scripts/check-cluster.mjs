@@ -31,7 +31,7 @@ const DEFINITIONS = {
     'helm install prometheus prometheus-community/kube-prometheus-stack --namespace monitoring --create-namespace',
 };
 
-/** Mistakes that the server has to refuse: a change of the first object of a kind, and what its answer contains. */
+/** Mistakes that the server has to refuse: a change of the first object of a kind, and the text of the response. */
 const MISTAKES = [
   {
     kind: 'Deployment',

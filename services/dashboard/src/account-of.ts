@@ -1,9 +1,9 @@
 import type { Store } from '@carillon/store/store';
 
-/** Finds the account of what a route works on; undefined when that doesn't exist. */
+/** Finds the account of a route's object; undefined when the object doesn't exist. */
 export type AccountOf = ReturnType<typeof createAccountOf>;
 
-/** Creates the look-ups of accounts, for the `account` of routes. */
+/** Creates the lookups of accounts, for the `account` of routes. */
 export function createAccountOf({
   apps,
   pushes,

@@ -19,7 +19,7 @@ import { admitPush } from './pushes/admit-push.ts';
 /** The parts through which the console accepts pushes, reads presence and figures, and re-drives. */
 export type ConsoleEngine = Awaited<ReturnType<typeof createEngine>>;
 
-/** Connects to Redis, and starts what the console does besides answering requests. Works without Redis too. */
+/** Connects to Redis, and starts the background work of the console. Works without Redis too. */
 export async function createEngine(
   { log, release }: Pick<ServiceContext, 'log' | 'release'>,
   env: Environment,
@@ -38,7 +38,7 @@ export async function createEngine(
   const rateCounter = createRateCounter(presenceShards, onRedisError);
   const accept: Accept = async (app, request, idempotency) => {
     await admitPush(store, rateCounter, app);
-    // Read when a push needs them: a console that nobody looks at reads nothing.
+    // Read when a push needs them: a console without viewers reads nothing.
     await store.webhooks.refreshIfStale();
     return acceptPush(store, producers, app, request, { idempotency });
   };
@@ -50,7 +50,7 @@ export async function createEngine(
   let boardQueues: Promise<BoardQueues> | undefined;
   release('board', async () => (await boardQueues)?.close());
   return {
-    /** Connects to the queues for Bull Board, once, when somebody first looks at them. */
+    /** Connects to the queues for Bull Board, once, on the first request for them. */
     openQueues: (): Promise<BoardQueues> => {
       boardQueues ??= openBoardQueues(queueRedis(env), onRedisError);
       return boardQueues;

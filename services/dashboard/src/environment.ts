@@ -40,9 +40,12 @@ export const environment = z.object({
   OIDC_CLIENT_ID: z.string().optional(),
   /** Client secret of the console at the OpenID provider; absent: a public client. */
   OIDC_CLIENT_SECRET: z.string().optional(),
-  /** Scopes that the console asks the OpenID provider for. */
+  /** Scopes that the console requests from the OpenID provider. */
   OIDC_SCOPES: z.string().default('openid profile email'),
-  /** Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. Without it nobody gets in. */
+  /**
+   * Claim with an operator's role: viewer, operator, admin or owner, or a list with one of them. A login without it is
+   * refused.
+   */
   OIDC_ROLE_CLAIM: z.string().default('carillon_role'),
   /** Claim with the list of ids of the accounts that an operator may see; unset: all accounts. */
   OIDC_ACCOUNTS_CLAIM: z.string().optional(),

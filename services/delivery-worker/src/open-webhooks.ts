@@ -17,7 +17,7 @@ interface WebhookSettings {
 }
 
 /**
- * Creates the function that tells a webhook what is due for it, and saves the public key that addresses are sealed with.
+ * Creates the function that reports due events to a webhook, and saves the public key that addresses are sealed with.
  *
  * @returns undefined if the process takes no jobs of webhooks
  */

@@ -41,7 +41,7 @@ export interface AddressLimits {
   recordAuthFailure(address: string): number;
   /** Counts a lookup for credentials that none of our keys signed; false: the address had too many. */
   tryAcquireLookup(address: string): boolean;
-  /** Takes back a lookup that confirmed the credentials, or failed. */
+  /** Cancels the count of a lookup that confirmed the credentials, or failed. */
   refundLookup(address: string): void;
   /** Counts a connect of a device; false: it connects too often. */
   allowConnect(token: string, isTakeover: boolean): boolean;

@@ -15,7 +15,7 @@ export interface AppLoad {
 export type AppShares = ReturnType<typeof createAppShares>;
 
 /**
- * Keeps one app from using a whole process: a process serves many apps, and anybody may register devices.
+ * Prevents one app from using a whole process: a process serves many apps, and any client may register devices.
  *
  * @param maxConnections most connections of the process
  */

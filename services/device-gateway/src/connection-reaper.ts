@@ -76,7 +76,7 @@ export function startConnectionReaper(context: {
   };
 }
 
-/** Returns why a connection is closed now; undefined: it stays open. */
+/** Returns the reason why a connection is closed now; undefined: it stays open. */
 function closeReasonFor(connection: Connection, now: number): string | undefined {
   if (connection.isSilent(now)) return 'silent';
   const [oldest] = connection.inFlight;

@@ -24,9 +24,9 @@ const NO_IDS: string[] = [];
 
 /** A worker that waits for the result of one delivery. */
 export interface PendingReply extends ReplyTo {
-  /** When the wait for the PUBACK ends; monotonic milliseconds. */
+  /** End of the wait for the PUBACK; monotonic milliseconds. */
   ackDeadline: number;
-  /** When the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */
+  /** Time by which the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */
   rowsWrittenBy: number | undefined;
   isReplied: boolean;
   /** Counts the results of the dispatch, if its push is traced. */
@@ -62,19 +62,19 @@ export class Connection {
   #state: 'syncing' | 'live' | 'closing' | 'closed' = 'syncing';
   #isVerified: boolean;
   #lastPacketAt = this.connectedAt;
-  /** Since when the socket has buffered bytes without a PUBACK; 0: it has none. */
+  /** Time since which the socket has buffered bytes without a PUBACK; 0: it has none. */
   #writeBlockedSince = 0;
   /** Packets of the last second other than expected PUBACKs. */
   #controlPacketCount = 0;
   /** Last inbox check that a PINGREQ caused. */
   #inboxCheckedAt = this.connectedAt;
-  /** When the reaper checks the inbox; 0: not scheduled. */
+  /** Time at which the reaper checks the inbox; 0: not scheduled. */
   #recheckAt = 0;
   /** The inbox is not read earlier. */
   #readNotBefore = 0;
   #hasUnreadRows = false;
   #isReplaying = false;
-  /** Pushes answered `syncing`. */
+  /** Pushes whose result was `syncing`. */
   #expectedRows: ExpectedRows | undefined;
   #mayHoldPushes = true;
   /** Ids of the last pushes that were sent with a row, or before it: its notice and the row itself may come later. */
@@ -226,7 +226,7 @@ export class Connection {
     return MAX_IN_FLIGHT - this.#inFlight.length;
   }
 
-  /** Checks whether at least half of the window is free, so that the inbox is read on. */
+  /** Checks whether at least half of the window is free, so that reading of the inbox continues. */
   hasWindowSpace(): boolean {
     return this.#inFlight.length <= MAX_IN_FLIGHT / 2;
   }
@@ -265,12 +265,12 @@ export class Connection {
     return true;
   }
 
-  /** Has the inbox checked when a row is written at the latest, instead of at the time scheduled before. */
+  /** Schedules the inbox check for the latest time at which a row is written, instead of the time scheduled before. */
   recheckInboxAt(at: number): void {
     this.#recheckAt = at;
   }
 
-  /** Has the inbox checked after a delay, unless a check is scheduled. */
+  /** Schedules an inbox check after a delay, unless one is scheduled. */
   recheckInboxIn(delayMs: number): void {
     if (this.#recheckAt === 0) this.#recheckAt = performance.now() + delayMs;
   }
@@ -282,7 +282,9 @@ export class Connection {
     return true;
   }
 
-  /** Has the inbox read (again), not before a moment of the monotonic clock; no push goes live until it is empty. */
+  /**
+   * Schedules a read of the inbox, not before a moment of the monotonic clock; no push is sent live until it is empty.
+   */
   requestSync(notBefore: number): void {
     this.#state = 'syncing';
     this.#hasUnreadRows = true;
@@ -340,7 +342,7 @@ export class Connection {
     if (!mayHoldPushes) this.#expectedRows?.releaseHeld();
   }
 
-  /** Forgets the expected rows of pushes that were read. */
+  /** Removes the expected rows of pushes that were read. */
   dropExpectedRows(pushes: Iterable<string>): void {
     for (const push of pushes) this.#expectedRows?.delete(push);
   }
@@ -383,7 +385,7 @@ export class Connection {
     return this.#replayed?.has(push) ?? false;
   }
 
-  /** Checks whether the notice of a push's row says nothing new. Workers of an earlier release don't name the push. */
+  /** Checks whether the notice of a push's row is redundant. Workers of an earlier release don't name the push. */
   needsNoRow(push: string | undefined): boolean {
     return push !== undefined && (this.isHeld(push) || this.hasReplayed(push));
   }

@@ -7,7 +7,7 @@ import type { LastSeenRecorder } from './device-activity.ts';
 import type { GatewayMetrics } from './metrics.ts';
 
 const DRAIN_TICK_MS = 50;
-/** Time for receipts that are on their way. */
+/** Time for receipts in transit. */
 const RECEIPT_GRACE_MS = 1_000;
 /** Time for the device to complete the close of TLS or WebSocket. */
 const CLOSE_HANDSHAKE_MS = 500;

@@ -5,6 +5,6 @@ export interface DeliveryRef {
   position: number;
   /** Id of the delivery's inbox row, whether or not the row exists. */
   rowId: string;
-  /** Webhooks are told of the receipt. */
+  /** The receipt is reported to webhooks. */
   notify?: true;
 }

@@ -8,16 +8,16 @@ const MAX_HELD = 32;
 export interface HeldPush {
   ref: DeliveryRef;
   packet: PublishPacket;
-  /** Until then its state needs no other read; monotonic milliseconds. */
+  /** Time until which its state needs no other read; monotonic milliseconds. */
   writeBy: number;
   /** MongoDB's time, milliseconds. */
   expiresAt: number;
 }
 
 /**
- * The pushes that were answered `syncing`, whose inbox rows workers write. Held ones can be sent without their rows, up to
- * the first that is not held: with a slow MongoDB a row takes seconds, in which more pushes arrive, and a connection that
- * waited for the rows of all would never go live.
+ * The pushes whose result was `syncing`, whose inbox rows workers write. Held ones can be sent without their rows, up
+ * to the first that is not held: with a slow MongoDB a row takes seconds, in which more pushes arrive, and a connection
+ * that waited for the rows of all would never go live.
  */
 export class ExpectedRows {
   readonly #rows = new Map<string, { writtenBy: number; held: HeldPush | undefined }>();

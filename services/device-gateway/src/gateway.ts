@@ -195,7 +195,7 @@ function createGatewayEvents(parts: Parts): GatewayEvents {
 /** Time over which the inboxes of many devices are checked. */
 const CHECK_WINDOW_MS = 8_000;
 
-/** Checks the inboxes of some devices for rows that no notice came for. */
+/** Checks the inboxes of some devices for rows without a notice. */
 function checkInboxes(
   { connections, inboxReplay }: Parts,
   isAmong: (token: string) => boolean,

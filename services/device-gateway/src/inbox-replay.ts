@@ -64,7 +64,9 @@ export function createInboxReplay(context: {
     }
   }
 
-  /** Waits for the rows of other pushes answered `syncing`: a live push must not overtake them (guarantee G5). */
+  /**
+   * Waits for the rows of other pushes with the result `syncing`: a live push must not overtake them (guarantee G5).
+   */
   async function waitForExpectedRows(
     connection: Connection,
     seen: ReadonlySet<string>,
@@ -97,14 +99,17 @@ export function createInboxReplay(context: {
     /** Replays the inbox of a live connection if it has new rows; the connection stays live otherwise. */
     async checkInbox(connection: Connection): Promise<void> {
       if (connection.state !== 'live') return;
-      // Rows whose receipts are being recorded would look unacknowledged.
+      // Rows whose receipts are being recorded would appear unacknowledged.
       if (connection.hasPendingReceipts()) return connection.recheckInboxIn(RECEIPT_RECORDED_MS);
       // The notice of a deletion is lost when Redis is unreachable.
       if (!(await deviceExists(connection.token)))
         return connections.close(connection, 'unknown-device');
       if (await reader.hasNewRows(connection)) replay(connection);
     },
-    /** Has the reaper check the inbox after a delay, until MongoDB has been read; a syncing connection is read once more. */
+    /**
+     * Makes the reaper check the inbox after a delay, until MongoDB has been read; the inbox of a syncing connection is
+     * read once more.
+     */
     recheck(connection: Connection, delayMs = 0): void {
       if (connection.state === 'syncing') replay(connection);
       else connection.recheckInboxIn(delayMs);

@@ -27,7 +27,7 @@ const PENDING_FRACTION = 0.05;
 /** Accepted sockets that may wait while there is no capacity. */
 const MAX_QUEUED_SOCKETS = 1_000;
 
-/** Why a socket is closed before its CONNECT; `gave-way`: it was evicted for another one. */
+/** Reason why a socket is closed before its CONNECT; `gave-way`: it was evicted for another one. */
 export type RejectionReason = 'full' | 'limited' | 'crowded' | 'gave-way' | 'foreign-origin';
 
 /** The parts of the gateway, and the settings, that accepting a connection uses. */
@@ -119,7 +119,7 @@ export async function openListener(
   };
 }
 
-/** Checks whether there is capacity for one more connection; evicts a pending one if need be. */
+/** Checks whether there is capacity for one more connection; evicts a pending one if necessary. */
 function ensureCapacity({
   connections,
   pendingConnections,

@@ -25,9 +25,9 @@ const ACK_CHECK_INTERVAL_MS = 50;
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
   isBeforeDeadline: boolean;
-  /** When the deadline passes, monotonic. */
+  /** End of the deadline, monotonic. */
   writeBy: number;
-  /** When the inbox rows of the dispatch are written at the latest, monotonic; undefined: no rows are written. */
+  /** Latest time at which the inbox rows of the dispatch are written, monotonic; undefined: no rows are written. */
   rowsWrittenBy: number | undefined;
 }
 
@@ -126,7 +126,7 @@ function readDeadlines(
   };
 }
 
-/** Returns why a push is not written to this connection. The order of the checks matters. */
+/** Returns the reason why a push is not written to this connection. The order of the checks matters. */
 function findRejection(
   slice: DeliverySlice,
   ref: DeliveryRef,

@@ -58,7 +58,7 @@ await runService(
     release('gateway', gateway.stop);
     figures.reportOnline(`${hostname()}:${process.pid}`, gateway.countConnections);
     log.info({ ports: gateway.ports }, 'listening for devices');
-    // The loops of a server stand still together when it does, and share the questions.
+    // The loops of a server stop together with it, and share the checks.
     for (const [server, loops] of Map.groupBy(gateway.loops, (loop) => loop.server)) {
       const doServersRespond = createBatcher<string, boolean>('probe-servers', async (asked) => {
         await Promise.all([server.assertWritable(), store.ping()]);

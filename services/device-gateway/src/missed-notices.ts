@@ -13,8 +13,8 @@ interface Presence {
 
 /**
  * Checks the inboxes of devices whose rows workers could write, but not announce: those in a shard of presence that a
- * worker can't reach, and all devices while a worker looks them up by another list of servers. Such a worker finds some of
- * them offline, and a change of the list is rolled out process by process.
+ * worker can't reach, and all devices while a worker looks them up with another list of servers. Such a worker finds
+ * some of them offline, and a change of the list is rolled out process by process.
  */
 export function startMissedNotices(
   { presenceReports }: Pick<Store, 'presenceReports'>,

@@ -24,7 +24,7 @@ export interface PendingConnection {
   readonly openedAt: number;
   /** `connecting` before its CONNECT, `rejected` while its CONNACK or its close is awaited. */
   stage: 'connecting' | 'authenticating' | 'rejected';
-  /** When it is closed by force; monotonic milliseconds. */
+  /** Time at which it is closed by force; monotonic milliseconds. */
   forceCloseAt: number;
   /** Sends the delayed CONNACK. */
   rejectTimer?: NodeJS.Timeout;
@@ -67,7 +67,7 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
     const now = performance.now();
     for (const pending of byStage.all()) {
       if (pending.forceCloseAt < now) pending.transport.destroy();
-      // A connection that closes before MQTT starts is noticed only here.
+      // A connection that closes before MQTT starts is detected only here.
       if (pending.transport.destroyed) remove(pending);
     }
     if (byStage.count() === 0) stopTimer();
@@ -81,7 +81,7 @@ export function createPendingConnections(maxPerAddress: number, onEvicted: () =>
   }
   return {
     count: byStage.count,
-    /** Adds a connection, if need be in place of another of its address; undefined: none can be evicted yet. */
+    /** Adds a connection, if necessary in place of another of its address; undefined: none can be evicted yet. */
     add(transport: Transport, address: string): PendingConnection | undefined {
       if (!ensureCapacity(address, EVICTION_GRACE_MS)) return undefined;
       const openedAt = performance.now();

@@ -106,7 +106,7 @@ export function createInboxReader(context: {
      * @throws when MongoDB fails
      */
     async read(connection: Connection, seen: Set<string>): Promise<boolean> {
-      // Rows whose receipts are being recorded would look unacknowledged. And with a full window the first live
+      // Rows whose receipts are being recorded would appear unacknowledged. And with a full window the first live
       // delivery would be rejected.
       await connection.waitUntil(
         () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),

@@ -216,7 +216,7 @@ function handlePacket(context: PacketContext, connection: Connection, frame: Buf
   }
 }
 
-/** Ends a delivery: the worker that waits learns of the receipt, or else it is recorded in MongoDB. */
+/** Ends a delivery: the receipt is reported to the worker that waits for it, or else recorded in MongoDB. */
 function handlePuback(
   { replies, receipts, metrics }: PacketContext,
   connection: Connection,
@@ -241,7 +241,7 @@ function readPacketId(puback: Buffer): number {
   return body.readUInt16BE(offset);
 }
 
-/** Answers a ping and checks the inbox, because the notice of a new row may be lost. */
+/** Responds to a ping and checks the inbox, because the notice of a new row may be lost. */
 function handlePingreq(context: PacketContext, connection: Connection, frame: Buffer): void {
   assertEmptyBody(frame);
   respond(context, connection, PINGRESP);

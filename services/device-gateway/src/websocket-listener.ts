@@ -79,7 +79,7 @@ export function createWebSocketListener(
   };
 }
 
-/** Answers a plain HTTP request, for instance of a browser, with 426. */
+/** Responds to a plain HTTP request, for instance of a browser, with 426. */
 function respondUpgradeRequired(_request: IncomingMessage, response: ServerResponse): void {
   const text = 'This port speaks MQTT over WebSocket.\n';
   response

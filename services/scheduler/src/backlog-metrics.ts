@@ -5,19 +5,19 @@ import type { Metrics } from '@carillon/runtime/metrics';
 import type { ChannelBacklog } from '@carillon/store/backlog';
 import type { Store } from '@carillon/store/store';
 
-/** A count of a channel's batches stops here: more would ask for no more workers. */
+/** A count of a channel's batches stops here: more would require no more workers. */
 export const MAX_COUNTED = 100_000;
-/** Values are read again after this time, however often they are asked for. */
+/** Values are read again after this time, whatever the rate of the scrapes. */
 export const MAX_AGE_MS = 5_000;
 
 /** Batches of one channel that are not closed. */
 type Backlog = ChannelBacklog & { channel: Channel };
 
 /**
- * Exports the figures that autoscaling and alerts go by. They are read when somebody asks for the metrics, at most every
- * 5 s, and not in a tick: a scheduler that is not scraped counts nothing, and one that is counts at the rate of its
- * scrapes. Each scheduler counts everything; take the highest value of all. While MongoDB or Redis is away the values
- * are absent, which an autoscaler takes for no change.
+ * Exports the figures for autoscaling and alerts. They are read at a scrape, at most every 5 s, and not in a tick: a
+ * scheduler that is not scraped counts nothing, and one that is counts at the rate of its scrapes. Each scheduler
+ * counts everything; take the highest value of all. While MongoDB or Redis is unavailable the values are absent, which
+ * an autoscaler treats as no change.
  *
  * @returns a function that reads the work of all channels from the same cache; undefined if that fails
  */

@@ -73,7 +73,7 @@ await runService(
     release('worker', worker.stop);
     const ticks = keepJobSchedulers(settings, TICK_INTERVALS_MS);
     release('ticks', ticks.stop);
-    // Schedulers share the ticks: one that gets none stands still only if due ticks are left waiting.
+    // Schedulers share the ticks: one that gets none makes no progress only if due ticks are left waiting.
     watch({
       name: 'queue maintenance',
       lastProgressAt: worker.lastProgressAt,

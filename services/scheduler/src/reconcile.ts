@@ -17,7 +17,7 @@ export interface ReconcileResult {
 }
 
 /**
- * Finds pending items in MongoDB that nobody works on, and adds jobs for them. A job that exists isn't added twice, so
+ * Finds pending items in MongoDB without a worker, and adds jobs for them. A job that exists isn't added twice, so
  * a tick costs little while the queues are healthy, and everything that Redis lost comes back within a tick.
  *
  * @param tracer records a span for the due pushes that are opened and one for the jobs that are added, linked to the
@@ -66,7 +66,7 @@ async function openDue(
 ): Promise<number> {
   if (tracer === undefined) return pushes.openDue();
   const startedAt = performance.now();
-  // An opened push is one of many open ones: whose time has come is only known before.
+  // An opened push is one of many open ones: the due ones are only known before.
   const traces = await pushes.listDueTraces(MAX_LINKS);
   const opened = await pushes.openDue();
   if (opened > 0) {

@@ -2,14 +2,14 @@ import type { Producers } from '@carillon/queue/producers';
 import type { Metrics } from '@carillon/runtime/metrics';
 import type { Store } from '@carillon/store/store';
 
-/** Webhooks checked in one tick; the next tick goes on with the others. */
+/** Webhooks checked in one tick; the next tick continues with the others. */
 const WEBHOOKS_PER_TICK = 500;
 
 /**
- * Creates the tick that adds a job for each webhook that something is due for. Without webhooks it reads nothing. No
+ * Creates the tick that adds a job for each webhook with something due. Without webhooks it reads nothing. No
  * other process adds these jobs: they wait for the next tick, so that the events of many pushes share a request.
  *
- * @returns how many jobs the tick has added
+ * @returns the number of jobs that the tick has added
  */
 export function createWebhookTick(
   { webhooks, outbox }: Pick<Store, 'webhooks' | 'outbox'>,
@@ -32,7 +32,7 @@ export function createWebhookTick(
   };
 }
 
-/** Exports how many webhooks work. Reads MongoDB once for each scrape. */
+/** Exports the number of webhooks by state. Reads MongoDB once for each scrape. */
 export function exportWebhooks(metrics: Metrics, { webhooks }: Pick<Store, 'webhooks'>): void {
   metrics.createGauge('carillon_webhooks', async () =>
     Object.entries(await webhooks.countByState()).map(([state, value]) => ({

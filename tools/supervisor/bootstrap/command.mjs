@@ -85,8 +85,8 @@ function takeTopology(args) {
 }
 
 /**
- * Turns `--tier=NAME` into Jest's way to say it. Without one, and without a path, the tests of every
- * day are run: a path says itself which tests are meant.
+ * Converts `--tier=NAME` to Jest's option. Without one, and without a path, the everyday tests are run: a path selects
+ * its tests itself.
  */
 function ofTiers(args) {
   const named = args.filter((arg) => arg.startsWith(TIER)).map((arg) => arg.slice(TIER.length));

@@ -21,7 +21,7 @@ const PAGES = join(FOLDER, 'dist');
 const MARKER = join(PAGES, '.built-from');
 const SOURCES = ['index.html', 'package.json', 'vite.config.ts', 'public', 'src'];
 
-/** Builds the pages unless they are built from the sources that are there. */
+/** Builds the pages unless they are built from the present sources. */
 export async function ensurePages() {
   if (isBuilt()) return;
   await withLock(join(ROOT, '.carillon/pages.lock'), 'builds the console', async () => {

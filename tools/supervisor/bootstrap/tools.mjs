@@ -26,7 +26,7 @@ const INTEGRITY = new Map(
   }),
 );
 
-/** Installs pnpm into the cache, unless it is there. */
+/** Installs pnpm into the cache, unless it is installed. */
 export async function ensurePnpm() {
   await ensurePackage(PNPM, `pnpm@${PNPM.version}`, 'pnpm', async (folder) => {
     // pnpm's install script links the program of this platform. It runs here, after the digest check.
@@ -38,7 +38,7 @@ export async function ensurePnpm() {
   });
 }
 
-/** Installs Node 24 into the cache, unless it is there, and checks that it runs. */
+/** Installs Node 24 into the cache, unless it is installed, and checks that it runs. */
 export async function ensureNode() {
   const node = { folder: join(CACHE, `node-${NODE_VERSION}`), program: NODE_24 };
   await ensurePackage(node, `${NODE_PACKAGE}@${NODE_VERSION}`, `Node ${NODE_VERSION}`);

@@ -50,7 +50,7 @@ export function startReload(
 }
 
 /**
- * Which services run the code of a package or service: `packages/store` → `api`, `scheduler`, …
+ * Finds the services that run the code of a package or service: `packages/store` → `api`, `scheduler`, …
  *
  * @param root the checkout
  */

@@ -64,7 +64,7 @@ function watchFolder(folder: string, note: (path: string) => void): FSWatcher {
   const watcher = watch(folder, (_event, name) => {
     if (name !== null && !TEMPORARY.test(name)) note(join(folder, name));
   });
-  // The folder is gone; the event of its parent has told so.
+  // The folder is gone; the event of its parent has reported that.
   watcher.on('error', () => undefined);
   return watcher;
 }

@@ -61,7 +61,7 @@ export interface CredentialNeeds extends AppNeeds {
   accept: Accept;
 }
 
-/** Returns the routes of an app's credentials at providers. Their secrets go in, and none comes out. */
+/** Returns the routes of an app's credentials at providers. Secrets are accepted and never returned. */
 export function credentialRoutes(needs: CredentialNeeds): ConsoleRoute[] {
   const { store, accept } = needs;
   const account = createAccountOfApp(store);

@@ -4,7 +4,9 @@ import { objectId } from '../http/inputs.ts';
 import { type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
 
-/** Returns the routes of an app's API keys. A key is in the answer of the request that creates it, and nowhere else. */
+/**
+ * Returns the routes of an app's API keys. A key is in the response to the request that creates it, and nowhere else.
+ */
 export function keyRoutes({ store, pepper }: AppNeeds): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [

@@ -5,7 +5,7 @@ import type { Store } from '@carillon/store/store';
 import type { Accept } from '../failures/redrive-push.ts';
 import { ConsoleError } from '../http/route.ts';
 
-/** An old test push surprises whoever gets it. */
+/** A test push is of no use after this time. */
 const TIME_TO_LIVE_SECONDS = 300;
 const TEXT = 'Test push of the Carillon console';
 
@@ -18,7 +18,7 @@ export interface TestPushRequest {
 }
 
 /**
- * Sends a push to one device of an app over a provider's channel, by the way of all pushes.
+ * Sends a push to one device of an app over a provider's channel, in the same way as all pushes.
  *
  * @returns the push and the device's token, by which its outcome can be read
  * @throws ConsoleError INVALID_PARAM if the app has no such device, or the channel does not reach it; ApiError when the

@@ -20,7 +20,7 @@ import { type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { time } from '../inputs.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
-/** A replay of many pushes takes several requests, between which its operator sees how far it is. */
+/** A replay of many pushes takes several requests, between which the operator sees the progress. */
 const REPLAY_MS = 2_000;
 
 const events = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
@@ -55,8 +55,8 @@ export interface WebhookNeeds {
 }
 
 /**
- * Returns the routes of an app's webhooks. A secret is in the answer of the request that creates it, and nowhere else; of
- * an address only the host comes out, because the rest often holds a secret.
+ * Returns the routes of an app's webhooks. A secret is in the response to the request that creates it, and nowhere
+ * else; of an address only the host is returned, because the rest often holds a secret.
  */
 export function webhookRoutes(needs: WebhookNeeds): ConsoleRoute[] {
   const { store } = needs;

@@ -66,7 +66,7 @@ export async function redrivePush(
   return isAccepted ? { recipients } : { skipped };
 }
 
-/** The key alone identifies the new push: what is left of the time to live differs in a repeated run. */
+/** The key alone identifies the new push: the remaining time to live differs in a repeated run. */
 function createIdempotency(redrive: string, push: string, part: number): Idempotency {
   const key = `redrive:${redrive}:${push}:${part}`;
   return { key, bodyHash: createHash('sha256').update(key).digest('hex') };
@@ -116,7 +116,7 @@ async function redrivePart(
   }
 }
 
-/** Tells an error that passes by itself from one that the push will always get. */
+/** Distinguishes a temporary error from one that the push will always get. */
 function isTemporary({ code, status }: ApiError): boolean {
   return code === 'RATE_LIMIT_EXCEEDED' || status >= FIRST_SERVER_ERROR;
 }
@@ -128,12 +128,14 @@ async function findAccepted({
   idempotency,
 }: Part): Promise<RedriveResult | undefined> {
   const accepted = await store.pushes.findByIdempotencyKey(redrive.app, idempotency.key);
-  // Its process may still be at it, or have died: accepting it again finds out.
+  // Its process may still be accepting it, or have died: accepting it again shows which.
   if (accepted === undefined || accepted.state === 'accepting') return undefined;
   return { recipients: accepted.devices };
 }
 
-/** Leaves out recipients with a newer push of the collapse key, or returns why nobody is sent to. */
+/**
+ * Leaves out recipients with a newer push of the collapse key, or returns the reason why there is no recipient left.
+ */
 async function selectRecipients(
   { store, push }: Part,
   part: readonly BatchRecipients[],
@@ -161,7 +163,7 @@ function omitTokens(recipients: BatchRecipients, omitted: ReadonlySet<string>): 
   };
 }
 
-/** Takes back what a killed process had reserved for a push that is not accepted now. */
+/** Cancels the reservations of a killed process for a push that is not accepted now. */
 async function releaseReserved(
   { store, redrive }: Part,
   part: readonly BatchRecipients[],

@@ -22,7 +22,7 @@ const RENEWALS_PER_LEASE = 3;
 const WAIT_MS = 2_000;
 /** The limit is one of a minute. */
 const MAX_LIMIT_WAIT_MS = 60_000;
-/** Least time between two looks for a viewer. */
+/** Least time between two checks that a viewer causes. */
 const VIEWER_INTERVAL_MS = 10_000;
 /** The idempotency keys of the first new pushes are remembered for a day, so a re-drive must end before. */
 const MAX_AGE_MS = 23 * 3_600_000;
@@ -39,10 +39,10 @@ interface Needs {
 }
 
 /**
- * Creates the worker of re-drives. It looks for a running re-drive when it is woken: at the start of the process, after
- * a re-drive was created, when an operator looks at one, and every 10 s while the process has a viewer. While one is
- * running, also under another process's lease, it goes on looking, and takes it over when the lease ends; otherwise it
- * asks the database nothing.
+ * Creates the worker of re-drives. It checks for a running re-drive when it is woken: at the start of the process,
+ * after a re-drive was created, when an operator opens one, and every 10 s while the process has a viewer. While one is
+ * running, also under another process's lease, it repeats the check, and takes the re-drive over when the lease ends;
+ * otherwise it sends no query.
  */
 export function createRedriveWorker(needs: Needs) {
   const { store, onError, leaseMs = LEASE_MS } = needs;
@@ -92,7 +92,7 @@ export function createRedriveWorker(needs: Needs) {
       const waitMs = readLimitWait(error);
       if (waitMs === undefined && !(error instanceof LeaseLostError)) throw error;
       clearInterval(timer);
-      // Until then it has its lease and nobody works on it, so that those of other accounts go on.
+      // Until then it keeps its lease and no process works on it, so that those of other accounts continue.
       if (waitMs !== undefined) await store.redrives.renew(redrive._id, owner, waitMs);
     } finally {
       clearInterval(timer);
@@ -102,7 +102,7 @@ export function createRedriveWorker(needs: Needs) {
   const pause = (ms: number) =>
     sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined);
 
-  /** Looks for a running re-drive now. Never throws. */
+  /** Checks for a running re-drive now. Never throws. */
   function wake(): void {
     isWoken = true;
     wokenAt = performance.now();
@@ -111,11 +111,11 @@ export function createRedriveWorker(needs: Needs) {
 
   return {
     wake,
-    /** Looks for a running re-drive that another process may have left, at most every 10 s. Never throws. */
+    /** Checks for a running re-drive that another process may have left, at most every 10 s. Never throws. */
     noticeViewer(): void {
       if (performance.now() - wokenAt >= VIEWER_INTERVAL_MS) wake();
     },
-    /** Stops after the pushes in progress; another process, or this one's successor, goes on after the lease. */
+    /** Stops after the pushes in progress; another process, or this one's successor, continues after the lease. */
     async stop(): Promise<void> {
       stopping.abort();
       await running;
@@ -160,7 +160,7 @@ async function workOn(
   if (!signal.aborted) await store.redrives.end(_id, owner, 'finished');
 }
 
-/** Distinguishes a failure of the moment from one of a single push, which must not hold up the others. */
+/** Distinguishes a temporary failure from one of a single push, which must not delay the others. */
 function shouldRetry(error: unknown): boolean {
   return error instanceof ApiError || error instanceof LeaseLostError || isOutage(error);
 }

@@ -1,6 +1,6 @@
 import { isAllowedHost } from '@carillon/runtime/allowed-host';
 
-/** How the console is addressed: which hosts and origins are its own, and what its cookies are called. */
+/** Addresses of the console: its own hosts and origins, and the names of its cookies. */
 export type ConsoleAddress = ReturnType<typeof createConsoleAddress>;
 
 /** @param consoleUrl the address behind a host name or TLS, if there is one */
@@ -16,7 +16,7 @@ export function createConsoleAddress(consoleUrl: string | undefined) {
     isAllowedHost: (host: string): boolean => isAllowedHost(host, names),
     /**
      * Returns true when a request's Origin is the console itself; `host` has been checked. The host of an https
-     * CONSOLE_URL has no origin without TLS, where anybody on the way could answer for it.
+     * CONSOLE_URL has no origin without TLS, where an attacker on the network path could respond in its place.
      */
     isOwnOrigin(origin: string | undefined, host: string): boolean {
       if (origin === undefined || origin === url?.origin) return origin !== undefined;

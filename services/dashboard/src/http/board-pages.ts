@@ -20,7 +20,7 @@ export interface BoardPagesParts {
 }
 
 /**
- * Creates the router of Bull Board's pages. Their files are read when somebody first opens them. The entry page carries
+ * Creates the router of Bull Board's pages. Their files are read when they are first opened. The entry page carries
  * the CSRF token of the session, which a script of the console adds to the library's requests.
  */
 export function createBoardPages(parts: BoardPagesParts): Router {
@@ -42,7 +42,7 @@ export function createBoardPages(parts: BoardPagesParts): Router {
   router.get('/{*path}', async (request, response) => {
     const { host = '', cookie } = request.headers;
     const session = await parts.sessions.read({ host, cookie });
-    // The console's own page leads to the login, or says why the queues are not shown.
+    // The console's own page leads to the login, or gives the reason why the queues are not shown.
     if (session === undefined || session.operator.accounts !== 'all') {
       return void response.writeHead(303, { location: '/queues' }).end();
     }

@@ -10,9 +10,9 @@ export function createEventStreams() {
   const open = new Set<AbortController>();
   return {
     /**
-     * Sends a stream until the client leaves, `isValid` says no, or the process stops. Resolves at its end.
+     * Sends a stream until the client leaves, `isValid` returns false, or the process stops. Resolves at its end.
      *
-     * @param isValid checks every 15 s whether the session goes on
+     * @param isValid checks every 15 s whether the session is still valid
      */
     async send(
       request: Request,
@@ -54,7 +54,7 @@ export function createEventStreams() {
   };
 }
 
-/** An error of the check ends the stream too: the browser connects again and gets the answer then. */
+/** An error of the check ends the stream too: the browser connects again and gets the response then. */
 async function keepAlive(
   write: (text: string) => void,
   isValid: () => Promise<boolean>,

@@ -32,7 +32,7 @@ async function readBody(request: Request, response: Response, limit: number): Pr
   // A browser sends a POST without a body with Content-Length 0, and without a type.
   const { 'transfer-encoding': encoding, 'content-length': length = '0' } = request.headers;
   if (encoding === undefined && length === '0') return '';
-  // A form of another site could send any type but this one without asking first.
+  // A form of another site could send any type but this one without a preflight request.
   if (request.is('application/json') === false) {
     throw new ConsoleError('INVALID_PARAM', 'The request body must be application/json.');
   }

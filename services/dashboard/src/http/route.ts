@@ -47,14 +47,14 @@ export interface ConsoleRoute<Input = unknown> {
   /**
    * Account that the route works on. `installation`: the route is of no account, and `operator.accounts` must be
    * `'all'`. `any`: the handler filters by `operator.accounts`. A function gets the account from the input; undefined
-   * means not found, which has the same answer as another account's object.
+   * means not found, which has the same response as another account's object.
    */
   account: 'installation' | 'any' | AccountOfInput<Input>['accountOf'];
   /** Action in the audit log, such as `push.send`. Every route but GET has one; a GET may have one. */
   audit?: string;
   /** Returns facts for the audit entry besides the ids in the path: never secrets, payloads or tokens. */
   auditFacts?(input: Input): Record<string, string | number | boolean>;
-  /** Largest body in bytes; 256 KB unless told. */
+  /** Largest body in bytes; 256 KB by default. */
   bodyLimit?: number;
   /** Returns the JSON body, or an `EventStream`. Throws a `ConsoleError` for an expected failure. */
   handle(request: ConsoleRequest<Input>): Promise<unknown>;
@@ -105,7 +105,7 @@ export function notFound(): ConsoleError {
 }
 
 /**
- * Result of a route that answers with server-sent events. The router writes the headers and keep-alive comments, and
+ * Result of a route that responds with server-sent events. The router writes the headers and keep-alive comments, and
  * closes the stream when the client leaves, the session ends, the client does not read, or the process stops.
  */
 export class EventStream {

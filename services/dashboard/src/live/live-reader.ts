@@ -24,8 +24,8 @@ export interface LiveReaderResources {
 }
 
 /**
- * Creates the one reader of the figures that all viewers of a process share: it reads every 5 s while somebody
- * subscribes, and otherwise nothing.
+ * Creates the one reader of the figures that all viewers of a process share: it reads every 5 s while there is a
+ * subscriber, and otherwise nothing.
  */
 export function createLiveReader({
   figures,

@@ -28,7 +28,7 @@ export interface Overview {
   readAt: number;
   /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
   scope: 'installation' | 'accounts';
-  /** When the first figures came that there are; null without any. */
+  /** Time of the first figures; null without any. */
   since: number | null;
   /** The last minutes, the current one included. */
   minutes: OverviewMinute[];
@@ -47,7 +47,7 @@ export interface Overview {
     message: string;
     refusedAt: number;
   }[];
-  /** When the refused credentials were read; null if MongoDB has not responded yet. */
+  /** Time at which the refused credentials were read; null if MongoDB has not responded yet. */
   refusedCredentialsAt: number | null;
 }
 

@@ -9,7 +9,7 @@ const MAX_PER_READ = 200;
 
 /** One viewer of some pushes. */
 interface Watcher {
-  /** The last mark of each push that it was told of; undefined before the first. */
+  /** The last mark of each push that was reported to it; undefined before the first. */
   marks: Map<string, string | undefined>;
   onChange(push: string): void;
 }
@@ -58,7 +58,7 @@ export function createPushWatch(
 
   function schedule(delayMs: number): void {
     timer = setTimeout(() => {
-      // While MongoDB is away nothing is known to have changed.
+      // While MongoDB is unavailable nothing is known to have changed.
       void poll()
         .catch(() => undefined)
         .then(() => {

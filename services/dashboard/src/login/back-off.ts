@@ -45,11 +45,10 @@ interface Timing {
 }
 
 /**
- * Slows wrong passwords by name and address. A wait never concerns the name alone, so that nobody can lock an operator
- * out from another address, and a browser that the operator has used before counts by itself, also
- * when others share its address. Attempts within a wait are held back, and at its end one of them is drawn at random:
- * somebody who never stops behind the operator's own address delays the right password, but does not keep it out. Each
- * process counts for itself.
+ * Slows wrong passwords by name and address. A wait never concerns the name alone, so that an operator cannot be locked
+ * out from another address, and a browser that the operator has used before counts by itself, also when others share
+ * its address. Attempts within a wait are held back, and at its end one of them is drawn at random: continuous attempts
+ * from the operator's own address delay the right password, but do not block it. Each process counts for itself.
  */
 export function createBackOff({
   firstWaitMs = FIRST_WAIT_MS,

@@ -27,8 +27,8 @@ export function createPasswords() {
     hash: (password: string, address: string): Promise<string> =>
       runBounded(address, () => hash(password)),
     /**
-     * Verifies a password. Without a hash it takes as long and returns false, so that the time tells nobody which names
-     * exist.
+     * Verifies a password. Without a hash it takes as long and returns false, so that the time does not reveal which
+     * names exist.
      *
      * @throws ConsoleError UNAVAILABLE when too many wait
      */

@@ -1,4 +1,4 @@
-/** Attempts that wait for one key; of more than that, one drawn at random is turned away. */
+/** Attempts that wait for one key; of more than that, one drawn at random is rejected. */
 const MAX_WAITING = 32;
 /** Attempts that wait in the whole process. */
 const MAX_WAITING_IN_ALL = 1_000;
@@ -19,7 +19,7 @@ interface Waiting extends TurnRequest {
 
 /**
  * Creates turns by key. Of those that wait for a turn of the same key, one is drawn at random, so that each has the
- * same chance, whoever came first and however often another one asks. The number of those that wait is bounded.
+ * same chance, whatever their order and number. The number of those that wait is bounded.
  */
 export function createTurns(random: () => number = Math.random) {
   const queues = new Map<string, Waiting[]>();
@@ -39,7 +39,7 @@ export function createTurns(random: () => number = Math.random) {
     return queue[Math.floor(random() * queue.length)];
   }
 
-  /** Schedules the next turn of a key; the timer lives as long as somebody waits. */
+  /** Schedules the next turn of a key; the timer runs while an attempt waits. */
   function schedule(key: string): void {
     const [first] = queues.get(key) ?? [];
     if (first === undefined) return void queues.delete(key);

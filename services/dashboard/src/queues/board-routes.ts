@@ -10,14 +10,14 @@ const ALLOWED: Record<string, string> = {
   'put /api/queues/:queueName/:jobId/promote': 'queue.promote',
   'put /api/queues/:queueName/promote': 'queue.promote-all',
 };
-/** Lists all clients of Redis for each queue. The console's own page tells which queues have a worker. */
+/** Lists all clients of Redis for each queue. The console's own page shows which queues have a worker. */
 const LEFT_OUT = '/api/queues/:queueName/workers';
 const REFUSED =
   'The console does not allow this: jobs are hints, and what they work on is in MongoDB. Only retry and promote are allowed.';
 
 /** Resources of Bull Board's routes. */
 export interface BoardNeeds {
-  /** Opens the queues; called when somebody first looks at them. */
+  /** Opens the queues; called on the first request for them. */
   openQueues: () => Promise<BoardQueues>;
   /** Name of the installation. */
   environment: string;

@@ -50,7 +50,7 @@ export function createBoard(label: string) {
       uiBasePath: dirname(BOARD_FILES),
       uiConfig: {
         boardTitle: 'Queues',
-        // Each look would otherwise list all clients of Redis for every queue.
+        // Each view would otherwise list all clients of Redis for every queue.
         showWorkers: false,
         showMetrics: false,
         hideDocsLink: true,

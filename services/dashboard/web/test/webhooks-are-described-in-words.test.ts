@@ -22,7 +22,7 @@ test('only failures count as turned off', () => {
   const webhooks = [{ reason: 'gone' }, { reason: 'failing' }, { reason: 'operator' }, {}] as const;
   expect(countTurnedOff(webhooks)).toBe(2);
   expect(webhooks.map(describeOff)).toEqual([
-    'Turned off: the receiver answered 410',
+    'Turned off: the receiver responded with 410',
     'Turned off after five days of failures',
     'Turned off by an operator or the app',
     undefined,

@@ -26,7 +26,7 @@ export function isUnprocessed(errorTexts: string): boolean {
   return UNPROCESSED.some((code) => errorTexts.includes(code));
 }
 
-/** Returns true when a session may carry requests, else a promise of it: with an error when it never will. */
+/** Returns true when a session may carry requests, else a promise of it, which has an error when it never will. */
 export type WaitForSettings = (session: ClientHttp2Session) => true | Promise<Error | undefined>;
 
 /**
@@ -68,7 +68,7 @@ export async function closeGracefully(session: ClientHttp2Session): Promise<void
 export interface Http2Request {
   session: ClientHttp2Session;
   waitForSettings: WaitForSettings;
-  /** An object, or names and values in turns. */
+  /** An object, or alternating names and values. */
   headers: OutgoingHttpHeaders | string[];
   body: string | Buffer;
   /** Checked right before the request is written. */
@@ -76,7 +76,7 @@ export interface Http2Request {
   /** From the call to the response, waiting for SETTINGS included. */
   deadlineMs: number;
   maxResponseBytes: number;
-  /** Called when no response came in time: a dead connection would take all following requests with it. */
+  /** Called when no response came in time: on a dead connection all following requests would fail too. */
   onTimeout(session: ClientHttp2Session): void;
 }
 
@@ -144,7 +144,7 @@ export function postOverHttp2(request: Http2Request): Promise<Http2Result> {
 }
 
 interface Exchange {
-  /** Settles with what has come so far, and cancels the stream. */
+  /** Settles with the data received so far, and cancels the stream. */
   abort(error: Error): void;
 }
 

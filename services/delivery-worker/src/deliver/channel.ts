@@ -5,13 +5,13 @@ import type { SendablePush } from '@carillon/store/sendable-push';
 /** A batch that this process has claimed. */
 export interface LeasedBatch extends ClaimedBatch {
   /**
-   * Checks whether the claim was seen to be ours and its lease surely still lasts, by the monotonic clock, measured from
-   * before the claim or its renewal was sent. Synchronous, so that nothing comes between the check and a send.
+   * Checks whether the claim was confirmed and its lease is certain to last, by the monotonic clock, measured from
+   * before the claim or its renewal was sent. Synchronous, so that no other code runs between the check and a send.
    */
   isLeaseValid(): boolean;
   /**
-   * Waits for a renewal if the lease may have ended and the claim is not known to be lost: giving the batch back and claiming
-   * it again would cost more than the delivery. Never throws; without a result the lease stays invalid.
+   * Waits for a renewal if the lease may have ended and the claim is not known to be lost: releasing the batch and
+   * claiming it again would cost more than the delivery. Never throws; without a result the lease stays invalid.
    */
   ensureLease(): Promise<void>;
   /** Checks whether another worker may have the batch: a lost claim stays lost. */
@@ -54,7 +54,7 @@ export interface Delivery {
    * newer push of the collapse key have an outcome afterwards (guarantee G9).
    */
   maySend(): Promise<boolean>;
-  /** The same check on what is known, without a query: for requests that had to wait since. */
+  /** The same check on the known state, without a query: for requests that had to wait since. */
   maySendNow(): boolean;
   /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
   stateReadAt(): number;
@@ -76,7 +76,9 @@ export interface Delivery {
   expectLateReceipts(): void;
   /** Checks whether a newer push of the collapse key has replaced this one for the recipient. */
   isSuperseded(position: number): boolean;
-  /** Waits for the receipts of a channel that is used in parallel, and records them: nobody is tried again before. */
+  /**
+   * Waits for the receipts of a channel that is used in parallel, and records them: no recipient is tried again before.
+   */
   recordParallelReceipts?(): Promise<void>;
   /**
    * Saves the outcomes so far, so that a worker that takes over repeats few.

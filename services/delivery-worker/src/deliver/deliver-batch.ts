@@ -28,7 +28,7 @@ import { writeWhileHeld } from './write-while-held.ts';
 const OTHER_WORKER_DELAY_MS = 1_000;
 const REDIS_RETRY_MS = 1_000;
 const OUTAGE_RETRY_MS = 1_000;
-/** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was away. */
+/** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was unavailable. */
 const SUSPECTED_DELAY_MS = 2_000;
 /** Delay after a suspected batch has blocked its process: batches that had no turn because of it come first. */
 const BLOCKING_DELAY_MS = 2 * SUSPECTED_DELAY_MS;
@@ -52,7 +52,7 @@ export interface DeliveryResources {
   /** Records a span for each batch of a traced push. */
   tracer?: Tracer | undefined;
   isolation: Isolation;
-  /** The process is stopping: batches in progress are given back, and no other is claimed. */
+  /** The process is stopping: batches in progress are released, and no other is claimed. */
   isStopping(): boolean;
   onError(error: unknown): void;
   /** Measures the milliseconds from acceptance to receipt of a batch's recipients, 0 for those without a receipt. */
@@ -65,7 +65,7 @@ export interface BatchResult {
   end: 'settled' | 'given back' | 'lost' | 'not taken';
   push?: string;
   n?: number;
-  /** Recipients by outcome; recipients without one yet, of a batch that was given back, count as `owed`. */
+  /** Recipients by outcome; recipients without one yet, of a released batch, count as `owed`. */
   outcomes?: OutcomeCounts;
   /** Context of the batch's span, if the push is traced. */
   trace?: string;
@@ -82,7 +82,7 @@ interface Run {
   suspected: SuspectedBatch | undefined;
 }
 
-/** When the rest of a batch is tried again. */
+/** Time of the next try of the rest of a batch. */
 interface Retry {
   afterMs: number;
   /** The suspected batch has blocked its process until the lease had ended. */
@@ -93,7 +93,7 @@ interface Retry {
 export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
   const { isolation, leases } = resources;
   const claimed = await isolation.runTogether(async () => {
-    // Redis may hand over one more job while the process stops. The reconciler finds its batch.
+    // Redis may return one more job while the process stops. The reconciler finds its batch.
     if (resources.isStopping()) return { result: { work: id, end: 'not taken' as const } };
     const batch = await leases.claim(id);
     if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
@@ -123,7 +123,8 @@ async function deliverAlone(
       if (resources.isStopping() || !batch.isLeaseValid()) return undefined;
       if (!(await store.batchTable.markAlone(batch))) return createEnd('lost', batch);
       return deliverLeased(resources, batch).catch(async (error: unknown) => {
-        // An outage says nothing about the batch. After a block, calls that were in flight fail as in an outage.
+        // An outage is no sign that the batch is the cause. After a block, calls that were in flight fail as in an
+        // outage.
         if (isOutage(error) && !batch.hasLapsed()) await release();
         throw error;
       });
@@ -198,7 +199,7 @@ async function deliverPush(
   }
 }
 
-/** Delivers a batch whose outcomes and receipts so far are known, and settles it or gives it back. */
+/** Delivers a batch whose outcomes and receipts so far are known, and settles or releases it. */
 async function deliverRun(
   resources: DeliveryResources,
   run: Omit<Run, 'suspected'>,
@@ -358,7 +359,7 @@ async function saveProgress(
       ...batchOutcomes.toSettlement(),
       deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
       ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
-      // What comes after the block does not show that the batch makes progress.
+      // Progress after the block is no sign that the batch makes progress.
       ...(suspected === undefined && batch.hasLapsed() && { lapsed: 'unchanged' }),
     }),
   );

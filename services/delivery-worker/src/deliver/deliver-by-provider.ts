@@ -18,10 +18,10 @@ import { computeRetryDelayMs, type Permit } from './retry-policy.ts';
 
 /** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
 const MAX_SMALL_BATCH_RECIPIENTS = 50;
-/** Longest wait that a batch is not given back for, and how often it may wait. */
+/** Longest wait for which a batch is not released, and the number of such waits. */
 const MAX_INLINE_WAIT_MS = 250;
 const MAX_INLINE_ROUNDS = 3;
-/** Delay after a refused credential that another request has reported; the circuit then says how long. */
+/** Delay after a refused credential that another request has reported; the circuit then determines it. */
 const OPEN_CIRCUIT_WAIT_MS = 1_000;
 const AT_CAPACITY_WAIT_MS = 1_000;
 
@@ -56,7 +56,7 @@ interface Progress {
   saveIfDue(): Promise<void>;
   /** Returns true if an outcome is not saved. */
   hasUnsaved(): boolean;
-  /** Resolves when nothing is saved any more: a save in flight knows less, and must not be the last write. */
+  /** Resolves when nothing is saved any more: a save in flight has older outcomes, and must not be the last write. */
   stop(): Promise<void>;
 }
 
@@ -77,7 +77,7 @@ interface Run {
 
 /**
  * Creates the delivery through a provider: addresses in one query, requests within the upstream's window, outcomes
- * saved as they come. Deferred recipients, and those of an open circuit, are given back for the earliest useful time.
+ * saved as they arrive. Deferred recipients, and those of an open circuit, are released until the earliest useful time.
  * Each request first checks whether the push may still be sent.
  */
 export function createDeliverByProvider(resources: ProviderResources): DeliverByChannel {
@@ -157,14 +157,14 @@ async function deliverWithClients(
     await resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
-    // A batch that is given back as it was, in an overload by the thousand, costs no save.
+    // A batch that is released unchanged, in an overload by the thousand, costs no save.
     if (run.hasDeferred || delivery.pending.size < pendingBefore) await save();
     const retryAfterMs = maySend && Number.isFinite(run.waitMs) ? Math.ceil(run.waitMs) : 0;
     return { done: false, retryAfterMs } as const;
   } catch (error) {
     await progress.stop();
-    // The batch is repeated when its lease ends, and requests that were answered must not be. Without news nothing is saved:
-    // a save shows that the batch makes progress.
+    // The batch is repeated when its lease ends, and requests that have a response must not be. Without new outcomes
+    // nothing is saved: a save shows that the batch makes progress.
     if (progress.hasUnsaved()) await save().catch(() => undefined);
     throw error;
   } finally {

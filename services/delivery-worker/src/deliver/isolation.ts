@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Longest time for which suspected batches keep all other work waiting, and the time that this has afterwards. */
+/** Longest time for which suspected batches delay all other work, and the time that other work has afterwards. */
 const MAX_PHASE_MS = 5_000;
 const PAUSE_MS = 1_000;
 
-/** Keeps work that is suspected of ending its process apart from all other work of the process. */
+/** Separates work that is suspected of ending its process from all other work of the process. */
 export type Isolation = ReturnType<typeof createIsolation>;
 
 /** Creates the isolation of a process. Work that runs together costs a comparison and two additions. */
@@ -56,7 +56,7 @@ export function createIsolation() {
 
     /**
      * Runs work while nothing else runs, after the work that began before. Suspected work runs one by one; undefined: it had
-     * no turn, because the others have kept everything else waiting for long enough.
+     * no turn, because the others have delayed all other work for long enough.
      */
     async runAlone<T>(work: () => Promise<T>): Promise<T | undefined> {
       waitingForTurn += 1;

@@ -7,7 +7,7 @@ import type { DeviceDocument, PushOptions } from '@carillon/store/documents';
  * responses to these.
  */
 export type Attempt =
-  /** The provider accepted the push: nothing later is known. */
+  /** The provider accepted the push: no later state is known. */
   | { kind: 'sent' }
   /**
    * The address is invalid now. `lastSeenAt`: the last moment at which it was valid; the device is flagged only if it
@@ -48,7 +48,9 @@ export type Address = NonNullable<DeviceDocument['provider']>;
 /** Sends one push to one address. Settles within the client's deadline; a provider's or network's failure is a value. */
 export type Send = (address: Address) => Promise<Attempt>;
 
-/** Checks whether a request may be written now. Synchronous, so that nothing comes between the check and the write. */
+/**
+ * Checks whether a request may be written now. Synchronous, so that no other code runs between the check and the write.
+ */
 export type MaySend = () => boolean;
 
 /** Client of a provider for one revision of an app's credential. */
@@ -67,7 +69,7 @@ export interface ProviderClient {
 
 /** A channel through a provider. */
 export interface ProviderChannel {
-  /** Requests in flight at once per upstream, over all pushes: the channel's descriptor says it. */
+  /** Requests in flight at once per upstream, over all pushes: from the channel's descriptor. */
   window: number;
   connect(secret: ProviderSecret): ProviderClient;
 }

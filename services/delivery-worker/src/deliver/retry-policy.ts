@@ -50,9 +50,9 @@ export interface Circuit {
   waitMs(): number;
   /** Returns a permit, or the milliseconds until the next call can succeed. */
   acquire(): Permit | number;
-  /** Reports a response, whatever it says about the recipient. */
+  /** Reports a response, whatever its meaning for the recipient. */
   onSuccess(permit: Permit): void;
-  /** Reports that the upstream failed or asked for a pause. */
+  /** Reports that the upstream failed or requested a pause. */
   onFailure(permit: Permit, retryAfterMs?: number): void;
   /** Reports a refused credential. Returns how long the circuit opens, undefined if it is open already. */
   onAuthError(permit: Permit): number | undefined;
@@ -66,7 +66,7 @@ export interface Circuit {
 
 /**
  * Creates a closed circuit. After an open period it is half-open: one request probes and the others wait. Responses to
- * requests from before the opening arrive late and say nothing new, so a permit belongs to a generation, and each
+ * requests from before the opening arrive late and contain no news, so a permit belongs to a generation, and each
  * opening begins the next one.
  *
  * @param now monotonic clock, milliseconds

@@ -91,7 +91,7 @@ export function createLeases(
     renewing = renewal;
     return renewal;
   }
-  // One that takes long does not hold up the next.
+  // One that takes long does not delay the next.
   const timer = setInterval(() => void renew(), RENEW_INTERVAL_MS);
 
   return {
@@ -129,7 +129,7 @@ export function createLeases(
         claimedAt: requestedAt,
       };
     },
-    /** Forgets a batch that was settled, given back or lost. */
+    /** Removes a batch that was settled, released or lost. */
     stopRenewing({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): void {
       held.delete(claim);
       ids.delete(id);
@@ -151,7 +151,7 @@ export interface SendGate {
    * Recipients of a newer push of the collapse key have an outcome afterwards.
    */
   maySend(): Promise<boolean>;
-  /** The same check on what is known, without a query. Nothing of a suspended account is sent. */
+  /** The same check on the known state, without a query. Nothing of a suspended account is sent. */
   maySendNow(): boolean;
   /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
   stateReadAt(): number;

@@ -5,12 +5,12 @@ import type { ReceiverResponse } from './client.ts';
 
 /** Requests in flight to one address. A slow one leaves the other jobs of the queue to other addresses. */
 export const MAX_IN_FLIGHT = 20;
-/** Addresses whose state is known. One that is forgotten begins with a closed circuit. */
+/** Addresses whose state is known. An evicted one begins with a closed circuit. */
 const MAX_ADDRESSES = 10_000;
 
 const NOT_SENT: ReadonlySet<string> = new Set(Object.values(ADDRESS_ERRORS));
 
-/** Why nothing is sent to an address now. `busy`: as many requests as it may have are in flight, or a probe. */
+/** Reason why nothing is sent to an address now. `busy`: as many requests as it may have are in flight, or a probe. */
 export type AddressState = { kind: 'busy' } | { kind: 'open'; waitMs: number };
 
 /** Permission to send one request. */
@@ -53,7 +53,7 @@ export function createAddressCircuits(
     return address;
   }
 
-  /** Returns why nothing may be sent to the address of a URL now; undefined if a request may. */
+  /** Returns the reason why nothing may be sent to the address of a URL now; undefined if a request may. */
   function check(url: string): AddressState | undefined {
     const known = addresses.get(keyOf(url));
     if (known === undefined) return undefined;
@@ -65,7 +65,7 @@ export function createAddressCircuits(
 
   return {
     check,
-    /** Returns a permit for one request, or why there is none. */
+    /** Returns a permit for one request, or the reason why there is none. */
     acquire(url: string): AddressPermit | AddressState {
       const state = check(url);
       if (state !== undefined) return state;

@@ -1,7 +1,7 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { isPublicAddress } from '../channels/web-push/public-address.ts';
 
-/** Errors of a request that was not sent because of where its address leads. */
+/** Errors of a request that was not sent because its host is not allowed. */
 export const ADDRESS_ERRORS = { parsed: 'address not allowed', resolved: 'EPRIVATE' } as const;
 
 /** Receivers in the operator's network: host names, and networks as `10.0.0.0/8`. */

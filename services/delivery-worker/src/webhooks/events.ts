@@ -20,7 +20,7 @@ export interface EventBody {
   data: Record<string, unknown>;
 }
 
-/** An event to send, and what the webhook knows after it. */
+/** An event to send, and its effect on the record of reported events. */
 export interface PendingEvent {
   body: EventBody;
   /** Records in the progress of its report that the event was sent. */
@@ -33,7 +33,7 @@ export interface PendingReport {
   events: PendingEvent[];
 }
 
-/** Builds the events of a claimed document; those that the webhook does not want count as told. */
+/** Builds the events of a claimed document; those that the webhook has not selected count as reported. */
 export function buildEvents(
   report: ClaimedReport,
   wanted: ReadonlySet<WebhookEvent>,

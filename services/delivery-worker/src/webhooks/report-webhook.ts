@@ -50,7 +50,7 @@ interface Receiver {
   result: WebhookResult;
 }
 
-/** Tells a webhook what is due for it: one request at a time, each recorded before the next. */
+/** Reports due events to a webhook: one request at a time, each recorded before the next. */
 export async function reportToWebhook(
   resources: WebhookResources,
   id: string,
@@ -99,7 +99,7 @@ async function waitForAddress(
   { webhook, result }: Receiver,
   state: AddressState,
 ): Promise<WebhookResult> {
-  // While an address is busy, the next tick asks again.
+  // While an address is busy, the next tick tries again.
   if (state.kind === 'open') await store.webhooks.postpone(webhook, state.waitMs);
   result.end = 'waiting';
   return result;
@@ -111,12 +111,12 @@ async function sendTest(
   receiver: Receiver,
   testAt: Date,
 ): Promise<boolean> {
-  // The response is recorded even if another one was just now: somebody waits for it.
+  // The response is recorded even shortly after another one: an operator waits for it.
   delete receiver.webhook.lastSuccessAt;
   const { _id: id, app } = receiver.webhook;
   const event: SentEvent = { id: `${id}.test.${testAt.getTime()}`, type: 'test', data: { app } };
-  // Also while the circuit is open: somebody wants to know whether the receiver works again.
-  // One attempt: its result is shown, and the events that wait are told of by their own requests.
+  // Also while the circuit is open: the operator tests whether the receiver works again.
+  // One attempt: its result is shown, and pending events are reported by their own requests.
   await resources.store.webhooks.endTest(id, testAt);
   const permit = resources.circuits.acquire(receiver.address);
   const response =
@@ -126,7 +126,7 @@ async function sendTest(
   return settleRequest(resources, receiver, response, 1);
 }
 
-/** Sends the events of claimed documents. False: a request failed, and what is left was given back. */
+/** Sends the events of claimed documents. False: a request failed, and the rest was released. */
 async function sendReports(
   resources: WebhookResources,
   receiver: Receiver,
@@ -166,7 +166,7 @@ async function sendReports(
 interface EventRequest {
   bodies: EventBody[];
   touched: PendingReport[];
-  /** Takes the events out of their reports, and records them as told. */
+  /** Removes the events from their reports, and records them as reported. */
   accept(): void;
 }
 
@@ -192,7 +192,7 @@ function takeEvents(pending: readonly PendingReport[], size: number): EventReque
   };
 }
 
-/** Records what was told of some reports; those without further events are closed and leave the list. */
+/** Records the reported events of some reports; those without further events are closed and leave the list. */
 async function recordReported(
   { store }: Pick<WebhookResources, 'store'>,
   pending: PendingReport[],
@@ -207,7 +207,7 @@ async function recordReported(
   pending.splice(0, pending.length, ...pending.filter((report) => !done.has(report)));
 }
 
-/** Gives all reports back; those of a failed request wait for their own retry, so that others are tried first. */
+/** Releases all reports; those of a failed request wait for their own retry, so that others are tried first. */
 async function giveBack(
   { store, random }: Pick<WebhookResources, 'store' | 'random'>,
   pending: readonly PendingReport[],

@@ -25,7 +25,10 @@ export function computeDelayMs(
   return Math.max(1, Math.round(random() * ceiling));
 }
 
-/** Returns how many events the next request has: fewer after failures, because the receiver may be overloaded by many. */
+/**
+ * Returns the number of events of the next request: fewer after failures, because the receiver may be overloaded by
+ * many.
+ */
 export function computeRequestSize(failures: number, maxEvents: number): number {
   return Math.max(1, maxEvents >> Math.min(failures, 30));
 }

@@ -36,7 +36,7 @@ export interface SetupLink {
   name?: string;
 }
 
-/** How the console can be logged in to, as far as it is known without a session. */
+/** Ways to log in to the console, as far as they are known without a session. */
 export interface LoginMethods {
   /** There is no operator yet: only the set-up link helps. */
   setupNeeded: boolean;
@@ -194,7 +194,7 @@ export interface Overview {
     message: string;
     refusedAt: number;
   }[];
-  /** When the refused credentials were read; null if the database has not responded yet. */
+  /** Time at which the refused credentials were read; null if the database has not responded yet. */
   refusedCredentialsAt: number | null;
 }
 

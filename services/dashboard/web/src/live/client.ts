@@ -1,7 +1,7 @@
 import { BROWSER_NEEDS } from './browser-stream.ts';
 import { createHub, type HubMessage, type Wants } from './hub.ts';
 
-/** How often a tab tells the shared worker that it is there. */
+/** Interval at which a tab reports to the shared worker that it is open. */
 const PRESENT_MS = 45_000;
 const NOTHING: Wants = { overview: false, pushes: [] };
 

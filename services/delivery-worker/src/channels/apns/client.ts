@@ -45,7 +45,7 @@ const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing',
 
 /** A notification as the library encodes it: its body, and its headers but for those of a recipient. */
 interface EncodedNotification {
-  /** Names and values in turns. */
+  /** Alternating names and values. */
   headers: readonly string[];
   body: string;
 }

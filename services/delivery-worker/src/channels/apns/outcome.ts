@@ -13,7 +13,7 @@ export type ApnsResponse =
       timestamp?: number;
       retryAfterMs?: number | undefined;
     }
-  /** APNs surely didn't process it: a refused stream, or one above a GOAWAY's last stream (RFC 9113, 6.8 and 8.7). */
+  /** Known to be unprocessed by APNs: a refused stream, or one above a GOAWAY's last stream (RFC 9113, 6.8 and 8.7). */
   | { kind: 'unprocessed'; detail: string }
   /** No response came: it is unknown whether APNs has the push. */
   | { kind: 'no-response'; detail: string }

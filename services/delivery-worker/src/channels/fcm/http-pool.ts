@@ -27,7 +27,7 @@ export interface PostRequest {
 /** A request that was never written: when a connection was free, it could not be sent any more. */
 export class WithheldError extends Error {}
 
-/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one takes no other along. */
+/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one affects no other. */
 export interface HttpPool {
   /**
    * Posts a request. Settles within the deadline.

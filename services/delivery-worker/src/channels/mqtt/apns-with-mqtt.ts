@@ -7,7 +7,7 @@ import type { GetAppSettings } from '../../deliver/app-settings.ts';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 import { findWriteDeadline } from '../../deliver/send-gate.ts';
 
-/** No batch reads presence for so long after a failure of Redis: each would wait for its own failure. */
+/** Time after a failure of Redis for which no batch reads presence: each would wait for its own failure. */
 const REDIS_BACKOFF_MS = 2_000;
 /** Time for receipts after APNs has responded; after it the outcomes so far are saved first. */
 const SAVE_AFTER_MS = 200;

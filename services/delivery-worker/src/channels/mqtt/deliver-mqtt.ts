@@ -50,8 +50,8 @@ const NEXT_STEP: Record<DeliveryResult, NextStep> = {
  * Creates the delivery over MQTT: dispatches to the gateways of connected devices, and writes a row to the inbox of all
  * others. A connected device that acknowledges costs no write of its own.
  *
- * Recipients in a shard of presence that fails keep the batch open for an attempt after a second. Once the shard is away,
- * their push goes to their inbox, and their gateways learn of it through MongoDB.
+ * Recipients in a shard of presence that fails keep the batch open for an attempt after a second. Once the shard is
+ * `away`, their push goes to their inbox, and their gateways learn of it through MongoDB.
  */
 export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
   return async (delivery) => {
@@ -271,7 +271,7 @@ function outcomeOf(token: string, { superseded, fullTokens, goneTokens }: RowEnd
 }
 
 /**
- * Makes the gateways of connected devices read the inbox again; for devices in a shard that is away, through MongoDB.
+ * Makes the gateways of connected devices read the inbox again; for devices in a shard that is `away`, through MongoDB.
  *
  * @returns for each row false if its shard fails: its gateway may not know of the row
  */
@@ -344,7 +344,7 @@ function toDispatch({ push, batch, span }: Delivery): Dispatch {
 
 class RedisError extends Error {}
 
-/** Marks errors of Redis, to tell them from errors of MongoDB. */
+/** Marks errors of Redis, to distinguish them from errors of MongoDB. */
 async function markRedisErrors<T>(call: Promise<T>): Promise<T> {
   try {
     return await call;

@@ -8,8 +8,8 @@ const ANNOUNCE_INTERVAL_MS = 15_000;
 export type MissedNotices = ReturnType<typeof createMissedNotices>;
 
 /**
- * Creates the reports of a worker, which go through MongoDB. It also announces with which list of servers the worker looks
- * up devices: gateways with another list check the inboxes of all their devices meanwhile.
+ * Creates the reports of a worker, which go through MongoDB. It also announces the list of servers with which the
+ * worker looks up devices: gateways with another list check the inboxes of all their devices meanwhile.
  */
 export function createMissedNotices(
   { presenceReports }: Pick<Store, 'presenceReports'>,

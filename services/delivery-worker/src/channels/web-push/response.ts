@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** Response of a push service, or why there is none. */
+/** Response of a push service, or the reason why there is none. */
 export type PushServiceResponse =
   | { status: number; headers: IncomingHttpHeaders; text: string }
   /** `isStale`: the service may just have closed an idle connection, which is no failure of it. */

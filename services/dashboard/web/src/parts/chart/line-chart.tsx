@@ -12,7 +12,7 @@ interface LineChartProps {
   label: string;
   /** Beginnings of the minutes, unix milliseconds. */
   times: readonly number[];
-  /** When the values were read: the lines end before the minutes that were not complete by then. */
+  /** Time at which the values were read: the lines end before the minutes that were not complete by then. */
   readAt: number;
   series: readonly Series[];
   height: number;
