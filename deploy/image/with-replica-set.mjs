@@ -1,6 +1,6 @@
 // Makes the MongoDB of docker-compose.yml a replica set of one member, waits until it accepts writes, and then runs the
 // command line with its own arguments: `node with-replica-set.mjs migrate`. A server that MONGODB_URI does not call
-// `mongodb` is somebody else's, and is left as it is. Repeating it changes nothing.
+// `mongodb` belongs to another installation, and is not changed. Repeating it changes nothing.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -10,7 +10,7 @@ export type AdminErrorCode =
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'
-  /** The app has as many webhooks as it may have. */
+  /** The app has the maximum number of webhooks. */
   | 'WEBHOOK_LIMIT_REACHED'
   | 'WEBHOOK_IS_OFF'
   /** No delivery worker has published the key that webhooks are sealed with. */

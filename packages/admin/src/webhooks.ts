@@ -41,7 +41,7 @@ export async function createWebhook(
   if (added === 'limit')
     throw new AdminError(
       'WEBHOOK_LIMIT_REACHED',
-      `The app has ${WEBHOOK_LIMITS.perApp} webhooks, which is the most: remove one first.`,
+      `The app has ${WEBHOOK_LIMITS.perApp} webhooks, which is the maximum: remove one first.`,
     );
   if (added === 'not-ready') throw boxKeyMissing();
   return added;

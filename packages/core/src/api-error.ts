@@ -18,7 +18,7 @@ export const API_ERRORS = {
   ],
   APP_MISMATCH: [400, 'The device token is registered to a different app.'],
   INVALID_WEBHOOK_ID: [400, 'The webhook ID provided is invalid.'],
-  WEBHOOK_LIMIT_EXCEEDED: [400, 'The app has as many webhooks as it may have.'],
+  WEBHOOK_LIMIT_EXCEEDED: [400, 'The app has the maximum number of webhooks.'],
   INVALID_DEVICE_TOKEN: [400, 'The provided device token is invalid.'],
   INVALID_DEVICE_AUTH: [400, 'The device token and auth key do not match.'],
   INVALID_APP_ID: [400, 'The app ID provided is invalid.'],

@@ -50,7 +50,7 @@ interface LeafSpec {
  * Creates a certificate authority that may sign only leaf certificates.
  *
  * @param name start of its name; a random suffix follows, because clients that trust several
- *   authorities tell them apart by name
+ *   authorities distinguish them by name
  */
 export async function makeAuthority(
   days: number,

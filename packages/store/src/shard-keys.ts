@@ -3,7 +3,7 @@ export interface ShardKey {
   field: '_id' | 'push';
   /** `hashed`: values that grow with time are spread. `ranged`: documents with the same beginning stay together. */
   kind: 'hashed' | 'ranged';
-  /** Why this key, and how new documents are spread over the shards. */
+  /** Reason for this key, and the distribution of new documents over the shards. */
   reason: string;
 }
 

@@ -22,7 +22,7 @@ export function addMigrateCommand(
     .option('--check', 'change nothing; exit with 1 if the schema is behind')
     .option(
       '--wait <time>',
-      'wait so long for MongoDB to be reachable, such as 2m',
+      'longest wait for MongoDB to be reachable, such as 2m',
       createSecondsParser(MAX_WAIT_SECONDS),
       0,
     )

@@ -173,7 +173,7 @@ function addReplayCommand(parent: Command, { stack, output }: CommandContext): v
     .description('send the events of a time range of pushes again, as far as they are stored')
     .argument('<id>', 'id of the webhook')
     .requiredOption('--app <id>', 'the app')
-    .requiredOption('--from <time>', 'begin of the range, ISO 8601')
+    .requiredOption('--from <time>', 'start of the range, ISO 8601')
     .option('--to <time>', 'end of the range; now if absent')
     .action(async (id: string, { app, from, to }: ReplayOptions) => {
       const range = {

@@ -114,7 +114,10 @@ export const recipientResponse = z
               outcome,
               reason,
               detail,
-              tries: z.int().optional().meta({ description: 'How often it was deferred.' }),
+              tries: z
+                .int()
+                .optional()
+                .meta({ description: 'Number of times that it was deferred.' }),
               next_try: unixTime.optional().meta({ description: 'Time of the next try.' }),
             })
             .meta({ id: 'Attempt' }),

@@ -9,7 +9,7 @@ const DATE = 1_795_250_000;
 const EXPORT_TYPES = ['application/x-ndjson', 'text/csv'] as const;
 
 const DESCRIPTION =
-  'Streams one line for each entry, in order, and a last line that says `complete`: without it the response was cut. Continue behind the last entry with `after`. The format is NDJSON, or CSV with `format=csv` or `Accept: text/csv`. An app can have two exports in progress.';
+  'Streams one line for each entry, in order, and a last line `complete`: without it the response was cut. Continue after the last entry with `after`. The format is NDJSON, or CSV with `format=csv` or `Accept: text/csv`. An app can have two exports in progress.';
 
 function describeParameters(afterDescription: string, after: string): Parameter[] {
   return [
@@ -26,7 +26,7 @@ function describeParameters(afterDescription: string, after: string): Parameter[
       in: 'query',
       required: false,
       schema: z.string(),
-      description: `Only entries behind this one: ${afterDescription}.`,
+      description: `Only entries after this one: ${afterDescription}.`,
       example: after,
     },
   ];

@@ -36,7 +36,7 @@ function pageParameter(example: string): Parameter {
     in: 'query',
     required: false,
     schema: z.string(),
-    description: 'Value of `next_page` in the response before. Absent for the first page.',
+    description: 'Value of `next_page` in the previous response. Absent for the first page.',
     example,
   };
 }
@@ -133,7 +133,7 @@ export const OUTCOME_OPERATIONS: readonly Operation[] = [
     path: '/pushes/{push_id}/recipients/{device_token}',
     summary: 'Get one recipient of a push',
     description:
-      'Returns the outcome of a push for one device, and what was tried over each channel, as far as it is stored.',
+      'Returns the outcome of a push for one device, and the attempts over each channel, as far as they are stored.',
     calledBy: 'backend',
     parameters: [
       pushId,

@@ -41,7 +41,7 @@ export const WEBHOOK_OPERATIONS: readonly Operation[] = [
     path: '/webhooks',
     summary: 'Add a webhook',
     description:
-      'Adds an address that events are sent to, signed as Standard Webhooks defines. An app can have five. The secret is shown only in this response. Events of pushes that are accepted 10 seconds later are sent.',
+      'Adds an address that events are sent to, signed as Standard Webhooks defines. An app can have five. The secret is shown only in this response. Events are sent for pushes that are accepted from 10 seconds later on.',
     calledBy: 'backend',
     request: {
       schema: addWebhookRequest,
@@ -71,7 +71,7 @@ export const WEBHOOK_OPERATIONS: readonly Operation[] = [
     path: '/webhooks/{webhook_id}',
     summary: 'Edit a webhook',
     description:
-      'Changes the address of a webhook, its events, or both. The secret stays, and what was reported is not reported again. A new address begins without the failures of the previous one.',
+      'Changes the address of a webhook, its events, or both. The secret stays, and reported events are not reported again. A new address begins without the failures of the previous one.',
     calledBy: 'backend',
     parameters: [webhookId],
     request: {

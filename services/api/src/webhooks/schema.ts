@@ -67,7 +67,7 @@ const webhook = z
     last: z
       .looseObject({ at: time, status: z.int().optional(), error: z.string().optional() })
       .optional()
-      .meta({ description: 'Last response that was recorded, or why there was none.' }),
+      .meta({ description: 'Last response that was recorded, or the reason why there was none.' }),
     lastSuccessAt: time.optional(),
     previousSecretEndsAt: time.optional().meta({
       description:

@@ -39,7 +39,7 @@ export function addImportCommand(program: Command, context: ImportContext): void
     .addArgument(new Argument('<file>', 'CSV or NDJSON'))
     .requiredOption('--app <id>', 'the app that the devices get')
     .addOption(
-      new Option('--source <source>', 'what has written the file')
+      new Option('--source <source>', 'the origin of the file')
         .choices(Object.keys(SOURCES))
         .makeOptionMandatory(),
     )

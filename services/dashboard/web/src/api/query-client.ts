@@ -10,7 +10,7 @@ export function isSessionEnd(error: unknown): boolean {
   return error instanceof RequestError && error.status === 401;
 }
 
-/** The cache of all answers. An answer 401 makes the shell ask for the session again, and then for a login. */
+/** The cache of all responses. A 401 makes the shell read the session again, and then show the login. */
 export const queryClient: QueryClient = new QueryClient({
   queryCache: new QueryCache({ onError: handleError }),
   defaultOptions: {
@@ -28,7 +28,7 @@ export function handleError(error: unknown): void {
   if (isSessionEnd(error)) queryClient.setQueryData(SESSION_KEY, null);
 }
 
-/** Only what can pass by itself is asked again; an answer of the server is shown at once. */
+/** Only temporary errors are retried; a response of the server is shown at once. */
 function isTemporary(error: unknown): boolean {
   return error instanceof RequestError && (error.status === 0 || error.status === 503);
 }

@@ -23,7 +23,7 @@ export interface Session {
   csrf: string;
   /** Name of the installation, such as production. */
   environment: string;
-  /** Address of the HTTP API; absent when the server is not told. */
+  /** Address of the HTTP API; absent when the server has none. */
   apiUrl?: string;
 }
 
@@ -119,7 +119,7 @@ export interface Webhook {
   host: string;
   events: string[];
   state: 'on' | 'failing' | 'off';
-  /** Why it is off: by an operator or the app, by a 410, or after five days of failures. */
+  /** Reason why it is off: by an operator or the app, by a 410, or after five days of failures. */
   reason?: 'operator' | 'gone' | 'failing';
   offAt?: string;
   createdAt: string;
@@ -130,7 +130,7 @@ export interface Webhook {
   last?: WebhookResponse;
   lastSuccessAt?: string;
   previousSecretEndsAt?: string;
-  /** Pushes, batches and devices that it is yet to be told of. */
+  /** Pushes, batches and devices that are not reported to it yet. */
   pending: number;
   /** Events that were removed before they could be sent. */
   dropped?: number;
@@ -290,12 +290,12 @@ export interface DevicePush extends RecipientStatus {
   expiresAt: number;
 }
 
-/** The last pushes to a device, as far as they were looked for. */
+/** The last pushes to a device, as far as they were searched. */
 export interface DevicePushes {
   items: DevicePush[];
   /** Number of the app's newest pushes that were searched. */
   scanned: number;
-  /** False if some with many recipients were not looked at. */
+  /** False if some with many recipients were not searched. */
   isComplete: boolean;
 }
 

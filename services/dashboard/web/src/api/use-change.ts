@@ -11,7 +11,7 @@ interface ChangeOptions<Input, Output> {
   onDone?: (output: Output) => void;
 }
 
-/** Runs a change: tells its end, asks anew for what it has changed, and tells an error with its request id. */
+/** Runs a change: reports its end, reads the changed data again, and shows an error with its request id. */
 export function useChange<Input = void, Output = unknown>({
   run,
   outdated = [],

@@ -22,7 +22,7 @@ export function findTimeTicks(times: readonly number[], count: number): number[]
 
 /**
  * Returns how many of the minutes have all of their counts; the others are at the end. A line through the value so far of
- * a minute that has just begun would look like an outage.
+ * a minute that has just begun would appear as an outage.
  *
  * @param times beginnings of the minutes, in order
  * @param readAt when the counts were read, by the clock of the minutes

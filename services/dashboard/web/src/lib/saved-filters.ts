@@ -1,4 +1,4 @@
-/** A filter that somebody saved: its name and the query of its URL. */
+/** A saved filter: its name and the query of its URL. */
 export interface SavedFilter {
   name: string;
   search: string;

@@ -22,7 +22,7 @@ export interface TimeRange {
   to?: number;
 }
 
-/** The beginning of a named range moves in such steps, so that a page does not ask anew with each render. */
+/** The beginning of a named range moves in such steps, so that a page does not send a request with each render. */
 const STEP_MS = 10_000;
 
 export function isRangeName(text: string | undefined): text is RangeName {

@@ -6,7 +6,7 @@ const FIRST = '';
 
 /**
  * Returns the ways between the pages of a list, whose cursor is in the URL. The cursors of the pages before are kept
- * with the browser's history entry: a link that somebody else has opened leads to its page, the next ones and the first.
+ * with the browser's history entry: a link that another operator opens leads to its page, the next ones and the first.
  */
 export function usePaging() {
   const { search } = useUrl<'cursor'>();

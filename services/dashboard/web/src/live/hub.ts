@@ -99,7 +99,7 @@ export function createHub(needs: HubNeeds) {
     open();
   };
   return {
-    /** Sets what a tab wants, and tells it how the stream is: another page of the tab may ask. */
+    /** Sets the subscriptions of a tab, and reports the state of the stream: the tab may have changed its page. */
     set(tab: Receive, wants: Wants): void {
       tabs.set(tab, wants);
       update();

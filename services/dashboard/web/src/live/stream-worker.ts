@@ -1,7 +1,10 @@
 import { BROWSER_NEEDS } from './browser-stream.ts';
 import { createHub, type HubMessage, type Wants } from './hub.ts';
 
-/** A tab says so often that it is there: a closed tab tells its port nothing. Browsers slow a hidden tab's timers to a minute. */
+/**
+ * Interval at which a tab reports that it is open: a closed tab sends nothing to its port. Browsers slow a hidden tab's
+ * timers to a minute.
+ */
 const TAB_TIMEOUT_MS = 150_000;
 
 const hub = createHub(BROWSER_NEEDS);

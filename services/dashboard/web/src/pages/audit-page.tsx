@@ -32,7 +32,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   },
 ];
 
-/** Lists who did what, the newest first. Nobody can change it. */
+/** Lists the actions of operators, the newest first. No role can change the list. */
 export function AuditPage() {
   const { search, change } = useUrl<'actor' | 'action' | 'range' | 'from' | 'to' | 'cursor'>();
   const { actor, action, cursor } = search;

@@ -70,7 +70,7 @@ function Composer({ app }: { app: string }) {
         </Panel>
       </Grid.Col>
       <Grid.Col span={{ base: 12, md: 5 }}>
-        <Panel title="The same by the API">
+        <Panel title="The same with the API">
           {composed.ok ? (
             <ApiCommand
               label="Command that sends the push"

@@ -143,7 +143,7 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: string }
         isPending={remove.isPending}
         confirmation={{
           title: 'Delete this device?',
-          text: 'Its subscriptions and its inbox are deleted too. To get pushes again, the app on it must register anew.',
+          text: 'Its subscriptions and its inbox are deleted too. To receive pushes again, the app on it must register anew.',
           action: 'Delete',
           onConfirm: () => remove.mutate(),
         }}
@@ -152,7 +152,7 @@ function DeviceActions({ device, path }: { device: DeviceDetails; path: string }
   );
 }
 
-/** Looks only when asked: nothing is kept per device, so the app's newest pushes are searched. */
+/** Searches only on request: nothing is kept per device, so the app's newest pushes are searched. */
 function LastPushes({ token, path }: { token: string; path: string }) {
   const [isAsked, setAsked] = useState(false);
   const pushes = useGet<DevicePushes>(`${path}/pushes`, {}, { enabled: isAsked });

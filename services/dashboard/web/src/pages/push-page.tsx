@@ -99,9 +99,9 @@ function Details({ details }: { details: PushDetails }) {
       <ProviderErrors errors={providerErrors} />
       <RecipientPanel push={push.id} />
       {maySeePayload && <PayloadPanel push={push.id} />}
-      <Panel title="Ask by the API">
+      <Panel title="Read it with the API">
         <ApiCommand
-          label="Command that asks for the push"
+          label="Command that reads the push"
           command={(api) => statusCommand(api, push.id)}
         />
       </Panel>

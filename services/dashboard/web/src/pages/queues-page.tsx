@@ -17,7 +17,7 @@ export function QueuesPage() {
   return (
     <Page
       title="Queues"
-      description="Jobs say that there is work; the work itself is in MongoDB. A job that is lost is added again within seconds."
+      description="A job only announces work, which is stored in MongoDB. A lost job is added again within seconds."
       actions={
         <Button component="a" href="/queues/board/" size="xs" variant="default">
           Open Bull Board

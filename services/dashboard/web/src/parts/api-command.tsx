@@ -32,7 +32,7 @@ function WithAddress({ command, label }: ApiCommandProps) {
       <TextInput
         size="xs"
         label="Address of the HTTP API"
-        description="PUBLIC_API_URL of the console sets it for everybody"
+        description="PUBLIC_API_URL of the console sets it for all operators"
         value={api}
         spellCheck={false}
         onChange={({ currentTarget }) => store(currentTarget.value)}

@@ -20,7 +20,7 @@ const ERROR_SHOWN_MS = 12_000;
 
 const asked = createMessageStore<Confirmation | undefined>(undefined);
 
-/** Asks before something is done that cannot be undone. */
+/** Requests a confirmation before an action that cannot be undone. */
 export function confirm(confirmation: Confirmation): void {
   asked.set(confirmation);
 }
@@ -51,12 +51,12 @@ export function ConfirmDialog() {
   );
 }
 
-/** Tells that something is done. */
+/** Reports the success of an action. */
 export function tellDone(message: string): void {
   showToast({ message });
 }
 
-/** Tells why something was not done, with the request's id. */
+/** Reports the reason why an action failed, with the request's id. */
 export function tellError(error: unknown): void {
   if (isSessionEnd(error)) return;
   const id = error instanceof RequestError ? error.requestId : undefined;

@@ -42,7 +42,7 @@ function Items<T>({
   empty,
   ...table
 }: ListProps<T> & { items: readonly T[]; hasMore: boolean }) {
-  // A filter looks at a limited number of items a page: none of them may fit, and the next ones do.
+  // A filter reads a limited number of items a page: none of them may match although later ones do.
   if (items.length === 0) return hasMore ? <NoneHere /> : empty;
   return <ListTable items={items} {...table} />;
 }

@@ -19,7 +19,7 @@ interface AppSearchProps {
 export function AppSearch({ apps, current, onOpen }: AppSearchProps) {
   const [text, setText] = useState('');
   const name = apps.find(({ id }) => id === current)?.name;
-  // The field shows the name of the chosen app, which nobody searches for.
+  // The field shows the name of the chosen app, which is not a search text.
   const wanted = text === name ? '' : text.trim();
   const [typed] = useDebouncedValue(wanted, DELAY_MS);
   const isSearch = wanted.length >= MIN_CHARACTERS;

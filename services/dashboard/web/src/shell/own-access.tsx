@@ -4,7 +4,7 @@ import { useChange } from '../api/use-change.ts';
 import { ButtonLink } from '../parts/links.tsx';
 import { endSession, useSession } from './session.ts';
 
-/** Shows who is logged in, and the way out. */
+/** Shows the operator's name, and the logout. */
 export function OwnAccess() {
   const { operator } = useSession();
   const logout = useChange({ run: () => change('POST', '/logout'), onDone: endSession });

@@ -14,7 +14,7 @@ export function openSearch(): void {
   for (const listener of listeners) listener();
 }
 
-/** Returns how often the search was asked for. */
+/** Returns the number of requests for the search. */
 export function useSearchRequests(): number {
   return useSyncExternalStore(subscribe, () => requests);
 }

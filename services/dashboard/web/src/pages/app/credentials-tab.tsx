@@ -114,7 +114,7 @@ function CredentialPanel({
 
 const SHOWN_APART = new Set(['id', 'app', 'channel', 'environment', 'changedAt', 'refused']);
 
-/** Lists what the server tells of a credential besides its secret, such as the key's id. */
+/** Lists the fields of a credential that the server shows, such as the key's id. */
 function listAbout(credential: Credential): (readonly [string, string])[] {
   return Object.entries(credential)
     .filter(([name, value]) => !SHOWN_APART.has(name) && typeof value === 'string')

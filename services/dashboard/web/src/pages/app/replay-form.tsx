@@ -78,7 +78,7 @@ export function ReplayForm({ app, webhook, name, onClose }: ReplayFormProps) {
   );
 }
 
-/** Returns whether the component is still shown, for what goes on without it. */
+/** Returns whether the component is still shown, for work that continues without it. */
 function useIsMounted() {
   const isMounted = useRef(true);
   useEffect(() => {

@@ -110,7 +110,7 @@ function Fields({ form, onChange }: FieldsProps) {
     <>
       <NativeSelect
         label="Registration of devices"
-        description="Closed: no new device can register; those that exist go on."
+        description="Closed: no new device can register; existing ones keep working."
         data={[
           { value: 'open', label: 'Open' },
           { value: 'closed', label: 'Closed' },

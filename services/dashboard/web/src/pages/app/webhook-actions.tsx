@@ -107,7 +107,7 @@ function Changes({ app, webhook: { id, state }, name, onSecret }: WebhookActions
   const askToRotate = () =>
     confirm({
       title: `Create a new secret for ${name}?`,
-      text: 'For a day, requests are signed with the present secret too. One that was replaced before signs no more.',
+      text: 'For a day, requests are signed with the present secret too. An older secret no longer signs requests.',
       action: 'Create',
       isDangerous: false,
       onConfirm: () => rotate.mutate(),

@@ -25,7 +25,7 @@ interface RedriveProgressProps {
   onClose: () => void;
 }
 
-/** Shows how far a re-drive is. It goes on without this page. */
+/** Shows the progress of a re-drive, which continues without this page. */
 export function RedriveProgress({ app, id, onClose }: RedriveProgressProps) {
   const path = `/redrives/${id}`;
   const first = useGet<Redrive>(path);

@@ -40,7 +40,7 @@ export function PushActions({ push }: { push: PushHead }) {
           isPending={remove.isPending}
           confirmation={{
             title: 'Delete this push?',
-            text: 'Devices that have not got it yet will not get it. Devices that have it keep it.',
+            text: 'Devices that have not received it yet will not receive it. Devices that have it keep it.',
             action: 'Delete',
             onConfirm: () => remove.mutate(),
           }}

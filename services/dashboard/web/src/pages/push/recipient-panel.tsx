@@ -8,7 +8,7 @@ import { Loaded } from '../../parts/loaded.tsx';
 import { Panel } from '../../parts/panel.tsx';
 import { RecipientFacts } from '../../parts/recipient-facts.tsx';
 
-/** Asks how the push ended for one device. The token is in the URL. */
+/** Reads the outcome of the push for one device. The token is in the URL. */
 export function RecipientPanel({ push }: { push: string }) {
   const { search, change } = useUrl<'token'>();
   const [text, setText] = useState(search.token ?? '');
