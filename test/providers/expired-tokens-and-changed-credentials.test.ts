@@ -71,7 +71,7 @@ test(
     for (const [index, sent] of [IPHONES, ANDROIDS, BROWSERS].entries()) {
       await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: PATIENT_MS });
     }
-    expect((await sandbox.counts()).doubles).toBe(0);
+    expect((await sandbox.counts()).duplicates).toBe(0);
   },
   PATIENT_MS,
 );
@@ -141,7 +141,7 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
   const refused = (await sandbox.received(push.id)).filter(({ status }) => status === 403);
   expect(refused.length).toBeLessThanOrEqual(WINDOW + 1);
   const { outcomes = {} } = (await store.deliveryStatus.statusOfPush(push.id)) ?? {};
-  expect(Object.keys(outcomes).filter((outcome) => !['sent', 'owed'].includes(outcome))).toEqual(
+  expect(Object.keys(outcomes).filter((outcome) => !['sent', 'pending'].includes(outcome))).toEqual(
     [],
   );
 
@@ -152,7 +152,7 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
     await untilOutcomeCounts(store, lone, { sent: 1 }, { timeoutMs: SECONDS_MS });
   }
   expect(await credentialErrorOf(id)).toBeUndefined();
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
 test('without the credential that it had, what is left fails and says why', async () => {

@@ -52,8 +52,8 @@ test('killed three times in the middle, it loses nothing and repeats few', async
     await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker goes on' });
   }
   await untilOutcomeCounts(store, push, { sent: IPHONES });
-  const { doubles } = await sandbox.counts();
-  expect(doubles).toBeLessThanOrEqual(KILLS * (WINDOW + BATCHES * UNSAVED));
+  const { duplicates } = await sandbox.counts();
+  expect(duplicates).toBeLessThanOrEqual(KILLS * (WINDOW + BATCHES * UNSAVED));
 });
 
 test('told to stop in the middle, it repeats nothing, and another goes on at once', async () => {
@@ -66,7 +66,7 @@ test('told to stop in the middle, it repeats nothing, and another goes on at onc
   await stack.waitForRestart(WORKER, old);
   await until(async () => (await requests()) > before, { timeoutMs: TAKEN_UP_MS });
   await untilOutcomeCounts(store, push, { sent: IPHONES });
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
 test('told to stop while APNs answers nothing, it ends in its time and gives all back', async () => {
@@ -83,5 +83,5 @@ test('told to stop while APNs answers nothing, it ends in its time and gives all
   await sandbox.setFaults('apns', { blackHole: false });
   await stack.waitForRestart(WORKER, old);
   await untilOutcomeCounts(store, push, { sent: IPHONES });
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });

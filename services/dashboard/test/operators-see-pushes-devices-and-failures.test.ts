@@ -254,7 +254,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   const last = await get('/devices/:token/pushes', { token });
   expect(last).toMatchObject({
     items: [
-      { id: large, outcome: 'owed' },
+      { id: large, outcome: 'pending' },
       { id: failed, outcome: 'failed', reason: 'rejected-by-provider' },
       { id: inboxed, outcome: 'inbox' },
     ],

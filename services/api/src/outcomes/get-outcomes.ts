@@ -115,8 +115,8 @@ export async function requirePush(
 /** Returns a push with the names and times of the API. */
 export function describePush(push: ReportedListPush) {
   const { dueAt, finishedAt, audience, counts } = push;
-  const { owed = 0, inbox = 0, ...ended } = counts ?? {};
-  const pending = owed + inbox;
+  const { pending: untried = 0, inbox = 0, ...ended } = counts ?? {};
+  const pending = untried + inbox;
   return {
     id: push._id,
     state: toReportedState(push),

@@ -138,7 +138,7 @@ async function checkPassword(
   try {
     isRight = await passwords.verify(given.password, operator?.passwordHash, address);
   } catch (error) {
-    attempt.withdraw();
+    attempt.cancel();
     throw error;
   }
   if (isRight) return attempt.succeed();

@@ -50,7 +50,7 @@ export interface RequestLog {
   read(filter: RequestLogFilter, after: number, limit: number): RequestLogEntry[];
   /** Returns the number of the newest entry. */
   last(): number;
-  counts(): RequestCounts & { doubles: number; doubled: Duplicate[] };
+  counts(): RequestCounts & { duplicates: number; duplicatedPushes: Duplicate[] };
   /** Deletes entries and counts; the numbering continues. */
   clear(): void;
   /** @returns a function that unsubscribes */
@@ -90,7 +90,11 @@ export function createRequestLog(): RequestLog {
       return found;
     },
     last: () => lastNumber,
-    counts: () => ({ ...counters.read(), doubles: duplicates.count(), doubled: duplicates.list() }),
+    counts: () => ({
+      ...counters.read(),
+      duplicates: duplicates.count(),
+      duplicatedPushes: duplicates.list(),
+    }),
     clear: () => {
       ringBuffer.clear();
       counters.clear();

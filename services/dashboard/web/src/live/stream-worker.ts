@@ -1,5 +1,5 @@
 import { BROWSER_NEEDS } from './browser-stream.ts';
-import { createHub, type HubMessage, type Wants } from './hub.ts';
+import { createHub, type HubMessage, type LiveSubscription } from './hub.ts';
 
 /** A tab says so often that it is there: a closed tab tells its port nothing. Browsers slow a hidden tab's timers to a minute. */
 const TAB_TIMEOUT_MS = 150_000;
@@ -12,7 +12,7 @@ self.addEventListener('connect', (event) => {
   const receive = (message: HubMessage) => port.postMessage(message);
   const forget = () => hub.remove(receive);
   let timer = setTimeout(forget, TAB_TIMEOUT_MS);
-  port.onmessage = ({ data }: MessageEvent<Wants>) => {
+  port.onmessage = ({ data }: MessageEvent<LiveSubscription>) => {
     clearTimeout(timer);
     timer = setTimeout(forget, TAB_TIMEOUT_MS);
     hub.set(receive, data);
