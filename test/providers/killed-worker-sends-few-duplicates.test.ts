@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
@@ -75,7 +74,6 @@ test('told to stop while APNs answers nothing, it ends in its time and gives all
   await sandbox.setFaults('apns', { blackHole: true });
   const push = await send(tenant, tokens);
   await until(async () => (await requests()) >= WINDOW, { everyMs: 10 });
-  await sleep(500);
   const old = stack.kill(WORKER, 'SIGTERM');
   const isGone = () => readStartTime(old) === undefined;
   await until(isGone, { timeoutMs: STOPPED_MS, everyMs: 20, what: 'the worker has stopped' });
