@@ -140,6 +140,16 @@ describe('a violation of the rules for files is reported', () => {
     expect(found).toEqual(['services/api/src/a.ts has 501 lines']);
   });
 
+  test('a function of 61 lines of its own', () => {
+    const inner = ['function inner() {', ...Array(40).fill('  a();'), '}'];
+    const outer = (own: number) =>
+      ['// First', 'function outer() {', ...Array(own - 3).fill('b();'), ...inner, '}'].join('\n');
+    const check = (source: string) =>
+      violationsOf('no function is long', 'services/api/src/a.ts', source);
+    expect(check(outer(61))).toEqual(['services/api/src/a.ts:2 outer has 61 lines']);
+    expect(check(outer(60))).toEqual([]);
+  });
+
   test('a file that no entry point imports', () => {
     const files = [
       describeFile('services/api/src/main.ts', "import '@carillon/core/ids'; import './a.ts';"),

@@ -34,6 +34,73 @@ async function isDeleted({ token }: Credentials): Promise<boolean> {
   return json.code === 'INVALID_DEVICE_TOKEN';
 }
 
+const INVALID_REGISTRATIONS = [
+  ['an app that is not there', { appId: 'f'.repeat(24) }, 'INVALID_APP_ID'],
+  [
+    'a name that no app has',
+    { appId: undefined, app: 'x.example', platform: 'ios' },
+    'INVALID_APP_ID',
+  ],
+  ['no app', { appId: undefined, platform: 'ios' }, 'INVALID_PARAM'],
+  ['an app id of another form', { appId: 'F00' }, 'INVALID_PARAM'],
+  ['a platform that is none', { platform: 'windows' }, 'INVALID_PARAM'],
+  ['no platform', { platform: undefined }, 'INVALID_PARAM'],
+  [
+    'a push token that is not hexadecimal',
+    { platform: 'ios', ...appleAddress(), pushToken: 'zz'.repeat(32) },
+    'INVALID_PARAM',
+  ],
+  [
+    'a push token without environment',
+    { platform: 'ios', ...appleAddress(), pushEnvironment: undefined },
+    'INVALID_PARAM',
+  ],
+  ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
+  [
+    'a key that is no point of the curve',
+    {
+      platform: 'web',
+      subscription: { ...webSubscription(), key: Buffer.alloc(65, 4).toString('base64') },
+    },
+    'INVALID_PARAM',
+  ],
+  [
+    'an auth of 15 bytes',
+    {
+      platform: 'web',
+      subscription: { ...webSubscription(), auth: Buffer.alloc(15).toString('base64') },
+    },
+    'INVALID_PARAM',
+  ],
+  [
+    'a megabyte',
+    {
+      platform: 'web',
+      subscription: webSubscription(`https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`),
+    },
+    'BODY_TOO_LARGE',
+  ],
+] as const;
+
+const FOREIGN_ENDPOINTS = [
+  'http://fcm.googleapis.com/x',
+  'https://fcm.googleapis.com:8443/x',
+  'https://user@fcm.googleapis.com/x',
+  'https://fcm.googleapis.com.evil.example/x',
+  'https://evil.example/fcm.googleapis.com',
+  'https://fcm.googleapis.com@evil.example/x',
+  'https://push.services.mozilla.com.evil.example/x',
+  'https://notfcm.googleapis.com/x',
+  'https://127.0.0.1/x',
+  'https://2130706433/x',
+  'https://0x7f.1/x',
+  'https://[::1]/x',
+  'https://169.254.169.254/latest/meta-data',
+  'file:///etc/passwd',
+  'javascript:alert(1)',
+  'no url',
+];
+
 describe('registering', () => {
   test.each([
     ['electron', () => ({})],
@@ -51,53 +118,7 @@ describe('registering', () => {
     expect((await getDeviceInfo(stack, device.token)).device.platform).toBe(platform);
   });
 
-  test.each([
-    ['an app that is not there', { appId: 'f'.repeat(24) }, 'INVALID_APP_ID'],
-    [
-      'a name that no app has',
-      { appId: undefined, app: 'x.example', platform: 'ios' },
-      'INVALID_APP_ID',
-    ],
-    ['no app', { appId: undefined, platform: 'ios' }, 'INVALID_PARAM'],
-    ['an app id of another form', { appId: 'F00' }, 'INVALID_PARAM'],
-    ['a platform that is none', { platform: 'windows' }, 'INVALID_PARAM'],
-    ['no platform', { platform: undefined }, 'INVALID_PARAM'],
-    [
-      'a push token that is not hexadecimal',
-      { platform: 'ios', ...appleAddress(), pushToken: 'zz'.repeat(32) },
-      'INVALID_PARAM',
-    ],
-    [
-      'a push token without environment',
-      { platform: 'ios', ...appleAddress(), pushEnvironment: undefined },
-      'INVALID_PARAM',
-    ],
-    ['no subscription', { platform: 'web' }, 'INVALID_PARAM'],
-    [
-      'a key that is no point of the curve',
-      {
-        platform: 'web',
-        subscription: { ...webSubscription(), key: Buffer.alloc(65, 4).toString('base64') },
-      },
-      'INVALID_PARAM',
-    ],
-    [
-      'an auth of 15 bytes',
-      {
-        platform: 'web',
-        subscription: { ...webSubscription(), auth: Buffer.alloc(15).toString('base64') },
-      },
-      'INVALID_PARAM',
-    ],
-    [
-      'a megabyte',
-      {
-        platform: 'web',
-        subscription: webSubscription(`https://fcm.googleapis.com/${'x'.repeat(1 << 20)}`),
-      },
-      'BODY_TOO_LARGE',
-    ],
-  ] as const)('with %s is refused', async (_what, fields, code) => {
+  test.each(INVALID_REGISTRATIONS)('with %s is refused', async (_what, fields, code) => {
     const response = await post('/register', {
       appId: stack.dev.app,
       platform: 'electron',
@@ -106,24 +127,7 @@ describe('registering', () => {
     expectApiError(response, code);
   });
 
-  test.each([
-    'http://fcm.googleapis.com/x',
-    'https://fcm.googleapis.com:8443/x',
-    'https://user@fcm.googleapis.com/x',
-    'https://fcm.googleapis.com.evil.example/x',
-    'https://evil.example/fcm.googleapis.com',
-    'https://fcm.googleapis.com@evil.example/x',
-    'https://push.services.mozilla.com.evil.example/x',
-    'https://notfcm.googleapis.com/x',
-    'https://127.0.0.1/x',
-    'https://2130706433/x',
-    'https://0x7f.1/x',
-    'https://[::1]/x',
-    'https://169.254.169.254/latest/meta-data',
-    'file:///etc/passwd',
-    'javascript:alert(1)',
-    'no url',
-  ])('a browser with the end point %s is refused', async (endpoint) => {
+  test.each(FOREIGN_ENDPOINTS)('a browser with the end point %s is refused', async (endpoint) => {
     const body = { appId: stack.dev.app, platform: 'web', subscription: webSubscription(endpoint) };
     expectApiError(await post('/register', body), 'INVALID_PARAM');
   });

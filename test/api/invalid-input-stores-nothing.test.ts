@@ -220,7 +220,7 @@ test('an unknown field is ignored however deep it is', async () => {
   expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
 });
 
-test('unknown fields are ignored, doubles are sent once', async () => {
+test('unknown fields are ignored, duplicates are sent once', async () => {
   const body = { to: [token, token], tokens: [token], data: {}, __proto__x: 1, extra: { $ne: 1 } };
   const { json } = await stack.api('POST', '/push', body);
   expect(json.info).toEqual({ devices: 1, failed: [] });

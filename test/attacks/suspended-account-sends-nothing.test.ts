@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
@@ -29,6 +28,8 @@ let held: Held;
 /** A push that expires while its account is suspended. */
 let short: { tenant: TestTenant; push: SentPush };
 let quiet: { tenant: TestTenant; device: MqttDevice };
+/** Unix milliseconds. */
+let suspendedAt: number;
 // One account for each test, all suspended together: that each process knows it takes a while.
 beforeAll(async () => {
   stack = await useSharedStack();
@@ -41,7 +42,7 @@ beforeAll(async () => {
   short = await prepareShort();
   const all = [held, short, quiet].map((one) => one.tenant.account);
   for (const account of all) await runCarillonJson(stack.home, 'account', 'suspend', account);
-  await sleep(KNOWN_MS);
+  suspendedAt = Date.now();
 });
 afterAll(async () => {
   await appDevice?.disconnect();
@@ -84,9 +85,10 @@ function secondsFromNow(seconds: number): number {
 
 test('what falls due and what waits is held until the suspension ends', async () => {
   const { online, offline, schedule, scheduled } = held;
-  await offline.connect();
+  const isKnown = () => Date.now() > suspendedAt + KNOWN_MS;
   const isLongDue = () => Date.now() / 1_000 > schedule + 3;
-  await until(isLongDue, { timeoutMs: 20_000, what: 'the moment at which it is due' });
+  await until(() => isKnown() && isLongDue(), { timeoutMs: 20_000, what: 'the due time' });
+  await offline.connect();
   await expectNoArrivals(online);
   await expectNoArrivals(offline);
   await resume(held);
@@ -111,7 +113,10 @@ test('no device registers, and those that are registered connect and are told th
   const { tenant, device } = quiet;
   const { token, auth } = device;
   const register = { appId: tenant.dev.app, platform: 'electron', sdk: 10_000 };
-  const refused = await tenant.api('POST', '/register', register);
+  const refused = await until(async () => {
+    const response = await tenant.api('POST', '/register', register);
+    return response.status !== 200 && response;
+  });
   expect({ status: refused.status, code: refused.json.code }).toEqual({
     status: 503,
     code: 'SERVICE_UNAVAILABLE',

@@ -242,15 +242,15 @@ test('every push arrived at its provider, hardly any twice', async () => {
     to.some((token) => tokens.has(token)),
   ).length;
   const count = async () => {
-    const { byChannel, doubles } = await sandbox.counts();
+    const { byChannel, duplicates } = await sandbox.counts();
     const accepted = (byChannel.apns?.accepted ?? 0) + (byChannel.fcm?.accepted ?? 0);
-    return { once: accepted - doubles, doubles };
+    return { once: accepted - duplicates, duplicates };
   };
   await until(async () => (await count()).once >= pushes, ALL_ARRIVED).catch(() => undefined);
-  const { once, doubles } = await count();
-  report(`${once} pushes at the providers, ${doubles} duplicates`);
+  const { once, duplicates } = await count();
+  report(`${once} pushes at the providers, ${duplicates} duplicates`);
   expect(once).toBe(pushes);
-  expect(doubles).toBeLessThanOrEqual(pushes * MAX_DUPLICATE_SHARE);
+  expect(duplicates).toBeLessThanOrEqual(pushes * MAX_DUPLICATE_SHARE);
 }, 120_000);
 
 test('every scheduled push arrived on time', async () => {

@@ -42,6 +42,13 @@ test.each(DOCUMENTS)('%s has commands to copy that are scripts of package.json',
   expect(unknown).toEqual([]);
 });
 
+const READMES = DOCUMENTS.filter((path) => path.endsWith('/README.md') && !path.startsWith('docs/'));
+const MAX_README_LINES = 15;
+
+test.each(READMES)('%s has at most 15 lines', (readme) => {
+  expect(textOf(readme).trimEnd().split('\n').length).toBeLessThanOrEqual(MAX_README_LINES);
+});
+
 test.each(['operating', 'scaling'])('docs/%s.md names metrics that exist', (page) => {
   const named = textOf(`docs/${page}.md`).match(/carillon_[a-z_]+/g) ?? [];
   const known = readMetricNames();

@@ -36,7 +36,7 @@ test('after it has sent a push and before it has replied', async () => {
   await killMidway(fixture, GATEWAY, push, 'gateway killed before its reply');
 });
 
-test('told to stop in the middle of a fan-out, it doubles nothing', () =>
+test('told to stop in the middle of a fan-out, it sends no duplicate', () =>
   stopMidway(fixture, GATEWAY, 'gateway told to stop'));
 
 test('in the middle of an inbox, of which at most a window comes twice', async () => {

@@ -51,13 +51,13 @@ async function sendDuringOutage(): Promise<Attempt[]> {
   return attempts;
 }
 
-/** Counts doubles over all the pushes together. */
+/** Counts duplicates over all the pushes together. */
 function expectFewDuplicatesIn(sent: readonly SentPush[]): void {
   const { devices } = fixture.pool;
   const arrived = devices.flatMap((device) => sent.map((one) => countArrivals(device, one)));
   const duplicates = arrived.reduce((sum, n) => sum + Math.max(0, n - 1), 0);
   process.stdout.write(
-    `doubles sent without Redis: ${duplicates} of ${arrived.length} recipients\n`,
+    `duplicates sent without Redis: ${duplicates} of ${arrived.length} recipients\n`,
   );
   expect(duplicates).toBeLessThanOrEqual(Math.floor(arrived.length * MAX_DUPLICATES_PER_RECIPIENT));
 }

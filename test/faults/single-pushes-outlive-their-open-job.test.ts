@@ -52,9 +52,9 @@ async function expectDelivered(pushes: readonly SentPush[]): Promise<void> {
   for (const push of pushes) await untilOutcomes(fixture.mongo, push, { delivered: 1 });
   const arrivals = pushes.map((push, n) => countArrivals(deviceFor(n), push));
   expect(arrivals.filter((count) => count === 0)).toEqual([]);
-  const doubles = arrivals.filter((count) => count > 1).length;
-  process.stdout.write(`doubles: ${doubles} of ${pushes.length} recipients\n`);
-  expect(doubles).toBe(0);
+  const duplicates = arrivals.filter((count) => count > 1).length;
+  process.stdout.write(`duplicates: ${duplicates} of ${pushes.length} recipients\n`);
+  expect(duplicates).toBe(0);
 }
 
 const countAddedJobs = async () => Number((await redis.get(queueKey(redis, 'send', 'id'))) ?? 0);

@@ -25,11 +25,11 @@ afterAll(async () => {
   await stack?.stop();
 });
 
-/** Waits until a push is owed to nobody, neither by work nor by an inbox. */
+/** Waits until a push is pending for no device, in a batch or in an inbox. */
 async function untilNothingPending(push: SentPush): Promise<void> {
   const isOver = async () => {
-    const { owed = 0, inbox = 0 } = (await pushStatusOf(mongo, push)).outcomes;
-    return owed + inbox === 0;
+    const { pending = 0, inbox = 0 } = (await pushStatusOf(mongo, push)).outcomes;
+    return pending + inbox === 0;
   };
   await until(isOver, { timeoutMs: 30_000, everyMs: 100, what: `push ${push.id} over` });
 }

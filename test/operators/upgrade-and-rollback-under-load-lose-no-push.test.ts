@@ -6,7 +6,7 @@ import { removeRateLimit, runCarillon } from '../support/carillon.ts';
 import { openMongo } from '../support/mongo.ts';
 import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
 import { registerIphone } from '../support/providers/devices.ts';
-import { openSandbox } from '../support/providers/sandbox.ts';
+import { type Counts, openSandbox } from '../support/providers/sandbox.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -228,9 +228,12 @@ test('every push to the provider arrived, hardly any twice', async () => {
   const sandbox = openSandbox(stack.dev.sandbox);
   const hasAll = async () => ((await sandbox.counts()).byChannel.apns?.accepted ?? 0) >= pushes;
   await until(hasAll, ALL_ARRIVED).catch(() => undefined);
-  const { byChannel, doubles } = await sandbox.counts();
-  expect((byChannel.apns?.accepted ?? 0) - doubles).toBe(pushes);
-  expect(doubles).toBeLessThanOrEqual(pushes * MAX_DUPLICATE_SHARE);
+  const counts: Counts & { doubles?: number } = await sandbox.counts();
+  const { byChannel } = counts;
+  // The sandbox of the previous release reports them as `doubles`.
+  const duplicates = counts.doubles ?? counts.duplicates;
+  expect((byChannel.apns?.accepted ?? 0) - duplicates).toBe(pushes);
+  expect(duplicates).toBeLessThanOrEqual(pushes * MAX_DUPLICATE_SHARE);
 }, 120_000);
 
 test('every receipt is counted', async () => {

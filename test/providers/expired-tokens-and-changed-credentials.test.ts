@@ -33,6 +33,8 @@ const ANDROID = { time_to_live: 20 };
 const PATIENT_MS = 110_000;
 /** A good credential is in use by then. */
 const SECONDS_MS = 10_000;
+/** Pushes that are sent while the credential is refused, to see that the provider gets none of them. */
+const FURTHER_PUSHES = 8;
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
@@ -71,7 +73,7 @@ test(
     for (const [index, sent] of [IPHONES, ANDROIDS, BROWSERS].entries()) {
       await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: PATIENT_MS });
     }
-    expect((await sandbox.counts()).doubles).toBe(0);
+    expect((await sandbox.counts()).duplicates).toBe(0);
   },
   PATIENT_MS,
 );
@@ -102,20 +104,23 @@ async function setKey(): Promise<void> {
   await runCarillonJson(fixture.stack.home, 'credential', 'apns', ...which, ...ids, ...gateway);
 }
 
-/** Sends to one device again and again until it is stopped; gives what was sent. */
-function sendContinuously(token: string): () => Promise<Sent[]> {
+/** Sends to one device again and again until it is stopped, which returns what was sent. */
+function sendContinuously(token: string) {
   let isStopped = false;
+  const pushes: Sent[] = [];
   const sending = (async () => {
-    const pushes: Sent[] = [];
     while (!isStopped) {
       pushes.push(await send(tenant, token));
       await sleep(500);
     }
-    return pushes;
   })();
-  return () => {
-    isStopped = true;
-    return sending;
+  return {
+    count: () => pushes.length,
+    async stop(): Promise<Sent[]> {
+      isStopped = true;
+      await sending;
+      return pushes;
+    },
   };
 }
 
@@ -128,31 +133,32 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
   await untilFinal(store, await send(tenant, first), first);
   const push = await untilMidRun('apns', pool);
   await sandbox.setFaults('apns', { refuseCredential: true });
-  const stop = sendContinuously(first);
+  const sender = sendContinuously(first);
   expect(await until(() => credentialErrorOf(id), { timeoutMs: 20_000 })).toBe(
     '403 InvalidProviderToken',
   );
 
   const refusals = async () => (await sandbox.counts()).byChannel.apns?.requests ?? 0;
   const before = await refusals();
-  await sleep(4_000);
+  const goal = sender.count() + FURTHER_PUSHES;
+  await until(() => sender.count() >= goal, { what: 'further pushes while the circuit is open' });
   // A probe a minute, and what the line carried when it was refused.
   expect((await refusals()) - before).toBeLessThanOrEqual(1);
   const refused = (await sandbox.received(push.id)).filter(({ status }) => status === 403);
   expect(refused.length).toBeLessThanOrEqual(WINDOW + 1);
   const { outcomes = {} } = (await store.deliveryStatus.statusOfPush(push.id)) ?? {};
-  expect(Object.keys(outcomes).filter((outcome) => !['sent', 'owed'].includes(outcome))).toEqual(
+  expect(Object.keys(outcomes).filter((outcome) => !['sent', 'pending'].includes(outcome))).toEqual(
     [],
   );
 
   await sandbox.setFaults('apns', { refuseCredential: false, delayMs: 0 });
   await setKey();
   await untilOutcomeCounts(store, push, { sent: IPHONES }, { timeoutMs: SECONDS_MS });
-  for (const lone of await stop()) {
+  for (const lone of await sender.stop()) {
     await untilOutcomeCounts(store, lone, { sent: 1 }, { timeoutMs: SECONDS_MS });
   }
   expect(await credentialErrorOf(id)).toBeUndefined();
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
 test('without the credential that it had, what is left fails and says why', async () => {

@@ -68,7 +68,7 @@ test('frozen for longer than its lease, a worker repeats no more than what was o
   await until(async () => (await requests()) > WINDOW, { everyMs: 10 });
   await freezeClaimingWorker(push, first);
   await untilOutcomeCounts(store, push, { sent: IPHONES });
-  const { doubles, byChannel } = await sandbox.counts();
-  expect(doubles).toBeLessThanOrEqual(WINDOW + UNSAVED);
-  expect((byChannel.apns?.accepted ?? 0) - doubles).toBe(IPHONES);
+  const { duplicates, byChannel } = await sandbox.counts();
+  expect(duplicates).toBeLessThanOrEqual(WINDOW + UNSAVED);
+  expect((byChannel.apns?.accepted ?? 0) - duplicates).toBe(IPHONES);
 });

@@ -36,8 +36,8 @@ test('APNs says goodbye to every link after 50 requests: all is sent, and nothin
   await fixture.sandbox.setFaults('apns', { goawayEvery: REQUESTS_PER_GOAWAY });
   const push = await send(tenant, tokens);
   await untilOutcomeCounts(fixture.store, push, { sent: IPHONES });
-  const { byChannel, doubles } = await fixture.sandbox.counts();
-  expect(doubles).toBe(0);
+  const { byChannel, duplicates } = await fixture.sandbox.counts();
+  expect(duplicates).toBe(0);
   expect(byChannel.apns?.accepted).toBe(IPHONES);
   expect(byChannel.apns?.connections).toBeGreaterThan(5);
 });
@@ -47,10 +47,10 @@ test('APNs cuts a link at every 500th request: all is sent, and only what was un
   await fixture.sandbox.setFaults('apns', { dropEvery: REQUESTS_PER_RARE_DROP });
   const push = await send(tenant, tokens);
   await untilOutcomeCounts(fixture.store, push, { sent: IPHONES });
-  const { byChannel, doubles } = await fixture.sandbox.counts();
+  const { byChannel, duplicates } = await fixture.sandbox.counts();
   // Nobody knows what became of requests whose link broke before their answers came.
   const cuts = Math.floor((byChannel.apns?.requests ?? 0) / REQUESTS_PER_RARE_DROP);
-  expect(doubles).toBeLessThanOrEqual(cuts * WINDOWS.apns);
+  expect(duplicates).toBeLessThanOrEqual(cuts * WINDOWS.apns);
 });
 
 test('FCM cuts the link at every 50th request: all is sent, and nothing twice', async () => {
@@ -63,8 +63,8 @@ test('FCM cuts the link at every 50th request: all is sent, and nothing twice', 
     what: 'FCM has all',
   });
   await untilOutcomeCounts(fixture.store, push, { sent: ANDROIDS });
-  const { byChannel, doubles } = await fixture.sandbox.counts();
-  expect(doubles).toBe(0);
+  const { byChannel, duplicates } = await fixture.sandbox.counts();
+  expect(duplicates).toBe(0);
   expect(byChannel.fcm?.accepted).toBe(ANDROIDS);
   expect(byChannel.fcm?.requests).toBeGreaterThanOrEqual(ANDROIDS + ANDROIDS / REQUESTS_PER_GOAWAY);
 });
@@ -74,8 +74,8 @@ test('a Web Push service says goodbye to every link after 50 requests: all is se
   await fixture.sandbox.setFaults('web-push', { goawayEvery: REQUESTS_PER_GOAWAY });
   const push = await send(tenant, tokens);
   await untilOutcomeCounts(fixture.store, push, { sent: BROWSERS });
-  const { byChannel, doubles } = await fixture.sandbox.counts();
-  expect(doubles).toBe(0);
+  const { byChannel, duplicates } = await fixture.sandbox.counts();
+  expect(duplicates).toBe(0);
   expect(byChannel['web-push']?.accepted).toBe(BROWSERS);
   expect(byChannel['web-push']?.connections).toBeGreaterThan(5);
 });
@@ -85,8 +85,8 @@ test('a Web Push service cuts a link at every 100th request: all is sent, and on
   await fixture.sandbox.setFaults('web-push', { dropEvery: REQUESTS_PER_DROP });
   const push = await send(tenant, tokens);
   await untilOutcomeCounts(fixture.store, push, { sent: BROWSERS }, { timeoutMs: 50_000 });
-  const { byChannel, doubles } = await fixture.sandbox.counts();
+  const { byChannel, duplicates } = await fixture.sandbox.counts();
   const cuts = Math.floor((byChannel['web-push']?.requests ?? 0) / REQUESTS_PER_DROP);
   expect(cuts).toBeGreaterThan(1);
-  expect(doubles).toBeLessThanOrEqual(cuts * WINDOWS.webPush);
+  expect(duplicates).toBeLessThanOrEqual(cuts * WINDOWS.webPush);
 });

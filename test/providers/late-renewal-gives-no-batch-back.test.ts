@@ -48,5 +48,5 @@ test('a worker that ran too late to renew its leases keeps its claims, and deliv
     const pushes = await Promise.all(Array.from({ length: PUSHES }, () => send(tenant, token)));
     expect(await Promise.all(pushes.map(untilSettled))).toEqual(Array(PUSHES).fill(1));
   }
-  expect((await fixture.sandbox.counts()).doubles).toBe(0);
+  expect((await fixture.sandbox.counts()).duplicates).toBe(0);
 }, 180_000);

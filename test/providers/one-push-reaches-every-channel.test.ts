@@ -75,7 +75,7 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
   await untilPending(tenant, push.id, [android.token]);
   expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
   expect((await getPushStatus(tenant, push.id)).payload).toEqual(data);
-  expect(await sandbox.counts()).toMatchObject({ doubles: 0 });
+  expect(await sandbox.counts()).toMatchObject({ duplicates: 0 });
 });
 
 test('an Android device that acknowledges in time gets nothing over FCM', async () => {

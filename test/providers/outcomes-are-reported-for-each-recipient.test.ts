@@ -94,7 +94,7 @@ test('a push of all channels and ends, until after its deletion', async () => {
   const [sent, waiting, bad, gone] = iphones;
   const mqtt = [online, offline, removed].map(({ token }) => token);
   const push = await send(tenant, [...mqtt, ...iphones]);
-  const counts = { delivered: 1, inbox: 2, sent: 1, owed: 1, failed: 1, gone: 1 };
+  const counts = { delivered: 1, inbox: 2, sent: 1, pending: 1, failed: 1, gone: 1 };
   await untilOutcomeCounts(fixture.store, push, counts, { timeoutMs: 20_000 });
   await tenant.api('DELETE', `/devices/${removed.token}`);
   const isGone = async () => (await getRecipient(push, removed.token)).outcome === 'gone';

@@ -92,7 +92,7 @@ describe.each(Object.entries(OUTAGES))('while APNs %s', (_, outage) => {
     await fixture.sandbox.setFaults('apns', NO_FAULTS);
     await untilOutcomeCounts(fixture.store, stuck[0] as Sent, { sent: IPHONES });
     for (const push of stuck.slice(1)) await untilOutcomeCounts(fixture.store, push, { sent: 1 });
-    expect((await fixture.sandbox.counts()).doubles).toBe(0);
+    expect((await fixture.sandbox.counts()).duplicates).toBe(0);
   };
   test(name, all, DEADLINE_MS);
 });

@@ -84,7 +84,7 @@ test('each recipient is asked again when it may be, a line that asks for a pause
   expect(inPause).toEqual([]);
   // The window when it began, then a probe for each pause.
   expect(unavailable.length).toBeLessThanOrEqual(WINDOWS.apns + 2);
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
 test('who is asked to wait long is not asked before, though others wait less', async () => {
@@ -112,7 +112,7 @@ test('a quota of FCM that is used up stops all, until it may be asked again', as
   await until(isDone, { timeoutMs: 30_000, everyMs: 100, what: 'FCM has all' });
   expect(refused.length).toBeLessThanOrEqual(WINDOWS.fcm + 2);
   expect(findEarlyRetries(await sandbox.received(push.id), 429, () => PAUSE_MS)).toEqual([]);
-  expect((await sandbox.counts()).doubles).toBe(0);
+  expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
 test('those who may only be asked again after their end are expired, and asked no more', async () => {

@@ -49,7 +49,7 @@ test('while one waits, the ends of the others are told, and what the provider sa
   await untilOutcomeCounts(
     fixture.store,
     push,
-    { sent: 1, owed: 1, failed: 1, gone: 1 },
+    { sent: 1, pending: 1, failed: 1, gone: 1 },
     POLL_OPTIONS,
   );
   expect(await untilFinal(fixture.store, push, taken, POLL_OPTIONS)).toEqual({ outcome: 'sent' });
@@ -60,7 +60,7 @@ test('while one waits, the ends of the others are told, and what the provider sa
   };
   const one = await until(readRecipient, POLL_OPTIONS);
   const inMs = Date.parse(one.nextTryAt ?? '') - Date.now();
-  expect(one).toMatchObject({ outcome: 'owed', detail: '503 ServiceUnavailable', tries: 1 });
+  expect(one).toMatchObject({ outcome: 'pending', detail: '503 ServiceUnavailable', tries: 1 });
   expect(inMs).toBeGreaterThan((WAIT_S - 60) * 1_000);
   expect(inMs).toBeLessThan(WAIT_S * 1_200);
   expect(await runJson(push.id, '--token', bad)).toEqual({

@@ -57,7 +57,7 @@ async function sendUnanswered(count: number): Promise<Sent[]> {
 
 async function expectSentOnce(pushes: readonly Sent[]): Promise<void> {
   for (const push of pushes) await untilOutcomeCounts(fixture.store, push, { sent: 1 });
-  expect((await fixture.sandbox.counts()).doubles).toBe(0);
+  expect((await fixture.sandbox.counts()).duplicates).toBe(0);
 }
 
 const countLoggedFailures = () => worker.output().split('a step failed').length - 1;

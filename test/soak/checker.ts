@@ -112,7 +112,7 @@ function checkSums(history: Prepared): string[] {
   return listAccepted(history).flatMap(({ push, id, end }) => {
     if (end === undefined) return [`${push.mark}: the push ${id} is missing`];
     const sum = Object.values(end.counts).reduce((total, count) => total + count, 0);
-    const isPending = (end.counts.owed ?? 0) + (end.counts.inbox ?? 0) > 0;
+    const isPending = (end.counts.pending ?? 0) + (end.counts.inbox ?? 0) > 0;
     const counts = JSON.stringify(end.counts);
     if (sum !== push.audience.length)
       return [`${push.mark}: ${counts} for ${push.audience.length} recipients`];

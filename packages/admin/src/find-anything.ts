@@ -3,14 +3,14 @@ import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { AppDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 
-/** Something that an operator searched for. */
-export interface Finding {
+/** A push, a device or an app that a search found. */
+export interface SearchResult {
   kind: 'push' | 'device' | 'app';
   id: string;
   label: string;
 }
 
-const MAX_FINDINGS = 20;
+const MAX_RESULTS = 20;
 /** A provider token is looked up in this many apps: one index entry each. */
 const MAX_APPS = 10_000;
 const MIN_NAME_CHARACTERS = 2;
@@ -28,7 +28,7 @@ export async function findAnything(
   store: FindStore,
   q: string,
   accounts: readonly string[] | 'all',
-): Promise<Finding[]> {
+): Promise<SearchResult[]> {
   const text = q.trim();
   if (text === '' || text.length > MAX_CHARACTERS) return [];
   const found = await Promise.all([
@@ -36,14 +36,14 @@ export async function findAnything(
     findApps(store, text, accounts),
     findDevices(store, text, accounts),
   ]);
-  return found.flat().slice(0, MAX_FINDINGS);
+  return found.flat().slice(0, MAX_RESULTS);
 }
 
 async function findPush(
   store: FindStore,
   text: string,
   accounts: readonly string[] | 'all',
-): Promise<Finding[]> {
+): Promise<SearchResult[]> {
   const push = isPushId(text) ? await store.pushes.inspect(text) : undefined;
   const app = push && (await findVisibleApp(store, push.app, accounts));
   return push === undefined || app === undefined
@@ -55,10 +55,10 @@ async function findApps(
   store: FindStore,
   text: string,
   accounts: readonly string[] | 'all',
-): Promise<Finding[]> {
+): Promise<SearchResult[]> {
   const app = isPushId(text) ? await findVisibleApp(store, text, accounts) : undefined;
   const isName = text.length >= MIN_NAME_CHARACTERS && text.length <= 100;
-  const named = isName ? await store.apps.search(text, accounts, MAX_FINDINGS) : [];
+  const named = isName ? await store.apps.search(text, accounts, MAX_RESULTS) : [];
   const apps = [
     ...(app === undefined ? [] : [app]),
     ...named.filter(({ _id }) => _id !== app?._id),
@@ -70,7 +70,7 @@ async function findDevices(
   store: FindStore,
   text: string,
   accounts: readonly string[] | 'all',
-): Promise<Finding[]> {
+): Promise<SearchResult[]> {
   const device = DEVICE_TOKEN.test(text) ? await store.devices.find(text) : undefined;
   const isVisible =
     device?.deletedAt === undefined &&
@@ -82,7 +82,7 @@ async function findDevices(
       : await store.devices.findByAddress(
           await store.apps.listIds(accounts, MAX_APPS),
           text,
-          MAX_FINDINGS,
+          MAX_RESULTS,
         );
   const devices = [...(isVisible ? [device] : []), ...byAddress];
   return devices.map(({ _id, platform }) => {

@@ -1,9 +1,9 @@
 /**
- * Outcomes of deliveries, stored as one byte per recipient of a batch. Two are not final: `owed` means pending in the
+ * Outcomes of deliveries, stored as one byte per recipient of a batch. Two are not final: `pending` means pending in the
  * batch, `inbox` means pending in the device's inbox.
  */
 export const OUTCOMES = {
-  owed: 0,
+  pending: 0,
   delivered: 1,
   sent: 2,
   inbox: 3,
@@ -94,7 +94,7 @@ export const REPORTED_OUTCOMES = [
 ] as const;
 export type ReportedOutcome = (typeof REPORTED_OUTCOMES)[number];
 
-/** Returns the reported outcome: a recipient without an outcome, or with an inbox row, is `pending`. */
+/** Returns the reported outcome: a recipient with an inbox row is `pending`. */
 export function toReportedOutcome(outcome: OutcomeName): ReportedOutcome {
-  return outcome === 'owed' || outcome === 'inbox' ? 'pending' : outcome;
+  return outcome === 'inbox' ? 'pending' : outcome;
 }

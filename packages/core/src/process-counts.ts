@@ -72,7 +72,7 @@ export const processCounts = {
   batched: batched as ReadonlyMap<BatchedOperation, Readonly<BatchedCounts>>,
 };
 
-/** Counts recipients that have ended; `owed` and `inbox` are no ends and are left out. */
+/** Counts recipients that have ended; `pending` and `inbox` are no ends and are left out. */
 export function countRecipients(channel: Channel, counts: OutcomeCounts): void {
   let ofChannel = recipients.get(channel);
   if (ofChannel === undefined) {

@@ -24,9 +24,9 @@ export interface DispatchRecipient {
   presence: PresenceEntry;
 }
 
-type Addressee = Pick<DispatchRecipient, 'token' | 'position'>;
+type RecipientRef = Pick<DispatchRecipient, 'token' | 'position'>;
 /** Encodes the message to a gateway for recipients of one shard. */
-type MessageFor = (shard: ShardDispatcher, group: readonly Addressee[]) => Promise<string[]>;
+type MessageFor = (shard: ShardDispatcher, group: readonly RecipientRef[]) => Promise<string[]>;
 
 /** Result of a dispatch to one device, which may not be connected. */
 export type DeviceResult = DeliveryResult | 'offline' | 'refused';
@@ -106,7 +106,7 @@ function createDispatches(
   /** Sends messages with `send`, and waits for the results. */
   async function collectResults(
     delivery: Delivery,
-    recipients: readonly Addressee[],
+    recipients: readonly RecipientRef[],
     deadline: number,
     send: (pending: PendingDispatch, messageFor: MessageFor) => Promise<void>,
   ): Promise<Map<number, DeliveryResult>> {
@@ -164,7 +164,7 @@ function createDispatches(
      */
     async dispatchToDevice(
       delivery: Delivery,
-      recipient: Addressee,
+      recipient: RecipientRef,
       deadline: number,
     ): Promise<DeviceResult> {
       const { token, position } = recipient;

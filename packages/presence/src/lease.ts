@@ -5,16 +5,7 @@ import type { ShardServer } from './shard-server.ts';
 const RENEW_INTERVAL_MS = 3_000;
 
 /** Lease of a gateway's identity. */
-export interface Lease {
-  /** Returns the current identity; undefined until Redis is first reached. */
-  id(): string | undefined;
-  /** Renews at once, for instance after the credit changed. */
-  renew(): Promise<void>;
-  /** Returns the time of the last renewal by the monotonic clock (`performance.now()`). */
-  lastProgressAt(): number;
-  /** Deletes the lease, so that workers see the gateway as stopped at once. */
-  release(): Promise<void>;
-}
+export type Lease = ReturnType<typeof createLease>;
 
 /**
  * Acquires an identity and renews its lease every 3 s. An expired lease (Redis flushed, process frozen) can't be
@@ -27,7 +18,7 @@ export interface Lease {
 export function createLease(
   { redis, keys }: Pick<ShardServer, 'redis' | 'keys'>,
   on: { credit(): number; renewed(): void; identityChanged(): void },
-): Lease {
+) {
   let id: string | undefined;
   let isReleased = false;
   let lastProgressAt = performance.now();
@@ -64,7 +55,10 @@ export function createLease(
     on.renewed();
   }
 
-  /** Runs one renewal at a time: two that both miss the lease would acquire two identities. */
+  /**
+   * Renews at once, for instance after the credit changed. One renewal runs at a time: two that both miss the lease would
+   * acquire two identities.
+   */
   async function renew(): Promise<void> {
     // A renewal in progress may have sent an outdated credit.
     await inFlight?.catch(() => undefined);
@@ -81,10 +75,13 @@ export function createLease(
   renewInBackground();
 
   return {
-    id: () => id,
+    /** Returns the current identity; undefined until Redis is first reached. */
+    id: (): string | undefined => id,
     renew,
-    lastProgressAt: () => lastProgressAt,
-    async release() {
+    /** Returns the time of the last renewal by the monotonic clock (`performance.now()`). */
+    lastProgressAt: (): number => lastProgressAt,
+    /** Deletes the lease, so that workers see the gateway as stopped at once. */
+    async release(): Promise<void> {
       isReleased = true;
       clearInterval(timer);
       if (id !== undefined) await redis.del(keys.lease(id), keys.gatewayStream(id)).catch(() => 0);

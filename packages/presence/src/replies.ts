@@ -44,7 +44,7 @@ export interface Reply {
 
 const BITMAP_BYTES = 128;
 
-/** Addressee of a delivery result. */
+/** Where a delivery result is sent: the worker and the recipient of its batch. */
 export interface ReplyTo {
   reply: string;
   /** The shard that holds the reply stream. */

@@ -112,12 +112,12 @@ export function createWorker<S extends z.ZodType>(
   });
   worker.on('error', onError);
   worker.on('failed', (_, error) => onError(error));
-  const stopAnnouncing = announceWorker(connection, queue, onError);
+  const unregister = registerWorker(connection, queue, onError);
   return {
     queue,
     lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
     async stop() {
-      stopAnnouncing();
+      unregister();
       const closed = worker
         .close()
         .catch(onError)
@@ -140,21 +140,21 @@ export async function closeWithin(
   connection.disconnect();
 }
 
-const ANNOUNCE_EVERY_MS = 5_000;
+const REGISTER_EVERY_MS = 5_000;
 /** Longer than a restart of the only worker. */
-const ANNOUNCED_MS = 15_000;
+const REGISTERED_MS = 15_000;
 
 /** Renews the key that shows that the queue has a worker. */
-function announceWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
-  const announce = (): void => {
-    // While Redis is unavailable, the connection would queue every call.
+function registerWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
+  const register = (): void => {
+    // While Redis is away, the connection would keep every call for later.
     if (connection.status !== 'ready') return;
-    connection.set(workerKey(connection, queue), 1, 'PX', ANNOUNCED_MS).catch(onError);
+    connection.set(workerKey(connection, queue), 1, 'PX', REGISTERED_MS).catch(onError);
   };
-  connection.on('ready', announce);
-  const timer = setInterval(announce, ANNOUNCE_EVERY_MS);
+  connection.on('ready', register);
+  const timer = setInterval(register, REGISTER_EVERY_MS);
   return () => {
-    connection.off('ready', announce);
+    connection.off('ready', register);
     clearInterval(timer);
   };
 }

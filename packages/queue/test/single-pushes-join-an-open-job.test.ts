@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -150,7 +149,8 @@ test('the reconciler, which finds pushes again while their job waits, adds no ot
 });
 
 test('what joined just before it closes is delivered', async () => {
-  const openJob = await openConnected(300);
+  const idleMs = 300;
+  const openJob = await openConnected(idleMs);
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
   await untilOpen();
@@ -159,7 +159,8 @@ test('what joined just before it closes is delivered', async () => {
   await until(() => taker.taken.length === 1);
   for (const push of ['a', 'b']) await producers.sendEmbedded(push);
   // It is busy for longer than it stays open without a push.
-  await sleep(400);
+  const busySince = performance.now();
+  await until(() => performance.now() - busySince > idleMs);
   expect(await redis.llen(ENTRIES_KEY)).toBe(2);
   release();
   await closed;

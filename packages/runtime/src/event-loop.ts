@@ -8,12 +8,7 @@ const DEAD_AFTER_MS = 30_000;
 const MIN_LATE_BEATS = 3;
 
 /** Judges the event loop by a timer's lateness. */
-export interface EventLoopWatch {
-  /** Records a beat of the timer. */
-  beat(): void;
-  /** Checks whether the loop has been late all the time: for 10 s (unready), for 30 s (dead). */
-  state(): 'ok' | 'unready' | 'dead';
-}
+export type EventLoopWatch = ReturnType<typeof createEventLoopWatch>;
 
 /**
  * Creates the judge of the event loop: it is blocked again and again when its timer's beats are late by 2 s in a row.
@@ -21,12 +16,13 @@ export interface EventLoopWatch {
  *
  * @param now returns milliseconds of a monotonic clock
  */
-export function createEventLoopWatch(now: () => number = () => performance.now()): EventLoopWatch {
+export function createEventLoopWatch(now: () => number = () => performance.now()) {
   let lastBeatAt = now();
   let lateBeats = 0;
   let lateSince = lastBeatAt;
 
   return {
+    /** Records a beat of the timer. */
     beat(): void {
       const at = now();
       const isLate = at - lastBeatAt > BEAT_INTERVAL_MS + LATE_MS;
@@ -34,7 +30,8 @@ export function createEventLoopWatch(now: () => number = () => performance.now()
       else if (lateBeats++ === 0) lateSince = lastBeatAt;
       lastBeatAt = at;
     },
-    state() {
+    /** Checks whether the loop has been late all the time: for 10 s (unready), for 30 s (dead). */
+    state(): 'ok' | 'unready' | 'dead' {
       if (lateBeats < MIN_LATE_BEATS) return 'ok';
       const lateMs = lastBeatAt - lateSince;
       if (lateMs >= DEAD_AFTER_MS) return 'dead';

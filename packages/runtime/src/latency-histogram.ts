@@ -11,35 +11,20 @@ export interface LatencyBucket {
   count: number;
 }
 
-/** A histogram with one label that takes many durations in one call. */
-export interface LatencyHistogram {
-  /**
-   * Adds durations in milliseconds; a 0 is no duration and is left out.
-   *
-   * @param value of the label, of a fixed set
-   */
-  observeMilliseconds(value: string, durationsMs: Uint32Array): void;
-  /** Returns the durations so far by bucket, over all values of the label. */
-  readBuckets(): LatencyBucket[];
-  /** Returns the text of the histogram in the format of Prometheus. */
-  expose(): string;
-}
-
 interface Series {
   /** Durations of each bucket alone; the last has no bound. */
   counts: number[];
   sumMs: number;
 }
 
+/** A histogram with one label that takes many durations in one call. */
+export type LatencyHistogram = ReturnType<typeof createLatencyHistogram>;
+
 /**
  * Creates a histogram of durations. The library's takes one call for each duration, with a lookup of the labels, which
  * would be one for each recipient of a push.
  */
-export function createLatencyHistogram(
-  name: string,
-  help: string,
-  label: string,
-): LatencyHistogram {
+export function createLatencyHistogram(name: string, help: string, label: string) {
   const seriesByValue = new Map<string, Series>();
 
   function findOrCreateSeries(value: string): Series {
@@ -51,7 +36,12 @@ export function createLatencyHistogram(
   }
 
   return {
-    observeMilliseconds(value, durationsMs) {
+    /**
+     * Adds durations in milliseconds; a 0 is no duration and is left out.
+     *
+     * @param value of the label, of a fixed set
+     */
+    observeMilliseconds(value: string, durationsMs: Uint32Array): void {
       const series = findOrCreateSeries(value);
       const { counts } = series;
       for (const ms of durationsMs) {
@@ -62,14 +52,16 @@ export function createLatencyHistogram(
         series.sumMs += ms;
       }
     },
-    readBuckets() {
+    /** Returns the durations so far by bucket, over all values of the label. */
+    readBuckets(): LatencyBucket[] {
       const all = [...seriesByValue.values()];
       return LATENCY_BOUNDS_MS.map((boundMs, bucket) => ({
         boundMs,
         count: all.reduce((sum, { counts }) => sum + (counts[bucket] ?? 0), 0),
       }));
     },
-    expose() {
+    /** Returns the text of the histogram in the format of Prometheus. */
+    expose(): string {
       const lines = [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`];
       for (const [value, series] of seriesByValue)
         lines.push(...formatSeries(name, `${label}="${value}"`, series));

@@ -12,23 +12,10 @@ const LOG_INTERVAL_MS = 30_000;
 export class StartAborted extends Error {}
 
 /** Conditions of a start, for which it waits one after the other. */
-export interface StartConditions {
-  /** Name of the condition that the start waits for now. */
-  pending(): string | undefined;
-  /**
-   * Repeats a check until it succeeds and returns its result. The pauses grow to 2 s. Logs the condition and the last
-   * error after a second, and again every 30 s.
-   *
-   * @throws the check's SettingsError at once; StartAborted when the process stops
-   */
-  waitFor<T>(name: string, check: () => Promise<T>): Promise<T>;
-}
+export type StartConditions = ReturnType<typeof createStartConditions>;
 
 /** Creates the conditions of a start. `stopping` ends every wait. */
-export function createStartConditions(
-  log: Pick<Logger, 'info' | 'warn'>,
-  stopping: AbortSignal,
-): StartConditions {
+export function createStartConditions(log: Pick<Logger, 'info' | 'warn'>, stopping: AbortSignal) {
   let pending: string | undefined;
   const aborted = new Promise<never>((_, reject) => {
     stopping.addEventListener('abort', () => reject(new StartAborted()), { once: true });
@@ -58,8 +45,15 @@ export function createStartConditions(
   }
 
   return {
-    pending: () => pending,
-    async waitFor(name, check) {
+    /** Name of the condition that the start waits for now. */
+    pending: (): string | undefined => pending,
+    /**
+     * Repeats a check until it succeeds and returns its result. The pauses grow to 2 s. Logs the condition and the last
+     * error after a second, and again every 30 s.
+     *
+     * @throws the check's SettingsError at once; StartAborted when the process stops
+     */
+    async waitFor<T>(name: string, check: () => Promise<T>): Promise<T> {
       if (stopping.aborted) throw new StartAborted();
       pending = name;
       const result = repeat(name, check);

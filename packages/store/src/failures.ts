@@ -4,7 +4,6 @@ import { describeOutcome, type Failure, failureBit, isFailure } from '@carillon/
 import type { Collection, Db, Document, Filter } from 'mongodb';
 import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
-import { mergeSorted } from './merge-sorted.ts';
 import { FAILURES_BY_PUSH_INDEX, FAILURES_BY_TIME_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
 import { isRedriven } from './redriven.ts';
@@ -277,4 +276,27 @@ function countReasons(batch: FailedWork, positions: readonly number[]): FailureR
     };
   });
   return reasons.sort((a, b) => b.count - a.count);
+}
+
+/** Merges two sorted sources into one; closes both when the consumer stops early or one of them fails. */
+async function* mergeSorted<T>(
+  first: AsyncIterable<T>,
+  second: AsyncIterable<T>,
+  compare: (a: T, b: T) => number,
+): AsyncGenerator<T> {
+  const [one, other] = [first[Symbol.asyncIterator](), second[Symbol.asyncIterator]()];
+  try {
+    let [a, b] = await Promise.all([one.next(), other.next()]);
+    while (!(a.done && b.done)) {
+      if (b.done || (!a.done && compare(a.value, b.value) <= 0)) {
+        yield a.value;
+        a = await one.next();
+      } else {
+        yield b.value;
+        b = await other.next();
+      }
+    }
+  } finally {
+    await Promise.all([one.return?.(), other.return?.()]);
+  }
 }

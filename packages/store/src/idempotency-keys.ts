@@ -121,7 +121,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
      * Finds the cause of a failed insert of a push: a push with the same id or key, durable. Undefined: nothing does
      * any more. An abandoned push means that another request has taken the key.
      */
-    async findObstacle({ _id, app, idempotency }: KeyedPush): Promise<PushDocument | undefined> {
+    async findConflict({ _id, app, idempotency }: KeyedPush): Promise<PushDocument | undefined> {
       const same = await pushes.findOne({ _id });
       if (same !== null)
         return (await isInUse(same)) ? findDurable(pushes, same) : { ...same, state: 'abandoned' };

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb';
 import type { PresenceReportDocument } from './documents.ts';
 
-/** A list that no worker has announced for so long is not in use any more; it is announced every 15 s. */
+/** A list that no worker has registered for so long is not in use any more; it is registered every 15 s. */
 const LIST_IN_USE_MS = 60_000;
 
 const LIST = 'list ';
@@ -24,8 +24,8 @@ export function createPresenceReports(db: Db) {
   const touch = { $currentDate: { at: true }, $inc: { count: 1 } } as const;
 
   return {
-    /** Announces that a worker looks up devices with this list. */
-    async announceList(list: string): Promise<void> {
+    /** Registers a list by which a worker looks up devices. */
+    async registerList(list: string): Promise<void> {
       await reports.updateOne({ _id: `${LIST}${list}` }, touch, { upsert: true });
     },
     /** Reports that rows were written whose devices could not be looked up, by the names of their shards. */

@@ -100,17 +100,17 @@ async function checkCompletion(
   const found = await tables.pushes
     .find<CheckedPush>({ _id: { $in: ids } }, { projection, batchSize: ids.length + 1 })
     .toArray();
-  const endings = new Map<string, EndReason | undefined>();
+  const completions = new Map<string, EndReason | undefined>();
   const [delivered] = await Promise.all([
     findAllDelivered(tables, found),
     ...found.map(async (push) => {
       const shouldExpire = push.ending === undefined && hasSendTimeEnded(tables, push);
       const ending = shouldExpire ? await startExpiry(tables, push._id) : push.ending;
-      endings.set(push._id, ending);
+      completions.set(push._id, ending);
     }),
   ]);
   await finishAllDelivered(tables, delivered, checks);
-  return ids.map((id) => endings.get(id));
+  return ids.map((id) => completions.get(id));
 }
 
 /** Finishes pushes that are delivered to all with one statement. */

@@ -47,7 +47,7 @@ type Pushes = Collection<PushDocument>;
 function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
   const pushes: Pushes = db.collection('pushes');
   const insertBatched = createInsert(pushes, tracer);
-  const { findObstacle, ...keys } = createIdempotencyKeys(db, clock);
+  const { findConflict, ...keys } = createIdempotencyKeys(db, clock);
 
   function withLease(push: PushDocument): PushDocument {
     if (push.state !== 'accepting') return push;
@@ -66,8 +66,8 @@ function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
       const { _id, app, idempotency } = push;
       while (await insertBatched(withLease(push))) {
         if (idempotency === undefined) throw new Error(`a push ${_id} is stored already`);
-        const obstacle = await findObstacle({ _id, app, idempotency });
-        if (obstacle !== undefined) return obstacle;
+        const conflict = await findConflict({ _id, app, idempotency });
+        if (conflict !== undefined) return conflict;
       }
       return undefined;
     },

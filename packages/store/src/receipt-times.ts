@@ -47,6 +47,6 @@ export function listLateLatencies(batch: ReceiptTimes, codes: Uint8Array, id: st
   );
   return positions
     .filter((position) => readUint32At(ms, position) === 0)
-    .map((position) => latencyMsAt(batch, position, codes[position] ?? OUTCOMES.owed, id))
+    .map((position) => latencyMsAt(batch, position, codes[position] ?? OUTCOMES.pending, id))
     .filter((latencyMs) => latencyMs > 0);
 }

@@ -27,7 +27,7 @@ export const OUTCOME_PROJECTION = {
 } as const;
 
 /** Outcomes of recipients that a provider may have deferred before. */
-const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
+const UNDELIVERED: readonly OutcomeName[] = ['pending', 'expired', 'deleted'];
 
 /**
  * Returns the outcome of one recipient as the batch knows it: `inbox` while it depends on the inbox row. The first
@@ -35,15 +35,15 @@ const UNDELIVERED: readonly OutcomeName[] = ['owed', 'expired', 'deleted'];
  * receipts.
  */
 function outcomeCodeAt(batch: OutcomeFields, position: number): number {
-  const code = toBytes(batch.outcomes)[position] || OUTCOMES.owed;
+  const code = toBytes(batch.outcomes)[position] || OUTCOMES.pending;
   if (batch.final === true) return code;
-  const isOpen = code === OUTCOMES.owed || code === OUTCOMES.inbox;
+  const isOpen = code === OUTCOMES.pending || code === OUTCOMES.inbox;
   const acceptsReceipt = isOpen || batch.lateReceipts === true;
   if (acceptsReceipt && hasBit(batch.got ?? {}, position)) return OUTCOMES.delivered;
   if (!isOpen) return code;
   if (hasBit(batch.gone ?? {}, position)) return OUTCOMES.gone;
   // Closed by the end of the push: a recipient without an outcome ends as the push did.
-  return code || (batch.ended ?? OUTCOMES.owed);
+  return code || (batch.ended ?? OUTCOMES.pending);
 }
 
 /** Returns the outcomes of all recipients of a batch, one byte each. */
@@ -104,7 +104,7 @@ function describeProviderError(
   if (detail !== undefined) return { detail };
   if (!UNDELIVERED.includes(outcome)) return {};
   const [, untilMs = 0, tries, lastError] = batch.later?.find(([at]) => at === position) ?? [];
-  const nextMs = outcome === 'owed' ? computeNextTryMs(batch, untilMs) : 0;
+  const nextMs = outcome === 'pending' ? computeNextTryMs(batch, untilMs) : 0;
   return {
     ...(lastError !== undefined && { detail: lastError }),
     ...(tries !== undefined && { tries }),

@@ -211,7 +211,7 @@ async function readWork(
 }
 
 function reportedAt(codes: Uint8Array, position: number): ReportedOutcome {
-  return toReportedOutcome(describeOutcome(codes[position] ?? OUTCOMES.owed).outcome);
+  return toReportedOutcome(describeOutcome(codes[position] ?? OUTCOMES.pending).outcome);
 }
 
 /** Creates the function that describes the recipients of one batch. */
@@ -228,7 +228,7 @@ function createDescriber(
   for (const [position, , , word] of work.state === 'closed' ? [] : (work.later ?? []))
     if (word !== undefined && !details.has(position)) details.set(position, word);
   return (position) => {
-    const code = codes[position] ?? OUTCOMES.owed;
+    const code = codes[position] ?? OUTCOMES.pending;
     const { outcome, reason } = describeOutcome(code);
     const milliseconds = latencyMsAt(work, position, code, id);
     const detail = details.get(position);

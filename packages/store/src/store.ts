@@ -183,14 +183,21 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     suspensions,
     webhooks,
     outbox: createOutbox(db, clock),
-    operators: createOperators(db, clock),
-    sessions: createSessions(db),
-    invites: createInvites(db),
-    audit: createAudit(db, clock),
+    ...createConsoleCollections(db, clock),
     clock,
     proxyWarnings: createProxyWarnings(db),
     presenceReports: createPresenceReports(db),
     schema: createSchema(db),
+  };
+}
+
+/** Creates the collections that only the console uses. */
+function createConsoleCollections(db: Db, clock: Clock) {
+  return {
+    operators: createOperators(db, clock),
+    sessions: createSessions(db),
+    invites: createInvites(db),
+    audit: createAudit(db, clock),
   };
 }
 

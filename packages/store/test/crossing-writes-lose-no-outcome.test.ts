@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Store } from '../src/store.ts';
 import {
   acknowledge,
+  countOutcomes,
   deliver,
   expire,
   insertPush,
@@ -16,7 +17,6 @@ import {
   type StoreUnderTest,
   startStore,
   type TestPush,
-  tally,
 } from './store-under-test.ts';
 
 /** So many that the two sides cross in every order. */
@@ -90,7 +90,7 @@ async function markDeleted({ id }: TestPush): Promise<void> {
 async function endedOutcomes(push: TestPush): Promise<string[]> {
   await complete(store, push);
   const { outcomes, counts } = await readOutcomes(store, push);
-  expect(counts).toEqual(tally(outcomes));
+  expect(counts).toEqual(countOutcomes(outcomes));
   const stored = await database.pushes.findOne({ _id: push.id });
   expect([stored?.counts, stored?.ending]).toEqual([counts, undefined]);
   expect(await database.inbox.countDocuments({ push: push.id })).toBe(0);

@@ -108,7 +108,11 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
 
 test('a batch that still has recipients to retry is listed as soon as its outcomes are saved', async () => {
   const push = await insertPush(database, newTokens(3));
-  await saveProgress(push, [REJECTED, OUTCOMES.owed, OUTCOMES.owed], [['$set: 400 $where', [0]]]);
+  await saveProgress(
+    push,
+    [REJECTED, OUTCOMES.pending, OUTCOMES.pending],
+    [['$set: 400 $where', [0]]],
+  );
   const [listed] = (await list()).batches;
   expect(listed).toMatchObject({ failed: 1, reasons: [{ text: '$set: 400 $where', count: 1 }] });
   await deliver(database.store, push, {

@@ -11,6 +11,7 @@ import {
 } from '../src/recipients.ts';
 import {
   acknowledge,
+  countOutcomes,
   deliver,
   expire,
   insertPush,
@@ -20,7 +21,6 @@ import {
   type StoreUnderTest,
   startStore,
   type TestPush,
-  tally,
 } from './store-under-test.ts';
 
 const APP = 'a'.repeat(24);
@@ -65,11 +65,11 @@ async function readOutcomes(push: TestPush): Promise<Record<string, string>> {
     recipients: count,
     channels,
   } = await store.pushOutcomes.summarize(await find(push));
-  expect(tally(recipients.map(({ outcome }) => outcome))).toEqual(outcomes);
+  expect(countOutcomes(recipients.map(({ outcome }) => outcome))).toEqual(outcomes);
   expect(count).toBe(push.tokens.length);
   for (const [channel, counts] of Object.entries(channels)) {
     const own = recipients.filter((recipient) => recipient.channel === channel);
-    expect(tally(own.map(({ outcome }) => outcome))).toEqual(counts);
+    expect(countOutcomes(own.map(({ outcome }) => outcome))).toEqual(counts);
   }
   for (const outcome of Object.keys(outcomes) as ReportedRecipient['outcome'][])
     expect(await readAll(push, 2, outcome)).toEqual(

@@ -208,8 +208,8 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
   'proxyWarnings.record': {
     call: (store) => store.proxyWarnings.record('api-forwarded-header'),
   },
-  'presenceReports.announceList': {
-    call: (store) => store.presenceReports.announceList('one'),
+  'presenceReports.registerList': {
+    call: (store) => store.presenceReports.registerList('one'),
   },
   'presenceReports.reportMissed': {
     call: (store) => store.presenceReports.reportMissed(['redis:6379']),

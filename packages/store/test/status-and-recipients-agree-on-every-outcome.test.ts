@@ -7,6 +7,7 @@ import { iterateBatches } from '../src/final-outcomes.ts';
 import type { Store } from '../src/store.ts';
 import {
   acknowledge,
+  countOutcomes,
   deliver,
   expire,
   insertPush,
@@ -18,7 +19,6 @@ import {
   type StoreUnderTest,
   startStore,
   type TestPush,
-  tally,
 } from './store-under-test.ts';
 
 let database: StoreUnderTest;
@@ -35,7 +35,7 @@ afterAll(async () => {
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {
   expect(await readOutcomes(store, push)).toEqual({
     outcomes: expected,
-    counts: tally(expected),
+    counts: countOutcomes(expected),
   });
 }
 
@@ -83,9 +83,9 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     expect(await isOver(push)).toBe(true);
   });
 
-  test('a recipient that no worker has tried is owed, and expires', async () => {
+  test('a recipient that no worker has tried is pending, and expires', async () => {
     const push = await insertPush(database, four(), { shape });
-    await expectOutcomes(push, 'owed', 'owed', 'owed', 'owed');
+    await expectOutcomes(push, 'pending', 'pending', 'pending', 'pending');
     await expire(database, push);
     await complete(push);
     await expectOutcomes(push, 'expired', 'expired', 'expired', 'expired');
@@ -218,7 +218,7 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
       await store.inbox.enqueue([{ ...row, token: third }]);
     }
     await supersede(push, first);
-    const rest = other === undefined ? 'delivered' : 'owed';
+    const rest = other === undefined ? 'delivered' : 'pending';
     await expectOutcomes(push, 'superseded', 'delivered', rest, rest);
   });
 

@@ -213,8 +213,8 @@ export async function readOutcomes(
   return { outcomes, counts: status?.outcomes };
 }
 
-/** Counts values by name. */
-export function tally(values: readonly (string | undefined)[]): Record<string, number> {
+/** Counts outcomes by name. */
+export function countOutcomes(values: readonly (string | undefined)[]): Record<string, number> {
   const groups = Object.groupBy(values, (value) => value ?? 'unknown');
   return Object.fromEntries(
     Object.entries(groups).map(([name, some]) => [name, some?.length ?? 0]),

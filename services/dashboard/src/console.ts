@@ -68,15 +68,15 @@ export async function createConsole(
     apiUrl: env.PUBLIC_API_URL?.replace(/\/+$/, ''),
   };
   const beginSession = createBeginSession({ ...shared, installation });
-  const loginNeeds = {
+  const login = {
     ...{ ...shared, beginSession, passwords: createPasswords(), backOff: createBackOff() },
     installation,
     openIdLabel: openId && env.OIDC_LABEL,
   };
   const signer = createTextSigner(env.API_KEY_PEPPER, 'openid');
   const openRoutes = [
-    ...loginRoutes(loginNeeds),
-    ...setUpRoutes(loginNeeds),
+    ...loginRoutes(login),
+    ...setUpRoutes(login),
     ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
   ];
   const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
@@ -111,21 +111,21 @@ export function createConsoleRoutes(
 ): ConsoleRoute[] {
   const accountOf = createAccountOf(store);
   const retentionMs = env.RETENTION_SECONDS * 1_000;
-  const appNeeds = { store, pepper: env.API_KEY_PEPPER, sealingKeys: env.CREDENTIAL_KEYS };
+  const { API_KEY_PEPPER: pepper, CREDENTIAL_KEYS: sealingKeys } = env;
   return [
-    ...operatorRoutes({ store, baseUrl: address.url ?? '' }),
+    ...operatorRoutes(store, address.url ?? ''),
     ...auditRoutes(store),
     ...accountRoutes(store),
-    ...appRoutes(appNeeds),
-    ...keyRoutes(appNeeds),
-    ...credentialRoutes({ ...appNeeds, store, accept: engine.accept }),
-    ...webhookRoutes({ store, producers: engine.producers }),
+    ...appRoutes(store, pepper, sealingKeys),
+    ...keyRoutes(store, pepper),
+    ...credentialRoutes(store, sealingKeys, engine.accept),
+    ...webhookRoutes(store, engine.producers),
     ...liveRoutes({ redis: engine.queueConnection, store }),
-    ...pushRoutes({ ...engine, store, accountOf, retentionMs }),
-    ...deviceRoutes({ ...engine, store, accountOf }),
-    ...failureRoutes({ store, worker: engine.redriveWorker, accountOf }),
+    ...pushRoutes(store, engine.producers, { accept: engine.accept, accountOf, retentionMs }),
+    ...deviceRoutes(store, engine.presenceReader, engine, accountOf),
+    ...failureRoutes(store, engine.redriveWorker, accountOf),
     ...queueRoutes(engine.queueConnection),
-    ...boardRoutes({ openQueues: engine.openQueues, environment: env.CONSOLE_ENVIRONMENT }),
+    ...boardRoutes(engine.openQueues, env.CONSOLE_ENVIRONMENT),
   ];
 }
 

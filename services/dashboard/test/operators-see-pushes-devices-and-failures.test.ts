@@ -51,17 +51,21 @@ beforeAll(async () => {
   worker = createRedriveWorker({ store, accept, onError: () => undefined });
   const accountOf = createAccountOf(store);
   routes = [
-    ...pushRoutes({ store, producers, accept, accountOf, retentionMs: RETENTION_MS }),
-    ...deviceRoutes({
-      ...{ store, presenceReader, accountOf },
-      disconnect: createDisconnect(shards, presenceReader),
-      clearDeletedDevices: createClearDeletedDevices(
-        store,
-        producers.checkCompletion,
-        () => undefined,
-      ),
-    }),
-    ...failureRoutes({ store, worker, accountOf }),
+    ...pushRoutes(store, producers, { accept, accountOf, retentionMs: RETENTION_MS }),
+    ...deviceRoutes(
+      store,
+      presenceReader,
+      {
+        disconnect: createDisconnect(shards, presenceReader),
+        clearDeletedDevices: createClearDeletedDevices(
+          store,
+          producers.checkCompletion,
+          () => undefined,
+        ),
+      },
+      accountOf,
+    ),
+    ...failureRoutes(store, worker, accountOf),
   ];
   account = await store.accounts.create('Bakery', 'trial');
   app = await store.apps.create('Bread (iOS) *', account);
@@ -254,7 +258,7 @@ test('a device is shown with presence, topics, inbox and its last pushes, and is
   const last = await get('/devices/:token/pushes', { token });
   expect(last).toMatchObject({
     items: [
-      { id: large, outcome: 'owed' },
+      { id: large, outcome: 'pending' },
       { id: failed, outcome: 'failed', reason: 'rejected-by-provider' },
       { id: inboxed, outcome: 'inbox' },
     ],

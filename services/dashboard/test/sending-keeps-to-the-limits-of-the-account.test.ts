@@ -68,7 +68,7 @@ describe('a test push', () => {
       ...{ channel: 'fcm', n: 1 },
     });
     const recipient = await owner.get(`/api/pushes/${byToken.id}/recipients/${token}`);
-    expect(recipient.body).toMatchObject({ token, outcome: 'owed' });
+    expect(recipient.body).toMatchObject({ token, outcome: 'pending' });
     const [entry] = (await owner.get('/api/audit?action=credential.test')).body.items;
     expect(entry.facts).toEqual({ app, channel: 'fcm', id: byAddress.id });
   });

@@ -121,7 +121,7 @@ describe('the back-off', () => {
 
   test('does not count attempts without a check', async () => {
     const backOff = createBackOff(noTurn);
-    for (let n = 0; n < 100; n += 1) (await backOff.begin('owner', client)).withdraw();
+    for (let n = 0; n < 100; n += 1) (await backOff.begin('owner', client)).cancel();
   });
 
   test('ends the wait of a client that leaves', async () => {

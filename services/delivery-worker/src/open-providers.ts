@@ -87,8 +87,11 @@ function createLoaders({
 function createAttemptReporter({ log, metrics }: Pick<ProviderContext, 'log' | 'metrics'>) {
   const responsesCounter = metrics.createCounter('carillon_provider_answers_total');
   return (push: string, channel: ProviderChannelName, attempt: CompletedAttempt): void => {
-    responsesCounter.add(1, { channel, kind: attempt.kind });
-    if (attempt.kind === 'refused') log.warn({ push, channel, ...attempt }, 'credential refused');
+    // The metric keeps its published label `refused`.
+    const kind = attempt.kind === 'auth-error' ? 'refused' : attempt.kind;
+    responsesCounter.add(1, { channel, kind });
+    if (attempt.kind === 'auth-error')
+      log.warn({ push, channel, ...attempt }, 'credential refused');
     else if (attempt.kind === 'rejected') log.info({ push, channel, ...attempt }, 'rejected');
   };
 }

@@ -16,7 +16,7 @@ export interface Received {
 }
 
 interface Counts {
-  doubles: number;
+  duplicates: number;
   byChannel: Record<Channel, { connections: number }>;
 }
 
@@ -147,7 +147,7 @@ function createControls(call: ApiCall) {
       const response = await call('GET', `/received?channel=${channel}${filter}&limit=1000`);
       return (response as { received: Received[] }).received;
     },
-    duplicates: async () => (await counts()).doubles,
+    duplicates: async () => (await counts()).duplicates,
     connections: async (channel: Channel) => (await counts()).byChannel[channel].connections,
     async reset() {
       for (const path of ['/scripts', '/servers', '/received']) await call('DELETE', path);

@@ -32,23 +32,9 @@ const MAX_TRACKED_KEYS = 50_000;
  * Slows down addresses that flood or guess, without a ban: valid devices may share the address. Implementations:
  * `createAddressLimits` and `NO_ADDRESS_LIMITS`.
  */
-export interface AddressLimits {
-  /** Most pending connections of one address. */
-  readonly pendingPerAddress: number;
-  /** Counts a new connection; returns whether the address is above its rate. */
-  exceedsConnectionRate(address: string): boolean;
-  /** Counts wrong credentials; returns the milliseconds after which they are rejected. */
-  recordAuthFailure(address: string): number;
-  /** Counts a lookup for credentials that none of our keys signed; false: the address had too many. */
-  tryAcquireLookup(address: string): boolean;
-  /** Cancels the count of a lookup that confirmed the credentials, or failed. */
-  refundLookup(address: string): void;
-  /** Counts a connect of a device; false: it connects too often. */
-  allowConnect(token: string, isTakeover: boolean): boolean;
-  stop(): void;
-}
+export type AddressLimits = ReturnType<typeof createAddressLimits>;
 
-export function createAddressLimits(): AddressLimits {
+export function createAddressLimits() {
   // A count of twice the limit decays within a minute, so no higher count is kept.
   const connectionRates = createLeakyBuckets(
     CONNECTIONS_PER_MINUTE / 60,
@@ -65,25 +51,31 @@ export function createAddressLimits(): AddressLimits {
   }, 60_000);
 
   return {
+    /** Most pending connections of one address. */
     pendingPerAddress: MAX_PENDING_PER_ADDRESS,
-    exceedsConnectionRate: (address) =>
+    /** Counts a new connection; returns whether the address is above its rate. */
+    exceedsConnectionRate: (address: string): boolean =>
       connectionRates.add(toAddressGroup(address)) > CONNECTIONS_PER_MINUTE,
-    recordAuthFailure(address) {
+    /** Counts wrong credentials; returns the milliseconds after which they are rejected. */
+    recordAuthFailure(address: string): number {
       const failureCount = authFailures.add(toAddressGroup(address));
       return Math.max(0, (failureCount - FREE_AUTH_FAILURES) * DELAY_STEP_MS);
     },
-    tryAcquireLookup(address) {
+    /** Counts a lookup for credentials that none of our keys signed; false: the address had too many. */
+    tryAcquireLookup(address: string): boolean {
       const group = toAddressGroup(address);
       if (lookups.read(group) + 1 > LOOKUP_BURST) return false;
       lookups.add(group);
       return true;
     },
-    refundLookup: (address) => void lookups.add(toAddressGroup(address), -1),
-    allowConnect(token, isTakeover) {
+    /** Takes back a lookup that confirmed the credentials, or failed. */
+    refundLookup: (address: string): void => void lookups.add(toAddressGroup(address), -1),
+    /** Counts a connect of a device; false: it connects too often. */
+    allowConnect(token: string, isTakeover: boolean): boolean {
       const isTooOften = isTakeover && takeovers.increment(token) > TAKEOVERS_PER_MINUTE;
       return connects.increment(token) <= CONNECTS_PER_MINUTE && !isTooOften;
     },
-    stop: () => clearInterval(resetTimer),
+    stop: (): void => clearInterval(resetTimer),
   };
 }
 

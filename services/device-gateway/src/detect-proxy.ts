@@ -1,24 +1,20 @@
 import type { ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { isProxyHeader } from './proxy-header.ts';
 
-/** Detects load balancers that the settings don't name. */
-export interface ProxyDetector {
-  /** Takes the first bytes of a connection. @param address of the peer */
-  onFirstBytes(bytes: Buffer, address: string): void;
-  /** Takes the end of a TLS handshake. */
-  onTlsHandshake(isTls: boolean, address: string): void;
-  /** Is called for each new connection of an address that has too many. */
-  onConnectionLimit(address: string): void;
-}
+/** Notices load balancers that the settings don't name. */
+export type ProxyDetector = ReturnType<typeof createProxyDetector>;
 
-export function createProxyDetector(proxyWarner: ProxyWarner): ProxyDetector {
+export function createProxyDetector(proxyWarner: ProxyWarner) {
   return {
-    onFirstBytes: (bytes, address) =>
+    /** Takes the first bytes of a connection. @param address of the peer */
+    onFirstBytes: (bytes: Buffer, address: string): void =>
       proxyWarner.observe('gateway-proxy-header', isProxyHeader(bytes), address),
-    onTlsHandshake(isTls, address) {
+    /** Takes the end of a TLS handshake. */
+    onTlsHandshake(isTls: boolean, address: string): void {
       if (!isTls) proxyWarner.warnIfPrivate('gateway-no-tls', address);
     },
-    onConnectionLimit: (address) =>
+    /** Is called for each new connection of an address that has too many. */
+    onConnectionLimit: (address: string): void =>
       proxyWarner.warnIfPrivate('gateway-limited-private-address', address),
   };
 }

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { newPushId } from '@carillon/core/ids';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { MqttDevice } from '../../../test/support/mqtt-device.ts';
@@ -53,8 +52,9 @@ test('pushes that arrive during a replay are sent before their rows are written,
   expect(await bench.dispatch(removed, device.token, 100)).toBe('syncing');
   const second = await nextPush(device.token, first);
   expect(await bench.dispatch(second, device.token, 100)).toBe('syncing');
-  // Their deadlines pass: their states must be read.
-  await sleep(200);
+  // Their states must be read once their deadlines have passed.
+  const overdueAt = performance.now() + 100;
+  await until(() => performance.now() > overdueAt, { what: 'the deadlines have passed' });
   device.releaseReceipts();
   const arrivals = await device.waitFor(INBOX_ROWS + 2);
   expect(arrivals.slice(INBOX_ROWS)).toMatchObject([{ topic: first.push }, { topic: second.push }]);

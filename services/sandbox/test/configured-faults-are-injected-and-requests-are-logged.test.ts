@@ -124,8 +124,8 @@ describe('the request log', () => {
       accepted: 4,
       connections: 1,
       byChannel: { apns: { statuses: { 200: 4 } }, fcm: { requests: 0 } },
-      doubles: 2,
-      doubled: [{ push: 'a', to: TOKEN, times: 3 }],
+      duplicates: 2,
+      duplicatedPushes: [{ push: 'a', to: TOKEN, times: 3 }],
     });
   });
 

@@ -8,7 +8,7 @@ const ITEMS_PER_TICK = 1_000;
 /** Traced pushes that a tick's span links to; the span has no room for more. */
 const MAX_LINKS = 500;
 
-/** Items found in one tick, by kind. */
+/** Items found in one tick, by kind: the names are values of the metric's label `what`. */
 export interface ReconcileResult {
   opened: number;
   works: number;

@@ -13,6 +13,7 @@ const RUNNING_FILES = [
 ];
 
 const MAX_LINES = 500;
+const MAX_FUNCTION_LINES = 60;
 
 /** A rule about one file. The rules about imports are in .dependency-cruiser.mjs. */
 export interface FileRule {
@@ -46,6 +47,14 @@ export const FILE_RULES: readonly FileRule[] = [
     name: 'no file is long',
     alsoTests: true,
     violations: ({ path, lines }) => (lines > MAX_LINES ? [`${path} has ${lines} lines`] : []),
+  },
+  {
+    name: 'no function is long',
+    alsoTests: true,
+    violations: ({ path, functions }) =>
+      functions
+        .filter(({ ownLines }) => ownLines > MAX_FUNCTION_LINES)
+        .map(({ name, line, ownLines }) => `${path}:${line} ${name} has ${ownLines} lines`),
   },
   {
     name: 'no index file only re-exports',

@@ -1,4 +1,5 @@
 import { parseSync } from '@swc/core';
+import { type FunctionLength, measureFunctions } from './function-lengths.ts';
 
 /** The properties of a source file that the rules check. */
 export interface SourceFile {
@@ -15,6 +16,7 @@ export interface SourceFile {
   /** Files that it starts or loads by `new URL('./x', import.meta.url)`. */
   urls: string[];
   lines: number;
+  functions: FunctionLength[];
   touchesProcess: boolean;
   onlyReexports: boolean;
 }
@@ -25,7 +27,7 @@ export interface SourceFile {
  * @throws when the text is not TypeScript.
  */
 export function describeFile(path: string, source: string): SourceFile {
-  const body = parse(path, source);
+  const { body, start } = parse(path, source);
   const imports: string[] = [];
   const importTypes: string[] = [];
   const loads: string[] = [];
@@ -48,6 +50,7 @@ export function describeFile(path: string, source: string): SourceFile {
     exports: body.flatMap(exportedNames),
     urls,
     lines: source.split('\n').length - 1,
+    functions: measureFunctions(body, source, start),
     touchesProcess: touchesProcess || imports.includes('node:process'),
     onlyReexports: body.length > 0 && body.every(isReexport),
   };
@@ -58,10 +61,10 @@ interface SyntaxNode {
   [key: string]: unknown;
 }
 
-function parse(path: string, source: string): SyntaxNode[] {
+function parse(path: string, source: string): { body: SyntaxNode[]; start: number } {
   const tsx = path.endsWith('.tsx');
   const module = parseSync(source, { syntax: 'typescript', tsx, target: 'es2024' });
-  return module.body as unknown as SyntaxNode[];
+  return { body: module.body as unknown as SyntaxNode[], start: module.span.start };
 }
 
 function visit(value: unknown, onNode: (node: SyntaxNode) => void): void {

@@ -5,7 +5,7 @@ import { until } from '../until.ts';
 import type { Fixture } from './fixture.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from './pushes.ts';
 
-/** Guarantee G4: doubles under faults. */
+/** Guarantee G4: duplicates under faults. */
 export const MAX_DUPLICATES_PER_RECIPIENT = 0.001;
 const MAX_DUPLICATES_PER_DEVICE = 16;
 const SETTLED_MS = 60_000;
@@ -52,7 +52,7 @@ export function expectFewDuplicates(
 ): void {
   const duplicates = devices.map((device) => Math.max(0, countArrivals(device, push) - 1));
   const sum = duplicates.reduce((total, n) => total + n, 0);
-  process.stdout.write(`doubles ${label}: ${sum} of ${push.devices} recipients\n`);
+  process.stdout.write(`duplicates ${label}: ${sum} of ${push.devices} recipients\n`);
   expect(sum).toBeLessThanOrEqual(limit);
   expect(Math.max(...duplicates)).toBeLessThanOrEqual(MAX_DUPLICATES_PER_DEVICE);
 }

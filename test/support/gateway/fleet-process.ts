@@ -11,7 +11,7 @@ export type FleetCommand =
 /** Response to `report`. */
 export interface FleetReport {
   connected: number;
-  /** Of each push (its payload's `name`): arrivals, doubles among them, milliseconds from `sentAt` to the arrival. */
+  /** Of each push (its payload's `name`): arrivals, duplicates among them, milliseconds from `sentAt` to the arrival. */
   pushes: Record<string, { arrived: number; duplicates: number; latenciesMs: number[] }>;
 }
 

@@ -14,7 +14,7 @@ export async function untilFinal(
 ): Promise<FinalOutcome> {
   const isFinal = async () => {
     const status = await store.deliveryStatus.statusOfRecipient(push.id, token);
-    return status !== undefined && status.outcome !== 'owed' && status;
+    return status !== undefined && status.outcome !== 'pending' && status;
   };
   const what = `an end of ${push.id} at ${token}`;
   const { outcome, reason } = await until(isFinal, { timeoutMs: 30_000, what, ...pollOptions });

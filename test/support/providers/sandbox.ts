@@ -21,7 +21,7 @@ export interface ChannelCounts {
 
 export interface Counts extends ChannelCounts {
   byChannel: Record<string, ChannelCounts>;
-  doubles: number;
+  duplicates: number;
 }
 
 export type ScriptedResponse = Record<string, unknown>;

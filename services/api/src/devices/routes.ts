@@ -1,8 +1,9 @@
-import type { ClearDeletedDevices } from '@carillon/store/delete-device';
+import { ApiError } from '@carillon/core/api-error';
+import { DEVICE_TOKEN } from '@carillon/core/limits';
+import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
-import { handleDeleteDevice } from './delete-device.ts';
 import { getDeviceInfo } from './get-device-info.ts';
 import { type AreOnline, getPresence } from './get-presence.ts';
 
@@ -38,4 +39,17 @@ export function deviceRoutes(
       ),
     );
   };
+}
+
+/**
+ * Handles `DELETE /devices/<device_token>`.
+ *
+ * @throws ApiError INVALID_DEVICE_TOKEN also for a device of another app
+ */
+async function handleDeleteDevice(
+  ...[store, deletion, app, token]: Parameters<typeof deleteDevice>
+): Promise<{ success: true }> {
+  const isDeleted = DEVICE_TOKEN.test(token) && (await deleteDevice(store, deletion, app, token));
+  if (!isDeleted) throw new ApiError('INVALID_DEVICE_TOKEN');
+  return { success: true };
 }

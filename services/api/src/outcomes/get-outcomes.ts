@@ -2,15 +2,18 @@ import { toUnixSeconds } from '@carillon/accept/push-status';
 import { ApiError } from '@carillon/core/api-error';
 import { isPushId, pushIdFrom } from '@carillon/core/ids';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
-import { validate } from '@carillon/core/validate';
+import { invalidParameter, validate } from '@carillon/core/validate';
 import {
   type ReportedListPush,
   type ReportedPush,
   toReportedState,
 } from '@carillon/store/push-outcomes';
-import type { ReportedAttempt } from '@carillon/store/recipients';
+import {
+  FIRST_RECIPIENT,
+  type RecipientCursor,
+  type ReportedAttempt,
+} from '@carillon/store/recipients';
 import type { Store } from '@carillon/store/store';
-import { formatCursor, parseCursor } from './recipient-cursor.ts';
 import { pushListQuery, recipientsQuery } from './schema.ts';
 
 /** Collections that outcomes are read from. */
@@ -22,6 +25,8 @@ type Query = Record<string, string | undefined>;
 const AFTER_ALL_PUSH_IDS = 'g';
 const PUSHES_PER_PAGE = 100;
 const RECIPIENTS_PER_PAGE = LIMITS.subscribersPerPage;
+/** A batch's id after that of its push, and a position. */
+const CURSOR = /^(-[0-9a-z]?\d{6,14})?\.(\d{1,5})$/;
 
 /**
  * Handles `GET /pushes`. Lists the app's pushes, the newest first.
@@ -115,8 +120,8 @@ export async function requirePush(
 /** Returns a push with the names and times of the API. */
 export function describePush(push: ReportedListPush) {
   const { dueAt, finishedAt, audience, counts } = push;
-  const { owed = 0, inbox = 0, ...ended } = counts ?? {};
-  const pending = owed + inbox;
+  const { pending: untried = 0, inbox = 0, ...ended } = counts ?? {};
+  const pending = untried + inbox;
   return {
     id: push._id,
     state: toReportedState(push),
@@ -154,4 +159,17 @@ function describeLatency(
 function describeAttempt({ nextTryAt, ...attempt }: ReportedAttempt): object {
   if (nextTryAt === undefined) return attempt;
   return { ...attempt, next_try: toUnixSeconds(new Date(nextTryAt)) };
+}
+
+/** Formats the position of a page as an opaque text. */
+function formatCursor({ batch, position }: RecipientCursor): string {
+  return Buffer.from(`${batch}.${position}`).toString('base64url');
+}
+
+/** Parses the parameter `page`; absent: the first page. @throws ApiError INVALID_PARAM */
+function parseCursor(page: string | undefined): RecipientCursor {
+  if (page === undefined) return FIRST_RECIPIENT;
+  const [, batch = '', position] = CURSOR.exec(Buffer.from(page, 'base64url').toString()) ?? [];
+  if (position !== undefined) return { batch, position: Number(position) };
+  throw invalidParameter('page', 'must be the next_page of an earlier response');
 }

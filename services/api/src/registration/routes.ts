@@ -1,5 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
+import { validate } from '@carillon/core/validate';
 import { AddressConflictError } from '@carillon/store/address-holders';
+import type { ClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
 import type { RateLimits } from '../http/rate-limits.ts';
@@ -7,11 +9,11 @@ import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { subscribe, unsubscribe } from '../topics/subscribe.ts';
 import { changeDeviceTopics } from './change-device-topics.ts';
-import { checkDevice } from './check-device.ts';
-import { getPublicKey } from './get-public-key.ts';
+import { authenticateDevice, checkDevice, type DeviceAuthContext } from './check-device.ts';
+import { findAppByIdOrName } from './find-app.ts';
 import type { OutageWatch } from './outage-watch.ts';
-import { type RegisterContext, registerDevice } from './register-device.ts';
-import { setAddress } from './set-address.ts';
+import { parseAppleAddress, type RegisterContext, registerDevice } from './register-device.ts';
+import { deviceTokenRequest, publicKeyQuery } from './schema.ts';
 
 /** Parts of the process, besides the store, that the device endpoints use. */
 interface RegistrationContext extends RegisterContext {
@@ -72,4 +74,44 @@ const handlePreflight: RequestHandler = (_request, response) => {
 /** Maps a conflict between registrations to SERVICE_UNAVAILABLE: the device retries, and the conflict is over then. */
 function toUnavailable(error: unknown): never {
   throw error instanceof AddressConflictError ? new ApiError('SERVICE_UNAVAILABLE') : error;
+}
+
+/**
+ * Handles `GET /web-push/public-key`. Returns the `applicationServerKey` that a page subscribes with (RFC 8292, 4).
+ *
+ * @param query returns the query parameter `appId`, or `app`: the page's host name
+ * @throws ApiError INVALID_PARAM, INVALID_APP_ID, NO_WEB_PUSH_AUTH
+ */
+async function getPublicKey(
+  store: Pick<Store, 'apps' | 'credentials'>,
+  query: (name: string) => string | undefined,
+): Promise<{ publicKey: string }> {
+  const app = await findAppByIdOrName(
+    store,
+    validate(publicKeyQuery, { appId: query('appId'), app: query('app') }),
+  );
+  if (app === undefined) throw new ApiError('INVALID_APP_ID');
+  const key = await store.credentials.webPushPublicKey(app._id);
+  if (key === undefined) throw new ApiError('NO_WEB_PUSH_AUTH');
+  return { publicKey: key };
+}
+
+/**
+ * Handles `POST /devices/token`: stores the new APNs token of an iOS device, or removes it.
+ *
+ * @throws ApiError INVALID_PARAM, INVALID_DEVICE_AUTH
+ */
+async function setAddress(
+  store: Pick<Store, 'devices'>,
+  context: DeviceAuthContext & { clearDeletedDevices: ClearDeletedDevices },
+  value: unknown,
+): Promise<{ success: true }> {
+  const { token, auth, ...address } = validate(deviceTokenRequest, value);
+  const device = await authenticateDevice(store, context, token, auth);
+  if (device.platform !== 'ios') {
+    throw new ApiError('INVALID_PARAM', 'Only iOS devices have a push token.');
+  }
+  const replaced = await store.devices.setAddress(device.app, token, parseAppleAddress(address));
+  await context.clearDeletedDevices(device.app, replaced);
+  return { success: true };
 }

@@ -38,22 +38,22 @@ const settingsFields = z.object({
   webHosts: z.array(z.string().max(MAX_HOST)).max(MAX_NAMES).optional(),
 });
 
-/** Resources of the app routes. */
-export interface AppNeeds {
-  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>;
-  /** HMAC key of the API keys' digests. */
-  pepper: string;
-  sealingKeys: SealingKeys;
-}
-
 /** Creates the function that finds the account of the app in a route's path. */
 export function createAccountOfApp({ apps }: Pick<Store, 'apps'>) {
   return async <Input extends { app: string }>({ app }: Input): Promise<string | undefined> =>
     (await apps.find(app))?.account;
 }
 
-/** Returns the routes of apps and their settings. */
-export function appRoutes({ store, pepper, sealingKeys }: AppNeeds): ConsoleRoute[] {
+/**
+ * Returns the routes of apps and their settings.
+ *
+ * @param pepper HMAC key of the API keys' digests
+ */
+export function appRoutes(
+  store: Pick<Store, 'accounts' | 'apps' | 'keys' | 'credentials' | 'batchTable'>,
+  pepper: string,
+  sealingKeys: SealingKeys,
+): ConsoleRoute[] {
   return [
     listRoute(store),
     defineRoute({

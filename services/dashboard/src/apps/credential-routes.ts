@@ -11,12 +11,13 @@ import {
   type VerifiedCredential,
 } from '@carillon/admin/credentials';
 import { PROVIDER_CHANNELS } from '@carillon/core/channels';
+import type { SealingKeys } from '@carillon/core/sealing';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { Accept } from '../failures/redrive-push.ts';
 import { objectId } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
-import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
+import { createAccountOfApp } from './app-routes.ts';
 import { sendTestPush } from './test-push.ts';
 
 const MAX_BASE64 = 100_000;
@@ -55,15 +56,12 @@ const credentialFields = z.object({
 
 type CredentialInput = z.infer<typeof credentialFields>;
 
-/** Resources of the routes of credentials. */
-export interface CredentialNeeds extends AppNeeds {
-  store: AppNeeds['store'] & Pick<Store, 'devices'>;
-  accept: Accept;
-}
-
-/** Returns the routes of an app's credentials at providers. Secrets are accepted and never returned. */
-export function credentialRoutes(needs: CredentialNeeds): ConsoleRoute[] {
-  const { store, accept } = needs;
+/** Returns the routes of an app's credentials at providers. Their secrets go in, and none comes out. */
+export function credentialRoutes(
+  store: Pick<Store, 'apps' | 'credentials' | 'batchTable' | 'devices'>,
+  sealingKeys: SealingKeys,
+  accept: Accept,
+): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   const auditFacts = <Input extends Pick<CredentialInput, 'environment'>>(input: Input) => ({
     ...(input.environment !== undefined && { environment: input.environment }),
@@ -87,7 +85,7 @@ export function credentialRoutes(needs: CredentialNeeds): ConsoleRoute[] {
       input: credentialFields,
       audit: 'credential.set',
       auditFacts,
-      handle: async ({ input }) => toBody(await save(needs, input)),
+      handle: async ({ input }) => toBody(await save(store, sealingKeys, input)),
     }),
     defineRoute({
       method: 'delete',
@@ -113,7 +111,11 @@ export function credentialRoutes(needs: CredentialNeeds): ConsoleRoute[] {
   ];
 }
 
-function save({ store, sealingKeys }: AppNeeds, input: CredentialInput): Promise<CredentialView> {
+function save(
+  store: Pick<Store, 'apps' | 'credentials' | 'batchTable'>,
+  sealingKeys: SealingKeys,
+  input: CredentialInput,
+): Promise<CredentialView> {
   const { app, publicKey, privateKey, contact, replace } = input;
   if (input.channel === 'web-push') {
     return saveWebPush(store, sealingKeys, app, {

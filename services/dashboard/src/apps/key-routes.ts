@@ -1,13 +1,16 @@
 import { createKey, type KeyView, listKeys, revokeKey } from '@carillon/admin/keys';
+import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
 import { type ConsoleRoute, defineRoute } from '../http/route.ts';
-import { type AppNeeds, createAccountOfApp } from './app-routes.ts';
+import { createAccountOfApp } from './app-routes.ts';
 
 /**
- * Returns the routes of an app's API keys. A key is in the response to the request that creates it, and nowhere else.
+ * Returns the routes of an app's API keys. A key is in the answer of the request that creates it, and nowhere else.
+ *
+ * @param pepper HMAC key of the keys' digests
  */
-export function keyRoutes({ store, pepper }: AppNeeds): ConsoleRoute[] {
+export function keyRoutes(store: Pick<Store, 'apps' | 'keys'>, pepper: string): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [
     defineRoute({

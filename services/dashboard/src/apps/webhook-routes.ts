@@ -48,18 +48,14 @@ const replayFields = ofWebhook
     message: 'The range ends before it begins.',
   });
 
-/** Resources of the routes of webhooks. */
-export interface WebhookNeeds {
-  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>;
-  producers: Pick<Producers, 'reportToWebhook'>;
-}
-
 /**
  * Returns the routes of an app's webhooks. A secret is in the response to the request that creates it, and nowhere
  * else; of an address only the host is returned, because the rest often holds a secret.
  */
-export function webhookRoutes(needs: WebhookNeeds): ConsoleRoute[] {
-  const { store } = needs;
+export function webhookRoutes(
+  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
+  producers: Pick<Producers, 'reportToWebhook'>,
+): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -113,13 +109,13 @@ export function webhookRoutes(needs: WebhookNeeds): ConsoleRoute[] {
         secret: await renewWebhookSecret(store, app, id),
       }),
     }),
-    ...stateRoutes(needs),
-    ...eventRoutes(needs),
+    ...stateRoutes(store),
+    ...eventRoutes(store, producers),
   ];
 }
 
 /** Returns the routes that decide whether events are sent. */
-function stateRoutes({ store }: Pick<WebhookNeeds, 'store'>): ConsoleRoute[] {
+function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -153,7 +149,10 @@ function stateRoutes({ store }: Pick<WebhookNeeds, 'store'>): ConsoleRoute[] {
 }
 
 /** Returns the routes that send something to a webhook. */
-function eventRoutes({ store, producers }: WebhookNeeds): ConsoleRoute[] {
+function eventRoutes(
+  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
+  producers: Pick<Producers, 'reportToWebhook'>,
+): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [
     defineRoute({

@@ -7,7 +7,7 @@ import { listDevices } from '@carillon/admin/devices';
 import { toPage } from '@carillon/admin/page';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
-import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-device';
+import { deleteDevice } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
@@ -15,25 +15,28 @@ import { objectId, pageFields } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken } from '../inputs.ts';
 
-/** Resources of the device routes. */
-export interface DeviceRoutesNeeds {
-  store: Store;
-  presenceReader: Pick<PresenceReader, 'lookup'>;
-  /** Closes a device's connection; throws if Redis fails. */
-  disconnect: (token: string) => Promise<void>;
-  clearDeletedDevices: ClearDeletedDevices;
-  accountOf: AccountOf;
-}
-
 const ofApp = { app: objectId, ...pageFields };
 const ofDevice = z.object({ token: deviceToken });
 
 /** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
-export function deviceRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
-  return [...readRoutes(needs), ...topicRoutes(needs), ...changeRoutes(needs)];
+export function deviceRoutes(
+  store: Store,
+  presenceReader: Pick<PresenceReader, 'lookup'>,
+  deletion: Parameters<typeof deleteDevice>[1],
+  accountOf: AccountOf,
+): ConsoleRoute[] {
+  return [
+    ...readRoutes(store, presenceReader, accountOf),
+    ...topicRoutes(store, accountOf),
+    ...changeRoutes(store, deletion, accountOf),
+  ];
 }
 
-function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): ConsoleRoute[] {
+function readRoutes(
+  store: Store,
+  presenceReader: Pick<PresenceReader, 'lookup'>,
+  accountOf: AccountOf,
+): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'get',
@@ -70,7 +73,10 @@ function readRoutes({ store, presenceReader, accountOf }: DeviceRoutesNeeds): Co
   ];
 }
 
-function topicRoutes({ store, accountOf }: DeviceRoutesNeeds): ConsoleRoute[] {
+function topicRoutes(
+  store: Pick<Store, 'topics' | 'subscriptions'>,
+  accountOf: AccountOf,
+): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'get',
@@ -98,8 +104,11 @@ function topicRoutes({ store, accountOf }: DeviceRoutesNeeds): ConsoleRoute[] {
   ];
 }
 
-function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
-  const { store, disconnect, accountOf } = needs;
+function changeRoutes(
+  store: Store,
+  deletion: Parameters<typeof deleteDevice>[1],
+  accountOf: AccountOf,
+): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'post',
@@ -110,7 +119,7 @@ function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
       audit: 'device.disconnect',
       async handle({ input: { token } }) {
         await requireDevice(store, token);
-        await disconnect(token).catch(() => {
+        await deletion.disconnect(token).catch(() => {
           throw new ConsoleError('UNAVAILABLE', 'Redis does not respond. Try again shortly.');
         });
         return { disconnected: true };
@@ -126,7 +135,7 @@ function changeRoutes(needs: DeviceRoutesNeeds): ConsoleRoute[] {
       async handle({ input: { token } }) {
         const { app } = await requireDevice(store, token);
         await store.webhooks.refreshIfStale();
-        if (!(await deleteDevice(store, needs, app, token))) throw notFound();
+        if (!(await deleteDevice(store, deletion, app, token))) throw notFound();
         return { deleted: true };
       },
     }),

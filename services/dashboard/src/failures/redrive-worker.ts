@@ -30,22 +30,25 @@ const MAX_AGE_MS = 23 * 3_600_000;
 /** A process's part in the re-drives of the installation. */
 export type RedriveWorker = ReturnType<typeof createRedriveWorker>;
 
-interface Needs {
+/**
+ * Creates the worker of re-drives. It looks for a running re-drive when it is woken: at the start of the process, after
+ * a re-drive was created, when an operator looks at one, and every 10 s while the process has a viewer. While one is
+ * running, also under another process's lease, it goes on looking, and takes it over when the lease ends; otherwise it
+ * asks the database nothing.
+ *
+ * @param onError called with errors after which the work is tried again, and with those for which a push is skipped
+ */
+export function createRedriveWorker({
+  store,
+  accept,
+  onError,
+  leaseMs = LEASE_MS,
+}: {
   store: RedriveStore & Pick<Store, 'redrives' | 'failures'>;
   accept: Accept;
-  /** Called with errors after which the work is tried again, and with those for which a push is skipped. */
   onError: (error: unknown) => void;
   leaseMs?: number;
-}
-
-/**
- * Creates the worker of re-drives. It checks for a running re-drive when it is woken: at the start of the process,
- * after a re-drive was created, when an operator opens one, and every 10 s while the process has a viewer. While one is
- * running, also under another process's lease, it repeats the check, and takes the re-drive over when the lease ends;
- * otherwise it sends no query.
- */
-export function createRedriveWorker(needs: Needs) {
-  const { store, onError, leaseMs = LEASE_MS } = needs;
+}) {
   const owner = randomUUID();
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
@@ -87,7 +90,7 @@ export function createRedriveWorker(needs: Needs) {
     );
     try {
       const signal = AbortSignal.any([lost.signal, stopping.signal]);
-      await workOn(needs, redrive, owner, signal);
+      await workOn({ store, accept, onError }, redrive, owner, signal);
     } catch (error) {
       const waitMs = readLimitWait(error);
       if (waitMs === undefined && !(error instanceof LeaseLostError)) throw error;
@@ -131,7 +134,7 @@ function readLimitWait(error: unknown): number | undefined {
 
 /** Works on one re-drive until it ends or the signal stops it. @throws LeaseLostError */
 async function workOn(
-  { store, accept, onError }: Needs,
+  { store, accept, onError }: Parameters<typeof createRedriveWorker>[0],
   redrive: RedriveDocument,
   owner: string,
   signal: AbortSignal,
@@ -166,7 +169,7 @@ function shouldRetry(error: unknown): boolean {
 }
 
 async function countPushes(
-  { redrives, failures }: Needs['store'],
+  { redrives, failures }: Pick<Store, 'redrives' | 'failures'>,
   redrive: RedriveDocument,
   owner: string,
   signal: AbortSignal,

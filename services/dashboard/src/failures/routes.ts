@@ -29,15 +29,12 @@ const redriveRequest = z
     error: 'Name pushes or a filter; an empty filter selects all failures.',
   });
 
-/** Resources of the routes of failed deliveries. */
-export interface FailureRoutesNeeds {
-  store: Pick<Store, 'failures' | 'redrives'>;
-  worker: Pick<RedriveWorker, 'wake'>;
-  accountOf: AccountOf;
-}
-
 /** Makes the routes that list failed deliveries and re-drive them. */
-export function failureRoutes({ store, worker, accountOf }: FailureRoutesNeeds): ConsoleRoute[] {
+export function failureRoutes(
+  store: Pick<Store, 'failures' | 'redrives'>,
+  worker: Pick<RedriveWorker, 'wake'>,
+  accountOf: AccountOf,
+): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'get',

@@ -27,14 +27,7 @@ import {
 
 const SAFE_METHODS = ['get'];
 
-/** Resources of the router. */
-export interface RoutingNeeds {
-  log: Logger;
-  metrics: Pick<Metrics, 'createHistogram'>;
-  audited: Audited;
-  sessions: SessionReader;
-  eventStreams: ReturnType<typeof createEventStreams>;
-}
+type EventStreams = ReturnType<typeof createEventStreams>;
 
 /** Facts of a request for its log line. */
 interface RequestFacts {
@@ -49,12 +42,26 @@ type Handler = (request: Request, response: Response, facts: RequestFacts) => Pr
 export function createApiRouter(
   openRoutes: readonly OpenRoute[],
   routes: readonly ConsoleRoute[],
-  needs: RoutingNeeds,
+  {
+    log,
+    metrics,
+    audited,
+    sessions,
+    eventStreams,
+  }: {
+    log: Logger;
+    metrics: Pick<Metrics, 'createHistogram'>;
+    audited: Audited;
+    sessions: SessionReader;
+    eventStreams: EventStreams;
+  },
 ): Router {
   const router = express.Router();
-  const run = createRunner(needs);
-  for (const route of openRoutes) router[route.method](route.path, run(handleOpen(route, needs)));
-  for (const route of routes) router[route.method](route.path, run(handleRoute(route, needs)));
+  const run = createRunner(log, metrics);
+  for (const route of openRoutes)
+    router[route.method](route.path, run(handleOpen(route, sessions)));
+  for (const route of routes)
+    router[route.method](route.path, run(handleRoute(route, sessions, audited, eventStreams)));
   router.use(
     run(async () => {
       throw notFound();
@@ -63,13 +70,18 @@ export function createApiRouter(
   return router;
 }
 
-function handleRoute(route: ConsoleRoute, needs: RoutingNeeds): Handler {
+function handleRoute(
+  route: ConsoleRoute,
+  sessions: SessionReader,
+  audited: Audited,
+  eventStreams: EventStreams,
+): Handler {
   return async (request, response, facts) => {
-    const session = await requireSession(request, needs.sessions);
+    const session = await requireSession(request, sessions);
     const { operator } = session;
     facts.operator = operator.id;
     if (!SAFE_METHODS.includes(route.method)) {
-      needs.sessions.requireOwnOrigin(readHeaders(request));
+      sessions.requireOwnOrigin(readHeaders(request));
       requireCsrfToken(session, request.get('x-csrf-token'));
     }
     requireRole(route, session);
@@ -83,7 +95,7 @@ function handleRoute(route: ConsoleRoute, needs: RoutingNeeds): Handler {
     const result =
       audit === undefined
         ? await handle()
-        : await needs.audited(
+        : await audited(
             buildEntry(request, { ...route, audit }, session, about),
             handle,
             resultFacts,
@@ -91,10 +103,10 @@ function handleRoute(route: ConsoleRoute, needs: RoutingNeeds): Handler {
     if (!(result instanceof EventStream)) return sendJson(response, 200, result ?? {});
     // A change of the operator's rights ends the stream as well.
     const isValid = async () => {
-      const now = await readSession(request, needs.sessions);
+      const now = await readSession(request, sessions);
       return JSON.stringify(now?.operator) === JSON.stringify(operator);
     };
-    await needs.eventStreams.send(request, response, result, isValid);
+    await eventStreams.send(request, response, result, isValid);
   };
 }
 
@@ -147,7 +159,7 @@ function resultFacts(result: unknown): AuditFacts {
   return typeof id === 'string' ? { id } : {};
 }
 
-function handleOpen(route: OpenRoute, { sessions }: RoutingNeeds): Handler {
+function handleOpen(route: OpenRoute, sessions: SessionReader): Handler {
   return async (request, response, facts) => {
     if (route.method === 'post') sessions.requireOwnOrigin(readHeaders(request));
     const session =
@@ -194,7 +206,7 @@ async function requireSession(request: Request, sessions: SessionReader): Promis
 }
 
 /** Creates the function that wraps handlers: request id, one error form, one log line, which never has the URL. */
-function createRunner({ log, metrics }: Pick<RoutingNeeds, 'log' | 'metrics'>) {
+function createRunner(log: Logger, metrics: Pick<Metrics, 'createHistogram'>) {
   const durations = metrics.createHistogram('carillon_console_request_seconds');
   return (handler: Handler): RequestHandler =>
     async (request, response) => {

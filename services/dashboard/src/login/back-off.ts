@@ -25,7 +25,7 @@ export interface Attempt {
   /** The password was right. */
   succeed(): void;
   /** The password was not checked. */
-  withdraw(): void;
+  cancel(): void;
 }
 
 /** Client of a login attempt. */
@@ -111,7 +111,7 @@ export function createBackOff({
           pairs.clear(pair);
           if (!isKnown) addresses.subtract(group);
         },
-        withdraw: () => {
+        cancel: () => {
           pairs.subtract(pair);
           if (!isKnown) addresses.subtract(group);
         },

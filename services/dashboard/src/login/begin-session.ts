@@ -12,13 +12,6 @@ export type BeginSession = ReturnType<typeof createBeginSession>;
 /** Request that a session begins with. */
 type LoginRequest = Pick<OpenRequest<unknown>, 'host' | 'session'>;
 
-export interface SessionNeeds {
-  store: Pick<Store, 'sessions' | 'operators'>;
-  sessions: SessionReader;
-  knownBrowsers: ReturnType<typeof createKnownBrowsers>;
-  installation: Installation;
-}
-
 /** Facts about the installation that the console's pages show. */
 export interface Installation {
   /** Its name, such as production. */
@@ -27,9 +20,18 @@ export interface Installation {
   apiUrl: string | undefined;
 }
 
-/** Creates the function that begins sessions: always with a new token, so that no client can have chosen it. */
-export function createBeginSession(needs: SessionNeeds) {
-  const { store, sessions, knownBrowsers, installation } = needs;
+/** Creates the function that begins sessions: always with a new token, so that nobody else can have chosen it. */
+export function createBeginSession({
+  store,
+  sessions,
+  knownBrowsers,
+  installation,
+}: {
+  store: Pick<Store, 'sessions' | 'operators'>;
+  sessions: SessionReader;
+  knownBrowsers: ReturnType<typeof createKnownBrowsers>;
+  installation: Installation;
+}) {
   return async (
     { host, session }: LoginRequest,
     operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>,

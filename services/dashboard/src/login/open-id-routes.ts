@@ -32,19 +32,37 @@ const pendingLogin = z.object({
   until: z.number(),
 });
 
-interface OpenIdNeeds {
+type TextSigner = ReturnType<typeof createTextSigner>;
+
+/** Returns the routes of single sign-on: to the provider's login page and back. */
+export function openIdRoutes({
+  store,
+  log,
+  openId,
+  address,
+  signer,
+  beginSession,
+  audited,
+}: {
   store: Pick<Store, 'operators' | 'sessions' | 'clock'>;
   log: Pick<Logger, 'warn'>;
   openId: OpenId;
   address: ConsoleAddress;
-  signer: ReturnType<typeof createTextSigner>;
+  signer: TextSigner;
   beginSession: BeginSession;
   audited: Audited;
-}
+}): OpenRoute[] {
+  /** Ends the login of a callback, and returns the reply that begins the session. */
+  async function finish(request: OpenRequest<unknown>): Promise<OpenReply> {
+    const { path, ...pending } = readPending(address, signer, store, request);
+    const at = request.url.indexOf('?');
+    const identity = await openId.finish(at < 0 ? '' : request.url.slice(at), pending);
+    const operator = await findOrCreate(store, identity);
+    const entry = toEntry(request, 'login.openid', operator);
+    const { cookies = [] } = await audited(entry, () => beginSession(request, operator));
+    return { redirect: path, cookies };
+  }
 
-/** Returns the routes of single sign-on: to the provider's login page and back. */
-export function openIdRoutes(needs: OpenIdNeeds): OpenRoute[] {
-  const { openId, log, store, signer } = needs;
   return [
     defineOpenRoute({
       method: 'get',
@@ -60,7 +78,7 @@ export function openIdRoutes(needs: OpenIdNeeds): OpenRoute[] {
         const text = JSON.stringify({ ...started.pending, path: input.return, until });
         return {
           redirect: started.url,
-          cookies: [formatPendingCookie(needs, host, signer.sign(text), LOGIN_SECONDS)],
+          cookies: [formatPendingCookie(address, host, signer.sign(text), LOGIN_SECONDS)],
         };
       },
     }),
@@ -71,9 +89,9 @@ export function openIdRoutes(needs: OpenIdNeeds): OpenRoute[] {
       // The client library reads the URL.
       input: z.looseObject({}),
       handle: async (request) => {
-        const removal = formatPendingCookie(needs, request.host, '', 0);
+        const removal = formatPendingCookie(address, request.host, '', 0);
         try {
-          const { cookies = [], redirect = '/' } = await finish(needs, request);
+          const { cookies = [], redirect = '/' } = await finish(request);
           return { redirect, cookies: [removal, ...cookies] };
         } catch (err) {
           // The library's errors name the failed check; they hold no token.
@@ -85,50 +103,42 @@ export function openIdRoutes(needs: OpenIdNeeds): OpenRoute[] {
   ];
 }
 
-async function finish(needs: OpenIdNeeds, request: OpenRequest<unknown>): Promise<OpenReply> {
-  const { path, ...pending } = readPending(needs, request);
-  const at = request.url.indexOf('?');
-  const identity = await needs.openId.finish(at < 0 ? '' : request.url.slice(at), pending);
-  const operator = await findOrCreate(needs, identity);
-  const entry = toEntry(request, 'login.openid', operator);
-  const { cookies = [] } = await needs.audited(entry, () => needs.beginSession(request, operator));
-  return { redirect: path, cookies };
-}
-
 function readPending(
-  { address, signer, store }: OpenIdNeeds,
+  address: ConsoleAddress,
+  signer: TextSigner,
+  { clock }: Pick<Store, 'clock'>,
   { cookies, host }: OpenRequest<unknown>,
 ): PendingLogin & { path: string } {
   const text = signer.verify(cookies.get(address.cookieName(COOKIE, host)));
   if (text === undefined) throw new Error('the callback is of another browser');
   const { until, ...pending } = pendingLogin.parse(JSON.parse(text));
-  if (until < store.clock.now()) throw new Error('the login took too long');
+  if (until < clock.now()) throw new Error('the login took too long');
   return pending;
 }
 
 /** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions end. */
 async function findOrCreate(
-  { store }: OpenIdNeeds,
+  { operators, sessions }: Pick<Store, 'operators' | 'sessions'>,
   { openId, name, role, accounts }: Identity,
 ): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
   if (role === undefined) {
-    const existing = await store.operators.findByOpenId(openId);
-    if (existing !== undefined) await store.sessions.endAll(existing._id);
+    const existing = await operators.findByOpenId(openId);
+    if (existing !== undefined) await sessions.endAll(existing._id);
     throw new Error('the provider gives no role');
   }
-  const updated = await store.operators.updateByOpenId(openId, role, accounts);
+  const updated = await operators.updateByOpenId(openId, role, accounts);
   if (updated?.disabledAt !== undefined) throw new Error('the operator is disabled');
   if (updated !== undefined) return updated;
   // A local operator may have the name.
   for (const free of [name, `${name} (${openId.split(' ').at(-1)})`]) {
-    const _id = await store.operators.create({ name: free, role, accounts, openId });
+    const _id = await operators.create({ name: free, role, accounts, openId });
     if (_id !== undefined) return { _id, name: free, role, accounts };
   }
   throw new Error('an operator with this name exists');
 }
 
 function formatPendingCookie(
-  { address }: OpenIdNeeds,
+  address: ConsoleAddress,
   host: string,
   value: string,
   maxAgeSeconds: number,

@@ -14,14 +14,15 @@ const MAX_ACCOUNTS = 200;
 const role = z.enum(ROLES);
 const accounts = z.union([z.literal('all'), z.array(objectId).max(MAX_ACCOUNTS)]);
 
-interface OperatorNeeds {
-  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>;
-  /** Address of the console in CONSOLE_URL; empty: links are paths, which the page completes. */
-  baseUrl: string;
-}
-
-/** Returns the routes with which owners manage operators. */
-export function operatorRoutes({ store, baseUrl }: OperatorNeeds): ConsoleRoute[] {
+/**
+ * Returns the routes with which owners manage operators.
+ *
+ * @param baseUrl address of the console in CONSOLE_URL; empty: links are paths, which the page completes
+ */
+export function operatorRoutes(
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>,
+  baseUrl: string,
+): ConsoleRoute[] {
   const common = { role: 'owner', account: 'installation' } as const;
   return [
     defineRoute({

@@ -24,9 +24,22 @@ export const newPassword = z
 const givenPassword = z.string().max(MAX_PASSWORD, 'The password is too long.');
 const nothing = z.object({});
 
-/** The resources of the login routes. */
-export interface LoginNeeds {
-  store: Pick<Store, 'operators' | 'sessions' | 'invites'>;
+/**
+ * Returns the routes of login, logout and the own password.
+ *
+ * @param openIdLabel text of the button for single sign-on; undefined without a provider
+ */
+export function loginRoutes({
+  store,
+  sessions,
+  beginSession,
+  passwords,
+  audited,
+  installation,
+  openIdLabel,
+  ...checks
+}: {
+  store: Pick<Store, 'operators' | 'sessions'>;
   log: Pick<Logger, 'warn'>;
   sessions: SessionReader;
   beginSession: BeginSession;
@@ -35,13 +48,9 @@ export interface LoginNeeds {
   knownBrowsers: ReturnType<typeof createKnownBrowsers>;
   audited: Audited;
   installation: Installation;
-  /** Text of the button for single sign-on; undefined without a provider. */
   openIdLabel: string | undefined;
-}
-
-/** Returns the routes of login, logout and the own password. */
-export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
-  const { store, audited, sessions, installation, openIdLabel } = needs;
+}): OpenRoute[] {
+  const checkPassword = createPasswordCheck({ ...checks, passwords });
   return [
     defineOpenRoute({
       method: 'get',
@@ -73,11 +82,9 @@ export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
       handle: async (request) => {
         const { name, password } = request.input;
         const operator = await store.operators.findByName(name);
-        await checkPassword(needs, request, { name, password, operator });
+        await checkPassword(request, { name, password, operator });
         if (operator === undefined || operator.disabledAt !== undefined) throw wrongPassword();
-        return audited(toEntry(request, 'login', operator), () =>
-          needs.beginSession(request, operator),
-        );
+        return audited(toEntry(request, 'login', operator), () => beginSession(request, operator));
       },
     }),
     defineOpenRoute({
@@ -90,12 +97,16 @@ export function loginRoutes(needs: LoginNeeds): OpenRoute[] {
         return { cookies: [sessions.formatRemoval(host)] };
       },
     }),
-    changePasswordRoute(needs),
+    changePasswordRoute(store, audited, passwords, checkPassword),
   ];
 }
 
-function changePasswordRoute(needs: LoginNeeds): OpenRoute {
-  const { store, audited, passwords } = needs;
+function changePasswordRoute(
+  store: Pick<Store, 'operators' | 'sessions'>,
+  audited: Audited,
+  passwords: Passwords,
+  checkPassword: ReturnType<typeof createPasswordCheck>,
+): OpenRoute {
   return defineOpenRoute({
     method: 'post',
     path: '/password',
@@ -109,7 +120,7 @@ function changePasswordRoute(needs: LoginNeeds): OpenRoute {
         throw new ConsoleError('CONFLICT', 'You log in by single sign-on, without a password.');
       }
       const { name } = operator;
-      await checkPassword(needs, request, { name, password: input.current, operator });
+      await checkPassword(request, { name, password: input.current, operator });
       const hash = await passwords.hash(input.next, request.address);
       await audited(toEntry(request, 'password.change', operator), async () => {
         await store.operators.setPassword(operator._id, hash);
@@ -120,31 +131,43 @@ function changePasswordRoute(needs: LoginNeeds): OpenRoute {
   });
 }
 
-/**
- * Checks a password with back-off.
- *
- * @throws ConsoleError UNAUTHENTICATED, TOO_MANY_ATTEMPTS, UNAVAILABLE
- */
-async function checkPassword(
-  { backOff, knownBrowsers, passwords, log }: LoginNeeds,
-  request: OpenRequest<unknown>,
-  given: { name: string; password: string; operator: OperatorDocument | undefined },
-): Promise<void> {
-  const { address, requestId, signal } = request;
-  const { operator } = given;
-  const knownBrowser = knownBrowsers.find(request, operator?._id);
-  const attempt = await backOff.begin(toNameKey(given.name), { address, knownBrowser, signal });
-  let isRight: boolean;
-  try {
-    isRight = await passwords.verify(given.password, operator?.passwordHash, address);
-  } catch (error) {
-    attempt.withdraw();
-    throw error;
-  }
-  if (isRight) return attempt.succeed();
-  // Not in the audit log, which any client could fill by this. The name could be a password in the wrong field.
-  log.warn({ id: requestId, address, operator: operator?._id }, 'wrong password');
-  throw wrongPassword();
+/** Creates the check of a password, which takes part in the back-off. */
+function createPasswordCheck({
+  backOff,
+  knownBrowsers,
+  passwords,
+  log,
+}: {
+  backOff: ReturnType<typeof createBackOff>;
+  knownBrowsers: ReturnType<typeof createKnownBrowsers>;
+  passwords: Passwords;
+  log: Pick<Logger, 'warn'>;
+}) {
+  /**
+   * Checks a password with back-off.
+   *
+   * @throws ConsoleError UNAUTHENTICATED, TOO_MANY_ATTEMPTS, UNAVAILABLE
+   */
+  return async (
+    request: OpenRequest<unknown>,
+    given: { name: string; password: string; operator: OperatorDocument | undefined },
+  ): Promise<void> => {
+    const { address, requestId, signal } = request;
+    const { operator } = given;
+    const knownBrowser = knownBrowsers.find(request, operator?._id);
+    const attempt = await backOff.begin(toNameKey(given.name), { address, knownBrowser, signal });
+    let isRight: boolean;
+    try {
+      isRight = await passwords.verify(given.password, operator?.passwordHash, address);
+    } catch (error) {
+      attempt.cancel();
+      throw error;
+    }
+    if (isRight) return attempt.succeed();
+    // Not in the audit log, which anybody could fill by this. The name could be a password in the wrong field.
+    log.warn({ id: requestId, address, operator: operator?._id }, 'wrong password');
+    throw wrongPassword();
+  };
 }
 
 /** The same for an unknown name, a wrong password and a disabled operator. */

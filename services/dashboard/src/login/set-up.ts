@@ -1,6 +1,8 @@
 import { digestToken } from '@carillon/admin/operators';
 import type { InviteDocument, OperatorDocument } from '@carillon/store/console-documents';
+import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
+import type { Audited } from '../http/audited.ts';
 import {
   defineOpenRoute,
   type OpenReply,
@@ -8,7 +10,9 @@ import {
   type OpenRoute,
 } from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
-import { type LoginNeeds, newPassword, toEntry } from './routes.ts';
+import type { BeginSession } from './begin-session.ts';
+import type { Passwords } from './passwords.ts';
+import { newPassword, toEntry } from './routes.ts';
 
 const MAX_NAME = 100;
 const MAX_TOKEN = 100;
@@ -26,10 +30,36 @@ const redemption = z.object({
   password: newPassword,
 });
 
+type SetUpStore = Pick<Store, 'operators' | 'sessions' | 'invites'>;
 type Redemption = z.infer<typeof redemption>;
 
 /** Returns the routes of one-time links: the first operator, an invite, a new password. */
-export function setUpRoutes(needs: LoginNeeds): OpenRoute[] {
+export function setUpRoutes({
+  store,
+  audited,
+  passwords,
+  beginSession,
+}: {
+  store: SetUpStore;
+  audited: Audited;
+  passwords: Passwords;
+  beginSession: BeginSession;
+}): OpenRoute[] {
+  async function redeem(request: OpenRequest<Redemption>): Promise<OpenReply> {
+    const { input, address } = request;
+    const digest = digestToken(input.token);
+    // First, so that only the holder of a link makes the process hash.
+    const invite = await findLink(store, digest);
+    if (invite === undefined) throw deadLink();
+    if (invite.kind !== 'reset' && !input.name) {
+      throw new ConsoleError('INVALID_PARAM', 'name: Choose a name.');
+    }
+    const passwordHash = await passwords.hash(input.password, address);
+    const apply = invite.kind === 'reset' ? resetPassword : createOperator;
+    const operator = await apply(store, audited, request, { digest, invite, passwordHash });
+    return beginSession(request, operator);
+  }
+
   return [
     defineOpenRoute({
       method: 'get',
@@ -38,7 +68,7 @@ export function setUpRoutes(needs: LoginNeeds): OpenRoute[] {
       input: z.object({}),
       // In a header, because proxies log paths.
       handle: async ({ header }) => ({
-        body: await describeLink(needs, header('x-setup-token') ?? ''),
+        body: await describeLink(store, header('x-setup-token') ?? ''),
       }),
     }),
     defineOpenRoute({
@@ -46,36 +76,22 @@ export function setUpRoutes(needs: LoginNeeds): OpenRoute[] {
       path: '/setup',
       session: 'optional',
       input: redemption,
-      handle: (request) => redeem(needs, request),
+      handle: (request) => redeem(request),
     }),
   ];
 }
 
-async function describeLink(needs: LoginNeeds, token: string) {
-  const invite = await findLink(needs, digestToken(token));
+async function describeLink(store: SetUpStore, token: string) {
+  const invite = await findLink(store, digestToken(token));
   if (invite === undefined) return { valid: false };
   const { kind, role, operator } = invite;
-  const owner = operator && (await needs.store.operators.find(operator));
+  const owner = operator && (await store.operators.find(operator));
   return { valid: true, kind, role, ...(owner && { name: owner.name }) };
 }
 
-async function redeem(needs: LoginNeeds, request: OpenRequest<Redemption>): Promise<OpenReply> {
-  const { input, address } = request;
-  const digest = digestToken(input.token);
-  // First, so that only the holder of a link makes the process hash.
-  const invite = await findLink(needs, digest);
-  if (invite === undefined) throw deadLink();
-  if (invite.kind !== 'reset' && !input.name) {
-    throw new ConsoleError('INVALID_PARAM', 'name: Choose a name.');
-  }
-  const passwordHash = await needs.passwords.hash(input.password, address);
-  const apply = invite.kind === 'reset' ? resetPassword : createOperator;
-  const operator = await apply(needs, request, { digest, invite, passwordHash });
-  return needs.beginSession(request, operator);
-}
-
 async function createOperator(
-  { store, audited }: LoginNeeds,
+  store: SetUpStore,
+  audited: Audited,
   request: OpenRequest<Redemption>,
   {
     digest,
@@ -108,7 +124,8 @@ async function createOperator(
 }
 
 async function resetPassword(
-  { store, audited }: LoginNeeds,
+  store: SetUpStore,
+  audited: Audited,
   request: OpenRequest<Redemption>,
   {
     digest,
@@ -128,10 +145,7 @@ async function resetPassword(
 }
 
 /** Finds a link that works now: a set-up link only until there is an operator, a reset only for one that may log in. */
-async function findLink(
-  { store }: LoginNeeds,
-  digest: Buffer,
-): Promise<InviteDocument | undefined> {
+async function findLink(store: SetUpStore, digest: Buffer): Promise<InviteDocument | undefined> {
   const invite = await store.invites.find(digest);
   if (invite === undefined) return undefined;
   if (invite.kind === 'setup') return (await store.operators.exist()) ? undefined : invite;

@@ -18,22 +18,36 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
 
 const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
 
-/** Resources of the push routes. */
-export interface PushRoutesNeeds {
-  store: Store;
-  producers: Producers;
-  accept: Accept;
-  accountOf: AccountOf;
-  /** Time for which the API shows a completed push, which can be deleted as long. */
-  retentionMs: number;
+/**
+ * Makes the routes that list, show, send and delete pushes, and the search.
+ *
+ * @param retentionMs time for which the API shows a completed push, which can be deleted as long
+ */
+export function pushRoutes(
+  store: Store,
+  producers: Producers,
+  { accept, accountOf, retentionMs }: { accept: Accept; accountOf: AccountOf; retentionMs: number },
+): ConsoleRoute[] {
+  return [
+    ...readRoutes(store, accountOf),
+    ...sendRoutes(store, accept, accountOf),
+    defineRoute({
+      method: 'post',
+      path: '/pushes/:push/delete',
+      role: 'operator',
+      input: z.object({ push: objectId }),
+      account: ({ push }) => accountOf.push(push),
+      audit: 'push.delete',
+      async handle({ input: { push: id } }) {
+        const app = await store.pushes.findApp(id);
+        if (app === undefined) throw notFound();
+        return deletePush(store, producers, { app, id, retentionMs });
+      },
+    }),
+  ];
 }
 
-/** Makes the routes that list, show, send and delete pushes, and the search. */
-export function pushRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
-  return [...readRoutes(needs), ...changeRoutes(needs)];
-}
-
-function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
+function readRoutes(store: Store, accountOf: AccountOf): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'get',
@@ -86,8 +100,7 @@ function readRoutes({ store, accountOf }: PushRoutesNeeds): ConsoleRoute[] {
   ];
 }
 
-function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
-  const { store, producers, accept, accountOf, retentionMs } = needs;
+function sendRoutes(store: Store, accept: Accept, accountOf: AccountOf): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'post',
@@ -97,7 +110,8 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
       account: ({ app }) => accountOf.app(app),
       audit: 'push.send',
       bodyLimit: PUSH_BODY_BYTES,
-      handle: ({ input: { app, ...value }, bodyText: text }) => send(needs, app, { value, text }),
+      handle: ({ input: { app, ...value }, bodyText: text }) =>
+        send(store, accept, app, { value, text }),
     }),
     defineRoute({
       method: 'post',
@@ -108,25 +122,13 @@ function changeRoutes(needs: PushRoutesNeeds): ConsoleRoute[] {
       audit: 'push.send-again',
       handle: ({ input }) => sendAgain(store, accept, input.push),
     }),
-    defineRoute({
-      method: 'post',
-      path: '/pushes/:push/delete',
-      role: 'operator',
-      input: z.object({ push: objectId }),
-      account: ({ push }) => accountOf.push(push),
-      audit: 'push.delete',
-      async handle({ input: { push: id } }) {
-        const app = await store.pushes.findApp(id);
-        if (app === undefined) throw notFound();
-        return deletePush(store, producers, { app, id, retentionMs });
-      },
-    }),
   ];
 }
 
 /** Accepts the body of the API's POST /push. */
 async function send(
-  { store, accept }: Pick<PushRoutesNeeds, 'store' | 'accept'>,
+  store: Pick<Store, 'apps' | 'clock'>,
+  accept: Accept,
   app: string,
   body: Parameters<typeof parsePush>[0],
 ): ReturnType<Accept> {

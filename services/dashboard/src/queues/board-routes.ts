@@ -15,21 +15,19 @@ const LEFT_OUT = '/api/queues/:queueName/workers';
 const REFUSED =
   'The console does not allow this: jobs are hints, and what they work on is in MongoDB. Only retry and promote are allowed.';
 
-/** Resources of Bull Board's routes. */
-export interface BoardNeeds {
-  /** Opens the queues; called on the first request for them. */
-  openQueues: () => Promise<BoardQueues>;
-  /** Name of the installation. */
-  environment: string;
-}
-
 type BoardRoute = Board['routes'][number];
 
 /**
  * Returns the routes of Bull Board's API as routes of the console, so that session, CSRF token, role and audit log are
  * those of all others. Nothing is connected before the first request.
+ *
+ * @param openQueues opens the queues; called at the first request
+ * @param environment name of the installation
  */
-export function boardRoutes({ openQueues, environment }: BoardNeeds): ConsoleRoute[] {
+export function boardRoutes(
+  openQueues: () => Promise<BoardQueues>,
+  environment: string,
+): ConsoleRoute[] {
   const boards = { full: createBoard(environment), readOnly: createBoard(environment) };
   let opening: Promise<BoardQueues> | undefined;
 

@@ -16,7 +16,7 @@ test('large numbers and texts of the payload stay as they were typed', () => {
   expect(compact('{ "a" : [ 1.0 , 2 ] }')).toBe('{"a":[1.0,2]}');
 });
 
-test('several recipients are a list without doubles', () => {
+test('several recipients are a list without duplicates', () => {
   const composed = compose({ to: 'one, two\n/topics/news one', data: '{}' });
   expect(composed).toEqual({
     ok: true,

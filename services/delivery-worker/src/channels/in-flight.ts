@@ -1,13 +1,5 @@
-/** Counter of promises in flight. */
-export interface InFlight {
-  /** Counts a promise until it settles, and returns it. */
-  track<T>(promise: Promise<T>): Promise<T>;
-  /** Resolves when nothing is in flight. */
-  idle(): Promise<void>;
-}
-
-/** Creates a counter at zero. */
-export function createInFlight(): InFlight {
+/** Creates a counter of promises in flight. */
+export function createInFlight() {
   let count = 0;
   let idleWaiter: PromiseWithResolvers<void> | undefined;
 
@@ -19,12 +11,14 @@ export function createInFlight(): InFlight {
   }
 
   return {
+    /** Counts a promise until it settles, and returns it. */
     track<T>(promise: Promise<T>): Promise<T> {
       count += 1;
       promise.then(onSettled, onSettled);
       return promise;
     },
-    idle() {
+    /** Resolves when nothing is in flight. */
+    idle(): Promise<void> {
       if (count === 0) return Promise.resolve();
       idleWaiter ??= Promise.withResolvers();
       return idleWaiter.promise;

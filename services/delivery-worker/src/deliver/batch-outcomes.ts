@@ -81,7 +81,7 @@ export function createBatchOutcomes(
   }
 
   for (const [position, outcome] of readSavedOutcomes(work, tokens).entries()) {
-    if (outcome === OUTCOMES.owed) continue;
+    if (outcome === OUTCOMES.pending) continue;
     pending.delete(position);
     outcomes[position] = outcome;
   }
@@ -122,7 +122,7 @@ function readSavedOutcomes(work: Batch, tokens: readonly string[]): Uint8Array {
   const saved = toBytes(work.outcomes);
   return Uint8Array.from(tokens, (token, position) => {
     if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
-    const outcome = saved[position] || OUTCOMES.owed;
-    return outcome === OUTCOMES.owed && token === ERASED_TOKEN ? OUTCOMES.gone : outcome;
+    const outcome = saved[position] || OUTCOMES.pending;
+    return outcome === OUTCOMES.pending && token === ERASED_TOKEN ? OUTCOMES.gone : outcome;
   });
 }

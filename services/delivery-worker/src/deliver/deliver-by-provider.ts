@@ -384,7 +384,7 @@ function applyAttempt(
     run.delivery.recordOutcome(position, outcome, providerError);
     run.progress.recordCompleted();
   };
-  if (attempt.kind === 'refused') {
+  if (attempt.kind === 'auth-error') {
     const openForMs = upstream.circuit.onAuthError(permit);
     if (openForMs !== undefined) credentialClient.onAuthError(attempt.detail, openForMs);
     // The circuit opens and the recipient isn't deferred: a corrected credential is tried at once.

@@ -35,16 +35,6 @@ export interface ProviderClients {
   release(): void;
 }
 
-/** The clients of all apps of one channel. */
-export interface ProviderClientPool {
-  /** Resolves with an app's clients; undefined when the app has no credential of the channel. */
-  acquire(app: string): Promise<ProviderClients | undefined>;
-  /** Counts the circuits of the open clients by state. */
-  countCircuits(): Record<CircuitState, number>;
-  /** Closes all clients; requests in flight end first. */
-  close(): Promise<void>;
-}
-
 interface AppEntry {
   readAt: number;
   usedAt: number;
@@ -56,11 +46,14 @@ interface AppEntry {
   bulkhead: Semaphore;
 }
 
+/** The clients of all apps of one channel. */
+export type ProviderClientPool = ReturnType<typeof createProviderClientPool>;
+
 /**
  * Creates a pool with a client for each credential in use. A credential is read again every few seconds: a changed one
  * gets a new client with closed circuits, and the old client is closed when its last batch is done.
  */
-export function createProviderClientPool(options: ProviderClientOptions): ProviderClientPool {
+export function createProviderClientPool(options: ProviderClientOptions) {
   const { name, credentials, loadChannel, onError } = options;
   let channel: ProviderChannel | undefined;
   const apps = new Map<string, AppEntry>();
@@ -107,7 +100,8 @@ export function createProviderClientPool(options: ProviderClientOptions): Provid
   }
 
   return {
-    async acquire(app) {
+    /** Resolves with an app's clients; undefined when the app has no credential of the channel. */
+    async acquire(app: string): Promise<ProviderClients | undefined> {
       const entry = findOrCreateEntry(app);
       entry.inFlight += 1;
       const release = () => {
@@ -127,8 +121,10 @@ export function createProviderClientPool(options: ProviderClientOptions): Provid
       }
       return createProviderClients(entry, () => reload(app, entry), release);
     },
-    countCircuits: () => countCircuits(apps.values()),
-    async close() {
+    /** Counts the circuits of the open clients by state. */
+    countCircuits: (): Record<CircuitState, number> => countCircuits(apps.values()),
+    /** Closes all clients; requests in flight end first. */
+    async close(): Promise<void> {
       clearInterval(timer);
       const open = [...apps.values()].flatMap((entry) => [...entry.current, ...entry.retired]);
       apps.clear();

@@ -22,7 +22,7 @@ export type Attempt =
    */
   | { kind: 'retry'; scope: 'recipient' | 'upstream'; detail: string; afterMs?: number }
   /** The provider refuses our credential: no recipient fails, the circuit opens until the credential is replaced. */
-  | { kind: 'refused'; detail: string }
+  | { kind: 'auth-error'; detail: string }
   /** Never written to the provider: when its turn came, the push could not be sent any more. */
   | { kind: 'withheld' };
 

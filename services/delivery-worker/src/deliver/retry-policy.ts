@@ -45,24 +45,7 @@ export interface Permit {
 export type CircuitState = 'closed' | 'open' | 'half-open';
 
 /** Circuit breaker of an upstream. */
-export interface Circuit {
-  /** Returns the milliseconds until the next call of `acquire` can succeed, 0 if it can now. */
-  waitMs(): number;
-  /** Returns a permit, or the milliseconds until the next call can succeed. */
-  acquire(): Permit | number;
-  /** Reports a response, whatever its meaning for the recipient. */
-  onSuccess(permit: Permit): void;
-  /** Reports that the upstream failed or requested a pause. */
-  onFailure(permit: Permit, retryAfterMs?: number): void;
-  /** Reports a refused credential. Returns how long the circuit opens, undefined if it is open already. */
-  onAuthError(permit: Permit): number | undefined;
-  /** Returns the permit of a request that was never sent. */
-  release(permit: Permit): void;
-  /** Checks whether nothing but a probe is sent. */
-  isOpen(): boolean;
-  /** Returns the state; an open circuit whose time is over is half-open, also before its probe. */
-  state(): CircuitState;
-}
+export type Circuit = ReturnType<typeof createCircuit>;
 
 /**
  * Creates a closed circuit. After an open period it is half-open: one request probes and the others wait. Responses to
@@ -72,7 +55,7 @@ export interface Circuit {
  * @param now monotonic clock, milliseconds
  * @param random from 0 to 1
  */
-export function createCircuit(now: () => number, random: () => number): Circuit {
+export function createCircuit(now: () => number, random: () => number) {
   let generation = 0;
   let failures = 0;
   let doublings = INITIAL_DOUBLINGS;
@@ -88,6 +71,7 @@ export function createCircuit(now: () => number, random: () => number): Circuit 
     openUntil = Math.max(openUntil, now() + openForMs);
   }
 
+  /** Returns the milliseconds until the next call of `acquire` can succeed, 0 if it can now. */
   function waitMs(): number {
     if (!isOpen) return 0;
     const openForMs = openUntil - now();
@@ -97,20 +81,23 @@ export function createCircuit(now: () => number, random: () => number): Circuit 
 
   return {
     waitMs,
-    acquire() {
+    /** Returns a permit, or the milliseconds until the next call can succeed. */
+    acquire(): Permit | number {
       const ms = waitMs();
       if (ms > 0) return ms;
       isHalfOpen = isOpen;
       return { generation };
     },
-    onSuccess(permit) {
+    /** Reports a response, whatever it says about the recipient. */
+    onSuccess(permit: Permit): void {
       if (permit.generation !== generation) return;
       isOpen = false;
       isHalfOpen = false;
       failures = 0;
       doublings = INITIAL_DOUBLINGS;
     },
-    onFailure(permit, retryAfterMs) {
+    /** Reports that the upstream failed or asked for a pause. */
+    onFailure(permit: Permit, retryAfterMs?: number): void {
       if (permit.generation !== generation) return;
       failures += 1;
       if (!isOpen && retryAfterMs === undefined && failures < FAILURES_TO_OPEN) return;
@@ -122,16 +109,20 @@ export function createCircuit(now: () => number, random: () => number): Circuit 
           : openForMs,
       );
     },
-    onAuthError(permit) {
+    /** Reports a refused credential. Returns how long the circuit opens, undefined if it is open already. */
+    onAuthError(permit: Permit): number | undefined {
       if (permit.generation !== generation) return undefined;
       open(AUTH_ERROR_OPEN_MS);
       return AUTH_ERROR_OPEN_MS;
     },
-    release(permit) {
+    /** Returns the permit of a request that was never sent. */
+    release(permit: Permit): void {
       if (permit.generation === generation) isHalfOpen = false;
     },
-    isOpen: () => isOpen,
-    state() {
+    /** Checks whether nothing but a probe is sent. */
+    isOpen: (): boolean => isOpen,
+    /** Returns the state; an open circuit whose time is over is half-open, also before its probe. */
+    state(): CircuitState {
       if (!isOpen) return 'closed';
       return isHalfOpen || openUntil <= now() ? 'half-open' : 'open';
     },

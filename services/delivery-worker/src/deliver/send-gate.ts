@@ -145,19 +145,7 @@ export interface PushSnapshot {
 }
 
 /** Checks before each send. */
-export interface SendGate {
-  /**
-   * Checks whether something may be sent: the lease is valid, and the push open by a recent read (guarantees G6 and G8).
-   * Recipients of a newer push of the collapse key have an outcome afterwards.
-   */
-  maySend(): Promise<boolean>;
-  /** The same check on the known state, without a query. Nothing of a suspended account is sent. */
-  maySendNow(): boolean;
-  /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
-  stateReadAt(): number;
-  /** Ends recipients that a newer push of the collapse key is for (guarantee G9), but for those in flight. */
-  skipSuperseded(): Promise<void>;
-}
+export type SendGate = ReturnType<typeof createSendGate>;
 
 /** Creates the checks of one batch; recent results are not queried again. */
 export function createSendGate(
@@ -168,7 +156,7 @@ export function createSendGate(
   { push, readAt }: PushSnapshot,
   batch: LeasedBatch,
   batchOutcomes: Pick<Delivery, 'tokens' | 'pending' | 'inFlight' | 'recordOutcome'>,
-): SendGate {
+) {
   let currentPush: SendablePush | undefined = push;
   const state = createRefresher(STATE_REFRESH_AGE_MS, readAt, async () => {
     currentPush = (await store.pushes.readForSending([push._id])).get(push._id);
@@ -179,16 +167,22 @@ export function createSendGate(
     () => recordSuperseded(store, push, batchOutcomes),
   );
 
+  /** The same check on what is known, without a query. Nothing of a suspended account is sent. */
   function maySendNow(): boolean {
     const isOpen = currentPush !== undefined && store.pushes.isSendable(currentPush);
     return isOpen && batch.isLeaseValid() && !store.suspensions.has(push.app);
   }
+  /** Ends recipients that a newer push of the collapse key is for (guarantee G9), but for those in flight. */
   async function skipSuperseded(): Promise<void> {
     if (push.collapse !== undefined) await newerRecipients.refresh();
   }
 
   return {
-    async maySend() {
+    /**
+     * Checks whether something may be sent: the lease is valid, and the push open by a recent read (guarantees G6 and G8).
+     * Recipients of a newer push of the collapse key have an outcome afterwards.
+     */
+    async maySend(): Promise<boolean> {
       for (let round = 0; round < MAX_READS && !isStopping(); round += 1) {
         await batch.ensureLease();
         // At the same time: with a slow MongoDB the first would be outdated after the second.
@@ -199,6 +193,7 @@ export function createSendGate(
       return !isStopping() && maySendNow();
     },
     maySendNow,
+    /** Returns when the latest read of the push's state was begun, by the monotonic clock. */
     stateReadAt: state.readAt,
     skipSuperseded,
   };

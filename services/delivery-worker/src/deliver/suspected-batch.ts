@@ -22,7 +22,7 @@ function lapsedAtOne(recipients: number): number {
 
 /** Checks whether an outcome shows that a recipient did not end its process. */
 function isProcessed(code: number): boolean {
-  return code !== OUTCOMES.owed && code !== WORKER_FAILED;
+  return code !== OUTCOMES.pending && code !== WORKER_FAILED;
 }
 
 /** Slices of a batch that is suspected of ending its workers. */
@@ -118,7 +118,7 @@ export function createSuspectedBatch(
     mergeDeferred(current: readonly DeferredEntry[] | undefined): DeferredEntry[] {
       if (current !== undefined) for (const position of pending) deferred.delete(position);
       for (const entry of current ?? []) deferred.set(entry[0], entry);
-      return [...deferred.values()].filter(([position]) => outcomes[position] === OUTCOMES.owed);
+      return [...deferred.values()].filter(([position]) => outcomes[position] === OUTCOMES.pending);
     },
   };
 }

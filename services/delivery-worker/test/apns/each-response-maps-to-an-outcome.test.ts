@@ -127,7 +127,7 @@ test('all requests with an expired provider token are sent again with one new to
 
 test('a key that is unknown to APNs is refused', async () => {
   await provider.sandbox.injectFaults('apns', { refuseCredential: true });
-  expect(await sendTo('one')).toMatchObject({ kind: 'refused' });
+  expect(await sendTo('one')).toMatchObject({ kind: 'auth-error' });
 });
 
 test.each([
@@ -139,6 +139,6 @@ test.each([
     createPush(),
     () => true,
   )(createAppleAddress('one', provider.sandbox.bundle));
-  expect(attempt).toMatchObject({ kind: 'refused' });
+  expect(attempt).toMatchObject({ kind: 'auth-error' });
   await unusable.close();
 });

@@ -15,7 +15,7 @@ test.each(REASONS)('%d %s: %j', (status, reason, attempt) => {
 
 test.each([
   [400, { kind: 'rejected', reason: 'rejected-by-provider' }],
-  [403, { kind: 'refused' }],
+  [403, { kind: 'auth-error' }],
   [413, { kind: 'rejected', reason: 'payload-too-large' }],
   [429, { kind: 'retry', scope: 'recipient' }],
   [302, { kind: 'retry', scope: 'upstream' }],
@@ -60,6 +60,6 @@ test('a request without a response fails no recipient', () => {
   ]).toEqual([
     { kind: 'retry', scope: 'recipient', detail, afterMs: 0 },
     { kind: 'retry', scope: 'upstream', detail },
-    { kind: 'refused', detail },
+    { kind: 'auth-error', detail },
   ]);
 });

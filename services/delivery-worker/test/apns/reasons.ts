@@ -1,5 +1,5 @@
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
-const AUTH_ERROR = { kind: 'refused' };
+const AUTH_ERROR = { kind: 'auth-error' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
 const GONE = { kind: 'gone', flag: 'uninstalled' };
 

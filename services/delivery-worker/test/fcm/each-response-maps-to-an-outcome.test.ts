@@ -7,7 +7,7 @@ import { useProvider } from '../provider-under-test.ts';
 const TOKEN = 'a-device:APA91b';
 const ADDRESS: Address = { channel: 'fcm', address: TOKEN, since: new Date() };
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
-const AUTH_ERROR = { kind: 'refused' };
+const AUTH_ERROR = { kind: 'auth-error' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
 
 const provider = useProvider((sandbox) => fcm.connect(sandbox.fcm));

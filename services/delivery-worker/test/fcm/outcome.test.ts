@@ -7,7 +7,7 @@ import {
 import { fcmError, googleError } from './errors.ts';
 
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
-const AUTH_ERROR = { kind: 'refused' };
+const AUTH_ERROR = { kind: 'auth-error' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
 const GONE = { kind: 'gone', flag: 'uninstalled' };
 const TOKEN_VIOLATION = { fieldViolations: [{ field: 'message.token' }] };

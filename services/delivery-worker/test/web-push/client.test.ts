@@ -104,7 +104,7 @@ describe('a push service', () => {
   test('that refuses a young signature refuses the key pair', async () => {
     service.respondWith(createHandler(403, {}, 'no'));
     const attempt = await client.prepare(createPush(), () => true)(address());
-    expect(attempt).toEqual({ kind: 'refused', detail: '403 no' });
+    expect(attempt).toEqual({ kind: 'auth-error', detail: '403 no' });
     expect(service.received).toHaveLength(1);
   });
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
+import type { TLSSocket } from 'node:tls';
 import type { FaultConfig } from '../response/fault-config.ts';
 import { createRequestHandler, type HandleRequest } from '../response/handle-request.ts';
 import type { ProviderResponse } from '../response/provider-response.ts';
@@ -9,7 +10,6 @@ import { pickHeaders } from '../transport/pick-headers.ts';
 import type { ProviderContext } from '../transport/provider-context.ts';
 import { readBody } from '../transport/read-body.ts';
 import { createTlsServer, type TcpAddress, type TlsServer } from '../transport/tls-server.ts';
-import { type ClientCertificate, checkClientCertificate } from './client-certificate.ts';
 import { createProviderTokenVerifier, type ProviderTokenVerifier } from './provider-token.ts';
 import { createApnsError, findCannedApnsResponse, type Reason } from './reasons.ts';
 import { findRejectionReason, parseDeviceToken } from './validate-notification.ts';
@@ -23,6 +23,14 @@ const LOGGED_HEADERS = [
   'apns-collapse-id',
   'apns-id',
 ] as const;
+
+/** DER encodings of Apple's extension ids 1.2.840.113635.100.6.3.1 (development) and .2 (production). */
+const APPLE_PUSH_OIDS = ['060a2a864886f76364060301', '060a2a864886f76364060302'].map((hex) =>
+  Buffer.from(hex, 'hex'),
+);
+
+/** State of a connection's client certificate. */
+type ClientCertificate = 'absent' | 'valid' | 'invalid';
 
 interface ApnsState {
   server: TlsServer;
@@ -129,4 +137,13 @@ function createResponse(reason: Reason | undefined, id = randomUUID() as string)
 function parseEnvironment(authority: string | undefined): string | undefined {
   if (authority === undefined || !authority.includes('push.apple.com')) return undefined;
   return authority.includes('sandbox') ? 'development' : 'production';
+}
+
+/** Checks the client certificate of a connection. */
+function checkClientCertificate(session: Http2Session): ClientCertificate {
+  const socket = session.socket as TLSSocket;
+  const certificate = socket.getPeerX509Certificate();
+  if (certificate === undefined) return 'absent';
+  const hasApplePushOid = APPLE_PUSH_OIDS.some((oid) => certificate.raw.includes(oid));
+  return socket.authorized && hasApplePushOid ? 'valid' : 'invalid';
 }

@@ -46,9 +46,12 @@ async function count() {
   const counts = await (await fetch('/counts')).json();
   for (const card of document.querySelectorAll('#counts article')) {
     const { channel } = card.dataset;
-    const tally = counts.byChannel[channel];
-    card.querySelector('output').textContent = (tally?.accepted ?? counts.doubles).toLocaleString();
-    const refused = tally === undefined ? 0 : tally.requests - tally.accepted;
+    const channelCounts = counts.byChannel[channel];
+    card.querySelector('output').textContent = (
+      channelCounts?.accepted ?? counts.duplicates
+    ).toLocaleString();
+    const refused =
+      channelCounts === undefined ? 0 : channelCounts.requests - channelCounts.accepted;
     card.querySelector('small').textContent = refused > 0 ? `${refused} not accepted` : '';
   }
 }

@@ -16,28 +16,21 @@ export interface RequestCounts {
   byChannel: Record<ProviderChannelName, ChannelCounts>;
 }
 
-export interface Counters {
-  countRequest(channel: ProviderChannelName, status: number | null): void;
-  countConnection(channel: ProviderChannelName): void;
-  read(): RequestCounts;
-  clear(): void;
-}
-
 /** Creates counters that start at zero. */
-export function createCounters(): Counters {
+export function createCounters() {
   let countsByChannel = createZeroCounts();
   return {
-    countRequest: (channel, status) => {
+    countRequest: (channel: ProviderChannelName, status: number | null): void => {
       const counts = countsByChannel[channel];
       const key = status ?? 'none';
       counts.requests += 1;
       if (isAccepted(status)) counts.accepted += 1;
       counts.statuses[key] = (counts.statuses[key] ?? 0) + 1;
     },
-    countConnection: (channel) => {
+    countConnection: (channel: ProviderChannelName): void => {
       countsByChannel[channel].connections += 1;
     },
-    read: () => {
+    read: (): RequestCounts => {
       const sum = (field: 'requests' | 'accepted' | 'connections') =>
         PROVIDER_CHANNELS.reduce((total, channel) => total + countsByChannel[channel][field], 0);
       return {
@@ -47,7 +40,7 @@ export function createCounters(): Counters {
         byChannel: structuredClone(countsByChannel),
       };
     },
-    clear: () => {
+    clear: (): void => {
       countsByChannel = createZeroCounts();
     },
   };

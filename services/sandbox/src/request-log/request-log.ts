@@ -42,23 +42,10 @@ export interface RequestLogListener {
   onAcked(entry: RequestLogEntry): void;
 }
 
-export interface RequestLog {
-  append(request: LoggedRequest): RequestLogEntry;
-  acknowledge(entry: RequestLogEntry, code: number): void;
-  countConnection(channel: ProviderChannelName): void;
-  /** Returns entries with a number above `after`, oldest first, at most `limit`. */
-  read(filter: RequestLogFilter, after: number, limit: number): RequestLogEntry[];
-  /** Returns the number of the newest entry. */
-  last(): number;
-  counts(): RequestCounts & { doubles: number; doubled: Duplicate[] };
-  /** Deletes entries and counts; the numbering continues. */
-  clear(): void;
-  /** @returns a function that unsubscribes */
-  subscribe(listener: RequestLogListener): () => void;
-}
+export type RequestLog = ReturnType<typeof createRequestLog>;
 
 /** Creates an empty log. It keeps the last 100,000 requests, or fewer if they are large; the counts include all. */
-export function createRequestLog(): RequestLog {
+export function createRequestLog() {
   const ringBuffer = createRingBuffer<RequestLogEntry>();
   const counters = createCounters();
   const duplicates = createDuplicateDetector();
@@ -66,7 +53,7 @@ export function createRequestLog(): RequestLog {
   let lastNumber = 0;
 
   return {
-    append: (request) => {
+    append: (request: LoggedRequest): RequestLogEntry => {
       lastNumber += 1;
       const entry: RequestLogEntry = { n: lastNumber, at: Date.now(), ...request };
       ringBuffer.add(entry);
@@ -76,12 +63,13 @@ export function createRequestLog(): RequestLog {
       for (const listener of listeners) listener.onReceived(entry);
       return entry;
     },
-    acknowledge: (entry, code) => {
+    acknowledge: (entry: RequestLogEntry, code: number): void => {
       entry.acked = code;
       for (const listener of listeners) listener.onAcked(entry);
     },
     countConnection: counters.countConnection,
-    read: (filter, after, limit) => {
+    /** Returns entries with a number above `after`, oldest first, at most `limit`. */
+    read: (filter: RequestLogFilter, after: number, limit: number): RequestLogEntry[] => {
       const found: RequestLogEntry[] = [];
       for (const entry of ringBuffer.after(after)) {
         if (found.length === limit) break;
@@ -89,14 +77,21 @@ export function createRequestLog(): RequestLog {
       }
       return found;
     },
-    last: () => lastNumber,
-    counts: () => ({ ...counters.read(), doubles: duplicates.count(), doubled: duplicates.list() }),
-    clear: () => {
+    /** Returns the number of the newest entry. */
+    last: (): number => lastNumber,
+    counts: (): RequestCounts & { duplicates: number; duplicatedPushes: Duplicate[] } => ({
+      ...counters.read(),
+      duplicates: duplicates.count(),
+      duplicatedPushes: duplicates.list(),
+    }),
+    /** Deletes entries and counts; the numbering continues. */
+    clear: (): void => {
       ringBuffer.clear();
       counters.clear();
       duplicates.clear();
     },
-    subscribe: (listener) => {
+    /** @returns a function that unsubscribes */
+    subscribe: (listener: RequestLogListener): (() => void) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -51,17 +51,10 @@ const NO_FAULTS: FaultConfig = {
   refuseCredential: false,
 };
 
-export interface FaultConfigs {
-  /** Returns the current faults of a server: always the same, live object. */
-  get(channel: ProviderChannelName): Readonly<FaultConfig>;
-  change(channel: ProviderChannelName, change: FaultConfigChange): void;
-  subscribe(channel: ProviderChannelName, listener: FaultConfigListener): void;
-  /** Removes all faults. */
-  reset(): void;
-}
+export type FaultConfigs = ReturnType<typeof createFaultConfigs>;
 
 /** Creates a configuration without faults. */
-export function createFaultConfigs(): FaultConfigs {
+export function createFaultConfigs() {
   const faultConfigs = Object.fromEntries(
     PROVIDER_CHANNELS.map((channel) => [channel, { ...NO_FAULTS }]),
   ) as Record<ProviderChannelName, FaultConfig>;
@@ -86,10 +79,13 @@ export function createFaultConfigs(): FaultConfigs {
   }
 
   return {
-    get: (channel) => faultConfigs[channel],
+    /** Returns the current faults of a server: always the same, live object. */
+    get: (channel: ProviderChannelName): Readonly<FaultConfig> => faultConfigs[channel],
     change,
-    subscribe: (channel, listener) => listeners.push([channel, listener]),
-    reset: () => {
+    subscribe: (channel: ProviderChannelName, listener: FaultConfigListener): void =>
+      void listeners.push([channel, listener]),
+    /** Removes all faults. */
+    reset: (): void => {
       for (const channel of PROVIDER_CHANNELS) change(channel, NO_FAULTS);
     },
   };

@@ -19,7 +19,7 @@ const STYLES: Record<string, OutcomeStyle> = {
     color: 'var(--outcome-sent)',
     meaning: 'The provider took the push. APNs, FCM and Web Push report nothing further.',
   },
-  owed: {
+  pending: {
     label: 'Pending',
     color: 'var(--outcome-pending)',
     meaning: 'Not tried yet, or deferred by the provider.',

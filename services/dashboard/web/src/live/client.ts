@@ -1,35 +1,35 @@
 import { BROWSER_NEEDS } from './browser-stream.ts';
-import { createHub, type HubMessage, type Wants } from './hub.ts';
+import { createHub, type HubMessage, type LiveSubscription } from './hub.ts';
 
 /** Interval at which a tab reports to the shared worker that it is open. */
 const PRESENT_MS = 45_000;
-const NOTHING: Wants = { overview: false, pushes: [] };
+const NOTHING: LiveSubscription = { overview: false, pushes: [] };
 
 type Listener = (message: HubMessage) => void;
 
-const listeners = new Map<Listener, Wants>();
-let sendWants: ((wants: Wants) => void) | undefined;
+const listeners = new Map<Listener, LiveSubscription>();
+let sendSubscription: ((subscription: LiveSubscription) => void) | undefined;
 
 /**
  * Listens to the live data. All tabs share one stream; where the browser has no shared workers, each has its own.
  *
  * @returns how to stop listening
  */
-export function listenLive(wants: Wants, listener: Listener): () => void {
-  listeners.set(listener, wants);
-  announce();
+export function listenLive(subscription: LiveSubscription, listener: Listener): () => void {
+  listeners.set(listener, subscription);
+  update();
   return () => {
     listeners.delete(listener);
-    announce();
+    update();
   };
 }
 
-function announce(): void {
-  sendWants ??= connect();
-  sendWants(wantsOfTab());
+function update(): void {
+  sendSubscription ??= connect();
+  sendSubscription(subscriptionOfTab());
 }
 
-function wantsOfTab(): Wants {
+function subscriptionOfTab(): LiveSubscription {
   const all = [...listeners.values()];
   return {
     overview: all.some(({ overview }) => overview),
@@ -41,18 +41,18 @@ function receive(message: HubMessage): void {
   for (const listener of [...listeners.keys()]) listener(message);
 }
 
-function connect(): (wants: Wants) => void {
+function connect(): (subscription: LiveSubscription) => void {
   if (typeof SharedWorker === 'undefined') {
     const hub = createHub(BROWSER_NEEDS);
-    return (wants) => hub.set(receive, wants);
+    return (subscription) => hub.set(receive, subscription);
   }
   const worker = new SharedWorker(new URL('./stream-worker.ts', import.meta.url), {
     type: 'module',
     name: 'carillon-live',
   });
   worker.port.onmessage = ({ data }: MessageEvent<HubMessage>) => receive(data);
-  setInterval(() => worker.port.postMessage(wantsOfTab()), PRESENT_MS);
+  setInterval(() => worker.port.postMessage(subscriptionOfTab()), PRESENT_MS);
   window.addEventListener('pagehide', () => worker.port.postMessage(NOTHING));
-  window.addEventListener('pageshow', () => worker.port.postMessage(wantsOfTab()));
-  return (wants) => worker.port.postMessage(wants);
+  window.addEventListener('pageshow', () => worker.port.postMessage(subscriptionOfTab()));
+  return (subscription) => worker.port.postMessage(subscription);
 }

@@ -1,5 +1,5 @@
 /** The live data that a tab subscribes to. */
-export interface Wants {
+export interface LiveSubscription {
   overview: boolean;
   pushes: readonly string[];
 }
@@ -38,10 +38,10 @@ type Receive = (message: HubMessage) => void;
 
 /**
  * Creates a hub: one stream for all tabs, as HTTP/1.1 allows a browser six connections. The stream is open only while
- * a tab wants something.
+ * a tab has a subscription.
  */
 export function createHub(needs: HubNeeds) {
-  const tabs = new Map<Receive, Wants>();
+  const tabs = new Map<Receive, LiveSubscription>();
   let url: string | undefined;
   let stream: { close(): void } | undefined;
   let cancel = () => {};
@@ -49,13 +49,13 @@ export function createHub(needs: HubNeeds) {
   /** Unknown until a stream of this address has opened or failed. */
   let status: { live: boolean; since: number } | undefined;
 
-  const tell = (message: HubMessage) => {
+  const report = (message: HubMessage) => {
     for (const receive of tabs.keys()) receive(message);
   };
   const setStatus = (live: boolean, since: number) => {
     if (status?.live === live) return;
     status = { live, since };
-    tell({ kind: 'status', ...status });
+    report({ kind: 'status', ...status });
   };
   const close = () => {
     cancel();
@@ -84,7 +84,7 @@ export function createHub(needs: HubNeeds) {
       onEvent: (name, data) => {
         failures = 0;
         isAlive();
-        tell({ kind: name, data });
+        report({ kind: name, data });
       },
       onError: fail,
     });
@@ -99,9 +99,9 @@ export function createHub(needs: HubNeeds) {
     open();
   };
   return {
-    /** Sets the subscriptions of a tab, and reports the state of the stream: the tab may have changed its page. */
-    set(tab: Receive, wants: Wants): void {
-      tabs.set(tab, wants);
+    /** Sets the subscription of a tab, and reports the status of the stream to it: another page of the tab may ask. */
+    set(tab: Receive, subscription: LiveSubscription): void {
+      tabs.set(tab, subscription);
       update();
       if (status !== undefined) tab({ kind: 'status', ...status });
     },
@@ -111,9 +111,9 @@ export function createHub(needs: HubNeeds) {
     },
   };
 }
-function urlFor(wants: readonly Wants[]): string | undefined {
-  const pushes = [...new Set(wants.flatMap((want) => want.pushes))].slice(0, MAX_PUSHES);
-  if (pushes.length === 0 && !wants.some(({ overview }) => overview)) return undefined;
+function urlFor(subscriptions: readonly LiveSubscription[]): string | undefined {
+  const pushes = [...new Set(subscriptions.flatMap(({ pushes: ids }) => ids))].slice(0, MAX_PUSHES);
+  if (pushes.length === 0 && !subscriptions.some(({ overview }) => overview)) return undefined;
   const query = new URLSearchParams(pushes.map((push): [string, string] => ['push', push]));
   return pushes.length === 0 ? '/api/events' : `/api/events?${query}`;
 }

@@ -1,5 +1,5 @@
 import { BROWSER_NEEDS } from './browser-stream.ts';
-import { createHub, type HubMessage, type Wants } from './hub.ts';
+import { createHub, type HubMessage, type LiveSubscription } from './hub.ts';
 
 /**
  * Interval at which a tab reports that it is open: a closed tab sends nothing to its port. Browsers slow a hidden tab's
@@ -15,7 +15,7 @@ self.addEventListener('connect', (event) => {
   const receive = (message: HubMessage) => port.postMessage(message);
   const forget = () => hub.remove(receive);
   let timer = setTimeout(forget, TAB_TIMEOUT_MS);
-  port.onmessage = ({ data }: MessageEvent<Wants>) => {
+  port.onmessage = ({ data }: MessageEvent<LiveSubscription>) => {
     clearTimeout(timer);
     timer = setTimeout(forget, TAB_TIMEOUT_MS);
     hub.set(receive, data);

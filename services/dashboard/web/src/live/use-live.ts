@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'react';
 import { listenLive } from './client.ts';
-import type { HubMessage, Wants } from './hub.ts';
+import type { HubMessage, LiveSubscription } from './hub.ts';
 import { type LiveState, type LiveStatus, toLiveStatus, updateLiveState } from './live-status.ts';
 
 /** Listens to the live data while a component is shown, and returns whether they come. */
@@ -16,8 +16,8 @@ export function useLive(
     latest.current = onMessage;
   });
   useEffect(() => {
-    const wants: Wants = { overview, pushes: ids === '' ? [] : ids.split(' ') };
-    return listenLive(wants, (message) => {
+    const subscription: LiveSubscription = { overview, pushes: ids === '' ? [] : ids.split(' ') };
+    return listenLive(subscription, (message) => {
       setState((before) => updateLiveState(before, message, Date.now()));
       if (message.kind !== 'status') latest.current(message);
     });

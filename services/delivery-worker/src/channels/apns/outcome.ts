@@ -30,7 +30,7 @@ const badAddress: OutcomeRule = (_, detail) => rejected('bad-provider-address', 
 const wrongCredential: OutcomeRule = (_, detail) => rejected('wrong-credential', detail);
 const tooLarge: OutcomeRule = (_, detail) => rejected('payload-too-large', detail);
 const rejectedByProvider: OutcomeRule = (_, detail) => rejected('rejected-by-provider', detail);
-const authError: OutcomeRule = (_, detail) => ({ kind: 'refused', detail });
+const authError: OutcomeRule = (_, detail) => ({ kind: 'auth-error', detail });
 const gone: OutcomeRule = ({ timestamp }, detail) => ({
   kind: 'gone',
   flag: 'uninstalled',
@@ -118,7 +118,7 @@ export function apnsOutcome(response: ApnsResponse): Attempt {
     case 'no-response':
       return { kind: 'retry', scope: 'upstream', detail: response.detail };
     case 'bad-credential':
-      return { kind: 'refused', detail: response.detail };
+      return { kind: 'auth-error', detail: response.detail };
     case 'withheld':
       return WITHHELD;
   }

@@ -30,16 +30,10 @@ export class AccessTokenError extends Error {
 }
 
 /** Access tokens of one service account. */
-export interface AccessTokens {
-  /** Returns a valid access token. @throws AccessTokenError */
-  get(): Promise<string>;
-  /** Discards the token, unless it was obtained after that moment (`performance.now()`): it is a new one then. */
-  invalidate(obtainedBefore: number): void;
-  close(): void;
-}
+export type AccessTokens = ReturnType<typeof createAccessTokens>;
 
 /** Creates the access tokens of a service account: OAuth 2.0 with a signed assertion (RFC 7523). */
-export function createAccessTokens(secret: FcmSecret): AccessTokens {
+export function createAccessTokens(secret: FcmSecret) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1, ...caOptions(secret) });
   let token: { text: string; obtainedAt: number; renewAt: number } | undefined;
   let refreshing: Promise<string> | undefined;
@@ -52,17 +46,19 @@ export function createAccessTokens(secret: FcmSecret): AccessTokens {
   }
 
   return {
-    async get() {
+    /** Returns a valid access token. @throws AccessTokenError */
+    async get(): Promise<string> {
       if (token !== undefined && performance.now() < token.renewAt) return token.text;
       refreshing ??= refreshToken().finally(() => {
         refreshing = undefined;
       });
       return refreshing;
     },
-    invalidate(obtainedBefore) {
+    /** Discards the token, unless it was obtained after that moment (`performance.now()`): it is a new one then. */
+    invalidate(obtainedBefore: number): void {
       if (token !== undefined && token.obtainedAt <= obtainedBefore) token = undefined;
     },
-    close: () => agent.destroy(),
+    close: (): void => agent.destroy(),
   };
 }
 

@@ -27,18 +27,6 @@ export interface PostRequest {
 /** A request that was never written: when a connection was free, it could not be sent any more. */
 export class WithheldError extends Error {}
 
-/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one affects no other. */
-export interface HttpPool {
-  /**
-   * Posts a request. Settles within the deadline.
-   *
-   * @throws WithheldError when it was not sent; another Error when no complete response came: its result is unknown
-   */
-  post(request: PostRequest): Promise<HttpResponse>;
-  /** Closes the connections; to be called when no request is in flight. */
-  close(): Promise<void>;
-}
-
 /** Settings of a pool. */
 export interface HttpPoolOptions {
   origin: string;
@@ -49,13 +37,11 @@ export interface HttpPoolOptions {
   gateway: HostOverride | undefined;
 }
 
+/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one takes no other along. */
+export type HttpPool = ReturnType<typeof createHttpPool>;
+
 /** Creates a pool; the first request opens a connection. */
-export function createHttpPool({
-  origin,
-  maxConnections,
-  deadlineMs,
-  gateway,
-}: HttpPoolOptions): HttpPool {
+export function createHttpPool({ origin, maxConnections, deadlineMs, gateway }: HttpPoolOptions) {
   const pool = new Pool(origin, {
     connections: maxConnections,
     pipelining: 1,
@@ -67,7 +53,12 @@ export function createHttpPool({
     connect: createConnector(gateway, deadlineMs),
   });
   return {
-    async post({ path, headers, body, maySend }) {
+    /**
+     * Posts a request. Settles within the deadline.
+     *
+     * @throws WithheldError when it was not sent; another Error when no complete response came: its result is unknown
+     */
+    async post({ path, headers, body, maySend }: PostRequest): Promise<HttpResponse> {
       const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
       const exchange = new Exchange({ resolve, reject, maySend });
       pool.dispatch({ method: 'POST', path, headers, body }, exchange);
@@ -75,7 +66,8 @@ export function createHttpPool({
       if (response === undefined) exchange.abort(new Error('no response in time'));
       return promise;
     },
-    close: () => pool.destroy(),
+    /** Closes the connections; to be called when no request is in flight. */
+    close: (): Promise<void> => pool.destroy(),
   };
 }
 

@@ -52,7 +52,7 @@ const oauthError = z.object({ error: z.string() });
 const OAUTH_TRANSIENT_ERRORS = ['server_error', 'temporarily_unavailable', 'internal_failure'];
 
 const authError: OutcomeRule = (response, error) => ({
-  kind: 'refused',
+  kind: 'auth-error',
   detail: detailOf(response, error),
 });
 const rejectedByProvider: OutcomeRule = (response, error) =>
@@ -114,7 +114,7 @@ export function fcmOutcome(response: FcmResponse): Attempt {
     case 'malformed':
       return { kind: 'rejected', reason: 'rejected-by-provider', detail: response.detail };
     case 'bad-credential':
-      return { kind: 'refused', detail: response.detail };
+      return { kind: 'auth-error', detail: response.detail };
     case 'withheld':
       return WITHHELD;
   }

@@ -2,23 +2,23 @@ import { createBatcher } from '@carillon/core/batcher';
 import type { Shards } from '@carillon/presence/shards';
 import type { Store } from '@carillon/store/store';
 
-const ANNOUNCE_INTERVAL_MS = 15_000;
+const REGISTER_INTERVAL_MS = 15_000;
 
 /** Reports inbox rows whose devices could not be looked up, so that gateways check the inboxes. */
 export type MissedNotices = ReturnType<typeof createMissedNotices>;
 
 /**
- * Creates the reports of a worker, which go through MongoDB. It also announces the list of servers with which the
- * worker looks up devices: gateways with another list check the inboxes of all their devices meanwhile.
+ * Creates the reports of a worker, which go through MongoDB. It also registers with which list of servers the worker looks
+ * up devices: gateways with another list check the inboxes of all their devices meanwhile.
  */
 export function createMissedNotices(
   { presenceReports }: Pick<Store, 'presenceReports'>,
   { list, of }: Pick<Shards, 'list' | 'of'>,
   onError: (error: unknown) => void,
 ) {
-  const announce = () => void presenceReports.announceList(list).catch(onError);
-  announce();
-  const timer = setInterval(announce, ANNOUNCE_INTERVAL_MS);
+  const registerList = () => void presenceReports.registerList(list).catch(onError);
+  registerList();
+  const timer = setInterval(registerList, REGISTER_INTERVAL_MS);
 
   const reportShard = createBatcher<string, void>('report-missed-notices', async (shards) => {
     await presenceReports.reportMissed([...new Set(shards)]);

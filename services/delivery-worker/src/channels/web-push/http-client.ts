@@ -14,13 +14,6 @@ export interface EndpointRequest {
   maySend: MaySend;
 }
 
-/** HTTP client for push services, which aren't trusted: requests are limited in time and in response size. */
-export interface PushHttpClient {
-  /** Posts a push. Never rejects; settles within the deadline. */
-  post(request: EndpointRequest): Promise<PushServiceResponse>;
-  close(): void;
-}
-
 /** Settings of the client. */
 export interface PushHttpClientOptions {
   hostOverrides: HostOverrides;
@@ -33,17 +26,26 @@ export interface PushHttpClientOptions {
 
 export const DEADLINE_MS = 10_000;
 
+/** HTTP client for push services, which aren't trusted: requests are limited in time and in response size. */
+export type PushHttpClient = ReturnType<typeof createPushHttpClient>;
+
 /** Creates a client with its own connections: one over HTTP/2 where a service supports it, else some over HTTP/1.1. */
 export function createPushHttpClient({
   deadlineMs = DEADLINE_MS,
   ...targetOptions
-}: PushHttpClientOptions): PushHttpClient {
+}: PushHttpClientOptions) {
   const resolveTarget = createTargetResolver(targetOptions);
   const sessions = createHttp2Sessions();
   const http1 = createHttp1Client();
 
   return {
-    async post({ endpoint, headers, body, maySend }) {
+    /** Posts a push. Never rejects; settles within the deadline. */
+    async post({
+      endpoint,
+      headers,
+      body,
+      maySend,
+    }: EndpointRequest): Promise<PushServiceResponse> {
       const startedAt = performance.now();
       const target = resolveTarget(endpoint);
       const openResult = await sessions.open(endpoint.origin, target, deadlineMs);
@@ -73,7 +75,7 @@ export function createPushHttpClient({
       });
       return toPushServiceResponse(result);
     },
-    close() {
+    close(): void {
       sessions.close();
       http1.close();
     },

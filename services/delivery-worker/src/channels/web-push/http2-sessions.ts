@@ -14,16 +14,8 @@ const PROTOCOL_CACHE_MS = 600_000;
 /** Endpoints come from devices, and a vendor's domain has any number of host names. */
 const MAX_ORIGINS = 200;
 
-/** One session for each origin that supports HTTP/2. */
-export interface Http2Sessions {
-  open(origin: string, target: ConnectTarget, deadlineMs: number): Promise<OpenResult>;
-  /** Takes a session out of use; its requests in flight may end. */
-  retire(session: ClientHttp2Session): void;
-  close(): void;
-}
-
-/** Creates an empty set of sessions. */
-export function createHttp2Sessions(): Http2Sessions {
+/** Creates an empty set of sessions: one for each origin that supports HTTP/2. */
+export function createHttp2Sessions() {
   const origins = new LRUCache<string, Promise<OpenResult>>({
     max: MAX_ORIGINS,
     ttl: PROTOCOL_CACHE_MS,
@@ -79,7 +71,7 @@ export function createHttp2Sessions(): Http2Sessions {
   }
 
   return {
-    async open(origin, target, deadlineMs) {
+    async open(origin: string, target: ConnectTarget, deadlineMs: number): Promise<OpenResult> {
       const cached = origins.get(origin);
       if (cached !== undefined) {
         const openResult = await cached;
@@ -92,8 +84,9 @@ export function createHttp2Sessions(): Http2Sessions {
       origins.set(origin, opening);
       return opening;
     },
-    retire: (session) => void closeGracefully(session),
-    close() {
+    /** Takes a session out of use; its requests in flight may end. */
+    retire: (session: ClientHttp2Session): void => void closeGracefully(session),
+    close(): void {
       origins.clear();
       for (const session of openSessions) session.destroy();
     },

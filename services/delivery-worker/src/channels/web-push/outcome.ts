@@ -65,7 +65,7 @@ export function outcomeOfResponse(response: PushServiceResponse, nowMs: number):
   if (OTHER_KEY_PAIR.test(response.text)) {
     return { kind: 'rejected', reason: 'wrong-credential', detail };
   }
-  if (isAuthError(status)) return { kind: 'refused', detail };
+  if (isAuthError(status)) return { kind: 'auth-error', detail };
   if (status === 404 || status === 410) return { kind: 'gone', flag: 'unsubscribed', detail };
   if (status === 413) return { kind: 'rejected', reason: 'payload-too-large', detail };
   const scope = retryScopeFor(status);

@@ -17,19 +17,10 @@ interface Signature {
 }
 
 /** An app's authentication to push services (RFC 8292): one signature for each origin, used for many requests. */
-export interface Vapid {
-  /** Returns the Authorization header for an origin. */
-  authorize(origin: string): string;
-  /**
-   * Replaces a refused Authorization header.
-   *
-   * @returns whether a newer signature can be tried
-   */
-  renew(origin: string, refusedAuthorization: string): boolean;
-}
+export type Vapid = ReturnType<typeof createVapid>;
 
 /** Creates the signatures of an app. @throws when the secret is no key pair of P-256, or its contact no URL */
-export function createVapid(secret: SecretOf<'web-push'>, now = () => performance.now()): Vapid {
+export function createVapid(secret: SecretOf<'web-push'>, now = () => performance.now()) {
   const signatures = new LRUCache<string, Signature>({ max: MAX_ORIGINS });
 
   function sign(origin: string): Signature {
@@ -49,12 +40,18 @@ export function createVapid(secret: SecretOf<'web-push'>, now = () => performanc
   }
 
   return {
-    authorize(origin) {
+    /** Returns the Authorization header for an origin. */
+    authorize(origin: string): string {
       const existing = signatures.get(origin);
       const isFresh = existing !== undefined && now() - existing.signedAt < RENEW_AFTER_MS;
       return (isFresh ? existing : sign(origin)).authorization;
     },
-    renew(origin, refusedAuthorization) {
+    /**
+     * Replaces a refused Authorization header.
+     *
+     * @returns whether a newer signature can be tried
+     */
+    renew(origin: string, refusedAuthorization: string): boolean {
       const existing = signatures.get(origin);
       if (existing === undefined || existing.authorization !== refusedAuthorization) return true;
       if (now() - existing.signedAt < MIN_RENEW_AGE_MS) return false;

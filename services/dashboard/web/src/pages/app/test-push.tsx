@@ -74,7 +74,7 @@ function Outcome({ sent: { id, token } }: { sent: SentTestPush }) {
     queryKey: [path, {}],
     queryFn: ({ signal }) => get<Recipient>(path, {}, signal),
     refetchInterval: ({ state }) =>
-      state.data === undefined || state.data.outcome === 'owed' ? READ_EVERY_MS : false,
+      state.data === undefined || state.data.outcome === 'pending' ? READ_EVERY_MS : false,
   });
   return (
     <Stack gap="sm" role="status">
