@@ -42,7 +42,9 @@ test.each(DOCUMENTS)('%s has commands to copy that are scripts of package.json',
   expect(unknown).toEqual([]);
 });
 
-const READMES = DOCUMENTS.filter((path) => path.endsWith('/README.md') && !path.startsWith('docs/'));
+const READMES = DOCUMENTS.filter(
+  (path) => path.endsWith('/README.md') && !path.startsWith('docs/'),
+);
 const MAX_README_LINES = 15;
 
 test.each(READMES)('%s has at most 15 lines', (readme) => {

@@ -147,7 +147,7 @@ const REGISTERED_MS = 15_000;
 /** Renews the key that shows that the queue has a worker. */
 function registerWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
   const register = (): void => {
-    // While Redis is away, the connection would keep every call for later.
+    // While Redis is unavailable, the connection would queue every call.
     if (connection.status !== 'ready') return;
     connection.set(workerKey(connection, queue), 1, 'PX', REGISTERED_MS).catch(onError);
   };

@@ -1,7 +1,7 @@
 import type { ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { isProxyHeader } from './proxy-header.ts';
 
-/** Notices load balancers that the settings don't name. */
+/** Detects load balancers that the settings don't name. */
 export type ProxyDetector = ReturnType<typeof createProxyDetector>;
 
 export function createProxyDetector(proxyWarner: ProxyWarner) {

@@ -56,7 +56,7 @@ const credentialFields = z.object({
 
 type CredentialInput = z.infer<typeof credentialFields>;
 
-/** Returns the routes of an app's credentials at providers. Their secrets go in, and none comes out. */
+/** Returns the routes of an app's credentials at providers. Secrets are accepted and never returned. */
 export function credentialRoutes(
   store: Pick<Store, 'apps' | 'credentials' | 'batchTable' | 'devices'>,
   sealingKeys: SealingKeys,

@@ -6,7 +6,7 @@ import { type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { createAccountOfApp } from './app-routes.ts';
 
 /**
- * Returns the routes of an app's API keys. A key is in the answer of the request that creates it, and nowhere else.
+ * Returns the routes of an app's API keys. A key is in the response to the request that creates it, and nowhere else.
  *
  * @param pepper HMAC key of the keys' digests
  */

@@ -31,10 +31,10 @@ const MAX_AGE_MS = 23 * 3_600_000;
 export type RedriveWorker = ReturnType<typeof createRedriveWorker>;
 
 /**
- * Creates the worker of re-drives. It looks for a running re-drive when it is woken: at the start of the process, after
- * a re-drive was created, when an operator looks at one, and every 10 s while the process has a viewer. While one is
- * running, also under another process's lease, it goes on looking, and takes it over when the lease ends; otherwise it
- * asks the database nothing.
+ * Creates the worker of re-drives. It checks for a running re-drive when it is woken: at the start of the process,
+ * after a re-drive was created, when an operator opens one, and every 10 s while the process has a viewer. While one is
+ * running, also under another process's lease, it repeats the check, and takes the re-drive over when the lease ends;
+ * otherwise it sends no query.
  *
  * @param onError called with errors after which the work is tried again, and with those for which a push is skipped
  */

@@ -20,7 +20,7 @@ export interface Installation {
   apiUrl: string | undefined;
 }
 
-/** Creates the function that begins sessions: always with a new token, so that nobody else can have chosen it. */
+/** Creates the function that begins sessions: always with a new token, so that no client can have chosen it. */
 export function createBeginSession({
   store,
   sessions,

@@ -164,7 +164,7 @@ function createPasswordCheck({
       throw error;
     }
     if (isRight) return attempt.succeed();
-    // Not in the audit log, which anybody could fill by this. The name could be a password in the wrong field.
+    // Not in the audit log, which any client could fill by this. The name could be a password in the wrong field.
     log.warn({ id: requestId, address, operator: operator?._id }, 'wrong password');
     throw wrongPassword();
   };

@@ -65,7 +65,7 @@ export interface BatchResult {
   end: 'settled' | 'given back' | 'lost' | 'not taken';
   push?: string;
   n?: number;
-  /** Recipients by outcome; recipients without one yet, of a batch that was given back, count as `pending`. */
+  /** Recipients by outcome; recipients without one yet, of a released batch, count as `pending`. */
   outcomes?: OutcomeCounts;
   /** Context of the batch's span, if the push is traced. */
   trace?: string;

@@ -99,7 +99,7 @@ export function createHub(needs: HubNeeds) {
     open();
   };
   return {
-    /** Sets the subscription of a tab, and reports the status of the stream to it: another page of the tab may ask. */
+    /** Sets the subscription of a tab, and reports the state of the stream: the tab may have changed its page. */
     set(tab: Receive, subscription: LiveSubscription): void {
       tabs.set(tab, subscription);
       update();
