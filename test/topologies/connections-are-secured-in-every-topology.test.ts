@@ -3,7 +3,7 @@ import { createDispatcher } from '../../packages/presence/src/dispatcher.ts';
 import { inspectRedis } from '../../packages/presence/src/inspect-redis.ts';
 import { createPresenceReader } from '../../packages/presence/src/presence-reader.ts';
 import { connectShards } from '../../packages/presence/src/shards.ts';
-import { openTestGateway } from '../../packages/presence/test/test-gateway.ts';
+import { leaveWithin, openTestGateway } from '../../packages/presence/test/test-gateway.ts';
 import { jobSchemas } from '../../packages/queue/src/jobs.ts';
 import { createProducers } from '../../packages/queue/src/producers.ts';
 import { createWorker } from '../../packages/queue/src/workers.ts';
@@ -49,7 +49,7 @@ async function expectDispatch(address: { url: string; ca?: string | undefined })
   const results = await dispatcher.dispatch(
     { ...delivery, payload: '{}' },
     [{ token: 'd1', position: 0, presence }],
-    performance.now() + 5_000,
+    leaveWithin(5_000),
   );
   expect(results.get(0)).toBe('acknowledged');
   await gateway.channel.close();

@@ -7,7 +7,11 @@ import {
 } from '../../packages/presence/src/presence-reader.ts';
 import { createRateCounter } from '../../packages/presence/src/rate-counter.ts';
 import { connectShards, type Shards } from '../../packages/presence/src/shards.ts';
-import { openTestGateway, type TestGateway } from '../../packages/presence/test/test-gateway.ts';
+import {
+  leaveWithin,
+  openTestGateway,
+  type TestGateway,
+} from '../../packages/presence/test/test-gateway.ts';
 import { type RedisCluster, startRedisCluster } from '../support/topologies/redis-cluster.ts';
 import { until } from '../support/until.ts';
 
@@ -57,8 +61,7 @@ async function deliverToAll(): Promise<number> {
   const recipients = entries.flatMap((presence, position) =>
     typeof presence === 'object' ? [{ token: tokens[position] ?? '', position, presence }] : [],
   );
-  const deadline = performance.now() + DEADLINE_MS;
-  const results = await dispatcher.dispatch(DELIVERY, recipients, deadline);
+  const results = await dispatcher.dispatch(DELIVERY, recipients, leaveWithin(DEADLINE_MS));
   return [...results.values()].filter((result) => result === 'acknowledged').length;
 }
 

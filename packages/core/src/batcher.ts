@@ -17,9 +17,13 @@ interface BatcherLimits {
   maxInFlight?: number;
   /**
    * Least time between the starts of two batches. The first call after a pause of this length starts at once; at higher rates
-   * calls wait, so that more of them share a batch. A full batch does not wait.
+   * calls wait, so that more of them share a batch.
    */
   gatherMs?: number;
+  /** So many calls don't wait for more; `maxBatchSize` by default. */
+  enough?: number;
+  /** A call does not wait if the batch before it had a single call and has ended: there is none to share with. */
+  onlyIfShared?: boolean;
 }
 
 /**
@@ -32,12 +36,20 @@ interface BatcherLimits {
 export function createBatcher<T, R>(
   operation: BatchedOperation,
   handleBatch: BatchHandler<T, R>,
-  { maxBatchSize = 1_000, maxInFlight = 1, gatherMs = 0 }: BatcherLimits = {},
+  {
+    maxBatchSize = 1_000,
+    maxInFlight = 1,
+    gatherMs = 0,
+    enough = maxBatchSize,
+    onlyIfShared = false,
+  }: BatcherLimits = {},
 ): (item: T) => Promise<R> {
   let pendingCalls: PendingCall<T, R>[] = [];
   let running = 0;
   let startedAt = Number.NEGATIVE_INFINITY;
-  let isWaiting = false;
+  let lastSize = 0;
+  /** Runs while calls wait for others. */
+  let timer: NodeJS.Timeout | undefined;
   const counts = batchedCountsOf(operation);
 
   async function runBatch(batch: PendingCall<T, R>[]): Promise<void> {
@@ -61,7 +73,8 @@ export function createBatcher<T, R>(
 
   /** Returns the milliseconds for which the calls wait for others. */
   function remainingMs(): number {
-    if (gatherMs === 0 || pendingCalls.length >= maxBatchSize) return 0;
+    if (gatherMs === 0 || pendingCalls.length >= enough) return 0;
+    if (onlyIfShared && running === 0 && lastSize <= 1 && pendingCalls.length === 1) return 0;
     return startedAt + gatherMs - performance.now();
   }
 
@@ -70,19 +83,21 @@ export function createBatcher<T, R>(
       const waitMs = remainingMs();
       // A timer takes whole milliseconds.
       if (waitMs >= 1) {
-        if (!isWaiting) setTimeout(startWaiting, waitMs);
-        isWaiting = true;
+        timer ??= setTimeout(startWaiting, waitMs);
         return;
       }
       if (gatherMs > 0) startedAt = performance.now();
+      clearTimeout(timer);
+      timer = undefined;
       const batch = pendingCalls.slice(0, maxBatchSize);
+      lastSize = batch.length;
       pendingCalls = pendingCalls.slice(maxBatchSize);
       void runBatch(batch);
     }
   }
 
   function startWaiting(): void {
-    isWaiting = false;
+    timer = undefined;
     startBatches();
   }
 
@@ -90,7 +105,7 @@ export function createBatcher<T, R>(
     new Promise((resolve, reject) => {
       pendingCalls.push({ item, resolve, reject });
       // Collects the calls of one turn of the event loop before the first batch starts.
-      if (pendingCalls.length === 1 || pendingCalls.length === maxBatchSize)
+      if (pendingCalls.length === 1 || pendingCalls.length === enough)
         queueMicrotask(startBatches);
     });
 }

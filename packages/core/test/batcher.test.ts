@@ -47,7 +47,11 @@ describe('with a time to gather', () => {
   const LONG_MS = 60_000;
 
   /** Counts the batches, and gathers for a time that does not pass within the test. */
-  function createCounting(gatherMs: number, maxBatchSize: number) {
+  function createCounting(
+    gatherMs: number,
+    maxBatchSize: number,
+    rest: { enough?: number; onlyIfShared?: boolean } = {},
+  ) {
     const sizes: number[] = [];
     const call = createBatcher<number, void>(
       'read-push',
@@ -55,7 +59,7 @@ describe('with a time to gather', () => {
         sizes.push(items.length);
         return items.map(() => undefined);
       },
-      { gatherMs, maxBatchSize },
+      { gatherMs, maxBatchSize, ...rest },
     );
     return { sizes, call };
   }
@@ -78,5 +82,31 @@ describe('with a time to gather', () => {
     await new Promise(setImmediate);
     await Promise.all([early, call(3)]);
     expect(sizes).toEqual([1, 2]);
+  });
+
+  test('so many calls as are enough start at once', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 100, { enough: 2 });
+    await call(1);
+    const early = call(2);
+    await new Promise(setImmediate);
+    await Promise.all([early, call(3)]);
+    expect(sizes).toEqual([1, 2]);
+  });
+
+  test('calls one after the other do not wait if they could share with none', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 100, { onlyIfShared: true });
+    await call(1);
+    await call(2);
+    await call(3);
+    expect(sizes).toEqual([1, 1, 1]);
+  });
+
+  test('calls beside each other wait, and so do those after a shared batch', async () => {
+    const { sizes, call } = createCounting(20, 100, { onlyIfShared: true });
+    await Promise.all([call(1), call(2)]);
+    const third = call(3);
+    await new Promise(setImmediate);
+    await Promise.all([third, call(4)]);
+    expect(sizes).toEqual([2, 2]);
   });
 });

@@ -1,12 +1,21 @@
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
-import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
-import type { PresenceEntry } from './keys.ts';
 import {
-  createPendingDispatches,
-  type PendingDispatch,
-  type PendingDispatches,
-} from './pending-dispatches.ts';
+  type CollectResults,
+  createCollectResults,
+  type MessageFor,
+  type Recipient,
+} from './collect-results.ts';
+import {
+  createDispatchToMany,
+  type DispatchRecipient,
+  findReason,
+  groupBy,
+  groupByGateway,
+} from './dispatch-to-many.ts';
+import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
+import { createGatewayWindows } from './gateway-windows.ts';
+import { createPendingDispatches, type PendingDispatch } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
 import {
   createShardDispatcher,
@@ -15,18 +24,8 @@ import {
 } from './shard-dispatcher.ts';
 import type { Shards } from './shards.ts';
 
+export type { Departure, DispatchPlan, DispatchRecipient } from './dispatch-to-many.ts';
 export type { Delivery } from './gateway-messages.ts';
-
-export interface DispatchRecipient {
-  token: string;
-  /** Position of the recipient in the batch. */
-  position: number;
-  presence: PresenceEntry;
-}
-
-type RecipientRef = Pick<DispatchRecipient, 'token' | 'position'>;
-/** Encodes the message to a gateway for recipients of one shard. */
-type MessageFor = (shard: ShardDispatcher, group: readonly RecipientRef[]) => Promise<string[]>;
 
 /** Result of a dispatch to one device, which may not be connected. */
 export type DeviceResult = DeliveryResult | 'offline' | 'refused';
@@ -48,6 +47,8 @@ const REPLY_STREAM_PREFIX = 'r:';
 export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, tracer?: Tracer) {
   const worker = newClaimId();
   const pendingDispatches = createPendingDispatches(tracer);
+  const collectResults = createCollectResults(pendingDispatches);
+  const windows = createGatewayWindows();
   const dispatchers = await Promise.all(
     shards.all.map((shard) => createShardDispatcher(shard, worker, pendingDispatches.record)),
   );
@@ -56,7 +57,8 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
   return {
     /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
     replyStream: `${REPLY_STREAM_PREFIX}${worker}`,
-    ...createDispatches(dispatchers, dispatcherOf, pendingDispatches),
+    dispatch: createDispatchToMany(dispatchers, windows, collectResults),
+    ...createDispatchToDevice(dispatcherOf, collectResults),
     /** Makes gateways read these devices' inboxes, after the rows of a push were written. Throws if Redis fails. */
     async notifyInboxes(
       push: string,
@@ -92,63 +94,18 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
     },
     async close(): Promise<void> {
       for (const dispatcher of dispatchers) dispatcher.close();
+      windows.close();
       pendingDispatches.settleAll();
     },
   };
 }
 
-/** Creates the dispatches to the gateways of many devices, and to that of one. */
-function createDispatches(
-  dispatchers: readonly ShardDispatcher[],
+/** Creates the dispatch to the gateway of one device, which takes no room in a window. */
+function createDispatchToDevice(
   dispatcherOf: (token: string) => ShardDispatcher,
-  pendingDispatches: PendingDispatches,
+  collectResults: CollectResults,
 ) {
-  /** Sends messages with `send`, and waits for the results. */
-  async function collectResults(
-    delivery: Delivery,
-    recipients: readonly RecipientRef[],
-    deadline: number,
-    send: (pending: PendingDispatch, messageFor: MessageFor) => Promise<void>,
-  ): Promise<Map<number, DeliveryResult>> {
-    const positions = recipients.map(({ position }) => position);
-    const pending = pendingDispatches.add(delivery, positions, deadline);
-    const messageFor: MessageFor = async (shard, group) =>
-      encodeGatewayMessage({
-        kind: 'deliver',
-        delivery: {
-          ...delivery,
-          ...(pending.trace !== undefined && { trace: pending.trace }),
-          reply: shard.replyStream,
-          deadline: await shard.toRedisTime(deadline),
-          tokens: group.map(({ token }) => token),
-          positions: group.map(({ position }) => position),
-        },
-      });
-    try {
-      await send(pending, messageFor);
-      return await pending.whenSettled;
-    } finally {
-      pending.settle();
-    }
-  }
-
   return {
-    /**
-     * Dispatches a delivery to the gateways of these recipients and waits for the results.
-     *
-     * @param deadline by the monotonic clock; gateways write nothing to a socket after it
-     * @returns a result for every position, at the latest 1.5 s after the deadline
-     * @throws if Redis fails, on all shards of the recipients; gateways that received the delivery still reply to the reply
-     *   stream
-     */
-    dispatch: (
-      delivery: Delivery,
-      recipients: readonly DispatchRecipient[],
-      deadline: number,
-    ): Promise<Map<number, DeliveryResult>> =>
-      collectResults(delivery, recipients, deadline, (pending, messageFor) =>
-        sendToShards(dispatchers, pending, recipients, messageFor),
-      ),
     /** Checks whether `dispatchToDevice` is supported: not in a cluster, nor where Redis refuses its script or fails. */
     isDeviceDispatchSupported(token: string): boolean {
       const { devices, isResponding } = dispatcherOf(token);
@@ -158,13 +115,13 @@ function createDispatches(
      * Finds the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
      * moment share.
      *
-     * @param deadline as for `dispatch`
+     * @param deadline by the monotonic clock; the gateway writes nothing to a socket after it
      * @returns the result. `refused`: it is not supported after all, and nothing was dispatched
      * @throws as `dispatch` does
      */
     async dispatchToDevice(
       delivery: Delivery,
-      recipient: RecipientRef,
+      recipient: Recipient,
       deadline: number,
     ): Promise<DeviceResult> {
       const { token, position } = recipient;
@@ -180,73 +137,10 @@ function createDispatches(
           pending.cancel();
         }
       };
-      const results = await collectResults(delivery, [recipient], deadline, send);
+      const results = await collectResults(delivery, [recipient], { deadline, send });
       return results.get(position) ?? unsent;
     },
   };
-}
-
-/** Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail. */
-async function sendToShards(
-  dispatchers: readonly ShardDispatcher[],
-  pending: PendingDispatch,
-  recipients: readonly DispatchRecipient[],
-  messageFor: MessageFor,
-): Promise<void> {
-  if (recipients.length === 0) pending.settle();
-  const groups = [...groupBy(recipients, ({ presence }) => presence.shard)];
-  const sent = await Promise.allSettled(
-    groups.map(async ([shard, group]) =>
-      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, group, messageFor),
-    ),
-  );
-  if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
-  for (const [index, { status }] of sent.entries()) {
-    if (status === 'fulfilled') continue;
-    for (const { position } of groups[index]?.[1] ?? []) pending.record(position, 'unreachable');
-  }
-}
-
-/** Sends one message to each gateway of a shard, all in one round trip. */
-async function sendToGateways(
-  dispatcher: ShardDispatcher,
-  pending: PendingDispatch,
-  recipients: readonly DispatchRecipient[],
-  messageFor: MessageFor,
-): Promise<void> {
-  const sentGroups: (readonly DispatchRecipient[])[] = [];
-  for (const group of groupByGateway(recipients).values()) {
-    if (group[0]?.presence.credit !== 0) sentGroups.push(group);
-    else for (const { position } of group) pending.record(position, 'not-sent');
-  }
-  if (sentGroups.length === 0) return;
-  const messages = sentGroups.map(async (group) => ({
-    gateway: group[0]?.presence.gateway ?? '',
-    fields: await messageFor(dispatcher, group),
-  }));
-  const ids = await dispatcher.send(await Promise.all(messages));
-  for (const [index, id] of ids.entries()) {
-    // Without a stream the gateway stopped or acquired a new identity.
-    if (id === null)
-      for (const { position } of sentGroups[index] ?? []) pending.record(position, 'not-connected');
-  }
-}
-
-function groupByGateway<R extends { presence: PresenceEntry }>(
-  recipients: readonly R[],
-): Map<string, R[]> {
-  return groupBy(recipients, ({ presence }) => presence.gateway);
-}
-
-function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> {
-  const groups = new Map<K, R[]>();
-  for (const item of items) {
-    const key = keyOf(item);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [item]);
-    else group.push(item);
-  }
-  return groups;
 }
 
 /**
@@ -255,15 +149,12 @@ function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> 
 function mergeReplies(replies: readonly DatedReply[], claim: string): Map<number, EarlierResult> {
   const results = new Map<number, EarlierResult>();
   for (const { reply, ageMs } of replies) {
-    if (reply.claim !== claim) continue;
+    const { result } = reply;
+    if (reply.claim !== claim || result === 'handled') continue;
     for (const position of reply.positions) {
       if (results.get(position)?.result !== 'acknowledged')
-        results.set(position, { result: reply.result, ageMs });
+        results.set(position, { result, ageMs });
     }
   }
   return results;
-}
-
-function findReason(results: readonly PromiseSettledResult<unknown>[]): unknown {
-  return results.find((result) => result.status === 'rejected')?.reason;
 }

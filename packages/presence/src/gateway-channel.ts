@@ -1,6 +1,6 @@
 import type { ConnectedDevice } from './presence-registry.ts';
 import type { RedisAddress } from './redis.ts';
-import type { DeliveryResult, ReplyTo } from './replies.ts';
+import type { ReplyTo, Report } from './replies.ts';
 import { createShardChannel, type ShardChannel, type ShardEvents } from './shard-channel.ts';
 import { connectShards, type Shard, type Shards } from './shards.ts';
 
@@ -48,8 +48,8 @@ export async function createGatewayChannel(address: RedisAddress, on: GatewayEve
     register: (device: ConnectedDevice): Promise<void> => ofDevice(device).register(device),
     /** Unregisters a connection, later if Redis is unavailable. Never throws. */
     unregister: (device: ConnectedDevice): Promise<void> => ofDevice(device).unregister(device),
-    /** Sends the result for one recipient, on the shard that the delivery came from. Results close in time share a round trip. */
-    reply: (to: ReplyTo, result: DeliveryResult): void => channelOf(to.shard).reply(to, result),
+    /** Sends a report about one recipient, on the shard that the delivery came from. Reports close in time share a round trip. */
+    reply: (to: ReplyTo, report: Report): void => channelOf(to.shard).reply(to, report),
     /** Sends the collected results, then releases the leases. */
     async close(): Promise<void> {
       await Promise.all(channels.map((channel) => channel.close()));

@@ -20,7 +20,10 @@ export interface PendingDispatch {
   cancel(): void;
 }
 
-type WaitingDispatch = PendingDispatch & { span: Span | undefined };
+interface WaitingDispatch extends PendingDispatch {
+  span: Span | undefined;
+  onHandled?: ((position: number) => void) | undefined;
+}
 
 /** The dispatches of a worker that wait for results. */
 export type PendingDispatches = ReturnType<typeof createPendingDispatches>;
@@ -35,10 +38,16 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
      *
      * @param positions of the recipients in the batch
      * @param deadline by the monotonic clock
+     * @param onHandled is called with the first position of a message that its gateway has handled
      */
-    add(delivery: Delivery, positions: readonly number[], deadline: number): PendingDispatch {
+    add(
+      delivery: Delivery,
+      positions: readonly number[],
+      deadline: number,
+      onHandled?: (position: number) => void,
+    ): PendingDispatch {
       const span = startSpan(tracer, delivery, positions.length);
-      const dispatch = createWaiting(delivery.claim, span, positions);
+      const dispatch = { ...createWaiting(delivery.claim, span, positions), onHandled };
       // Not `withTimeout`: the deadline holds while the streams are written, too.
       const timeoutMs = deadline + REPLY_GRACE_MS - performance.now();
       const timer = setTimeout(dispatch.settle, Math.max(0, timeoutMs));
@@ -54,7 +63,10 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       for (const dispatch of waiting) {
         if (dispatch.claim !== claim) continue;
         if (trace !== undefined) dispatch.span?.link(trace);
-        for (const position of positions) dispatch.record(position, result);
+        for (const position of positions) {
+          if (result === 'handled') dispatch.onHandled?.(position);
+          else dispatch.record(position, result);
+        }
       }
     },
     /** Ends all waits. */

@@ -21,8 +21,14 @@ export type DeliveryResult =
   | 'unanswered'
   | 'unreachable';
 
-/** The index of a result is sent through Redis between processes of different versions: append-only. */
-const RESULT_CODES: readonly DeliveryResult[] = [
+/**
+ * What a gateway reports: a result, or that it has handled a dispatch to several recipients, so that each of them was written
+ * or has a result. `handled` names the first recipient only.
+ */
+export type Report = DeliveryResult | 'handled';
+
+/** The index of a report is sent through Redis between processes of different versions: append-only. */
+const REPORT_CODES: readonly Report[] = [
   'acknowledged',
   'unacked',
   'syncing',
@@ -30,13 +36,14 @@ const RESULT_CODES: readonly DeliveryResult[] = [
   'backpressure',
   'not-sent',
   'superseded',
+  'handled',
 ];
 
-/** One result for some recipients of a claim, by their position in the batch. */
+/** One report for some recipients of a claim, by their position in the batch. */
 export interface Reply {
   work: string;
   claim: string;
-  result: DeliveryResult;
+  result: Report;
   positions: number[];
   /** Context of the gateway's span, if the push is traced. */
   trace?: string;
@@ -61,16 +68,16 @@ export function createResultBatch() {
   let streams = new Map<string, Map<string, Buffer>>();
   /** Consecutive results are often for the same batch. */
   let lastBitmap:
-    | (Omit<ReplyTo, 'position' | 'shard'> & { result: DeliveryResult; bitmap: Buffer })
+    | (Omit<ReplyTo, 'position' | 'shard'> & { result: Report; bitmap: Buffer })
     | undefined;
 
   function bitmapFor(
     { reply, work, claim, trace }: Omit<ReplyTo, 'shard'>,
-    result: DeliveryResult,
+    result: Report,
   ): Buffer {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
-    const untraced = `${work} ${claim} ${RESULT_CODES.indexOf(result)}`;
+    const untraced = `${work} ${claim} ${REPORT_CODES.indexOf(result)}`;
     // A worker of an earlier release reads the first three words only.
     const name = trace === undefined ? untraced : `${untraced} ${trace}`;
     const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
@@ -80,7 +87,7 @@ export function createResultBatch() {
   }
 
   return {
-    add(to: Omit<ReplyTo, 'shard'>, result: DeliveryResult): void {
+    add(to: Omit<ReplyTo, 'shard'>, result: Report): void {
       const { reply, work, claim, position, trace } = to;
       const isSame =
         lastBitmap?.result === result &&
@@ -114,7 +121,7 @@ export function readReplyEntry(fields: readonly string[]): Reply[] {
   const replies: Reply[] = [];
   for (let i = 0; i + 1 < fields.length; i += 2) {
     const [work, claim, code, trace] = (fields[i] ?? '').split(' ');
-    const result = RESULT_CODES[Number(code)];
+    const result = REPORT_CODES[Number(code)];
     if (!work || !claim || result === undefined) continue;
     const positions = decodePositions(Buffer.from(fields[i + 1] ?? '', 'base64'));
     replies.push({ work, claim, result, positions, ...(trace !== undefined && { trace }) });

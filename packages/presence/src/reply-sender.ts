@@ -1,6 +1,6 @@
 import { TTL_SECONDS } from './keys.ts';
 import type { Redis } from './redis.ts';
-import { createResultBatch, type DeliveryResult, type ReplyTo } from './replies.ts';
+import { createResultBatch, type ReplyTo, type Report } from './replies.ts';
 
 const REPLY_INTERVAL_MS = 10;
 const REPLY_RETENTION_MS = 60_000;
@@ -35,7 +35,7 @@ export function createReplySender(redis: Redis, now: () => number) {
 
   return {
     flush,
-    add(to: ReplyTo, result: DeliveryResult): void {
+    add(to: ReplyTo, result: Report): void {
       resultBatch.add(to, result);
       const delayMs = flushedAt + REPLY_INTERVAL_MS - performance.now();
       timer ??= setTimeout(() => void flush(), Math.max(0, delayMs));

@@ -7,7 +7,7 @@ import type { Redis } from '../src/redis.ts';
 import { timeToMs } from '../src/redis-time.ts';
 import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
-import { openTestGateway, type TestGateway } from './test-gateway.ts';
+import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
 
 const DELIVERY: Delivery = {
   push: 'p1',
@@ -209,7 +209,7 @@ describe('a dispatch', () => {
       { token: 'e1', position: 3, presence: await presenceOf('e1') },
       { token: 'e2', position: 999, presence: await presenceOf('e2') },
     ];
-    const results = await dispatcher.dispatch(DELIVERY, recipients, performance.now() + 500);
+    const results = await dispatcher.dispatch(DELIVERY, recipients, leaveWithin(500));
     expect(results).toEqual(
       new Map([
         [3, 'acknowledged'],
@@ -223,11 +223,7 @@ describe('a dispatch', () => {
     const gateway = await startTestGateway();
     await gateway.connect('e3', 'k1');
     const presence = await presenceOf('e3');
-    await dispatcher.dispatch(
-      DELIVERY,
-      [{ token: 'e3', position: 0, presence }],
-      performance.now() + 400,
-    );
+    await dispatcher.dispatch(DELIVERY, [{ token: 'e3', position: 0, presence }], leaveWithin(400));
     const [delivery] = gateway.deliveries;
     const remainingMs = (delivery?.deadline ?? 0) - gateway.channel.now(0);
     expect(remainingMs).toBeGreaterThan(0);
@@ -242,7 +238,7 @@ describe('a dispatch', () => {
     const results = await dispatcher.dispatch(
       DELIVERY,
       [{ token: 'e4', position: 0, presence }],
-      performance.now() + 500,
+      leaveWithin(500),
     );
     expect(results).toEqual(new Map([[0, 'not-connected']]));
   });
@@ -254,7 +250,7 @@ describe('a dispatch', () => {
     const results = await dispatcher.dispatch(
       DELIVERY,
       [{ token: 'e5', position: 7, presence }],
-      performance.now() + 500,
+      leaveWithin(500),
     );
     expect(results).toEqual(new Map([[7, 'not-sent']]));
     expect(gateway.deliveries).toEqual([]);
@@ -268,7 +264,7 @@ describe('a dispatch', () => {
     const results = await dispatcher.dispatch(
       DELIVERY,
       [{ token: 'e6', position: 0, presence }],
-      performance.now() + 10,
+      leaveWithin(10),
     );
     expect(results).toEqual(new Map([[0, 'unanswered']]));
   });
@@ -278,11 +274,7 @@ describe('a dispatch', () => {
     await gateway.connect('e7', 'k1');
     const presence = await presenceOf('e7');
     const delivery = { ...DELIVERY, claim: 'dead' };
-    await dispatcher.dispatch(
-      delivery,
-      [{ token: 'e7', position: 5, presence }],
-      performance.now() + 500,
-    );
+    await dispatcher.dispatch(delivery, [{ token: 'e7', position: 5, presence }], leaveWithin(500));
     const readTime = async () => timeToMs(await redis.time());
     const repliedBy = await readTime();
     const lapsedBy = await until(async () => {

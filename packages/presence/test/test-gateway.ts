@@ -1,4 +1,5 @@
 import { until } from '../../../test/support/until.ts';
+import type { DispatchPlan } from '../src/dispatcher.ts';
 import { createGatewayChannel, type GatewayChannel } from '../src/gateway-channel.ts';
 import type { DispatchedDelivery } from '../src/gateway-messages.ts';
 import type { ConnectedDevice } from '../src/presence-registry.ts';
@@ -19,6 +20,15 @@ export interface TestGateway {
   /** Registers a device. It stays connected until `disconnect`, even if it is kicked. */
   connect(token: string, connection: string, since?: { ageMs: number }): Promise<void>;
   disconnect(token: string): Promise<void>;
+}
+
+/** Returns the plan of a dispatch that may be written for so long after it leaves. */
+export function leaveWithin(ms: number): DispatchPlan {
+  return {
+    app: 'a1',
+    mayWait: true,
+    depart: async (recipients) => ({ recipients, deadline: performance.now() + ms }),
+  };
 }
 
 /** Starts a test gateway. */

@@ -72,7 +72,9 @@ type TracedSettlement = Settlement & { trace?: string };
  * The devices have their pushes by then, and the lease of a claim lasts for seconds: a settlement can wait for others, with
  * which it costs MongoDB a fraction.
  */
-const SETTLE_GATHER_MS = 25;
+const SETTLE_GATHER_MS = 100;
+/** So many settlements don't wait: they hold places of other pushes, and more would cost no less each. */
+const SETTLEMENTS_ENOUGH = 50;
 
 type ClaimRequest = { id: string; reply: string; leaseMs: number };
 
@@ -157,7 +159,7 @@ function createSettle(
       (settlements) =>
         runPerCollection(settlements, (id, group) => settleAll(holders.of(id), group)),
     ),
-    { maxBatchSize: 200, gatherMs: SETTLE_GATHER_MS },
+    { maxBatchSize: 200, gatherMs: SETTLE_GATHER_MS, enough: SETTLEMENTS_ENOUGH },
   );
 }
 

@@ -30,7 +30,8 @@ const QUERIES_IN_FLIGHT = 4;
 
 /**
  * Pushes that look up their device together are stored, enqueued, claimed and dispatched together as well: at some hundred a
- * second they share each round trip on their way for a few milliseconds of waiting.
+ * second they share each round trip on their way for a few milliseconds of waiting. A sender of one push after the other does
+ * not wait.
  */
 const PUSH_GATHER_MS = 5;
 
@@ -99,7 +100,7 @@ function createRecipientLookups(devices: Devices) {
         return device?.app === app ? device : undefined;
       });
     },
-    { maxInFlight: 4, gatherMs: PUSH_GATHER_MS },
+    { maxInFlight: 4, gatherMs: PUSH_GATHER_MS, onlyIfShared: true },
   );
 
   /** The server groups by platform: a thousand tokens in an array cost a third of a thousand documents. */

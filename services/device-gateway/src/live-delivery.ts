@@ -106,6 +106,7 @@ export function createLiveDelivery(context: DeliveryContext) {
         for (let n = from; n < end; n += 1) deliverOne(slice, tokens[n] ?? '', positions[n] ?? 0);
         pendingWrites -= end - from;
       }
+      replies.reportHandled(delivery);
     },
     /** Recipients that were dispatched to this gateway and not handled yet. */
     pendingWrites: (): number => pendingWrites,
@@ -233,6 +234,10 @@ export function createWorkerReplies(
 
   return {
     reply,
+    /** Tells the worker that every recipient of a dispatch was written or has a result: it may send more (gateway-windows.ts). */
+    reportHandled({ positions: [position = 0, ...others], ...delivery }: ReceivedDelivery): void {
+      if (others.length > 0) channel().reply({ ...delivery, position }, 'handled');
+    },
     /** Replies with the PUBACK of `publish`, or `unacked` after a second. */
     awaitAck(connection: Connection, publish: InFlightPublish, pendingReply: PendingReply): void {
       pendingReply.ackDeadline = performance.now() + ACK_TIMEOUT_MS;

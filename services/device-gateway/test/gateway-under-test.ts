@@ -92,9 +92,11 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
       const [presenceEntry] = await presenceReader.lookup([token]);
       if (typeof presenceEntry !== 'object') return presenceEntry ?? 'offline';
       const deadline = performance.now() + deadlineMs;
-      return (
-        await worker.dispatch(push, [{ token, position: 0, presence: presenceEntry }], deadline)
-      ).get(0);
+      const recipient = { token, position: 0, presence: presenceEntry };
+      const depart = async () => ({ recipients: [recipient], deadline });
+      return (await worker.dispatch(push, [recipient], { app: 'app', mayWait: true, depart })).get(
+        0,
+      );
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {

@@ -76,16 +76,19 @@ async function dispatchToConnected(
   const presenceEntries = await resources.presenceReader.lookup(
     positions.map((position) => tokens[position] ?? ''),
   );
-  if (presenceEntries.every((presence) => typeof presence !== 'object')) return NO_RESULTS;
-  const deadline = await findWriteDeadline(delivery);
-  if (deadline === undefined) return NO_RESULTS;
-  const isSuperseded = delivery.isSuperseded;
   const recipients = positions.flatMap((position, index): DispatchRecipient[] => {
     const presence = presenceEntries[index];
-    if (typeof presence !== 'object' || isSuperseded(position)) return [];
-    return [{ token: tokens[position] ?? '', position, presence }];
+    return typeof presence === 'object'
+      ? [{ token: tokens[position] ?? '', position, presence }]
+      : [];
   });
   if (recipients.length === 0) return NO_RESULTS;
+  const depart = async (departing: readonly DispatchRecipient[]) => {
+    const deadline = await findWriteDeadline(delivery);
+    if (deadline === undefined) return undefined;
+    const remaining = departing.filter(({ position }) => !delivery.isSuperseded(position));
+    return { recipients: remaining, deadline };
+  };
   return resources.dispatcher.dispatch(
     {
       push: push._id,
@@ -100,7 +103,8 @@ async function dispatchToConnected(
       ...(batch.notify && { notify: batch.notify }),
     },
     recipients,
-    deadline,
+    // APNs delivers what has no room now.
+    { app: push.app, mayWait: false, depart },
   );
 }
 

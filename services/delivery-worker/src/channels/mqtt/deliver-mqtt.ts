@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type {
+  Departure,
   Delivery as Dispatch,
   Dispatcher,
   DispatchRecipient,
@@ -81,6 +82,12 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
 
 /** End of a round: `may-not-send`: nothing may be sent any more; `failing`: a shard of presence fails. */
 type RoundEnd = 'delivered' | 'may-not-send' | 'failing';
+/** Of several ends of a round the first one counts. */
+const ROUND_ENDS: readonly RoundEnd[] = ['may-not-send', 'failing', 'delivered'];
+
+function toRoundEnd(isFailing: boolean): RoundEnd {
+  return isFailing ? 'failing' : 'delivered';
+}
 
 /** Delivers once to each pending recipient. */
 async function deliverRound(
@@ -90,28 +97,27 @@ async function deliverRound(
 ): Promise<RoundEnd> {
   const positions = [...delivery.pending];
   const presenceEntries = await lookupPresence(resources, delivery, positions);
-  const deadline = await findWriteDeadline(delivery);
-  if (deadline === undefined) return 'may-not-send';
+  if (!(await delivery.maySend())) return 'may-not-send';
   const online: DispatchRecipient[] = [];
   const offline: number[] = [];
-  let isFailing = false;
+  const ends = new Set<RoundEnd>();
   for (const [index, position] of positions.entries()) {
     if (!delivery.pending.has(position)) continue;
     const presence = presenceEntries[index];
-    if (presence === 'failing') isFailing = true;
+    if (presence === 'failing') ends.add('failing');
     else if (presence === undefined || presence === 'away') offline.push(position);
     else online.push({ token: delivery.tokens[position] ?? '', position, presence });
   }
   // Both are awaited: receipts must count even when the other part failed, or devices get the push twice.
   const settledRounds = await Promise.allSettled([
-    dispatchAndApply(resources, delivery, { online, deadline, isLastRound }),
-    enqueue(resources, delivery, offline, false),
+    dispatchAndApply(resources, delivery, online, isLastRound),
+    enqueue(resources, delivery, offline, false).then(toRoundEnd),
   ]);
   for (const settledRound of settledRounds) {
     if (settledRound.status === 'rejected') throw settledRound.reason;
-    isFailing ||= settledRound.value;
+    ends.add(settledRound.value);
   }
-  return isFailing ? 'failing' : 'delivered';
+  return ROUND_ENDS.find((end) => ends.has(end)) ?? 'delivered';
 }
 
 /** Checks whether a single recipient is pending, whose shard of presence takes a dispatch without a lookup. */
@@ -146,30 +152,42 @@ async function deliverToDevice(
     result === 'offline'
       ? await enqueue(resources, delivery, [position], false)
       : await applyResults(resources, delivery, new Map([[position, result]]), isLastRound);
-  return isFailing ? 'failing' : 'delivered';
+  return toRoundEnd(isFailing);
 }
 
-/** The connected devices of one round. */
-interface DispatchRound {
-  online: DispatchRecipient[];
-  /** Gateways write nothing after it, by the monotonic clock. */
-  deadline: number;
-  isLastRound: boolean;
-}
-
-/** Returns true if some recipients are left because their shard fails. */
+/**
+ * Dispatches to the connected devices of one round. Parts may wait for room at their gateways: what may be sent is checked
+ * when a part leaves. `failing`: some recipients are left because their shard fails.
+ */
 async function dispatchAndApply(
   resources: MqttResources,
   delivery: Delivery,
-  { online, deadline, isLastRound }: DispatchRound,
-): Promise<boolean> {
-  if (online.length === 0) return false;
-  const listTokens = () => online.map(({ token }) => token);
-  failpointForEach('dispatch', listTokens);
-  const dispatching = resources.dispatcher.dispatch(toDispatch(delivery), online, deadline);
-  const results = await markRedisErrors(dispatching);
-  failpointForEach('dispatched', listTokens);
-  return applyResults(resources, delivery, results, isLastRound);
+  online: readonly DispatchRecipient[],
+  isLastRound: boolean,
+): Promise<RoundEnd> {
+  if (online.length === 0) return 'delivered';
+  const failures: unknown[] = [];
+  let isWithheld = false;
+  async function depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined> {
+    const deadline = await findWriteDeadline(delivery).catch((error: unknown) => {
+      failures.push(error);
+    });
+    isWithheld ||= deadline === undefined;
+    if (deadline === undefined) return undefined;
+    // For some a newer push of the collapse key may have come meanwhile.
+    const remaining = recipients.filter(({ position }) => delivery.pending.has(position));
+    failpointForEach('dispatch', () => remaining.map(({ token }) => token));
+    return { recipients: remaining, deadline };
+  }
+  const plan = { app: delivery.push.app, mayWait: true, depart };
+  const results = await markRedisErrors(
+    resources.dispatcher.dispatch(toDispatch(delivery), online, plan),
+  );
+  failpointForEach('dispatched', () => online.map(({ token }) => token));
+  // Receipts count although another part could not be checked.
+  const isFailing = await applyResults(resources, delivery, results, isLastRound);
+  if (failures.length > 0) throw failures[0];
+  return isWithheld ? 'may-not-send' : toRoundEnd(isFailing);
 }
 
 /**

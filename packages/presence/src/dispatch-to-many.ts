@@ -1,0 +1,218 @@
+import type { CollectResults, MessageFor } from './collect-results.ts';
+import type { Delivery } from './gateway-messages.ts';
+import type { GatewayWindows, Permit } from './gateway-windows.ts';
+import type { PresenceEntry } from './keys.ts';
+import type { PendingDispatch } from './pending-dispatches.ts';
+import type { DeliveryResult } from './replies.ts';
+import type { ShardDispatcher } from './shard-dispatcher.ts';
+
+export interface DispatchRecipient {
+  token: string;
+  /** Position of the recipient in the batch. */
+  position: number;
+  presence: PresenceEntry;
+}
+
+/** A dispatch to many devices: whose it is, and what is decided at the moment at which a part of it leaves. */
+export interface DispatchPlan {
+  app: string;
+  /** Parts wait for room at their gateway; otherwise those without room are `not-sent`. */
+  mayWait: boolean;
+  /**
+   * Checks recipients that are about to leave.
+   *
+   * @returns those that may be sent to, and the deadline by the monotonic clock, after which gateways write nothing to a
+   *   socket; undefined: nothing may be sent, and they get no result
+   */
+  depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined>;
+}
+
+/** The recipients of a dispatch that leave together. */
+export interface Departure {
+  recipients: readonly DispatchRecipient[];
+  deadline: number;
+}
+
+type Results = ReadonlyMap<number, DeliveryResult>;
+const NO_RESULTS: Results = new Map();
+
+/** The recipients of a dispatch at one gateway. */
+interface GatewayGroup {
+  gateway: string;
+  recipients: readonly DispatchRecipient[];
+}
+
+type PermittedGroup = GatewayGroup & { permit: Permit };
+
+/** A part of a dispatch that is sent by itself. */
+interface DispatchPart {
+  recipients: readonly DispatchRecipient[];
+  sending: Promise<Results>;
+}
+
+/** Creates the dispatch to the gateways of many devices. */
+export function createDispatchToMany(
+  dispatchers: readonly ShardDispatcher[],
+  windows: GatewayWindows,
+  collectResults: CollectResults,
+) {
+  /** Sends to groups that have room at their gateways, and gives the room back. */
+  async function sendGroups(
+    delivery: Delivery,
+    groups: readonly PermittedGroup[],
+    { depart }: DispatchPlan,
+  ): Promise<Results> {
+    const permits = new Map(groups.map(({ gateway, permit }) => [gateway, permit]));
+    try {
+      const departure = await depart(groups.flatMap(({ recipients }) => recipients));
+      if (departure === undefined) return NO_RESULTS;
+      const { recipients, deadline } = departure;
+      const sent = groupByGateway(recipients);
+      const permitsByPosition = new Map(
+        [...sent].map(([gateway, [first]]) => [first?.position, permits.get(gateway)]),
+      );
+      const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
+        for (const gateway of sent.keys()) permits.get(gateway)?.sent();
+        await sendToShards(dispatchers, pending, recipients, messageFor);
+      };
+      const onHandled = (position: number) => permitsByPosition.get(position)?.handled();
+      const results = await collectResults(delivery, recipients, { deadline, send, onHandled });
+      for (const [gateway, group] of sent) {
+        const isStalled = group.every(({ position }) => results.get(position) === 'unanswered');
+        if (isStalled) permits.get(gateway)?.stalled();
+      }
+      return results;
+    } finally {
+      for (const permit of permits.values()) permit.release();
+    }
+  }
+
+  /** Sends to the group of a gateway once there is room. */
+  async function sendWhenRoom(
+    delivery: Delivery,
+    { gateway, recipients }: GatewayGroup,
+    plan: DispatchPlan,
+  ): Promise<Results> {
+    const permit = await windows.acquire(gateway, plan.app, recipients.length);
+    if (permit === 'stalled') return allNotSent(recipients);
+    return sendGroups(delivery, [{ gateway, recipients, permit }], plan);
+  }
+
+  /**
+   * Dispatches a delivery to the gateways of these recipients and waits for the results. What has room at its gateways leaves
+   * at once; the rest waits, each gateway by itself (gateway-windows.ts).
+   *
+   * @returns a result for every position that was to be sent, at the latest 1.5 s after its deadline
+   * @throws if Redis fails, on all shards of the recipients, or `depart` does; gateways that received the delivery still
+   *   reply to the reply stream
+   */
+  return async function dispatch(
+    delivery: Delivery,
+    recipients: readonly DispatchRecipient[],
+    plan: DispatchPlan,
+  ): Promise<Map<number, DeliveryResult>> {
+    const ready: PermittedGroup[] = [];
+    const parts: DispatchPart[] = [];
+    for (const [gateway, group] of groupByGateway(recipients)) {
+      const hasCredit = group[0]?.presence.credit !== 0;
+      const permit = hasCredit ? windows.tryAcquire(gateway, group.length) : 'stalled';
+      if (permit === 'stalled' || (permit === undefined && !plan.mayWait))
+        parts.push({ recipients: group, sending: Promise.resolve(allNotSent(group)) });
+      else if (permit !== undefined) ready.push({ gateway, recipients: group, permit });
+      else {
+        const sending = sendWhenRoom(delivery, { gateway, recipients: group }, plan);
+        parts.push({ recipients: group, sending });
+      }
+    }
+    if (ready.length > 0) {
+      const sent = ready.flatMap((group) => group.recipients);
+      parts.push({ recipients: sent, sending: sendGroups(delivery, ready, plan) });
+    }
+    return mergeParts(parts);
+  };
+}
+
+function allNotSent(recipients: readonly DispatchRecipient[]): Results {
+  return new Map(recipients.map(({ position }) => [position, 'not-sent']));
+}
+
+/** Waits for all parts and joins their results. Throws if all fail; what only some parts miss is `unreachable`. */
+async function mergeParts(parts: readonly DispatchPart[]): Promise<Map<number, DeliveryResult>> {
+  const settled = await Promise.allSettled(parts.map(({ sending }) => sending));
+  if (parts.length > 0 && settled.every(({ status }) => status === 'rejected'))
+    throw findReason(settled);
+  const merged = new Map<number, DeliveryResult>();
+  for (const [index, part] of settled.entries()) {
+    if (part.status === 'fulfilled')
+      for (const [position, result] of part.value) merged.set(position, result);
+    else
+      for (const { position } of parts[index]?.recipients ?? [])
+        merged.set(position, 'unreachable');
+  }
+  return merged;
+}
+
+/** Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail. */
+async function sendToShards(
+  dispatchers: readonly ShardDispatcher[],
+  pending: PendingDispatch,
+  recipients: readonly DispatchRecipient[],
+  messageFor: MessageFor,
+): Promise<void> {
+  if (recipients.length === 0) pending.settle();
+  const groups = [...groupBy(recipients, ({ presence }) => presence.shard)];
+  const sent = await Promise.allSettled(
+    groups.map(async ([shard, group]) =>
+      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, group, messageFor),
+    ),
+  );
+  if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
+  for (const [index, { status }] of sent.entries()) {
+    if (status === 'fulfilled') continue;
+    for (const { position } of groups[index]?.[1] ?? []) pending.record(position, 'unreachable');
+  }
+}
+
+/** Sends one message to each gateway of a shard, all in one round trip. */
+async function sendToGateways(
+  dispatcher: ShardDispatcher,
+  pending: PendingDispatch,
+  recipients: readonly DispatchRecipient[],
+  messageFor: MessageFor,
+): Promise<void> {
+  const sentGroups = [...groupByGateway(recipients).values()];
+  const messages = sentGroups.map(async (group) => ({
+    gateway: group[0]?.presence.gateway ?? '',
+    fields: await messageFor(dispatcher, group),
+  }));
+  const ids = await dispatcher.send(await Promise.all(messages));
+  for (const [index, id] of ids.entries()) {
+    // Without a stream the gateway stopped or acquired a new identity.
+    if (id === null)
+      for (const { position } of sentGroups[index] ?? []) pending.record(position, 'not-connected');
+  }
+}
+
+/** Groups recipients by their gateway. */
+export function groupByGateway<R extends { presence: PresenceEntry }>(
+  recipients: readonly R[],
+): Map<string, R[]> {
+  return groupBy(recipients, ({ presence }) => presence.gateway);
+}
+
+/** Groups items by a key. */
+export function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> {
+  const groups = new Map<K, R[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
+}
+
+/** Returns the first reason for which something was rejected. */
+export function findReason(results: readonly PromiseSettledResult<unknown>[]): unknown {
+  return results.find((result) => result.status === 'rejected')?.reason;
+}

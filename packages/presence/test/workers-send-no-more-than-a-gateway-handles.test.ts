@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import { createDispatcher, type DispatchRecipient } from '../src/dispatcher.ts';
+import type { PresenceEntry } from '../src/keys.ts';
+import { createPresenceReader } from '../src/presence-reader.ts';
+import { connectShards, type Shards } from '../src/shards.ts';
+import { startRedis } from './start-server.ts';
+import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
+
+/** Recipients of a dispatch: half of the first window. */
+const SIZE = 1_000;
+const DELIVERY = { push: 'p1', work: 'p1', expiresAt: Date.now() + 60_000, payload: '{}' };
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let shards: Shards;
+let gateway: TestGateway;
+let recipients: DispatchRecipient[];
+
+beforeAll(async () => {
+  server = await startRedis();
+  shards = await connectShards(server);
+  gateway = await openTestGateway(server.url);
+  await gateway.connect('d1', 'k1');
+  const [presence] = await createPresenceReader(shards).lookup(['d1']);
+  recipients = Array.from({ length: SIZE }, (_, position) => ({
+    token: `d${position}`,
+    position,
+    presence: presence as PresenceEntry,
+  }));
+});
+
+afterAll(async () => {
+  await gateway.channel.close();
+  shards.close();
+  await server.stop();
+});
+
+/** Sends dispatches of a worker until the test is over; the gateway reports nothing but what the test has it report. */
+async function startWorker(name: string, dispatches: number, ms: number) {
+  const dispatcher = await createDispatcher(shards);
+  const results = Array.from({ length: dispatches }, (_, n) =>
+    dispatcher.dispatch({ ...DELIVERY, claim: `${name}${n}` }, recipients, leaveWithin(ms)),
+  );
+  return { results, close: () => dispatcher.close() };
+}
+
+const claims = () => gateway.deliveries.map(({ claim }) => claim);
+const reset = () => {
+  gateway.deliveries.length = 0;
+  gateway.result = undefined;
+};
+
+/** Reports as the gateway does: first that a dispatch is handled, then the result of each recipient. */
+function report(claim: string, what: 'handled' | 'acknowledged'): void {
+  const delivery = gateway.deliveries.find((sent) => sent.claim === claim);
+  if (delivery === undefined) throw new Error(`${claim} was not sent`);
+  const positions = what === 'handled' ? delivery.positions.slice(0, 1) : delivery.positions;
+  for (const position of positions)
+    gateway.channel.reply({ ...delivery, shard: 0, position }, what);
+}
+
+test('a dispatch leaves when an earlier one is handled, and results may come later', async () => {
+  reset();
+  const worker = await startWorker('a', 3, 5_000);
+  await until(() => claims().length === 2);
+  report('a0', 'handled');
+  await until(() => claims().length === 3);
+  for (const claim of ['a0', 'a1', 'a2']) report(claim, 'acknowledged');
+  for (const results of await Promise.all(worker.results)) {
+    expect(results.size).toBe(SIZE);
+    expect(new Set(results.values())).toEqual(new Set(['acknowledged']));
+  }
+  await worker.close();
+});
+
+test('a gateway of the release before reports results only, and they give the room back', async () => {
+  reset();
+  const worker = await startWorker('b', 3, 5_000);
+  await until(() => claims().length === 2);
+  report('b0', 'acknowledged');
+  await until(() => claims().length === 3);
+  for (const claim of ['b1', 'b2']) report(claim, 'acknowledged');
+  await Promise.all(worker.results);
+  await worker.close();
+});
+
+test('a gateway that stalls gets no more, and the rest ends as not sent', async () => {
+  reset();
+  const worker = await startWorker('c', 4, 50);
+  const results = await Promise.all(worker.results);
+  expect(results.map((result) => [...new Set(result.values())])).toEqual([
+    ['unanswered'],
+    ['unanswered'],
+    ['not-sent'],
+    ['not-sent'],
+  ]);
+  expect(claims()).toEqual(['c0', 'c1']);
+  await worker.close();
+});
+
+test('what a worker that is gone has sent takes no room of another one', async () => {
+  reset();
+  const dead = await startWorker('d', 3, 60_000);
+  await until(() => claims().length === 2);
+  await dead.close();
+  const worker = await startWorker('e', 2, 5_000);
+  await until(() => claims().length === 4);
+  for (const claim of ['e0', 'e1']) report(claim, 'acknowledged');
+  await Promise.all([...worker.results, ...dead.results]);
+  await worker.close();
+});
+
+test('two workers at one gateway each have a window', async () => {
+  reset();
+  const workers = await Promise.all([startWorker('f', 3, 5_000), startWorker('g', 3, 5_000)]);
+  await until(() => claims().length === 4);
+  expect(claims().sort()).toEqual(['f0', 'f1', 'g0', 'g1']);
+  report('f0', 'handled');
+  await until(() => claims().includes('f2'));
+  report('g1', 'handled');
+  await until(() => claims().includes('g2'));
+  for (const claim of claims()) report(claim, 'acknowledged');
+  for (const worker of workers) {
+    await Promise.all(worker.results);
+    await worker.close();
+  }
+});
