@@ -15,9 +15,10 @@ import { buildReceiptTimes } from './receipt-times.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
 /*
- * Every write that ends a recipient is in this file, but for the settlement, which ends a claim (batch-table.ts). The
- * outcome goes into the batch first, then the inbox row goes: a process that dies in between leaves a row without effect,
- * never a recipient without an outcome. One write ends many recipients of a batch.
+ * Every write that ends a recipient is in this file, but for those of the worker that holds the claim: the settlement
+ * (batch-table.ts), and before it the saves of its progress (saveOutcomes in held-batches.ts). The outcome goes into the
+ * batch first, then the inbox row goes: a process that dies in between leaves a row without effect, never a recipient
+ * without an outcome. One write ends many recipients of a batch.
  *
  * | end                                          | write                 | stored in the batch          |
  * |----------------------------------------------|-----------------------|------------------------------|

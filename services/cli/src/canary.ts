@@ -175,6 +175,7 @@ function createCanary({ api, key, mqtt, app, stateFile, timeoutMs, print }: Cana
     async measure(stopSignal: AbortSignal): Promise<CanaryResult> {
       const deadline = AbortSignal.timeout(timeoutMs);
       const signal = AbortSignal.any([stopSignal, deadline]);
+      // By hand: withTimeout of core takes a time, while here the end of the command stops the wait too.
       const within = <T>(task: Promise<T>) => Promise.race([task, rejectOnAbort(signal)]);
       let step: Step = 'register';
       try {

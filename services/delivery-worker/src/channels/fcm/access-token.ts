@@ -73,6 +73,7 @@ async function requestToken(
   throw new AccessTokenError({ kind: 'no-token', ...response });
 }
 
+/** Signs by Node's own crypto: one JWT in an hour needs no library such as jose in the worker. */
 function signAssertion(secret: FcmSecret): string {
   const { clientEmail, privateKeyId, tokenUri } = secret;
   const now = Math.floor(Date.now() / 1_000);
