@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
 import { BATCH_LEASE_MS } from '../packages/core/src/batch.ts';
@@ -6,9 +6,16 @@ import { apns } from '../packages/core/src/channels/apns.ts';
 import { fcm } from '../packages/core/src/channels/fcm.ts';
 import { webPush } from '../packages/core/src/channels/web-push.ts';
 import { LIMITS } from '../packages/core/src/limits.ts';
+import { WEBHOOK_LIMITS } from '../packages/core/src/webhooks.ts';
 import { CLUSTER_SHARDS } from '../packages/presence/src/cluster-shards.ts';
+import { TTL_SECONDS } from '../packages/presence/src/keys.ts';
 import { AWAY_AFTER_MS } from '../packages/presence/src/shard-health.ts';
+import { ACCEPTING_LEASE_MS } from '../packages/store/src/accepting-lease.ts';
+import { SUSPECTED_AFTER } from '../packages/store/src/lapsed-claims.ts';
+import { SESSION_IDLE_MS, SESSION_MAX_AGE_MS } from '../packages/store/src/sessions.ts';
 import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../packages/store/src/store.ts';
+import { environment as apiEnvironment } from '../services/api/src/environment.ts';
+import { EXPORTS_PER_APP } from '../services/api/src/export/routes.ts';
 import * as apnsClient from '../services/delivery-worker/src/channels/apns/client.ts';
 import * as apnsPayload from '../services/delivery-worker/src/channels/apns/payload.ts';
 import * as fcmClient from '../services/delivery-worker/src/channels/fcm/client.ts';
@@ -24,13 +31,22 @@ import * as providerClients from '../services/delivery-worker/src/deliver/provid
 import * as retryPolicy from '../services/delivery-worker/src/deliver/retry-policy.ts';
 import { environment as workerEnvironment } from '../services/delivery-worker/src/environment.ts';
 import * as fanOut from '../services/delivery-worker/src/fan-out/fan-out.ts';
+import { MAX_IN_FLIGHT } from '../services/delivery-worker/src/webhooks/address-circuits.ts';
+import { DEADLINE_MS as WEBHOOK_DEADLINE_MS } from '../services/delivery-worker/src/webhooks/client.ts';
+import { MAX_FAILING_MS } from '../services/delivery-worker/src/webhooks/retry.ts';
 import * as workers from '../services/delivery-worker/src/workers.ts';
 import { environment as gatewayEnvironment } from '../services/device-gateway/src/environment.ts';
+import { MAX_PACKET_BYTES } from '../services/device-gateway/src/frames.ts';
 import * as backlogMetrics from '../services/scheduler/src/backlog-metrics.ts';
 import { readMeasuredMemory } from './support/k8s/services.ts';
 
-const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
+const ROOT = fileURLToPath(new URL('../', import.meta.url));
+const DOCUMENTS = globSync(['README.md', 'docs/*.md', 'docs/{decisions,runbooks}/*.md'], {
+  cwd: ROOT,
+}).sort();
 const SECOND = 1_000;
+const HOUR = 3_600_000;
+const DAY = 86_400_000;
 const DAY_SECONDS = 86_400;
 const KB = 1_024;
 const CONCURRENCY = workerEnvironment.shape.CONCURRENCY.parse(undefined);
@@ -39,9 +55,39 @@ const BATCHES_OF_MOST_TOKENS = LIMITS.tokensPerPush / LIMITS.batchRecipients;
 /** Memory by service, in MB, as docs/performance.md has measured it. */
 const MEASURED_MB = readMeasuredMemory();
 
+/** Numbers that the documents quote and no other module needs: they are read from the source, and not exported for it. */
+const API = {
+  routing: readConstants('services/api/src/http/routing.ts'),
+  response: readConstants('services/api/src/http/response.ts'),
+  budget: readConstants('services/api/src/http/body-budget.ts'),
+  push: readConstants('services/api/src/push/routes.ts'),
+};
+const GATEWAY = {
+  addresses: readConstants('services/device-gateway/src/address-limits.ts'),
+  throttle: readConstants('services/device-gateway/src/accept-throttle.ts'),
+  pending: readConstants('services/device-gateway/src/pending-connections.ts'),
+  connection: readConstants('services/device-gateway/src/connection.ts'),
+  session: readConstants('services/device-gateway/src/session.ts'),
+  keepalive: readConstants('services/device-gateway/src/authenticate.ts'),
+  reaper: readConstants('services/device-gateway/src/connection-reaper.ts'),
+};
+const WORKER = {
+  gate: readConstants('services/delivery-worker/src/deliver/send-gate.ts'),
+  report: readConstants('services/delivery-worker/src/webhooks/report-webhook.ts'),
+  retry: readConstants('services/delivery-worker/src/webhooks/retry.ts'),
+  workers: readConstants('services/delivery-worker/src/workers.ts'),
+};
+const LOGIN = {
+  backOff: readConstants('services/dashboard/src/login/back-off.ts'),
+  passwords: readConstants('services/dashboard/src/login/passwords.ts'),
+};
+const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
+const OPEN_JOB = readConstants('packages/queue/src/open-job.ts');
+const QUEUE_WORKERS = readConstants('packages/queue/src/workers.ts');
+
 /**
- * The numbers that docs/*.md may quote, in the unit of the sentence. A number in the docs is followed by a comment with
- * its name: `150<!-- apns.window -->`. To mark another number, add it here.
+ * The numbers that the documents may quote, in the unit of the sentence. A number in the docs is followed by a comment
+ * with its name: `150<!-- apns.window -->`. To mark another number, add it here.
  */
 const NUMBERS: Record<string, number> = {
   'apns.window': apns.provider.window,
@@ -94,6 +140,137 @@ const NUMBERS: Record<string, number> = {
   'shard.away-seconds': AWAY_AFTER_MS / SECOND,
   'gateway.max-connections': gatewayEnvironment.shape.MAX_CONNECTIONS.parse(undefined),
   'gateway.waiting-mb': gatewayEnvironment.shape.MAX_WAITING_BYTES.parse(undefined) / KB / KB,
+  'limit.trial-requests': LIMITS.requestsPerMinute.trial,
+  'limit.pro-requests': LIMITS.requestsPerMinute.pro,
+  'limit.wrong-keys': LIMITS.wrongKeysPerHour,
+  'limit.address-registrations': LIMITS.registrationsPerAddressHour,
+  'limit.app-registrations': LIMITS.registrationsPerAppHour,
+  'limit.device-topic-changes': LIMITS.topicChangesPerDeviceMinute,
+  'limit.address-topic-changes': LIMITS.topicChangesPerAddressMinute,
+  'limit.device-topics': LIMITS.topicsPerDevice,
+  'topics.unlocked': readConstants('services/api/src/topics/subscribe.ts')('UNLOCKED_TOPICS'),
+  'rate-counter.max-keys': readConstants('packages/presence/src/rate-counter.ts')('MAX_KEYS'),
+  'key-cache.seconds':
+    readConstants('services/api/src/http/authenticate.ts')('CACHE_TTL_MS') / SECOND,
+  'key-lookup.interval-ms': KEY_LOOKUP('LOOKUP_INTERVAL_MS'),
+  'key-lookup.address-keys': KEY_LOOKUP('MAX_WAITING_PER_ADDRESS'),
+  'key-lookup.max-keys': KEY_LOOKUP('MAX_WAITING'),
+  'body.push-mb': API.push('PUSH_BODY_BYTES') / KB / KB,
+  'body.topics-kb': readConstants('services/api/src/topics/routes.ts')('BODY_BYTES') / KB,
+  'body.presence-kb':
+    readConstants('services/api/src/devices/routes.ts')('PRESENCE_BODY_BYTES') / KB,
+  'body.device-kb': API.routing('MAX_DEVICE_BODY_BYTES') / KB,
+  'body.depth': LIMITS.payloadDepth + 1,
+  'body.memory-mb': apiEnvironment.shape.BODY_MEMORY_MB.parse(undefined),
+  'body.small-kb': API.budget('SMALL_BODY_BYTES') / KB,
+  'body.grace-seconds': API.budget('GRACE_MS') / SECOND,
+  'body.short-grace-ms': API.budget('SHORT_GRACE_MS'),
+  'body.timeout-seconds': API.budget('BODY_TIMEOUT_MS') / SECOND,
+  'rejected-body.discarded-mb': API.response('MAX_DISCARDED_BYTES') / KB / KB,
+  'rejected-body.linger-seconds': API.response('LINGER_TIMEOUT_MS') / SECOND,
+  'request.timeout-seconds':
+    readConstants('services/api/src/http/server.ts')('REQUEST_TIMEOUT_MS') / SECOND,
+  'request.response-seconds': API.routing('RESPONSE_TIMEOUT_MS') / SECOND,
+  'request.tokens-per-second': API.push('TOKENS_PER_SECOND'),
+  'registration.closed-seconds':
+    readConstants('services/api/src/registration/outage-watch.ts')('HEALTHY_AFTER_MS') / SECOND,
+  'overload.slow-requests': readConstants('services/api/src/http/admission.ts')(
+    'MAX_SLOW_REQUESTS',
+  ),
+  'overload.wait-seconds':
+    readConstants('services/api/src/http/waiting-requests.ts')('MAX_WAIT_MS') / SECOND,
+  'overload.others-of-account':
+    readConstants('services/api/src/http/waiting-requests.ts')('MAX_WAITING_PER_ACCOUNT') - 1,
+  'export.per-app': EXPORTS_PER_APP,
+  'retention.seconds': apiEnvironment.shape.RETENTION_SECONDS.parse(undefined),
+  'accepting.lease-seconds': ACCEPTING_LEASE_MS / SECOND,
+  'accepting.retry-after-seconds': readConstants('packages/accept/src/accept-push.ts')(
+    'RETRY_AFTER_SECONDS',
+  ),
+  'gateway.free-auth-failures': GATEWAY.addresses('FREE_AUTH_FAILURES'),
+  'gateway.delay-step-seconds': GATEWAY.addresses('DELAY_STEP_MS') / SECOND,
+  'gateway.max-delay-seconds': GATEWAY.addresses('MAX_DELAY_MS') / SECOND,
+  'gateway.lookup-burst': GATEWAY.addresses('LOOKUP_BURST'),
+  'gateway.lookups-per-second': GATEWAY.addresses('LOOKUPS_PER_SECOND'),
+  'gateway.pending-per-address': GATEWAY.addresses('MAX_PENDING_PER_ADDRESS'),
+  'gateway.connections-per-minute': GATEWAY.addresses('CONNECTIONS_PER_MINUTE'),
+  'gateway.connects-per-minute': GATEWAY.addresses('CONNECTS_PER_MINUTE'),
+  'gateway.takeovers-per-minute': GATEWAY.addresses('TAKEOVERS_PER_MINUTE'),
+  'gateway.low-priority-sockets': GATEWAY.throttle('MAX_LOW_PRIORITY'),
+  'gateway.max-wait-seconds': GATEWAY.throttle('MAX_WAIT_MS') / SECOND,
+  'gateway.connect-seconds': GATEWAY.pending('CONNECT_TIMEOUT_MS') / SECOND,
+  'gateway.eviction-grace-ms': GATEWAY.pending('EVICTION_GRACE_MS'),
+  'gateway.shares-above-percent':
+    readConstants('services/device-gateway/src/app-shares.ts')('ENFORCE_SHARES_ABOVE') * 100,
+  'gateway.drain-seconds': gatewayEnvironment.shape.GATEWAY_DRAIN_SECONDS.parse(undefined),
+  'keepalive.min-seconds': GATEWAY.keepalive('KEEPALIVE_MIN_SECONDS'),
+  'keepalive.max-seconds': GATEWAY.keepalive('KEEPALIVE_MAX_SECONDS'),
+  'packet.kb': MAX_PACKET_BYTES / KB,
+  'connection.max-in-flight': GATEWAY.connection('MAX_IN_FLIGHT'),
+  'connection.remembered-acks': GATEWAY.connection('MAX_REMEMBERED_ACKS'),
+  'connection.buffered-kb': GATEWAY.connection('MAX_BUFFERED_BYTES') / KB,
+  'connection.write-buffer-kb': GATEWAY.session('MAX_WRITE_BUFFER_BYTES') / KB,
+  'connection.control-packets-per-second': GATEWAY.session('MAX_CONTROL_PACKETS_PER_SECOND'),
+  'connection.progress-seconds': GATEWAY.reaper('PROGRESS_TIMEOUT_MS') / SECOND,
+  'connection.held-pushes': readConstants('services/device-gateway/src/expected-rows.ts')(
+    'MAX_HELD',
+  ),
+  'connection.rows-while-holding': readConstants('services/device-gateway/src/read-inbox.ts')(
+    'MAX_ROWS_WHILE_HOLDING',
+  ),
+  'presence.lease-seconds': TTL_SECONDS.lease,
+  'presence.lease-renewal-seconds':
+    readConstants('packages/presence/src/lease.ts')('RENEW_INTERVAL_MS') / SECOND,
+  'presence.refresh-seconds': TTL_SECONDS.presence / 3,
+  'lease.renewal-seconds': WORKER.gate('RENEW_INTERVAL_MS') / SECOND,
+  'lease.margin-seconds': WORKER.gate('LEASE_MARGIN_MS') / SECOND,
+  'send-gate.state-age-ms': WORKER.gate('STATE_REFRESH_AGE_MS'),
+  'send-gate.newer-age-ms': WORKER.gate('NEWER_RECIPIENTS_REFRESH_AGE_MS'),
+  'send-gate.write-deadline-ms': WORKER.gate('WRITE_DEADLINE_MS'),
+  'send-gate.write-age-ms': WORKER.gate('STATE_MAX_AGE_AT_WRITE_MS'),
+  'settlement.gather-ms': readConstants('packages/store/src/batch-table.ts')('SETTLE_GATHER_MS'),
+  'settlement.gather-count': readConstants('packages/store/src/batch-table.ts')(
+    'SETTLEMENTS_ENOUGH',
+  ),
+  'device-lookup.gather-ms': readConstants('packages/store/src/devices.ts')('PUSH_GATHER_MS'),
+  'suspected.after': SUSPECTED_AFTER,
+  'suspected.attempts': readConstants('services/delivery-worker/src/deliver/suspected-batch.ts')(
+    'ATTEMPTS_AT_ONE',
+  ),
+  'suspension.refresh-seconds':
+    readConstants('packages/store/src/suspensions.ts')('REFRESH_MS') / SECOND,
+  'provider-error.texts': errorTexts.MAX_ERROR_TEXTS,
+  'open-job.max-seconds': OPEN_JOB('MAX_OPEN_MS') / SECOND,
+  'open-job.key-seconds': OPEN_JOB('OPEN_MS') / SECOND,
+  'open-job.entries': OPEN_JOB('MAX_ENTRIES'),
+  'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,
+  'queue-worker.registered-seconds': QUEUE_WORKERS('REGISTERED_MS') / SECOND,
+  'webhook.per-app': WEBHOOK_LIMITS.perApp,
+  'webhook.events-per-request': WEBHOOK_LIMITS.eventsPerRequest,
+  'webhook.claimed-recipients': readConstants('packages/store/src/outbox.ts')('MAX_RECIPIENTS'),
+  'webhook.lease-seconds': WORKER.report('LEASE_MS') / SECOND,
+  'webhook.job-seconds': WORKER.report('JOB_MS') / SECOND,
+  'webhook.concurrency': WORKER.workers('WEBHOOK_CONCURRENCY'),
+  'webhook.in-flight': MAX_IN_FLIGHT,
+  'webhook.deadline-seconds': WEBHOOK_DEADLINE_MS / SECOND,
+  'webhook.base-delay-seconds': WORKER.retry('BASE_DELAY_MS') / SECOND,
+  'webhook.max-delay-hours': WORKER.retry('MAX_DELAY_MS') / HOUR,
+  'webhook.failing-days': MAX_FAILING_MS / DAY,
+  'webhook.kept-days': readConstants('packages/store/src/unreported.ts')('KEEP_MS') / DAY,
+  'password.min-characters': readConstants('services/dashboard/src/login/routes.ts')(
+    'MIN_PASSWORD',
+  ),
+  'password.checked-at-once': LOGIN.passwords('MAX_RUNNING'),
+  'password.waiting': LOGIN.passwords('MAX_WAITING'),
+  'login.free-attempts': LOGIN.backOff('FREE_ATTEMPTS'),
+  'login.free-attempts-of-address': LOGIN.backOff('FREE_ATTEMPTS_OF_ADDRESS'),
+  'login.max-wait-seconds': LOGIN.backOff('MAX_WAIT_MS') / SECOND,
+  'login.guesses-per-day': DAY / LOGIN.backOff('MAX_WAIT_MS'),
+  'login.waiting': readConstants('services/dashboard/src/login/turns.ts')('MAX_WAITING'),
+  'login.turn-seconds': LOGIN.backOff('TURN_TIMEOUT_MS') / SECOND,
+  'session.idle-hours': SESSION_IDLE_MS / HOUR,
+  'session.max-days': SESSION_MAX_AGE_MS / DAY,
+  'audit.days': readConstants('packages/store/src/migrate.ts')('AUDIT_SECONDS') / DAY_SECONDS,
   'measured.api-mb': MEASURED_MB.get('api') ?? 0,
   'measured.worker-mb': MEASURED_MB.get('delivery-worker') ?? 0,
   'measured.scheduler-mb': MEASURED_MB.get('scheduler') ?? 0,
@@ -108,6 +285,28 @@ interface Quotation {
   name: string;
   /** Undefined when no number stands in front of the comment. */
   value: number | undefined;
+}
+
+/**
+ * Reads the numbers that a source file declares at its top level, such as `const BODY_BYTES = 16 * 1024;`.
+ *
+ * @returns a function that returns the number of this name, and throws if the file has none
+ */
+function readConstants(path: string): (name: string) => number {
+  const declarations = readFileSync(`${ROOT}${path}`, 'utf8').matchAll(
+    /^(?:export )?const ([A-Z_]+) = ([\d._]+(?: \* [\d._]+)*);/gm,
+  );
+  const values = new Map(
+    Array.from(declarations, ([, name, product = '']) => [
+      name,
+      product.split(' * ').reduce((value, factor) => value * Number(factor.replaceAll('_', '')), 1),
+    ]),
+  );
+  return (name) => {
+    const value = values.get(name);
+    if (value === undefined) throw new Error(`${path} declares no number ${name}`);
+    return value;
+  };
 }
 
 /** Finds the marked numbers of a text; other comments, such as those of a linter, hold no name with a dot. */
@@ -128,9 +327,9 @@ function findMistakes(quotations: readonly Quotation[]): string[] {
     );
 }
 
-const QUOTATIONS = readdirSync(DOCS)
-  .filter((file) => file.endsWith('.md'))
-  .flatMap((file) => findQuotations(file, readFileSync(`${DOCS}${file}`, 'utf8')));
+const QUOTATIONS = DOCUMENTS.flatMap((file) =>
+  findQuotations(file, readFileSync(`${ROOT}${file}`, 'utf8')),
+);
 
 test('every marked number in the docs is the one in the code', () => {
   expect(findMistakes(QUOTATIONS)).toEqual([]);

@@ -105,7 +105,6 @@ export function createBatcher<T, R>(
     new Promise((resolve, reject) => {
       pendingCalls.push({ item, resolve, reject });
       // Collects the calls of one turn of the event loop before the first batch starts.
-      if (pendingCalls.length === 1 || pendingCalls.length === enough)
-        queueMicrotask(startBatches);
+      if (pendingCalls.length === 1 || pendingCalls.length === enough) queueMicrotask(startBatches);
     });
 }

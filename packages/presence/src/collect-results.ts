@@ -12,7 +12,7 @@ export interface Recipient {
 /** Encodes the message to a gateway for recipients of one shard. */
 export type MessageFor = (shard: ShardDispatcher, group: readonly Recipient[]) => Promise<string[]>;
 
-/** How the messages of a delivery are sent. */
+/** Sending of the messages of a delivery. */
 interface Sending {
   /** By the monotonic clock; gateways write nothing to a socket after it. */
   deadline: number;

@@ -8,20 +8,20 @@ const MAX_SIZE = 20_000;
 const SLOW_MS = 250;
 /** A dispatch that was handled sooner leaves room for more: the window grows. */
 const FAST_MS = 120;
-/** Nothing more is dispatched for so long to a gateway that reported nothing of a dispatch. */
+/** Time for which nothing more is dispatched to a gateway that reported nothing of a dispatch. */
 const STALL_MS = 1_000;
-/** A window that is unused for so long is forgotten: a gateway gets a new identity at each start. */
+/** Time after which an unused window is removed: a gateway gets a new identity at each start. */
 const FORGET_MS = 60_000;
 
 /** Room for the recipients of one dispatch in the window of their gateway. */
 export interface Permit {
-  /** Notes that the dispatch was sent; the time until it is handled counts from here. */
+  /** Records that the dispatch was sent; the time until it is handled counts from here. */
   sent(): void;
-  /** Gives the room back, because the gateway has written or rejected the dispatch. */
+  /** Releases the room, because the gateway has written or rejected the dispatch. */
   handled(): void;
-  /** Gives the room back if it was not given back yet, for whatever reason. */
+  /** Releases the room, for any other reason; does nothing if it was released already. */
   release(): void;
-  /** Gives the room back, because the gateway reported nothing: those that wait for it are refused for a second. */
+  /** Releases the room, because the gateway reported nothing: waiting dispatches are refused for a second. */
   stalled(): void;
 }
 
@@ -41,8 +41,8 @@ interface Waiter {
  * handled yet is bounded. A gateway can write only so many before the deadline of a dispatch; what it has not written by then
  * comes back, is dispatched again and makes the gateway read an inbox.
  *
- * A window follows the time that a dispatch takes to be handled, so that several workers at one gateway share what it writes
- * without knowing of each other. It is kept by the worker alone: when a worker dies, nothing has to be given back. The apps
+ * A window follows the time that a dispatch takes to be handled, so that several workers share the capacity of one
+ * gateway without communication. Only the worker holds it: when a worker dies, nothing has to be released. The apps
  * whose dispatches wait take turns. A dispatch to one device takes no room.
  */
 export function createGatewayWindows() {

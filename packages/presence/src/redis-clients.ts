@@ -43,7 +43,7 @@ class CountingCluster extends Cluster {
 
   /**
    * Connects. When the first node says that the cluster is failing, as it does during a failover, the library connects
-   * again and never settles the wait for the first attempt: a worker of BullMQ would wait for ever.
+   * again and never settles the wait for the first attempt: a worker of BullMQ would wait without end.
    *
    * @throws Error when it does not connect again
    */

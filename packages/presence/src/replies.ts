@@ -22,8 +22,8 @@ export type DeliveryResult =
   | 'unreachable';
 
 /**
- * What a gateway reports: a result, or that it has handled a dispatch to several recipients, so that each of them was written
- * or has a result. `handled` names the first recipient only.
+ * Report of a gateway: a result, or that it has handled a dispatch to several recipients, so that each of them was
+ * written or has a result. `handled` names the first recipient only.
  */
 export type Report = DeliveryResult | 'handled';
 
@@ -51,7 +51,7 @@ export interface Reply {
 
 const BITMAP_BYTES = 128;
 
-/** Where a delivery result is sent: the worker and the recipient of its batch. */
+/** Addressee of a delivery result: the worker and the recipient of its batch. */
 export interface ReplyTo {
   reply: string;
   /** The shard that holds the reply stream. */

@@ -12,7 +12,7 @@ const PROBE_INTERVAL_MS = 300;
  */
 export type ShardState = 'responding' | 'failing' | 'away';
 
-/** What a process knows of a shard. Implementations: `createShardsHealth` and `ONLY_SHARD`. */
+/** Health of a shard as one process sees it. Implementations: `createShardsHealth` and `ONLY_SHARD`. */
 export interface ShardHealth {
   state(): ShardState;
   /**

@@ -68,7 +68,7 @@ export function createAddressLimits() {
       lookups.add(group);
       return true;
     },
-    /** Takes back a lookup that confirmed the credentials, or failed. */
+    /** Cancels the count of a lookup that confirmed the credentials, or failed. */
     refundLookup: (address: string): void => void lookups.add(toAddressGroup(address), -1),
     /** Counts a connect of a device; false: it connects too often. */
     allowConnect(token: string, isTakeover: boolean): boolean {

@@ -234,7 +234,10 @@ export function createWorkerReplies(
 
   return {
     reply,
-    /** Tells the worker that every recipient of a dispatch was written or has a result: it may send more (gateway-windows.ts). */
+    /**
+     * Reports to the worker that every recipient of a dispatch was written or has a result: it may send more
+     * (gateway-windows.ts).
+     */
     reportHandled({ positions: [position = 0, ...others], ...delivery }: ReceivedDelivery): void {
       if (others.length > 0) channel().reply({ ...delivery, position }, 'handled');
     },

@@ -364,7 +364,8 @@ async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<
     failpoint('send', recipient.token);
     return await send(address);
   } catch (error) {
-    // An unexpected error: the batch is repeated when its lease ends, and a probe must not block the circuit for ever.
+    // An unexpected error: the batch is repeated when its lease ends, and a probe must not block the circuit
+    // permanently.
     upstream.circuit.release(permit);
     throw error;
   } finally {

@@ -96,7 +96,7 @@ export function createCircuit(now: () => number, random: () => number) {
       failures = 0;
       doublings = INITIAL_DOUBLINGS;
     },
-    /** Reports that the upstream failed or asked for a pause. */
+    /** Reports that the upstream failed or requested a pause. */
     onFailure(permit: Permit, retryAfterMs?: number): void {
       if (permit.generation !== generation) return;
       failures += 1;

@@ -178,7 +178,7 @@ export interface Overview {
   readAt: number;
   /** `accounts`: the operator is of some accounts, and gets only their refused credentials. */
   scope: 'installation' | 'accounts';
-  /** Since when there are figures, which are lost with Redis; null without any. */
+  /** Time since which figures exist, which are lost with Redis; null without any. */
   since: number | null;
   minutes: OverviewMinute[];
   latency: Latency;
