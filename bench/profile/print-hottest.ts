@@ -1,3 +1,4 @@
+import type { StackCosts } from '../support/stack-costs.ts';
 import type { Hottest } from './hottest.ts';
 
 const NAME_WIDTH = 32;
@@ -17,6 +18,14 @@ export function printHottest(
   const head = `${'self ms'.padStart(8)}${'busy'.padStart(7)}  ${'function'.padEnd(NAME_WIDTH)}  where`;
   const lines = [`${service}: busy for ${busy} of ${seconds} s`, head, ...rows];
   process.stdout.write(`${lines.map((line) => line.trimEnd()).join('\n')}\n`);
+}
+
+/** Prints the CPU of each service, all its processes together, as a share of a core. */
+export function printCpu({ seconds, cpuSeconds }: StackCosts): void {
+  const shares = Object.entries(cpuSeconds)
+    .sort(([, a], [, b]) => b - a)
+    .map(([service, used]) => `${service} ${percent(used / seconds)}`);
+  process.stdout.write(`CPU of a core: ${shares.join(', ')}\n`);
 }
 
 function percent(share: number): string {
