@@ -16,6 +16,8 @@ const TO_TOPIC_EVERY = 50;
 export interface Load {
   /** Sends pushes until `until` settles, and gives its value. @throws when a push is refused */
   during<T>(until: Promise<T>): Promise<T>;
+  /** Milliseconds from the due time of each push to its PUBACK, in the last `during`; none of a mixed load. */
+  latenciesMs(): readonly number[];
   /** Closes the devices' connections. */
   close(): void;
 }
@@ -47,27 +49,31 @@ export async function startMixedLoad(scene: StackFixture): Promise<Load> {
       while (!isOver()) await sendOne();
     };
     await Promise.all(Array.from({ length: IN_FLIGHT }, send));
+    return [];
   });
 }
 
 /** Starts single pushes to connected devices at a constant rate, whether or not earlier ones have arrived. */
 export async function startSinglePushes(scene: StackFixture, perSecond: number): Promise<Load> {
   const devices = await connectDevices(scene, DEVICES);
-  return createLoad(devices.close, async (isOver) => {
-    await measureLatencies(scene, devices, perSecond, Number.MAX_SAFE_INTEGER, isOver);
-  });
+  return createLoad(devices.close, (isOver) =>
+    measureLatencies(scene, devices, perSecond, Number.MAX_SAFE_INTEGER, isOver),
+  );
 }
 
-function createLoad(close: () => void, send: (isOver: () => boolean) => Promise<void>): Load {
+function createLoad(close: () => void, send: (isOver: () => boolean) => Promise<number[]>): Load {
+  let latenciesMs: readonly number[] = [];
   return {
     async during(until) {
       let isOver = false;
       const over = until.finally(() => {
         isOver = true;
       });
-      const [value] = await Promise.all([over, send(() => isOver)]);
+      const [value, measured] = await Promise.all([over, send(() => isOver)]);
+      latenciesMs = measured;
       return value;
     },
+    latenciesMs: () => latenciesMs,
     close,
   };
 }

@@ -9,7 +9,7 @@ import { freePort } from './free-port.ts';
 import { hottest } from './hottest.ts';
 import { type CpuProfile, connectInspector } from './inspector.ts';
 import { startMixedLoad, startSinglePushes } from './load.ts';
-import { printCpu, printHottest } from './print-hottest.ts';
+import { printCpu, printHottest, printLatencies } from './print-hottest.ts';
 
 const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'sandbox'];
 const SHOWN = 10;
@@ -60,10 +60,11 @@ async function main(): Promise<number> {
   }
   const time = new Date().toISOString().replaceAll(':', '-').slice(0, 19);
   const path = resolve(values.out ?? `${ROOT}/bench/results/${service}-${time}.cpuprofile`);
-  const { profile, costs } = await record({ service, seconds, perSecond, gateways });
+  const { profile, costs, latenciesMs } = await record({ service, seconds, perSecond, gateways });
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, JSON.stringify(profile));
   process.stdout.write(`${relative(process.cwd(), path)}\n`);
+  if (latenciesMs.length > 0) printLatencies(latenciesMs, seconds);
   printCpu(costs);
   printHottest(service, hottest(profile, ROOT), SHOWN);
   return 0;
@@ -73,12 +74,13 @@ function isWithin(value: number, most: number): boolean {
   return value > 0 && value <= most;
 }
 
-async function record({
-  service,
-  seconds,
-  perSecond,
-  gateways,
-}: Options): Promise<{ profile: CpuProfile; costs: StackCosts }> {
+interface Recording {
+  profile: CpuProfile;
+  costs: StackCosts;
+  latenciesMs: readonly number[];
+}
+
+async function record({ service, seconds, perSecond, gateways }: Options): Promise<Recording> {
   const port = await freePort();
   const scene = await openStackFixture(gateways, { CARILLON_INSPECT: `${service}:${port}` });
   const end = () => void scene.close().finally(() => process.exit(1));
@@ -93,7 +95,7 @@ async function record({
       try {
         const readCosts = await startCostMeter(scene);
         const profile = await load.during(inspector.profile(seconds * 1_000));
-        return { profile, costs: await readCosts() };
+        return { profile, costs: await readCosts(), latenciesMs: load.latenciesMs() };
       } finally {
         // A process with a debugger attached would wait for it at its end.
         inspector.close();

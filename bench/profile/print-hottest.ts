@@ -1,4 +1,5 @@
 import type { StackCosts } from '../support/stack-costs.ts';
+import { percentile } from '../support/statistics.ts';
 import type { Hottest } from './hottest.ts';
 
 const NAME_WIDTH = 32;
@@ -18,6 +19,13 @@ export function printHottest(
   const head = `${'self ms'.padStart(8)}${'busy'.padStart(7)}  ${'function'.padEnd(NAME_WIDTH)}  where`;
   const lines = [`${service}: busy for ${busy} of ${seconds} s`, head, ...rows];
   process.stdout.write(`${lines.map((line) => line.trimEnd()).join('\n')}\n`);
+}
+
+/** Prints how many pushes arrived, and how fast: a stack that does not keep up shows a profile of its queues. */
+export function printLatencies(latenciesMs: readonly number[], seconds: number): void {
+  const rate = (latenciesMs.length / seconds).toFixed(0);
+  const [p50, p99] = [0.5, 0.99].map((share) => percentile(latenciesMs, share).toFixed(1));
+  process.stdout.write(`${rate} pushes a second, p50 ${p50} ms, p99 ${p99} ms\n`);
 }
 
 /** Prints the CPU of each service, all its processes together, as a share of a core. */

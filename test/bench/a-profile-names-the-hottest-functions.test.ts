@@ -35,6 +35,7 @@ test('of a gateway, one of two, under single pushes at a rate', async () => {
   const args = ['device-gateway', '--seconds', `${SECONDS}`, '--out', out, ...load];
   const { code, stdout, stderr } = await profile(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout).toMatch(/^\d+ pushes a second, p50 \d+\.\d ms, p99 \d+\.\d ms$/m);
   expect(stdout).toMatch(/^device-gateway: busy for/m);
   expect(existsSync(out)).toBe(true);
 });
