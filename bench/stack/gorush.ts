@@ -22,6 +22,9 @@ import type { Row } from '../table.ts';
 const DEVICES: Record<Size, number> = { quick: 2_000, usual: 5_000, full: 5_000 };
 const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 9 };
 const WARM_UP_ROUNDS = 3;
+const TITLE = 'Your order';
+const TEXT = 'It is on its way';
+const DATA = { order: '7312' };
 /** Of gorush's API. */
 const IOS = 1;
 
@@ -63,8 +66,8 @@ export async function gorush(fixture: StackFixture, size: Size): Promise<Row[]> 
   try {
     const body = { notifications: [{ ...gorushPush(apns), tokens: phones.providerTokens }] };
     const theirs = encodeHttpRequest('POST', baseline.url, JSON.stringify(body));
-    const notification = { title: 'Your order', body: 'It is on its way' };
-    const push = { to: phones.tokens, data: {}, notification };
+    const notification = { title: TITLE, body: TEXT };
+    const push = { to: phones.tokens, data: DATA, notification };
     const ours = fixture.request('POST', '/push', JSON.stringify(push));
     for (let n = 0; n < WARM_UP_ROUNDS + ROUNDS[size]; n += 1) {
       rounds.push({
@@ -82,8 +85,9 @@ function gorushPush({ bundle }: Apns) {
   return {
     platform: IOS,
     topic: bundle,
-    title: 'Your order',
-    message: 'It is on its way',
+    title: TITLE,
+    message: TEXT,
+    data: DATA,
     push_type: 'alert',
     development: true,
   };
