@@ -4,10 +4,10 @@ import type { Hottest } from './hottest.ts';
 
 const NAME_WIDTH = 32;
 
-/** Prints the first functions as a table, under a line about the whole. */
+/** Prints the first functions as a table, under a line about the whole and one about its parts. */
 export function printHottest(
   service: string,
-  { durationMs, busyMs, functions }: Hottest,
+  { durationMs, busyMs, functions, parts }: Hottest,
   count: number,
 ): void {
   const seconds = (durationMs / 1_000).toFixed(1);
@@ -17,7 +17,11 @@ export function printHottest(
     return `${cells.join('')}  ${name.slice(0, NAME_WIDTH).padEnd(NAME_WIDTH)}  ${where}`;
   });
   const head = `${'self ms'.padStart(8)}${'busy'.padStart(7)}  ${'function'.padEnd(NAME_WIDTH)}  where`;
-  const lines = [`${service}: busy for ${busy} of ${seconds} s`, head, ...rows];
+  const shares = parts
+    .slice(0, count)
+    .map(({ name, selfMs }) => `${name} ${percent(selfMs / busyMs)}`);
+  const summary = `${service}: busy for ${busy} of ${seconds} s`;
+  const lines = [summary, `by part: ${shares.join(', ')}`, head, ...rows];
   process.stdout.write(`${lines.map((line) => line.trimEnd()).join('\n')}\n`);
 }
 

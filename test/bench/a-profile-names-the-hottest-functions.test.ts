@@ -11,10 +11,11 @@ test('of the api under load: a file for debuggers, and a table of ten', async ()
   const out = join(createTemporaryFolder(), 'api.cpuprofile');
   const { code, stdout, stderr } = await profile('api', '--seconds', `${SECONDS}`, '--out', out);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  const [path, cpu, summary, head, ...rows] = stdout.trimEnd().split('\n');
+  const [path, cpu, summary, parts, head, ...rows] = stdout.trimEnd().split('\n');
   expect(path).toMatch(/api\.cpuprofile$/);
   expect(cpu).toMatch(/^CPU of a core: .*\bmongodb \d+\.\d %/);
   expect(summary).toMatch(/^api: busy for \d+\.\d % of [12]\.\d s$/);
+  expect(parts).toMatch(/^by part: .*\bpackages\/\w+ \d+\.\d %/);
   expect(head?.trim().split(/\s{2,}| (?=busy)/)).toEqual(['self ms', 'busy', 'function', 'where']);
   expect(rows).toHaveLength(10);
   const self = rows.map((row) => Number(row.slice(0, 8)));
