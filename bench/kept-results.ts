@@ -1,21 +1,21 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import type { Row } from './table.ts';
+import type { Compared, Row } from './table.ts';
 
 /** A kept value, and the lowest and highest of its rounds. */
-interface KeptRow {
-  value: number;
-  min: number;
-  max: number;
+interface KeptRow extends Compared {
   /** The goal of the row tells which direction is worse. */
   worse: 'higher' | 'lower';
 }
 
 const FILE = fileURLToPath(new URL('kept-results.json', import.meta.url));
-/** Milliseconds and bytes depend on the machine; ratios to a floor of the same run and counts do not. */
-const COMPARED_UNITS: readonly (string | undefined)[] = ['×', 'commands'];
+/**
+ * Ratios to a floor of the same run, counts, and what the stack takes at rest. Times depend on the machine: a row of them is
+ * compared if it has a floor.
+ */
+const COMPARED_UNITS: readonly (string | undefined)[] = ['×', 'commands', '% of a core', 'MB'];
 
-/** Keeps the ratios and counts of a run, which later runs are compared with. Rows of other parts stay. */
+/** Keeps the comparable values of a run, which later runs are compared with. Rows of other parts stay. */
 export function keepResults(rows: readonly Row[], file = FILE): void {
   const kept = {
     ...(existsSync(file) && readKept(file)),
@@ -35,20 +35,28 @@ export function findRegressions(rows: readonly Row[], file = FILE): string[] {
   if (!existsSync(file))
     throw new Error('no results are kept: run the benchmark with --keep first');
   const kept = readKept(file);
-  return rows.flatMap(({ what, value }) => {
-    const before = kept[what];
+  return rows.flatMap((row) => {
+    const before = kept[row.what];
     if (before === undefined) return [];
+    const value = row.compared?.value ?? row.value;
     const allowed = before.max - before.min;
     const excess = before.worse === 'higher' ? value - before.value : before.value - value;
     if (excess <= allowed) return [];
-    return [`${what}: ${round(value)}, kept ${round(before.value)} ± ${round(allowed)}`];
+    return [`${row.what}: ${round(value)}, kept ${round(before.value)} ± ${round(allowed)}`];
   });
 }
 
-function toEntry({ what, value, unit, goal, spread }: Row): [string, KeptRow][] {
-  if (spread === undefined || !COMPARED_UNITS.includes(unit)) return [];
-  const worse = goal !== undefined && 'atLeast' in goal ? 'lower' : 'higher';
-  return [[what, { value: round(value), min: round(spread.min), max: round(spread.max), worse }]];
+function toEntry(row: Row): [string, KeptRow][] {
+  const compared = comparedOf(row);
+  if (compared === undefined) return [];
+  const { value, min, max } = compared;
+  const worse = row.goal !== undefined && 'atLeast' in row.goal ? 'lower' : 'higher';
+  return [[row.what, { value: round(value), min: round(min), max: round(max), worse }]];
+}
+
+function comparedOf({ value, unit, spread, compared }: Row): Compared | undefined {
+  if (compared !== undefined) return compared;
+  return spread && COMPARED_UNITS.includes(unit) ? { value, ...spread } : undefined;
 }
 
 function readKept(file: string): Record<string, KeptRow> {

@@ -9,6 +9,13 @@ export interface Spread {
   unit: string;
 }
 
+/** A value that `--check` compares, and the lowest and highest of the rounds. */
+export interface Compared {
+  value: number;
+  min: number;
+  max: number;
+}
+
 /** One measured value and its goal. */
 export interface Row {
   what: string;
@@ -17,6 +24,8 @@ export interface Row {
   goal?: Goal;
   /** Lowest and highest value of the rounds. */
   spread?: { min: number; max: number };
+  /** What later runs are compared with instead of the value: a cost in units of the floor's, so that the machine matters less. */
+  compared?: Compared;
   /** Operands of the ratio: the floor, and Carillon's value. */
   floor?: Spread;
   ours?: Spread;

@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeAuthority, makeServerCertificate } from '../../packages/runtime/src/certificates.ts';
-import { median, type Row } from '../table.ts';
+import { ratioRow } from '../support/statistics.ts';
+import type { Row } from '../table.ts';
 import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
 
 const PAYLOAD_BYTES = 300;
@@ -20,7 +21,7 @@ const QUICK: Size = { devices: 3_000, secureDevices: 500, timesPerRound: 10 };
 
 /**
  * Measures what a message and a connection cost the gateway, compared to a bare socket server and to aedes. CPU time is
- * each server's own, so that other load on the machine matters little; rounds alternate and the median counts.
+ * each server's own, so that other load on the machine matters little; rounds alternate.
  */
 export async function benchGateway(isQuick: boolean): Promise<Row[]> {
   const size = isQuick ? QUICK : FULL;
@@ -34,24 +35,19 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
     const bytes = await measureInTurn(servers, (server) =>
       measureBytesPerConnection(server, size.devices),
     );
-    const cpu = await measureCpuPerMessage(servers, size.timesPerRound);
+    const rounds = await measureCpuPerMessage(servers, size.timesPerRound);
+    const against = (name: 'raw' | 'aedes', atLeast: number) =>
+      ratioRow(
+        `gateway: messages a CPU-second, against ${name}`,
+        rounds.map((round) => ({ floor: round[name], ours: round.ours })),
+        { unit: 'µs', goal: { atLeast }, ratio: 'floor/ours' },
+      );
     const secureBytes = await measureOverTls((server) =>
       measureBytesPerConnection(server, size.secureDevices),
     );
     return [
-      { what: 'raw: CPU a message', value: cpu.raw, unit: 'µs' },
-      { what: 'gateway: CPU a message', value: cpu.ours, unit: 'µs' },
-      { what: 'aedes: CPU a message', value: cpu.aedes, unit: 'µs' },
-      {
-        what: 'messages a CPU-second, against raw',
-        value: cpu.raw / cpu.ours,
-        goal: { atLeast: 0.8 },
-      },
-      {
-        what: 'messages a CPU-second, against aedes',
-        value: cpu.aedes / cpu.ours,
-        goal: { atLeast: 1.5 },
-      },
+      against('raw', 0.8),
+      against('aedes', 1.5),
       { what: 'raw: memory a connection', value: bytes.raw / 1_024, unit: 'KB' },
       { what: 'gateway: memory a connection', value: bytes.ours / 1_024, unit: 'KB' },
       { what: 'aedes: memory a connection', value: bytes.aedes / 1_024, unit: 'KB' },
@@ -95,13 +91,12 @@ async function measureBytesPerConnection(
 async function measureCpuPerMessage(
   servers: ByServer<ServerUnderTest>,
   times: number,
-): Promise<ByServer<number>> {
+): Promise<ByServer<number>[]> {
   const rounds: ByServer<number>[] = [];
   for (let n = 0; n < ROUNDS; n += 1) {
     rounds.push(await measureInTurn(servers, (server) => server.send(times, PAYLOAD_BYTES)));
   }
-  const medianOf = (name: keyof ByServer<number>) => median(rounds.map((round) => round[name]));
-  return { raw: medianOf('raw'), ours: medianOf('ours'), aedes: medianOf('aedes') };
+  return rounds;
 }
 
 async function measureOverTls(

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { measureLatencies } from '../stack/one-device.ts';
 import { connectDevices } from '../support/connected-devices.ts';
 import type { StackFixture } from '../support/fixture.ts';
 
@@ -11,16 +12,21 @@ const TO_APNS_EVERY = 10;
 const SCHEDULED_EVERY = 20;
 const TO_TOPIC_EVERY = 50;
 
-/** A mixed load that gives every service work. */
+/** A load that gives the services work. */
 export interface Load {
   /** Sends pushes until `until` settles, and gives its value. @throws when a push is refused */
   during<T>(until: Promise<T>): Promise<T>;
+  /** Milliseconds from the due time of each push to its PUBACK, in the last `during`; none of a mixed load. */
+  latenciesMs(): readonly number[];
   /** Closes the devices' connections. */
   close(): void;
 }
 
-/** Connects devices, registers an iPhone whose pushes the sandbox takes, and makes a topic. */
-export async function startLoad(scene: StackFixture): Promise<Load> {
+/**
+ * Starts a mixed load that gives every service work: connects devices, registers an iPhone whose pushes the sandbox
+ * takes, and makes a topic.
+ */
+export async function startMixedLoad(scene: StackFixture): Promise<Load> {
   const devices = await connectDevices(scene, DEVICES);
   const topic = await scene.audience.subscribe('profile', devices.tokens);
   const iphone = await registerIphone(scene.stack.dev);
@@ -38,20 +44,37 @@ export async function startLoad(scene: StackFixture): Promise<Load> {
     } else await scene.push(to, { data: { mark } });
   }
 
+  return createLoad(devices.close, async (isOver) => {
+    const send = async () => {
+      while (!isOver()) await sendOne();
+    };
+    await Promise.all(Array.from({ length: IN_FLIGHT }, send));
+    return [];
+  });
+}
+
+/** Starts single pushes to connected devices at a constant rate, whether or not earlier ones have arrived. */
+export async function startSinglePushes(scene: StackFixture, perSecond: number): Promise<Load> {
+  const devices = await connectDevices(scene, DEVICES);
+  return createLoad(devices.close, (isOver) =>
+    measureLatencies(scene, devices, perSecond, Number.MAX_SAFE_INTEGER, isOver),
+  );
+}
+
+function createLoad(close: () => void, send: (isOver: () => boolean) => Promise<number[]>): Load {
+  let latenciesMs: readonly number[] = [];
   return {
     async during(until) {
       let isOver = false;
       const over = until.finally(() => {
         isOver = true;
       });
-      const send = async () => {
-        while (!isOver) await sendOne();
-      };
-      const senders = Array.from({ length: IN_FLIGHT }, send);
-      const [value] = await Promise.all([over, ...senders]);
+      const [value, measured] = await Promise.all([over, send(() => isOver)]);
+      latenciesMs = measured;
       return value;
     },
-    close: () => devices.close(),
+    latenciesMs: () => latenciesMs,
+    close,
   };
 }
 

@@ -6,6 +6,7 @@ import { accept, acceptOne } from './accept.ts';
 import { console } from './console.ts';
 import { edge } from './edge.ts';
 import { fanOut, GATEWAYS } from './fan-out.ts';
+import { gorush } from './gorush.ts';
 import { idle } from './idle.ts';
 import { offline } from './offline.ts';
 import { oneDevice } from './one-device.ts';
@@ -35,11 +36,15 @@ const BENCHES: Record<string, Measure> = {
   schedule,
   'one-device': oneDevice,
   'one-device-busy': oneDeviceBusy,
+  gorush,
   offline,
   unfinished,
   'redis-away': redisAway,
   console,
 };
+
+/** Gateways of those that need several, whatever the size. */
+const GATEWAYS_OF: Record<string, number> = { idle: SINGLE_PUSH_GATEWAYS };
 
 /** The benchmarks of the whole stack by name. They share a stack; those with several gateways have their own. */
 export interface StackBenches {
@@ -66,7 +71,7 @@ export function createStackBenches(size: Size): StackBenches {
   const run = Object.fromEntries(
     Object.entries(BENCHES).map(([name, measure]) => [
       name,
-      async () => measureWithUsage(await fixture(1), size, measure),
+      async () => measureWithUsage(await fixture(GATEWAYS_OF[name] ?? 1), size, measure),
     ]),
   );
   run['single-pushes'] = async () =>
@@ -85,6 +90,6 @@ async function measureWithUsage(
   const rows = await measure(fixture, size);
   const { user, system } = process.cpuUsage(before);
   const peakMb = process.resourceUsage().maxRSS / 1_024;
-  const bench = { process: 'bench', cpuSeconds: (user + system) / 1e6, peakMb };
+  const bench = { process: 'bench', pid: process.pid, cpuSeconds: (user + system) / 1e6, peakMb };
   return { rows, uses: [...meter.read(), bench] };
 }

@@ -1,9 +1,10 @@
 import type { Size, StackFixture } from '../support/fixture.ts';
 import { untilDeleted, untilSettled } from '../support/progress.ts';
 import { pidOf, readCpuSeconds } from '../support/resource-usage.ts';
-import { median, type Row } from '../table.ts';
+import { type Round, ratioRow, valueRow } from '../support/statistics.ts';
+import type { Row } from '../table.ts';
 
-const ROUNDS = 3;
+const ROUNDS = 5;
 const AUDIENCES: Record<Size, readonly number[]> = {
   quick: [5_000, 20_000],
   usual: [10_000, 100_000],
@@ -23,46 +24,44 @@ interface Cost {
 /** Measures a push to subscribers that are all offline: one inbox row each. */
 export async function offline(fixture: StackFixture, size: Size): Promise<Row[]> {
   const audiences = AUDIENCES[size];
-  const costs: Cost[] = [];
-  for (const count of audiences) costs.push(await measureCost(fixture, count));
-  const [smallest] = costs;
-  const largest = costs.at(-1);
-  const perDevice = audiences.flatMap((count, at) => toRows(count, costs[at]));
-  if (smallest === undefined || largest === undefined) return perDevice;
+  const costs: Cost[][] = [];
+  for (const count of audiences) costs.push(await measureCosts(fixture, count));
+  const [smallest = []] = costs;
+  const largest = costs.at(-1) ?? [];
   const from = `${formatCount(audiences[0] ?? 0)} to ${formatCount(audiences.at(-1) ?? 0)}`;
-  const goal = { atMost: 1.1 };
-  const growth = (what: string, name: keyof Cost): Row => ({
-    what: `offline: ${what} a device, from ${from}`,
-    value: largest[name] / smallest[name],
-    unit: '×',
-    goal,
-  });
+  const growth = (what: string, name: keyof Cost, unit: string): Row => {
+    const rounds = smallest.map((cost, round): Round => {
+      return { floor: cost[name], ours: largest[round]?.[name] ?? Number.NaN };
+    });
+    const options = { unit, goal: { atMost: 1.1 }, ratio: 'ours/floor' } as const;
+    return ratioRow(`offline: ${what} a device, from ${from}`, rounds, options);
+  };
   return [
-    ...perDevice,
-    growth('time', 'time'),
-    growth("MongoDB's CPU", 'cpu'),
-    growth('journal', 'journalBytes'),
+    ...audiences.flatMap((count, at) => toRows(count, costs[at] ?? [])),
+    growth('time', 'time', 'µs'),
+    growth("MongoDB's CPU", 'cpu', 'µs'),
+    growth('journal', 'journalBytes', 'bytes'),
   ];
 }
 
-function toRows(count: number, cost: Cost | undefined): Row[] {
-  if (cost === undefined) return [];
-  const name = `offline: ${formatCount(count)}`;
+function toRows(count: number, costs: readonly Cost[]): Row[] {
+  const row = (what: string, unit: string, pick: (cost: Cost) => number) =>
+    valueRow(`offline: ${formatCount(count)}, ${what}`, costs.map(pick), { unit });
   return [
-    { what: `${name}, all in their inboxes`, value: (cost.time * count) / 1e6, unit: 's' },
-    { what: `${name}, time a device`, value: cost.time, unit: 'µs' },
-    { what: `${name}, MongoDB's CPU a device`, value: cost.cpu, unit: 'µs' },
-    { what: `${name}, journal a device`, value: cost.journalBytes, unit: 'bytes' },
+    row('all in their inboxes', 's', ({ time }) => (time * count) / 1e6),
+    row('time a device', 'µs', ({ time }) => time),
+    row("MongoDB's CPU a device", 'µs', ({ cpu }) => cpu),
+    row('journal a device', 'bytes', ({ journalBytes }) => journalBytes),
   ];
 }
 
-async function measureCost(fixture: StackFixture, count: number): Promise<Cost> {
+/** Measures the costs of each round. The first warms up. */
+async function measureCosts(fixture: StackFixture, count: number): Promise<Cost[]> {
   const { audience } = fixture;
   const topic = await audience.subscribe(`offline-${count}`, await audience.register(count));
   const rounds: Cost[] = [];
   for (let n = 0; n <= ROUNDS; n += 1) rounds.push(await sendOnce(fixture, topic, count));
-  const medianOf = (name: keyof Cost) => median(rounds.slice(1).map((round) => round[name]));
-  return { time: medianOf('time'), cpu: medianOf('cpu'), journalBytes: medianOf('journalBytes') };
+  return rounds.slice(1);
 }
 
 async function sendOnce(fixture: StackFixture, topic: string, count: number): Promise<Cost> {

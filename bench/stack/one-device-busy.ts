@@ -5,7 +5,7 @@ import { percentile, type Round, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 import { measureLatencies } from './one-device.ts';
 
-const ROUNDS = 3;
+const ROUNDS = 5;
 const DEVICES = 100;
 const RATE = 100;
 const IDLE_PUSHES = 300;

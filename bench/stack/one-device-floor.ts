@@ -1,12 +1,19 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import type { StackFixture } from '../support/fixture.ts';
+import { pidOf, readCpuNanoseconds } from '../support/resource-usage.ts';
 import { createPushFloor } from './push-floor.ts';
 
 /** The floor of a single push: only its round trips. */
 export interface OneDeviceFloor {
-  /** Does a journaled insert, XADD, XREAD, a socket write and the read of the PUBACK, in sequence. */
-  deliver(): Promise<void>;
+  /**
+   * Does a journaled insert, XADD, XREAD, a socket write and the read of the PUBACK, in sequence.
+   *
+   * @returns the time (`performance.now()`) at which the insert had ended
+   */
+  deliver(): Promise<number>;
+  /** Returns the CPU milliseconds of this process, MongoDB and Redis so far. */
+  cpuMs(): number;
   stop(): Promise<void>;
 }
 
@@ -28,15 +35,23 @@ export async function startOneDeviceFloor({
   const device = connect({ host: '127.0.0.1', port, noDelay: true });
   device.on('data', () => device.write(PUBACK));
   const [socket] = await accepted;
+  const servers = ['mongodb', 'redis'].map((service) => pidOf(stack, service));
   let last = '0';
   return {
     async deliver() {
       await insert();
+      const insertedAt = performance.now();
       const id = await redis.xadd(STREAM, '*', 'push', PUBLISH);
       await reader.xread('COUNT', 1, 'STREAMS', STREAM, last);
       last = id ?? last;
       socket.write(PUBLISH);
       await once(socket, 'data');
+      return insertedAt;
+    },
+    cpuMs() {
+      const { user, system } = process.cpuUsage();
+      const nanoseconds = servers.reduce((sum, pid) => sum + readCpuNanoseconds(pid), 0);
+      return (user + system) / 1_000 + nanoseconds / 1e6;
     },
     async stop() {
       reader.disconnect();

@@ -4,7 +4,7 @@ import { runAtRate } from '../support/load-patterns.ts';
 import { percentile, summarize } from '../support/statistics.ts';
 import { median, type Row } from '../table.ts';
 
-const ROUNDS: Record<Size, number> = { quick: 1, usual: 3, full: 5 };
+const ROUNDS: Record<Size, number> = { quick: 1, usual: 5, full: 5 };
 const SECONDS: Record<Size, number> = { quick: 10, usual: 20, full: 60 };
 const PER_SECOND = 50;
 /** Enough devices that no inbox becomes full. */

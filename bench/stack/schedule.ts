@@ -5,7 +5,7 @@ import { percentile, summarize } from '../support/statistics.ts';
 import { median, type Row } from '../table.ts';
 
 const PUSHES = 1_000;
-const ROUNDS: Record<Size, number> = { quick: 1, usual: 3, full: 5 };
+const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 9 };
 const CONCURRENCY = 50;
 /** Time until all pushes are accepted, even on a slow machine. */
 const LEAD_SECONDS = 5;

@@ -8,10 +8,10 @@ import {
   startCostMeter,
   subtractIdle,
 } from '../support/stack-costs.ts';
-import { percentile, ratioRow, summarize } from '../support/statistics.ts';
-import { type Goal, median, type Row } from '../table.ts';
+import { percentile, valueRow } from '../support/statistics.ts';
+import type { Row } from '../table.ts';
 import { measureLatencies, untilArrived } from './one-device.ts';
-import { startOneDeviceFloor } from './one-device-floor.ts';
+import { type OneDeviceFloor, startOneDeviceFloor } from './one-device-floor.ts';
 
 /** Gateways of the stack. */
 export const SINGLE_PUSH_GATEWAYS = 2;
@@ -52,7 +52,9 @@ interface Round {
   perSecond: number;
   pushes: number;
   costs: StackCosts;
+  /** Of the floor's pushes, one after the other: time and CPU of one. */
   floorMs: number;
+  floorCpuMs: number;
 }
 
 /**
@@ -68,8 +70,8 @@ export async function singlePushes(fixture: StackFixture, size: Size): Promise<R
   ): Promise<Round[]> => {
     const rounds: Round[] = [];
     for (let n = 0; n <= ROUNDS[size]; n += 1) {
-      const floorMs = await measureMedian(FLOOR_PUSHES, floor.deliver);
-      rounds.push({ ...(await measureRound(fixture, idle, run)), floorMs });
+      const floorCosts = await measureFloor(floor);
+      rounds.push({ ...(await measureRound(fixture, idle, run)), ...floorCosts });
     }
     // The first round warms up.
     return rounds.slice(1);
@@ -102,11 +104,17 @@ export async function singlePushes(fixture: StackFixture, size: Size): Promise<R
   }
 }
 
+async function measureFloor(floor: OneDeviceFloor): Promise<Pick<Round, 'floorMs' | 'floorCpuMs'>> {
+  const before = floor.cpuMs();
+  const floorMs = await measureMedian(FLOOR_PUSHES, floor.deliver);
+  return { floorMs, floorCpuMs: (floor.cpuMs() - before) / FLOOR_PUSHES };
+}
+
 async function measureRound(
   fixture: StackFixture,
   idle: StackCosts,
   run: () => Promise<Pick<Round, 'latenciesMs' | 'perSecond'>>,
-): Promise<Omit<Round, 'floorMs'>> {
+): Promise<Omit<Round, 'floorMs' | 'floorCpuMs'>> {
   const readCosts = await startCostMeter(fixture);
   const { latenciesMs, perSecond } = await run();
   await sleep(SETTLE_MS);
@@ -145,15 +153,14 @@ function latencyRows(
 ): Row[] {
   const percentiles = (share: number) =>
     rounds.map(({ latenciesMs }) => percentile(latenciesMs, share));
-  const against = percentiles(0.5).map((ours, n) => ({ floor: rounds[n]?.floorMs ?? NaN, ours }));
-  return [
-    valueRow(`single-pushes: p50 at ${name}`, percentiles(0.5), 'ms', { atMost: p50 }),
-    valueRow(`single-pushes: p99 at ${name}`, percentiles(0.99), 'ms', { atMost: p99 }),
-    ratioRow(`single-pushes: p50 at ${name} against the floor of a lone push`, against, {
+  const floors = rounds.map(({ floorMs }) => floorMs);
+  const row = (share: number, atMost: number) =>
+    valueRow(`single-pushes: p${share * 100} at ${name}`, percentiles(share), {
       unit: 'ms',
-      ratio: 'ours/floor',
-    }),
-  ];
+      goal: { atMost },
+      floors,
+    });
+  return [row(0.5, p50), row(0.99, p99)];
 }
 
 function rateRow(
@@ -163,56 +170,35 @@ function rateRow(
 ): Row {
   const rates = rounds.map((round) => round.perSecond);
   const goal = perSecond === undefined ? undefined : { atLeast: perSecond };
-  return valueRow(`single-pushes: delivered a second, ${name}`, rates, '/s', goal);
+  return valueRow(`single-pushes: delivered a second, ${name}`, rates, { unit: '/s', goal });
 }
 
 function costRows(name: string, rounds: readonly Round[], { cpuMs, redis }: CostGoals): Row[] {
   const perPush = (pick: (costs: StackCosts) => number) =>
     rounds.map(({ costs, pushes }) => pick(costs) / pushes);
+  const floors = rounds.map(({ floorCpuMs }) => floorCpuMs);
   const services = Object.keys(rounds[0]?.costs.cpuSeconds ?? {});
-  const sum = ({ cpuSeconds }: StackCosts) =>
-    Object.values(cpuSeconds).reduce((total, used) => total + used, 0);
-  const cpuRow = (what: string, pick: (costs: StackCosts) => number, goal?: Goal) =>
+  const cpuRow = (what: string, pick: (costs: StackCosts) => number, atMost?: number) =>
     valueRow(
-      what,
+      `single-pushes: ${what}, ${name}`,
       perPush((costs) => pick(costs) * 1_000),
-      'ms',
-      goal,
+      { unit: 'ms', goal: atMost === undefined ? undefined : { atMost }, floors },
     );
+  const commandsRow = (what: string, pick: (costs: StackCosts) => number, atMost?: number) =>
+    valueRow(`single-pushes: ${what} commands a push, ${name}`, perPush(pick), {
+      unit: 'commands',
+      goal: atMost === undefined ? undefined : { atMost },
+    });
   return [
-    cpuRow(
-      `single-pushes: CPU a push, ${name}`,
-      sum,
-      cpuMs === undefined ? undefined : { atMost: cpuMs },
-    ),
+    cpuRow('CPU a push', sumCpu, cpuMs),
     ...services.map((service) =>
-      cpuRow(
-        `single-pushes: of it ${service}, ${name}`,
-        ({ cpuSeconds }) => cpuSeconds[service] ?? 0,
-      ),
+      cpuRow(`of it ${service}`, ({ cpuSeconds }) => cpuSeconds[service] ?? 0),
     ),
-    valueRow(
-      `single-pushes: Redis commands a push, ${name}`,
-      perPush(({ redisCommands }) => redisCommands),
-      'commands',
-      redis === undefined ? undefined : { atMost: redis },
-    ),
-    valueRow(
-      `single-pushes: MongoDB commands a push, ${name}`,
-      perPush(({ mongoCommands }) => mongoCommands),
-      'commands',
-    ),
+    commandsRow('Redis', ({ redisCommands }) => redisCommands, redis),
+    commandsRow('MongoDB', ({ mongoCommands }) => mongoCommands),
   ];
 }
 
-function valueRow(what: string, values: readonly number[], unit: string, goal?: Goal): Row {
-  const spread = summarize(values, unit);
-  return {
-    what,
-    value: median(values),
-    unit,
-    ours: spread,
-    spread: { min: spread.min, max: spread.max },
-    ...(goal && { goal }),
-  };
+function sumCpu({ cpuSeconds }: StackCosts): number {
+  return Object.values(cpuSeconds).reduce((total, used) => total + used, 0);
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Db } from 'mongodb';
@@ -12,6 +13,8 @@ import type { DeviceCredentials } from './bench-device.ts';
 import type { Stack } from './stack.ts';
 
 const DOCUMENTS_PER_INSERT = 10_000;
+/** Of a device token of Apple. */
+const PROVIDER_TOKEN_BYTES = 32;
 /** Test data needs no durability, so the writes do not wait for the journal. */
 const UNORDERED = { ordered: false, writeConcern: { w: 1, journal: false } } as const;
 
@@ -19,6 +22,11 @@ const UNORDERED = { ordered: false, writeConcern: { w: 1, journal: false } } as 
 export interface Audience {
   /** Adds devices. */
   register(count: number): Promise<string[]>;
+  /** Adds iPhones, which are reached over APNs. */
+  registerPhones(
+    count: number,
+    bundle: string,
+  ): Promise<{ tokens: string[]; providerTokens: string[] }>;
   /** Subscribes devices to a new topic, including its counters. @returns the topic's address for a push */
   subscribe(topic: string, tokens: readonly string[]): Promise<string>;
   /** Returns the credentials of a device. */
@@ -46,6 +54,21 @@ export function createAudience({ dev, home }: Stack, mongo: Db): Audience {
         ),
       );
       return tokens;
+    },
+    async registerPhones(count, bundle) {
+      const since = new Date();
+      const times = { registeredAt: since, lastActiveAt: since };
+      const apns = { channel: 'apns', environment: 'development', bundle, since } as const;
+      const phones = Array.from({ length: count }, (): DeviceDocument => {
+        const address = randomBytes(PROVIDER_TOKEN_BYTES).toString('hex');
+        const provider = { ...apns, address };
+        return { _id: newDeviceToken(), app, platform: 'ios', ...times, provider };
+      });
+      await devices.insertMany(phones, UNORDERED);
+      return {
+        tokens: phones.map(({ _id }) => _id),
+        providerTokens: phones.map(({ provider }) => provider?.address as string),
+      };
     },
     async subscribe(topic, tokens) {
       const since = new Date();

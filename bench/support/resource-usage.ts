@@ -10,6 +10,7 @@ const UTIME_FIELD = 11;
 export interface ResourceUsage {
   /** For example `api-0`. */
   process: string;
+  pid: number;
   cpuSeconds: number;
   peakMb: number;
 }
@@ -58,10 +59,16 @@ export function startUsageMeter(stack: Stack): UsageMeter {
     read: () =>
       processes.map(({ name, pid }, index) => ({
         process: name,
+        pid,
         cpuSeconds: readCpuSeconds(pid) - (baseline[index] ?? 0),
         peakMb: readPeakMb(pid),
       })),
   };
+}
+
+/** Checks whether a process belongs to a deployment that delivers pushes: one that only operators or developers use does not. */
+export function isDeliveryProcess({ process }: Pick<ResourceUsage, 'process'>): boolean {
+  return !/^(dashboard|sandbox|npm-start|supervisor)/.test(process);
 }
 
 /** Sums the CPU seconds of a measurement. */

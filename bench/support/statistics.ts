@@ -1,4 +1,4 @@
-import { type Goal, median, type Row, type Spread } from '../table.ts';
+import { type Compared, type Goal, median, type Row, type Spread } from '../table.ts';
 
 /** Computes a quantile (0–1) of the values. */
 export function percentile(values: readonly number[], share: number): number {
@@ -52,4 +52,31 @@ export function ratioRow(
     ),
     ...(goal && { goal }),
   };
+}
+
+/**
+ * Creates a row whose value is the median of the rounds.
+ *
+ * @param floors the same cost of the floor in each round: later runs are compared by the ratio of both
+ */
+export function valueRow(
+  what: string,
+  values: readonly number[],
+  { unit, goal, floors }: { unit: string; goal?: Goal | undefined; floors?: readonly number[] },
+): Row {
+  const ours = summarize(values, unit);
+  return {
+    what,
+    value: ours.median,
+    unit,
+    ours,
+    spread: { min: ours.min, max: ours.max },
+    ...(floors && { floor: summarize(floors, unit), compared: compareTo(floors, values) }),
+    ...(goal && { goal }),
+  };
+}
+
+function compareTo(floors: readonly number[], values: readonly number[]): Compared {
+  const ratios = values.map((value, round) => value / (floors[round] ?? Number.NaN));
+  return { value: median(ratios), min: Math.min(...ratios), max: Math.max(...ratios) };
 }

@@ -11,9 +11,11 @@ test('of the api under load: a file for debuggers, and a table of ten', async ()
   const out = join(createTemporaryFolder(), 'api.cpuprofile');
   const { code, stdout, stderr } = await profile('api', '--seconds', `${SECONDS}`, '--out', out);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  const [path, summary, head, ...rows] = stdout.trimEnd().split('\n');
+  const [path, cpu, summary, parts, head, ...rows] = stdout.trimEnd().split('\n');
   expect(path).toMatch(/api\.cpuprofile$/);
+  expect(cpu).toMatch(/^CPU of a core: .*\bmongodb \d+\.\d %/);
   expect(summary).toMatch(/^api: busy for \d+\.\d % of [12]\.\d s$/);
+  expect(parts).toMatch(/^by part: .*\bpackages\/\w+ \d+\.\d %/);
   expect(head?.trim().split(/\s{2,}| (?=busy)/)).toEqual(['self ms', 'busy', 'function', 'where']);
   expect(rows).toHaveLength(10);
   const self = rows.map((row) => Number(row.slice(0, 8)));
@@ -28,13 +30,27 @@ test('of the api under load: a file for debuggers, and a table of ten', async ()
   expect(nodes.some(({ callFrame }) => callFrame.url.includes('/packages/accept/src/'))).toBe(true);
 });
 
-test('of no service: the services are named, and nothing is started or written', async () => {
-  const out = join(createTemporaryFolder(), 'x.cpuprofile');
-  const { code, stdout, stderr } = await profile('gateway', '--out', out);
-  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-  expect(stderr).toContain('device-gateway');
-  expect(existsSync(out)).toBe(false);
+test('of a gateway, one of two, under single pushes at a rate', async () => {
+  const out = join(createTemporaryFolder(), 'gateway.cpuprofile');
+  const load = ['--rate', '50', '--gateways', '2'];
+  const args = ['device-gateway', '--seconds', `${SECONDS}`, '--out', out, ...load];
+  const { code, stdout, stderr } = await profile(...args);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout).toMatch(/^\d+ pushes a second, p50 \d+\.\d ms, p99 \d+\.\d ms$/m);
+  expect(stdout).toMatch(/^device-gateway: busy for/m);
+  expect(existsSync(out)).toBe(true);
 });
+
+test.each([[['gateway']], [['api', '--rate', '0']], [['api', '--gateways', 'many']]])(
+  'of %j: the services are named, and nothing is started or written',
+  async (args) => {
+    const out = join(createTemporaryFolder(), 'x.cpuprofile');
+    const { code, stdout, stderr } = await profile(...args, '--out', out);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('device-gateway');
+    expect(existsSync(out)).toBe(false);
+  },
+);
 
 interface Run {
   code: number | null;

@@ -1,3 +1,4 @@
+import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { type ChannelWork, encodeWork, FIELDS } from './figures.ts';
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
@@ -90,15 +91,15 @@ export function startFigures(
 /** Repeats a step, never twice at once, without keeping the process alive. */
 function startTicks(step: () => Promise<void>, intervalMs: number): { stop(): Promise<void> } {
   let inFlight: Promise<void> | undefined;
-  const timer = setInterval(() => {
+  const startStep = (): void => {
     inFlight ??= step().finally(() => {
       inFlight = undefined;
     });
-  }, intervalMs);
-  timer.unref();
+  };
+  const stopSteps = startAlignedInterval(startStep, intervalMs, { keepsAlive: false });
   return {
     async stop() {
-      clearInterval(timer);
+      stopSteps();
       await inFlight;
     },
   };

@@ -30,7 +30,15 @@ export type PendingDispatches = ReturnType<typeof createPendingDispatches>;
 
 /** Creates the collection. */
 export function createPendingDispatches(tracer: Tracer | undefined) {
-  const waiting = new Set<WaitingDispatch>();
+  /** By claim. A claim has several only if a dispatch begins before an earlier one of it has ended. */
+  const waiting = new Map<string, WaitingDispatch[]>();
+
+  function remove(dispatch: WaitingDispatch): void {
+    const ofClaim = waiting.get(dispatch.claim) ?? [];
+    if (ofClaim.length > 1) ofClaim.splice(ofClaim.indexOf(dispatch), 1);
+    else waiting.delete(dispatch.claim);
+  }
+
   return {
     /**
      * Adds a dispatch. It is added before anything is sent, because the first reply may arrive before Redis has
@@ -51,17 +59,18 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       // Not `withTimeout`: the deadline holds while the streams are written, too.
       const timeoutMs = deadline + REPLY_GRACE_MS - performance.now();
       const timer = setTimeout(dispatch.settle, Math.max(0, timeoutMs));
-      waiting.add(dispatch);
+      const ofClaim = waiting.get(delivery.claim);
+      if (ofClaim === undefined) waiting.set(delivery.claim, [dispatch]);
+      else ofClaim.push(dispatch);
       void dispatch.whenSettled.then(() => {
         clearTimeout(timer);
-        waiting.delete(dispatch);
+        remove(dispatch);
       });
       return dispatch;
     },
     /** Records a gateway's reply. */
     record({ claim, result, positions, trace }: Reply): void {
-      for (const dispatch of waiting) {
-        if (dispatch.claim !== claim) continue;
+      for (const dispatch of waiting.get(claim) ?? []) {
         if (trace !== undefined) dispatch.span?.link(trace);
         for (const position of positions) {
           if (result === 'handled') dispatch.onHandled?.(position);
@@ -71,7 +80,7 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
     },
     /** Ends all waits. */
     settleAll(): void {
-      for (const dispatch of waiting) dispatch.settle();
+      for (const dispatch of [...waiting.values()].flat()) dispatch.settle();
     },
   };
 }
@@ -82,14 +91,15 @@ function createWaiting(
   positions: readonly number[],
 ): WaitingDispatch {
   const { promise, resolve } = Promise.withResolvers<Map<number, DeliveryResult>>();
-  const unanswered = new Set(positions);
+  // One map for both, which does not grow with the replies.
   const results = new Map<number, DeliveryResult>();
+  for (const position of positions) results.set(position, 'unanswered');
+  let waitingFor = results.size;
   let hasEnded = false;
 
   function end(): void {
     if (hasEnded) return;
     hasEnded = true;
-    for (const position of unanswered) results.set(position, 'unanswered');
     // Nothing was sent to a device that is offline: there is no span of it.
     if (results.size > 0) span?.end(countResults(results));
     resolve(results);
@@ -101,13 +111,16 @@ function createWaiting(
     trace: span?.traceparent,
     whenSettled: promise,
     record(position, result) {
-      if (!unanswered.delete(position)) return;
+      if (hasEnded || results.get(position) !== 'unanswered') return;
       results.set(position, result);
-      if (unanswered.size === 0) end();
+      waitingFor -= 1;
+      if (waitingFor === 0) end();
     },
     settle: end,
     cancel() {
-      unanswered.clear();
+      if (hasEnded) return;
+      for (const [position, result] of results)
+        if (result === 'unanswered') results.delete(position);
       end();
     },
   };

@@ -1,3 +1,4 @@
+import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import { type Db, type Document, Long } from 'mongodb';
 
 const SAMPLE_COUNT = 3;
@@ -44,12 +45,15 @@ export async function createClock(db: Db) {
     offsetMs = correctOffset(offsetMs, samples);
   }
   await syncOffset();
-  const timer = setInterval(() => void syncOffset().catch(() => undefined), RESYNC_INTERVAL_MS);
-  timer.unref();
+  const stop = startAlignedInterval(
+    () => void syncOffset().catch(() => undefined),
+    RESYNC_INTERVAL_MS,
+    { keepsAlive: false },
+  );
   return {
     /** Returns the milliseconds since 1970 by MongoDB's clock. */
     now: (): number => offsetMs + performance.now(),
-    stop: (): void => clearInterval(timer),
+    stop,
   };
 }
 

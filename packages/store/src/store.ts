@@ -2,7 +2,6 @@ import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
-import { replaceActiveSets } from './active-sets.ts';
 import { createAddressHolders } from './address-holders.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
@@ -17,6 +16,7 @@ import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
+import { checkPoolsSeldom, replaceActiveSets } from './driver-state.ts';
 import { createErasure } from './erasure.ts';
 import { createExportPages } from './export-pages.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
@@ -112,6 +112,7 @@ export async function connectStore({
     monitorCommands: recorder !== undefined,
   });
   replaceActiveSets(client);
+  if (keptConnections === undefined) checkPoolsSeldom(client);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
   const { db, clock } = await connect(client).catch((error: unknown) => {
     recorder?.close();

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { startMongod } from '../../../test/support/mongod-server.ts';
-import { replaceActiveSets } from '../src/active-sets.ts';
 import { countFailures } from '../src/count-failures.ts';
+import { replaceActiveSets } from '../src/driver-state.ts';
 
 const CURSORS = 5;
 

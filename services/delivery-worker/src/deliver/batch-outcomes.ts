@@ -39,7 +39,7 @@ export function createBatchOutcomes(
   const tokens = splitTokens(work.tokens);
   const outcomes = new Uint8Array(tokens.length);
   const latenciesMs = readUint32s(work.ms, tokens.length);
-  const pending = new Set<number>(tokens.keys());
+  const pending = new Set<number>();
   const errorPositions = new Map<string, number[]>(
     work.words?.map(([providerError, positions]) => [providerError, [...positions]]),
   );
@@ -80,11 +80,10 @@ export function createBatchOutcomes(
     });
   }
 
-  for (const [position, outcome] of readSavedOutcomes(work, tokens).entries()) {
-    if (outcome === OUTCOMES.pending) continue;
-    pending.delete(position);
-    outcomes[position] = outcome;
-  }
+  readSavedOutcomes(work, tokens, (position, outcome) => {
+    if (outcome === OUTCOMES.pending) pending.add(position);
+    else outcomes[position] = outcome;
+  });
   return {
     tokens,
     pending,
@@ -117,12 +116,17 @@ export function createBatchOutcomes(
   };
 }
 
-/** Returns the outcomes and receipts that are saved already; a recipient that was erased meanwhile is gone. */
-function readSavedOutcomes(work: Batch, tokens: readonly string[]): Uint8Array {
-  const saved = toBytes(work.outcomes);
-  return Uint8Array.from(tokens, (token, position) => {
-    if (hasBit(work.got ?? {}, position)) return OUTCOMES.delivered;
+/** Reads the outcomes and receipts that are saved already; a recipient that was erased meanwhile is gone. */
+function readSavedOutcomes(
+  { got = {}, outcomes }: Pick<Batch, 'got' | 'outcomes'>,
+  tokens: readonly string[],
+  take: (position: number, outcome: number) => void,
+): void {
+  const saved = toBytes(outcomes);
+  for (const [position, token] of tokens.entries()) {
     const outcome = saved[position] || OUTCOMES.pending;
-    return outcome === OUTCOMES.pending && token === ERASED_TOKEN ? OUTCOMES.gone : outcome;
-  });
+    const isErased = outcome === OUTCOMES.pending && token === ERASED_TOKEN;
+    if (hasBit(got, position)) take(position, OUTCOMES.delivered);
+    else take(position, isErased ? OUTCOMES.gone : outcome);
+  }
 }

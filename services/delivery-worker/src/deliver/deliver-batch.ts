@@ -1,4 +1,4 @@
-import { hasBit, splitTokens } from '@carillon/core/batch';
+import { hasBit } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
 import { isBatchId } from '@carillon/core/ids';
@@ -285,14 +285,14 @@ async function findEarlierReceipts(
 function createResult(
   end: BatchResult['end'],
   { id, push, work: batchWork }: LeasedBatch,
-  batchOutcomes: Pick<BatchOutcomes, 'toSettlement'>,
+  { outcomes }: Pick<BatchOutcomes, 'outcomes'>,
 ): BatchResult & { outcomes: OutcomeCounts } {
   return {
     work: id,
     end,
     push,
     n: batchWork.n,
-    outcomes: countOutcomes(batchOutcomes.toSettlement().outcomes),
+    outcomes: countOutcomes(outcomes),
   };
 }
 
@@ -418,7 +418,7 @@ function recordUnsendable(push: SendablePush, batchOutcomes: BatchOutcomes): und
  */
 async function settleBatch(
   resources: DeliveryResources,
-  { push, batch, span }: Pick<Run, 'push' | 'batch' | 'span'>,
+  { push, batch, batchOutcomes, span }: Pick<Run, 'push' | 'batch' | 'batchOutcomes' | 'span'>,
   settlement: Settlement,
 ): Promise<boolean> {
   const { store, producers, retentionMs } = resources;
@@ -438,7 +438,7 @@ async function settleBatch(
   );
   if (settled === undefined) return false;
   failpoint('settled');
-  await removeStaleRows(store, push, outcomes, { batch, got: settled.got });
+  await removeStaleRows(store, push, batchOutcomes, { batch, got: settled.got });
   if (!isPushComplete && mayCompletePush(batch, outcomes, settled.got))
     void producers.checkCompletion([push._id]);
   return true;
@@ -448,14 +448,14 @@ async function settleBatch(
 async function removeStaleRows(
   { inbox }: Pick<Store, 'inbox'>,
   push: SendablePush,
-  outcomes: Uint8Array,
+  { tokens, outcomes }: Pick<BatchOutcomes, 'tokens' | 'outcomes'>,
   { batch, got }: { batch: LeasedBatch; got: Record<string, number> },
 ): Promise<void> {
   const mayHaveRow = batch.work.channel === 'mqtt' && batch.work.tries > 1;
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
   const acknowledgedRows: string[] = [];
   const obsoleteRows: string[] = [];
-  for (const [position, token] of splitTokens(batch.work.tokens).entries()) {
+  for (const [position, token] of tokens.entries()) {
     const isInInbox = outcomes[position] === OUTCOMES.inbox;
     const isObsolete = mayHaveRow && OUTCOMES_WITHOUT_ROW.includes(outcomes[position] ?? 0);
     if (isInInbox ? !hasBit(got, position) : !isObsolete) continue;

@@ -15,9 +15,14 @@ export function createErrorTexts({
   words = [],
   later = [],
 }: Pick<Batch, 'words' | 'later'>): (text: string) => string {
-  const stored = [...words.map(([text]) => text), ...later.flatMap(([, , , text]) => text ?? [])];
-  const texts = new Set(stored.filter((text) => text !== OTHER_ERROR));
+  const readStored = () => {
+    const stored = [...words.map(([text]) => text), ...later.flatMap(([, , , text]) => text ?? [])];
+    return new Set(stored.filter((text) => text !== OTHER_ERROR));
+  };
+  let texts: Set<string> | undefined;
   return (text) => {
+    // Most batches have no error.
+    texts ??= readStored();
     if (texts.has(text)) return text;
     if (texts.size >= MAX_ERROR_TEXTS) return OTHER_ERROR;
     texts.add(text);
