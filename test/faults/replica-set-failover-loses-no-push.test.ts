@@ -3,7 +3,11 @@ import { removeRateLimit } from '../support/carillon.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
-import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
+import {
+  expectAcceptedAgain,
+  expectWholeOrAbsent,
+  sendDuring,
+} from '../support/faults/steady-pushes.ts';
 import { createKeyedRequest, retryUntilAccepted } from '../support/guarantees/partial-accept.ts';
 import { until } from '../support/until.ts';
 
@@ -44,6 +48,7 @@ test.each([
       await load.untilAccepted(PUSHES);
       await apply();
       await replicaSet.findPrimary();
+      await expectAcceptedAgain(`a primary that ${fault}`, load, performance.now());
       await load.untilAccepted(PUSHES);
       // A member that comes back undoes what no other one has.
       await replicaSet.startAll();

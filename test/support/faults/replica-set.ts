@@ -13,6 +13,11 @@ const DEFAULT_CLOCKS = [0, -2, 0];
 const LIBFAKETIME = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 /** A primary that sees no majority steps down after this time, and the others elect another one. Default: 10 s. */
 const ELECTION_TIMEOUT_MS = 4_000;
+/**
+ * A secondary that loses its source asks the same one again before it turns to another, by default. If that is a primary that
+ * is frozen, no write has its majority for these seconds more.
+ */
+const NO_SECOND_ATTEMPT = ['--setParameter', 'oplogFetcherSteadyStateMaxFetcherRestarts=0'];
 const ELECTED_WITHIN_MS = 60_000;
 const STEP_DOWN_SECONDS = 10;
 
@@ -50,7 +55,7 @@ export async function startReplicaSet({
   for (let n = 0; n < MEMBERS; n += 1) {
     const dbPath = join(folder, `${n}`);
     await mkdir(dbPath);
-    const moreArgs = ['--replSet', NAME, '--oplogSize', '64'];
+    const moreArgs = ['--replSet', NAME, '--oplogSize', '64', ...NO_SECOND_ATTEMPT];
     const env = clockEnv(clocks[n] ?? 0);
     members.push(await createMongodProcess(dbPath, { moreArgs, env, isLent }));
   }
