@@ -33,6 +33,7 @@ const FAST = [
   'test/first-run/tampered-download-is-not-run.test.ts',
   'test/guarantees/concurrent-completion-counts-once.test.ts',
   'test/operators/lists-are-paginated.test.ts',
+  'test/operators/migrate-refuses-a-sharded-cluster.test.ts',
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
   'test/soak/checker.test.ts',
