@@ -14,11 +14,13 @@ import { until } from '../support/until.ts';
 const LOAD = { perSecond: 50, perPush: 2 };
 const DEVICES = 20;
 const PUSHES = 100;
+/** Of the clock of the member that becomes the primary after the first. */
+const LATE_SECONDS = -2;
 
 let replicaSet: ReplicaSet;
 let fixture: Fixture;
 beforeAll(async () => {
-  replicaSet = await startReplicaSet();
+  replicaSet = await startReplicaSet({ clocks: [0, LATE_SECONDS, 0] });
   const env = { MONGODB_URI: replicaSet.uri };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { env });
   await removeRateLimit(fixture.stack);

@@ -19,7 +19,7 @@ const LAG_SECONDS = 1;
 let replicaSet: ReplicaSet;
 let fixture: Fixture;
 beforeAll(async () => {
-  replicaSet = await startReplicaSet({ clocks: [] });
+  replicaSet = await startReplicaSet();
   const env = { MONGODB_URI: replicaSet.uri };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { env });
   await removeRateLimit(fixture.stack);

@@ -75,7 +75,7 @@ const refusedOf = (sent: readonly SteadyPush[]) => sent.filter(({ isAccepted }) 
 test(
   'of a replica set: only requests during an election fail, with a response',
   async () => {
-    const replicaSet = await startReplicaSet({ clocks: [] });
+    const replicaSet = await startReplicaSet();
     cleanUps.push(replicaSet.remove);
     const fixture = await openStack({ MONGODB_URI: replicaSet.uri });
     let elections: Election[] = [];
