@@ -267,7 +267,10 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'one of several presence servers gone; a list of servers that changes',
-    files: ['test/topologies/presence-on-several-servers-loses-no-push.test.ts'],
+    files: [
+      'test/topologies/presence-on-several-servers-loses-no-push.test.ts',
+      'test/topologies/presence-moves-to-a-cluster-and-loses-no-push.test.ts',
+    ],
   },
   {
     fault:
