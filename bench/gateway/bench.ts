@@ -38,6 +38,9 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
     const secureBytes = await measureOverTls((server) =>
       measureBytesPerConnection(server, size.secureDevices),
     );
+    const proxiedBytes = await measureBehindProxy((server) =>
+      measureBytesPerConnection(server, size.devices),
+    );
     return [
       { what: 'raw: CPU a message', value: cpu.raw, unit: 'µs' },
       { what: 'gateway: CPU a message', value: cpu.ours, unit: 'µs' },
@@ -57,6 +60,7 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
       { what: 'aedes: memory a connection', value: bytes.aedes / 1_024, unit: 'KB' },
       { what: 'memory against raw', value: bytes.ours / bytes.raw, goal: { atMost: 1.5 } },
       { what: 'memory against aedes', value: bytes.ours / bytes.aedes, goal: { atMost: 0.4 } },
+      { what: 'gateway behind a PROXY header: memory', value: proxiedBytes / 1_024, unit: 'KB' },
       {
         what: 'gateway over TLS: memory',
         value: secureBytes / 1_024,
@@ -104,6 +108,17 @@ async function measureCpuPerMessage(
   return { raw: medianOf('raw'), ours: medianOf('ours'), aedes: medianOf('aedes') };
 }
 
+async function measureBehindProxy(
+  measure: (server: ServerUnderTest) => Promise<number>,
+): Promise<number> {
+  const proxied = await startServerUnderTest('our-server.ts', ['behind-proxy'], 'proxy');
+  try {
+    return await measure(proxied);
+  } finally {
+    await proxied.stop();
+  }
+}
+
 async function measureOverTls(
   measure: (server: ServerUnderTest) => Promise<number>,
 ): Promise<number> {
@@ -111,7 +126,7 @@ async function measureOverTls(
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
   const pair = await makeServerCertificate(await makeAuthority(2), ['127.0.0.1'], 1);
   await Promise.all([writeFile(certFile, pair.certificate), writeFile(keyFile, pair.key)]);
-  const secure = await startServerUnderTest('our-server.ts', [certFile, keyFile]);
+  const secure = await startServerUnderTest('our-server.ts', [certFile, keyFile], 'tls');
   try {
     return await measure(secure);
   } finally {
