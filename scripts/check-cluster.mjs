@@ -27,6 +27,8 @@ const DEFINITIONS = {
   'keda.sh': 'helm install keda kedacore/keda --namespace keda --create-namespace',
   'cert-manager.io':
     'helm install cert-manager jetstack/cert-manager --namespace cert-manager --create-namespace --set crds.enabled=true',
+  'mongodbcommunity.mongodb.com':
+    'helm install mongodb-operator mongodb/mongodb-kubernetes --namespace mongodb --create-namespace',
   'monitoring.coreos.com':
     'helm install prometheus prometheus-community/kube-prometheus-stack --namespace monitoring --create-namespace',
 };

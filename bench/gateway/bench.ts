@@ -45,6 +45,9 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
     const secureBytes = await measureOverTls((server) =>
       measureBytesPerConnection(server, size.secureDevices),
     );
+    const proxiedBytes = await measureBehindProxy((server) =>
+      measureBytesPerConnection(server, size.devices),
+    );
     return [
       against('raw', 0.8),
       against('aedes', 1.5),
@@ -53,6 +56,7 @@ export async function benchGateway(isQuick: boolean): Promise<Row[]> {
       { what: 'aedes: memory a connection', value: bytes.aedes / 1_024, unit: 'KB' },
       { what: 'memory against raw', value: bytes.ours / bytes.raw, goal: { atMost: 1.5 } },
       { what: 'memory against aedes', value: bytes.ours / bytes.aedes, goal: { atMost: 0.4 } },
+      { what: 'gateway behind a PROXY header: memory', value: proxiedBytes / 1_024, unit: 'KB' },
       {
         what: 'gateway over TLS: memory',
         value: secureBytes / 1_024,
@@ -99,6 +103,17 @@ async function measureCpuPerMessage(
   return rounds;
 }
 
+async function measureBehindProxy(
+  measure: (server: ServerUnderTest) => Promise<number>,
+): Promise<number> {
+  const proxied = await startServerUnderTest('our-server.ts', ['behind-proxy'], 'proxy');
+  try {
+    return await measure(proxied);
+  } finally {
+    await proxied.stop();
+  }
+}
+
 async function measureOverTls(
   measure: (server: ServerUnderTest) => Promise<number>,
 ): Promise<number> {
@@ -106,7 +121,7 @@ async function measureOverTls(
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
   const pair = await makeServerCertificate(await makeAuthority(2), ['127.0.0.1'], 1);
   await Promise.all([writeFile(certFile, pair.certificate), writeFile(keyFile, pair.key)]);
-  const secure = await startServerUnderTest('our-server.ts', [certFile, keyFile]);
+  const secure = await startServerUnderTest('our-server.ts', [certFile, keyFile], 'tls');
   try {
     return await measure(secure);
   } finally {

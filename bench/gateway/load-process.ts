@@ -6,8 +6,14 @@ import { AUTH_KEYS } from './server-process.ts';
 export interface LoadCommand {
   port: number;
   devices: number;
-  isSecure: boolean;
+  way: Way;
 }
+
+/** How devices reach the server: directly, over TLS, or by a load balancer that ends TLS and sends a PROXY header. */
+export type Way = 'plain' | 'tls' | 'proxy';
+
+/** Version 2, of a client with an address of IPv4 (specification of the PROXY protocol, 2.2). */
+const PROXY_HEADER = Buffer.from('0d0a0d0a000d0a515549540a2111000cc63364070a0000011f90075b', 'hex');
 
 const MAX_CONNECTING = 50;
 const events = { connected: connectNext, disconnected: () => undefined, arrived: () => undefined };
@@ -18,11 +24,14 @@ function connectNext(): void {
   pendingDevices.pop()?.open();
 }
 
-process.on('message', ({ port, devices, isSecure }: LoadCommand) => {
+process.on('message', ({ port, devices, way }: LoadCommand) => {
   for (let n = 0; n < devices; n += 1) {
     opened += 1;
     const token = opened.toString(16).padStart(22, '0');
-    const at = { host: '127.0.0.1', port, isSecure };
+    const at = {
+      ...{ host: '127.0.0.1', port, isSecure: way === 'tls' },
+      ...(way === 'proxy' && { proxyHeader: PROXY_HEADER }),
+    };
     const auth = createDeviceAuth(AUTH_KEYS, token);
     pendingDevices.push(new MinimalDevice({ token, auth }, at, events));
   }

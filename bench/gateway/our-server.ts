@@ -58,14 +58,15 @@ startConnectionReaper({
 const delivering = { channel, clock, connections, replies, inboxReplay, metrics };
 const liveDelivery = createLiveDelivery(delivering);
 
-const [certFile, keyFile] = process.argv.slice(2);
+const isBehindProxy = process.argv[2] === 'behind-proxy';
+const [certFile, keyFile] = isBehindProxy ? [] : process.argv.slice(2);
 const isSecure = certFile !== undefined && keyFile !== undefined;
 const at = { host: '127.0.0.1', port: 0 };
 const { ports } = await listen(
   isSecure ? { mqtts: at, tls: { certFile, keyFile } } : { mqtt: at },
   {
     maxConnections,
-    hasProxyHeader: false,
+    hasProxyHeader: isBehindProxy,
     webSocketOrigins: 'any',
     log: { info: () => undefined, warn: () => undefined },
   },

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { LoadCommand } from './load-process.ts';
+import type { LoadCommand, Way } from './load-process.ts';
 import type { ServerCommand, ServerReply } from './server-process.ts';
 
 const POLL_INTERVAL_MS = 50;
@@ -14,9 +14,13 @@ export type ServerUnderTest = Awaited<ReturnType<typeof startServerUnderTest>>;
  * Starts a server process and its devices.
  *
  * @param script file name of the server, in this folder
+ * @param args of the server, which make it expect devices that come this way
  */
-export async function startServerUnderTest(script: string, args: readonly string[] = []) {
-  const isSecure = args.length > 0;
+export async function startServerUnderTest(
+  script: string,
+  args: readonly string[] = [],
+  way: Way = 'plain',
+) {
   const server = forkScript(script, args);
   const load = forkScript('load-process.ts', []);
   const [{ port }] = (await once(server, 'message')) as [{ port: number }];
@@ -33,7 +37,7 @@ export async function startServerUnderTest(script: string, args: readonly string
     /** Connects further devices. */
     async connect(added: number): Promise<void> {
       devices += added;
-      load.send({ port, devices: added, isSecure } satisfies LoadCommand);
+      load.send({ port, devices: added, way } satisfies LoadCommand);
       while ((await request({ do: 'connected' })) < devices) await sleep(POLL_INTERVAL_MS);
     },
     /** Sends pushes to all devices; returns microseconds of the server's CPU per message. */

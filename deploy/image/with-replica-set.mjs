@@ -1,6 +1,7 @@
-// Makes the MongoDB of docker-compose.yml a replica set of one member, waits until it accepts writes, and then runs the
-// command line with its own arguments: `node with-replica-set.mjs migrate`. A server that MONGODB_URI does not call
-// `mongodb` belongs to another installation, and is not changed. Repeating it changes nothing.
+// Makes the MongoDB of docker-compose.yml a replica set of the members that MONGODB_URI names, waits until it accepts
+// writes, and then runs the command line with its own arguments: `node with-replica-set.mjs migrate`. The members are
+// among those that MONGODB_MEMBERS lists; any other server is somebody else's, and is left as it is. A member that the set
+// does not have yet is added to it; none is ever removed. Repeating it changes nothing.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -8,49 +9,84 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const DEADLINE_MS = 120_000;
 const INTERVAL_MS = 500;
-const MEMBER = 'mongodb:27017';
+const NAME = 'carillon';
 const NOT_YET_INITIALIZED = 94;
+/** Host names of the servers that this may make a replica set of. */
+const OWN_SERVERS = (process.env.MONGODB_MEMBERS ?? 'mongodb mongodb-2 mongodb-3').split(' ');
 
 // The driver is a dependency of the store.
 const { MongoClient } = createRequire(
   new URL('../../packages/store/package.json', import.meta.url),
 )('mongodb');
 
-async function ensureReplicaSet() {
-  const client = new MongoClient(`mongodb://${MEMBER}/?directConnection=true`, {
+/** Lists the members that an address names, as host:port; undefined if one of them is somebody else's. */
+function listMembers(uri) {
+  const [, list = ''] = /^mongodb:\/\/([^/?]+)/.exec(uri) ?? [];
+  const hosts = list.split(',').map((host) => host.replace(/:27017$/, ''));
+  if (!hosts.every((host) => OWN_SERVERS.includes(host))) return undefined;
+  return hosts.map((host) => `${host}:27017`);
+}
+
+/** Runs a task with the admin database of one server, whatever its state, or of the set's primary. */
+async function withAdmin(address, task) {
+  const client = new MongoClient(address, {
     serverSelectionTimeoutMS: 5_000,
     appName: 'carillon-init',
   });
   try {
-    const admin = client.db('admin');
-    await admin.command({ replSetGetStatus: 1 }).catch(async (error) => {
-      if (error.code !== NOT_YET_INITIALIZED) throw error;
-      const config = { _id: 'carillon', members: [{ _id: 0, host: MEMBER }] };
-      await admin.command({ replSetInitiate: config });
-    });
-    return (await admin.command({ hello: 1 })).isWritablePrimary;
+    return await task(client.db('admin'));
   } finally {
     await client.close();
   }
 }
 
-const uri = readFileSync(process.env.MONGODB_URI_FILE, 'utf8').trim();
-if (new RegExp(`^mongodb://${MEMBER}/`).test(uri)) {
+const ask = (member, command) =>
+  withAdmin(`mongodb://${member}/?directConnection=true`, (admin) => admin.command(command));
+
+/** Makes the set, if no member is in one. A set whose majority is missing would accept no write, so all must respond. */
+async function initiate(members) {
+  const states = await Promise.allSettled(members.map((one) => ask(one, { replSetGetStatus: 1 })));
+  if (states.some(({ status }) => status === 'fulfilled')) return;
+  const other = states.find(({ reason }) => reason.code !== NOT_YET_INITIALIZED);
+  if (other !== undefined) throw other.reason;
+  const config = { _id: NAME, members: members.map((host, _id) => ({ _id, host })) };
+  await ask(members[0], { replSetInitiate: config });
+}
+
+/** Adds the members that are missing, one at a time, as MongoDB asks for. */
+async function addMissing(members) {
+  await withAdmin(`mongodb://${members.join()}/?replicaSet=${NAME}`, async (admin) => {
+    for (;;) {
+      const { config } = await admin.command({ replSetGetConfig: 1 });
+      const host = members.find((member) => !config.members.some((one) => one.host === member));
+      if (host === undefined) return;
+      await ask(host, { ping: 1 });
+      const _id = Math.max(...config.members.map((member) => member._id)) + 1;
+      const version = config.version + 1;
+      const changed = { ...config, version, members: [...config.members, { _id, host }] };
+      await admin.command({ replSetReconfig: changed });
+    }
+  });
+}
+
+const members = listMembers(readFileSync(process.env.MONGODB_URI_FILE, 'utf8').trim());
+if (members !== undefined) {
   const deadline = performance.now() + DEADLINE_MS;
   for (;;) {
-    let fault = 'it is not yet the primary';
     try {
-      if (await ensureReplicaSet()) break;
+      await initiate(members);
+      await addMissing(members);
+      break;
     } catch (error) {
-      fault = error.message;
-    }
-    if (performance.now() > deadline) {
-      process.stderr.write(`MongoDB did not become a replica set: ${fault}\n`);
-      process.exit(1);
+      if (performance.now() > deadline) {
+        process.stderr.write(`MongoDB did not become a replica set: ${error.message}\n`);
+        process.exit(1);
+      }
     }
     await sleep(INTERVAL_MS);
   }
-  process.stdout.write('MongoDB is a replica set of one member.\n');
+  const count = members.length === 1 ? 'one member' : `${members.length} members`;
+  process.stdout.write(`MongoDB is a replica set of ${count}.\n`);
 }
 
 // Imported late: it runs at once, and reads its arguments from the process.

@@ -27,6 +27,9 @@ const MISTAKES: [kind: string, found: string, replacement: string, message: RegE
   ['HTTPRoute', '"backendRefs"', '"backends"', /backends/],
   ['TLSRoute', '"sectionName"', '"section"', /section/],
   ['PodMonitor', '"podMetricsEndpoints"', '"endpoints"', /endpoints/],
+  ['MongoDBCommunity', '"members"', '"member"', /member/],
+  ['MongoDBCommunity', '"members":3', '"members":"3"', /number/],
+  ['MongoDBCommunity', '"name":"mongodb-agent"', '"name":"agent"', /agent/],
   ['PrometheusRule', '"expr"', '"expression"', /expression/],
 ];
 

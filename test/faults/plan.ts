@@ -236,14 +236,19 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     files: ['test/faults/receipts-of-a-killed-worker-have-their-time.test.ts'],
   },
   {
-    fault: 'API killed or suspended between the idempotency key and its push',
-    files: ['test/faults/api-killed-after-the-key-makes-one-push.test.ts'],
+    fault:
+      'API killed or suspended between the idempotency key and its push; killed between a provider address and its device',
+    files: [
+      'test/faults/api-killed-after-the-key-makes-one-push.test.ts',
+      'test/faults/api-killed-after-an-address-gives-it-to-one-device.test.ts',
+    ],
   },
   {
     fault: 'replica set: a member frozen, lagging or cut off, a clock ahead, a claim undone',
     files: [
       'test/topologies/frozen-members-of-a-replica-set-lose-no-push.test.ts',
       'test/topologies/new-primary-with-a-clock-ahead-loses-no-push.test.ts',
+      'test/topologies/new-primary-with-a-clock-ahead-ends-leases-early.test.ts',
       'test/topologies/primary-cut-off-with-its-clients-loses-no-push.test.ts',
       'test/topologies/rolled-back-claim-is-made-again.test.ts',
     ],
@@ -262,7 +267,10 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'one of several presence servers gone; a list of servers that changes',
-    files: ['test/topologies/presence-on-several-servers-loses-no-push.test.ts'],
+    files: [
+      'test/topologies/presence-on-several-servers-loses-no-push.test.ts',
+      'test/topologies/presence-moves-to-a-cluster-and-loses-no-push.test.ts',
+    ],
   },
   {
     fault:

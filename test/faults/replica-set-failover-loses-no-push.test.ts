@@ -3,18 +3,24 @@ import { removeRateLimit } from '../support/carillon.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
-import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
+import {
+  expectAcceptedAgain,
+  expectWholeOrAbsent,
+  sendDuring,
+} from '../support/faults/steady-pushes.ts';
 import { createKeyedRequest, retryUntilAccepted } from '../support/guarantees/partial-accept.ts';
 import { until } from '../support/until.ts';
 
 const LOAD = { perSecond: 50, perPush: 2 };
 const DEVICES = 20;
 const PUSHES = 100;
+/** Of the clock of the member that becomes the primary after the first. */
+const LATE_SECONDS = -2;
 
 let replicaSet: ReplicaSet;
 let fixture: Fixture;
 beforeAll(async () => {
-  replicaSet = await startReplicaSet();
+  replicaSet = await startReplicaSet({ clocks: [0, LATE_SECONDS, 0] });
   const env = { MONGODB_URI: replicaSet.uri };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { env });
   await removeRateLimit(fixture.stack);
@@ -44,6 +50,7 @@ test.each([
       await load.untilAccepted(PUSHES);
       await apply();
       await replicaSet.findPrimary();
+      await expectAcceptedAgain(`a primary that ${fault}`, load, performance.now());
       await load.untilAccepted(PUSHES);
       // A member that comes back undoes what no other one has.
       await replicaSet.startAll();

@@ -5,6 +5,7 @@ import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { readClaim, untilClaimed } from '../support/guarantees/batch-claim.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { findFirstWorker } from '../support/providers/first-worker.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
@@ -36,17 +37,6 @@ async function requests(): Promise<number> {
   return (await fixture.sandbox.counts()).byChannel.apns?.requests ?? 0;
 }
 
-/** The reply stream of the first worker: its name in claims. */
-async function firstWorker(): Promise<string | undefined> {
-  const { stack, store } = fixture;
-  const { tokens } = await registerIphones(tenant, 1);
-  return whileFrozen(stack, [{ service: 'delivery-worker', index: 1 }], async () => {
-    const push = await send(tenant, tokens);
-    await untilOutcomeCounts(store, push, { sent: 1 });
-    return (await readClaim(mongo, push))?.reply;
-  });
-}
-
 /** Freezes the worker that holds a push's work, until after another has taken it over. */
 async function freezeClaimingWorker(push: Sent, first: string | undefined): Promise<void> {
   const { reply } = await untilClaimed(mongo, push);
@@ -60,7 +50,7 @@ async function freezeClaimingWorker(push: Sent, first: string | undefined): Prom
 
 test('frozen for longer than its lease, a worker repeats no more than what was on the wire', async () => {
   const { sandbox, store } = fixture;
-  const first = await firstWorker();
+  const first = await findFirstWorker(fixture, tenant, mongo);
   const { tokens } = await registerIphones(tenant, IPHONES);
   await sandbox.reset();
   await sandbox.setFaults('apns', SLOW);

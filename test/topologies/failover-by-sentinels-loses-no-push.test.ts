@@ -114,7 +114,6 @@ test(
           await untilWhole();
         }
       },
-      untilReplaced: () => Promise.resolve(),
       end: () => undefined,
     });
   },

@@ -107,7 +107,6 @@ test(
       async begin() {
         await primary.ask((redis) => redis.flushall());
       },
-      untilReplaced: () => Promise.resolve(),
       end: () => undefined,
     });
   },
@@ -127,7 +126,6 @@ test(
           if (to !== undefined) await cluster.moveSlot(slot, to);
         }
       },
-      untilReplaced: () => Promise.resolve(),
       end: () => undefined,
     });
   },
@@ -145,7 +143,6 @@ test(
           await untilWhole();
         }
       },
-      untilReplaced: () => Promise.resolve(),
       end: () => undefined,
     });
   },

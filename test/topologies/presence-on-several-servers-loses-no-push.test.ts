@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { describeRedisUrl } from '../../packages/core/src/redis-url.ts';
 import { createChoice } from '../../packages/presence/src/shard-choice.ts';
@@ -7,17 +6,11 @@ import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { type SentPush, sendPush } from '../support/faults/pushes.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
-import {
-  expectWholeOrAbsent,
-  type Observers,
-  sendDuring,
-} from '../support/faults/steady-pushes.ts';
-import { createMqttDevice, type MqttDevice } from '../support/mqtt-device.ts';
-import { registerDevice } from '../support/register-device.ts';
+import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes.ts';
+import type { MqttDevice } from '../support/mqtt-device.ts';
+import { expectBothPresencesLoseNothing } from '../support/topologies/other-presence.ts';
 import { until } from '../support/until.ts';
-import { type ReleaseProcess, startReleaseProcess } from '../support/upgrade/release-process.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const SETUP_MS = 180_000;
 const TEST_MS = 300_000;
 const DEVICES = 30;
@@ -30,7 +23,6 @@ const SOON = { timeoutMs: 30_000, everyMs: 50 };
 /** Those of the list, and one that joins it. */
 let servers: RedisServer[];
 let fixture: Fixture;
-const more: ReleaseProcess[] = [];
 beforeAll(async () => {
   servers = [await createRedisServer(), await createRedisServer(), await createRedisServer()];
   await Promise.all(servers.map((server) => server.start()));
@@ -39,7 +31,6 @@ beforeAll(async () => {
   await removeRateLimit(fixture.stack);
 }, SETUP_MS);
 afterAll(async () => {
-  await Promise.all(more.map((process) => process.stop()));
   await fixture?.close();
   await Promise.all((servers ?? []).map((server) => server.remove()));
 }, SETUP_MS);
@@ -98,26 +89,14 @@ test('carillon doctor names each server', async () => {
   expect(checks.map(({ check }) => check)).toEqual(['presence redis 1', 'presence redis 2']);
 });
 
-test(
-  'a server joins the list: gateways and workers of both lists beside each other lose no push',
-  async () => {
-    const { stack } = fixture;
-    const env = { PRESENCE_REDIS_URL: listOf(3) };
-    for (const service of ['device-gateway', 'delivery-worker'] as const)
-      more.push(await startReleaseProcess(stack, ROOT, service, env));
-    await Promise.all(more.map((process) => process.untilReady()));
-    const url = `mqtt://127.0.0.1:${more[0]?.port}`;
-    const moved = await Promise.all(
-      Array.from({ length: DEVICES }, async () =>
-        createMqttDevice({ url, ...(await registerDevice(stack.dev)) }),
-      ),
-    );
-    await Promise.all(moved.map((device) => device.connect()));
-    const devices = [...fixture.pool.devices, ...moved];
-    const observers: Observers = { ...fixture, pool: { devices } };
-    const sent = await sendDuring(stack, devices, LOAD, (load) => load.untilAccepted(4 * PUSHES));
-    await expectWholeOrAbsent('two lists of servers', observers, sent);
-    await Promise.all(moved.map((device) => device.disconnect()));
+test.each([
+  ['a server joins the list', 3],
+  ['a server leaves the list', 1],
+])(
+  '%s: gateways and workers of both lists beside each other lose no push',
+  async (label, length) => {
+    const url = listOf(length);
+    await expectBothPresencesLoseNothing(fixture, { label, url, devices: DEVICES });
   },
   TEST_MS,
 );

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { runCarillonHere } from '../support/carillon.ts';
+import { send } from '../support/end-to-end/pushes.ts';
 import type { MongodProcess } from '../support/faults/mongod-process.ts';
 import { sendPush } from '../support/faults/pushes.ts';
 import { type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
@@ -10,6 +11,9 @@ import {
   type KeyedRequest,
   retryUntilAccepted,
 } from '../support/guarantees/partial-accept.ts';
+import { openProvidersOf } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import { registerIphones } from '../support/providers/provider-device-pool.ts';
 import {
   type DividedStack,
   SERVICES,
@@ -24,6 +28,9 @@ const PUSHES = 40;
 const KEYED = 10;
 /** Recipients of single pushes that a worker has in progress at most. */
 const IN_PROGRESS = 192 * LOAD.perPush;
+/** Due between the cut and some time after the old primary's step-down, each of another push. */
+const RETRIED_AFTER_SECONDS = [4, 6, 8, 10, 12, 15, 20];
+const LAST_RETRY_MS = 1_000 * Math.max(...RETRIED_AFTER_SECONDS);
 const SETTLED = { timeoutMs: 120_000, everyMs: 300 };
 const MAX_DUPLICATES_PER_BREAK = 16;
 
@@ -145,6 +152,46 @@ test('the primary is cut off with the workers: a push that is deleted at the new
   process.stdout.write(`${arrived} arrivals before the deletion, ${count()} in all\n`);
   expect(count()).toBe(arrived);
   expect(arrived).toBeLessThanOrEqual(1 + MAX_DUPLICATES_PER_BREAK);
+}, 400_000);
+
+test('the primary is cut off with the workers: a retry that is due after the cut, of a push that is deleted, is not sent after the step-down', async () => {
+  const { stack } = divided;
+  const { tenant: createTenant, sandbox, store } = await openProvidersOf(stack);
+  try {
+    const tenant = await createTenant();
+    const { tokens, addresses } = await registerIphones(tenant, RETRIED_AFTER_SECONDS.length);
+    for (const [n, seconds] of RETRIED_AFTER_SECONDS.entries()) {
+      const headers = { 'retry-after': String(seconds) };
+      await sandbox.script('apns', addresses[n] ?? '', [{ as: 'TooManyRequests', headers }]);
+    }
+    const pushes = await Promise.all(tokens.map((token) => send(tenant, token)));
+    const listRequests = async () =>
+      (await Promise.all(pushes.map(({ id }) => sandbox.received(id)))).flat();
+    const isDeferred = async () => (await listRequests()).length === pushes.length;
+    await until(isDeferred, { what: 'a first attempt of each push' });
+    const primary = await divided.separatePrimary(['delivery-worker']);
+    await divided.untilReplaced(primary);
+    const isDeleted = async ({ id }: { id: string }) => {
+      const { status, json } = await tenant.api('DELETE', `/pushes/${id}`);
+      return status === 200 || json.code === 'INVALID_PUSH_ID';
+    };
+    for (const push of pushes)
+      await until(() => isDeleted(push), { timeoutMs: 60_000, everyMs: 100, what: 'a deletion' });
+    await divided.untilSteppedDown(primary);
+    const quietFrom = Date.now() + 1_000;
+    const lastDueAt = Math.max(...(await listRequests()).map(({ at }) => at)) + LAST_RETRY_MS;
+    await until(() => Date.now() > Math.max(quietFrom, lastDueAt), SETTLED);
+    divided.heal();
+    // Whatever was held back is sent before a push that is sent now.
+    const next = await Promise.all(tokens.map((token) => send(tenant, token)));
+    await Promise.all(next.map((push) => untilOutcomeCounts(store, push, { sent: 1 })));
+    const late = (await listRequests()).filter(({ at }) => at > quietFrom);
+    const repeats = (await listRequests()).length - pushes.length;
+    process.stdout.write(`${repeats} of ${pushes.length} retries sent before the step-down\n`);
+    expect(late).toEqual([]);
+  } finally {
+    await store.close();
+  }
 }, 400_000);
 
 /** Reads from a server itself, without its replica set, which of the requests' pushes it holds. */

@@ -18,7 +18,6 @@ let mongo: TestMongo;
 let store: Store;
 beforeAll(async () => {
   replicaSet = await startReplicaSet({
-    clocks: [],
     async advertise(members) {
       network = await startNetwork(members);
       return network.ports;

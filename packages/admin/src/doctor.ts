@@ -149,20 +149,28 @@ function formatGibibytes(bytes: number): string {
   return `${(bytes / GIB).toFixed(1)} GiB`;
 }
 
+/** Names the servers of MongoDB. @throws when this release does not support them */
+export function nameMongodb(topology: MongoTopology): string {
+  if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
+  if (topology.kind === 'sharded cluster') {
+    throw new Error('a sharded cluster; this release supports one replica set (docs/scaling.md)');
+  }
+  const { name, size } = topology;
+  if (size === 1) return `replica set ${name} of one member, which nothing replaces when it fails`;
+  return `replica set ${name} of ${size} members`;
+}
+
 /**
  * Describes the servers of MongoDB.
  *
  * @throws when a member is not usable or far behind, or when the loss of one member suffices to refuse pushes
  */
 export function describeMongodb(topology: MongoTopology): string {
-  if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
-  if (topology.kind === 'sharded cluster') {
-    throw new Error('a sharded cluster; this release supports one replica set (docs/scaling.md)');
-  }
-  const { name, size, members } = topology;
-  if (size === 1) return `replica set ${name} of one member, which nothing replaces when it fails`;
+  const summary = nameMongodb(topology);
+  if (topology.kind !== 'replica set' || topology.size === 1) return summary;
+  const { members } = topology;
   if (members === undefined) {
-    return `replica set ${name} of ${size} members; their states need the role clusterMonitor`;
+    return `${summary}; their states need the role clusterMonitor`;
   }
   const faults = members.flatMap(findFaults);
   const withData = members.filter(({ state }) => state !== 'ARBITER').length;
@@ -172,7 +180,6 @@ export function describeMongodb(topology: MongoTopology): string {
       `only ${withData} of ${members.length} members hold data: while one of these is unavailable, no push is accepted`,
     );
   }
-  const summary = `replica set ${name} of ${size} members`;
   if (faults.length > 0) throw new Error(`${summary}: ${faults.join('; ')}`);
   const lag = Math.max(...members.map(({ lagSeconds = 0 }) => lagSeconds));
   return `${summary}, all up, at most ${Math.round(lag)} s behind the primary`;

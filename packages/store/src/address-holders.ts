@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { failpoint } from '@carillon/core/failpoint';
 import type { Collection, Db } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import { buildDeletion } from './device-deletion.ts';
@@ -56,6 +57,7 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
      */
     async write(claim: AddressClaim, write: () => Promise<unknown>): Promise<string[]> {
       const others = await enter(tables.addresses, claim);
+      failpoint('address-entered', claim.token);
       const replaced = await deleteHolders(tables, claim, others);
       replaced.push(...(await writeDespiteIndex(tables, claim, write)));
       replaced.push(...(await resolveRivals(tables, claim)));

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { nameMongodb } from '@carillon/admin/doctor';
+import type { Store } from '@carillon/store/store';
 import type { Command } from 'commander';
-import { withStore } from './database.ts';
-import { EXIT, Failure } from './failure.ts';
+import { hostOf, withStore } from './database.ts';
+import { commandFailed, EXIT, Failure } from './failure.ts';
 import { createSecondsParser } from './option-parsers.ts';
 import { formatCount } from './output.ts';
-import type { CommandContext } from './stack.ts';
+import { type CommandContext, requireSetting, type Stack } from './stack.ts';
 
 /** Building an index over many documents can take hours. */
 const INDEX_BUILD_TIMEOUT_MS = 6 * 3_600_000;
@@ -36,12 +38,37 @@ async function runMigration(
   waitSeconds: number,
 ): Promise<void> {
   const onWait = (): void => err('Another migration runs; waiting for its end.\n');
-  const runOnce = () =>
-    withStore(stack(), (store) => store.migrate({ onWait }), INDEX_BUILD_TIMEOUT_MS);
-  const { version, steps, indexes } = await repeatUntilReachable(runOnce, waitSeconds, err);
+  const migrate = async (store: Store) => ({
+    servers: await requireSupportedServers(store, stack()),
+    ...(await store.migrate({ onWait })),
+  });
+  const runOnce = () => withStore(stack(), migrate, INDEX_BUILD_TIMEOUT_MS);
+  const { servers, version, steps, indexes } = await repeatUntilReachable(
+    runOnce,
+    waitSeconds,
+    err,
+  );
   const done = `Steps run: ${steps.join(', ') || 'none'}. Indexes created: ${indexes.join(', ') || 'none'}.`;
-  const lines = [`The database is up to date. Its schema has version ${version}.`, done];
-  output.show({ migrated: true, version, steps, indexes }, lines);
+  const lines = [
+    `MongoDB is ${servers}.`,
+    `The database is up to date. Its schema has version ${version}.`,
+    done,
+  ];
+  output.show({ migrated: true, servers, version, steps, indexes }, lines);
+}
+
+/** Names the servers of MongoDB. @throws Failure when this release does not support them: nothing is changed there */
+async function requireSupportedServers(
+  store: Pick<Store, 'topology'>,
+  stack: Stack,
+): Promise<string> {
+  const topology = await store.topology();
+  try {
+    return nameMongodb(topology);
+  } catch (error) {
+    const host = hostOf(requireSetting(stack, 'mongodb'));
+    throw commandFailed(`MongoDB at ${host} is ${(error as Error).message}.`);
+  }
 }
 
 /** Repeats an operation while MongoDB can't be reached, for at most `waitSeconds`. @throws the last failure */
@@ -64,7 +91,10 @@ async function repeatUntilReachable<T>(
 }
 
 async function checkSchema({ stack, output }: CommandContext): Promise<void> {
-  const status = await withStore(stack(), (store) => store.schema.status());
+  const status = await withStore(stack(), async (store) => {
+    await requireSupportedServers(store, stack());
+    return store.schema.status();
+  });
   const { version, latest, steps, indexes } = status;
   const isCurrent = steps.length === 0 && indexes.length === 0;
   const lines = isCurrent ? [`The schema is up to date: version ${version}.`] : [];

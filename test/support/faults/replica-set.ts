@@ -3,22 +3,25 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MongoClient } from 'mongodb';
 import { createDataFolder } from '../data-folder.ts';
+import { FAKETIME_LIBRARY } from '../jest/left-out.mjs';
 import { until } from '../until.ts';
 import { createMongodProcess, type MongodProcess } from './mongod-process.ts';
 
 const NAME = 'test';
 const MEMBERS = 3;
-/** The second becomes the primary when the first one steps down. */
-const DEFAULT_CLOCKS = [0, -2, 0];
-const LIBFAKETIME = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 /** A primary that sees no majority steps down after this time, and the others elect another one. Default: 10 s. */
 const ELECTION_TIMEOUT_MS = 4_000;
+/**
+ * A secondary that loses its source asks the same one again before it turns to another, by default. If that is a primary that
+ * is frozen, no write has its majority for these seconds more.
+ */
+const NO_SECOND_ATTEMPT = ['--setParameter', 'oplogFetcherSteadyStateMaxFetcherRestarts=0'];
 const ELECTED_WITHIN_MS = 60_000;
 const STEP_DOWN_SECONDS = 10;
 
 /** How a replica set is started. */
 export interface ReplicaSetOptions {
-  /** Seconds by which the clock of each member is off, where libfaketime is installed. */
+  /** Seconds by which the clock of each member is off, which takes libfaketime. The first two may be primaries. */
   clocks?: readonly number[];
   /** Returns the ports by which the others and the clients reach each member; absent: its own. */
   advertise?: (members: readonly MongodProcess[]) => Promise<readonly number[]>;
@@ -26,7 +29,7 @@ export interface ReplicaSetOptions {
   isLent?: boolean;
 }
 
-/** A replica set of three mongods on this machine; the clock of the second is 2 s late unless other clocks are given. */
+/** A replica set of three mongods on this machine. */
 export interface ReplicaSet {
   uri: string;
   members: readonly MongodProcess[];
@@ -41,7 +44,7 @@ export interface ReplicaSet {
 
 /** Starts the members and waits until they have elected a primary. */
 export async function startReplicaSet({
-  clocks = DEFAULT_CLOCKS,
+  clocks = [],
   advertise = async (members) => members.map(({ port }) => port),
   isLent = false,
 }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
@@ -50,7 +53,7 @@ export async function startReplicaSet({
   for (let n = 0; n < MEMBERS; n += 1) {
     const dbPath = join(folder, `${n}`);
     await mkdir(dbPath);
-    const moreArgs = ['--replSet', NAME, '--oplogSize', '64'];
+    const moreArgs = ['--replSet', NAME, '--oplogSize', '64', ...NO_SECOND_ATTEMPT];
     const env = clockEnv(clocks[n] ?? 0);
     members.push(await createMongodProcess(dbPath, { moreArgs, env, isLent }));
   }
@@ -96,17 +99,13 @@ export async function startReplicaSet({
   }
 }
 
-/** Returns the environment of a process whose clock is off, or none without Debian's package `faketime`. */
+/** Returns the environment of a process whose clock is off. */
 function clockEnv(seconds: number): Record<string, string> {
   if (seconds === 0) return {};
-  const [library] = globSync(LIBFAKETIME);
+  const [library] = globSync(FAKETIME_LIBRARY);
+  if (library === undefined) throw new Error(`there is no ${FAKETIME_LIBRARY}`);
   const FAKETIME = `${seconds < 0 ? '' : '+'}${seconds}s`;
-  if (library !== undefined)
-    return { LD_PRELOAD: library, FAKETIME, FAKETIME_DONT_FAKE_MONOTONIC: '1' };
-  process.stderr.write(
-    `Left out: a clock that is off by ${FAKETIME} (faketime is not installed).\n`,
-  );
-  return {};
+  return { LD_PRELOAD: library, FAKETIME, FAKETIME_DONT_FAKE_MONOTONIC: '1' };
 }
 
 function buildConfig(hosts: readonly string[]) {

@@ -17,6 +17,8 @@ export interface DeviceAddress {
   port: number;
   /** Over TLS, whoever the server says it is. */
   isSecure?: boolean;
+  /** Sent first, as a load balancer does. */
+  proxyHeader?: Buffer;
 }
 
 /** As little of an MQTT device as can be, so that ten thousand fit beside a stack on two cores. */
@@ -49,6 +51,7 @@ export class MinimalDevice {
       : connect({ host, port, noDelay: true });
     this.#socket = socket;
     this.#rest = undefined;
+    if (this.#at.proxyHeader !== undefined) socket.write(this.#at.proxyHeader);
     socket.write(this.#connect);
     socket.on('data', (bytes) => this.#read(bytes));
     socket.on('error', () => undefined);

@@ -46,7 +46,10 @@ export function findLeftOut(argv) {
     [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],
     [['alerts-fire-and-stop'], unlessRuns('prometheus', '--version')],
     [['rolling-restart-behind-haproxy'], unlessRuns('haproxy', '-v')],
-    [['wrong-clock'], unlessExists(FAKETIME_LIBRARY)],
+    [
+      ['wrong-clock', 'new-primary-with-a-clock-ahead', 'replica-set-failover'],
+      unlessExists(FAKETIME_LIBRARY),
+    ],
     [
       ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
       isWithContainers ? whyNoContainers() : undefined,

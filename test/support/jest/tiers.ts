@@ -33,6 +33,7 @@ const FAST = [
   'test/first-run/tampered-download-is-not-run.test.ts',
   'test/guarantees/concurrent-completion-counts-once.test.ts',
   'test/operators/lists-are-paginated.test.ts',
+  'test/operators/migrate-refuses-a-sharded-cluster.test.ts',
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
   'test/soak/checker.test.ts',
@@ -104,6 +105,7 @@ const LONG_SIDE_BY_SIDE = [
 
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
 const FAULTS = [
+  'test/faults/api-killed-after-an-address-gives-it-to-one-device.test.ts',
   'test/faults/api-killed-after-the-key-makes-one-push.test.ts',
   'test/faults/api-killed-around-the-commit-accepts-all-or-nothing.test.ts',
   'test/faults/full-disk-of-mongodb-accepts-nothing-by-half.test.ts',

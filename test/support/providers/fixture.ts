@@ -25,7 +25,11 @@ export interface ProviderFixture {
 /** Starts a stack without limits. */
 export async function openProviderFixture(options: StackOptions = {}): Promise<ProviderFixture> {
   const env = { CARILLON_ADDRESS_LIMITS: 'off', CARILLON_DEMO: '0', ...options.env };
-  const stack = await startStack({ ...options, env });
+  return openProvidersOf(await startStack({ ...options, env }));
+}
+
+/** Opens the sandbox and the database of a stack that runs already; closing them stops it. */
+export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
   const sandbox = openSandbox(stack.dev.sandbox);
   const store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
   const credentials = await sandbox.credentials();

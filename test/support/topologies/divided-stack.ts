@@ -29,7 +29,6 @@ export interface DividedStack extends Fixture {
 export async function startDividedStack(devices: number): Promise<DividedStack> {
   let network: Network | undefined;
   const replicaSet = await startReplicaSet({
-    clocks: [],
     async advertise(members) {
       network = await startNetwork(members);
       return network.ports;

@@ -17,6 +17,6 @@ export async function startStackMongodb(
 ): Promise<StackMongodb | undefined> {
   if (process.env.CARILLON_TEST_TOPOLOGY !== 'replica-set') return undefined;
   if (ownMongodb || env?.MONGODB_URI !== undefined || root !== undefined) return undefined;
-  const { uri, remove } = await startReplicaSet({ clocks: [], isLent });
+  const { uri, remove } = await startReplicaSet({ isLent });
   return { env: { MONGODB_URI: uri }, remove };
 }

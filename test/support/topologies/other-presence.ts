@@ -1,0 +1,45 @@
+import { fileURLToPath } from 'node:url';
+import type { Fixture } from '../faults/fixture.ts';
+import { expectWholeOrAbsent, type Observers, sendDuring } from '../faults/steady-pushes.ts';
+import { createMqttDevice } from '../mqtt-device.ts';
+import { registerDevice } from '../register-device.ts';
+import { type ReleaseProcess, startReleaseProcess } from '../upgrade/release-process.ts';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const LOAD = { perSecond: 20, perPush: 3 };
+const PUSHES = 160;
+
+/**
+ * Runs a gateway and a worker with another PRESENCE_REDIS_URL beside those of a stack, connects devices to that gateway, and
+ * expects that no push to any device is lost.
+ *
+ * @param label the change, for the output
+ * @param devices how many are connected to the other gateway
+ */
+export async function expectBothPresencesLoseNothing(
+  fixture: Fixture,
+  { label, url, devices }: { label: string; url: string; devices: number },
+): Promise<void> {
+  const { stack } = fixture;
+  const env = { PRESENCE_REDIS_URL: url };
+  const started: ReleaseProcess[] = [];
+  try {
+    for (const service of ['device-gateway', 'delivery-worker'] as const)
+      started.push(await startReleaseProcess(stack, ROOT, service, env));
+    await Promise.all(started.map((process) => process.untilReady()));
+    const gateway = `mqtt://127.0.0.1:${started[0]?.port}`;
+    const moved = await Promise.all(
+      Array.from({ length: devices }, async () =>
+        createMqttDevice({ url: gateway, ...(await registerDevice(stack.dev)) }),
+      ),
+    );
+    await Promise.all(moved.map((device) => device.connect()));
+    const all = [...fixture.pool.devices, ...moved];
+    const observers: Observers = { ...fixture, pool: { devices: all } };
+    const sent = await sendDuring(stack, all, LOAD, (load) => load.untilAccepted(PUSHES));
+    await expectWholeOrAbsent(label, observers, sent);
+    await Promise.all(moved.map((device) => device.disconnect()));
+  } finally {
+    await Promise.all(started.map((process) => process.stop()));
+  }
+}
