@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
+import { createBrowser, tokenOf } from '../../services/dashboard/test/console-under-test.ts';
+import { status } from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import { readLogLines } from '../support/end-to-end/logs.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
@@ -25,6 +28,10 @@ import { until } from '../support/until.ts';
 const PAYLOAD = `canary${randomBytes(16).toString('hex')}`;
 const WRONG_KEY = randomBytes(32).toString('hex');
 const WRONG_AUTH = randomBytes(32).toString('hex');
+const PASSWORD = randomBytes(16).toString('hex');
+const WRONG_PASSWORD = randomBytes(16).toString('hex');
+/** An address may have a secret of its receiver. */
+const WEBHOOK_PATH = `/${randomBytes(16).toString('hex')}`;
 
 let receiver: OtlpReceiver;
 let fixture: ProviderFixture;
@@ -32,16 +39,18 @@ let tenant: TestTenant;
 let redis: Redis;
 let monitor: Redis;
 let connected: MqttDevice;
+let webhook: WebhookReceiver;
 /** Everything that Redis was told, as texts. */
 const commands: string[] = [];
 /** Responses to requests that failed. */
 const errors: string[] = [];
-/** Keys, right and wrong. */
+/** Keys, passwords and the like, right and wrong. */
 let keys: string[];
 
 beforeAll(async () => {
   receiver = await startOtlpReceiver();
-  fixture = await openProviderFixture({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url } });
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url };
+  fixture = await openProviderFixture({ dashboards: 1, env });
   redis = await openRedis(fixture.stack.dev);
   if ('nodes' in redis) throw new Error('a cluster is not monitored');
   monitor = await redis.monitor();
@@ -50,18 +59,23 @@ beforeAll(async () => {
   await fixture.store.apps.updateSettings(tenant.app, { fcmFallbackSeconds: 0 });
   connected = await newMqttDevice(tenant.dev);
   await connected.connect();
+  webhook = await addReceiver(tenant, WEBHOOK_PATH);
   const devices = await registerDevices();
   keys = [
     ...[tenant.apiKey, WRONG_KEY, WRONG_AUTH, connected.auth],
     ...devices.map(({ auth }) => auth),
     ...listSecretParts(fixture.credentials),
+    ...[webhook.secret.replace('whsec_', ''), WEBHOOK_PATH],
+    ...(await useConsole()),
   ];
   await deliverOverEveryChannel(devices);
+  await failAtTheWebhook();
   await failAtProviders(devices);
   await failAtTheApi();
 });
 afterAll(async () => {
   await connected?.disconnect();
+  await webhook?.stop();
   monitor?.disconnect();
   redis?.disconnect();
   await fixture?.close();
@@ -92,6 +106,33 @@ async function deliverOverEveryChannel(devices: readonly ProviderDevice[]): Prom
     const channels = (await fixture.sandbox.received(push.id)).map(({ channel }) => channel);
     return new Set(channels).size === devices.length;
   });
+}
+
+/** Creates the first operator, who makes a key and logs in again. Returns what nobody else may know. */
+async function useConsole(): Promise<string[]> {
+  const { dev } = fixture.stack;
+  const browser = createBrowser(dev.console ?? '');
+  const name = 'Owner';
+  const token = tokenOf(dev.setup);
+  const account = { name, password: PASSWORD };
+  expect((await browser.post('/api/setup', { token, ...account })).status).toBe(200);
+  const made = await browser.post(`/api/apps/${tenant.app}/keys`, {});
+  expect(made.status).toBe(200);
+  const sessions = [...browser.cookies.values()];
+  expect((await browser.post('/api/login', { name, password: WRONG_PASSWORD })).status).toBe(401);
+  expect((await browser.post('/api/login', account)).status).toBe(200);
+  sessions.push(...browser.cookies.values());
+  expect((await browser.get(`/api/apps/${tenant.app}/webhooks`)).status).toBe(200);
+  return [PASSWORD, WRONG_PASSWORD, token, made.body.key, ...sessions];
+}
+
+/** A webhook whose receiver responds with an error. */
+async function failAtTheWebhook(): Promise<void> {
+  webhook.respondWith(status(500));
+  const before = webhook.requests().length;
+  await send(tenant, connected.token, FIELDS);
+  const isAsked = () => webhook.requests().length > before;
+  await until(isAsked, { timeoutMs: 20_000, what: 'a request to the webhook' });
 }
 
 /** An error that is worth a retry and then a refused address, for each provider; at the end a refused credential. */

@@ -14,6 +14,9 @@ const KILLED_SENDING_WORKER = 'test/providers/killed-worker-sends-few-duplicates
 const KILLED_GATEWAY = 'test/faults/killed-gateway-loses-no-push.test.ts';
 const UNRESPONSIVE_REDIS = 'test/faults/unresponsive-redis-loses-no-push.test.ts';
 const PROCESS_ENDS_ITSELF = 'test/faults/process-that-ends-itself-loses-no-push.test.ts';
+const KILLED_AT_FAILPOINT = 'test/faults/process-killed-at-a-failpoint-loses-no-push.test.ts';
+const SENDING_WORKER_AT_FAILPOINT =
+  'test/faults/worker-killed-at-a-failpoint-repeats-little.test.ts';
 const GOAWAYS = 'test/providers/goaways-and-drops-lose-no-push.test.ts';
 
 /**
@@ -32,11 +35,17 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   { fault: 'API killed after the commit, before the response', files: [ACCEPTED_PUSH, KILLED_API] },
   { fault: 'API killed after the commit, before the job', files: [KILLED_API] },
-  { fault: 'delivery-worker killed during a page of a fan-out', files: [KILLED_WORKER] },
-  { fault: 'delivery-worker killed after the inbox rows', files: [KILLED_WORKER] },
+  {
+    fault: 'delivery-worker killed during a page of a fan-out',
+    files: [KILLED_WORKER, KILLED_AT_FAILPOINT],
+  },
+  {
+    fault: 'delivery-worker killed after the inbox rows',
+    files: [KILLED_WORKER, KILLED_AT_FAILPOINT],
+  },
   {
     fault: 'delivery-worker killed after the dispatch or a request, before the outcome is saved',
-    files: [KILLED_WORKER, KILLED_SENDING_WORKER],
+    files: [KILLED_WORKER, KILLED_SENDING_WORKER, KILLED_AT_FAILPOINT, SENDING_WORKER_AT_FAILPOINT],
   },
   { fault: 'delivery-worker killed after some batches of a push', files: [KILLED_WORKER] },
   {
@@ -45,7 +54,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'scheduler killed when a push is due',
-    files: ['test/faults/killed-scheduler-loses-no-push.test.ts'],
+    files: ['test/faults/killed-scheduler-loses-no-push.test.ts', KILLED_AT_FAILPOINT],
   },
   {
     fault: 'all services down when 1,000 pushes are due; with them MongoDB and Redis',
@@ -54,9 +63,15 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
       'test/guarantees/g7-scheduled-push-is-never-early.test.ts',
     ],
   },
-  { fault: 'gateway killed after a PUBLISH', files: [KILLED_GATEWAY] },
-  { fault: 'gateway ended between a PUBACK and its record', files: [PROCESS_ENDS_ITSELF] },
-  { fault: 'gateway killed or stopped during an inbox or a drain', files: [KILLED_GATEWAY] },
+  { fault: 'gateway killed after a PUBLISH', files: [KILLED_GATEWAY, KILLED_AT_FAILPOINT] },
+  {
+    fault: 'gateway ended between a PUBACK and its record',
+    files: [PROCESS_ENDS_ITSELF, KILLED_AT_FAILPOINT],
+  },
+  {
+    fault: 'gateway killed or stopped during an inbox or a drain',
+    files: [KILLED_GATEWAY, KILLED_AT_FAILPOINT],
+  },
   {
     fault: 'delivery-worker or gateway suspended for three leases',
     files: [
@@ -144,6 +159,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
       'test/faults/recipient-that-blocks-its-workers-fails-alone.test.ts',
       'test/faults/recipient-that-ends-its-workers-fails-alone.test.ts',
       'test/faults/response-that-throws-fails-its-recipient-alone.test.ts',
+      'test/faults/poison-over-providers-fails-alone.test.ts',
     ],
   },
   {
@@ -276,5 +292,13 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     fault:
       'restart of each member of a replica set, and of each node of a Redis Cluster, under load',
     files: ['test/topologies/rolling-restart-of-servers-loses-no-push.test.ts'],
+  },
+  {
+    fault: 'process killed while it ends a push, removes it, or makes the batch of a fallback',
+    files: [KILLED_AT_FAILPOINT, SENDING_WORKER_AT_FAILPOINT],
+  },
+  {
+    fault: 'delivery-worker killed around a request to a webhook',
+    files: [SENDING_WORKER_AT_FAILPOINT],
   },
 ];

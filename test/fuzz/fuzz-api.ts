@@ -26,10 +26,20 @@ const INSIDE = /\bat \S+ \(|\.ts:\d|node_modules|Mongo\w*Error|ReplyError/;
 /** Finds marks of requests in a text. */
 export const MARKS = new RegExp(`${MARK}\\d+x`, 'g');
 
-/** Sends `perRoute` random requests to each endpoint of the OpenAPI document. The seed decides all of them. */
+/**
+ * Sends `perRoute` random requests to each endpoint of the OpenAPI document. The seed decides all of them.
+ *
+ * @param routes only endpoints whose path contains it
+ * @throws when it is contained in none
+ */
 export async function fuzzApi(
   target: FuzzTarget,
-  { perRoute, seed, log }: { perRoute: number; seed: number; log?: (line: string) => void },
+  {
+    perRoute,
+    seed,
+    routes = '',
+    log,
+  }: { perRoute: number; seed: number; routes?: string; log?: (line: string) => void },
 ): Promise<ApiFuzzReport> {
   const list = await readEndpoints(target.api);
   const statuses: Record<string, number> = {};
@@ -51,7 +61,9 @@ export async function fuzzApi(
     if (wire.method === 'DELETE') await target.renew();
   }
 
-  for (const endpoint of list.endpoints) {
+  const endpoints = list.endpoints.filter(({ path }) => path.includes(routes));
+  if (endpoints.length === 0) throw new Error(`no path contains ${routes}`);
+  for (const endpoint of endpoints) {
     const { id, method, path } = endpoint;
     await target.renew();
     const property = fc.asyncProperty(requestsOf(list, endpoint), (request) =>

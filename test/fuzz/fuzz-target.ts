@@ -30,8 +30,10 @@ export interface FuzzTarget {
   renew(): Promise<void>;
   /** Returns the secrets of the third tenant, and of nobody else. */
   victimSecrets: readonly string[];
-  /** Returns all API keys, which no response may contain. */
+  /** All API keys, which no response may contain. */
   keys: readonly string[];
+  /** Keys and credentials that requests have, and those of the third tenant, which no log may contain. */
+  unloggable: readonly string[];
   /** Reads all that the third tenant has. */
   readVictim(): Promise<Record<string, string>>;
   close(): void;
@@ -73,12 +75,14 @@ export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTa
   const { api } = fixture.stack.dev;
   const agent = new Agent({ keepAlive: true });
   const { device, push, scheduled, webhook, mark } = victims;
+  const keys = [caller, other, victim].map(({ apiKey }) => apiKey);
   return {
     api,
     apps: [caller.app, other.app],
     knownIds,
     victimSecrets: [device.token, device.auth, push, scheduled, webhook, mark],
-    keys: [caller, other, victim].map(({ apiKey }) => apiKey),
+    keys,
+    unloggable: [...keys, WRONG_KEY, own.device.auth, device.auth],
     toWire: (request, requestMark) =>
       toWire(api, request, keyOf(request, caller, other), { ...values, mark: requestMark }),
     send: (request) => sendRequest(api, agent, request),

@@ -1,6 +1,7 @@
 // Sends random requests to every endpoint of the OpenAPI document, and random packets to the gateway, of a stack of its own:
 //
 //   npm run fuzz -- --per-route 1000 --mqtt 20000 --seed 1
+//   npm run fuzz -- --per-route 1000 --routes /export   only to endpoints whose path has this
 
 import { parseArgs } from 'node:util';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
@@ -13,6 +14,7 @@ import { watchStack } from './watch-stack.ts';
 const { values } = parseArgs({
   options: {
     'per-route': { type: 'string', default: '1000' },
+    routes: { type: 'string', default: '' },
     mqtt: { type: 'string', default: '0' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
   },
@@ -39,8 +41,8 @@ async function runApi({ stack }: ProviderFixture): Promise<string[]> {
   const target = await createFuzzTarget(fixture);
   try {
     const before = await target.readVictim();
-    const watch = watchStack(stack);
-    const report = await fuzzApi(target, { perRoute, seed, log: print });
+    const watch = watchStack(stack, target.unloggable);
+    const report = await fuzzApi(target, { perRoute, seed, routes: values.routes, log: print });
     const { requests, statuses, violations } = report;
     print(
       `${requests} requests: ${JSON.stringify(statuses)}; MB: ${JSON.stringify(watch.readMemory())}`,
@@ -60,7 +62,7 @@ async function runApi({ stack }: ProviderFixture): Promise<string[]> {
 
 async function runMqtt({ stack }: ProviderFixture): Promise<string[]> {
   const tenant = await fixture.tenant();
-  const watch = watchStack(stack);
+  const watch = watchStack(stack, [tenant.apiKey]);
   const { received, violations } = await fuzzMqtt(tenant, { streams, seed });
   print(
     `${streams} streams, ${received} pushes received meanwhile; MB: ${JSON.stringify(watch.readMemory())}`,

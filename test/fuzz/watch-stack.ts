@@ -5,6 +5,8 @@ import type { Stack } from '../support/stack.ts';
 /** How much more memory a process may have at the end of a run, however long it was. */
 const MAX_GROWTH_BYTES = 256 * 1_024 * 1_024;
 const MB = 1_024 * 1_024;
+/** Lines of a kind that are reported. */
+const MAX_LINES = 10;
 
 /** Levels of pino: 50 is an error, 60 ends a process. */
 const UNEXPECTED =
@@ -12,7 +14,7 @@ const UNEXPECTED =
 
 /** Watch over the processes of a stack during a run. */
 export interface StackWatch {
-  /** Lists processes that have ended, grown or logged an unexpected error since the watch began. */
+  /** Lists processes that have ended or grown, and lines with an unexpected error or a secret, since the watch began. */
   findViolations(): string[];
   /** Memory of each process in MB: at the start and now. */
   readMemory(): Record<string, [before: number, now: number]>;
@@ -27,8 +29,15 @@ interface WatchedProcess {
   bytes: number;
 }
 
-/** Watches the processes of a stack from now on. */
-export function watchStack(stack: Pick<Stack, 'dev' | 'home' | 'pidOf'>): StackWatch {
+/**
+ * Watches the processes of a stack from now on.
+ *
+ * @param secrets texts that no process may log
+ */
+export function watchStack(
+  stack: Pick<Stack, 'dev' | 'home' | 'pidOf'>,
+  secrets: readonly string[],
+): StackWatch {
   const processes = stack.dev.processes.map(({ service, index }): WatchedProcess => {
     const pid = stack.pidOf(service, index);
     return { name: `${service}-${index}`, service, index, pid, bytes: readResidentBytes(pid) };
@@ -47,11 +56,14 @@ export function watchStack(stack: Pick<Stack, 'dev' | 'home' | 'pidOf'>): StackW
         // MongoDB keeps its data in memory as long as there is some.
         .filter((process) => isThere(process) && process.service !== 'mongodb')
         .filter(({ pid, bytes }) => readResidentBytes(pid) > bytes + MAX_GROWTH_BYTES);
-      const errors = readLogLines(stack.home).filter((line) => UNEXPECTED.test(line));
+      const lines = readLogLines(stack.home);
+      const errors = lines.filter((line) => UNEXPECTED.test(line));
+      const leaks = lines.filter((line) => secrets.some((secret) => line.includes(secret)));
       return [
         ...ended.map(({ name }) => `${name} has ended`),
         ...grown.map(({ name, bytes }) => `${name} has grown from ${toMb(bytes)} MB without bound`),
-        ...errors.slice(0, 10).map((line) => `logged: ${line}`),
+        ...errors.slice(0, MAX_LINES).map((line) => `logged: ${line}`),
+        ...leaks.slice(0, MAX_LINES).map((line) => `logged with a secret: ${line}`),
       ];
     },
   };

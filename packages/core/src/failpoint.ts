@@ -7,6 +7,7 @@ export const FAILPOINTS = {
   accept: 'before a push is inserted',
   'accept-batches': 'a push in state `accepting` is inserted, its batches are not',
   accepted: 'a push is committed; it has no job, and its request no response',
+  opened: 'scheduled pushes that are due are open and have no job',
   page: 'the range of a page is saved, its batches are not inserted',
   'page-inserted': 'the batches of a page are inserted and have no job',
   release: 'batches are ready and have no job',
@@ -19,8 +20,15 @@ export const FAILPOINTS = {
   rows: 'before inbox rows are written; the text is a device token',
   'rows-written':
     'inbox rows are written, and the batch is not settled; the text is a device token',
+  publish:
+    'a live push is written to its connection, and has no PUBACK; the text is a device token',
+  replay:
+    'a push of an inbox is written to its connection, and has no PUBACK; the text is a device token',
   save: 'before outcomes are saved',
   saved: 'outcomes are saved',
+  fallback: 'before the batch of a fallback is inserted',
+  'fallback-inserted':
+    'the batch of a fallback is inserted, and the batch before it is not settled',
   settle: 'before a batch is settled',
   settled: 'a batch is settled; obsolete rows are still there',
   receipt: 'before a late receipt is recorded',
@@ -29,6 +37,11 @@ export const FAILPOINTS = {
   'completion-counted': 'the counts of such a push are written; its rows are still there',
   purge: 'before a push is removed after its retention',
   'purge-rows': 'the rows of pushes are removed; batches and pushes are still there',
+  'webhook-send': 'before a request to a webhook; the text is its id',
+  'webhook-sent':
+    'the receiver of a webhook has responded, and nothing is recorded; the text is its id',
+  'webhook-recorded':
+    'what the receiver was told is recorded in its reports, and not in the webhook; the text is its id',
 } as const;
 export type Failpoint = keyof typeof FAILPOINTS;
 

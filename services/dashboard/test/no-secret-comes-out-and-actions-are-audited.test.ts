@@ -207,6 +207,12 @@ describe('the audit log', () => {
     expect((await owner.get('/api/audit?actor=jo&action=app.change')).body.items).toHaveLength(1);
   });
 
+  test('is kept for 400 days', async () => {
+    const indexes = await started.db.collection('audit').indexes();
+    const ages = indexes.flatMap(({ expireAfterSeconds: age }) => (age === undefined ? [] : [age]));
+    expect(ages).toEqual([400 * 24 * 3_600]);
+  });
+
   test('gets the entry before the action: without it nothing is done', async () => {
     const { db } = started;
     await db.command({ collMod: 'audit', validator: { never: true } });

@@ -1,4 +1,5 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
+import { failpoint } from '@carillon/core/failpoint';
 import { countAttributes, type Tracer } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
 import type { ReceivedDelivery } from '@carillon/presence/gateway-messages';
@@ -88,6 +89,7 @@ export function createLiveDelivery(context: DeliveryContext) {
         return;
       }
       publish = connection.send(packet, ref, collapse);
+      failpoint('publish', token);
       metrics.countPublish('live');
     }
     replies.awaitAck(connection, publish, pendingReply);

@@ -1,4 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { failpoint } from '@carillon/core/failpoint';
 import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
 import type { InboxDocument } from '@carillon/store/documents';
@@ -85,6 +86,7 @@ export function createInboxReader(context: {
       const packet = encodePublish(row.push, push.data);
       const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
       publish.mustRecordReceipt = true;
+      failpoint('replay', connection.token);
       connection.markReplayed(row.push);
       const span = startSpan?.(push);
       if (span !== undefined) publish.span = span;
@@ -111,9 +113,8 @@ export function createInboxReader(context: {
       await connection.waitUntil(
         () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),
       );
-      const newRows = (await listRows(connection.token)).filter((row) =>
-        isNew(connection, row, seen),
-      );
+      const found = await listRows(connection.token);
+      const newRows = found.filter((row) => isNew(connection, row, seen));
       connection.setHolding(newRows.length <= MAX_ROWS_WHILE_HOLDING);
       // Held pushes need no rows, but none overtakes an earlier push that has only a row.
       const rows = newRows.every(({ push }) => connection.isHeld(push)) ? [] : newRows;

@@ -1,3 +1,4 @@
+import { failpoint } from '@carillon/core/failpoint';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { Connection } from './connection.ts';
@@ -35,6 +36,7 @@ export function createHeldSender(context: {
       if (wasRead && (state === undefined || !isSendable(store, state))) continue;
       // The worker writes its row now, and removes it if the receipt is recorded before.
       connection.send(held.packet, held.ref).mustRecordReceipt = true;
+      failpoint('publish', connection.token);
       connection.markReplayed(push);
       metrics.countPublish('live');
     }

@@ -1,3 +1,4 @@
+import { failpoint } from '@carillon/core/failpoint';
 import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
@@ -30,6 +31,7 @@ export async function reconcile(
 ): Promise<ReconcileResult> {
   const { batchTable, fanOuts, pushCompletion } = store;
   const opened = await openDue(store, tracer);
+  if (opened > 0) failpoint('opened');
   const startedAt = performance.now();
   const [dueBatches, dueFanOuts, completions] = await Promise.all([
     batchTable.findDue(ITEMS_PER_TICK),

@@ -13,6 +13,7 @@ type ReceivedEvent = ReceivedRequest['events'][number];
 /** A webhook of a tenant, and the receiver that it sends to. */
 export interface WebhookReceiver {
   id: string;
+  secret: string;
   /** Requests so far, those that were answered with an error or not at all included. */
   requests(): readonly ReceivedRequest[];
   /** Events of all requests, each as often as it has arrived. */
@@ -40,16 +41,21 @@ export async function untilKnown(
   await until(isReported, { timeoutMs: 30_000, everyMs: 500, what: 'an event of a device' });
 }
 
-/** Adds a webhook to a tenant through the API, and waits until it is known. */
+/**
+ * Adds a webhook to a tenant through the API, and waits until it is known.
+ *
+ * @param path of its address
+ */
 export async function addReceiver(
   tenant: Pick<TestTenant, 'app' | 'api' | 'dev'>,
+  path = '/hook',
 ): Promise<WebhookReceiver> {
   const { app, api } = tenant;
   // The secret is known only after the address: a placeholder holds the port.
   const placeholder = await startReceiver('whsec_AAAA');
   const { port } = placeholder;
   await placeholder.stop();
-  const url = `http://127.0.0.1:${port}/hook`;
+  const url = `http://127.0.0.1:${port}${path}`;
   const { json, text } = await api<{ webhook?: { id: string }; secret: string }>(
     'POST',
     '/webhooks',
@@ -60,6 +66,7 @@ export async function addReceiver(
   await untilKnown(tenant, { requests: () => receiver.requests });
   return {
     id: json.webhook.id,
+    secret: json.secret,
     requests: () => receiver.requests,
     events: (type) =>
       receiver.requests

@@ -1,4 +1,5 @@
 import { joinTokens } from '@carillon/core/batch';
+import { failpoint } from '@carillon/core/failpoint';
 import { fallbackBatchId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { SendablePush } from '@carillon/store/sendable-push';
@@ -32,6 +33,7 @@ export async function scheduleFallback(
   const unacknowledged = tokens.filter((_, position) => outcomes[position] === OUTCOMES.inbox);
   const reachable = (await store.devices.filterWithFcmToken(push.app, unacknowledged)).sort();
   if (reachable.length === 0) return;
+  failpoint('fallback');
   await store.batches.insertIfAbsent([
     {
       _id: fallbackBatchId(id),
@@ -50,4 +52,5 @@ export async function scheduleFallback(
       },
     },
   ]);
+  failpoint('fallback-inserted');
 }

@@ -1,3 +1,4 @@
+import { failpoint } from '@carillon/core/failpoint';
 import { openBox } from '@carillon/core/sealed-box';
 import type { SealingKeys } from '@carillon/core/sealing';
 import { signWebhook } from '@carillon/core/webhook-signature';
@@ -154,6 +155,7 @@ async function sendReports(
     if (isAccepted(response)) {
       request.accept();
       await recordReported(resources, pending, request.touched);
+      failpoint('webhook-recorded', receiver.webhook._id);
     } else await giveBack(resources, pending, request.touched, response);
     const events = request.bodies.length;
     if (!(await settleRequest(resources, receiver, response, events))) return false;
@@ -251,7 +253,9 @@ async function post(
     'user-agent': 'Carillon-Webhooks/1',
     ...signWebhook(secrets, body, store.clock.now()),
   };
+  failpoint('webhook-send', webhook._id);
   const response = await client.post(address, headers, body);
+  failpoint('webhook-sent', webhook._id);
   result.requests += 1;
   if (isAccepted(response)) result.events += events.length;
   return response;

@@ -1,0 +1,148 @@
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { fallbackBatchId } from '../../packages/core/src/ids.ts';
+import { skipDelays } from '../../services/delivery-worker/test/webhooks/webhook-under-test.ts';
+import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
+import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
+import { startDeliveryWorker } from '../support/delivery-worker.ts';
+import { untilKilled } from '../support/faults/killed-service.ts';
+import { type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { openMongo, type TestMongo } from '../support/mongo.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
+import {
+  type ProviderDevicePool,
+  registerAndroids,
+  registerIphones,
+} from '../support/providers/provider-device-pool.ts';
+import { registerDevice } from '../support/register-device.ts';
+import { until } from '../support/until.ts';
+
+/** Outcomes are saved twice before all of them are there. */
+const IPHONES = 60;
+/** A batch of these is settled without having been saved. */
+const FEW = 3;
+/** Outcomes after which a batch in progress is saved. */
+const SAVED_AT_ONCE = 25;
+const TOLD_MS = 40_000;
+const LIMIT_MS = 150_000;
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let mongo: TestMongo;
+let worker: ServiceProcess | undefined;
+beforeAll(async () => {
+  fixture = await openProviderFixture({ deliveryWorkers: 0 });
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  mongo = await openMongo(tenant.dev);
+});
+afterEach(() => worker?.stop());
+afterAll(async () => {
+  await mongo?.close();
+  await fixture?.close();
+});
+
+async function startWorker(failpoints = ''): Promise<ServiceProcess> {
+  worker = await startDeliveryWorker(fixture.stack, {
+    WEBHOOK_HOSTS: '127.0.0.0/8',
+    ...(failpoints !== '' && { FAILPOINTS: failpoints }),
+  });
+  await worker.untilReady();
+  return worker;
+}
+
+/** Sends a push whose worker ends itself at a failpoint, and starts another one. */
+async function killAt(failpoints: string, send: () => Promise<SentPush>): Promise<SentPush> {
+  const killed = await startWorker(failpoints);
+  const push = await send();
+  await untilKilled(killed, failpoints);
+  await startWorker();
+  return push;
+}
+
+/** Counts the requests for a push to each address. */
+async function countRequests(push: SentPush, { addresses }: ProviderDevicePool): Promise<number[]> {
+  const received = await fixture.sandbox.received(push.id);
+  return addresses.map((address) => received.filter(({ to }) => to === address).length);
+}
+
+const sumOf = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0);
+
+test.each<[failpoints: string, recipients: number, duplicates: number]>([
+  ['send:kill#1', FEW, 0],
+  ['sent:kill#1', FEW, FEW],
+  ['save:kill#1', IPHONES, IPHONES],
+  ['saved:kill#1', IPHONES, IPHONES - SAVED_AT_ONCE],
+])(
+  'at %s: each of %d iPhones is sent the push, at most %d of them once more',
+  async (failpoints, recipients, duplicates) => {
+    const pool = await registerIphones(tenant, recipients);
+    const push = await killAt(failpoints, () => sendPush(tenant, pool.tokens));
+    await untilOutcomeCounts(fixture.store, push, { sent: recipients });
+    const requests = await countRequests(push, pool);
+    expect(Math.min(...requests)).toBe(1);
+    expect(Math.max(...requests)).toBeLessThanOrEqual(2);
+    expect(sumOf(requests) - recipients).toBeLessThanOrEqual(duplicates);
+  },
+  LIMIT_MS,
+);
+
+test.each<string>(['fallback:kill#1', 'fallback-inserted:kill#1'])(
+  'at %s: FCM gets the push once for each device that is not connected',
+  async (failpoints) => {
+    const pool = await registerAndroids(tenant, FEW);
+    const push = await killAt(failpoints, () => sendPush(tenant, pool.tokens));
+    await untilOutcomes(mongo, push, { inbox: FEW });
+    const batches = mongo.db.collection<{ _id: string }>('batches');
+    const closed = { _id: fallbackBatchId(push.id), 'work.state': 'closed' };
+    const isClosed = async () => (await batches.countDocuments(closed)) === 1;
+    await until(isClosed, { timeoutMs: 40_000, what: 'the end of the fallback' });
+    expect(await countRequests(push, pool)).toEqual(Array(FEW).fill(1));
+    expect(await batches.countDocuments({ push: push.id })).toBe(1);
+  },
+  LIMIT_MS,
+);
+
+/** Adds a webhook to an app of its own, with a worker that reports to it until it is known. */
+async function openWebhook(): Promise<{ owner: TestTenant; webhook: WebhookReceiver }> {
+  const owner = await createTestTenant(fixture.stack, { limit: null });
+  const reporter = await startWorker();
+  const webhook = await addReceiver(owner);
+  const isIdle = async () => (await fixture.store.outbox.countPending(webhook.id, 1)) === 0;
+  await until(isIdle, { timeoutMs: 30_000, what: 'no more events of devices' });
+  await reporter.stop();
+  return { owner, webhook };
+}
+
+test.each<[failpoints: string, times: number]>([
+  ['webhook-send:kill#1', 1],
+  ['webhook-sent:kill#1', 2],
+  ['webhook-recorded:kill#1', 1],
+])(
+  'at %s: the webhook is told each event %d times at most',
+  async (failpoints, times) => {
+    const { owner, webhook } = await openWebhook();
+    const { token } = await registerDevice(owner.dev);
+    const push = await killAt(failpoints, async () => {
+      const sent = await sendPush(owner, token);
+      await untilOutcomes(mongo, sent, { inbox: 1 });
+      await owner.api('DELETE', `/pushes/${sent.id}`);
+      return sent;
+    });
+    // The claim would end half a minute after its worker.
+    await skipDelays(mongo, webhook.id);
+    const told = () =>
+      webhook
+        .events()
+        .filter(({ data }) => data.push === push.id)
+        .map(({ type }) => type);
+    const all = ['push.finished', 'recipient.deleted'];
+    const isTold = () => all.every((type) => told().includes(type));
+    await until(isTold, { timeoutMs: TOLD_MS, everyMs: 200, what: 'all events' });
+    expect(new Set(told())).toEqual(new Set(all));
+    expect(told().length).toBeLessThanOrEqual(times * all.length);
+    expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);
+    await webhook.stop();
+  },
+  LIMIT_MS,
+);
