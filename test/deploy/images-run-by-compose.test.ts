@@ -119,6 +119,16 @@ test(
   MINUTES,
 );
 
+test('migrate has run once, whenever MongoDB was there', async () => {
+  const format = '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}';
+  const state = await engine.podman('inspect', '--format', format, nameOf('migrate'));
+  const log = await engine.podman('logs', nameOf('migrate'));
+  expect({ state: state.trim(), log }).toEqual({
+    state: 'exited 0 0',
+    log: expect.stringContaining('The database is up to date.'),
+  });
+});
+
 test(
   'the console shows its pages, and a link of the command line creates the first operator',
   async () => {

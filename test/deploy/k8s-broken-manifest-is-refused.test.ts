@@ -163,6 +163,11 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     PROD,
     inContainer((c) => Object.assign(c, { image: 'carillon/api:latest' })),
   ],
+  [
+    'migrate waits: migrate ends while MongoDB is away',
+    PROD,
+    inContainer((c) => Object.assign(c, { args: ['migrate'] }), 'migrate'),
+  ],
   ['known variables: api does not know MQTT_LISTEN', PROD, inEnv('MQTT_LISTEN', 'off')],
   ["known variables: api can't read TRUST_PROXY=yes", PROD, inEnv('TRUST_PROXY', 'yes')],
   ['required variables: api has no API_KEY_PEPPER', PROD, inEnv('API_KEY_PEPPER_FILE', undefined)],

@@ -20,6 +20,8 @@ const OPS_PORT = 9_000;
 const STOP_SECONDS = 20;
 /** A limit nearer to what was measured would end processes for a busy second. */
 const MEMORY_FACTOR = 1.5;
+/** The longest back-off of the kubelet, in minutes. */
+const BACK_OFF_MINUTES = 5;
 /** Services with clients that connect to them. */
 const LISTENING = ['api', 'device-gateway', 'dashboard'];
 const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as { version: string };
@@ -175,6 +177,18 @@ const images: Rule = {
       .map(({ name, container }) => `${name} has ${container.image}, not ${version}`),
 };
 
+const migrateWaits: Rule = {
+  name: 'migrate waits',
+  check: (manifests) =>
+    findWorkloads(manifests)
+      .filter(({ service }) => service === 'migrate')
+      .filter(({ container: { args = [] } }) => {
+        const [, minutes = 0] = /^(\d+)m$/.exec(args[args.indexOf('--wait') + 1] ?? '') ?? [];
+        return Number(minutes) < BACK_OFF_MINUTES;
+      })
+      .map(({ name }) => `${name} ends while MongoDB is away, and comes back after minutes`),
+};
+
 export const POD_RULES: readonly Rule[] = [
   probes,
   disruptionBudget,
@@ -186,4 +200,5 @@ export const POD_RULES: readonly Rule[] = [
   preStop,
   pace,
   images,
+  migrateWaits,
 ];
