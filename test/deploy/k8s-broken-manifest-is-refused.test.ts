@@ -142,6 +142,13 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     inContainer((c) => Object.assign(c.resources?.limits ?? {}, { memory: '300Mi' })),
   ],
   [
+    'resources: api has no measured memory',
+    PROD,
+    inSpec('Deployment', 'api', (s) =>
+      Object.assign(s.template?.metadata.labels ?? {}, { 'app.kubernetes.io/name': 'another' }),
+    ),
+  ],
+  [
     'grace period: device-gateway is killed before the 85 s',
     PROD,
     inPod((pod) => Object.assign(pod, { terminationGracePeriodSeconds: 60 }), 'device-gateway'),

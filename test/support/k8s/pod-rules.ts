@@ -26,6 +26,12 @@ const BACK_OFF_MINUTES = 5;
 const LISTENING = ['api', 'device-gateway', 'dashboard'];
 const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as { version: string };
 const measuredMemory = readMeasuredMemory();
+/** What the measurements call servers that are not Carillon's. */
+const MEASURED_AS: Readonly<Record<string, string>> = {
+  mongodb: 'MongoDB',
+  valkey: 'Redis',
+  'valkey-sentinel': 'Sentinel',
+};
 
 /** Makes a rule of a check of each Deployment. */
 function forDeployments(
@@ -131,15 +137,16 @@ const resources: Rule = {
     findWorkloads(manifests).flatMap(({ name, service, container }) => {
       const { requests, limits } = container.resources ?? {};
       const limit = parseMebibytes(limits?.memory);
-      const measured = measuredMemory.get(service) ?? 0;
+      const measured = measuredMemory.get(MEASURED_AS[service] ?? service);
       return listBroken({
         'requests no CPU': requests?.cpu !== undefined,
         'requests no memory': parseMebibytes(requests?.memory) > 0,
         'has no memory limit': limit > 0,
         'has a limit of CPU, which throttles it': limits?.cpu === undefined,
+        'has no measured memory in docs/performance.md': measured !== undefined,
         [`has less memory than ${MEMORY_FACTOR} times the measured ${measured} MB`]: !(
           limit <
-          measured * MEMORY_FACTOR
+          (measured ?? 0) * MEMORY_FACTOR
         ),
       }).map((sentence) => `${name} ${sentence}`);
     }),
