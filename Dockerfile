@@ -67,6 +67,12 @@ COPY --from=node /node/target/bin/node usr/local/bin/node
 # An image's history has a digest of what was copied, times included.
 RUN find . -exec touch --no-dereference --date=@0 {} +
 
+# Which of Debian's packages the files above come from: a release's bill of materials names them.
+FROM scratch AS packages
+COPY --from=libraries /var/lib/dpkg/status /libraries
+COPY --from=tools /var/lib/dpkg/status /tools
+COPY --from=libraries /usr/lib/os-release /os-release
+
 # A stage of its own, so that a change of code alone installs nothing.
 FROM tools AS manifests
 WORKDIR /workspace

@@ -31,6 +31,8 @@ chmodSync(join(folder, 'tls'), 0o755);
 chmodSync(folder, FOLDER_MODE);
 createFile('mongodb-uri', 'mongodb://mongodb:27017/carillon?replicaSet=carillon\n');
 createFile('redis-url', 'redis://valkey:6379\n');
+// Of a Redis for presence alone, if there is one.
+createFile('presence-redis-url', '');
 createFile('api-key-pepper', `${hex()}\n`);
 createFile('device-auth-keys', `1:${hex()}\n`);
 createFile('credential-keys', `1:${hex()}\n`);
@@ -38,6 +40,12 @@ createFile('credential-keys', `1:${hex()}\n`);
 createFile('oidc-client-secret', '');
 // Of the user `admin`, for the profile `observability`.
 createFile('grafana-password', `${hex()}\n`);
+// Certificates of own authorities; an empty file stands for the public ones.
+mkdirSync(join(folder, 'authorities'), { recursive: true });
+chmodSync(join(folder, 'authorities'), 0o755);
+for (const name of ['mongodb', 'redis', 'web-push', 'webhooks']) {
+  createFile(`authorities/${name}.pem`, '');
+}
 if (!existsSync(join(folder, 'tls/server.pem'))) {
   const authority = await makeAuthority(AUTHORITY_VALIDITY_DAYS);
   const hosts = ['localhost', '127.0.0.1', ...names];

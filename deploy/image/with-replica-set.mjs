@@ -7,7 +7,8 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const DEADLINE_MS = 120_000;
+/** As long as the manifests have `migrate` wait for MongoDB; its first start includes the fetching of its image. */
+const DEADLINE_MS = 600_000;
 const INTERVAL_MS = 500;
 const NAME = 'carillon';
 const NOT_YET_INITIALIZED = 94;

@@ -17,8 +17,8 @@ const MAX_IMAGE_BYTES = 260 * 1_000_000;
 const MAX_BUILD_MS = 900_000;
 const READY_MS = 90_000;
 const MINUTES = 180_000;
-/** The longest stop_grace_period of the compose file; containers stop side by side or one after the other. */
-const STOP_MS = 60_000;
+/** Within the longest stop_grace_period of the compose file, that of the gateway, all containers have stopped. */
+const STOP_MS = 72_000;
 
 let engine: Engine;
 let env: Record<string, string>;
@@ -118,6 +118,16 @@ test(
   },
   MINUTES,
 );
+
+test('migrate has run once, whenever MongoDB was there', async () => {
+  const format = '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}';
+  const state = await engine.podman('inspect', '--format', format, nameOf('migrate'));
+  const log = await engine.podman('logs', nameOf('migrate'));
+  expect({ state: state.trim(), log }).toEqual({
+    state: 'exited 0 0',
+    log: expect.stringContaining('The database is up to date.'),
+  });
+});
 
 test(
   'the console shows its pages, and a link of the command line creates the first operator',

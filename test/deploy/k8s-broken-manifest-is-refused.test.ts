@@ -142,6 +142,13 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     inContainer((c) => Object.assign(c.resources?.limits ?? {}, { memory: '300Mi' })),
   ],
   [
+    'resources: api has no measured memory',
+    PROD,
+    inSpec('Deployment', 'api', (s) =>
+      Object.assign(s.template?.metadata.labels ?? {}, { 'app.kubernetes.io/name': 'another' }),
+    ),
+  ],
+  [
     'grace period: device-gateway is killed before the 85 s',
     PROD,
     inPod((pod) => Object.assign(pod, { terminationGracePeriodSeconds: 60 }), 'device-gateway'),
@@ -162,6 +169,11 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     'images: api has carillon/api:latest',
     PROD,
     inContainer((c) => Object.assign(c, { image: 'carillon/api:latest' })),
+  ],
+  [
+    'migrate waits: migrate ends while MongoDB is away',
+    PROD,
+    inContainer((c) => Object.assign(c, { args: ['migrate'] }), 'migrate'),
   ],
   ['known variables: api does not know MQTT_LISTEN', PROD, inEnv('MQTT_LISTEN', 'off')],
   ["known variables: api can't read TRUST_PROXY=yes", PROD, inEnv('TRUST_PROXY', 'yes')],

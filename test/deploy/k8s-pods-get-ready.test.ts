@@ -1,29 +1,48 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { MongoClient } from 'mongodb';
 import { startRedis, type TestServer } from '../../packages/presence/test/start-server.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
-import { buildDataServers, createEngine, type Engine } from '../support/deploy/engine.ts';
+import { createHeader } from '../../services/device-gateway/test/proxy-header.ts';
+import {
+  connectPacket,
+  openSocket,
+  sendAndRead,
+} from '../../services/device-gateway/test/raw-connection.ts';
+import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
-import { type PlayedPod, playPod, untilReady } from '../support/k8s/pods.ts';
+import { type PlayedPod, type PodSettings, playPod, untilReady } from '../support/k8s/pods.ts';
 import { render } from '../support/k8s/render.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { startMongod } from '../support/mongod-server.ts';
+import { type Credentials, registerDevice } from '../support/register-device.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
+import { createTlsServers } from '../support/tls-servers.ts';
 import { until } from '../support/until.ts';
 
 const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard', 'sandbox'];
+const DEV = 'k8s/overlays/dev';
+const PROD = 'k8s/overlays/prod';
+/** For the sandbox and the canary, which no overlay has, and for components. */
+const ALL = 'test/deploy/all-components';
+const CONNECTION_ACCEPTED = [0x20, 2, 0, 0];
 const MAX_BUILD_MS = 900_000;
 
 describe('the pods of Kubernetes, played by podman', () => {
   const folder = createTemporaryFolder();
   let engine: Engine;
   const servers: TestServer[] = [];
-  let workloads: Workload[] = [];
+  const workloads = new Map<string, Workload[]>();
   let secrets: Record<string, string> = {};
 
-  function findWorkload(name: string): Workload {
-    const workload = workloads.find((candidate) => candidate.name === name);
+  /** Finds a workload in the overlay that is named, or in the first that has it. */
+  function findWorkload(name: string, overlay?: string): Workload {
+    const candidates = overlay ? workloads.get(overlay) : [...workloads.values()].flat();
+    const workload = candidates?.find((candidate) => candidate.name === name);
     if (workload === undefined) throw new Error(`${name} is not rendered`);
     return workload;
   }
@@ -31,10 +50,10 @@ describe('the pods of Kubernetes, played by podman', () => {
   async function play<T>(
     name: string,
     use: (pod: PlayedPod) => Promise<T>,
-    more: { secrets?: Record<string, string>; env?: Record<string, string> } = {},
+    { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
   ): Promise<T> {
     const settings = { folder, secrets, ...more };
-    const pod = await playPod(engine.program, findWorkload(name), settings);
+    const pod = await playPod(engine.program, findWorkload(name, overlay), settings);
     try {
       return await use(pod);
     } finally {
@@ -43,9 +62,7 @@ describe('the pods of Kubernetes, played by podman', () => {
   }
 
   beforeAll(async () => {
-    // The second for the sandbox, which no overlay has.
-    const folders = ['k8s/overlays/dev', 'test/deploy/all-components'];
-    workloads = findWorkloads((await Promise.all(folders.map(render))).flat());
+    for (const one of [DEV, PROD, ALL]) workloads.set(one, findWorkloads(await render(one)));
     engine = await createEngine();
     await buildDataServers(engine);
     for (const name of [...SERVICES, 'migrate']) {
@@ -62,6 +79,7 @@ describe('the pods of Kubernetes, played by podman', () => {
       API_KEY_PEPPER: 'pepper'.repeat(8),
       DEVICE_AUTH_KEYS: `1:${'ab'.repeat(32)}`,
       CREDENTIAL_KEYS: `1:${'cd'.repeat(32)}`,
+      ...createCertificate(join(folder, 'created')),
     };
   }, MAX_BUILD_MS);
   afterAll(async () => {
@@ -70,17 +88,16 @@ describe('the pods of Kubernetes, played by podman', () => {
   });
 
   test('migrate ends well under its own security context', async () => {
-    const { exitCode } = await play('migrate', (pod) =>
-      until(
-        async () => {
-          const state = await pod.inspect();
-          return !state.isRunning && state;
-        },
-        { timeoutMs: 40_000 },
-      ),
-    );
-    expect(exitCode).toBe(0);
+    await play('migrate', endsWell);
   });
+
+  async function endsWell(pod: PlayedPod): Promise<void> {
+    const findEnd = async () => {
+      const state = await pod.inspect();
+      return !state.isRunning && state;
+    };
+    expect(await until(findEnd, { timeoutMs: 40_000 })).toMatchObject({ exitCode: 0 });
+  }
 
   test.each(SERVICES)('%s gets ready under its own security context', async (name) => {
     await play(name, async (pod) => {
@@ -101,6 +118,48 @@ describe('the pods of Kubernetes, played by podman', () => {
         }),
       ),
     );
+  }, 120_000);
+
+  test('a device connects to the gateway of prod by TLS, behind a load balancer', async () => {
+    await play(
+      'api',
+      (api) =>
+        play(
+          'device-gateway',
+          async (gateway) => {
+            await Promise.all([untilReady(api), untilReady(gateway)]);
+            const { CARILLON_APP: app = '' } = await createApp(secrets);
+            const dev = { api: `http://${api.addresses.API_LISTEN}`, app };
+            const port = Number(gateway.addresses.MQTTS_LISTEN?.split(':')[1]);
+            const credentials = await registerDevice(dev);
+            expect(await connectBehindBalancer(port, secrets['ca.pem'] ?? '', credentials)).toEqual(
+              CONNECTION_ACCEPTED,
+            );
+            await expectConfined('device-gateway', gateway, 65_532);
+          },
+          { overlay: PROD },
+        ),
+      { overlay: PROD },
+    );
+  }, 120_000);
+
+  test('the console of prod gets ready', async () => {
+    await play('dashboard', untilReady, { overlay: PROD });
+  });
+
+  test('the workers for providers get ready with own authorities of MongoDB and Redis', async () => {
+    const tls = await createTlsServers();
+    const [redis, mongod] = [await tls.startRedis(), await tls.startMongod()];
+    servers.push(redis, mongod);
+    const own = '/run/authorities/mongodb.pem';
+    const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon?tls=true&tlsCAFile=${own}`;
+    const more = {
+      overlay: ALL,
+      secrets: { ...secrets, MONGODB_URI, REDIS_URL: redis.url },
+      authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
+    };
+    await play('migrate', endsWell, more);
+    await play('delivery-worker-providers', untilReady, more);
   }, 120_000);
 
   async function delivers(canary: PlayedPod): Promise<void> {
@@ -157,6 +216,32 @@ async function createApp(env: Record<string, string>): Promise<Record<string, st
   const { id: account = '' } = await create('account', 'create', 'Canary');
   const { id = '', apiKey = '' } = await create('app', 'create', 'Canary', '--account', account);
   return { CARILLON_APP: id, CARILLON_API_KEY: apiKey };
+}
+
+/** Makes the secrets' folder, as an operator does. @returns its certificate, as cert-manager names it, and the authority's */
+function createCertificate(path: string): Record<string, string> {
+  execFileSync(process.execPath, [join(ROOT, 'deploy/image/create-secrets.mjs'), path]);
+  const read = (name: string) => readFileSync(join(path, 'tls', name), 'utf8');
+  return {
+    'tls.crt': read('server.pem'),
+    'tls.key': read('server-key.pem'),
+    'ca.pem': read('ca.pem'),
+  };
+}
+
+/** Connects a device by TLS, with the header of a load balancer in front. @returns the first packet that comes back */
+async function connectBehindBalancer(
+  port: number,
+  ca: string,
+  { token, auth }: Credentials,
+): Promise<number[]> {
+  const plain = openSocket(port);
+  plain.write(createHeader('203.0.113.9'));
+  const socket = connectTls({ socket: plain, ca });
+  const packet = connectPacket(token, { password: Buffer.from(auth) });
+  const answer = await sendAndRead(socket, packet, CONNECTION_ACCEPTED.length);
+  socket.destroy();
+  return answer;
 }
 
 /** Makes the replica set, as the migration does, and writes in a transaction. */

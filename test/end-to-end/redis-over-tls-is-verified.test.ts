@@ -1,34 +1,30 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startServer, type TestServer } from '../../packages/presence/test/start-server.ts';
-import {
-  type KeyPair,
-  makeAuthority,
-  makeServerCertificate,
-} from '../../packages/runtime/src/certificates.ts';
+import type { TestServer } from '../../packages/presence/test/start-server.ts';
+import { makeAuthority } from '../../packages/runtime/src/certificates.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { newMqttDevice } from '../support/mqtt-device.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
+import { createTlsServers } from '../support/tls-servers.ts';
 import { until } from '../support/until.ts';
 
-const HOST = '127.0.0.1';
 const DAYS = 2;
 
 const folder = createTemporaryFolder();
-let redis: TestServer;
+let redis: TestServer & { url: string };
 let stack: Stack;
 let ca: string;
 let wrongCa: string;
 beforeAll(async () => {
-  const authority = await makeAuthority(DAYS);
-  ca = write('ca.pem', authority.certificate);
+  const servers = await createTlsServers();
+  ca = write('ca.pem', servers.ca);
   wrongCa = write('other-ca.pem', (await makeAuthority(DAYS)).certificate);
-  redis = await startTlsRedis(await makeServerCertificate(authority, [HOST], DAYS));
-  stack = await startStack({ env: { REDIS_URL: urlOfRedis(), REDIS_CA_FILE: ca } });
+  redis = await servers.startRedis();
+  stack = await startStack({ env: { REDIS_URL: redis.url, REDIS_CA_FILE: ca } });
 });
 afterAll(async () => {
   await stack?.stop();
@@ -41,27 +37,9 @@ function write(name: string, text: string): string {
   return path;
 }
 
-/** Starts a Redis that accepts TLS alone. */
-function startTlsRedis({ certificate, key }: KeyPair): Promise<TestServer> {
-  const certificateFile = write('redis.pem', certificate);
-  const keyFile = write('redis.key', key);
-  return startServer(
-    process.env.CARILLON_REDIS_SERVER ?? 'redis-server',
-    ({ port, folder: dir }) => [
-      ...['--port', '0', '--tls-port', `${port}`, '--bind', HOST, '--dir', dir, '--save', ''],
-      ...['--tls-cert-file', certificateFile, '--tls-key-file', keyFile],
-      ...['--tls-ca-cert-file', ca, '--tls-auth-clients', 'no'],
-    ],
-  );
-}
-
-function urlOfRedis(): string {
-  return `rediss://${HOST}:${redis.port}`;
-}
-
 /** Runs the doctor's check of Redis with some authority. */
 async function checkRedis(env: Record<string, string>) {
-  const servers = { MONGODB_URI: stack.dev.mongodb, REDIS_URL: urlOfRedis() };
+  const servers = { MONGODB_URI: stack.dev.mongodb, REDIS_URL: redis.url };
   const { out } = await runCarillon(['--json', 'doctor'], { env: { ...servers, ...env } });
   const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
   return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
@@ -89,12 +67,12 @@ test.each([
   ['none', () => ({}), 'a public authority'],
 ])('with %s the doctor names the certificate', async (_which, env, verifier) => {
   const { redis: server } = await checkRedis(env());
-  const refused = `the certificate of Redis at ${HOST}:${redis.port} is not verified by ${verifier}`;
+  const refused = `the certificate of Redis at 127.0.0.1:${redis.port} is not verified by ${verifier}`;
   expect(server).toMatchObject({ ok: false, detail: expect.stringContaining(refused) });
 });
 
 test('with another authority a service logs what is wrong, and takes no job', async () => {
-  const env = { REDIS_URL: urlOfRedis(), REDIS_CA_FILE: wrongCa };
+  const env = { REDIS_URL: redis.url, REDIS_CA_FILE: wrongCa };
   const worker = await startDeliveryWorker(stack, env);
   const refused = 'is not verified by the authority of REDIS_CA_FILE';
   await until(() => worker.output().includes(refused), { timeoutMs: 20_000 });

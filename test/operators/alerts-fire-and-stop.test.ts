@@ -1,15 +1,22 @@
 import { globSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { TestServer } from '../../packages/presence/test/start-server.ts';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
+import { status } from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { startMongod } from '../support/mongod-server.ts';
 import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import {
+  type MeasuredContainer,
+  startMeasuredContainer,
+} from '../support/operators/measured-container.ts';
 import { type Prometheus, startPrometheus } from '../support/operators/prometheus.ts';
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import { type ProviderDevice, registerIphone } from '../support/providers/devices.ts';
@@ -18,12 +25,18 @@ import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 /*
- * Provoked elsewhere than here, in the unit tests of the rules: CarillonDeliverySlow, CarillonCanarySlow (a slow way that
- * still ends in receipts), CarillonEventLoopSaturated, and CarillonMemoryNearLimit (its metrics are the kubelet's).
+ * Every alert of the rules fires here. No kubelet runs, so a process of the test has its memory exposed under the names of
+ * the kubelet's metrics.
  */
 const MAX_CONNECTIONS = 25;
 const TEST_MS = 600_000;
 const PUSH_EVERY_MS = 150;
+/** Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. */
+const BLOCKED_MS = 200;
+const BLOCKING_SENDERS = 3;
+/** A process is frozen and goes on in turns: short enough for the canary's timeout of 3 s, or long enough for 10 s. */
+const FREEZE_OF_GATEWAY = { frozenMs: 2_800, runningMs: 400 };
+const FREEZE_OF_SCHEDULER = { frozenMs: 13_000, runningMs: 3_000 };
 /** The API takes 4,096 characters, APNs 4,096 bytes. */
 const TOO_LARGE_FOR_APNS = 'é'.repeat(3_000);
 const APNS_OUTAGE = { refuse: true, dropEvery: 1 };
@@ -42,12 +55,17 @@ let canaryOps: string;
 let canary: Promise<unknown> | undefined;
 let traffic: Promise<void> | undefined;
 let isLargeForApns = false;
+let isScheduling = false;
+let webhook: WebhookReceiver | undefined;
+let container: MeasuredContainer | undefined;
 const stop = new AbortController();
 
-async function startWorker(): Promise<void> {
+async function startWorker(env: Record<string, string> = {}): Promise<void> {
   worker = await startDeliveryWorker(fixture.stack, {
     MONGODB_URI: `mongodb://127.0.0.1:${mongod.port}/carillon`,
     REDIS_URL: redis.url,
+    WEBHOOK_HOSTS: '127.0.0.1',
+    ...env,
   });
   await worker.untilReady();
   watchAll();
@@ -69,7 +87,7 @@ async function startSmallGateway(): Promise<ServiceProcess> {
 
 function watchAll(): void {
   const services = fixture.stack.dev.processes.flatMap(({ ops }) => ops ?? []);
-  const others = [worker, gateway].flatMap((one) => one?.ops ?? []);
+  const others = [worker, gateway, container].flatMap((one) => one?.ops ?? []);
   prometheus.setTargets([...services, canaryOps, ...others]);
 }
 
@@ -80,7 +98,52 @@ async function keepSending(): Promise<void> {
     const send = (to: string, data: object) =>
       tenant.api('POST', '/push', { to, data, time_to_live: 600 }).catch(() => undefined);
     await Promise.all([send(device.token, { n: 1 }), send(iphone.token, { n: 1, ...large })]);
+    if (isScheduling) await sendLater(device.token);
     await new Promise((resolve) => setTimeout(resolve, PUSH_EVERY_MS));
+  }
+}
+
+/** Sends a push that is due in two seconds. */
+async function sendLater(to: string): Promise<void> {
+  const schedule = Math.floor(Date.now() / 1_000) + 2;
+  const push = { to, data: { n: 2 }, schedule, time_to_live: 600 };
+  await tenant.api('POST', '/push', push).catch(() => undefined);
+}
+
+/** Sends pushes to an offline device, each as soon as the worker answers its probe again. */
+async function keepBlocking(to: string, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await tenant.api('POST', '/push', { to, data: { n: 3 }, time_to_live: 600 });
+    await worker?.probe('/livez').catch(() => undefined);
+  }
+}
+
+/** Freezes a process of the stack and lets it go on, in turns. */
+async function keepFreezing(
+  service: 'device-gateway' | 'scheduler',
+  { frozenMs, runningMs }: { frozenMs: number; runningMs: number },
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    fixture.stack.kill(service, 'SIGSTOP');
+    await delay(frozenMs, undefined, { signal }).catch(() => undefined);
+    fixture.stack.kill(service, 'SIGCONT');
+    await delay(runningMs, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** Runs loops until a task has ended. */
+async function during(
+  loops: readonly ((signal: AbortSignal) => Promise<void>)[],
+  task: () => Promise<void>,
+): Promise<void> {
+  const end = new AbortController();
+  const running = loops.map((loop) => loop(end.signal));
+  try {
+    await task();
+  } finally {
+    end.abort();
+    await Promise.all(running);
   }
 }
 
@@ -138,6 +201,8 @@ describe('with Prometheus', () => {
     gateway?.kill('SIGTERM');
     await gateway?.exited;
     await worker?.stop();
+    await container?.stop();
+    await webhook?.stop();
     await prometheus?.stop();
     await fixture?.close();
     await mongod?.stop();
@@ -230,6 +295,54 @@ describe('with Prometheus', () => {
     },
     TEST_MS,
   );
+
+  test(
+    'a busy worker, a slow gateway, a webhook that is gone, a full container; then late pushes',
+    async () => {
+      const restore = await provokeFour();
+      const freezing = (signal: AbortSignal) =>
+        keepFreezing('scheduler', FREEZE_OF_SCHEDULER, signal);
+      isScheduling = true;
+      await restore();
+      await during([freezing], () => untilFiring('CarillonDeliverySlow'));
+      isScheduling = false;
+      await untilQuiet(
+        ...['CarillonEventLoopSaturated', 'CarillonCanarySlow', 'CarillonWebhooksOff'],
+        ...['CarillonMemoryNearLimit', 'CarillonDeliverySlow', 'CarillonCanaryFailing'],
+      );
+    },
+    TEST_MS,
+  );
+
+  /** Waits until four alerts fire. @returns what ends their causes */
+  async function provokeFour(): Promise<() => Promise<void>> {
+    webhook = await addReceiver(tenant);
+    container = await startMeasuredContainer();
+    await worker?.stop();
+    await startWorker({ FAILPOINTS: `rows:block=${BLOCKED_MS}` });
+    const { token } = await newMqttDevice(tenant.dev);
+    webhook.respondWith(status(410));
+    container.toggle();
+    const blocking = Array.from(
+      { length: BLOCKING_SENDERS },
+      () => (signal: AbortSignal) => keepBlocking(token, signal),
+    );
+    const freezing = (signal: AbortSignal) =>
+      keepFreezing('device-gateway', FREEZE_OF_GATEWAY, signal);
+    await during([...blocking, freezing], () =>
+      untilFiring(
+        ...['CarillonEventLoopSaturated', 'CarillonCanarySlow'],
+        ...['CarillonWebhooksOff', 'CarillonMemoryNearLimit'],
+      ),
+    );
+    return async () => {
+      webhook?.respondWith(status(200));
+      await tenant.api('POST', `/webhooks/${webhook?.id}/on`);
+      container?.toggle();
+      await worker?.stop();
+      await startWorker();
+    };
+  }
 
   test(
     'a scheduler that restarts again and again, and none at all',

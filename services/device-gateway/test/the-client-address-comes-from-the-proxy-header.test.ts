@@ -7,6 +7,7 @@ import { untilClosed } from '../../../test/support/until-closed.ts';
 import type { Gateway } from '../src/gateway.ts';
 import { type CertificateFiles, makeCertificateFiles } from './certificate-files.ts';
 import { ANY_PORT, type GatewayUnderTest, startGatewayUnderTest } from './gateway-under-test.ts';
+import { createHeader, SIGNATURE } from './proxy-header.ts';
 import {
   connectPacket,
   measureCloseMs,
@@ -17,7 +18,6 @@ import {
 
 const ACCEPTED = [0x20, 2, 0, 0];
 const BAD_CREDENTIALS = [0x20, 2, 0, 4];
-const SIGNATURE = Buffer.from('0d0a0d0a000d0a515549540a', 'hex');
 
 let bench: GatewayUnderTest;
 let files: CertificateFiles;
@@ -35,18 +35,6 @@ afterAll(async () => {
   await bench.stop();
   await files.remove();
 });
-
-/** Encodes a version 2 header with the client's IPv4 address. */
-function createHeader(address: string, extension = Buffer.alloc(0)): Buffer {
-  const ports = Buffer.from([0x1f, 0x90, 0x07, 0x5b]);
-  const addresses = Buffer.from([...address.split('.').map(Number), 10, 0, 0, 1]);
-  const rest = Buffer.concat([addresses, ports, extension]);
-  return Buffer.concat([
-    SIGNATURE,
-    Buffer.from([0x21, 0x11, rest.length >> 8, rest.length & 255]),
-    rest,
-  ]);
-}
 
 /** Encodes the IPv4-mapped IPv6 address that a balancer on IPv6 sends for IPv4 clients. */
 function createMappedHeader(address: string): Buffer {

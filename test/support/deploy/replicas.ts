@@ -43,7 +43,7 @@ export async function writeReplicas(path: string): Promise<Replica[]> {
     const { [service]: original, ...others } = file.services;
     file.services = others;
     for (let n = 1; n <= REPLICAS; n += 1) {
-      const stopSeconds = Number.parseInt(original?.stop_grace_period ?? '', 10);
+      const stopSeconds = parseSeconds(original?.stop_grace_period);
       const name = `${service}-${n}`;
       const replica = { service, name, port: 0, opsPort: await freePort(), stopSeconds };
       const ports = [`127.0.0.1:${replica.opsPort}:${OPS_PORT}`];
@@ -61,6 +61,12 @@ export async function writeReplicas(path: string): Promise<Replica[]> {
   // JSON is YAML too, and quotes every text: podman-compose reads an unquoted `no` as false.
   writeFileSync(path, JSON.stringify(file));
   return replicas;
+}
+
+/** Returns the seconds of `45s`, or of `1m${GATEWAY_DRAIN_SECONDS:-12}s` with the variable's default. */
+function parseSeconds(text = ''): number {
+  const [, minutes = '0', seconds = ''] = /^(?:(\d+)m)?(?:\$\{\w+:-)?(\d+)\}?s$/.exec(text) ?? [];
+  return Number(minutes) * 60 + Number(seconds);
 }
 
 /** Waits until a replica says that it is ready. */

@@ -20,10 +20,18 @@ const OPS_PORT = 9_000;
 const STOP_SECONDS = 20;
 /** A limit nearer to what was measured would end processes for a busy second. */
 const MEMORY_FACTOR = 1.5;
+/** The longest back-off of the kubelet, in minutes. */
+const BACK_OFF_MINUTES = 5;
 /** Services with clients that connect to them. */
 const LISTENING = ['api', 'device-gateway', 'dashboard'];
 const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as { version: string };
 const measuredMemory = readMeasuredMemory();
+/** What the measurements call servers that are not Carillon's. */
+const MEASURED_AS: Readonly<Record<string, string>> = {
+  mongodb: 'MongoDB',
+  valkey: 'Redis',
+  'valkey-sentinel': 'Sentinel',
+};
 
 /** Makes a rule of a check of each Deployment. */
 function forDeployments(
@@ -129,15 +137,16 @@ const resources: Rule = {
     findWorkloads(manifests).flatMap(({ name, service, container }) => {
       const { requests, limits } = container.resources ?? {};
       const limit = parseMebibytes(limits?.memory);
-      const measured = measuredMemory.get(service) ?? 0;
+      const measured = measuredMemory.get(MEASURED_AS[service] ?? service);
       return listBroken({
         'requests no CPU': requests?.cpu !== undefined,
         'requests no memory': parseMebibytes(requests?.memory) > 0,
         'has no memory limit': limit > 0,
         'has a limit of CPU, which throttles it': limits?.cpu === undefined,
+        'has no measured memory in docs/performance.md': measured !== undefined,
         [`has less memory than ${MEMORY_FACTOR} times the measured ${measured} MB`]: !(
           limit <
-          measured * MEMORY_FACTOR
+          (measured ?? 0) * MEMORY_FACTOR
         ),
       }).map((sentence) => `${name} ${sentence}`);
     }),
@@ -175,6 +184,18 @@ const images: Rule = {
       .map(({ name, container }) => `${name} has ${container.image}, not ${version}`),
 };
 
+const migrateWaits: Rule = {
+  name: 'migrate waits',
+  check: (manifests) =>
+    findWorkloads(manifests)
+      .filter(({ service }) => service === 'migrate')
+      .filter(({ container: { args = [] } }) => {
+        const [, minutes = 0] = /^(\d+)m$/.exec(args[args.indexOf('--wait') + 1] ?? '') ?? [];
+        return Number(minutes) < BACK_OFF_MINUTES;
+      })
+      .map(({ name }) => `${name} ends while MongoDB is away, and comes back after minutes`),
+};
+
 export const POD_RULES: readonly Rule[] = [
   probes,
   disruptionBudget,
@@ -186,4 +207,5 @@ export const POD_RULES: readonly Rule[] = [
   preStop,
   pace,
   images,
+  migrateWaits,
 ];

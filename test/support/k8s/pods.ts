@@ -25,9 +25,13 @@ export interface PlayedPod {
   stop(): Promise<void>;
 }
 
-interface PodSettings {
+/** What a pod gets in place of the cluster's. */
+export interface PodSettings {
   folder: string;
+  /** Contents of the files, by name; a pod gets those that it names, or all. */
   secrets: Readonly<Record<string, string>>;
+  /** The same of its ConfigMap. */
+  authorities?: Readonly<Record<string, string>>;
   env?: Readonly<Record<string, string>>;
 }
 
@@ -42,13 +46,13 @@ interface PodSettings {
 export async function playPod(
   podman: string,
   workload: Workload,
-  { folder, secrets, env = {} }: PodSettings,
+  { folder, secrets, authorities = {}, env = {} }: PodSettings,
 ): Promise<PlayedPod> {
   const { name, labels, pod } = workload;
   const port = await freePort();
   const volumes = [
-    ...(pod.volumes ?? []).filter(({ secret }) => secret === undefined),
-    ...(await makeFolders(join(folder, name), workload, secrets)),
+    ...(pod.volumes ?? []).filter(({ secret, configMap }) => !secret && !configMap),
+    ...(await makeFolders(join(folder, name), workload, { secrets, authorities })),
   ];
   const isDataServer = DATA_SERVERS.includes(name);
   const containers = await Promise.all(
@@ -90,28 +94,30 @@ export async function playPod(
   };
 }
 
-/** Makes the folders of the secrets and of the claimed volumes, which belong to the pod's user. */
+/** Makes the folders of secrets, of ConfigMaps and of claimed volumes, which belong to the pod's user. */
 async function makeFolders(
   folder: string,
   { pod, manifest }: Workload,
-  secrets: Readonly<Record<string, string>>,
+  { secrets, authorities }: Required<Pick<PodSettings, 'secrets' | 'authorities'>>,
 ): Promise<Volume[]> {
   const user = pod.securityContext?.runAsUser ?? 0;
-  const ofSecrets = (pod.volumes ?? []).filter(({ secret }) => secret !== undefined);
+  const withFiles = (pod.volumes ?? []).filter(({ secret, configMap }) => secret || configMap);
   const claims = (manifest.spec?.volumeClaimTemplates ?? []).map(({ metadata }) => metadata);
-  for (const { name } of [...ofSecrets, ...claims]) {
+  for (const { name } of [...withFiles, ...claims]) {
     await mkdir(join(folder, name), { recursive: true });
     await chown(join(folder, name), user, user);
   }
-  for (const { name } of ofSecrets) {
-    for (const [key, value] of Object.entries(secrets)) {
+  for (const { name, secret } of withFiles) {
+    const isNamed = (key: string) => secret?.items?.some((item) => item.key === key) ?? true;
+    for (const [key, value] of Object.entries(secret ? secrets : authorities)) {
+      if (!isNamed(key)) continue;
       const path = join(folder, name, key);
       await writeFile(path, value);
       await chown(path, user, user);
       await chmod(path, 0o440);
     }
   }
-  return [...ofSecrets, ...claims].map(({ name }) => ({
+  return [...withFiles, ...claims].map(({ name }) => ({
     name,
     hostPath: { path: join(folder, name), type: 'Directory' },
   }));
@@ -138,9 +144,10 @@ async function adapt(
     env: await Promise.all(
       env.map(async ({ name, value = '' }) => ({
         name,
-        value: name.endsWith('_LISTEN')
-          ? `127.0.0.1:${await portOf(name)}`
-          : (own.env[name] ?? value),
+        value:
+          name.endsWith('_LISTEN') && value !== 'off'
+            ? `127.0.0.1:${await portOf(name)}`
+            : (own.env[name] ?? value),
       })),
     ),
   };

@@ -11,7 +11,7 @@ import { ROOT } from './render.ts';
 
 /** Schema of a variable. */
 interface Setting {
-  safeParse(value: unknown): { success: boolean };
+  safeParse(value: unknown): { success: boolean; data?: unknown };
 }
 
 const CANARY_SETTINGS = {

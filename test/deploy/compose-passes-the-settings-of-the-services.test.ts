@@ -1,0 +1,106 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
+import { ROOT } from '../support/first-run/test-home.ts';
+import { findRequiredVariables, SETTINGS } from '../support/k8s/services.ts';
+import { createTemporaryFolder } from '../support/temporary-folder.ts';
+
+interface Service {
+  build?: { args?: Record<string, string> };
+  environment?: Record<string, string>;
+  secrets?: string[];
+  volumes?: string[];
+  stop_grace_period?: string;
+  ulimits?: { nofile: { soft: string } };
+}
+
+const compose = parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as {
+  services: Record<string, Service>;
+  secrets: Record<string, { file: string }>;
+};
+const settingsOf: typeof SETTINGS = { ...SETTINGS, carillon: cli.shape };
+const services = Object.entries(compose.services).flatMap(([name, service]) => {
+  const settings = settingsOf[name];
+  return settings === undefined ? [] : [{ name, settings, ...service }];
+});
+/** Fixed by the image and the published ports, or for tests. */
+const NOT_PASSED = /_LISTEN$|^(OPS_HOSTS|FAILPOINTS|RECORD_STATEMENTS)$/;
+/** Services that keep running and that operators configure. */
+const LASTING = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard'];
+
+/** Returns a value in which each variable has its default. */
+const withDefaults = (value: string) => String(value).replace(/\$\{\w+:-([^}]*)\}/g, '$1');
+
+test('compose runs the services whose settings are checked here', () => {
+  expect(services.map(({ name }) => name)).toEqual([...LASTING, 'migrate', 'carillon', 'sandbox']);
+});
+
+test.each(services)('$name knows and can read what it gets', ({ settings, environment = {} }) => {
+  const wrong = Object.entries(environment).filter(([name, value]) => {
+    const setting = settings[name] ?? settings[name.replace(/_FILE$/, '')];
+    const text = withDefaults(value);
+    // An empty value is none. That of a NAME_FILE is in a file.
+    const isGiven = text !== '' && !name.endsWith('_FILE');
+    return setting === undefined || (isGiven && !setting.safeParse(text).success);
+  });
+  expect(wrong).toEqual([]);
+});
+
+test.each(services)('$name gets what has no default', ({ name, environment = {} }) => {
+  const isGiven = (variable: string) =>
+    variable in environment || `${variable}_FILE` in environment;
+  expect(findRequiredVariables(name).filter((variable) => !isGiven(variable))).toEqual([]);
+});
+
+test.each(services.filter(({ name }) => LASTING.includes(name)))(
+  'each setting of $name can be set',
+  ({ settings, environment = {} }) => {
+    const isPassed = (name: string) => name in environment || `${name}_FILE` in environment;
+    const missing = Object.keys(settings).filter(
+      (name) => !NOT_PASSED.test(name) && !isPassed(name),
+    );
+    expect(missing).toEqual([]);
+  },
+);
+
+test('the files that variables name are mounted, and created with the secrets', () => {
+  const folder = createTemporaryFolder();
+  const script = join(ROOT, 'deploy/image/create-secrets.mjs');
+  execFileSync(process.execPath, [script, folder], { stdio: 'ignore' });
+  const sourceOf = (path: string) => withDefaults(path).replace('./secrets', folder);
+  for (const { name, environment = {}, secrets = [], volumes = [] } of services) {
+    const mounts = [
+      ...secrets.map((one) => [compose.secrets[one]?.file ?? '', `/run/secrets/${one}`]),
+      ...volumes.map((one) => withDefaults(one).split(':')),
+    ].map(([source = '', target = '']) => ({ source: sourceOf(source), target }));
+    for (const [variable, path] of Object.entries(environment)) {
+      if (!variable.endsWith('_FILE')) continue;
+      const mount = mounts.find(({ target }) => path.startsWith(target));
+      const source = path.replace(mount?.target ?? '', mount?.source ?? '');
+      expect({ name, variable, exists: existsSync(source) }).toMatchObject({ exists: true });
+      expect(mount).toBeDefined();
+    }
+  }
+});
+
+test('a gateway has descriptors for its connections, and the time of its drain', () => {
+  const { ulimits, stop_grace_period: grace = '' } = compose.services['device-gateway'] ?? {};
+  const defaultOf = (name: string) =>
+    Number(settingsOf['device-gateway']?.[name]?.safeParse(undefined).data);
+  const files = Number(withDefaults(ulimits?.nofile.soft ?? ''));
+  expect(files).toBeGreaterThanOrEqual(defaultOf('MAX_CONNECTIONS') * 1.05 + 1_100);
+  expect(grace).toBe(`1m\${GATEWAY_DRAIN_SECONDS:-${defaultOf('GATEWAY_DRAIN_SECONDS')}}s`);
+});
+
+test('each image that is built gets its version and its revision', () => {
+  const built = Object.values(compose.services).flatMap(({ build }) => (build ? [build] : []));
+  expect(built.length).toBe(7);
+  for (const { args } of built)
+    expect(args).toEqual({
+      VERSION: expect.stringContaining('CARILLON_VERSION'),
+      REVISION: expect.stringContaining('CARILLON_REVISION'),
+    });
+});
