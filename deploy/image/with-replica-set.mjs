@@ -1,7 +1,7 @@
 // Makes the MongoDB of docker-compose.yml a replica set of the members that MONGODB_URI names, waits until it accepts
 // writes, and then runs the command line with its own arguments: `node with-replica-set.mjs migrate`. The members are
-// among those that MONGODB_MEMBERS lists; any other server is somebody else's, and is left as it is. A member that the set
-// does not have yet is added to it; none is ever removed. Repeating it changes nothing.
+// among those that MONGODB_MEMBERS lists; any other server belongs to another installation, and is not changed. A member that
+// the set does not have yet is added to it; none is ever removed. Repeating it changes nothing.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -25,6 +25,7 @@ const FAST = [
   'test/bench/a-worse-ratio-is-a-regression.test.ts',
   'test/bench/ablations-fit-the-code.test.ts',
   'test/bench/the-capacity-model-adds-up.test.ts',
+  'test/dependencies-have-free-licences.test.ts',
   'test/deploy/compose-passes-the-settings-of-the-services.test.ts',
   'test/docs-agree-with-the-code.test.ts',
   'test/docs/the-capacity-page-is-current.test.ts',
