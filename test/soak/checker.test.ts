@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
-import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
+import type { Arrival, History, ProcessEnd, PushEnd, SentPush, Try } from './history.ts';
 import { buildPlan } from './plan.ts';
 
 const START = 1_000_000;
@@ -31,6 +31,8 @@ const endOf = (recipients: Record<string, string>): PushEnd => ({
   pendingDevices: [],
 });
 
+const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' });
+
 /** A run of one push to two devices that kept every guarantee. */
 function goodRun(): History {
   return {
@@ -41,7 +43,8 @@ function goodRun(): History {
     settledAtMs: START + 60_000,
     observerLagMs: 100,
     left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 },
-    deaths: [{ service: 'api', wasKilled: true }],
+    deaths: [killed('api 1')],
+    kills: ['api 1'],
     memory: [{ service: 'api', before: 100, after: 119 }],
   };
 }
@@ -125,7 +128,14 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
   ],
-  'no process ends by itself': [{ deaths: [{ service: 'api', wasKilled: false }] }],
+  'no process ends by itself': [
+    { deaths: [killed('api 1'), { process: 'scheduler', reason: 'exit code 1' }] },
+    // The kernel's OOM killer uses the signal of the run.
+    { deaths: [killed('api 1'), killed('api 1')] },
+    { deaths: [killed('api 1'), killed('api')] },
+    { deaths: [killed('api 1'), killed('mongodb')] },
+    { deaths: [killed('api 1'), { process: 'redis', reason: 'not killed here' }] },
+  ],
   'memory comes back': [{ memory: [{ service: 'api', before: 100, after: 121 }] }],
 };
 

@@ -277,8 +277,15 @@ function checkForeign(history: Prepared): string[] {
   });
 }
 
-function checkDeaths({ deaths }: Prepared): string[] {
-  return deaths.flatMap(({ service, wasKilled }) => (wasKilled ? [] : [service]));
+/** Finds ends that are not the run's: of a process that has ended more often than it was killed, one is somebody else's. */
+function checkDeaths({ deaths, kills }: Prepared): string[] {
+  return [...Map.groupBy(deaths, (death) => death.process)].flatMap(([name, ends]) => {
+    const others = ends.filter(({ reason }) => reason !== 'SIGKILL');
+    const killed = ends.length - others.length;
+    const ownKills = kills.filter((kill) => kill === name).length;
+    const unexplained = killed > ownKills ? [`${name}: ${killed} SIGKILL, ${ownKills} here`] : [];
+    return [...others.map(({ reason }) => `${name}: ${reason}`), ...unexplained];
+  });
 }
 
 function checkMemory({ memory }: Prepared): string[] {

@@ -40,6 +40,14 @@ export interface PushEnd {
   pendingDevices?: readonly string[];
 }
 
+/** The end of a process. */
+export interface ProcessEnd {
+  /** Name of the service, followed by a number unless it is the first process. */
+  process: string;
+  /** The signal, or the exit code in words. */
+  reason: string;
+}
+
 /** Everything that a run has seen. Times are Unix milliseconds of one machine. */
 export interface History {
   pushes: readonly SentPush[];
@@ -54,8 +62,10 @@ export interface History {
   observerLagMs: number;
   /** Documents, jobs and rows that are left at rest. */
   left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
-  /** Ends of processes. */
-  deaths: readonly { service: string; wasKilled: boolean }[];
+  /** Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included. */
+  deaths: readonly ProcessEnd[];
+  /** Processes that the run has killed, each as often as that. */
+  kills: readonly string[];
   /** Resident memory of processes, in bytes: early in the run and at its end. */
   memory: readonly { service: string; before: number; after: number }[];
 }

@@ -37,7 +37,7 @@ export async function run(
     const memory = watchMemory(system, plan);
     const pushes = await sendPushes(tenant, plan, { tokens: swarm.tokens, topics }, log);
     await faulting;
-    await heal(system, swarm);
+    await swarm.heal();
     const left = await untilAtRest(mongo, tenant, log);
     const settledAtMs = Date.now();
     return {
@@ -46,7 +46,7 @@ export async function run(
         ...{ pushes, settledAtMs, left, removed: [], observerLagMs: swarm.lagMs() },
         arrivals: await swarm.listArrivals(),
         ends: await collectEnds(system, tenant, pushes),
-        deaths: system.listDeaths(),
+        ...system.listDeaths(),
         memory: memory(),
       },
     };
@@ -88,12 +88,6 @@ async function applyFaults(
     if (error === undefined) applied.healedAtMs = Date.now();
     log({ op: 'fault', type: error === undefined ? 'ok' : 'fail', at: Date.now(), fault, error });
   }
-}
-
-async function heal({ stack }: System, swarm: Swarm): Promise<void> {
-  const services = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
-  for (const service of services) for (const index of [0, 1]) stack.kill(service, 'SIGCONT', index);
-  await swarm.heal();
 }
 
 /** Waits until nothing is pending; returns what still is when the time is over. */
