@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
 import type { Arrival, History, ProcessEnd, PushEnd, SentPush, Try } from './history.ts';
-import { buildPlan } from './plan.ts';
+import { buildPlan, LONG_TTL_SECONDS } from './plan.ts';
 
 const START = 1_000_000;
 const ID = '0'.repeat(24);
@@ -12,7 +12,7 @@ const ok = (id: string, devices: number): Try => ({
 });
 
 const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}): SentPush => ({
-  ...{ mark, audience, ttlSeconds: 3_600, tries: [ok(ID, audience.length)] },
+  ...{ mark, audience, ttlSeconds: LONG_TTL_SECONDS, tries: [ok(ID, audience.length)] },
   ...fields,
 });
 
@@ -75,6 +75,12 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'nothing is lost': [
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) } },
+    // A run of an hour is over, and the time to live is not.
+    {
+      arrivals: [arrival('one', 'a')],
+      ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) },
+      settledAtMs: START + 4_000_000,
+    },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'superseded' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'gone' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'deleted' }) } },
@@ -94,7 +100,8 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'nothing is early': [change({ dueAtMs: START + 30 })],
   'nothing is sent after its expiry': [
-    { ...change({ ttlSeconds: 5 }), arrivals: [arrival('one', 'a', START + 6_200)] },
+    { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] },
+    { ...change({ ttlSeconds: 0 }), arrivals: [arrival('one', 'a', START + 6_200)] },
   ],
   'nothing is sent after its deletion': [
     {
@@ -143,8 +150,11 @@ test('a run that kept every guarantee has no violation', () => {
   expect(check(goodRun())).toEqual([]);
   expect(check({ ...goodRun(), ...collapsed('old', 'new') })).toEqual([]);
   const expired = change({ ttlSeconds: 5 });
+  const forNow = change({ ttlSeconds: 0 });
   const ends = { [ID]: endOf({ a: 'delivered', b: 'expired' }) };
   expect(check({ ...goodRun(), ...expired, ends, arrivals: [arrival('one', 'a')] })).toEqual([]);
+  const lastMoment = [arrival('one', 'a', START + 6_000)];
+  expect(check({ ...goodRun(), ...forNow, ends, arrivals: lastMoment })).toEqual([]);
 });
 
 test.each(

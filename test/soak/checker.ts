@@ -1,4 +1,6 @@
+import { LIMITS } from '../../packages/core/src/limits.ts';
 import type { Arrival, History, PushEnd, SentPush } from './history.ts';
+import { LONG_TTL_SECONDS } from './plan.ts';
 
 /** A guarantee that a run did not keep. */
 export interface Violation {
@@ -95,10 +97,13 @@ function arrivalsAt({ arrivalsOf }: Prepared, { mark }: SentPush, token: string)
   return arrivalsOf.get(mark)?.get(token) ?? [];
 }
 
-/** Returns when a push may at the latest have expired: its acceptance is before the response. */
+/**
+ * Returns when a push may at the latest have expired: its acceptance is before the response. One with a time to live of 0
+ * may be sent for some seconds.
+ */
 function expiryOf({ tries, dueAtMs, ttlSeconds }: SentPush): number {
   const acceptedAt = tries.find(({ end }) => end === 'ok')?.endedAtMs ?? Number.POSITIVE_INFINITY;
-  return (dueAtMs ?? acceptedAt) + ttlSeconds * 1_000;
+  return (dueAtMs ?? acceptedAt) + (ttlSeconds || LIMITS.sendNowSeconds) * 1_000;
 }
 
 function checkIds({ pushes }: Prepared): string[] {
@@ -185,8 +190,6 @@ function checkEarly(history: Prepared): string[] {
 
 function checkExpired(history: Prepared): string[] {
   return listArrivals(history, ({ atMs }, push) => {
-    // A time to live of 0 is for the moment; it may be sent for some seconds.
-    if (push.ttlSeconds === 0) return undefined;
     const lateMs = atMs - expiryOf(push);
     return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
   });
@@ -209,7 +212,8 @@ function checkUnknown(history: Prepared): string[] {
   return history.pushes.flatMap((push) => {
     const { mark, tries, audience } = push;
     const isUnknown = acceptedId(push) === undefined && tries.some(({ end }) => end === 'unknown');
-    const isBounded = push.ttlSeconds < 3_600 || push.collapse !== undefined || push.deletion;
+    const isBounded =
+      push.ttlSeconds < LONG_TTL_SECONDS || push.collapse !== undefined || push.deletion;
     if (!isUnknown || isBounded) return [];
     const reached = audience.filter((token) => arrivalsAt(history, push, token).length > 0).length;
     return reached === 0 || reached === audience.length
@@ -258,7 +262,9 @@ function checkStatus(history: Prepared): string[] {
       if (isReached && arrivalsAt(history, push, token).length === 0)
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has not got it`);
       const mustBeReached =
-        push.ttlSeconds >= 3_600 && push.deletion === undefined && push.collapse === undefined;
+        push.ttlSeconds >= LONG_TTL_SECONDS &&
+        push.deletion === undefined &&
+        push.collapse === undefined;
       if (mustBeReached && !isReached && arrivalsAt(history, push, token).length > 0)
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has got it`);
     }

@@ -70,7 +70,8 @@ export interface PlanSettings {
 
 const FAULT_EVERY_MS = 20_000;
 const FIRST_FAULT_MS = 10_000;
-const LONG_TTL_SECONDS = 3_600;
+/** Time to live of pushes that no run outlasts: they may not expire. */
+export const LONG_TTL_SECONDS = 86_400;
 const COLLAPSE_KEYS = 5;
 
 /** Builds the plan of a seed. */
