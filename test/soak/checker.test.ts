@@ -17,7 +17,11 @@ const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}):
 });
 
 const arrival = (mark: string, token: string, atMs = START + 20): Arrival => ({
-  ...{ mark, token, atMs, connection: 1 },
+  ...{ mark, token, atMs, channel: 'mqtt', connection: 1 },
+});
+
+const overFcm = (mark: string, token: string, atMs = START + 20): Arrival => ({
+  ...{ mark, token, atMs, channel: 'fcm', connection: 0 },
 });
 
 const endOf = (recipients: Record<string, string>): PushEnd => ({
@@ -37,7 +41,8 @@ const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' })
 function goodRun(): History {
   return {
     pushes: [sent('one', ['a', 'b'])],
-    arrivals: [arrival('one', 'a'), arrival('one', 'b')],
+    // The device a got it over FCM as well.
+    arrivals: [arrival('one', 'a'), overFcm('one', 'a'), overFcm('one', 'b')],
     ends: { [ID]: endOf({ a: 'delivered', b: 'sent' }) },
     removed: [],
     settledAtMs: START + 60_000,
@@ -62,6 +67,10 @@ function collapsed(...marks: string[]): Partial<History> {
     ends: { [ID]: endOf({ a: 'superseded' }), [NEWER_ID]: endOf({ a: 'delivered' }) },
   };
 }
+
+const refused = change({
+  tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }],
+});
 
 const many = Array.from({ length: 100 }, (_, n) => `d${n}`);
 
@@ -88,6 +97,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'few duplicates': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'a'), arrival('one', 'a')] },
+    { arrivals: [...goodRun().arrivals, overFcm('one', 'a'), overFcm('one', 'a')] },
     {
       pushes: [
         sent(
@@ -98,9 +108,16 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
       arrivals: Array.from({ length: 18 }, () => arrival('one', 'd0')),
     },
   ],
-  'nothing is early': [change({ dueAtMs: START + 30 })],
+  'nothing is early': [
+    change({ dueAtMs: START + 30 }),
+    {
+      ...change({ dueAtMs: START + 30 }),
+      arrivals: [arrival('one', 'a', START + 40), overFcm('one', 'a', START + 29)],
+    },
+  ],
   'nothing is sent after its expiry': [
     { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] },
+    { ...change({ ttlSeconds: 4 }), arrivals: [overFcm('one', 'a', START + 5_200)] },
     { ...change({ ttlSeconds: 0 }), arrivals: [arrival('one', 'a', START + 6_200)] },
   ],
   'nothing is sent after its deletion': [
@@ -108,10 +125,12 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
       ...change({ deletion: { startedAtMs: START, deletedAtMs: START } }),
       arrivals: [arrival('one', 'a', START + 1_200)],
     },
+    {
+      ...change({ deletion: { startedAtMs: START, deletedAtMs: START } }),
+      arrivals: [overFcm('one', 'a', START + 1_200)],
+    },
   ],
-  'nothing is sent that was refused': [
-    change({ tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }] }),
-  ],
+  'nothing is sent that was refused': [refused, { ...refused, arrivals: [overFcm('one', 'a')] }],
   'an unknown push is there whole or not at all': [
     {
       ...change({ tries: [{ end: 'unknown', startedAtMs: START, endedAtMs: START }] }),
@@ -130,10 +149,13 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
     { ends: { [ID]: endOf({ a: 'expired', b: 'sent' }) } },
     { arrivals: [arrival('one', 'a')] },
+    { arrivals: [overFcm('one', 'a'), overFcm('one', 'b')] },
+    { arrivals: [arrival('one', 'a'), arrival('one', 'b')] },
   ],
   'nobody gets the push of another': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
+    { arrivals: [...goodRun().arrivals, overFcm('one', 'c')] },
   ],
   'no process ends by itself': [
     { deaths: [killed('api 1'), { process: 'scheduler', reason: 'exit code 1' }] },

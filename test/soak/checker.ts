@@ -52,10 +52,10 @@ export function check(history: History): Violation[] {
   );
 }
 
-/** Counts the arrivals beyond the first of each push at each device. */
-export function countDuplicates(history: Pick<History, 'arrivals'>): number {
-  const seen = new Set(history.arrivals.map(({ mark, token }) => `${mark} ${token}`));
-  return history.arrivals.length - seen.size;
+/** Counts the arrivals beyond the first of each push at each device and over each channel: the fallback is no repetition. */
+export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number {
+  const seen = new Set(arrivals.map(({ mark, token, channel }) => `${mark} ${token} ${channel}`));
+  return arrivals.length - seen.size;
 }
 
 /** Returns the id of an accepted push. */
@@ -66,7 +66,9 @@ export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefin
 /** Counts those on a connection that had the push before: a break of the connection explains the others. */
 function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
   const seen = new Set(
-    arrivals.map(({ mark, token, connection }) => `${mark} ${token} ${connection}`),
+    arrivals.map(
+      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
+    ),
   );
   return arrivals.length - seen.size;
 }
@@ -161,11 +163,12 @@ function checkDuplicates(history: Prepared): string[] {
   const violations: string[] = [];
   if (duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART))
     violations.push(`${duplicates} of ${recipients} recipients`);
-  for (const [token, arrivals] of Map.groupBy(history.arrivals, (arrival) => arrival.token)) {
-    const connections = Math.max(1, ...arrivals.map(({ connection }) => connection));
+  const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
+  for (const [way, arrivals] of Map.groupBy(history.arrivals, wayOf)) {
+    const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
     const own = countDuplicates({ arrivals });
     if (own > MAX_DUPLICATES_PER_CONNECTION * connections)
-      violations.push(`${own} at ${token} on ${connections} connections`);
+      violations.push(`${own} at ${way} on ${connections} connections`);
   }
   return violations;
 }
@@ -258,14 +261,17 @@ function checkStatus(history: Prepared): string[] {
     if ((end.pendingDevices?.length ?? 0) > 0)
       violations.push(`${push.mark}: pending at ${end.pendingDevices?.join(', ')}`);
     for (const [index, token] of push.audience.entries()) {
+      const arrivals = arrivalsAt(history, push, token);
       const isReached = ['delivered', 'sent'].includes(outcomes[index] ?? '');
-      if (isReached && arrivalsAt(history, push, token).length === 0)
+      const isDelivered = outcomes[index] === 'delivered';
+      // A receipt is the device's own; a provider has none.
+      if (isReached && !arrivals.some(({ channel }) => (channel === 'mqtt') === isDelivered))
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has not got it`);
       const mustBeReached =
         push.ttlSeconds >= LONG_TTL_SECONDS &&
         push.deletion === undefined &&
         push.collapse === undefined;
-      if (mustBeReached && !isReached && arrivalsAt(history, push, token).length > 0)
+      if (mustBeReached && !isReached && arrivals.length > 0)
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has got it`);
     }
     return violations;

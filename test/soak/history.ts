@@ -1,3 +1,5 @@
+import type { Channel } from '../../packages/core/src/channels.ts';
+
 /** Result of one request to send: a 5xx or a broken connection says nothing about the push. */
 export interface Try {
   end: 'ok' | 'fail' | 'unknown';
@@ -27,6 +29,8 @@ export interface Arrival {
   token: string;
   mark: string;
   atMs: number;
+  /** A device with an FCM token may get a push over `mqtt` and `fcm`. */
+  channel: Channel;
   /** Connection of the device, from 1; 0 for providers. */
   connection: number;
 }

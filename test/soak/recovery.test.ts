@@ -18,7 +18,7 @@ const sent = (mark: string, ...tries: Try[]): SentPush => ({
 });
 
 const arrival = (mark: string, token: string, atMs: number, connection = 0): Arrival => ({
-  ...{ mark, token, atMs, connection },
+  ...{ mark, token, atMs, connection, channel: connection === 0 ? 'apns' : 'mqtt' },
 });
 
 function recover(pushes: SentPush[], arrivals: Arrival[]) {

@@ -156,9 +156,9 @@ export function readFaults(lines: readonly LoggedLine[]): AppliedFault[] {
 /** Finds when each push came to the last of its provider's devices for the first time, by mark. */
 function findFirstArrivals(arrivals: readonly Arrival[]): Map<string, number> {
   const firstAt = new Map<string, { mark: string; atMs: number }>();
-  for (const { mark, token, atMs, connection } of arrivals) {
-    // Devices with MQTT are offline at times, and a push then waits for them.
-    if (connection !== 0) continue;
+  for (const { mark, token, atMs, channel } of arrivals) {
+    // Devices with MQTT are offline at times, and a push then waits for them. FCM is their fallback.
+    if (channel === 'mqtt' || channel === 'fcm') continue;
     const key = `${mark} ${token}`;
     if (atMs < (firstAt.get(key)?.atMs ?? Number.POSITIVE_INFINITY))
       firstAt.set(key, { mark, atMs });

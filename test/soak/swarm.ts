@@ -42,19 +42,22 @@ export async function createSwarm(
   const { app, mqtt: url } = tenant.dev;
   await system.store.apps.updateSettings(app, { fcmFallbackSeconds: 1 });
   const devices: MqttDevice[] = [];
+  /** Device tokens by what a provider knows the device by. */
+  const tokenOf = new Map<string, string>();
   for (let n = 0; n < connected; n += 1) devices.push(await newMqttDevice(tenant.dev));
   // FCM is their second channel, and each of their pushes may come over both.
-  for (let n = 0; n < ofProvider; n += 1)
-    devices.push(createMqttDevice({ url, ...(await registerAndroid(tenant.dev)) }));
+  for (let n = 0; n < ofProvider; n += 1) {
+    const { address, ...credentials } = await registerAndroid(tenant.dev);
+    devices.push(createMqttDevice({ url, ...credentials }));
+    tokenOf.set(address, credentials.token);
+  }
   const pools = [
     await registerIphones(tenant, ofProvider),
     await registerBrowsers(tenant, system.sandbox, ofProvider),
   ];
-  const tokenOf = new Map(
-    pools.flatMap(({ tokens, addresses }) =>
-      addresses.map((address, index) => [lastPart(address), tokens[index] ?? ''] as const),
-    ),
-  );
+  for (const { tokens, addresses } of pools)
+    for (const [index, address] of addresses.entries())
+      tokenOf.set(lastPart(address), tokens[index] ?? '');
   let isStopped = false;
   let isHealing = false;
   let lagMs = 0;
@@ -112,7 +115,7 @@ export async function createSwarm(
 
 function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
   return arrivals.map(({ payload, receivedAtMs, connection }) => ({
-    ...{ token, connection, mark: MARK.exec(payload)?.[0] ?? payload },
+    ...{ token, channel: 'mqtt', connection, mark: MARK.exec(payload)?.[0] ?? payload },
     atMs: performance.timeOrigin + receivedAtMs,
   }));
 }
@@ -121,9 +124,9 @@ function acceptedOf(
   { channel, at, to, status, payload }: ProviderRequest,
   tokenOf: ReadonlyMap<string, string>,
 ): Arrival[] {
-  if (channel === 'fcm' || !ACCEPTED.includes(status ?? 0)) return [];
+  if (!ACCEPTED.includes(status ?? 0)) return [];
   const mark = MARK.exec(JSON.stringify(payload))?.[0] ?? 'no mark';
-  return [{ token: tokenOf.get(lastPart(to)) ?? to, mark, atMs: at, connection: 0 }];
+  return [{ token: tokenOf.get(lastPart(to)) ?? to, mark, atMs: at, channel, connection: 0 }];
 }
 
 /** Returns the part of an endpoint that tells subscriptions apart. */
