@@ -35,6 +35,8 @@ const endOf = (recipients: Record<string, string>): PushEnd => ({
   pendingDevices: [],
 });
 
+const NOTHING_LEFT = { openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 };
+
 const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' });
 
 /** A run of one push to two devices that kept every guarantee. */
@@ -47,7 +49,7 @@ function goodRun(): History {
     removed: [],
     settledAtMs: START + 60_000,
     observerLagMs: 100,
-    left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 },
+    left: NOTHING_LEFT,
     deaths: [killed('api 1')],
     kills: ['api 1'],
     memory: [{ service: 'api', before: 100, after: 119 }],
@@ -139,10 +141,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'the newest push of a collapse key is the last': [collapsed('new', 'old')],
   'nothing is left at rest': [
-    { left: { openBatches: 1, inboxRows: 0, jobs: 0, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 1, jobs: 0, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 0, jobs: 1, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 1 } },
+    ...Object.keys(NOTHING_LEFT).map((what) => ({ left: { ...NOTHING_LEFT, [what]: 1 } })),
   ],
   'the status agrees with the devices': [
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },

@@ -44,6 +44,12 @@ export interface PushEnd {
   pendingDevices?: readonly string[];
 }
 
+/**
+ * What may be left: pushes with open batches, inbox rows, pushes that are being accepted or scheduled, endings of pushes that
+ * have begun, and jobs in Redis.
+ */
+export type Left = 'openBatches' | 'inboxRows' | 'waitingPushes' | 'endings' | 'jobs';
+
 /** The end of a process. */
 export interface ProcessEnd {
   /** Name of the service, followed by a number unless it is the first process. */
@@ -64,8 +70,8 @@ export interface History {
   settledAtMs: number;
   /** Time by which the observer may have noticed an arrival late. */
   observerLagMs: number;
-  /** Documents, jobs and rows that are left at rest. */
-  left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
+  /** What is left at rest. */
+  left: Readonly<Record<Left, number>>;
   /** Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included. */
   deaths: readonly ProcessEnd[];
   /** Processes that the run has killed, each as often as that. */

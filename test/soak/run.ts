@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { until } from '../support/until.ts';
@@ -30,6 +31,7 @@ export async function run(
   const tenant = await system.tenant();
   const swarm = await createSwarm(system, tenant, createRandom(plan.seed + 2), DEVICES);
   const mongo = await openMongo(system.stack.dev);
+  const queues = await openJobQueues(system.redis);
   try {
     const topics = await createTopics(tenant, swarm.tokens);
     const faults: AppliedFault[] = [];
@@ -38,7 +40,7 @@ export async function run(
     const pushes = await sendPushes(tenant, plan, { tokens: swarm.tokens, topics }, log);
     await faulting;
     await swarm.heal();
-    const left = await untilAtRest(mongo, tenant, log);
+    const left = await untilAtRest({ mongo, queues }, tenant, log);
     const settledAtMs = Date.now();
     return {
       faults,
@@ -52,6 +54,7 @@ export async function run(
     };
   } finally {
     await swarm.stop();
+    await queues.close();
     await mongo.close();
   }
 }
@@ -92,7 +95,7 @@ async function applyFaults(
 
 /** Waits until nothing is pending; returns what still is when the time is over. */
 async function untilAtRest(
-  mongo: TestMongo,
+  { mongo, queues }: { mongo: TestMongo; queues: JobQueues },
   { app }: TestTenant,
   log: LogLine,
 ): Promise<History['left']> {
@@ -106,13 +109,18 @@ async function untilAtRest(
     const embedded = await pushes.distinct('_id', open);
     return [...embedded, ...ids.filter((id) => !abandoned.includes(id))];
   }
-  let left = { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 };
+  let left: History['left'] = {
+    ...{ openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 },
+  };
   const isAtRest = async () => {
     left = {
       openBatches: (await listOpenPushes()).length,
       inboxRows: await mongo.db.collection('inbox').countDocuments({}),
-      jobs: await pushes.countDocuments({ app, state: { $in: ['accepting', 'scheduled'] } }),
+      waitingPushes: await pushes.countDocuments({
+        ...{ app, state: { $in: ['accepting', 'scheduled'] } },
+      }),
       endings: await pushes.countDocuments({ app, ending: { $exists: true } }),
+      jobs: await queues.countLeft(),
     };
     return Object.values(left).every((count) => count === 0);
   };
