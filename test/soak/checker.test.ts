@@ -1,7 +1,16 @@
 import { expect, test } from '@jest/globals';
 import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
-import type { Arrival, History, ProcessEnd, PushEnd, SentPush, Try } from './history.ts';
-import { buildPlan, LONG_TTL_SECONDS } from './plan.ts';
+import type {
+  Arrival,
+  DeviceEnd,
+  History,
+  ProcessEnd,
+  PushEnd,
+  Reports,
+  SentPush,
+  Try,
+} from './history.ts';
+import { buildPlan, LONG_TTL_SECONDS, objectOf } from './plan.ts';
 
 const START = 1_000_000;
 const ID = '0'.repeat(24);
@@ -12,7 +21,13 @@ const ok = (id: string, devices: number): Try => ({
 });
 
 const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}): SentPush => ({
-  ...{ mark, audience, ttlSeconds: LONG_TTL_SECONDS, tries: [ok(ID, audience.length)] },
+  ...{
+    tenant: 'a',
+    mark,
+    audience,
+    ttlSeconds: LONG_TTL_SECONDS,
+    tries: [ok(ID, audience.length)],
+  },
   ...fields,
 });
 
@@ -24,15 +39,22 @@ const overFcm = (mark: string, token: string, atMs = START + 20): Arrival => ({
   ...{ mark, token, atMs, channel: 'fcm', connection: 0 },
 });
 
-const endOf = (recipients: Record<string, string>): PushEnd => ({
-  counts: Object.fromEntries(
+const countOf = (recipients: Record<string, string>): Record<string, number> =>
+  Object.fromEntries(
     [...Map.groupBy(Object.values(recipients), (name) => name)].map(([name, all]) => [
       name,
       all.length,
     ]),
-  ),
-  recipients,
-  pendingDevices: [],
+  );
+
+const endOf = (recipients: Record<string, string>): PushEnd => {
+  const outcomes = { counts: countOf(recipients), recipients };
+  return { ...outcomes, stored: outcomes, pendingDevices: [] };
+};
+
+const device = (token: string, fields: Partial<DeviceEnd>): DeviceEnd => ({
+  ...{ token, isConnected: true, isOnline: true, pendingNotifications: 0 },
+  ...fields,
 });
 
 const NOTHING_LEFT = { openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 };
@@ -42,14 +64,19 @@ const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' })
 /** A run of one push to two devices that kept every guarantee. */
 function goodRun(): History {
   return {
+    seed: 1,
     pushes: [sent('one', ['a', 'b'])],
     // The device a got it over FCM as well.
     arrivals: [arrival('one', 'a'), overFcm('one', 'a'), overFcm('one', 'b')],
     ends: { [ID]: endOf({ a: 'delivered', b: 'sent' }) },
     removed: [],
     settledAtMs: START + 60_000,
-    observerLagMs: 100,
+    observerLags: { [START / 1_000]: 100 },
     left: NOTHING_LEFT,
+    devices: [device('a', {}), device('b', { isConnected: false, isOnline: false })],
+    shown: { a: [ID], b: [] },
+    reports: { tenant: 'b', sinceMs: START, outcomes: {}, wrongRequests: 0 },
+    failedFaults: [],
     deaths: [killed('api 1')],
     kills: ['api 1'],
     memory: [{ service: 'api', before: 100, after: 119 }],
@@ -67,6 +94,24 @@ function collapsed(...marks: string[]): Partial<History> {
     pushes: [sent('old', ['a'], { collapse: 'key' }), sent('new', ['a'], newer)],
     arrivals: marks.map((mark, index) => arrival(mark, 'a', START + 1_000 * index)),
     ends: { [ID]: endOf({ a: 'superseded' }), [NEWER_ID]: endOf({ a: 'delivered' }) },
+    shown: { a: [ID, NEWER_ID], b: [] },
+  };
+}
+
+const reported = (outcomes: Reports['outcomes']): Reports => ({
+  ...{ tenant: 'b', sinceMs: START, outcomes, wrongRequests: 0 },
+});
+
+/** A good run with a push of the second tenant to its device. */
+function twoTenants(): History {
+  const { pushes, arrivals, ends, ...run } = goodRun();
+  return {
+    ...run,
+    pushes: [...pushes, sent('of b', ['c'], { tenant: 'b', tries: [ok(NEWER_ID, 1)] })],
+    arrivals: [...arrivals, arrival('of b', 'c')],
+    ends: { ...ends, [NEWER_ID]: endOf({ c: 'delivered' }) },
+    shown: { a: [ID], b: [NEWER_ID] },
+    reports: reported({ [NEWER_ID]: { c: ['sent', 'delivered'] } }),
   };
 }
 
@@ -74,15 +119,13 @@ const refused = change({
   tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }],
 });
 
-const many = Array.from({ length: 100 }, (_, n) => `d${n}`);
-
 /** For each invariant, runs with one fault in them. */
 const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   'one id for each key': [change({ tries: [ok(ID, 2), ok(NEWER_ID, 2)] })],
   'each accepted recipient has one end': [
     { ends: {} },
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 1 } } } },
-    { ends: { [ID]: endOf({ a: 'delivered', b: 'inbox' }) } },
+    { ends: { [ID]: endOf({ a: 'delivered', b: 'pending' }) } },
   ],
   'nothing is lost': [
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) } },
@@ -146,6 +189,24 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   'the status agrees with the devices': [
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
+    // The API and the database say different things.
+    {
+      ends: {
+        [ID]: {
+          ...endOf({ a: 'delivered', b: 'sent' }),
+          stored: { counts: { delivered: 1, sent: 1 }, recipients: { a: 'sent', b: 'delivered' } },
+        },
+      },
+    },
+    {
+      ends: {
+        [ID]: {
+          ...endOf({ a: 'delivered', b: 'sent' }),
+          stored: { counts: { delivered: 2 }, recipients: { a: 'delivered', b: 'sent' } },
+        },
+      },
+    },
+    { ends: { [ID]: endOf({ a: 'delivered', b: 'sent', c: 'sent' }) } },
     { ends: { [ID]: endOf({ a: 'expired', b: 'sent' }) } },
     { arrivals: [arrival('one', 'a')] },
     { arrivals: [overFcm('one', 'a'), overFcm('one', 'b')] },
@@ -155,7 +216,27 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
     { arrivals: [...goodRun().arrivals, overFcm('one', 'c')] },
+    // The device c is the other tenant's.
+    { ...twoTenants(), arrivals: [...twoTenants().arrivals, arrival('one', 'c')] },
   ],
+  'presence agrees with the devices': [
+    { devices: [device('a', { isOnline: false })] },
+    { devices: [device('a', { isConnected: false })] },
+    { devices: [device('a', { pendingNotifications: 1 })] },
+  ],
+  'a tenant is shown its own pushes alone': [
+    { ...twoTenants(), shown: { a: [ID, NEWER_ID], b: [NEWER_ID] } },
+    { ...twoTenants(), shown: { a: [ID], b: [] } },
+  ],
+  'each end of a recipient is reported': [
+    { ...twoTenants(), reports: reported({}) },
+    { ...twoTenants(), reports: reported({ [NEWER_ID]: { c: ['expired'] } }) },
+    {
+      ...twoTenants(),
+      reports: { ...reported({ [NEWER_ID]: { c: ['delivered'] } }), wrongRequests: 1 },
+    },
+  ],
+  'each fault is applied': [{ failedFaults: [{ fault: 'kill api', error: 'no process' }] }],
   'no process ends by itself': [
     { deaths: [killed('api 1'), { process: 'scheduler', reason: 'exit code 1' }] },
     // The kernel's OOM killer uses the signal of the run.
@@ -170,6 +251,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
 test('a run that kept every guarantee has no violation', () => {
   expect(check(goodRun())).toEqual([]);
   expect(check({ ...goodRun(), ...collapsed('old', 'new') })).toEqual([]);
+  expect(check(twoTenants())).toEqual([]);
   const expired = change({ ttlSeconds: 5 });
   const forNow = change({ ttlSeconds: 0 });
   const ends = { [ID]: endOf({ a: 'delivered', b: 'expired' }) };
@@ -186,10 +268,33 @@ test.each(
 });
 
 test('a seed decides the whole plan', () => {
-  const settings = { minutes: 2, pushesPerSecond: 5, devices: many.length, topics: 2 };
+  const settings = { minutes: 2, pushesPerSecond: 5, devices: { a: 100, b: 10 }, topics: 2 };
   expect(buildPlan({ seed: 7, ...settings })).toEqual(buildPlan({ seed: 7, ...settings }));
   expect(buildPlan({ seed: 7, ...settings })).not.toEqual(buildPlan({ seed: 8, ...settings }));
   const { faults, pushes } = buildPlan({ seed: 7, ...settings });
-  expect(faults).toHaveLength(6);
+  // One every 20 s, and others of other objects that begin while these last.
+  expect(faults.filter(({ atMs }) => atMs % 20_000 === 10_000).length).toBeGreaterThanOrEqual(6);
   expect(pushes.length).toBeGreaterThan(400);
+});
+
+test('a delay of the observer excuses only what it noticed at that time', () => {
+  const late = { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] };
+  const find = (observerLags: History['observerLags']) =>
+    check({ ...goodRun(), ...late, observerLags }).filter(({ invariant }) =>
+      invariant.includes('expiry'),
+    ).length;
+  expect(find({ [START / 1_000 + 5]: 300 })).toBe(0);
+  expect(find({ [START / 1_000 + 10]: 5_000 })).toBe(1);
+});
+
+test('a second fault is of another object', () => {
+  const settings = { minutes: 60, pushesPerSecond: 1, devices: { a: 100, b: 10 }, topics: 2 };
+  const { faults } = buildPlan({ seed: 7, ...settings });
+  const byTick = Map.groupBy(faults, ({ atMs }) => Math.floor((atMs - 10_000) / 20_000));
+  const pairs = [...byTick.values()].filter((group) => group.length > 1);
+  expect(pairs.length).toBeGreaterThan(30);
+  for (const [first, second] of pairs) {
+    if (first === undefined || second === undefined) throw new Error('a pair has two faults');
+    expect(objectOf(first)).not.toBe(objectOf(second));
+  }
 });

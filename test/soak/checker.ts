@@ -1,6 +1,7 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
 import type { Arrival, History, PushEnd, SentPush } from './history.ts';
-import { LONG_TTL_SECONDS } from './plan.ts';
+import { lagAt } from './observer-lag.ts';
+import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
 
 /** A guarantee that a run did not keep. */
 export interface Violation {
@@ -38,6 +39,10 @@ const INVARIANTS = {
   'nothing is left at rest': checkRest,
   'the status agrees with the devices': checkStatus,
   'nobody gets the push of another': checkForeign,
+  'presence agrees with the devices': checkDevices,
+  'a tenant is shown its own pushes alone': checkShown,
+  'each end of a recipient is reported': checkReports,
+  'each fault is applied': checkFaults,
   'no process ends by itself': checkDeaths,
   'memory comes back': checkMemory,
 } satisfies Record<string, Check>;
@@ -119,7 +124,7 @@ function checkSums(history: Prepared): string[] {
   return listAccepted(history).flatMap(({ push, id, end }) => {
     if (end === undefined) return [`${push.mark}: the push ${id} is missing`];
     const sum = Object.values(end.counts).reduce((total, count) => total + count, 0);
-    const isPending = (end.counts.owed ?? 0) + (end.counts.inbox ?? 0) > 0;
+    const isPending = (end.counts.pending ?? 0) > 0;
     const counts = JSON.stringify(end.counts);
     if (sum !== push.audience.length)
       return [`${push.mark}: ${counts} for ${push.audience.length} recipients`];
@@ -194,14 +199,14 @@ function checkEarly(history: Prepared): string[] {
 function checkExpired(history: Prepared): string[] {
   return listArrivals(history, ({ atMs }, push) => {
     const lateMs = atMs - expiryOf(push);
-    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+    return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
   });
 }
 
 function checkDeleted(history: Prepared): string[] {
   return listArrivals(history, ({ atMs }, { deletion }) => {
     const lateMs = atMs - (deletion?.deletedAtMs ?? Number.POSITIVE_INFINITY);
-    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+    return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
   });
 }
 
@@ -236,7 +241,8 @@ function checkCollapse(history: Prepared): string[] {
       const first = newest && arrivalsAt(history, newest.push, token)[0];
       if (newest === undefined || first === undefined) return [];
       const later = ofToken.filter(
-        ({ push }) => push !== newest.push && lastAt(push) > first.atMs + history.observerLagMs,
+        ({ push }) =>
+          push !== newest.push && lastAt(push) > first.atMs + lagAt(history, first.atMs),
       );
       return later.map(({ push }) => `${push.mark} at ${token} after ${newest.push.mark} (${key})`);
     });
@@ -252,10 +258,8 @@ function checkStatus(history: Prepared): string[] {
   return listAccepted(history).flatMap(({ push, end }) => {
     if (end === undefined) return [];
     const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
-    const counted = Object.fromEntries(
-      [...Map.groupBy(outcomes, (outcome) => outcome)].map(([name, list]) => [name, list.length]),
-    );
-    const violations: string[] = [];
+    const counted = countValues(Object.values(end.recipients));
+    const violations = compareWithStore(push, end);
     if (formatCounts(counted) !== formatCounts(end.counts))
       violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
     if ((end.pendingDevices?.length ?? 0) > 0)
@@ -278,6 +282,28 @@ function checkStatus(history: Prepared): string[] {
   });
 }
 
+/** Finds differences between the API and the database, and recipients that the push was not for. */
+function compareWithStore({ mark, audience }: SentPush, end: PushEnd): string[] {
+  const { counts, recipients, stored } = end;
+  const others = Object.keys(recipients).filter((token) => !audience.includes(token));
+  const different = audience.filter((token) => recipients[token] !== stored.recipients[token]);
+  return [
+    ...others.map((token) => `${mark}: ${token} is a recipient`),
+    ...different.map(
+      (token) =>
+        `${mark}: ${recipients[token]} at ${token}, but ${stored.recipients[token]} is stored`,
+    ),
+    ...(formatCounts(counts) === formatCounts(stored.counts)
+      ? []
+      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(stored.counts)} is stored`]),
+  ];
+}
+
+function countValues(values: readonly string[]): Record<string, number> {
+  const groups = Map.groupBy(values, (value) => value);
+  return Object.fromEntries([...groups].map(([value, all]) => [value, all.length]));
+}
+
 function formatCounts(counts: Readonly<Record<string, number>>): string {
   return JSON.stringify(Object.entries(counts).sort());
 }
@@ -287,6 +313,44 @@ function checkForeign(history: Prepared): string[] {
     const isRecipient = history.byMark.get(mark)?.audience.includes(token) ?? false;
     return isRecipient ? [] : [`${mark} at ${token}`];
   });
+}
+
+function checkDevices({ devices }: Prepared): string[] {
+  return devices.flatMap(({ token, isConnected, isOnline, pendingNotifications }) => [
+    ...(isConnected === isOnline ? [] : [`${token}: online ${isOnline}, not ${isConnected}`]),
+    ...(pendingNotifications === 0 ? [] : [`${token}: ${pendingNotifications} pending`]),
+  ]);
+}
+
+function checkShown(history: Prepared): string[] {
+  const accepted = listAccepted(history);
+  const ownerOf = new Map(accepted.map(({ push, id }) => [id, push.tenant]));
+  const shown = { a: new Set(history.shown.a), b: new Set(history.shown.b) };
+  const foreign = TENANT_NAMES.flatMap((name) =>
+    [...shown[name]]
+      .filter((id) => (ownerOf.get(id) ?? name) !== name)
+      .map((id) => `${id} is shown to ${name}`),
+  );
+  const missing = accepted.filter(({ push, id }) => !shown[push.tenant].has(id));
+  return [...foreign, ...missing.map(({ push, id }) => `${id} is not shown to ${push.tenant}`)];
+}
+
+/** Finds ends of recipients that the tenant's webhook was not told. */
+function checkReports(history: Prepared): string[] {
+  const { tenant, sinceMs, outcomes, wrongRequests } = history.reports;
+  const missing = listAccepted(history).flatMap(({ push, id, end }) => {
+    const startedAtMs = push.tries[0]?.startedAtMs ?? 0;
+    if (push.tenant !== tenant || startedAtMs < sinceMs) return [];
+    const unreported = push.audience.filter(
+      (token) => !outcomes[id]?.[token]?.includes(end?.recipients[token] ?? ''),
+    );
+    return unreported.map((token) => `${push.mark} (${id}) at ${token}`);
+  });
+  return wrongRequests === 0 ? missing : [...missing, `${wrongRequests} wrong requests`];
+}
+
+function checkFaults({ failedFaults }: Prepared): string[] {
+  return failedFaults.map(({ fault, error }) => `${fault}: ${error}`);
 }
 
 /** Finds ends that are not the run's: of a process that has ended more often than it was killed, one is somebody else's. */

@@ -4,6 +4,9 @@ import type { PlannedFault } from './plan.ts';
 import type { Swarm } from './swarm.ts';
 import type { System } from './system.ts';
 
+/** Each response of a slow MongoDB is so much later. */
+const SLOW_MS = 500;
+
 /** Does one fault and heals it. Resolves when it is healed. */
 export async function applyFault(
   system: System,
@@ -83,6 +86,11 @@ async function breakWay(
   fault: string,
   wait: () => Promise<void>,
 ): Promise<void> {
+  if (fault.startsWith('slow')) {
+    proxy.delayResponses(SLOW_MS);
+    await wait();
+    return proxy.restore();
+  }
   if (fault.startsWith('cut')) proxy.cut();
   else proxy.dropResponses();
   await wait();

@@ -7,8 +7,8 @@ import { type Stack, startStack } from '../support/stack.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 import type { History, ProcessEnd } from './history.ts';
+import { SERVICES } from './plan.ts';
 
-const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const;
 const EACH = 2;
 /** A supervisor waits up to ten seconds before it starts a process again. */
 const START_MS = 30_000;
@@ -49,6 +49,7 @@ export async function openSystem(): Promise<System> {
     uri.port = String(mongoProxy.port);
     const fixture = await openProviderFixture({
       ...{ apis: EACH, deliveryWorkers: EACH, schedulers: EACH, deviceGateways: EACH },
+      dashboards: EACH,
       env: { MONGODB_URI: uri.href, REDIS_URL: `redis://127.0.0.1:${redisProxy.port}` },
     });
     releases.push(fixture.close);
