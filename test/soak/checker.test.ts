@@ -182,7 +182,14 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
       arrivals: [arrival('one', 'a')],
     },
   ],
-  'the newest push of a collapse key is the last': [collapsed('new', 'old')],
+  'the newest push of a collapse key is the last': [
+    collapsed('new', 'old'),
+    // The older one comes as a fallback when the device has the newer one.
+    {
+      ...collapsed('new', 'old'),
+      arrivals: [arrival('new', 'a', START), overFcm('old', 'a', START + 1_000)],
+    },
+  ],
   'nothing is left at rest': [
     ...Object.keys(NOTHING_LEFT).map((what) => ({ left: { ...NOTHING_LEFT, [what]: 1 } })),
   ],

@@ -14,6 +14,8 @@ const MAX_DUPLICATE_PART = 0.001;
 const MAX_DUPLICATES_PER_CONNECTION = 16;
 /** Nothing is sent so long after its expiry or deletion. */
 const GRACE_MS = 1_000;
+/** A worker asks for newer pushes of a collapse key at this interval, and sends the older one until it knows. */
+const KNOWN_NEWER_MS = 250;
 const MAX_MEMORY_GROWTH = 1.2;
 
 /** The history, prepared for the checks. */
@@ -240,10 +242,8 @@ function checkCollapse(history: Prepared): string[] {
       const lastAt = (push: SentPush) => arrivalsAt(history, push, token).at(-1)?.atMs ?? 0;
       const first = newest && arrivalsAt(history, newest.push, token)[0];
       if (newest === undefined || first === undefined) return [];
-      const later = ofToken.filter(
-        ({ push }) =>
-          push !== newest.push && lastAt(push) > first.atMs + lagAt(history, first.atMs),
-      );
+      const isLate = (atMs: number) => atMs - first.atMs > KNOWN_NEWER_MS + lagAt(history, atMs);
+      const later = ofToken.filter(({ push }) => push !== newest.push && isLate(lastAt(push)));
       return later.map(({ push }) => `${push.mark} at ${token} after ${newest.push.mark} (${key})`);
     });
   });

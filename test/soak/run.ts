@@ -48,7 +48,6 @@ export async function run(
   const reporting = await addWebhook(tenants, 'b');
   const swarm = await createSwarm(system, tenants, DEVICES, plan.seed + 2);
   const mongo = await openMongo(system.stack.dev);
-  const queues = await openJobQueues(system.redis);
   try {
     const senders = {
       a: await createSender(tenants.a, swarm.tokens.a),
@@ -60,7 +59,8 @@ export async function run(
     const { faults, failedFaults } = await faulting;
     // Devices that can't connect are found by what is left for them.
     await swarm.heal().catch((error) => log({ op: 'heal', type: 'fail', error: String(error) }));
-    const left = await untilAtRest({ mongo, queues }, tenants, log);
+    const queues = await openJobQueues(system.redis);
+    const left = await untilAtRest({ mongo, queues }, tenants, log).finally(queues.close);
     const settledAtMs = Date.now();
     const devices = await collectDevices(tenants, swarm);
     const ends = await collectEnds(system, tenants, pushes);
@@ -79,7 +79,6 @@ export async function run(
   } finally {
     await swarm.stop();
     await reporting.receiver.stop();
-    await queues.close();
     await mongo.close();
   }
 }
