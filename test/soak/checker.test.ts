@@ -1,7 +1,16 @@
 import { expect, test } from '@jest/globals';
 import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
-import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
-import { buildPlan } from './plan.ts';
+import type {
+  Arrival,
+  DeviceEnd,
+  History,
+  ProcessEnd,
+  PushEnd,
+  Reports,
+  SentPush,
+  Try,
+} from './history.ts';
+import { buildPlan, LONG_TTL_SECONDS, objectOf } from './plan.ts';
 
 const START = 1_000_000;
 const ID = '0'.repeat(24);
@@ -12,36 +21,64 @@ const ok = (id: string, devices: number): Try => ({
 });
 
 const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}): SentPush => ({
-  ...{ mark, audience, ttlSeconds: 3_600, tries: [ok(ID, audience.length)] },
+  ...{
+    tenant: 'a',
+    mark,
+    audience,
+    ttlSeconds: LONG_TTL_SECONDS,
+    tries: [ok(ID, audience.length)],
+  },
   ...fields,
 });
 
 const arrival = (mark: string, token: string, atMs = START + 20): Arrival => ({
-  ...{ mark, token, atMs, connection: 1 },
+  ...{ mark, token, atMs, channel: 'mqtt', connection: 1 },
 });
 
-const endOf = (recipients: Record<string, string>): PushEnd => ({
-  counts: Object.fromEntries(
+const overFcm = (mark: string, token: string, atMs = START + 20): Arrival => ({
+  ...{ mark, token, atMs, channel: 'fcm', connection: 0 },
+});
+
+const countOf = (recipients: Record<string, string>): Record<string, number> =>
+  Object.fromEntries(
     [...Map.groupBy(Object.values(recipients), (name) => name)].map(([name, all]) => [
       name,
       all.length,
     ]),
-  ),
-  recipients,
-  pendingDevices: [],
+  );
+
+const endOf = (recipients: Record<string, string>): PushEnd => {
+  const outcomes = { counts: countOf(recipients), recipients };
+  return { ...outcomes, stored: outcomes, pendingDevices: [] };
+};
+
+const device = (token: string, fields: Partial<DeviceEnd>): DeviceEnd => ({
+  ...{ token, isConnected: true, isOnline: true, pendingNotifications: 0 },
+  ...fields,
 });
+
+const NOTHING_LEFT = { openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 };
+
+const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' });
 
 /** A run of one push to two devices that kept every guarantee. */
 function goodRun(): History {
   return {
+    seed: 1,
     pushes: [sent('one', ['a', 'b'])],
-    arrivals: [arrival('one', 'a'), arrival('one', 'b')],
+    // The device a got it over FCM as well.
+    arrivals: [arrival('one', 'a'), overFcm('one', 'a'), overFcm('one', 'b')],
     ends: { [ID]: endOf({ a: 'delivered', b: 'sent' }) },
     removed: [],
     settledAtMs: START + 60_000,
-    observerLagMs: 100,
-    left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 },
-    deaths: [{ service: 'api', wasKilled: true }],
+    observerLags: { [START / 1_000]: 100 },
+    left: NOTHING_LEFT,
+    devices: [device('a', {}), device('b', { isConnected: false, isOnline: false })],
+    shown: { a: [ID], b: [] },
+    reports: { tenant: 'b', sinceMs: START, outcomes: {}, wrongRequests: 0 },
+    failedFaults: [],
+    deaths: [killed('api 1')],
+    kills: ['api 1'],
     memory: [{ service: 'api', before: 100, after: 119 }],
   };
 }
@@ -57,10 +94,30 @@ function collapsed(...marks: string[]): Partial<History> {
     pushes: [sent('old', ['a'], { collapse: 'key' }), sent('new', ['a'], newer)],
     arrivals: marks.map((mark, index) => arrival(mark, 'a', START + 1_000 * index)),
     ends: { [ID]: endOf({ a: 'superseded' }), [NEWER_ID]: endOf({ a: 'delivered' }) },
+    shown: { a: [ID, NEWER_ID], b: [] },
   };
 }
 
-const many = Array.from({ length: 100 }, (_, n) => `d${n}`);
+const reported = (outcomes: Reports['outcomes']): Reports => ({
+  ...{ tenant: 'b', sinceMs: START, outcomes, wrongRequests: 0 },
+});
+
+/** A good run with a push of the second tenant to its device. */
+function twoTenants(): History {
+  const { pushes, arrivals, ends, ...run } = goodRun();
+  return {
+    ...run,
+    pushes: [...pushes, sent('of b', ['c'], { tenant: 'b', tries: [ok(NEWER_ID, 1)] })],
+    arrivals: [...arrivals, arrival('of b', 'c')],
+    ends: { ...ends, [NEWER_ID]: endOf({ c: 'delivered' }) },
+    shown: { a: [ID], b: [NEWER_ID] },
+    reports: reported({ [NEWER_ID]: { c: ['sent', 'delivered'] } }),
+  };
+}
+
+const refused = change({
+  tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }],
+});
 
 /** For each invariant, runs with one fault in them. */
 const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
@@ -68,10 +125,16 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   'each accepted recipient has one end': [
     { ends: {} },
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 1 } } } },
-    { ends: { [ID]: endOf({ a: 'delivered', b: 'inbox' }) } },
+    { ends: { [ID]: endOf({ a: 'delivered', b: 'pending' }) } },
   ],
   'nothing is lost': [
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) } },
+    // A run of an hour is over, and the time to live is not.
+    {
+      arrivals: [arrival('one', 'a')],
+      ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) },
+      settledAtMs: START + 4_000_000,
+    },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'superseded' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'gone' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'deleted' }) } },
@@ -79,6 +142,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'few duplicates': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'a'), arrival('one', 'a')] },
+    { arrivals: [...goodRun().arrivals, overFcm('one', 'a'), overFcm('one', 'a')] },
     {
       pushes: [
         sent(
@@ -89,52 +153,118 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
       arrivals: Array.from({ length: 18 }, () => arrival('one', 'd0')),
     },
   ],
-  'nothing is early': [change({ dueAtMs: START + 30 })],
+  'nothing is early': [
+    change({ dueAtMs: START + 30 }),
+    {
+      ...change({ dueAtMs: START + 30 }),
+      arrivals: [arrival('one', 'a', START + 40), overFcm('one', 'a', START + 29)],
+    },
+  ],
   'nothing is sent after its expiry': [
-    { ...change({ ttlSeconds: 5 }), arrivals: [arrival('one', 'a', START + 6_200)] },
+    { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] },
+    { ...change({ ttlSeconds: 4 }), arrivals: [overFcm('one', 'a', START + 5_200)] },
+    { ...change({ ttlSeconds: 0 }), arrivals: [arrival('one', 'a', START + 6_200)] },
   ],
   'nothing is sent after its deletion': [
     {
       ...change({ deletion: { startedAtMs: START, deletedAtMs: START } }),
       arrivals: [arrival('one', 'a', START + 1_200)],
     },
+    {
+      ...change({ deletion: { startedAtMs: START, deletedAtMs: START } }),
+      arrivals: [overFcm('one', 'a', START + 1_200)],
+    },
   ],
-  'nothing is sent that was refused': [
-    change({ tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }] }),
-  ],
+  'nothing is sent that was refused': [refused, { ...refused, arrivals: [overFcm('one', 'a')] }],
   'an unknown push is there whole or not at all': [
     {
       ...change({ tries: [{ end: 'unknown', startedAtMs: START, endedAtMs: START }] }),
       arrivals: [arrival('one', 'a')],
     },
   ],
-  'the newest push of a collapse key is the last': [collapsed('new', 'old')],
+  'the newest push of a collapse key is the last': [
+    collapsed('new', 'old'),
+    // The older one comes as a fallback when the device has the newer one.
+    {
+      ...collapsed('new', 'old'),
+      arrivals: [arrival('new', 'a', START), overFcm('old', 'a', START + 1_000)],
+    },
+  ],
   'nothing is left at rest': [
-    { left: { openBatches: 1, inboxRows: 0, jobs: 0, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 1, jobs: 0, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 0, jobs: 1, endings: 0 } },
-    { left: { openBatches: 0, inboxRows: 0, jobs: 0, endings: 1 } },
+    ...Object.keys(NOTHING_LEFT).map((what) => ({ left: { ...NOTHING_LEFT, [what]: 1 } })),
   ],
   'the status agrees with the devices': [
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
+    // The API and the database say different things.
+    {
+      ends: {
+        [ID]: {
+          ...endOf({ a: 'delivered', b: 'sent' }),
+          stored: { counts: { delivered: 1, sent: 1 }, recipients: { a: 'sent', b: 'delivered' } },
+        },
+      },
+    },
+    {
+      ends: {
+        [ID]: {
+          ...endOf({ a: 'delivered', b: 'sent' }),
+          stored: { counts: { delivered: 2 }, recipients: { a: 'delivered', b: 'sent' } },
+        },
+      },
+    },
+    { ends: { [ID]: endOf({ a: 'delivered', b: 'sent', c: 'sent' }) } },
     { ends: { [ID]: endOf({ a: 'expired', b: 'sent' }) } },
     { arrivals: [arrival('one', 'a')] },
+    { arrivals: [overFcm('one', 'a'), overFcm('one', 'b')] },
+    { arrivals: [arrival('one', 'a'), arrival('one', 'b')] },
   ],
   'nobody gets the push of another': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
+    { arrivals: [...goodRun().arrivals, overFcm('one', 'c')] },
+    // The device c is the other tenant's.
+    { ...twoTenants(), arrivals: [...twoTenants().arrivals, arrival('one', 'c')] },
   ],
-  'no process ends by itself': [{ deaths: [{ service: 'api', wasKilled: false }] }],
+  'presence agrees with the devices': [
+    { devices: [device('a', { isOnline: false })] },
+    { devices: [device('a', { isConnected: false })] },
+    { devices: [device('a', { pendingNotifications: 1 })] },
+  ],
+  'a tenant is shown its own pushes alone': [
+    { ...twoTenants(), shown: { a: [ID, NEWER_ID], b: [NEWER_ID] } },
+    { ...twoTenants(), shown: { a: [ID], b: [] } },
+  ],
+  'each end of a recipient is reported': [
+    { ...twoTenants(), reports: reported({}) },
+    { ...twoTenants(), reports: reported({ [NEWER_ID]: { c: ['expired'] } }) },
+    {
+      ...twoTenants(),
+      reports: { ...reported({ [NEWER_ID]: { c: ['delivered'] } }), wrongRequests: 1 },
+    },
+  ],
+  'each fault is applied': [{ failedFaults: [{ fault: 'kill api', error: 'no process' }] }],
+  'no process ends by itself': [
+    { deaths: [killed('api 1'), { process: 'scheduler', reason: 'exit code 1' }] },
+    // The kernel's OOM killer uses the signal of the run.
+    { deaths: [killed('api 1'), killed('api 1')] },
+    { deaths: [killed('api 1'), killed('api')] },
+    { deaths: [killed('api 1'), killed('mongodb')] },
+    { deaths: [killed('api 1'), { process: 'redis', reason: 'not killed here' }] },
+  ],
   'memory comes back': [{ memory: [{ service: 'api', before: 100, after: 121 }] }],
 };
 
 test('a run that kept every guarantee has no violation', () => {
   expect(check(goodRun())).toEqual([]);
   expect(check({ ...goodRun(), ...collapsed('old', 'new') })).toEqual([]);
+  expect(check(twoTenants())).toEqual([]);
   const expired = change({ ttlSeconds: 5 });
+  const forNow = change({ ttlSeconds: 0 });
   const ends = { [ID]: endOf({ a: 'delivered', b: 'expired' }) };
   expect(check({ ...goodRun(), ...expired, ends, arrivals: [arrival('one', 'a')] })).toEqual([]);
+  const lastMoment = [arrival('one', 'a', START + 6_000)];
+  expect(check({ ...goodRun(), ...forNow, ends, arrivals: lastMoment })).toEqual([]);
 });
 
 test.each(
@@ -145,10 +275,33 @@ test.each(
 });
 
 test('a seed decides the whole plan', () => {
-  const settings = { minutes: 2, pushesPerSecond: 5, devices: many.length, topics: 2 };
+  const settings = { minutes: 2, pushesPerSecond: 5, devices: { a: 100, b: 10 }, topics: 2 };
   expect(buildPlan({ seed: 7, ...settings })).toEqual(buildPlan({ seed: 7, ...settings }));
   expect(buildPlan({ seed: 7, ...settings })).not.toEqual(buildPlan({ seed: 8, ...settings }));
   const { faults, pushes } = buildPlan({ seed: 7, ...settings });
-  expect(faults).toHaveLength(6);
+  // One every 20 s, and others of other objects that begin while these last.
+  expect(faults.filter(({ atMs }) => atMs % 20_000 === 10_000).length).toBeGreaterThanOrEqual(6);
   expect(pushes.length).toBeGreaterThan(400);
+});
+
+test('a delay of the observer excuses only what it noticed at that time', () => {
+  const late = { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] };
+  const find = (observerLags: History['observerLags']) =>
+    check({ ...goodRun(), ...late, observerLags }).filter(({ invariant }) =>
+      invariant.includes('expiry'),
+    ).length;
+  expect(find({ [START / 1_000 + 5]: 300 })).toBe(0);
+  expect(find({ [START / 1_000 + 10]: 5_000 })).toBe(1);
+});
+
+test('a second fault is of another object', () => {
+  const settings = { minutes: 60, pushesPerSecond: 1, devices: { a: 100, b: 10 }, topics: 2 };
+  const { faults } = buildPlan({ seed: 7, ...settings });
+  const byTick = Map.groupBy(faults, ({ atMs }) => Math.floor((atMs - 10_000) / 20_000));
+  const pairs = [...byTick.values()].filter((group) => group.length > 1);
+  expect(pairs.length).toBeGreaterThan(30);
+  for (const [first, second] of pairs) {
+    if (first === undefined || second === undefined) throw new Error('a pair has two faults');
+    expect(objectOf(first)).not.toBe(objectOf(second));
+  }
 });

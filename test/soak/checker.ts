@@ -1,4 +1,7 @@
+import { LIMITS } from '../../packages/core/src/limits.ts';
 import type { Arrival, History, PushEnd, SentPush } from './history.ts';
+import { lagAt } from './observer-lag.ts';
+import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
 
 /** A guarantee that a run did not keep. */
 export interface Violation {
@@ -11,6 +14,8 @@ const MAX_DUPLICATE_PART = 0.001;
 const MAX_DUPLICATES_PER_CONNECTION = 16;
 /** Nothing is sent so long after its expiry or deletion. */
 const GRACE_MS = 1_000;
+/** A worker asks for newer pushes of a collapse key at this interval, and sends the older one until it knows. */
+const KNOWN_NEWER_MS = 250;
 const MAX_MEMORY_GROWTH = 1.2;
 
 /** The history, prepared for the checks. */
@@ -36,6 +41,10 @@ const INVARIANTS = {
   'nothing is left at rest': checkRest,
   'the status agrees with the devices': checkStatus,
   'nobody gets the push of another': checkForeign,
+  'presence agrees with the devices': checkDevices,
+  'a tenant is shown its own pushes alone': checkShown,
+  'each end of a recipient is reported': checkReports,
+  'each fault is applied': checkFaults,
   'no process ends by itself': checkDeaths,
   'memory comes back': checkMemory,
 } satisfies Record<string, Check>;
@@ -50,10 +59,10 @@ export function check(history: History): Violation[] {
   );
 }
 
-/** Counts the arrivals beyond the first of each push at each device. */
-export function countDuplicates(history: Pick<History, 'arrivals'>): number {
-  const seen = new Set(history.arrivals.map(({ mark, token }) => `${mark} ${token}`));
-  return history.arrivals.length - seen.size;
+/** Counts the arrivals beyond the first of each push at each device and over each channel: the fallback is no repetition. */
+export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number {
+  const seen = new Set(arrivals.map(({ mark, token, channel }) => `${mark} ${token} ${channel}`));
+  return arrivals.length - seen.size;
 }
 
 /** Returns the id of an accepted push. */
@@ -64,7 +73,9 @@ export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefin
 /** Counts those on a connection that had the push before: a break of the connection explains the others. */
 function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
   const seen = new Set(
-    arrivals.map(({ mark, token, connection }) => `${mark} ${token} ${connection}`),
+    arrivals.map(
+      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
+    ),
   );
   return arrivals.length - seen.size;
 }
@@ -95,10 +106,13 @@ function arrivalsAt({ arrivalsOf }: Prepared, { mark }: SentPush, token: string)
   return arrivalsOf.get(mark)?.get(token) ?? [];
 }
 
-/** Returns when a push may at the latest have expired: its acceptance is before the response. */
+/**
+ * Returns when a push may at the latest have expired: its acceptance is before the response. One with a time to live of 0
+ * may be sent for some seconds.
+ */
 function expiryOf({ tries, dueAtMs, ttlSeconds }: SentPush): number {
   const acceptedAt = tries.find(({ end }) => end === 'ok')?.endedAtMs ?? Number.POSITIVE_INFINITY;
-  return (dueAtMs ?? acceptedAt) + ttlSeconds * 1_000;
+  return (dueAtMs ?? acceptedAt) + (ttlSeconds || LIMITS.sendNowSeconds) * 1_000;
 }
 
 function checkIds({ pushes }: Prepared): string[] {
@@ -112,7 +126,7 @@ function checkSums(history: Prepared): string[] {
   return listAccepted(history).flatMap(({ push, id, end }) => {
     if (end === undefined) return [`${push.mark}: the push ${id} is missing`];
     const sum = Object.values(end.counts).reduce((total, count) => total + count, 0);
-    const isPending = (end.counts.pending ?? 0) + (end.counts.inbox ?? 0) > 0;
+    const isPending = (end.counts.pending ?? 0) > 0;
     const counts = JSON.stringify(end.counts);
     if (sum !== push.audience.length)
       return [`${push.mark}: ${counts} for ${push.audience.length} recipients`];
@@ -156,11 +170,12 @@ function checkDuplicates(history: Prepared): string[] {
   const violations: string[] = [];
   if (duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART))
     violations.push(`${duplicates} of ${recipients} recipients`);
-  for (const [token, arrivals] of Map.groupBy(history.arrivals, (arrival) => arrival.token)) {
-    const connections = Math.max(1, ...arrivals.map(({ connection }) => connection));
+  const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
+  for (const [way, arrivals] of Map.groupBy(history.arrivals, wayOf)) {
+    const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
     const own = countDuplicates({ arrivals });
     if (own > MAX_DUPLICATES_PER_CONNECTION * connections)
-      violations.push(`${own} at ${token} on ${connections} connections`);
+      violations.push(`${own} at ${way} on ${connections} connections`);
   }
   return violations;
 }
@@ -185,17 +200,15 @@ function checkEarly(history: Prepared): string[] {
 
 function checkExpired(history: Prepared): string[] {
   return listArrivals(history, ({ atMs }, push) => {
-    // A time to live of 0 is for the moment; it may be sent for some seconds.
-    if (push.ttlSeconds === 0) return undefined;
     const lateMs = atMs - expiryOf(push);
-    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+    return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
   });
 }
 
 function checkDeleted(history: Prepared): string[] {
   return listArrivals(history, ({ atMs }, { deletion }) => {
     const lateMs = atMs - (deletion?.deletedAtMs ?? Number.POSITIVE_INFINITY);
-    return lateMs > GRACE_MS + history.observerLagMs ? `${lateMs} ms late` : undefined;
+    return lateMs > GRACE_MS + lagAt(history, atMs) ? `${lateMs} ms late` : undefined;
   });
 }
 
@@ -209,7 +222,8 @@ function checkUnknown(history: Prepared): string[] {
   return history.pushes.flatMap((push) => {
     const { mark, tries, audience } = push;
     const isUnknown = acceptedId(push) === undefined && tries.some(({ end }) => end === 'unknown');
-    const isBounded = push.ttlSeconds < 3_600 || push.collapse !== undefined || push.deletion;
+    const isBounded =
+      push.ttlSeconds < LONG_TTL_SECONDS || push.collapse !== undefined || push.deletion;
     if (!isUnknown || isBounded) return [];
     const reached = audience.filter((token) => arrivalsAt(history, push, token).length > 0).length;
     return reached === 0 || reached === audience.length
@@ -228,9 +242,8 @@ function checkCollapse(history: Prepared): string[] {
       const lastAt = (push: SentPush) => arrivalsAt(history, push, token).at(-1)?.atMs ?? 0;
       const first = newest && arrivalsAt(history, newest.push, token)[0];
       if (newest === undefined || first === undefined) return [];
-      const later = ofToken.filter(
-        ({ push }) => push !== newest.push && lastAt(push) > first.atMs + history.observerLagMs,
-      );
+      const isLate = (atMs: number) => atMs - first.atMs > KNOWN_NEWER_MS + lagAt(history, atMs);
+      const later = ofToken.filter(({ push }) => push !== newest.push && isLate(lastAt(push)));
       return later.map(({ push }) => `${push.mark} at ${token} after ${newest.push.mark} (${key})`);
     });
   });
@@ -245,25 +258,50 @@ function checkStatus(history: Prepared): string[] {
   return listAccepted(history).flatMap(({ push, end }) => {
     if (end === undefined) return [];
     const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
-    const counted = Object.fromEntries(
-      [...Map.groupBy(outcomes, (outcome) => outcome)].map(([name, list]) => [name, list.length]),
-    );
-    const violations: string[] = [];
+    const counted = countValues(Object.values(end.recipients));
+    const violations = compareWithStore(push, end);
     if (formatCounts(counted) !== formatCounts(end.counts))
       violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
     if ((end.pendingDevices?.length ?? 0) > 0)
       violations.push(`${push.mark}: pending at ${end.pendingDevices?.join(', ')}`);
     for (const [index, token] of push.audience.entries()) {
+      const arrivals = arrivalsAt(history, push, token);
       const isReached = ['delivered', 'sent'].includes(outcomes[index] ?? '');
-      if (isReached && arrivalsAt(history, push, token).length === 0)
+      const isDelivered = outcomes[index] === 'delivered';
+      // A receipt is the device's own; a provider has none.
+      if (isReached && !arrivals.some(({ channel }) => (channel === 'mqtt') === isDelivered))
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has not got it`);
       const mustBeReached =
-        push.ttlSeconds >= 3_600 && push.deletion === undefined && push.collapse === undefined;
-      if (mustBeReached && !isReached && arrivalsAt(history, push, token).length > 0)
+        push.ttlSeconds >= LONG_TTL_SECONDS &&
+        push.deletion === undefined &&
+        push.collapse === undefined;
+      if (mustBeReached && !isReached && arrivals.length > 0)
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has got it`);
     }
     return violations;
   });
+}
+
+/** Finds differences between the API and the database, and recipients that the push was not for. */
+function compareWithStore({ mark, audience }: SentPush, end: PushEnd): string[] {
+  const { counts, recipients, stored } = end;
+  const others = Object.keys(recipients).filter((token) => !audience.includes(token));
+  const different = audience.filter((token) => recipients[token] !== stored.recipients[token]);
+  return [
+    ...others.map((token) => `${mark}: ${token} is a recipient`),
+    ...different.map(
+      (token) =>
+        `${mark}: ${recipients[token]} at ${token}, but ${stored.recipients[token]} is stored`,
+    ),
+    ...(formatCounts(counts) === formatCounts(stored.counts)
+      ? []
+      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(stored.counts)} is stored`]),
+  ];
+}
+
+function countValues(values: readonly string[]): Record<string, number> {
+  const groups = Map.groupBy(values, (value) => value);
+  return Object.fromEntries([...groups].map(([value, all]) => [value, all.length]));
 }
 
 function formatCounts(counts: Readonly<Record<string, number>>): string {
@@ -277,8 +315,53 @@ function checkForeign(history: Prepared): string[] {
   });
 }
 
-function checkDeaths({ deaths }: Prepared): string[] {
-  return deaths.flatMap(({ service, wasKilled }) => (wasKilled ? [] : [service]));
+function checkDevices({ devices }: Prepared): string[] {
+  return devices.flatMap(({ token, isConnected, isOnline, pendingNotifications }) => [
+    ...(isConnected === isOnline ? [] : [`${token}: online ${isOnline}, not ${isConnected}`]),
+    ...(pendingNotifications === 0 ? [] : [`${token}: ${pendingNotifications} pending`]),
+  ]);
+}
+
+function checkShown(history: Prepared): string[] {
+  const accepted = listAccepted(history);
+  const ownerOf = new Map(accepted.map(({ push, id }) => [id, push.tenant]));
+  const shown = { a: new Set(history.shown.a), b: new Set(history.shown.b) };
+  const foreign = TENANT_NAMES.flatMap((name) =>
+    [...shown[name]]
+      .filter((id) => (ownerOf.get(id) ?? name) !== name)
+      .map((id) => `${id} is shown to ${name}`),
+  );
+  const missing = accepted.filter(({ push, id }) => !shown[push.tenant].has(id));
+  return [...foreign, ...missing.map(({ push, id }) => `${id} is not shown to ${push.tenant}`)];
+}
+
+/** Finds ends of recipients that the tenant's webhook was not told. */
+function checkReports(history: Prepared): string[] {
+  const { tenant, sinceMs, outcomes, wrongRequests } = history.reports;
+  const missing = listAccepted(history).flatMap(({ push, id, end }) => {
+    const startedAtMs = push.tries[0]?.startedAtMs ?? 0;
+    if (push.tenant !== tenant || startedAtMs < sinceMs) return [];
+    const unreported = push.audience.filter(
+      (token) => !outcomes[id]?.[token]?.includes(end?.recipients[token] ?? ''),
+    );
+    return unreported.map((token) => `${push.mark} (${id}) at ${token}`);
+  });
+  return wrongRequests === 0 ? missing : [...missing, `${wrongRequests} wrong requests`];
+}
+
+function checkFaults({ failedFaults }: Prepared): string[] {
+  return failedFaults.map(({ fault, error }) => `${fault}: ${error}`);
+}
+
+/** Finds ends that are not the run's: of a process that has ended more often than it was killed, one is somebody else's. */
+function checkDeaths({ deaths, kills }: Prepared): string[] {
+  return [...Map.groupBy(deaths, (death) => death.process)].flatMap(([name, ends]) => {
+    const others = ends.filter(({ reason }) => reason !== 'SIGKILL');
+    const killed = ends.length - others.length;
+    const ownKills = kills.filter((kill) => kill === name).length;
+    const unexplained = killed > ownKills ? [`${name}: ${killed} SIGKILL, ${ownKills} here`] : [];
+    return [...others.map(({ reason }) => `${name}: ${reason}`), ...unexplained];
+  });
 }
 
 function checkMemory({ memory }: Prepared): string[] {

@@ -4,6 +4,9 @@ import type { PlannedFault } from './plan.ts';
 import type { Swarm } from './swarm.ts';
 import type { System } from './system.ts';
 
+/** Each response of a slow MongoDB is so much later. */
+const SLOW_MS = 500;
+
 /** Does one fault and heals it. Resolves when it is healed. */
 export async function applyFault(
   system: System,
@@ -17,8 +20,8 @@ export async function applyFault(
   if (PROVIDER_FAULTS[object] !== undefined) return applyProviderFault(system, object, wait);
   if (object.endsWith('redis')) return applyRedisFault(system, fault, wait);
   if (object.endsWith('mongodb')) return applyMongoFault(system, fault, wait);
-  if (verb === 'kill') return void system.stack.kill(object, 'SIGKILL', index);
-  return stopProcess(system.stack.kill(object, 'SIGSTOP', index), wait);
+  if (verb === 'kill') return system.kill(object, index);
+  return system.stopDuring(object, index, wait);
 }
 
 const PROVIDER_FAULTS: Readonly<Record<string, { faults: object; healed: object }>> = {
@@ -69,16 +72,12 @@ async function flush(url: string): Promise<void> {
 }
 
 async function applyMongoFault(
-  { mongodbPid, mongoProxy }: System,
+  { kill, stopDuring, mongoProxy }: System,
   fault: string,
   wait: () => Promise<void>,
 ): Promise<void> {
-  if (fault === 'kill mongodb') return void process.kill(mongodbPid(), 'SIGKILL');
-  if (fault === 'stop mongodb') {
-    const pid = mongodbPid();
-    process.kill(pid, 'SIGSTOP');
-    return stopProcess(pid, wait);
-  }
+  if (fault === 'kill mongodb') return kill('mongodb', 0);
+  if (fault === 'stop mongodb') return stopDuring('mongodb', 0, wait);
   return breakWay(mongoProxy, fault, wait);
 }
 
@@ -87,19 +86,15 @@ async function breakWay(
   fault: string,
   wait: () => Promise<void>,
 ): Promise<void> {
+  if (fault.startsWith('slow')) {
+    proxy.delayResponses(SLOW_MS);
+    await wait();
+    return proxy.restore();
+  }
   if (fault.startsWith('cut')) proxy.cut();
   else proxy.dropResponses();
   await wait();
   // Connections that pass no answers stay so until they break.
   proxy.cut();
   proxy.restore();
-}
-
-async function stopProcess(pid: number, wait: () => Promise<void>): Promise<void> {
-  await wait();
-  try {
-    process.kill(pid, 'SIGCONT');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }

@@ -1,3 +1,6 @@
+import type { Channel } from '../../packages/core/src/channels.ts';
+import type { TenantName } from './plan.ts';
+
 /** Result of one request to send: a 5xx or a broken connection says nothing about the push. */
 export interface Try {
   end: 'ok' | 'fail' | 'unknown';
@@ -11,6 +14,7 @@ export interface Try {
 
 /** One push as its sender knows it. All its requests have the same Idempotency-Key. */
 export interface SentPush {
+  tenant: TenantName;
   /** Text in the payload that no other push has. */
   mark: string;
   audience: readonly string[];
@@ -27,21 +31,68 @@ export interface Arrival {
   token: string;
   mark: string;
   atMs: number;
+  /** A device with an FCM token may get a push over `mqtt` and `fcm`. */
+  channel: Channel;
   /** Connection of the device, from 1; 0 for providers. */
   connection: number;
 }
 
-/** A push as the system shows it at the end. */
-export interface PushEnd {
+/** Recipients of a push: how many by outcome, and the outcome of each by its device token. */
+export interface Outcomes {
   counts: Readonly<Record<string, number>>;
-  /** Outcome by device token. */
   recipients: Readonly<Record<string, string>>;
+}
+
+/** A push as the API shows it at the end to its tenant. */
+export interface PushEnd extends Outcomes {
+  /** The same in the database. */
+  stored: Outcomes;
   /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
   pendingDevices?: readonly string[];
 }
 
+/**
+ * What may be left: pushes with open batches, inbox rows, pushes that are being accepted or scheduled, endings of pushes that
+ * have begun, and jobs in Redis.
+ */
+export type Left = 'openBatches' | 'inboxRows' | 'waitingPushes' | 'endings' | 'jobs';
+
+/** A fault that could not be applied or undone. */
+export interface FailedFault {
+  fault: string;
+  error: string;
+}
+
+/** The end of a process. */
+export interface ProcessEnd {
+  /** Name of the service, followed by a number unless it is the first process. */
+  process: string;
+  /** The signal, or the exit code in words. */
+  reason: string;
+}
+
+/** A device with MQTT at the end of a run: whether it has a connection, and what the API shows. */
+export interface DeviceEnd {
+  token: string;
+  isConnected: boolean;
+  isOnline: boolean;
+  pendingNotifications: number;
+}
+
+/** What the webhook of a tenant was told. */
+export interface Reports {
+  tenant: TenantName;
+  /** Pushes of the tenant whose first request began after this are reported, Unix milliseconds. */
+  sinceMs: number;
+  /** Outcomes of each recipient by push id and device token. */
+  outcomes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+  /** Requests with a wrong signature, or with the events of another app. */
+  wrongRequests: number;
+}
+
 /** Everything that a run has seen. Times are Unix milliseconds of one machine. */
 export interface History {
+  seed: number;
   pushes: readonly SentPush[];
   arrivals: readonly Arrival[];
   /** By push id. */
@@ -50,12 +101,19 @@ export interface History {
   removed: readonly string[];
   /** When the load had ended and all faults were healed for long enough. */
   settledAtMs: number;
-  /** Time by which the observer may have noticed an arrival late. */
-  observerLagMs: number;
-  /** Documents, jobs and rows that are left at rest. */
-  left: Readonly<Record<'openBatches' | 'inboxRows' | 'jobs' | 'endings', number>>;
-  /** Ends of processes. */
-  deaths: readonly { service: string; wasKilled: boolean }[];
+  /** By how much the observer has noticed things late, in milliseconds, by Unix second. */
+  observerLags: Readonly<Record<string, number>>;
+  /** What is left at rest. */
+  left: Readonly<Record<Left, number>>;
+  devices: readonly DeviceEnd[];
+  /** Push ids that the API has shown to each tenant, or answered a request about. */
+  shown: Readonly<Record<TenantName, readonly string[]>>;
+  reports: Reports;
+  failedFaults: readonly FailedFault[];
+  /** Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included. */
+  deaths: readonly ProcessEnd[];
+  /** Processes that the run has killed, each as often as that. */
+  kills: readonly string[];
   /** Resident memory of processes, in bytes: early in the run and at its end. */
   memory: readonly { service: string; before: number; after: number }[];
 }

@@ -3,7 +3,7 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { acceptedId } from './checker.ts';
 import type { SentPush, Try } from './history.ts';
-import type { PlannedPush } from './plan.ts';
+import type { PlannedPush, TenantName } from './plan.ts';
 
 const TRY_FOR_MS = 60_000;
 const TRY_TIMEOUT_MS = 10_000;
@@ -12,8 +12,9 @@ const RETRY_AFTER_MS = 500;
 /** A line of the log of the clients. */
 export type LogLine = (line: Readonly<Record<string, unknown>>) => void;
 
-/** The devices that pushes of a plan are for. */
-export interface Audiences {
+/** A tenant, and the devices that its pushes are for. */
+export interface Sender {
+  dev: TestTenant['dev'];
   tokens: readonly string[];
   /** Name and subscribers of each topic. */
   topics: readonly { name: string; tokens: readonly string[] }[];
@@ -21,9 +22,8 @@ export interface Audiences {
 
 /** Sends pushes as planned: each is tried with one Idempotency-Key until the response says yes or no. */
 export async function sendPushes(
-  { dev }: Pick<TestTenant, 'dev'>,
+  senders: Record<TenantName, Sender>,
   plan: { seed: number; pushes: readonly PlannedPush[] },
-  audiences: Audiences,
   log: LogLine,
 ): Promise<SentPush[]> {
   const startedAt = performance.now();
@@ -31,23 +31,24 @@ export async function sendPushes(
   const running: Promise<void>[] = [];
   for (const [index, planned] of plan.pushes.entries()) {
     await sleep(Math.max(0, startedAt + planned.atMs - performance.now()));
-    const mark = `soak-${index}-${plan.seed}`;
-    const push = createPush(mark, planned, audiences);
+    const sender = senders[planned.tenant];
+    const mark = `soak-${planned.tenant}-${index}-${plan.seed}`;
+    const push = createPush(mark, planned, sender);
     sent.push(push.record);
-    running.push(sendOne(dev, push, planned, log));
+    running.push(sendOne(sender.dev, push, planned, log));
   }
   await Promise.all(running);
   return sent;
 }
 
-function createPush(mark: string, planned: PlannedPush, { tokens, topics }: Audiences) {
+function createPush(mark: string, planned: PlannedPush, { tokens, topics }: Sender) {
   const topic = 'topic' in planned.audience ? topics[planned.audience.topic] : undefined;
   const named = 'devices' in planned.audience ? planned.audience.devices : [];
   const audience = topic?.tokens ?? named.map((index) => tokens[index] ?? '');
   const dueAtSeconds = planned.delaySeconds && Math.ceil(Date.now() / 1_000) + planned.delaySeconds;
   const collapse = planned.collapse === undefined ? undefined : `key-${planned.collapse}`;
   const record: SentPush = {
-    ...{ mark, audience, ttlSeconds: planned.ttlSeconds, tries: [] },
+    ...{ tenant: planned.tenant, mark, audience, ttlSeconds: planned.ttlSeconds, tries: [] },
     ...(dueAtSeconds !== undefined && { dueAtMs: dueAtSeconds * 1_000 }),
     ...(collapse !== undefined && { collapse }),
   };

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { buildPlan, FAULTS, type FaultName } from './plan.ts';
 import { printReport, readRun, saveHistory } from './report.ts';
-import { DEVICES, run, TOPICS } from './run.ts';
+import { DEVICE_COUNTS, run, TOPICS } from './run.ts';
 import { openSystem } from './system.ts';
 
 const { values } = parseArgs({
@@ -38,7 +38,7 @@ async function soak(): Promise<number> {
   const seed = Number(values.seed);
   const plan = buildPlan({
     ...{ seed, minutes: Number(values.minutes), pushesPerSecond: Number(values.rate) },
-    devices: DEVICES.connected + 3 * DEVICES.ofProvider,
+    devices: DEVICE_COUNTS,
     topics: TOPICS,
     ...(values.faults !== undefined && { faults: parseFaults(values.faults) }),
   });

@@ -1,15 +1,26 @@
 import { createRandom, type Random } from './random.ts';
 
+/** Two tenants, of which the second has a small load. */
+export const TENANT_NAMES = ['a', 'b'] as const;
+export type TenantName = (typeof TENANT_NAMES)[number];
+
+/** Services of which two processes run. */
+export const SERVICES: readonly string[] = [
+  ...['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard'],
+];
+
 /** Faults of a run; a seed decides their order. */
 export const FAULTS = [
   'kill api',
   'kill delivery-worker',
   'kill scheduler',
   'kill device-gateway',
+  'kill dashboard',
   'stop api',
   'stop delivery-worker',
   'stop scheduler',
   'stop device-gateway',
+  'stop dashboard',
   'kill redis',
   'stop redis',
   'flush redis',
@@ -20,6 +31,7 @@ export const FAULTS = [
   'stop mongodb',
   'cut mongodb',
   'drop responses of mongodb',
+  'slow mongodb',
   'cut devices',
   'slow apns',
   'silent fcm',
@@ -40,6 +52,7 @@ export interface PlannedFault {
 /** One push of a run; audiences are numbers of devices in the order of their registration. */
 export interface PlannedPush {
   atMs: number;
+  tenant: TenantName;
   audience: { devices: number[] } | { topic: number };
   ttlSeconds: number;
   /** Seconds after the request, rounded up to the API's unit. */
@@ -61,8 +74,8 @@ export interface PlanSettings {
   seed: number;
   minutes: number;
   pushesPerSecond: number;
-  /** Registered devices of all channels. */
-  devices: number;
+  /** Registered devices of each tenant, of all channels. */
+  devices: Record<TenantName, number>;
   topics: number;
   /** Faults to choose from. */
   faults?: readonly [FaultName, ...FaultName[]];
@@ -70,33 +83,60 @@ export interface PlanSettings {
 
 const FAULT_EVERY_MS = 20_000;
 const FIRST_FAULT_MS = 10_000;
-const LONG_TTL_SECONDS = 3_600;
+/** Chance that a second fault of another object begins so soon after a fault that both last at once. */
+const SECOND_FAULTS = 0.35;
+const SECOND_FAULT_AFTER_MS = 4_000;
+/** Time to live of pushes that no run outlasts: they may not expire. */
+export const LONG_TTL_SECONDS = 86_400;
 const COLLAPSE_KEYS = 5;
+/** Part of the pushes that the second tenant sends. */
+const SMALL_LOAD = 0.06;
 
 /** Builds the plan of a seed. */
 export function buildPlan({ seed, minutes, ...settings }: PlanSettings): Plan {
   const lengthMs = minutes * 60_000;
   const forFaults = createRandom(seed);
-  const choice = settings.faults ?? FAULTS;
+  const choice: readonly [FaultName, ...FaultName[]] = settings.faults ?? FAULTS;
   const faults: PlannedFault[] = [];
   for (let atMs = FIRST_FAULT_MS; atMs < lengthMs; atMs += FAULT_EVERY_MS) {
-    const fault = forFaults.pick(choice as readonly [FaultName, ...FaultName[]]);
-    const index = forFaults.between(0, 1);
-    faults.push({ atMs, fault, index, durationMs: forFaults.between(2_000, 12_000) });
+    const first = planFault(forFaults, choice, atMs);
+    const afterMs = forFaults.between(0, SECOND_FAULT_AFTER_MS);
+    const second = planFault(forFaults, choice, atMs + afterMs);
+    const isTogether = forFaults.next() < SECOND_FAULTS && objectOf(second) !== objectOf(first);
+    faults.push(first, ...(isTogether ? [second] : []));
   }
   const forPushes = createRandom(seed + 1);
   const pushes: PlannedPush[] = [];
   for (let atMs = 0; atMs < lengthMs; ) {
-    pushes.push({ atMs: Math.round(atMs), ...planPush(forPushes, settings) });
+    const tenant = forPushes.next() < SMALL_LOAD ? 'b' : 'a';
+    const devices = settings.devices[tenant];
+    const push = planPush(forPushes, { devices, topics: settings.topics });
+    pushes.push({ atMs: Math.round(atMs), tenant, ...push });
     atMs -= (Math.log(1 - forPushes.next()) * 1_000) / settings.pushesPerSecond;
   }
   return { seed, faults, pushes };
 }
 
+/** Returns what a fault is about: a process, a server or a provider. */
+export function objectOf({ fault, index }: Pick<PlannedFault, 'fault' | 'index'>): string {
+  const name = fault.split(' ').at(-1) ?? fault;
+  return SERVICES.includes(name) ? `${name} ${index}` : name;
+}
+
+function planFault(
+  random: Random,
+  choice: readonly [FaultName, ...FaultName[]],
+  atMs: number,
+): PlannedFault {
+  const fault = random.pick(choice);
+  const index = random.between(0, 1);
+  return { atMs, fault, index, durationMs: random.between(2_000, 12_000) };
+}
+
 function planPush(
   random: Random,
-  { devices, topics }: Pick<PlanSettings, 'devices' | 'topics'>,
-): Omit<PlannedPush, 'atMs'> {
+  { devices, topics }: { devices: number; topics: number },
+): Omit<PlannedPush, 'atMs' | 'tenant'> {
   const all = Array.from({ length: devices }, (_, index) => index);
   const some = (most: number) => ({ devices: random.sample(all, random.between(1, most)) });
   const ttlSeconds = LONG_TTL_SECONDS;

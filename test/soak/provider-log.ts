@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ProviderChannelName } from '../../packages/core/src/channels.ts';
 
 /** The sandbox keeps its last 100,000 requests; at hundreds a second they are read in time. */
 const READ_EVERY_MS = 5_000;
@@ -7,7 +8,7 @@ const READ_AT_ONCE = 20_000;
 /** A request that the sandbox has received for a provider. */
 export interface ProviderRequest {
   n: number;
-  channel: string;
+  channel: ProviderChannelName;
   at: number;
   to: string;
   status: number | null;

@@ -14,11 +14,11 @@ const tryUntil = (endedAtMs: number, end: Try['end']): Try => ({
 });
 
 const sent = (mark: string, ...tries: Try[]): SentPush => ({
-  ...{ mark, audience: ['a', 'b'], ttlSeconds: 3_600, tries },
+  ...{ tenant: 'a', mark, audience: ['a', 'b'], ttlSeconds: 3_600, tries },
 });
 
 const arrival = (mark: string, token: string, atMs: number, connection = 0): Arrival => ({
-  ...{ mark, token, atMs, connection },
+  ...{ mark, token, atMs, connection, channel: connection === 0 ? 'apns' : 'mqtt' },
 });
 
 function recover(pushes: SentPush[], arrivals: Arrival[]) {
@@ -63,24 +63,41 @@ test('arrivals have recovered with the last first one at a provider of what was 
   expect(recover(pushes, arrivals)).toMatchObject([{ arrivalsMs: 2_000 }, { arrivalsMs: 0 }]);
 });
 
+test('faults that last at the same time are marked, and the next one ends the time to recover', () => {
+  const faults = [
+    { fault: 'stop mongodb', atMs: 10_000, healedAtMs: 15_000 },
+    { fault: 'kill api', index: 1, atMs: 12_000, healedAtMs: 12_000 },
+    { fault: 'cut redis', atMs: 40_000, healedAtMs: 41_000 },
+  ];
+  const push = sent('one', tryUntil(14_000, 'unknown'), tryUntil(16_000, 'ok'));
+  const history = { pushes: [push], arrivals: [], settledAtMs: 60_000 };
+  expect(findRecoveries(history, faults)).toMatchObject([
+    { fault: 'stop mongodb', isOverlapping: true },
+    { fault: 'kill api', isOverlapping: true },
+    { fault: 'cut redis', isOverlapping: false },
+  ]);
+});
+
 test('recoveries are summarized by kind of fault', () => {
   const none = { failed: 0, answeredMs: [] };
+  const alone = { isOverlapping: false };
   const recoveries = [
     {
-      ...{ fault: 'kill api', atMs: 1, sendsMs: 900, arrivalsMs: 4_000 },
+      ...{ fault: 'kill api', atMs: 1, ...alone, sendsMs: 900, arrivalsMs: 4_000 },
       during: { failed: 2, answeredMs: [5, 9] },
     },
-    { fault: 'kill api', atMs: 2, sendsMs: 100, during: { failed: 0, answeredMs: [7] } },
-    { fault: 'kill api', atMs: 3, during: none },
-    { fault: 'cut redis', atMs: 4, sendsMs: 0, during: none },
+    { fault: 'kill api', atMs: 2, ...alone, sendsMs: 100, during: { failed: 0, answeredMs: [7] } },
+    { fault: 'kill api', atMs: 3, ...alone, during: none },
+    { fault: 'kill api', atMs: 4, isOverlapping: true, sendsMs: 9_000, during: none },
+    { fault: 'cut redis', atMs: 4, ...alone, sendsMs: 0, during: none },
   ];
   expect(summarizeRecoveries(recoveries)).toEqual({
     'cut redis': {
-      ...{ faults: 1, unrecovered: 0, sendsMs: { p50: 0, max: 0 } },
+      ...{ faults: 1, overlapping: 0, unrecovered: 0, sendsMs: { p50: 0, max: 0 } },
       during: { requests: 0, failed: 0 },
     },
     'kill api': {
-      ...{ faults: 3, unrecovered: 1 },
+      ...{ faults: 4, overlapping: 1, unrecovered: 1 },
       during: { requests: 5, failed: 2, p50Ms: 7, p99Ms: 9 },
       sendsMs: { p50: 100, max: 900 },
       arrivalsMs: { p50: 4_000, max: 4_000 },
@@ -121,10 +138,17 @@ test('faults and their ends are read from the log', () => {
     line('ok', 15, 'stop mongodb'),
     line('invoke', 20, 'kill api'),
     line('fail', 21, 'kill api'),
+    line('invoke', 30, 'stop mongodb'),
+    { ...line('invoke', 31, 'stop api'), index: 1 },
+    line('ok', 35, 'stop mongodb'),
+    { ...line('ok', 36, 'stop api'), index: 1 },
+    line('skip', 37, 'stop redis'),
   ]);
   expect(faults).toEqual([
     { fault: 'stop mongodb', atMs: 10, healedAtMs: 15 },
     { fault: 'kill api', atMs: 20 },
+    { fault: 'stop mongodb', atMs: 30, healedAtMs: 35 },
+    { fault: 'stop api', index: 1, atMs: 31, healedAtMs: 36 },
   ]);
 });
 

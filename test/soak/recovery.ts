@@ -3,6 +3,8 @@ import type { Arrival, History, SentPush, Try } from './history.ts';
 /** A fault as it happened. Times are Unix milliseconds. */
 export interface AppliedFault {
   fault: string;
+  /** Which of the two processes, if the fault is about one. */
+  index?: number;
   atMs: number;
   /** When it was undone; of a kill the moment itself. Absent: the run could not apply or undo it. */
   healedAtMs?: number;
@@ -14,12 +16,15 @@ export interface LoggedLine {
   type?: string;
   at?: number;
   fault?: string;
+  index?: number;
 }
 
 /** A fault's requests to send, and times from its end, in milliseconds. */
 interface Recovery {
   fault: string;
   atMs: number;
+  /** Another fault lasted at the same time, or until shortly before: the times are those from both. */
+  isOverlapping: boolean;
   /** Requests to send that began during the fault, and their times to the response. */
   during: { failed: number; answeredMs: number[] };
   /** Until requests to send were answered with 200 again and none failed any more; absent: not before the next fault. */
@@ -31,6 +36,8 @@ interface Recovery {
 /** Recoveries from the faults of one kind. */
 interface RecoverySummary {
   faults: number;
+  /** Of these, those at the same time as others. The other figures are without them. */
+  overlapping: number;
   /** Requests to send that began during these faults: how many, those without a 200 or a refusal, times to the response. */
   during: { requests: number; failed: number; p50Ms?: number; p99Ms?: number };
   /** Faults after which requests failed until the next fault. */
@@ -56,7 +63,8 @@ export function findRecoveries(
     .toSorted((a, b) => a.endedAtMs - b.endedAtMs);
   return faults.flatMap(({ fault, atMs, healedAtMs }, index) => {
     if (healedAtMs === undefined) return [];
-    const untilMs = faults[index + 1]?.atMs ?? history.settledAtMs;
+    const next = faults.slice(index + 1).find((other) => other.atMs >= healedAtMs);
+    const untilMs = next?.atMs ?? history.settledAtMs;
     const ended = tries.filter(({ endedAtMs }) => endedAtMs >= healedAtMs && endedAtMs < untilMs);
     const lastFailed = ended.findLastIndex(({ end }) => end === 'unknown');
     const answeredAtMs = ended.slice(lastFailed + 1).find(({ end }) => end === 'ok')?.endedAtMs;
@@ -73,6 +81,9 @@ export function findRecoveries(
     return [
       {
         ...{ fault, atMs, during: findRequestsDuring(tries, atMs, healedAtMs) },
+        isOverlapping: faults.some(
+          (other, n) => n !== index && overlaps(other, { atMs, healedAtMs }),
+        ),
         ...(recoveredAtMs !== undefined && { sendsMs: Math.round(recoveredAtMs - healedAtMs) }),
         ...(Number.isFinite(lastMs) && {
           arrivalsMs: Math.round(Math.max(0, lastMs - healedAtMs)),
@@ -82,20 +93,29 @@ export function findRecoveries(
   });
 }
 
+/** Checks whether a fault began before another one had ended, and ended, with its recovery, after that had begun. */
+function overlaps(
+  { atMs, healedAtMs = Number.POSITIVE_INFINITY }: AppliedFault,
+  other: { atMs: number; healedAtMs: number },
+): boolean {
+  return atMs <= other.healedAtMs && healedAtMs + RECOVERED_MS >= other.atMs;
+}
+
 /** Summarizes recoveries by kind of fault. */
 export function summarizeRecoveries(
   recoveries: readonly Recovery[],
 ): Record<string, RecoverySummary> {
   const byFault = Map.groupBy(recoveries, ({ fault }) => fault);
   return Object.fromEntries(
-    [...byFault].sort().map(([fault, group]) => {
+    [...byFault].sort().map(([fault, all]) => {
+      const group = all.filter(({ isOverlapping }) => !isOverlapping);
       const sends = summarize(group.flatMap(({ sendsMs }) => sendsMs ?? []));
       const arrivals = summarize(group.flatMap(({ arrivalsMs }) => arrivalsMs ?? []));
       const answeredMs = group.flatMap(({ during }) => during.answeredMs);
       const failed = group.reduce((sum, { during }) => sum + during.failed, 0);
       const [p50Ms, p99Ms] = [percentile(answeredMs, 0.5), percentile(answeredMs, 0.99)];
       const summary: RecoverySummary = {
-        faults: group.length,
+        ...{ faults: all.length, overlapping: all.length - group.length },
         during: {
           ...{ requests: answeredMs.length + failed, failed },
           ...(p50Ms !== undefined && p99Ms !== undefined && { p50Ms, p99Ms }),
@@ -144,11 +164,13 @@ export function summarizeSchedule(
 /** Reads the faults of a run from its log. */
 export function readFaults(lines: readonly LoggedLine[]): AppliedFault[] {
   const faults: AppliedFault[] = [];
-  for (const { op, type, at, fault } of lines) {
+  for (const { op, type, at, fault, index } of lines) {
     if (op !== 'fault' || at === undefined || fault === undefined) continue;
-    const last = faults.at(-1);
-    if (type === 'invoke') faults.push({ fault, atMs: at });
-    else if (type === 'ok' && last?.fault === fault) last.healedAtMs = at;
+    if (type === 'invoke') faults.push({ fault, atMs: at, ...(index !== undefined && { index }) });
+    else if (type === 'ok') {
+      const ended = faults.findLast((one) => one.fault === fault && one.index === index);
+      if (ended !== undefined) ended.healedAtMs = at;
+    }
   }
   return faults;
 }
@@ -156,9 +178,9 @@ export function readFaults(lines: readonly LoggedLine[]): AppliedFault[] {
 /** Finds when each push came to the last of its provider's devices for the first time, by mark. */
 function findFirstArrivals(arrivals: readonly Arrival[]): Map<string, number> {
   const firstAt = new Map<string, { mark: string; atMs: number }>();
-  for (const { mark, token, atMs, connection } of arrivals) {
-    // Devices with MQTT are offline at times, and a push then waits for them.
-    if (connection !== 0) continue;
+  for (const { mark, token, atMs, channel } of arrivals) {
+    // Devices with MQTT are offline at times, and a push then waits for them. FCM is their fallback.
+    if (channel === 'mqtt' || channel === 'fcm') continue;
     const key = `${mark} ${token}`;
     if (atMs < (firstAt.get(key)?.atMs ?? Number.POSITIVE_INFINITY))
       firstAt.set(key, { mark, atMs });

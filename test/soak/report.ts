@@ -60,6 +60,7 @@ function summarize({ base, history, faults }: FinishedRun) {
   const accepted = history.pushes.filter((push) => push.tries.some(({ end }) => end === 'ok'));
   return {
     run: basename(base),
+    seed: history.seed,
     minutes: Math.round(measureLoadMs(history) / 60_000),
     pushes: history.pushes.length,
     accepted: accepted.length,
@@ -68,7 +69,7 @@ function summarize({ base, history, faults }: FinishedRun) {
     ends: sumEnds(history),
     lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
     duplicates: countDuplicates(history),
-    observerLagMs: Math.round(history.observerLagMs),
+    observerLagMs: Math.max(0, ...Object.values(history.observerLags)),
     left: history.left,
     recovery: summarizeRecoveries(findRecoveries(history, faults)),
     schedule: summarizeSchedule(history, faults),

@@ -1,25 +1,42 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
+import { addReceiver } from '../support/api/webhook-receiver.ts';
+import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { until } from '../support/until.ts';
-import { acceptedId } from './checker.ts';
+import {
+  collectDevices,
+  collectEnds,
+  collectReports,
+  collectShown,
+  type Reporting,
+} from './collect-ends.ts';
 import { applyFault } from './faults.ts';
-import type { History, PushEnd, SentPush } from './history.ts';
-import { type LogLine, sendPushes } from './load.ts';
+import type { FailedFault, History } from './history.ts';
+import { type LogLine, type Sender, sendPushes } from './load.ts';
 import { watchMemory } from './memory.ts';
-import type { Plan } from './plan.ts';
+import { objectOf, type Plan, type PlannedFault, TENANT_NAMES, type TenantName } from './plan.ts';
 import { createRandom } from './random.ts';
 import type { AppliedFault } from './recovery.ts';
-import { createSwarm, type Swarm } from './swarm.ts';
+import { createSwarm, type Swarm, type SwarmSize } from './swarm.ts';
 import type { System } from './system.ts';
 
-/** Devices with MQTT, and of each provider. */
-export const DEVICES = { connected: 100, ofProvider: 40 };
+/** Devices of each tenant. */
+const DEVICES: Record<TenantName, SwarmSize> = {
+  a: { connected: 100, ofProvider: 40 },
+  b: { connected: 10, ofProvider: 5 },
+};
+/** Number of devices of each tenant, of all channels. */
+export const DEVICE_COUNTS: Record<TenantName, number> = {
+  a: countDevices(DEVICES.a),
+  b: countDevices(DEVICES.b),
+};
 export const TOPICS = 3;
 const SUBSCRIBERS = 50;
+/** A new webhook counts within this time. */
+const WEBHOOK_KNOWN_MS = 10_000;
 const SETTLE_MS = 180_000;
-const READS_AT_ONCE = 10;
 
 /** Runs a plan on a system, waits until all is at rest, and collects the history. */
 export async function run(
@@ -27,36 +44,51 @@ export async function run(
   plan: Plan,
   log: LogLine,
 ): Promise<{ history: History; faults: AppliedFault[] }> {
-  const tenant = await system.tenant();
-  const swarm = await createSwarm(system, tenant, createRandom(plan.seed + 2), DEVICES);
+  const tenants = { a: await system.tenant(), b: await system.tenant() };
+  const reporting = await addWebhook(tenants, 'b');
+  const swarm = await createSwarm(system, tenants, DEVICES, plan.seed + 2);
   const mongo = await openMongo(system.stack.dev);
   try {
-    const topics = await createTopics(tenant, swarm.tokens);
-    const faults: AppliedFault[] = [];
-    const faulting = applyFaults(system, swarm, plan, { log, faults });
+    const senders = {
+      a: await createSender(tenants.a, swarm.tokens.a),
+      b: await createSender(tenants.b, swarm.tokens.b),
+    };
+    const faulting = applyFaults(system, swarm, plan, log);
     const memory = watchMemory(system, plan);
-    const pushes = await sendPushes(tenant, plan, { tokens: swarm.tokens, topics }, log);
-    await faulting;
-    await heal(system, swarm);
-    const left = await untilAtRest(mongo, tenant, log);
+    const pushes = await sendPushes(senders, plan, log);
+    const { faults, failedFaults } = await faulting;
+    // Devices that can't connect are found by what is left for them.
+    await swarm.heal().catch((error) => log({ op: 'heal', type: 'fail', error: String(error) }));
+    const queues = await openJobQueues(system.redis);
+    const left = await untilAtRest({ mongo, queues }, tenants, log).finally(queues.close);
     const settledAtMs = Date.now();
+    const devices = await collectDevices(tenants, swarm);
+    const ends = await collectEnds(system, tenants, pushes);
     return {
       faults,
       history: {
-        ...{ pushes, settledAtMs, left, removed: [], observerLagMs: swarm.lagMs() },
+        ...{ seed: plan.seed, pushes, settledAtMs, left, removed: [], devices, ends, failedFaults },
         arrivals: await swarm.listArrivals(),
-        ends: await collectEnds(system, tenant, pushes),
-        deaths: system.listDeaths(),
+        observerLags: swarm.observerLags(),
+        shown: await collectShown(tenants, pushes),
+        reports: await collectReports(reporting, pushes, ends),
+        ...system.listDeaths(),
         memory: memory(),
       },
     };
   } finally {
     await swarm.stop();
+    await reporting.receiver.stop();
     await mongo.close();
   }
 }
 
-async function createTopics({ dev }: TestTenant, tokens: readonly string[]) {
+function countDevices({ connected, ofProvider }: SwarmSize): number {
+  return connected + 3 * ofProvider;
+}
+
+/** Subscribes devices of a tenant to topics, whose names are those of every other tenant. */
+async function createSender({ dev }: TestTenant, tokens: readonly string[]): Promise<Sender> {
   const random = createRandom(tokens.length);
   const topics = Array.from({ length: TOPICS }, (_, index) => ({
     name: `soak-${index}`,
@@ -65,45 +97,66 @@ async function createTopics({ dev }: TestTenant, tokens: readonly string[]) {
   for (const { name, tokens: subscribers } of topics)
     for (const token of subscribers)
       await callApi(dev, 'POST', '/topics/subscribe', { token, topics: [name] });
-  return topics;
+  return { dev, tokens, topics };
 }
 
+/** Adds a webhook to a tenant. The API knows it some seconds later. */
+async function addWebhook(
+  tenants: Record<TenantName, TestTenant>,
+  tenant: TenantName,
+): Promise<Reporting> {
+  const receiver = await addReceiver(tenants[tenant]);
+  return { tenant, receiver, sinceMs: Date.now() + WEBHOOK_KNOWN_MS };
+}
+
+/** Applies the faults at their times, also while others last, but one at a time to each object. */
 async function applyFaults(
   system: System,
   swarm: Swarm,
   plan: Pick<Plan, 'faults'>,
-  { log, faults }: { log: LogLine; faults: AppliedFault[] },
-): Promise<void> {
+  log: LogLine,
+): Promise<{ faults: AppliedFault[]; failedFaults: FailedFault[] }> {
   const startedAt = performance.now();
-  for (const planned of plan.faults) {
-    await sleep(Math.max(0, startedAt + planned.atMs - performance.now()));
+  const faults: AppliedFault[] = [];
+  const failedFaults: FailedFault[] = [];
+  const applying = new Map<string, Promise<void>>();
+  const apply = async (planned: PlannedFault): Promise<void> => {
     const { fault, index, durationMs } = planned;
     log({ op: 'fault', type: 'invoke', at: Date.now(), fault, index, durationMs });
-    const applied: AppliedFault = { fault, atMs: Date.now() };
+    const applied: AppliedFault = { fault, index, atMs: Date.now() };
     faults.push(applied);
     const error = await applyFault(system, swarm, planned).then(
       () => undefined,
       (reason: unknown) => String(reason),
     );
     if (error === undefined) applied.healedAtMs = Date.now();
-    log({ op: 'fault', type: error === undefined ? 'ok' : 'fail', at: Date.now(), fault, error });
+    else failedFaults.push({ fault: `${fault} ${index}`, error });
+    const type = error === undefined ? 'ok' : 'fail';
+    log({ op: 'fault', type, at: Date.now(), fault, index, error });
+  };
+  for (const planned of plan.faults) {
+    await sleep(Math.max(0, startedAt + planned.atMs - performance.now()));
+    const object = objectOf(planned);
+    if (applying.has(object)) {
+      log({ op: 'fault', type: 'skip', at: Date.now(), fault: planned.fault });
+      continue;
+    }
+    const applied = apply(planned).finally(() => applying.delete(object));
+    applying.set(object, applied);
   }
-}
-
-async function heal({ stack }: System, swarm: Swarm): Promise<void> {
-  const services = ['api', 'delivery-worker', 'scheduler', 'device-gateway'];
-  for (const service of services) for (const index of [0, 1]) stack.kill(service, 'SIGCONT', index);
-  await swarm.heal();
+  await Promise.all(applying.values());
+  return { faults, failedFaults };
 }
 
 /** Waits until nothing is pending; returns what still is when the time is over. */
 async function untilAtRest(
-  mongo: TestMongo,
-  { app }: TestTenant,
+  { mongo, queues }: { mongo: TestMongo; queues: JobQueues },
+  tenants: Record<TenantName, TestTenant>,
   log: LogLine,
 ): Promise<History['left']> {
   const pushes = mongo.db.collection<{ _id: string }>('pushes');
   const batches = mongo.db.collection<{ push: string }>('batches');
+  const app = { $in: TENANT_NAMES.map((name) => tenants[name].app) };
   const open = { app, 'work.state': { $in: ['waiting', 'ready'] } };
   /** Lists the pushes with an open batch; the batches of a push that was not accepted stay with it for an hour. */
   async function listOpenPushes(): Promise<string[]> {
@@ -112,49 +165,22 @@ async function untilAtRest(
     const embedded = await pushes.distinct('_id', open);
     return [...embedded, ...ids.filter((id) => !abandoned.includes(id))];
   }
-  let left = { openBatches: 0, inboxRows: 0, jobs: 0, endings: 0 };
+  let left: History['left'] = {
+    ...{ openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 },
+  };
   const isAtRest = async () => {
     left = {
       openBatches: (await listOpenPushes()).length,
       inboxRows: await mongo.db.collection('inbox').countDocuments({}),
-      jobs: await pushes.countDocuments({ app, state: { $in: ['accepting', 'scheduled'] } }),
+      waitingPushes: await pushes.countDocuments({
+        ...{ app, state: { $in: ['accepting', 'scheduled'] } },
+      }),
       endings: await pushes.countDocuments({ app, ending: { $exists: true } }),
+      jobs: await queues.countLeft(),
     };
     return Object.values(left).every((count) => count === 0);
   };
   const atRest = until(isAtRest, { timeoutMs: SETTLE_MS, everyMs: 1_000 });
   await atRest.catch(async () => log({ op: 'rest', type: 'fail', ids: await listOpenPushes() }));
   return left;
-}
-
-async function collectEnds(
-  { store }: Pick<System, 'store'>,
-  { dev }: TestTenant,
-  pushes: readonly SentPush[],
-): Promise<Record<string, PushEnd>> {
-  const ends: Record<string, PushEnd> = {};
-  const remaining = [...pushes];
-  const collectNext = async () => {
-    for (let push = remaining.pop(); push !== undefined; push = remaining.pop()) {
-      const id = acceptedId(push);
-      const status = id && (await store.deliveryStatus.statusOfPush(id));
-      if (id === undefined || !status) continue;
-      const recipients: Record<string, string> = {};
-      for (const token of push.audience)
-        recipients[token] =
-          (await store.deliveryStatus.statusOfRecipient(id, token))?.outcome ?? 'none';
-      const shown = await callApi<{ push?: { pending_devices: string[] } }>(
-        dev,
-        'GET',
-        `/pushes/${id}`,
-      );
-      const pendingDevices = shown.json.push?.pending_devices;
-      ends[id] = {
-        ...{ counts: status.outcomes as Record<string, number>, recipients },
-        ...(pendingDevices && { pendingDevices }),
-      };
-    }
-  };
-  await Promise.all(Array.from({ length: READS_AT_ONCE }, collectNext));
-  return ends;
 }

@@ -1,12 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
-import type { Arrival } from './history.ts';
+import type { Arrival, History } from './history.ts';
+import { createLagRecord } from './observer-lag.ts';
+import { TENANT_NAMES, type TenantName } from './plan.ts';
 import { followProviderLog, type ProviderRequest } from './provider-log.ts';
-import type { Random } from './random.ts';
+import { createRandom, type Random } from './random.ts';
 import type { System } from './system.ts';
 
 const STEP_MS = 200;
@@ -15,55 +16,69 @@ const BREAKS = 0.004;
 const HOLDS = 0.004;
 const OFFLINE_STEPS = 25;
 const HOLD_STEPS = 15;
-const MARK = /soak-\d+-\d+/;
+/** Of so many devices one leaves at the end of a run. */
+const LEAVES_EVERY = 10;
+const MARK = /soak-[ab]-\d+-\d+/;
 const ACCEPTED = [200, 201];
+
+/** Devices of a tenant: with MQTT alone, and of each provider. */
+export interface SwarmSize {
+  connected: number;
+  ofProvider: number;
+}
 
 /** All devices of a run. */
 export interface Swarm {
-  tokens: readonly string[];
+  /** Device tokens of each tenant in the order of their registration. */
+  tokens: Record<TenantName, readonly string[]>;
   /** Breaks the connections of all devices at once. */
   cutAll(): void;
   /** Lets all devices acknowledge, and connects them until they stay so. */
   heal(): Promise<void>;
+  /** Disconnects some devices for good. */
+  disconnectSome(): Promise<void>;
+  /** Lists the devices of a tenant that have MQTT. */
+  listConnections(tenant: TenantName): { token: string; isConnected: boolean }[];
   /** Lists what has come to devices, and what providers have accepted for them. */
   listArrivals(): Promise<Arrival[]>;
-  /** Greatest delay with which this process has noticed something, in milliseconds. */
-  lagMs(): number;
+  /** Returns by how much this process has noticed things late. */
+  observerLags(): History['observerLags'];
   stop(): Promise<void>;
+}
+
+/** Registered devices of a tenant. */
+interface Devices {
+  mqtt: MqttDevice[];
+  tokens: string[];
+  /** Device tokens by what a provider knows the device by. */
+  tokenOf: Map<string, string>;
 }
 
 /** Registers devices of all channels; those with MQTT connect, stay silent, break and return as the seed says. */
 export async function createSwarm(
   system: Pick<System, 'sandbox' | 'stack' | 'store'>,
-  tenant: TestTenant,
-  random: Random,
-  { connected, ofProvider }: { connected: number; ofProvider: number },
+  tenants: Record<TenantName, TestTenant>,
+  sizes: Record<TenantName, SwarmSize>,
+  seed: number,
 ): Promise<Swarm> {
-  const { app, mqtt: url } = tenant.dev;
-  await system.store.apps.updateSettings(app, { fcmFallbackSeconds: 1 });
-  const devices: MqttDevice[] = [];
-  for (let n = 0; n < connected; n += 1) devices.push(await newMqttDevice(tenant.dev));
-  // FCM is their second channel, and each of their pushes may come over both.
-  for (let n = 0; n < ofProvider; n += 1)
-    devices.push(createMqttDevice({ url, ...(await registerAndroid(tenant.dev)) }));
-  const pools = [
-    await registerIphones(tenant, ofProvider),
-    await registerBrowsers(tenant, system.sandbox, ofProvider),
-  ];
-  const tokenOf = new Map(
-    pools.flatMap(({ tokens, addresses }) =>
-      addresses.map((address, index) => [lastPart(address), tokens[index] ?? ''] as const),
-    ),
-  );
+  const registered = {
+    a: await registerDevices(system, tenants.a, sizes.a),
+    b: await registerDevices(system, tenants.b, sizes.b),
+  };
+  const devices = TENANT_NAMES.flatMap((name) => registered[name].mqtt);
+  const tokenOf = new Map(TENANT_NAMES.flatMap((name) => [...registered[name].tokenOf]));
   let isStopped = false;
   let isHealing = false;
-  let lagMs = 0;
+  const left = new Set<MqttDevice>();
+  const lags = createLagRecord();
 
-  async function live(device: MqttDevice): Promise<void> {
+  async function live(device: MqttDevice, random: Random): Promise<void> {
     let offline = 0;
     let holding = 0;
     while (!isStopped) {
-      if (offline > 0 && !isHealing) offline -= 1;
+      if (left.has(device)) {
+        if (device.connected) await device.disconnect();
+      } else if (offline > 0 && !isHealing) offline -= 1;
       else if (!device.connected) await device.connect().catch(() => undefined);
       else if (!isHealing && random.next() < BREAKS) {
         offline = random.between(0, OFFLINE_STEPS);
@@ -75,19 +90,18 @@ export async function createSwarm(
         holding = isHealing ? 0 : holding - 1;
         if (holding === 0) device.releaseReceipts();
       }
-      const startedAt = performance.now();
-      await sleep(STEP_MS);
-      lagMs = Math.max(lagMs, performance.now() - startedAt - STEP_MS);
+      await lags.measure(STEP_MS);
     }
   }
-  const living = devices.map(live);
+  // Each device has numbers of its own: how long others take to connect changes nothing for it.
+  const living = devices.map((device, n) => live(device, createRandom(seed + n)));
   const accepted: Arrival[] = [];
   const stopFollowing = followProviderLog(`${system.stack.dev.sandbox}`, (request) => {
     accepted.push(...acceptedOf(request, tokenOf));
   });
 
   return {
-    tokens: [...devices.map(({ token }) => token), ...pools.flatMap(({ tokens }) => tokens)],
+    tokens: { a: registered.a.tokens, b: registered.b.tokens },
     cutAll() {
       for (const device of devices) device.cut();
     },
@@ -96,11 +110,17 @@ export async function createSwarm(
       const allConnected = () => devices.every((device) => device.connected);
       await until(allConnected, { timeoutMs: 60_000, everyMs: 200, what: 'all devices connected' });
     },
+    async disconnectSome() {
+      for (const [n, device] of devices.entries()) if (n % LEAVES_EVERY === 0) left.add(device);
+      await until(() => [...left].every((device) => !device.connected));
+    },
+    listConnections: (name) =>
+      registered[name].mqtt.map(({ token, connected }) => ({ token, isConnected: connected })),
     async listArrivals() {
       await stopFollowing();
       return [...devices.flatMap(arrivalsOf), ...accepted];
     },
-    lagMs: () => lagMs,
+    observerLags: lags.read,
     async stop() {
       isStopped = true;
       await stopFollowing().catch(() => undefined);
@@ -110,9 +130,36 @@ export async function createSwarm(
   };
 }
 
+async function registerDevices(
+  system: Pick<System, 'sandbox' | 'store'>,
+  tenant: TestTenant,
+  { connected, ofProvider }: SwarmSize,
+): Promise<Devices> {
+  const { app, mqtt: url } = tenant.dev;
+  await system.store.apps.updateSettings(app, { fcmFallbackSeconds: 1 });
+  const mqtt: MqttDevice[] = [];
+  const tokenOf = new Map<string, string>();
+  for (let n = 0; n < connected; n += 1) mqtt.push(await newMqttDevice(tenant.dev));
+  // FCM is their second channel, and each of their pushes may come over both.
+  for (let n = 0; n < ofProvider; n += 1) {
+    const { address, ...credentials } = await registerAndroid(tenant.dev);
+    mqtt.push(createMqttDevice({ url, ...credentials }));
+    tokenOf.set(address, credentials.token);
+  }
+  const pools = [
+    await registerIphones(tenant, ofProvider),
+    await registerBrowsers(tenant, system.sandbox, ofProvider),
+  ];
+  for (const { tokens, addresses } of pools)
+    for (const [index, address] of addresses.entries())
+      tokenOf.set(lastPart(address), tokens[index] ?? '');
+  const tokens = [...mqtt.map(({ token }) => token), ...pools.flatMap((pool) => pool.tokens)];
+  return { mqtt, tokens, tokenOf };
+}
+
 function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
   return arrivals.map(({ payload, receivedAtMs, connection }) => ({
-    ...{ token, connection, mark: MARK.exec(payload)?.[0] ?? payload },
+    ...{ token, channel: 'mqtt', connection, mark: MARK.exec(payload)?.[0] ?? payload },
     atMs: performance.timeOrigin + receivedAtMs,
   }));
 }
@@ -121,9 +168,9 @@ function acceptedOf(
   { channel, at, to, status, payload }: ProviderRequest,
   tokenOf: ReadonlyMap<string, string>,
 ): Arrival[] {
-  if (channel === 'fcm' || !ACCEPTED.includes(status ?? 0)) return [];
+  if (!ACCEPTED.includes(status ?? 0)) return [];
   const mark = MARK.exec(JSON.stringify(payload))?.[0] ?? 'no mark';
-  return [{ token: tokenOf.get(lastPart(to)) ?? to, mark, atMs: at, connection: 0 }];
+  return [{ token: tokenOf.get(lastPart(to)) ?? to, mark, atMs: at, channel, connection: 0 }];
 }
 
 /** Returns the part of an endpoint that tells subscriptions apart. */

@@ -2,21 +2,28 @@ import { ONLY_API } from '../support/api/only-api.ts';
 import { createRedisServer, type RedisServer } from '../support/faults/redis-server.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { readResidentBytes } from '../support/resident-memory.ts';
+import { isAlive } from '../support/stack/processes.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+import type { History, ProcessEnd } from './history.ts';
+import { SERVICES } from './plan.ts';
 
-const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const;
 const EACH = 2;
+/** A supervisor waits up to ten seconds before it starts a process again. */
+const START_MS = 30_000;
 
 /** Two processes of each service, with servers and ways to them that can be broken. */
 export interface System extends Pick<ProviderFixture, 'stack' | 'sandbox' | 'store' | 'tenant'> {
   redis: RedisServer;
   redisProxy: TcpProxy;
   mongoProxy: TcpProxy;
-  /** Process of MongoDB, which is started again when it is killed. */
-  mongodbPid(): number;
-  /** Lists the processes that have ended. */
-  listDeaths(): { service: string; wasKilled: boolean }[];
+  /** Kills a process, which is started again; waits for it if it is just being started. */
+  kill(service: string, index: number): Promise<void>;
+  /** Stops a process, waits, and lets it go on. */
+  stopDuring(service: string, index: number, wait: () => Promise<void>): Promise<void>;
+  /** Lists the processes that have ended, and those that were killed by `kill`. */
+  listDeaths(): Pick<History, 'deaths' | 'kills'>;
   /** Reads the resident memory of each process that runs, in bytes. */
   readMemory(): { service: string; bytes: number }[];
   close(): Promise<void>;
@@ -42,14 +49,14 @@ export async function openSystem(): Promise<System> {
     uri.port = String(mongoProxy.port);
     const fixture = await openProviderFixture({
       ...{ apis: EACH, deliveryWorkers: EACH, schedulers: EACH, deviceGateways: EACH },
+      dashboards: EACH,
       env: { MONGODB_URI: uri.href, REDIS_URL: `redis://127.0.0.1:${redisProxy.port}` },
     });
     releases.push(fixture.close);
     const { stack, sandbox, store, tenant } = fixture;
     return {
       ...{ stack, sandbox, store, tenant, redis, redisProxy, mongoProxy, close },
-      mongodbPid: () => database.pidOf('mongodb'),
-      listDeaths: () => readDeaths(stack),
+      ...controlProcesses(stack, database, redis),
       readMemory: () =>
         SERVICES.flatMap((service) =>
           [0, 1].flatMap((index) => readMemoryOf(stack, service, index)),
@@ -61,6 +68,36 @@ export async function openSystem(): Promise<System> {
   }
 }
 
+/** Stops, kills and watches the processes of the services and of MongoDB. */
+function controlProcesses(
+  stack: Stack,
+  database: Stack,
+  redis: RedisServer,
+): Pick<System, 'kill' | 'stopDuring' | 'listDeaths'> {
+  const kills: string[] = [];
+  const findRunning = (service: string, index: number): Promise<number> => {
+    const running = () => {
+      const pid = (service === 'mongodb' ? database : stack).pidOf(service, index);
+      return isAlive(pid) && pid;
+    };
+    const what = `a process ${service} ${index}`;
+    return until(running, { timeoutMs: START_MS, everyMs: 50, what });
+  };
+  return {
+    async kill(service, index) {
+      process.kill(await findRunning(service, index), 'SIGKILL');
+      kills.push(index === 0 ? service : `${service} ${index}`);
+    },
+    async stopDuring(service, index, wait) {
+      const pid = await findRunning(service, index);
+      process.kill(pid, 'SIGSTOP');
+      await wait();
+      process.kill(pid, 'SIGCONT');
+    },
+    listDeaths: () => ({ deaths: readDeaths([stack, database], redis), kills: [...kills] }),
+  };
+}
+
 /** Reads the memory of one process; nothing while it is started again. */
 function readMemoryOf(stack: Stack, service: string, index: number) {
   try {
@@ -70,11 +107,15 @@ function readMemoryOf(stack: Stack, service: string, index: number) {
   }
 }
 
-/** Reads which processes the supervisor has seen end; the run ends them with SIGKILL only. */
-function readDeaths(stack: Stack): { service: string; wasKilled: boolean }[] {
-  const ends = stack.output().matchAll(/^(.+?) ended \((.+?)\); starting it again/gm);
-  return [...ends].map(([, service = '', reason]) => ({
-    service,
-    wasKilled: reason === 'SIGKILL',
-  }));
+/** Reads which processes the supervisors have seen end. Redis runs beside them. */
+function readDeaths(stacks: readonly Stack[], redis: RedisServer): ProcessEnd[] {
+  const ends = stacks.flatMap((stack) => [
+    ...stack.output().matchAll(/^(.+?) ended \((.+?)\); starting it again/gm),
+  ]);
+  return [
+    ...ends.map(([, process = '', reason = '']) => ({ process, reason })),
+    ...Array.from({ length: redis.countDeaths() }, () => ({
+      ...{ process: 'redis', reason: 'not killed here' },
+    })),
+  ];
 }

@@ -12,6 +12,8 @@ const START_TIMEOUT_MS = 40_000;
 export interface TestServer {
   port: number;
   pid: number;
+  /** Resolves when it has ended, for whatever reason. */
+  exited: Promise<unknown>;
   stop(): Promise<void>;
 }
 
@@ -38,7 +40,7 @@ export async function startServer(
     await stop();
     throw error;
   }
-  return { port, pid: server.pid, stop };
+  return { port, pid: server.pid, exited: server.exited, stop };
 }
 
 /** Starts a Redis without persistence. */

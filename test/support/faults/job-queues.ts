@@ -3,6 +3,11 @@ import type { QueueName } from '../../../packages/queue/src/jobs.ts';
 import { until } from '../until.ts';
 
 const DONE_MS = 60_000;
+const UNFINISHED = ['waiting', 'prioritized', 'delayed', 'active', 'failed'] as const;
+/** Of each state of a queue. */
+const MAX_LISTED = 1_000;
+/** Begin of the ids of the jobs that BullMQ's job schedulers add. */
+const TICK_PREFIX = 'repeat:';
 
 /** The queues of a stack, to which a test adds jobs that no process of Carillon would add. */
 export interface JobQueues {
@@ -15,6 +20,8 @@ export interface JobQueues {
     data: unknown,
     options?: { times?: number; jobId?: string },
   ): Promise<string[]>;
+  /** Counts the jobs of all queues that are left, delayed and failed ones included, without the ticks of the job schedulers. */
+  countLeft(): Promise<number>;
   /** Waits until no job of a queue waits or runs. */
   untilDone(name: QueueName): Promise<void>;
   close(): Promise<void>;
@@ -37,6 +44,12 @@ export async function openJobQueues(redis: { url: string }): Promise<JobQueues> 
         Array.from({ length: times }, () => ({ name, data, opts })),
       );
       return jobs.map(({ id = '' }) => id);
+    },
+    async countLeft() {
+      const lists = await Promise.all(
+        board.queues.map((queue) => queue.getRanges([...UNFINISHED], 0, MAX_LISTED)),
+      );
+      return lists.flat().filter((id) => !id.startsWith(TICK_PREFIX)).length;
     },
     async untilDone(name) {
       const isDone = async () => {

@@ -26,6 +26,8 @@ export interface RedisServer {
   kill(): Promise<void>;
   /** Does some work, then kills the server and starts it with the data from before: its last seconds are lost. */
   restoreAfter(task: () => Promise<void>): Promise<void>;
+  /** Counts the ends of the server that nothing here has caused. */
+  countDeaths(): number;
   /** Kills it and removes its data. */
   remove(): Promise<void>;
 }
@@ -52,15 +54,21 @@ export async function createRedisServer({
   await mkdir(dir);
   const port = await freePort();
   let server: TestServer | undefined;
+  let deaths = 0;
   const kill = async () => {
-    await server?.stop();
+    const killed = server;
     server = undefined;
+    await killed?.stop();
   };
   const start = async () => {
     const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
     const args = ['--bind', HOST, '--port', String(port), '--dir', dir];
     args.push(...PERSISTENCE_ARGS[persistence]);
-    server = await startServer(command, () => args, port);
+    const started = await startServer(command, () => args, port);
+    server = started;
+    void started.exited.then(() => {
+      if (server === started) deaths += 1;
+    });
   };
   const signal = (name: NodeJS.Signals) => {
     if (server !== undefined) process.kill(server.pid, name);
@@ -73,6 +81,7 @@ export async function createRedisServer({
     freeze: () => signal('SIGSTOP'),
     thaw: () => signal('SIGCONT'),
     kill,
+    countDeaths: () => deaths,
     async restoreAfter(task) {
       const before = join(folder, 'before');
       await cp(dir, before, { recursive: true });
