@@ -256,6 +256,8 @@ export interface NotifyEntry {
   w: string;
   /** In a push: the webhook is told of recipients, so the push's batches get entries too. */
   r?: true;
+  /** A replay has set the entry: claims and inbox rows from before leave no mark, so the end of the push sets it. */
+  replayed?: true;
   /** Grows with each change that is to be reported: a report closes the entry only if none came meanwhile. */
   v: number;
   /** When the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */

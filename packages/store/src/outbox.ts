@@ -26,6 +26,8 @@ import { outcomeCodes } from './recipient-status.ts';
 const MAX_CLAIMED = 500;
 /** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
 const MAX_RECIPIENTS = 2_000;
+/** A replayed batch that was claimed before the replay is looked at again after this time, until it is settled. */
+const RECHECK_MS = 10_000;
 const KINDS = ['pushes', 'batches', 'devices'] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -262,12 +264,13 @@ function createReplay(db: Db) {
         .toArray();
       const last = ids.length < limit ? undefined : ids.at(-1);
       if (ids.length === 0) return { pushes: 0 };
+      const entry = { w, ...(recipients && { r: true as const }) };
+      await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
+      // After the pushes: one that ends from here on marks its batches itself, one that has ended has no more changes.
       if (recipients) {
         const primary = { push: { $in: ids }, 'work.fallback': { $exists: false } };
         await batches.updateMany(primary, [{ $set: buildReplay({ w }) }]);
       }
-      const entry = { w, ...(recipients && { r: true as const }) };
-      await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
       return { pushes: ids.length, ...(last !== undefined && { last }) };
     },
   };
@@ -353,6 +356,15 @@ function isClaimedBy(claim: Document): Document {
   return { $eq: ['$$one.claim', claim] };
 }
 
+/** A replay has set the entry, and the claim of a batch may be from before it: its settlement sets no mark. */
+const isWorkedByOlderClaim = {
+  $and: [
+    '$$one.replayed',
+    { $eq: ['$work.state', 'ready'] },
+    { $ne: [{ $type: '$work.claim' }, 'missing'] },
+  ],
+};
+
 function buildProgress(
   pick: (values: readonly unknown[]) => Document,
   progress: readonly ReportProgress[],
@@ -366,8 +378,9 @@ function buildProgress(
     progress.map(({ reported: bytes }) => (bytes === undefined ? null : new Binary(bytes))),
   );
   const events = pick(progress.map((one) => one.events ?? []));
+  const nextAt = { $cond: [isWorkedByOlderClaim, fromNow(RECHECK_MS), '$$REMOVE'] };
   const changed = mapEntries(isClaimedBy(pick(progress.map(({ report }) => report.claim))), {
-    at: whenDone({ $cond: [isUnchanged, '$$REMOVE', '$$NOW'] }, leaseEnd),
+    at: whenDone({ $cond: [isUnchanged, nextAt, '$$NOW'] }, leaseEnd),
     until: whenDone('$$REMOVE', leaseEnd),
     claim: whenDone('$$REMOVE', '$$one.claim'),
     tries: '$$REMOVE',

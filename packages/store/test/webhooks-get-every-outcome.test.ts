@@ -207,6 +207,73 @@ test('a replay tells everything again, also of pushes from before the webhook wa
   }
 });
 
+describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
+  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+  const newReplayed = () => ({
+    ...{ _id: newWebhook(), app: APP },
+    events: ['recipient.delivered' as const],
+  });
+
+  test('receipts from inboxes that were filled before are told at its end', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(3), { shape });
+    const [read, replayed, offline] = push.tokens as [string, string, string];
+    await deliver(database.store, push, {
+      [replayed]: OUTCOMES.inbox,
+      [offline]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), 10);
+    expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+    await acknowledge(database, push, replayed);
+    await acknowledge(database, push, offline);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${replayed} delivered`, `${offline} delivered`, 'finished'].sort(),
+    );
+  });
+
+  test('receipts are told also if the push expires', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [first, second, third, last] = push.tokens as [string, string, string, string];
+    await deliver(database.store, push, {
+      [first]: OUTCOMES.inbox,
+      [second]: OUTCOMES.inbox,
+      [last]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), 10);
+    expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
+    await acknowledge(database, push, first);
+    await acknowledge(database, push, second);
+    await expire(database, push);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${first} delivered`, `${second} delivered`, `${last} expired`, 'finished'].sort(),
+    );
+  });
+
+  test('the outcomes of a claim from before are told', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(2), { shape });
+    const [id = ''] = push.batchIds;
+    const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+    if (claimed === undefined) throw new Error('not claimed');
+    await database.store.outbox.replay(webhook, range(push), 10);
+    expect(await drain(webhook._id)).toEqual([]);
+    const { n } = claimed.work;
+    await database.store.batchTable.settle({
+      ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+      latenciesMs: new Uint32Array(n),
+    });
+    const holders = shape === 'in the push' ? database.pushes : database.batches;
+    const at = new Date(Date.now() - 1_000);
+    const waiting = { _id: id, 'notify.at': { $exists: true } };
+    await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+    const tokens = splitTokens(claimed.work.tokens);
+    expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
+  });
+});
+
 describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
 
