@@ -10,6 +10,7 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '@carillon/store/outbox';
+import { channelOfOutcome } from '@carillon/store/push-outcomes';
 import { latencyMsAt } from '@carillon/store/receipt-times';
 
 /** One event of a request. */
@@ -70,7 +71,7 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
     const data = {
       push: pushIdOfBatch(report.id),
       token: tokens[position],
-      channel: work.channel,
+      channel: channelOfOutcome(work.channel, code),
       ...(reason !== undefined && { reason }),
       ...(detail !== undefined && code !== OUTCOMES.delivered && { detail }),
       ...(milliseconds > 0 && { milliseconds }),

@@ -97,6 +97,17 @@ test('the receipt of a device that was offline is told with its time', async () 
   });
 });
 
+test('a recipient that FCM accepted the push for after MQTT had no receipt is told with that channel', async () => {
+  const webhook = await newWebhook(APP, ['recipient.sent', 'recipient.failed']);
+  const push = await insertReportedPush(database, 2, [webhook.id]);
+  const [sent = '', failed = ''] = push.tokens;
+  const outcomes = { [sent]: OUTCOMES.sent, [failed]: failureCode('inbox-full') };
+  await deliver(database.store, push, outcomes);
+  await report(database.store, webhook.id);
+  const channels = webhook.receiver.requests[0]?.events.map(({ data }) => data.channel);
+  expect(channels).toEqual(['fcm', 'mqtt']);
+});
+
 test('events of many pushes share a request, and only the wanted ones are sent', async () => {
   const webhook = await newWebhook(APP, ['recipient.failed']);
   for (let n = 0; n < 5; n += 1) {
