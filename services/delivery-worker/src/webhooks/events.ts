@@ -10,7 +10,7 @@ import {
   type ReportProgress,
   unreportedRecipients,
 } from '@carillon/store/outbox';
-import { channelOfOutcome } from '@carillon/store/push-outcomes';
+import { channelOfOutcome, toReportedState } from '@carillon/store/push-outcomes';
 import { latencyMsAt } from '@carillon/store/receipt-times';
 
 /** One event of a request. */
@@ -96,10 +96,10 @@ function isFinal({ final, channel, state, lateReceipts }: Batch, code: number): 
 
 function buildEndEvent(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'pushes' || !isEndUnreported(report)) return [];
-  const { state, devices, counts = {}, finishedAt } = report.document;
+  const { devices, counts = {}, finishedAt } = report.document;
   const data = {
     push: report.id,
-    state,
+    state: toReportedState(report.document),
     devices,
     outcomes: counts,
     ...(finishedAt !== undefined && { finishedAt: finishedAt.toISOString() }),

@@ -5,6 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   acknowledge,
   deliver,
+  expire,
+  RETENTION_MS,
   type StoreUnderTest,
   startStore,
 } from '../../../../packages/store/test/store-under-test.ts';
@@ -106,6 +108,27 @@ test('a recipient that FCM accepted the push for after MQTT had no receipt is to
   await report(database.store, webhook.id);
   const channels = webhook.receiver.requests[0]?.events.map(({ data }) => data.channel);
   expect(channels).toEqual(['fcm', 'mqtt']);
+});
+
+test('the end of a push is told with the state that the API reports', async () => {
+  const webhook = await newWebhook(APP, ['push.finished']);
+  const { pushCompletion } = database.store;
+  const [expired, deleted, finished] = await Promise.all(
+    Array.from({ length: 3 }, () => insertReportedPush(database, 1, [webhook.id])),
+  );
+  if (!expired || !deleted || !finished) throw new Error('not inserted');
+  await expire(database, expired);
+  await pushCompletion.markDeleted(APP, deleted.id);
+  await deliver(database.store, finished, {});
+  for (const { id } of [expired, deleted, finished])
+    await pushCompletion.completeIfDone(id, RETENTION_MS);
+  await reportAll(webhook);
+  const told = webhook.receiver.requests.flatMap(({ events }) => events);
+  expect(Object.fromEntries(told.map(({ data }) => [data.push, data.state]))).toEqual({
+    [expired.id]: 'expired',
+    [deleted.id]: 'deleted',
+    [finished.id]: 'finished',
+  });
 });
 
 test('events of many pushes share a request, and only the wanted ones are sent', async () => {
