@@ -295,8 +295,9 @@ export interface WebhookDocument {
   slot?: number;
   /** Absent: events are sent. */
   off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
-  /** Failed requests in a row, since when, and when the next one is sent. */
+  /** Failed requests in a row, the time of the last, since when, and when the next one is sent. Test events don't count. */
   failures?: number;
+  failedAt?: Date;
   failingSince?: Date;
   retryAt?: Date;
   /** The last response: its status, or why there was none. */

@@ -46,7 +46,14 @@ export function createWebhooks(db: Db, clock: Clock) {
 type WebhookCollection = Collection<WebhookDocument>;
 
 /** The fields of failed requests, without which the next request is sent at once. */
-const FAILURE_FIELDS = { failures: true, failingSince: true, retryAt: true } as const;
+const FAILURE_FIELDS = {
+  failures: true,
+  failedAt: true,
+  failingSince: true,
+  retryAt: true,
+} as const;
+/** A failure so long after the one before begins a new row: what waits is sent at least once a day. */
+const FAILURE_GAP_MS = 2 * 86_400_000;
 
 /** Matches a webhook while it has the address that a request was sent to: a later one has no part in its result. */
 function calledAt({ _id, address }: CalledWebhook) {
@@ -174,12 +181,12 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
     /** Removes a webhook; what it was not told of is forgotten. */
     remove: async (app: string, id: string): Promise<boolean> =>
       (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
-    /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
+    /** Requests a test event, which is sent at once even if the webhook waits for a retry. */
     requestTest: async (app: string, id: string): Promise<boolean> =>
       (
         await webhooks.updateOne(
           { _id: id, app, off: { $exists: false } },
-          { $set: { testAt: new Date(clock.now()) }, $unset: { retryAt: true } },
+          { $set: { testAt: new Date(clock.now()) } },
         )
       ).matchedCount === 1,
     /** Removes the request for a test event, unless there was another one since. */
@@ -244,7 +251,8 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       });
     },
     /**
-     * Records a request that failed: the next one is sent after `retryMs`.
+     * Records a request that failed: the next one is sent after `retryMs`. A failure that comes alone, days after the
+     * one before, is the first of a new row.
      *
      * @returns since when requests fail
      */
@@ -253,13 +261,19 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       answer: WebhookAnswer,
       retryMs: number,
     ): Promise<Date> {
+      // A document from before has no `failedAt`: its failures were the last requests.
+      const failedAt = { $ifNull: ['$failedAt', '$last.at'] };
+      const continues = { $gt: [failedAt, fromNow(-FAILURE_GAP_MS)] };
       const updated = await webhooks.findOneAndUpdate(
         calledAt(webhook),
         [
           {
             $set: {
               failures: { $add: [{ $ifNull: ['$failures', 0] }, 1] },
-              failingSince: { $ifNull: ['$failingSince', '$$NOW'] },
+              failedAt: '$$NOW',
+              failingSince: {
+                $cond: [continues, { $ifNull: ['$failingSince', '$$NOW'] }, '$$NOW'],
+              },
               retryAt: fromNow(retryMs),
               last: { $mergeObjects: [{ $literal: answer }, { at: '$$NOW' }] },
             },
@@ -268,6 +282,11 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
         { returnDocument: 'after' },
       );
       return updated?.failingSince ?? new Date(clock.now());
+    },
+    /** Records the response to a test event that failed; when events are sent, and since when they fail, stays. */
+    async recordFailedTest(webhook: CalledWebhook, answer: WebhookAnswer): Promise<void> {
+      const last = { ...answer, at: new Date(clock.now()) };
+      await webhooks.updateOne(calledAt(webhook), { $set: { last } });
     },
     /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
     async postpone(webhook: CalledWebhook, delayMs: number): Promise<void> {

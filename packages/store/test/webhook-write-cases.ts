@@ -78,6 +78,10 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
     given,
     call: ({ webhooks }) => webhooks.recordFailure(webhook, { status: 500 }, 1_000),
   },
+  'webhooks.recordFailedTest': {
+    given,
+    call: ({ webhooks }) => webhooks.recordFailedTest(webhook, { status: 500 }),
+  },
   'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(webhook, 1_000) },
   'webhooks.putBoxKey': {
     call: ({ webhooks }) => webhooks.putBoxKey({ id: 1, publicKey: 'key' }),

@@ -241,6 +241,47 @@ test('410 turns a webhook off, and so do five days of failures', async () => {
   expect(await report(database.store, gone.id)).toMatchObject({ requests: 0, end: 'off' });
 });
 
+test('two failures with days between them do not turn a webhook off', async () => {
+  const webhook = await newWebhook();
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id);
+  const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000);
+  await database.db
+    .collection<{ _id: string }>('webhooks')
+    .updateOne(
+      { _id: webhook.id },
+      { $set: { failingSince: daysAgo(6), failedAt: daysAgo(3), 'last.at': daysAgo(3) } },
+    );
+  await skipDelays(database, webhook.id);
+  expect(await report(database.store, webhook.id)).toMatchObject({ end: 'failed', answer: 500 });
+  const found = await database.store.webhooks.find(webhook.id);
+  expect(found?.off).toBeUndefined();
+  expect(found?.failingSince?.getTime()).toBeGreaterThan(daysAgo(1).getTime());
+});
+
+test('a failed test event is shown, and is no failure of the webhook', async () => {
+  const webhook = await newWebhook(APP);
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id, { random: LONGEST });
+  const readFailures = async () => {
+    const found = await database.store.webhooks.find(webhook.id);
+    const { failures, failingSince, failedAt, retryAt, last } = found ?? {};
+    return { failures: { failures, failingSince, failedAt, retryAt }, last };
+  };
+  const before = await readFailures();
+  expect(before.failures.failures).toBe(1);
+  webhook.receiver.respondWith(status(502));
+  await database.store.webhooks.requestTest(APP, webhook.id);
+  expect(await report(database.store, webhook.id)).toMatchObject({ end: 'failed', answer: 502 });
+  const after = await readFailures();
+  expect(after.failures).toEqual(before.failures);
+  expect(after.last).toMatchObject({ status: 502 });
+});
+
 test('while a receiver hangs, the webhooks of other apps are told', async () => {
   const slow = await newWebhook();
   const others = [await newWebhook(), await newWebhook(), await newWebhook()];
