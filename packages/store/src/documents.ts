@@ -274,6 +274,8 @@ export interface NotifyEntry {
   finished?: true;
   /** In a device: events to report. */
   events?: DeviceEvent[];
+  /** In a device: when the events occurred, but for its registration. Absent in entries from before. */
+  times?: { event: DeviceEvent; at: Date }[];
 }
 
 /** An event of a device that webhooks are told of. */

@@ -16,6 +16,7 @@ const ENTRY_FIELDS = [
   'reported',
   'finished',
   'events',
+  'times',
 ];
 
 /**
@@ -85,10 +86,21 @@ export function newDeviceEntries(webhooks: readonly string[], now: Date): Notify
 
 /** Builds the value of `notify` of a device to which an event has occurred, for a statement that is a pipeline. */
 export function buildDeviceMark(webhooks: readonly string[], event: DeviceEvent): Document {
+  const times = [{ event, at: '$$NOW' }];
+  const otherTimes = {
+    $filter: {
+      input: { $ifNull: ['$$one.times', []] },
+      as: 'time',
+      cond: { $ne: ['$$time.event', event] },
+    },
+  };
   return markOrAdd(
     webhooks,
-    { events: [event] },
-    { events: { $setUnion: [{ $ifNull: ['$$one.events', []] }, [event]] } },
+    { events: [event], times },
+    {
+      events: { $setUnion: [{ $ifNull: ['$$one.events', []] }, [event]] },
+      times: { $concatArrays: [otherTimes, times] },
+    },
   );
 }
 

@@ -377,7 +377,6 @@ function buildProgress(
   const reported = pick(
     progress.map(({ reported: bytes }) => (bytes === undefined ? null : new Binary(bytes))),
   );
-  const events = pick(progress.map((one) => one.events ?? []));
   const nextAt = { $cond: [isWorkedByOlderClaim, fromNow(RECHECK_MS), '$$REMOVE'] };
   const changed = mapEntries(isClaimedBy(pick(progress.map(({ report }) => report.claim))), {
     at: whenDone({ $cond: [isUnchanged, nextAt, '$$NOW'] }, leaseEnd),
@@ -388,17 +387,31 @@ function buildProgress(
     finished: {
       $cond: [pick(progress.map((one) => one.finished === true)), true, '$$one.finished'],
     },
-    events: {
-      $cond: [
-        { $isArray: '$$one.events' },
-        { $setDifference: ['$$one.events', events] },
-        '$$REMOVE',
-      ],
-    },
+    ...buildLeftEvents(pick, progress),
   });
   // A device keeps no entry without an event: it may outlive many webhooks.
   const hasWork = { $ne: ['$$one.events', []] };
   return { notify: { $filter: { input: changed, as: 'one', cond: hasWork } } };
+}
+
+/** Builds the fields of the events that are left of a device. One that occurred again meanwhile has another time, and stays. */
+function buildLeftEvents(
+  pick: (values: readonly unknown[]) => Document,
+  progress: readonly ReportProgress[],
+): Document {
+  const reported = pick(progress.map(({ events = [] }) => events));
+  const reportedTimes = pick(
+    progress.map(({ report, events = [] }) =>
+      (report.entry.times ?? []).filter(({ event }) => events.includes(event)),
+    ),
+  );
+  const leftTimes = { $setDifference: [{ $ifNull: ['$$one.times', []] }, reportedTimes] };
+  const again = { $map: { input: leftTimes, as: 'time', in: '$$time.event' } };
+  const left = { $setDifference: ['$$one.events', { $setDifference: [reported, again] }] };
+  return {
+    events: { $cond: [{ $isArray: '$$one.events' }, left, '$$REMOVE'] },
+    times: { $cond: [{ $isArray: '$$one.times' }, leftTimes, '$$REMOVE'] },
+  };
 }
 
 /** Changes claimed documents, with one statement for each kind. */

@@ -382,4 +382,28 @@ describe('events of a device', () => {
     await database.store.outbox.record(progress, LEASE_MS);
     expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
   });
+
+  test('that occur again while they are reported are told again', async () => {
+    const webhook = await addKnown();
+    const address = { channel: 'fcm', address: 'fcm2' } as const;
+    const { token } = await database.store.devices.register(app, 'android', address);
+    await drainDevices(webhook);
+    const uninstall = () =>
+      database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
+    await uninstall();
+    await untilDue();
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    // Its app is installed again, and removed again.
+    await database.db
+      .collection<{ _id: string }>('devices')
+      .updateOne({ _id: token }, { $unset: { uninstalled: true } });
+    await uninstall();
+    const progress = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await database.store.outbox.record(progress, LEASE_MS);
+    expect(await drainDevices(webhook)).toEqual([`${token} uninstalled`]);
+    const device = await database.store.devices.find(token);
+    expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
+  });
 });

@@ -3,7 +3,7 @@ import { pushIdOfBatch } from '@carillon/core/ids';
 import { describeOutcome, OUTCOMES } from '@carillon/core/outcomes';
 import { recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
 import { toBytes } from '@carillon/store/bytes';
-import type { Batch } from '@carillon/store/documents';
+import type { Batch, DeviceEvent } from '@carillon/store/documents';
 import {
   type ClaimedReport,
   isEndUnreported,
@@ -117,9 +117,13 @@ function buildEndEvent(report: ClaimedReport, progress: ReportProgress): Pending
 function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'devices') return [];
   const { platform, registeredAt } = report.document;
-  return (report.entry.events ?? []).map((event) => ({
+  const { events = [], times = [] } = report.entry;
+  // A device may be uninstalled more than once.
+  const timeOf = (event: DeviceEvent) =>
+    (times.find((time) => time.event === event)?.at ?? registeredAt).getTime();
+  return events.map((event) => ({
     body: {
-      id: `${report.id}.${registeredAt.getTime()}.${event}`,
+      id: `${report.id}.${timeOf(event)}.${event}`,
       type: `device.${event}` as const,
       data: { token: report.id, platform, registeredAt: registeredAt.toISOString() },
     },

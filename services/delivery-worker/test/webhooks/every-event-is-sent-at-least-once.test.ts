@@ -131,6 +131,25 @@ test('the end of a push is told with the state that the API reports', async () =
   });
 });
 
+test('a device that is uninstalled twice has two events with ids of their own', async () => {
+  const webhook = await newWebhook(undefined, ['device.uninstalled']);
+  const { store } = database;
+  const { app = '' } = (await store.webhooks.find(webhook.id)) ?? {};
+  await store.webhooks.refresh();
+  const address = { channel: 'fcm', address: 'fcm1' } as const;
+  const { token } = await store.devices.register(app, 'android', address);
+  for (const _ of ['first', 'again']) {
+    await store.devices.flagGone(app, [{ token, address: 'fcm1', flag: 'uninstalled' }]);
+    await reportAll(webhook);
+    await database.db
+      .collection<{ _id: string }>('devices')
+      .updateOne({ _id: token }, { $unset: { uninstalled: true } });
+  }
+  const ids = webhook.reported();
+  expect(ids).toHaveLength(2);
+  expect(new Set(ids).size).toBe(2);
+});
+
 test('events of many pushes share a request, and only the wanted ones are sent', async () => {
   const webhook = await newWebhook(APP, ['recipient.failed']);
   for (let n = 0; n < 5; n += 1) {
