@@ -1,5 +1,5 @@
 import { newClaimId } from '@carillon/core/ids';
-import { coverageOf, recipientEventOf } from '@carillon/core/webhooks';
+import { coverageOf, recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
 import { Binary, type Collection, type Db, type Document, type Filter, Long } from 'mongodb';
 import { BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
@@ -110,13 +110,17 @@ export function isEndUnreported(report: ClaimedReport): boolean {
   );
 }
 
-/** Counts the events that a webhook was not told of. */
-export function countUnreported(report: ClaimedReport): number {
-  return (
-    unreportedRecipients(report).length +
-    (isEndUnreported(report) ? 1 : 0) +
-    (report.entry.events?.length ?? 0)
+/** Counts the events about a push that a webhook wants and was not told of. */
+export function countUnreported(
+  report: ClaimedReport,
+  { events }: Pick<WebhookDocument, 'events'>,
+): number {
+  const isWanted = (event: WebhookEvent | undefined) =>
+    event !== undefined && events.includes(event);
+  const recipients = unreportedRecipients(report).filter(({ code }) =>
+    isWanted(recipientEventOf(code)),
   );
+  return recipients.length + (isEndUnreported(report) && isWanted('push.finished') ? 1 : 0);
 }
 
 /** Work that is to be reported to webhooks: claims, progress and marks. */

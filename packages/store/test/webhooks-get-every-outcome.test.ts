@@ -1,5 +1,6 @@
 import { splitTokens } from '@carillon/core/batch';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { NOTIFY_INDEX } from '../src/notify-mark.ts';
@@ -277,10 +278,13 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
 describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
 
-  async function insertUnreported(webhook: string): Promise<TestPush> {
+  async function insertUnreported(
+    webhook: string,
+    events: readonly WebhookEvent[] = WEBHOOK_EVENTS,
+  ): Promise<TestPush> {
     await database.db
-      .collection<{ _id: string; app: string }>('webhooks')
-      .insertOne({ _id: webhook, app: APP });
+      .collection<{ _id: string; app: string; events: readonly WebhookEvent[] }>('webhooks')
+      .insertOne({ _id: webhook, app: APP, events });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
@@ -309,12 +313,21 @@ describe('a push past its retention', () => {
     expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
   });
 
-  test('does not wait for a webhook that is off', async () => {
+  test('does not wait for a webhook that is off, whose events are counted as dropped too', async () => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
     await database.store.webhooks.turnOffOf(APP, webhook);
     await database.store.retention.purge(10);
     expect(await isStored(push)).toBe(false);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
+  });
+
+  test('drops only events that the webhook wants', async () => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
+    await database.store.retention.purge(10);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
   });
 });
 
