@@ -246,27 +246,29 @@ function createReplay(db: Db) {
   return {
     /**
      * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
-     * stored; also of pushes from before the webhook was created. Marks at most `limit` pushes.
+     * stored; also of pushes from before the webhook was created. Marks at most so many pushes with so many recipients,
+     * but at least one push.
      *
      * @returns how many pushes were marked, and the last of them unless all are done
      */
     async replay(
       { _id: w, app, events }: Pick<WebhookDocument, '_id' | 'app' | 'events'>,
       { from, to }: { from: string; to: string },
-      limit: number,
+      limits: { pushes: number; recipients: number },
     ): Promise<{ pushes: number; last?: string }> {
       const { pushes: coversPushes, recipients } = coverageOf(events);
       if (!coversPushes) return { pushes: 0 };
-      const ids = await pushes
+      const found = await pushes
         .find(
           { app, _id: { $gt: from, $lt: to }, state: { $in: ['open', 'finished', 'deleted'] } },
-          { projection: { _id: 1 } },
+          { projection: { devices: 1 }, batchSize: limits.pushes + 1 },
         )
         .sort({ _id: 1 })
-        .limit(limit)
-        .map((push) => push._id)
+        .limit(limits.pushes)
         .toArray();
-      const last = ids.length < limit ? undefined : ids.at(-1);
+      const ids = takeUpTo(limits.recipients, found);
+      const isDone = found.length < limits.pushes && ids.length === found.length;
+      const last = isDone ? undefined : ids.at(-1);
       if (ids.length === 0) return { pushes: 0 };
       const entry = { w, ...(recipients && { r: true as const }) };
       await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
@@ -278,6 +280,21 @@ function createReplay(db: Db) {
       return { pushes: ids.length, ...(last !== undefined && { last }) };
     },
   };
+}
+
+/** Returns the ids of the first pushes that together have at most so many recipients, and at least one id. */
+function takeUpTo(
+  maxRecipients: number,
+  pushes: readonly Pick<PushDocument, '_id' | 'devices'>[],
+): string[] {
+  let recipients = 0;
+  const ids: string[] = [];
+  for (const { _id, devices } of pushes) {
+    recipients += devices;
+    if (ids.length > 0 && recipients > maxRecipients) break;
+    ids.push(_id);
+  }
+  return ids;
 }
 
 /** Filters documents of one kind by their ids; a batch also by its shard key. A device token is no id of a holder. */

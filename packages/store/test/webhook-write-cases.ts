@@ -116,6 +116,7 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
       await insertDocuments(db, 'pushes', push());
       await insertDocuments(db, 'batches', batch({ _id: BATCH }));
     },
-    call: ({ outbox }) => outbox.replay(webhook, { from: '', to: 'g' }, 10),
+    call: ({ outbox }) =>
+      outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
   },
 };

@@ -24,6 +24,7 @@ import {
 } from './store-under-test.ts';
 
 const LEASE_MS = 60_000;
+const LIMITS = { pushes: 10, recipients: 10 };
 
 let database: StoreUnderTest;
 let webhooks = 0;
@@ -201,11 +202,31 @@ test('a replay tells everything again, also of pushes from before the webhook wa
   const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
   const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
   for (const _ of ['first', 'again']) {
-    const replayed = await database.store.outbox.replay(webhook, range, 10);
+    const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
     expect(replayed).toEqual({ pushes: 1 });
     const reported = push.tokens.map((token) => `${token} delivered`);
     expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
   }
+});
+
+test('one call of a replay marks pushes of a bounded number of recipients, and at least one', async () => {
+  const webhook = { _id: newWebhook(), app: APP, events: ['push.finished' as const] };
+  const pushes: TestPush[] = [];
+  for (const recipients of [1, 1, 3, 1])
+    pushes.push(await insertPush(database, newTokens(recipients)));
+  const ids = pushes.map(({ id }) => id);
+  let from = `${ids[0]?.slice(0, -1)}`;
+  const marked: number[] = [];
+  for (;;) {
+    const range = { from, to: `${ids[3]}~` };
+    const limits = { pushes: 10, recipients: 2 };
+    const replayed = await database.store.outbox.replay(webhook, range, limits);
+    marked.push(replayed.pushes);
+    if (replayed.last === undefined) break;
+    from = replayed.last;
+  }
+  expect(marked).toEqual([2, 1, 1]);
+  expect(await database.store.outbox.countPending(webhook._id, 10)).toBe(4);
 });
 
 describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
@@ -223,7 +244,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
       [replayed]: OUTCOMES.inbox,
       [offline]: OUTCOMES.inbox,
     });
-    await database.store.outbox.replay(webhook, range(push), 10);
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
     expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
     await acknowledge(database, push, replayed);
     await acknowledge(database, push, offline);
@@ -242,7 +263,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
       [second]: OUTCOMES.inbox,
       [last]: OUTCOMES.inbox,
     });
-    await database.store.outbox.replay(webhook, range(push), 10);
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
     expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
     await acknowledge(database, push, first);
     await acknowledge(database, push, second);
@@ -259,7 +280,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     const [id = ''] = push.batchIds;
     const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
     if (claimed === undefined) throw new Error('not claimed');
-    await database.store.outbox.replay(webhook, range(push), 10);
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
     expect(await drain(webhook._id)).toEqual([]);
     const { n } = claimed.work;
     await database.store.batchTable.settle({

@@ -16,6 +16,8 @@ import { addWebhookRequest, editWebhookRequest, replayRequest } from './schema.t
 
 const SUCCESS = { success: true } as const;
 const BODY_BYTES = 16 * 1024;
+/** A call may mark all batches of a push to a million devices, which takes seconds. */
+const REPLAY_EXTRA_MS = 20_000;
 
 /** Registers the routes that manage an app's webhooks. */
 export function webhookRoutes(
@@ -44,8 +46,9 @@ export function webhookRoutes(
     if (secret === undefined) throw new ApiError('INVALID_WEBHOOK_ID');
     return { secret };
   });
-  const replay = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, (context, { app }) =>
-    handleReplay(store, app._id, context),
+  const replay = routing.withApiKey(
+    { maxBodyBytes: BODY_BYTES, extraMs: () => REPLAY_EXTRA_MS },
+    (context, { app }) => handleReplay(store, app._id, context),
   );
   return (router) => {
     router.get('/webhooks', list);
