@@ -121,6 +121,8 @@ export interface SubscriptionDocument {
   /** Identity of the call that set the mark. */
   by?: string;
   since: Date;
+  /** While an import is in progress: what `since` becomes. */
+  importedSince?: Date;
 }
 
 /** A topic's counters. */
