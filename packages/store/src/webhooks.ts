@@ -2,10 +2,13 @@ import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, fromNow } from './clock.ts';
-import type { NotifyEntry, WebhookDocument } from './documents.ts';
+import type { DeviceDocument, NotifyEntry, WebhookDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
+import { NOTIFY_INDEX } from './notify-mark.ts';
 
 const REFRESH_MS = 3_000;
+/** Devices that one statement changes when a webhook is removed. */
+const DEVICES_PER_STEP = 1_000;
 /** A success that changes nothing else is written this often. */
 const SUCCESS_INTERVAL_MS = 10_000;
 
@@ -36,7 +39,7 @@ export function createWebhooks(db: Db, clock: Clock) {
   const webhooks: WebhookCollection = db.collection('webhooks');
   return {
     ...createKnownWebhooks(webhooks, clock),
-    ...createWebhookSettings(webhooks, clock),
+    ...createWebhookSettings(webhooks, db.collection('devices'), clock),
     ...createSwitches(webhooks, clock),
     ...createResults(webhooks, clock),
     ...createSealed(webhooks, db.collection('box_keys'), clock),
@@ -118,7 +121,11 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
   };
 }
 
-function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
+function createWebhookSettings(
+  webhooks: WebhookCollection,
+  devices: Collection<DeviceDocument>,
+  clock: Clock,
+) {
   /** Lists the slots of an app that no webhook has. A webhook from before there were slots takes one as well. */
   async function listFreeSlots(app: string): Promise<number[]> {
     const projection = { projection: { slot: 1 } };
@@ -178,9 +185,17 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
       );
       return changed ?? undefined;
     },
-    /** Removes a webhook; what it was not told of is forgotten. */
-    remove: async (app: string, id: string): Promise<boolean> =>
-      (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
+    /**
+     * Removes a webhook; what it was not told of is forgotten. Pushes keep its entries until they go, devices would keep
+     * them for years. It is off meanwhile: where this is interrupted, it is there and may be removed again.
+     */
+    async remove(app: string, id: string): Promise<boolean> {
+      const off = { at: new Date(clock.now()), reason: 'operator' as const };
+      const { matchedCount } = await webhooks.updateOne({ _id: id, app }, { $set: { off } });
+      if (matchedCount === 0) return false;
+      await forgetDevices(devices, id);
+      return (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1;
+    },
     /** Requests a test event, which is sent at once even if the webhook waits for a retry. */
     requestTest: async (app: string, id: string): Promise<boolean> =>
       (
@@ -204,6 +219,25 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
       return { on: all - failing, failing, off };
     },
   };
+}
+
+/** Removes the entries of a webhook from devices, by the index of what is to be reported. */
+async function forgetDevices(devices: Collection<DeviceDocument>, webhook: string): Promise<void> {
+  for (;;) {
+    const found = await devices
+      .find(
+        {
+          notify: { $elemMatch: { w: webhook, at: { $exists: true } } },
+          'notify.at': { $exists: true },
+        },
+        { projection: { _id: 1 }, hint: NOTIFY_INDEX, batchSize: DEVICES_PER_STEP + 1 },
+      )
+      .limit(DEVICES_PER_STEP)
+      .map(({ _id }) => _id)
+      .toArray();
+    if (found.length === 0) return;
+    await devices.updateMany({ _id: { $in: found } }, { $pull: { notify: { w: webhook } } });
+  }
 }
 
 /** Turns webhooks on and off. */

@@ -32,6 +32,8 @@ const claimedPush: Pick<ClaimedReport, 'id' | 'claim' | 'entry'> & { kind: 'push
   ...{ id: PUSH, claim: 'c1', entry: claimedEntry, kind: 'pushes' },
 };
 
+const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };
+
 const given = (db: Db) => insertDocuments(db, 'webhooks', webhook);
 
 async function givenDue(db: Db): Promise<void> {
@@ -56,7 +58,14 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
         address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
       }),
   },
-  'webhooks.remove': { given, call: ({ webhooks }) => webhooks.remove(APP, ID) },
+  'webhooks.remove': {
+    given: async (db) => {
+      await ensureIndexes(db);
+      await given(db);
+      await insertDocuments(db, 'devices', { ...DEVICE, notify: [entry] });
+    },
+    call: ({ webhooks }) => webhooks.remove(APP, ID),
+  },
   'webhooks.turnOffOf': { given, call: ({ webhooks }) => webhooks.turnOffOf(APP, ID) },
   'webhooks.turnOff': { given, call: ({ webhooks }) => webhooks.turnOff(webhook, 'gone') },
   'webhooks.turnOn': {

@@ -417,6 +417,24 @@ describe('events of a device', () => {
     expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
   });
 
+  test('go with their webhook, and those of other webhooks stay', async () => {
+    const [removed, other] = [await addKnown(), await addKnown()];
+    const due = (w: string) => ({ w, v: 1, at: new Date(), events: ['registered'] });
+    const tokens = newTokens(1_100);
+    await database.db.collection<{ _id: string }>('devices').insertMany(
+      tokens.map((_id) => ({
+        ...{ _id, app, platform: 'android', registeredAt: new Date() },
+        notify: [due(removed), due(other)],
+      })),
+    );
+    await database.store.webhooks.remove(app, removed);
+    const left = await database.db.collection('devices').distinct('notify.w', { app });
+    expect(left).not.toContain(removed);
+    expect(await database.store.outbox.countPending(other, 2_000)).toBe(tokens.length);
+    await database.store.webhooks.remove(app, other);
+    expect(await database.store.outbox.filterDue([removed, other])).toEqual([]);
+  });
+
   test('that occur again while they are reported are told again', async () => {
     const webhook = await addKnown();
     const address = { channel: 'fcm', address: 'fcm2' } as const;
