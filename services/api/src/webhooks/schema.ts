@@ -38,8 +38,12 @@ const seconds = (description: string) => integer(0, Number.MAX_SAFE_INTEGER).met
 /** Request body of POST /webhooks/<webhook_id>/replay. */
 export const replayRequest = z
   .object({
-    from: seconds('Unix timestamp in seconds; pushes accepted since then are reported again.'),
-    to: seconds('Unix timestamp in seconds; pushes accepted before then are reported again.'),
+    from: seconds(
+      'Unix timestamp in seconds; pushes accepted since then, or scheduled for a time since then, are reported again.',
+    ),
+    to: seconds(
+      'Unix timestamp in seconds; pushes accepted before then, or scheduled for a time before then, are reported again.',
+    ),
     after: z
       .string()
       .regex(/^[0-9a-f]{24}$/, 'must be the value of `last` of the previous response')
