@@ -1,3 +1,4 @@
+import { processCounts } from '@carillon/core/process-counts';
 import type { Collection, Db, Document, Filter } from 'mongodb';
 import { fromNow } from './clock.ts';
 import type { PushDocument, WebhookDocument } from './documents.ts';
@@ -96,7 +97,9 @@ async function countDropped(db: Db, dropped: readonly Unreported[]): Promise<voi
   const byWebhook = Map.groupBy(dropped, ({ webhook }) => webhook);
   for (const [_id, some] of byWebhook) {
     const events = some.reduce((sum, one) => sum + one.events, 0);
+    if (events === 0) continue;
     const update: Document = { $inc: { dropped: events } };
-    if (events > 0) await db.collection<WebhookDocument>('webhooks').updateOne({ _id }, update);
+    await db.collection<WebhookDocument>('webhooks').updateOne({ _id }, update);
+    processCounts.webhookEventsDropped += events;
   }
 }

@@ -1,5 +1,6 @@
 import { splitTokens } from '@carillon/core/batch';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { processCounts } from '@carillon/core/process-counts';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -343,12 +344,14 @@ describe('a push past its retention', () => {
     expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
   });
 
-  test('drops only events that the webhook wants', async () => {
+  test('drops only events that the webhook wants, which the metrics count', async () => {
     const webhook = newWebhook();
+    const before = processCounts.webhookEventsDropped;
     const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
     await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
     await database.store.retention.purge(10);
     expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
+    expect(processCounts.webhookEventsDropped - before).toBe(1);
   });
 });
 
