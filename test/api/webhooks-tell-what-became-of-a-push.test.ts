@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { webhookEventData, webhookEvents } from '../../services/api/src/webhooks/schema.ts';
 import {
   type Receiver,
   startReceiver,
@@ -102,6 +103,22 @@ test('the address and the secret are shown nowhere, and a test is answered', asy
     expect(text).not.toContain(SECRET_PATH);
     expect(text).not.toContain(secret);
   }
+});
+
+test('all requests are as the reference says', () => {
+  const types = new Set<string>();
+  for (const { body } of receiver.requests) {
+    const { events } = webhookEvents.parse(JSON.parse(body));
+    for (const { type, data } of events) {
+      types.add(type);
+      expect(Object.keys(webhookEventData.shape)).toEqual(
+        expect.arrayContaining(Object.keys(data)),
+      );
+    }
+  }
+  expect([...types]).toEqual(
+    expect.arrayContaining(['push.finished', 'recipient.delivered', 'device.registered', 'test']),
+  );
 });
 
 test("another app's webhook is as if absent", async () => {

@@ -14,6 +14,7 @@ import { openProviderFixture, type ProviderFixture } from '../support/providers/
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
   type ProviderDevicePool,
+  registerAndroids,
   registerIphones,
   subscribeIphones,
 } from '../support/providers/provider-device-pool.ts';
@@ -26,12 +27,20 @@ const BAD = 5;
 const UNREGISTERED = 7;
 const SUPERSEDED = 200;
 const DELETED_DEVICES = 30;
+const ANDROIDS = 200;
+const UNREACHABLE_ANDROIDS = 3;
+const TIME_TO_LIVE_SECONDS = 30;
+/** Recipients of each outcome that are asked for one by one. */
+const ASKED = 60;
 const LAST_PAGE_PAUSE_MS = 200;
 
 interface Recipient {
   token: string;
   outcome: string;
   channel: string;
+  reason?: string;
+  milliseconds?: number;
+  detail?: string;
 }
 interface Page {
   recipients: Recipient[];
@@ -43,10 +52,12 @@ let tenant: TestTenant;
 let mongo: TestMongo;
 let pool: DevicePool;
 let iphones: ProviderDevicePool;
+let androids: ProviderDevicePool;
+const pushes: SentPush[] = [];
 let webhook: WebhookReceiver;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  tenant = await fixture.tenant();
+  tenant = await fixture.tenant({ fcmFallbackSeconds: 1 });
   webhook = await addReceiver(tenant);
   mongo = await openMongo(tenant.dev);
   const stack = { home: fixture.stack.home, dev: tenant.dev };
@@ -54,6 +65,9 @@ beforeAll(async () => {
   await subscribePool({ stack, mongo, pool }, 'crowd');
   iphones = await registerIphones(tenant, IPHONES);
   await subscribeIphones(tenant, 'phones', iphones.tokens);
+  androids = await registerAndroids(tenant, ANDROIDS);
+  for (const address of androids.addresses.slice(0, UNREACHABLE_ANDROIDS))
+    await fixture.sandbox.scriptPermanently('fcm', address, { as: 'UNREGISTERED' });
   for (const address of iphones.addresses.slice(0, BAD))
     await fixture.sandbox.scriptPermanently('apns', address, { as: 'BadDeviceToken' });
   for (const address of iphones.addresses.slice(BAD, BAD + UNREGISTERED))
@@ -97,23 +111,47 @@ async function expectConsistent(push: SentPush): Promise<Map<string, Set<string>
   );
 }
 
+/** Expects recipients of every outcome to be the same one by one as in the pages. */
+async function expectSameAlone(push: SentPush): Promise<void> {
+  const byOutcome = Map.groupBy(await readPages(push), ({ outcome }) => outcome);
+  for (const some of byOutcome.values()) {
+    const listed = some.slice(0, ASKED);
+    const paths = listed.map(({ token }) => `/pushes/${push.id}/recipients/${token}`);
+    const answers = await Promise.all(
+      paths.map((path) => tenant.api<{ recipient: object }>('GET', path)),
+    );
+    expect(answers.map(({ json }) => ({ ...json.recipient, attempts: [] }))).toEqual(
+      listed.map((recipient) => ({ ...recipient, attempts: [] })),
+    );
+  }
+}
+
+const isOf =
+  ({ id }: SentPush) =>
+  ({ data }: { data: Record<string, unknown> }) =>
+    data.push === id;
+
 /** Waits until the webhook was told of the push's end, and of the end of each recipient as the pages have it. */
-async function expectTold(push: SentPush, ended: Map<string, Set<string>>): Promise<void> {
+async function expectTold(
+  push: SentPush,
+  ended: Map<string, Set<string>>,
+  state: string,
+): Promise<void> {
   const expected = new Map(
     [...ended].flatMap(([outcome, tokens]) =>
       [...tokens].map((token): [string, string] => [token, outcome]),
     ),
   );
   const isTold = () =>
-    webhook.events('push.finished').some(({ data }) => data.push === push.id) &&
+    webhook.events('push.finished').some(isOf(push)) &&
     reportedOutcomes(webhook, push.id).size >= expected.size;
   await until(isTold, { timeoutMs: 120_000, everyMs: 500, what: 'all events' });
   const told = reportedOutcomes(webhook, push.id);
   expect(told.size).toBe(expected.size);
   // A recipient has one end, however often it is told.
   for (const [token, outcomes] of told) expect([...outcomes]).toEqual([expected.get(token)]);
-  const [finished] = webhook.events('push.finished').filter(({ data }) => data.push === push.id);
-  expect(finished?.data).toMatchObject({ state: 'deleted', outcomes: await countOf(push) });
+  const [finished] = webhook.events('push.finished').filter(isOf(push));
+  expect(finished?.data).toMatchObject({ state, outcomes: await countOf(push) });
   expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);
 }
 
@@ -157,5 +195,52 @@ test('the pages add up to the counts and are what devices and providers saw, unt
   expect(ended.get('deleted')).toEqual(changed.get('pending'));
   for (const outcome of ['delivered', 'sent', 'failed', 'gone', 'superseded'])
     expect(ended.get(outcome)).toEqual(changed.get(outcome));
-  await expectTold(push, ended);
+  await expectSameAlone(push);
+  await expectTold(push, ended, 'deleted');
+  pushes.push(push);
 }, 300_000);
+
+test('a push that expires has the ends of its fallbacks, and is told so', async () => {
+  const phones = iphones.tokens.slice(BAD + UNREGISTERED);
+  const offline = pool.tokens.slice(-ANDROIDS);
+  const connected = pool.devices.map(({ token }) => token);
+  const fields = { time_to_live: TIME_TO_LIVE_SECONDS };
+  const to = [...connected, ...offline, ...androids.tokens, ...phones];
+  const push = await sendPush(tenant, to, fields);
+  await until(
+    async () => {
+      const requested = (await fixture.sandbox.received(push.id)).map((one) => one.to);
+      return new Set(requested).size === androids.addresses.length + phones.length;
+    },
+    { timeoutMs: TIME_TO_LIVE_SECONDS * 1_000, what: 'the requests to providers' },
+  );
+  await until(async () => (await countOf(push)).pending === undefined, { timeoutMs: 90_000 });
+  const ended = await expectConsistent(push);
+  expect(ended).toEqual(
+    new Map([
+      ['delivered', new Set(connected)],
+      ['sent', new Set([...phones, ...androids.tokens.slice(UNREACHABLE_ANDROIDS)])],
+      ['expired', new Set([...offline, ...androids.tokens.slice(0, UNREACHABLE_ANDROIDS)])],
+    ]),
+  );
+  await expectSameAlone(push);
+  await expectTold(push, ended, 'expired');
+  const channels = new Map((await readPages(push)).map(({ token, channel }) => [token, channel]));
+  expect(channels.get(androids.tokens.at(-1) ?? '')).toBe('fcm');
+  for (const { data } of webhook.events('recipient.sent').filter(isOf(push)))
+    expect(data.channel).toBe(channels.get(String(data.token)));
+  pushes.push(push);
+}, 300_000);
+
+test('pushes that were removed are unknown', async () => {
+  expect(pushes).toHaveLength(2);
+  const stored = mongo.db.collection<{ _id: string }>('pushes');
+  const ids = { _id: { $in: pushes.map(({ id }) => id) } };
+  await stored.updateMany(ids, { $set: { purgeAt: new Date() } });
+  await until(async () => (await stored.countDocuments(ids)) === 0, { timeoutMs: 30_000 });
+  for (const { id } of pushes)
+    for (const path of ['outcomes', 'recipients', `recipients/${pool.tokens[0]}`]) {
+      const { json } = await tenant.api<{ code: string }>('GET', `/pushes/${id}/${path}`);
+      expect(json.code).toBe('INVALID_PUSH_ID');
+    }
+}, 60_000);

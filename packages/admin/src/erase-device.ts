@@ -7,8 +7,10 @@ export interface ErasureResult {
   token: string;
   /** Documents of pushes that named the device and no longer do. */
   rewritten: number;
-  /** Time from which a repetition also removes the record of the deletion; absent: it is removed. */
+  /** When a repetition also removes the record of the deletion. */
   recordUntil?: Date;
+  /** The record of the deletion stays until the app's webhooks are told of it. Without both, it is removed. */
+  unreported?: true;
 }
 
 /** Checks that a device was deleted. @throws AdminError DEVICE_NOT_FOUND for an unknown device, and one that was not */
@@ -44,6 +46,10 @@ export async function eraseDevice(
     after = step.next;
     onProgress(scanned);
   }
-  const recordUntil = await store.erasure.removeRecord(token, store.clock.now());
-  return { token, rewritten, ...(recordUntil !== undefined && { recordUntil }) };
+  const kept = await store.erasure.removeRecord(token, store.clock.now());
+  return {
+    ...{ token, rewritten },
+    ...(kept?.kind === 'recent' && { recordUntil: kept.until }),
+    ...(kept?.kind === 'unreported' && { unreported: true }),
+  };
 }

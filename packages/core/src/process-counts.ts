@@ -64,6 +64,7 @@ export const processCounts = {
   inboxRowsDrained: 0,
   redisCommandFailures: 0,
   mongodbCommandFailures: 0,
+  webhookEventsDropped: 0,
   /** Recipients that have ended, by the channel of their batch and their outcome. */
   recipients: recipients as ReadonlyMap<Channel, Readonly<Partial<Record<FinalOutcome, number>>>>,
   /** Recipients that have failed, by reason. */

@@ -93,6 +93,12 @@ export const METRICS = {
       'Webhooks by state: on, failing (the last request failed), off (the receiver has refused events for good, or has ' +
       'failed for five days); those that their app has turned off are left out',
   },
+  carillon_webhook_events_dropped_total: {
+    type: 'counter',
+    labels: [],
+    services: ['scheduler'],
+    help: 'Events that webhooks wanted and were not told of before their push was removed, those of webhooks that are off included',
+  },
   carillon_provider_circuits: {
     type: 'gauge',
     labels: ['channel', 'state'],

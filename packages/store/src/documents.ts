@@ -121,6 +121,8 @@ export interface SubscriptionDocument {
   /** Identity of the call that set the mark. */
   by?: string;
   since: Date;
+  /** While an import is in progress: what `since` becomes. */
+  importedSince?: Date;
 }
 
 /** A topic's counters. */
@@ -263,6 +265,8 @@ export interface NotifyEntry {
   w: string;
   /** In a push: the webhook gets events of recipients, so the push's batches get entries too. */
   r?: true;
+  /** A replay has set the entry: claims and inbox rows from before leave no mark, so the end of the push sets it. */
+  replayed?: true;
   /** Grows with each change that is to be reported: a report closes the entry only if none came meanwhile. */
   v: number;
   /** Time from which the entry may be claimed; absent: nothing is to be reported. MongoDB's time. */
@@ -279,6 +283,8 @@ export interface NotifyEntry {
   finished?: true;
   /** In a device: events to report. */
   events?: DeviceEvent[];
+  /** In a device: when the events occurred, but for its registration. Absent in entries from before. */
+  times?: { event: DeviceEvent; at: Date }[];
 }
 
 /** An event of a device that is reported to webhooks. */
@@ -300,8 +306,9 @@ export interface WebhookDocument {
   slot?: number;
   /** Absent: events are sent. */
   off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
-  /** Failed requests in a row, since when, and when the next one is sent. */
+  /** Failed requests in a row, the time of the last, since when, and when the next one is sent. Test events don't count. */
   failures?: number;
+  failedAt?: Date;
   failingSince?: Date;
   retryAt?: Date;
   /** The last response: its status, or the reason why there was none. */

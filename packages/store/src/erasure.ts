@@ -1,7 +1,7 @@
 import { ERASED_TOKEN, eraseToken, splitTokens } from '@carillon/core/batch';
 import type { Collection, Db } from 'mongodb';
 import { BY_ID, holdersById } from './batch-holders.ts';
-import type { BatchDocument, DeviceDocument, PushDocument } from './documents.ts';
+import type { BatchDocument, DeviceDocument, PushDocument, WebhookDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
 /** Pushes that one step reads. */
@@ -19,6 +19,9 @@ export interface ErasureStep {
   next?: string;
 }
 
+/** Why the record of a deletion stays: until a time, or until the app's webhooks are told of the deletion. */
+export type KeptRecord = { kind: 'recent'; until: Date } | { kind: 'unreported' };
+
 interface Tables {
   pushes: Collection<PushDocument>;
   batches: Collection<BatchDocument>;
@@ -28,6 +31,7 @@ interface Tables {
 export function createErasure(db: Db) {
   const tables: Tables = { pushes: db.collection('pushes'), batches: db.collection('batches') };
   const devices = db.collection<DeviceDocument>('devices');
+  const webhooks = db.collection<WebhookDocument>('webhooks');
   const fullInboxes = db.collection<{ _id: string }>('full');
   return {
     /**
@@ -55,19 +59,28 @@ export function createErasure(db: Db) {
     },
 
     /**
-     * Removes the record of a deleted device, ten minutes after its deletion at the earliest. Returns the time from
-     * which on it can be removed; undefined: it is removed, or there is none.
+     * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before the
+     * webhooks that are on were told of its events. Returns why it stays; undefined: it is removed, or there is none.
      */
-    async removeRecord(token: string, nowMs: number): Promise<Date | undefined> {
+    async removeRecord(token: string, nowMs: number): Promise<KeptRecord | undefined> {
       await fullInboxes.deleteOne({ _id: token });
       const deletedBefore = new Date(nowMs - RECORD_RETENTION_MS);
+      const reportedTo: string[] = await devices.distinct('notify.w', { _id: token });
+      const unreported = await webhooks
+        .find({ _id: { $in: reportedTo }, off: { $exists: false } }, { projection: { _id: 1 } })
+        .map(({ _id }) => _id)
+        .toArray();
       await devices.deleteOne({
         _id: token,
         deletedAt: { $lte: deletedBefore },
         leaving: { $exists: false },
+        'notify.w': { $nin: unreported },
       });
       const left = await devices.findOne({ _id: token, deletedAt: { $exists: true } });
-      return left?.deletedAt && new Date(left.deletedAt.getTime() + RECORD_RETENTION_MS);
+      if (left?.deletedAt === undefined) return undefined;
+      const until = new Date(left.deletedAt.getTime() + RECORD_RETENTION_MS);
+      const isRecent = until.getTime() > nowMs || unreported.length === 0;
+      return isRecent ? { kind: 'recent', until } : { kind: 'unreported' };
     },
   };
 }

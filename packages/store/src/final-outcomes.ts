@@ -8,9 +8,15 @@ import { Binary, type Collection, type Db, type Filter } from 'mongodb';
 import { BY_ID, holdersById } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
-import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
+import type {
+  Batch,
+  BatchDocument,
+  InboxDocument,
+  NotifyEntry,
+  PushDocument,
+} from './documents.ts';
 import { isCollapseRowId } from './inbox.ts';
-import { buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
+import { buildEndOfReplay, buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
 import { buildReceiptTimes } from './receipt-times.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 
@@ -232,7 +238,7 @@ export async function fixOutcomes(
   tables: Tables,
   push: string,
   reason: EndReason,
-): Promise<OutcomeCounts> {
+): Promise<FixedOutcomes> {
   // Rows before batches: a receipt is in the batch before its row goes.
   const rows = await findRowPositions(tables, push);
   const hasFallback = rows.size > 0 && (await findFallback(tables, push)) !== null;
@@ -241,11 +247,38 @@ export async function fixOutcomes(
     { _id: push },
     { projection: { work: 1, 'notify.w': 1 } },
   );
-  if (storedPush === null) return {};
+  if (storedPush === null) return { counts: {} };
   await writeFinalOutcomes(tables, storedPush, endContext);
-  const fixedPush = await tables.pushes.findOne({ _id: push }, { projection: { work: 1 } });
-  return fixedPush === null ? {} : (await sumOutcomes(tables, fixedPush)).counts;
+  const fixedPush = await tables.pushes.findOne(
+    { _id: push },
+    { projection: { work: 1, ...NOTIFY_FIELDS } },
+  );
+  if (fixedPush === null) return { counts: {} };
+  const { counts } = await sumOutcomes(tables, fixedPush);
+  return { counts, ...(fixedPush.notify && { notify: fixedPush.notify }) };
 }
+
+/** The fields of a push that {@link markReplayed} takes, as a projection. */
+export const NOTIFY_FIELDS = { 'notify.w': 1, 'notify.r': 1, 'notify.replayed': 1 } as const;
+
+/**
+ * Marks the batches of a push that ends, for the webhooks to which it was replayed while it was open: inbox rows from
+ * before the replay do not say that their receipts set a mark. Of any other push it writes nothing.
+ */
+export async function markReplayed(
+  { batches }: Pick<Tables, 'batches'>,
+  push: string,
+  notify: readonly NotifyEntry[] = [],
+): Promise<void> {
+  const webhooks = notify.flatMap(({ w, r, replayed }) => (r && replayed ? [w] : []));
+  if (webhooks.length === 0) return;
+  await batches.updateMany(primaryBatches(push), [
+    { $set: { notify: buildEndOfReplay(webhooks) } },
+  ]);
+}
+
+/** Final counts of a push, and the webhooks that are told of it, read after the outcomes were written. */
+type FixedOutcomes = { counts: OutcomeCounts } & Pick<PushDocument, 'notify'>;
 
 /** Recipients of a push by outcome. */
 interface OutcomeSum {

@@ -6,7 +6,7 @@ import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
 import { newDeviceEntries } from './notify-mark.ts';
-import { insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
+import { CLEAR_MARK, insertMarked, SUBSCRIBING, subscriptionId } from './subscriptions.ts';
 import { createTopicCounters } from './topic-counters.ts';
 
 /** A device of another service, or of another installation. */
@@ -177,17 +177,8 @@ async function importSubscriptions(
   const entries = added.flatMap((id) => byId.get(id) ?? []);
   await addToCounters(entries.map(({ topic, platform }) => ({ app, topic, platform, n: 1 })));
   if (added.length === 0) return;
-  await subscriptions.bulkWrite(
-    added.map((_id) => {
-      const since = byId.get(_id)?.since;
-      const set = since === undefined ? {} : { $set: { since } };
-      return {
-        updateOne: {
-          filter: { _id, by: changeId, pending: SUBSCRIBING },
-          update: { ...set, $unset: { pending: true, by: true } },
-        },
-      };
-    }),
-    { ordered: false },
+  await subscriptions.updateMany(
+    { _id: { $in: added }, by: changeId, pending: SUBSCRIBING },
+    CLEAR_MARK,
   );
 }

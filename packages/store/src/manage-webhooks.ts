@@ -7,8 +7,8 @@ import type { Store } from './store.ts';
 
 /** Time for which the secret before the newest one signs requests too. */
 const ROTATION_OVERLAP_MS = 86_400_000;
-/** Pushes that one call of a replay marks: each may have a thousand batches. */
-const PUSHES_PER_REPLAY = 20;
+/** What one call of a replay marks at most; a single push may have more recipients. */
+const REPLAY_LIMITS = { pushes: 500, recipients: 50_000 } as const;
 
 /** A webhook without its address and secrets, as its app's owner sees it. */
 export interface WebhookView {
@@ -142,7 +142,7 @@ export async function replayWebhook(
   const webhook = await webhooks.findOf(app, id);
   if (webhook === undefined) return undefined;
   const from = after ?? pushIdFrom(fromMs);
-  return outbox.replay(webhook, { from, to: pushIdFrom(toMs) }, PUSHES_PER_REPLAY);
+  return outbox.replay(webhook, { from, to: pushIdFrom(toMs) }, REPLAY_LIMITS);
 }
 
 /** Converts a webhook to what its app's owner may see. */

@@ -7,6 +7,7 @@ export const NOTIFY_INDEX = { 'notify.w': 1, 'notify.at': 1 } as const;
 const ENTRY_FIELDS = [
   'w',
   'r',
+  'replayed',
   'v',
   'at',
   'until',
@@ -15,6 +16,7 @@ const ENTRY_FIELDS = [
   'reported',
   'finished',
   'events',
+  'times',
 ];
 
 /**
@@ -65,7 +67,16 @@ export function buildReplay(entry: Pick<NotifyEntry, 'w' | 'r'>): Document {
       cond: { $ne: ['$$one.w', { $literal: entry.w }] },
     },
   };
-  return { notify: { $concatArrays: [others, [{ ...entry, v: 1, at: '$$NOW' }]] } };
+  const replayed = { ...entry, replayed: true, v: 1, at: '$$NOW' };
+  return { notify: { $concatArrays: [others, [replayed]] } };
+}
+
+/**
+ * Builds the value of `notify` of a batch whose push was replayed while it was open, at the end of the push: marks the
+ * entries of these webhooks, and adds those that are missing because the batch was stored during the replay.
+ */
+export function buildEndOfReplay(webhooks: readonly string[]): Document {
+  return markOrAdd(webhooks, {}, {});
 }
 
 /** Builds the entries of a device that is registered now. */
@@ -75,21 +86,36 @@ export function newDeviceEntries(webhooks: readonly string[], now: Date): Notify
 
 /** Builds the value of `notify` of a device to which an event has occurred, for a statement that is a pipeline. */
 export function buildDeviceMark(webhooks: readonly string[], event: DeviceEvent): Document {
-  const all = { $ifNull: ['$notify', []] };
-  const added = {
+  const times = [{ event, at: '$$NOW' }];
+  const otherTimes = {
+    $filter: {
+      input: { $ifNull: ['$$one.times', []] },
+      as: 'time',
+      cond: { $ne: ['$$time.event', event] },
+    },
+  };
+  return markOrAdd(
+    webhooks,
+    { events: [event], times },
+    {
+      events: { $setUnion: [{ $ifNull: ['$$one.events', []] }, [event]] },
+      times: { $concatArrays: [otherTimes, times] },
+    },
+  );
+}
+
+/** Marks the entries of these webhooks with some changes, and adds an entry with `added` for each that has none. */
+function markOrAdd(webhooks: readonly string[], added: Document, changes: Document): Document {
+  const missing = {
     $map: {
       input: { $setDifference: [{ $literal: webhooks }, { $ifNull: ['$notify.w', []] }] },
       as: 'webhook',
-      in: { w: '$$webhook', v: 1, at: '$$NOW', events: [event] },
+      in: { w: '$$webhook', v: 1, at: '$$NOW', ...added },
     },
   };
   const marked = mapEntries(
     { $in: ['$$one.w', { $literal: webhooks }] },
-    {
-      at: '$$NOW',
-      v: { $add: ['$$one.v', 1] },
-      events: { $setUnion: [{ $ifNull: ['$$one.events', []] }, [event]] },
-    },
+    { at: '$$NOW', v: { $add: ['$$one.v', 1] }, ...changes },
   );
-  return { $concatArrays: [{ $cond: [{ $isArray: '$notify' }, marked, all] }, added] };
+  return { $concatArrays: [{ $ifNull: [marked, []] }, missing] };
 }

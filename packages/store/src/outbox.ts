@@ -1,5 +1,5 @@
 import { newClaimId } from '@carillon/core/ids';
-import { coverageOf, recipientEventOf } from '@carillon/core/webhooks';
+import { coverageOf, recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
 import { Binary, type Collection, type Db, type Document, type Filter, Long } from 'mongodb';
 import { BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
@@ -27,6 +27,8 @@ import { outcomeCodes } from './recipient-status.ts';
 const MAX_CLAIMED = 500;
 /** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
 const MAX_RECIPIENTS = 2_000;
+/** A replayed batch that was claimed before the replay is looked at again after this time, until it is settled. */
+const RECHECK_MS = 10_000;
 const KINDS = ['pushes', 'batches', 'devices'] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -109,13 +111,17 @@ export function isEndUnreported(report: ClaimedReport): boolean {
   );
 }
 
-/** Counts the events that were not reported to a webhook. */
-export function countUnreported(report: ClaimedReport): number {
-  return (
-    unreportedRecipients(report).length +
-    (isEndUnreported(report) ? 1 : 0) +
-    (report.entry.events?.length ?? 0)
+/** Counts the events about a push that a webhook wants and was not told of. */
+export function countUnreported(
+  report: ClaimedReport,
+  { events }: Pick<WebhookDocument, 'events'>,
+): number {
+  const isWanted = (event: WebhookEvent | undefined) =>
+    event !== undefined && events.includes(event);
+  const recipients = unreportedRecipients(report).filter(({ code }) =>
+    isWanted(recipientEventOf(code)),
   );
+  return recipients.length + (isEndUnreported(report) && isWanted('push.finished') ? 1 : 0);
 }
 
 /** Work that is to be reported to webhooks: claims, progress and marks. */
@@ -240,38 +246,56 @@ function createReplay(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
   return {
     /**
-     * Reports an app's pushes to a webhook again, from the id `from` up to `to`, in order of id, as far as they are
-     * stored; also pushes from before the webhook was created. Marks at most `limit` pushes.
+     * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
+     * stored; also of pushes from before the webhook was created. Marks at most so many pushes with so many recipients,
+     * but at least one push.
      *
      * @returns how many pushes were marked, and the last of them unless all are done
      */
     async replay(
       { _id: w, app, events }: Pick<WebhookDocument, '_id' | 'app' | 'events'>,
       { from, to }: { from: string; to: string },
-      limit: number,
+      limits: { pushes: number; recipients: number },
     ): Promise<{ pushes: number; last?: string }> {
       const { pushes: coversPushes, recipients } = coverageOf(events);
       if (!coversPushes) return { pushes: 0 };
-      const ids = await pushes
+      const found = await pushes
         .find(
           { app, _id: { $gt: from, $lt: to }, state: { $in: ['open', 'finished', 'deleted'] } },
-          { projection: { _id: 1 } },
+          { projection: { devices: 1 }, batchSize: limits.pushes + 1 },
         )
         .sort({ _id: 1 })
-        .limit(limit)
-        .map((push) => push._id)
+        .limit(limits.pushes)
         .toArray();
-      const last = ids.length < limit ? undefined : ids.at(-1);
+      const ids = takeUpTo(limits.recipients, found);
+      const isDone = found.length < limits.pushes && ids.length === found.length;
+      const last = isDone ? undefined : ids.at(-1);
       if (ids.length === 0) return { pushes: 0 };
+      const entry = { w, ...(recipients && { r: true as const }) };
+      await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
+      // After the pushes: one that ends from here on marks its batches itself, one that has ended has no more changes.
       if (recipients) {
         const primary = { push: { $in: ids }, 'work.fallback': { $exists: false } };
         await batches.updateMany(primary, [{ $set: buildReplay({ w }) }]);
       }
-      const entry = { w, ...(recipients && { r: true as const }) };
-      await pushes.updateMany({ _id: { $in: ids } }, [{ $set: buildReplay(entry) }]);
       return { pushes: ids.length, ...(last !== undefined && { last }) };
     },
   };
+}
+
+/** Returns the ids of the first pushes that together have at most so many recipients, and at least one id. */
+function takeUpTo(
+  maxRecipients: number,
+  pushes: readonly Pick<PushDocument, '_id' | 'devices'>[],
+): string[] {
+  let recipients = 0;
+  const ids: string[] = [];
+  for (const { _id, devices } of pushes) {
+    recipients += devices;
+    if (ids.length > 0 && recipients > maxRecipients) break;
+    ids.push(_id);
+  }
+  return ids;
 }
 
 /** Filters documents of one kind by their ids; a batch also by its shard key. A device token is no id of a holder. */
@@ -354,6 +378,15 @@ function isClaimedBy(claim: Document): Document {
   return { $eq: ['$$one.claim', claim] };
 }
 
+/** A replay has set the entry, and the claim of a batch may be from before it: its settlement sets no mark. */
+const isWorkedByOlderClaim = {
+  $and: [
+    '$$one.replayed',
+    { $eq: ['$work.state', 'ready'] },
+    { $ne: [{ $type: '$work.claim' }, 'missing'] },
+  ],
+};
+
 function buildProgress(
   pick: (values: readonly unknown[]) => Document,
   progress: readonly ReportProgress[],
@@ -366,9 +399,9 @@ function buildProgress(
   const reported = pick(
     progress.map(({ reported: bytes }) => (bytes === undefined ? null : new Binary(bytes))),
   );
-  const events = pick(progress.map((one) => one.events ?? []));
+  const nextAt = { $cond: [isWorkedByOlderClaim, fromNow(RECHECK_MS), '$$REMOVE'] };
   const changed = mapEntries(isClaimedBy(pick(progress.map(({ report }) => report.claim))), {
-    at: whenDone({ $cond: [isUnchanged, '$$REMOVE', '$$NOW'] }, leaseEnd),
+    at: whenDone({ $cond: [isUnchanged, nextAt, '$$NOW'] }, leaseEnd),
     until: whenDone('$$REMOVE', leaseEnd),
     claim: whenDone('$$REMOVE', '$$one.claim'),
     tries: '$$REMOVE',
@@ -376,17 +409,31 @@ function buildProgress(
     finished: {
       $cond: [pick(progress.map((one) => one.finished === true)), true, '$$one.finished'],
     },
-    events: {
-      $cond: [
-        { $isArray: '$$one.events' },
-        { $setDifference: ['$$one.events', events] },
-        '$$REMOVE',
-      ],
-    },
+    ...buildLeftEvents(pick, progress),
   });
   // A device keeps no entry without an event: it may outlive many webhooks.
   const hasWork = { $ne: ['$$one.events', []] };
   return { notify: { $filter: { input: changed, as: 'one', cond: hasWork } } };
+}
+
+/** Builds the fields of the events that are left of a device. One that occurred again meanwhile has another time, and stays. */
+function buildLeftEvents(
+  pick: (values: readonly unknown[]) => Document,
+  progress: readonly ReportProgress[],
+): Document {
+  const reported = pick(progress.map(({ events = [] }) => events));
+  const reportedTimes = pick(
+    progress.map(({ report, events = [] }) =>
+      (report.entry.times ?? []).filter(({ event }) => events.includes(event)),
+    ),
+  );
+  const leftTimes = { $setDifference: [{ $ifNull: ['$$one.times', []] }, reportedTimes] };
+  const again = { $map: { input: leftTimes, as: 'time', in: '$$time.event' } };
+  const left = { $setDifference: ['$$one.events', { $setDifference: [reported, again] }] };
+  return {
+    events: { $cond: [{ $isArray: '$$one.events' }, left, '$$REMOVE'] },
+    times: { $cond: [{ $isArray: '$$one.times' }, leftTimes, '$$REMOVE'] },
+  };
 }
 
 /** Changes claimed documents, with one statement for each kind. */

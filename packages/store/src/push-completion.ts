@@ -5,7 +5,14 @@ import type { Collection, Db } from 'mongodb';
 import { setPerDocument } from './bulk-set.ts';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { closeBatches, type EndReason, fixOutcomes, sumOutcomes } from './final-outcomes.ts';
+import {
+  closeBatches,
+  type EndReason,
+  fixOutcomes,
+  markReplayed,
+  NOTIFY_FIELDS,
+  sumOutcomes,
+} from './final-outcomes.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 
 /** Time for which the outcomes of recipients are kept after a push has ended for its sender. */
@@ -123,10 +130,15 @@ async function finishAllDelivered(
   const retentionMsById = new Map(checks.map(({ id, retentionMs }) => [id, retentionMs]));
   const ids = delivered.map(({ _id }) => _id);
   const allCounts: OutcomeCounts[] = [];
-  const isReported = delivered.some(({ notify }) => notify !== undefined);
+  let isReported = false;
   for (const push of delivered) {
     const { counts, mayChange } = await sumOutcomes(tables, push);
-    allCounts.push(mayChange ? await fixOutcomes(tables, push._id, 'expired') : counts);
+    const fixed = mayChange
+      ? await fixOutcomes(tables, push._id, 'expired')
+      : { counts, notify: push.notify };
+    allCounts.push(fixed.counts);
+    isReported ||= fixed.notify !== undefined;
+    await markReplayed(tables, push._id, fixed.notify);
   }
   await tables.pushes.updateMany(
     { _id: { $in: ids }, state: 'open' },
@@ -162,14 +174,18 @@ async function terminate(tables: Tables, id: string, ending: EndReason): Promise
   const { pushes, inbox, clock } = tables;
   await closeBatches(tables, id, ending);
   failpoint('completion');
-  const projection = { counts: 1, 'notify.w': 1 };
+  const projection = { counts: 1, ...NOTIFY_FIELDS };
   const storedPush = await pushes.findOne({ _id: id }, { projection });
   if (storedPush === null) return;
-  const counts = storedPush.counts ?? (await fixOutcomes(tables, id, ending));
+  const { counts, notify } =
+    storedPush.counts === undefined
+      ? await fixOutcomes(tables, id, ending)
+      : { counts: storedPush.counts, notify: storedPush.notify };
+  await markReplayed(tables, id, notify);
   // The first counts stay: another process may have counted while this one was already removing rows.
   const firstCounts = { $ifNull: ['$counts', { $literal: counts }] };
   const purgeAt = computePurgeAt(clock, 0);
-  const mark = storedPush.notify !== undefined && { notify: NOTIFY_MARK };
+  const mark = notify !== undefined && { notify: NOTIFY_MARK };
   await pushes.updateOne({ _id: id }, [
     { $set: { counts: firstCounts, 'fan.done': true, purgeAt, ...mark } },
   ]);
@@ -210,7 +226,7 @@ async function findAllDelivered(
   return tables.pushes
     .find(
       { _id: { $in: delivered } },
-      { projection: { work: 1, 'notify.w': 1 }, batchSize: delivered.length + 1 },
+      { projection: { work: 1, ...NOTIFY_FIELDS }, batchSize: delivered.length + 1 },
     )
     .toArray();
 }

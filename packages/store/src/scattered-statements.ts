@@ -181,6 +181,10 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
       'find pushes notify has, notify.at exists',
     ],
   },
+  'webhooks.remove': {
+    runs: 'each 1,000 devices with unreported events, when a webhook is removed',
+    statements: ['find devices notify has, notify.at exists'],
+  },
   'outbox.countPending': {
     runs: 'when the metrics of a scheduler are read, and a page of the console',
     statements: [
@@ -190,7 +194,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     ],
   },
   'outbox.replay': {
-    runs: 'each 20 pushes that are reported to a webhook again',
+    runs: 'each call of a replay, which marks up to 500 pushes',
     statements: ['find pushes _id <>, app =, state in'],
   },
   'pushes.list': { runs: CONSOLE, statements: ['find pushes _id <, app ='] },

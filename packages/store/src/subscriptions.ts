@@ -116,7 +116,7 @@ async function subscribe(
       { _id: { $in: existing }, pending: IS_UNSUBSCRIBING },
       {
         $set: { pending: SUBSCRIBING_RECOUNT },
-        $unset: { by: true },
+        $unset: { by: true, importedSince: true },
         $currentDate: { since: true },
       },
     );
@@ -131,24 +131,36 @@ async function subscribe(
 }
 
 /**
+ * Clears the mark of a subscription, in a statement that is a pipeline. While the mark is there, `since` is the time of the
+ * change, from which on it counts as interrupted; the time of an imported subscription takes its place now.
+ */
+export const CLEAR_MARK = [
+  { $set: { since: { $ifNull: ['$importedSince', '$since'] } } },
+  { $unset: ['pending', 'by', 'importedSince'] },
+];
+
+/**
  * Inserts subscriptions that are marked as being changed; existing ones stay.
  *
- * @param subscribers by the id of the subscription
+ * @param subscribers by the id of the subscription; with the time that an imported one has
  * @returns the ids of those that are new
  */
 export async function insertMarked(
   subscriptions: Collection<SubscriptionDocument>,
-  subscribers: ReadonlyMap<string, Subscriber>,
+  subscribers: ReadonlyMap<string, Subscriber & { since?: Date }>,
   changeId: string,
 ): Promise<string[]> {
   const errors = await bulkWriteErrors(
     subscriptions,
-    [...subscribers].map(([_id, { token, platform }]) => ({
+    [...subscribers].map(([_id, { token, platform, since: importedSince }]) => ({
       updateOne: {
         // An upsert, because only an update can set `since` to MongoDB's time; an existing subscription stays.
         filter: { _id, by: changeId },
         update: {
-          $setOnInsert: { token, platform, pending: SUBSCRIBING },
+          $setOnInsert: {
+            ...{ token, platform, pending: SUBSCRIBING },
+            ...(importedSince && { importedSince }),
+          },
           $currentDate: { since: true },
         },
         upsert: true,

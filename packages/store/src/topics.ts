@@ -1,6 +1,7 @@
 import type { Collection, Db } from 'mongodb';
 import type { SubscriptionDocument, TopicDocument } from './documents.ts';
 import {
+  CLEAR_MARK,
   IS_SUBSCRIBING,
   IS_UNSUBSCRIBING,
   parseSubscriptionId,
@@ -125,9 +126,6 @@ async function recount(
     { $set: { n }, $inc: { v: 1 } },
   );
   if (updated.matchedCount === 0) return;
-  await subscriptions.updateMany(
-    { ...range, pending: IS_SUBSCRIBING, ...isOld },
-    { $unset: { pending: true, by: true } },
-  );
+  await subscriptions.updateMany({ ...range, pending: IS_SUBSCRIBING, ...isOld }, CLEAR_MARK);
   await subscriptions.deleteMany({ ...range, pending: IS_UNSUBSCRIBING, ...isOld });
 }

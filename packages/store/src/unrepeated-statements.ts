@@ -95,6 +95,10 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
     repeatedBy: CALLER,
     safeBecause: 'a document that is marked again is reported from the beginning',
   },
+  'webhooks.remove': {
+    repeatedBy: CALLER,
+    safeBecause: 'the webhook goes last, and until then it is off',
+  },
   'devices.touch': {
     repeatedBy: 'the next activity of each device',
     safeBecause: 'the latest time stays',
@@ -111,6 +115,10 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   'devices.setAddress': {
     repeatedBy: CALLER,
     safeBecause: 'as a registration',
+  },
+  'imports.importSubscriptions': {
+    repeatedBy: 'the scheduler, which recounts the topics of subscriptions that keep their mark',
+    safeBecause: 'a subscription whose mark is cleared has no mark to clear',
   },
   'imports.importDevices': {
     repeatedBy: 'the import, which is repeated as a whole',

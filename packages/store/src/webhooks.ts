@@ -3,10 +3,13 @@ import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, fromNow } from './clock.ts';
-import type { NotifyEntry, WebhookDocument } from './documents.ts';
+import type { DeviceDocument, NotifyEntry, WebhookDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
+import { NOTIFY_INDEX } from './notify-mark.ts';
 
 const REFRESH_MS = 3_000;
+/** Devices that one statement changes when a webhook is removed. */
+const DEVICES_PER_STEP = 1_000;
 /** A success that changes nothing else is written this often. */
 const SUCCESS_INTERVAL_MS = 10_000;
 
@@ -37,7 +40,7 @@ export function createWebhooks(db: Db, clock: Clock) {
   const webhooks: WebhookCollection = db.collection('webhooks');
   return {
     ...createKnownWebhooks(webhooks, clock),
-    ...createWebhookSettings(webhooks, clock),
+    ...createWebhookSettings(webhooks, db.collection('devices'), clock),
     ...createSwitches(webhooks, clock),
     ...createResults(webhooks, clock),
     ...createSealed(webhooks, db.collection('box_keys'), clock),
@@ -47,7 +50,14 @@ export function createWebhooks(db: Db, clock: Clock) {
 type WebhookCollection = Collection<WebhookDocument>;
 
 /** The fields of failed requests, without which the next request is sent at once. */
-const FAILURE_FIELDS = { failures: true, failingSince: true, retryAt: true } as const;
+const FAILURE_FIELDS = {
+  failures: true,
+  failedAt: true,
+  failingSince: true,
+  retryAt: true,
+} as const;
+/** A failure so long after the one before begins a new row: what waits is sent at least once a day. */
+const FAILURE_GAP_MS = 2 * 86_400_000;
 
 /** Matches a webhook while it has the address that a request was sent to: a later one has no part in its result. */
 function calledAt({ _id, address }: CalledWebhook) {
@@ -112,7 +122,11 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
   };
 }
 
-function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
+function createWebhookSettings(
+  webhooks: WebhookCollection,
+  devices: Collection<DeviceDocument>,
+  clock: Clock,
+) {
   /** Lists the slots of an app that no webhook has. A webhook from before there were slots takes one as well. */
   async function listFreeSlots(app: string): Promise<number[]> {
     const projection = { projection: { slot: 1 } };
@@ -173,15 +187,23 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
       );
       return changed ?? undefined;
     },
-    /** Removes a webhook; unreported events are discarded. */
-    remove: async (app: string, id: string): Promise<boolean> =>
-      (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1,
-    /** Requests a test event, and sends it at once even if the webhook waits for a retry. */
+    /**
+     * Removes a webhook; what it was not told of is forgotten. Pushes keep its entries until they go, devices would keep
+     * them for years. It is off meanwhile: where this is interrupted, it is there and may be removed again.
+     */
+    async remove(app: string, id: string): Promise<boolean> {
+      const off = { at: new Date(clock.now()), reason: 'operator' as const };
+      const { matchedCount } = await webhooks.updateOne({ _id: id, app }, { $set: { off } });
+      if (matchedCount === 0) return false;
+      await forgetDevices(devices, id);
+      return (await webhooks.deleteOne({ _id: id, app })).deletedCount === 1;
+    },
+    /** Requests a test event, which is sent at once even if the webhook waits for a retry. */
     requestTest: async (app: string, id: string): Promise<boolean> =>
       (
         await webhooks.updateOne(
           { _id: id, app, off: { $exists: false } },
-          { $set: { testAt: new Date(clock.now()) }, $unset: { retryAt: true } },
+          { $set: { testAt: new Date(clock.now()) } },
         )
       ).matchedCount === 1,
     /** Removes the request for a test event, unless there was another one since. */
@@ -199,6 +221,25 @@ function createWebhookSettings(webhooks: WebhookCollection, clock: Clock) {
       return { on: all - failing, failing, off };
     },
   };
+}
+
+/** Removes the entries of a webhook from devices, by the index of what is to be reported. */
+async function forgetDevices(devices: Collection<DeviceDocument>, webhook: string): Promise<void> {
+  for (;;) {
+    const found = await devices
+      .find(
+        {
+          notify: { $elemMatch: { w: webhook, at: { $exists: true } } },
+          'notify.at': { $exists: true },
+        },
+        { projection: { _id: 1 }, hint: NOTIFY_INDEX, batchSize: DEVICES_PER_STEP + 1 },
+      )
+      .limit(DEVICES_PER_STEP)
+      .map(({ _id }) => _id)
+      .toArray();
+    if (found.length === 0) return;
+    await devices.updateMany({ _id: { $in: found } }, { $pull: { notify: { w: webhook } } });
+  }
 }
 
 /** Turns webhooks on and off. */
@@ -246,7 +287,8 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       });
     },
     /**
-     * Records a request that failed: the next one is sent after `retryMs`.
+     * Records a request that failed: the next one is sent after `retryMs`. A failure that comes alone, days after the
+     * one before, is the first of a new row.
      *
      * @returns since when requests fail
      */
@@ -255,13 +297,19 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       answer: WebhookAnswer,
       retryMs: number,
     ): Promise<Date> {
+      // A document from before has no `failedAt`: its failures were the last requests.
+      const failedAt = { $ifNull: ['$failedAt', '$last.at'] };
+      const continues = { $gt: [failedAt, fromNow(-FAILURE_GAP_MS)] };
       const updated = await webhooks.findOneAndUpdate(
         calledAt(webhook),
         [
           {
             $set: {
               failures: { $add: [{ $ifNull: ['$failures', 0] }, 1] },
-              failingSince: { $ifNull: ['$failingSince', '$$NOW'] },
+              failedAt: '$$NOW',
+              failingSince: {
+                $cond: [continues, { $ifNull: ['$failingSince', '$$NOW'] }, '$$NOW'],
+              },
               retryAt: fromNow(retryMs),
               last: { $mergeObjects: [{ $literal: answer }, { at: '$$NOW' }] },
             },
@@ -271,7 +319,12 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       );
       return updated?.failingSince ?? new Date(clock.now());
     },
-    /** Delays the next request by `delayMs`, which is no failure of the webhook: its address is down for others too. */
+    /** Records the response to a test event that failed; when events are sent, and since when they fail, stays. */
+    async recordFailedTest(webhook: CalledWebhook, answer: WebhookAnswer): Promise<void> {
+      const last = { ...answer, at: new Date(clock.now()) };
+      await webhooks.updateOne(calledAt(webhook), { $set: { last } });
+    },
+    /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
     async postpone(webhook: CalledWebhook, delayMs: number): Promise<void> {
       await webhooks.updateOne({ ...calledAt(webhook), off: { $exists: false } }, [
         { $set: { retryAt: fromNow(delayMs) } },

@@ -1,11 +1,13 @@
 import { ERASED_TOKEN } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
 import { FIRST_RECIPIENT } from '../src/recipients.ts';
 import {
   acknowledge,
   deliver,
   insertPush,
+  LEASE_MS,
   newTokens,
   SHAPES,
   type StoreUnderTest,
@@ -87,10 +89,41 @@ test('the record of a deletion goes ten minutes after it', async () => {
   expect(await store.deletedDevices.markDeleted(APP, token)).toBe(true);
   await store.deletedDevices.clearLeftovers(APP, token);
   const now = store.clock.now();
-  const until = await store.erasure.removeRecord(token, now);
-  expect(until?.getTime()).toBeGreaterThan(now + 590_000);
+  const kept = await store.erasure.removeRecord(token, now);
+  if (kept?.kind !== 'recent') throw new Error('it is gone');
+  expect(kept.until.getTime()).toBeGreaterThan(now + 590_000);
   expect(await store.erasure.removeRecord(token, now + 601_000)).toBeUndefined();
   expect(await store.devices.find(token)).toBeUndefined();
   expect(await store.erasure.removeRecord(other.token, now + 601_000)).toBeUndefined();
   expect(await store.devices.find(other.token)).toBeDefined();
+});
+
+test('the record of a deletion stays until the webhooks that are on are told of it', async () => {
+  const app = 'c'.repeat(24);
+  const box = { key: 1, nonce: '', text: '', tag: '', from: '' };
+  const ids = ['on', 'off', 'removed'] as const;
+  for (const _id of ids)
+    await store.webhooks.create({
+      ...{ _id, app, address: box, host: 'example.org', secret: box, events: ['device.deleted'] },
+    });
+  await store.webhooks.refresh();
+  const { token } = await store.devices.register(app, 'electron');
+  await store.deletedDevices.markDeleted(app, token);
+  await store.deletedDevices.clearLeftovers(app, token);
+  await store.webhooks.turnOffOf(app, 'off');
+  await store.webhooks.remove(app, 'removed');
+  const later = store.clock.now() + 601_000;
+  expect(await store.erasure.removeRecord(token, later)).toEqual({ kind: 'unreported' });
+  const due = { w: 'on', events: ['deleted'] };
+  expect((await store.devices.find(token))?.notify).toContainEqual(expect.objectContaining(due));
+  await until(async () => {
+    const reports = await store.outbox.claim('on', LEASE_MS);
+    const told = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await store.outbox.record(told, LEASE_MS);
+    return told.length > 0;
+  });
+  expect(await store.erasure.removeRecord(token, later)).toBeUndefined();
+  expect(await store.devices.find(token)).toBeUndefined();
 });

@@ -166,7 +166,7 @@ async function enqueue(
 
 /** Records the receipt of a device as its gateway does after the settlement. */
 export async function acknowledge(
-  { store, pushes, batches }: Pick<StoreUnderTest, 'store' | 'pushes' | 'batches'>,
+  { store, pushes, batches, inbox }: Pick<StoreUnderTest, 'store' | 'pushes' | 'batches' | 'inbox'>,
   push: TestPush,
   token: string,
 ): Promise<void> {
@@ -175,7 +175,8 @@ export async function acknowledge(
       (await batches.findOne({ _id: work })) ?? (await pushes.findOne({ _id: work })) ?? undefined;
     const position = splitTokens(holder?.work?.tokens ?? '').indexOf(token);
     const rowId = `${token}:${push.collapse === undefined ? push.id : `~${push.collapse}`}`;
-    const notify = holder?.notify && { notify: true as const };
+    const row = await inbox.findOne({ _id: rowId });
+    const notify = (row ?? holder)?.notify && { notify: true as const };
     if (position >= 0)
       await store.receipts.record([{ rowId, push: push.id, work, position, ...notify }]);
   }

@@ -32,6 +32,8 @@ const claimedPush: Pick<ClaimedReport, 'id' | 'claim' | 'entry'> & { kind: 'push
   ...{ id: PUSH, claim: 'c1', entry: claimedEntry, kind: 'pushes' },
 };
 
+const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };
+
 const given = (db: Db) => insertDocuments(db, 'webhooks', webhook);
 
 async function givenDue(db: Db): Promise<void> {
@@ -56,7 +58,14 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
         address: { address: { ...BOX, text: 'other' }, host: 'other.example' },
       }),
   },
-  'webhooks.remove': { given, call: ({ webhooks }) => webhooks.remove(APP, ID) },
+  'webhooks.remove': {
+    given: async (db) => {
+      await ensureIndexes(db);
+      await given(db);
+      await insertDocuments(db, 'devices', { ...DEVICE, notify: [entry] });
+    },
+    call: ({ webhooks }) => webhooks.remove(APP, ID),
+  },
   'webhooks.turnOffOf': { given, call: ({ webhooks }) => webhooks.turnOffOf(APP, ID) },
   'webhooks.turnOff': { given, call: ({ webhooks }) => webhooks.turnOff(webhook, 'gone') },
   'webhooks.turnOn': {
@@ -77,6 +86,10 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
   'webhooks.recordFailure': {
     given,
     call: ({ webhooks }) => webhooks.recordFailure(webhook, { status: 500 }, 1_000),
+  },
+  'webhooks.recordFailedTest': {
+    given,
+    call: ({ webhooks }) => webhooks.recordFailedTest(webhook, { status: 500 }),
   },
   'webhooks.postpone': { given, call: ({ webhooks }) => webhooks.postpone(webhook, 1_000) },
   'webhooks.putBoxKey': {
@@ -112,6 +125,7 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
       await insertDocuments(db, 'pushes', push());
       await insertDocuments(db, 'batches', batch({ _id: BATCH }));
     },
-    call: ({ outbox }) => outbox.replay(webhook, { from: '', to: 'g' }, 10),
+    call: ({ outbox }) =>
+      outbox.replay(webhook, { from: '', to: 'g' }, { pushes: 10, recipients: 10 }),
   },
 };

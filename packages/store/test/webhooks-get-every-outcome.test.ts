@@ -1,5 +1,7 @@
 import { splitTokens } from '@carillon/core/batch';
 import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { processCounts } from '@carillon/core/process-counts';
+import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { NOTIFY_INDEX } from '../src/notify-mark.ts';
@@ -23,6 +25,7 @@ import {
 } from './store-under-test.ts';
 
 const LEASE_MS = 60_000;
+const LIMITS = { pushes: 10, recipients: 10 };
 
 let database: StoreUnderTest;
 let webhooks = 0;
@@ -200,20 +203,110 @@ test('a replay tells everything again, also of pushes from before the webhook wa
   const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
   const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
   for (const _ of ['first', 'again']) {
-    const replayed = await database.store.outbox.replay(webhook, range, 10);
+    const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
     expect(replayed).toEqual({ pushes: 1 });
     const reported = push.tokens.map((token) => `${token} delivered`);
     expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
   }
 });
 
+test('one call of a replay marks pushes of a bounded number of recipients, and at least one', async () => {
+  const webhook = { _id: newWebhook(), app: APP, events: ['push.finished' as const] };
+  const pushes: TestPush[] = [];
+  for (const recipients of [1, 1, 3, 1])
+    pushes.push(await insertPush(database, newTokens(recipients)));
+  const ids = pushes.map(({ id }) => id);
+  let from = `${ids[0]?.slice(0, -1)}`;
+  const marked: number[] = [];
+  for (;;) {
+    const range = { from, to: `${ids[3]}~` };
+    const limits = { pushes: 10, recipients: 2 };
+    const replayed = await database.store.outbox.replay(webhook, range, limits);
+    marked.push(replayed.pushes);
+    if (replayed.last === undefined) break;
+    from = replayed.last;
+  }
+  expect(marked).toEqual([2, 1, 1]);
+  expect(await database.store.outbox.countPending(webhook._id, 10)).toBe(4);
+});
+
+describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
+  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+  const newReplayed = () => ({
+    ...{ _id: newWebhook(), app: APP },
+    events: ['recipient.delivered' as const],
+  });
+
+  test('receipts from inboxes that were filled before are told at its end', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(3), { shape });
+    const [read, replayed, offline] = push.tokens as [string, string, string];
+    await deliver(database.store, push, {
+      [replayed]: OUTCOMES.inbox,
+      [offline]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
+    expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+    await acknowledge(database, push, replayed);
+    await acknowledge(database, push, offline);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${replayed} delivered`, `${offline} delivered`, 'finished'].sort(),
+    );
+  });
+
+  test('receipts are told also if the push expires', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [first, second, third, last] = push.tokens as [string, string, string, string];
+    await deliver(database.store, push, {
+      [first]: OUTCOMES.inbox,
+      [second]: OUTCOMES.inbox,
+      [last]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
+    expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
+    await acknowledge(database, push, first);
+    await acknowledge(database, push, second);
+    await expire(database, push);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${first} delivered`, `${second} delivered`, `${last} expired`, 'finished'].sort(),
+    );
+  });
+
+  test('the outcomes of a claim from before are told', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(2), { shape });
+    const [id = ''] = push.batchIds;
+    const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+    if (claimed === undefined) throw new Error('not claimed');
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
+    expect(await drain(webhook._id)).toEqual([]);
+    const { n } = claimed.work;
+    await database.store.batchTable.settle({
+      ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+      latenciesMs: new Uint32Array(n),
+    });
+    const holders = shape === 'in the push' ? database.pushes : database.batches;
+    const at = new Date(Date.now() - 1_000);
+    const waiting = { _id: id, 'notify.at': { $exists: true } };
+    await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+    const tokens = splitTokens(claimed.work.tokens);
+    expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
+  });
+});
+
 describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
 
-  async function insertUnreported(webhook: string): Promise<TestPush> {
+  async function insertUnreported(
+    webhook: string,
+    events: readonly WebhookEvent[] = WEBHOOK_EVENTS,
+  ): Promise<TestPush> {
     await database.db
-      .collection<{ _id: string; app: string }>('webhooks')
-      .insertOne({ _id: webhook, app: APP });
+      .collection<{ _id: string; app: string; events: readonly WebhookEvent[] }>('webhooks')
+      .insertOne({ _id: webhook, app: APP, events });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
@@ -242,12 +335,23 @@ describe('a push past its retention', () => {
     expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
   });
 
-  test('does not wait for a webhook that is off', async () => {
+  test('does not wait for a webhook that is off, whose events are counted as dropped too', async () => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
     await database.store.webhooks.turnOffOf(APP, webhook);
     await database.store.retention.purge(10);
     expect(await isStored(push)).toBe(false);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
+  });
+
+  test('drops only events that the webhook wants, which the metrics count', async () => {
+    const webhook = newWebhook();
+    const before = processCounts.webhookEventsDropped;
+    const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
+    await database.store.retention.purge(10);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
+    expect(processCounts.webhookEventsDropped - before).toBe(1);
   });
 });
 
@@ -314,5 +418,47 @@ describe('events of a device', () => {
     });
     await database.store.outbox.record(progress, LEASE_MS);
     expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
+  });
+
+  test('go with their webhook, and those of other webhooks stay', async () => {
+    const [removed, other] = [await addKnown(), await addKnown()];
+    const due = (w: string) => ({ w, v: 1, at: new Date(), events: ['registered'] });
+    const tokens = newTokens(1_100);
+    await database.db.collection<{ _id: string }>('devices').insertMany(
+      tokens.map((_id) => ({
+        ...{ _id, app, platform: 'android', registeredAt: new Date() },
+        notify: [due(removed), due(other)],
+      })),
+    );
+    await database.store.webhooks.remove(app, removed);
+    const left = await database.db.collection('devices').distinct('notify.w', { app });
+    expect(left).not.toContain(removed);
+    expect(await database.store.outbox.countPending(other, 2_000)).toBe(tokens.length);
+    await database.store.webhooks.remove(app, other);
+    expect(await database.store.outbox.filterDue([removed, other])).toEqual([]);
+  });
+
+  test('that occur again while they are reported are told again', async () => {
+    const webhook = await addKnown();
+    const address = { channel: 'fcm', address: 'fcm2' } as const;
+    const { token } = await database.store.devices.register(app, 'android', address);
+    await drainDevices(webhook);
+    const uninstall = () =>
+      database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
+    await uninstall();
+    await untilDue();
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    // Its app is installed again, and removed again.
+    await database.db
+      .collection<{ _id: string }>('devices')
+      .updateOne({ _id: token }, { $unset: { uninstalled: true } });
+    await uninstall();
+    const progress = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await database.store.outbox.record(progress, LEASE_MS);
+    expect(await drainDevices(webhook)).toEqual([`${token} uninstalled`]);
+    const device = await database.store.devices.find(token);
+    expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
   });
 });

@@ -1,4 +1,4 @@
-import { eraseDevice } from '@carillon/admin/erase-device';
+import { type ErasureResult, eraseDevice } from '@carillon/admin/erase-device';
 import type { Command } from 'commander';
 import { callApi, toApiFailure } from './api-client.ts';
 import { withStore } from './database.ts';
@@ -28,11 +28,17 @@ export function addEraseCommand(
       const { rewritten, recordUntil } = result;
       output.show({ ...result, ...(recordUntil && { recordUntil: recordUntil.toISOString() }) }, [
         `Device ${token} erased from ${formatCount(rewritten, 'document')} of pushes.`,
-        recordUntil === undefined
-          ? 'Nothing of it is left.'
-          : `Repeat the command after ${recordUntil.toISOString()}: it then erases the token from pushes that were being accepted, and removes the record of the deletion.`,
+        describeRecord(result),
       ]);
     });
+}
+
+function describeRecord({ recordUntil, unreported }: ErasureResult): string {
+  if (recordUntil !== undefined)
+    return `Repeat the command after ${recordUntil.toISOString()}: it then erases the token from pushes that were being accepted, and removes the record of the deletion.`;
+  if (unreported)
+    return "The record of the deletion stays until the app's webhooks are told of it: repeat the command when `carillon webhook list` shows nothing pending.";
+  return 'Nothing of it is left.';
 }
 
 /** Deletes the device through the API, which disconnects it; a device that is deleted already is no error. */

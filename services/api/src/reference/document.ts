@@ -1,6 +1,7 @@
 import { API_ERRORS, type ApiErrorCode } from '@carillon/core/api-error';
 import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject } from 'zod-openapi';
+import { webhookEvents } from '../webhooks/schema.ts';
 import { BACKEND_OPERATIONS } from './backend-operations.ts';
 import { DEVICE_OPERATIONS } from './device-operations.ts';
 import { EXPORT_OPERATIONS } from './export-operations.ts';
@@ -34,6 +35,28 @@ const SECURITY = {
   either: [{ apiKey: [] }, { bearer: [] }, {}],
 } as const;
 
+/** The requests that receivers of webhooks get. */
+const WEBHOOK_REQUEST: ZodOpenApiOperationObject = {
+  operationId: 'receiveEvents',
+  tags: ['Webhooks'],
+  summary: 'Receive events',
+  description:
+    'Carillon sends this to the address of a webhook, signed as in Standard Webhooks, and again until the response is 2xx.',
+  security: [],
+  requestParams: {
+    header: z.object({
+      'webhook-id': z.string(),
+      'webhook-timestamp': z.string(),
+      'webhook-signature': z.string(),
+    }),
+  },
+  requestBody: { required: true, content: { [JSON_TYPE]: { schema: webhookEvents } } },
+  responses: {
+    '2XX': { description: 'The events are taken' },
+    410: { description: 'No more events are wanted: turns the webhook off' },
+  },
+};
+
 /**
  * Creates the OpenAPI 3.1 document from the schemas that validate the requests.
  *
@@ -59,6 +82,7 @@ export function createOpenApiDocument(version: string, server: string): object {
     servers: [{ url: server }],
     tags: TAGS.map((name) => ({ name })),
     paths,
+    webhooks: { events: { post: WEBHOOK_REQUEST } },
     components: {
       securitySchemes: {
         apiKey: {

@@ -16,6 +16,10 @@ import { addWebhookRequest, editWebhookRequest, replayRequest } from './schema.t
 
 const SUCCESS = { success: true } as const;
 const BODY_BYTES = 16 * 1024;
+/** A call may mark all batches of a push to a million devices, which takes seconds. */
+const REPLAY_EXTRA_MS = 20_000;
+/** A million devices may have events that were not reported. */
+const REMOVE_EXTRA_MS = 20_000;
 
 /** Registers the routes that manage an app's webhooks. */
 export function webhookRoutes(
@@ -33,9 +37,9 @@ export function webhookRoutes(
   const edit = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body, params }, { app }) =>
     handleEdit(store, app._id, params.id ?? '', body.value),
   );
-  /** Wraps a change of one webhook that returns whether the app has it. */
-  const change = (apply: (app: string, id: string) => Promise<boolean>) =>
-    routing.withApiKey({}, async ({ params }, { app }) => {
+  /** Wraps a change of one webhook that answers whether the app has it. */
+  const change = (apply: (app: string, id: string) => Promise<boolean>, extraMs = 0) =>
+    routing.withApiKey({ extraMs: () => extraMs }, async ({ params }, { app }) => {
       if (!(await apply(app._id, params.id ?? ''))) throw new ApiError('INVALID_WEBHOOK_ID');
       return SUCCESS;
     });
@@ -44,14 +48,15 @@ export function webhookRoutes(
     if (secret === undefined) throw new ApiError('INVALID_WEBHOOK_ID');
     return { secret };
   });
-  const replay = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, (context, { app }) =>
-    handleReplay(store, app._id, context),
+  const replay = routing.withApiKey(
+    { maxBodyBytes: BODY_BYTES, extraMs: () => REPLAY_EXTRA_MS },
+    (context, { app }) => handleReplay(store, app._id, context),
   );
   return (router) => {
     router.get('/webhooks', list);
     router.post('/webhooks', add);
     router.patch('/webhooks/:id', edit);
-    router.delete('/webhooks/:id', change(webhooks.remove));
+    router.delete('/webhooks/:id', change(webhooks.remove, REMOVE_EXTRA_MS));
     router.post('/webhooks/:id/rotate', rotate);
     router.post('/webhooks/:id/off', change(webhooks.turnOffOf));
     router.post('/webhooks/:id/on', change(webhooks.turnOn));

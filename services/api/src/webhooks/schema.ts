@@ -1,3 +1,5 @@
+import { CHANNELS, PLATFORMS } from '@carillon/core/channels';
+import { FAILURES } from '@carillon/core/outcomes';
 import { integer } from '@carillon/core/validate';
 import { WEBHOOK_EVENTS, WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import { z } from 'zod';
@@ -38,8 +40,12 @@ const seconds = (description: string) => integer(0, Number.MAX_SAFE_INTEGER).met
 /** Request body of POST /webhooks/<webhook_id>/replay. */
 export const replayRequest = z
   .object({
-    from: seconds('Unix timestamp in seconds; pushes accepted since then are reported again.'),
-    to: seconds('Unix timestamp in seconds; pushes accepted before then are reported again.'),
+    from: seconds(
+      'Unix timestamp in seconds; pushes accepted since then, or scheduled for a time since then, are reported again.',
+    ),
+    to: seconds(
+      'Unix timestamp in seconds; pushes accepted before then, or scheduled for a time before then, are reported again.',
+    ),
     after: z
       .string()
       .regex(/^[0-9a-f]{24}$/, 'must be the value of `last` of the previous response')
@@ -100,3 +106,51 @@ export const replayedResponse = z
     }),
   })
   .meta({ id: 'ReplayedWebhook' });
+
+const text = z.string().optional();
+/** What an event tells; which fields it has depends on its type. */
+export const webhookEventData = z
+  .looseObject({
+    push: text.meta({ description: 'The push, for events of pushes and recipients.' }),
+    token: text.meta({ description: 'The device, for events of recipients and devices.' }),
+    channel: z.enum(CHANNELS).optional(),
+    reason: z.enum(FAILURES).optional(),
+    detail: text.meta({ description: "The provider's own words." }),
+    milliseconds: z.int().optional().meta({
+      description: 'From acceptance, or the due time, to the receipt.',
+    }),
+    final: z.boolean().optional().meta({
+      description: 'False while the outcome of the recipient may still change.',
+    }),
+    state: z.enum(['finished', 'expired', 'deleted']).optional().meta({
+      description: 'How the push has ended.',
+    }),
+    devices: z.int().optional(),
+    outcomes: z.record(z.string(), z.int()).optional().meta({
+      description: 'Recipients of the push by outcome.',
+    }),
+    finishedAt: text.meta({ description: 'Set if the push was delivered to all.' }),
+    platform: z.enum(PLATFORMS).optional(),
+    registeredAt: text,
+    app: text.meta({ description: 'The app, for a test event.' }),
+  })
+  .meta({ id: 'WebhookEventData' });
+
+/** Body of the requests to receivers. */
+export const webhookEvents = z
+  .looseObject({
+    type: z.literal('events'),
+    app: z.string().meta({ description: 'Identifier of the app.' }),
+    events: z
+      .array(
+        z
+          .looseObject({
+            id: z.string().meta({ description: 'The same when the event is sent again.' }),
+            type: z.enum([...WEBHOOK_EVENTS, 'test']),
+            data: webhookEventData,
+          })
+          .meta({ id: 'WebhookEvent' }),
+      )
+      .max(WEBHOOK_LIMITS.eventsPerRequest),
+  })
+  .meta({ id: 'WebhookEvents' });

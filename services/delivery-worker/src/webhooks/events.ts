@@ -3,13 +3,14 @@ import { pushIdOfBatch } from '@carillon/core/ids';
 import { describeOutcome, OUTCOMES } from '@carillon/core/outcomes';
 import { recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
 import { toBytes } from '@carillon/store/bytes';
-import type { Batch } from '@carillon/store/documents';
+import type { Batch, DeviceEvent } from '@carillon/store/documents';
 import {
   type ClaimedReport,
   isEndUnreported,
   type ReportProgress,
   unreportedRecipients,
 } from '@carillon/store/outbox';
+import { channelOfOutcome, toReportedState } from '@carillon/store/push-outcomes';
 import { latencyMsAt } from '@carillon/store/receipt-times';
 
 /** One event of a request. */
@@ -70,7 +71,7 @@ function buildRecipientEvents(report: ClaimedReport, progress: ReportProgress): 
     const data = {
       push: pushIdOfBatch(report.id),
       token: tokens[position],
-      channel: work.channel,
+      channel: channelOfOutcome(work.channel, code),
       ...(reason !== undefined && { reason }),
       ...(detail !== undefined && code !== OUTCOMES.delivered && { detail }),
       ...(milliseconds > 0 && { milliseconds }),
@@ -95,10 +96,10 @@ function isFinal({ final, channel, state, lateReceipts }: Batch, code: number): 
 
 function buildEndEvent(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'pushes' || !isEndUnreported(report)) return [];
-  const { state, devices, counts = {}, finishedAt } = report.document;
+  const { devices, counts = {}, finishedAt } = report.document;
   const data = {
     push: report.id,
-    state,
+    state: toReportedState(report.document),
     devices,
     outcomes: counts,
     ...(finishedAt !== undefined && { finishedAt: finishedAt.toISOString() }),
@@ -116,9 +117,13 @@ function buildEndEvent(report: ClaimedReport, progress: ReportProgress): Pending
 function buildDeviceEvents(report: ClaimedReport, progress: ReportProgress): PendingEvent[] {
   if (report.kind !== 'devices') return [];
   const { platform, registeredAt } = report.document;
-  return (report.entry.events ?? []).map((event) => ({
+  const { events = [], times = [] } = report.entry;
+  // A device may be uninstalled more than once.
+  const timeOf = (event: DeviceEvent) =>
+    (times.find((time) => time.event === event)?.at ?? registeredAt).getTime();
+  return events.map((event) => ({
     body: {
-      id: `${report.id}.${registeredAt.getTime()}.${event}`,
+      id: `${report.id}.${timeOf(event)}.${event}`,
       type: `device.${event}` as const,
       data: { token: report.id, platform, registeredAt: registeredAt.toISOString() },
     },

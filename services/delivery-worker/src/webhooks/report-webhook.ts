@@ -6,6 +6,7 @@ import { WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import type { WebhookDocument } from '@carillon/store/documents';
 import type { ClaimedReport } from '@carillon/store/outbox';
 import type { Store } from '@carillon/store/store';
+import type { WebhookAnswer } from '@carillon/store/webhooks';
 import type { AddressCircuits, AddressPermit, AddressState } from './address-circuits.ts';
 import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
 import { buildEvents, type EventBody, type PendingReport } from './events.ts';
@@ -61,9 +62,11 @@ export async function reportToWebhook(
   const result: WebhookResult = { webhook: id, requests: 0, events: 0, end: 'reported' };
   if (webhook === undefined || webhook.off !== undefined) return { ...result, end: 'off' };
   const isWaiting = (webhook.retryAt?.getTime() ?? 0) > store.clock.now();
-  if (isWaiting || store.suspensions.has(webhook.app)) return { ...result, end: 'waiting' };
-  const receiver = openReceiver(resources, webhook, { ...result, app: webhook.app });
-  if (webhook.testAt !== undefined && !(await sendTest(resources, receiver, webhook.testAt)))
+  const { app, testAt } = webhook;
+  const isHeldBack = isWaiting && testAt === undefined;
+  if (isHeldBack || store.suspensions.has(app)) return { ...result, end: 'waiting' };
+  const receiver = openReceiver(resources, webhook, { ...result, app });
+  if (testAt !== undefined && !(await sendTest(resources, receiver, testAt)))
     return receiver.result;
   const endsAt = performance.now() + JOB_MS;
   while (performance.now() < endsAt && !resources.isStopping()) {
@@ -124,7 +127,13 @@ async function sendTest(
     permit.kind === 'permit'
       ? await postWithPermit(resources, receiver, permit, [event])
       : await post(resources, receiver, [event]);
-  return settleRequest(resources, receiver, response, 1);
+  if (isAccepted(response) || isGone(response))
+    return settleRequest(resources, receiver, response, 1);
+  // The events of pushes and devices are sent when they would be without the test.
+  resources.onRequest('failed', 0);
+  const answer = toAnswer(response);
+  await resources.store.webhooks.recordFailedTest(receiver.webhook, answer);
+  return endFailed(receiver, answer);
 }
 
 /** Sends the events of claimed documents. False: a request failed, and the rest was released. */
@@ -264,10 +273,11 @@ async function post(
 /** Records a response in the webhook. False: the request failed. */
 async function settleRequest(
   { store, random, onRequest }: WebhookResources,
-  { webhook, result }: Receiver,
+  receiver: Receiver,
   response: ReceiverResponse,
   events: number,
 ): Promise<boolean> {
+  const { webhook } = receiver;
   if ('status' in response && isAccepted(response)) {
     onRequest('accepted', events);
     await store.webhooks.recordSuccess(webhook, response.status);
@@ -277,14 +287,27 @@ async function settleRequest(
     return true;
   }
   onRequest(isGone(response) ? 'gone' : 'failed', 0);
-  const answer = 'status' in response ? { status: response.status } : { error: response.error };
+  const answer = toAnswer(response);
   const retryAfterMs = 'status' in response ? response.retryAfterMs : undefined;
   const delayMs = computeDelayMs(webhook.failures ?? 0, retryAfterMs, random);
   const failingSince = await store.webhooks.recordFailure(webhook, answer, delayMs);
   const isFailingLong = store.clock.now() - failingSince.getTime() > MAX_FAILING_MS;
   if (isGone(response)) await store.webhooks.turnOff(webhook, 'gone');
   else if (isFailingLong) await store.webhooks.turnOff(webhook, 'failing');
-  result.end = isGone(response) || isFailingLong ? 'off' : 'failed';
-  result.answer = 'status' in response ? response.status : response.error;
+  return endFailed(receiver, answer, isGone(response) || isFailingLong ? 'off' : 'failed');
+}
+
+/** Ends the run of a webhook whose request failed. */
+function endFailed(
+  { result }: Receiver,
+  answer: WebhookAnswer,
+  end: 'off' | 'failed' = 'failed',
+): false {
+  result.end = end;
+  result.answer = 'status' in answer ? answer.status : answer.error;
   return false;
+}
+
+function toAnswer(response: ReceiverResponse): WebhookAnswer {
+  return 'status' in response ? { status: response.status } : { error: response.error };
 }

@@ -5,6 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   acknowledge,
   deliver,
+  expire,
+  RETENTION_MS,
   type StoreUnderTest,
   startStore,
 } from '../../../../packages/store/test/store-under-test.ts';
@@ -95,6 +97,57 @@ test('the receipt of a device that was offline is told with its time', async () 
     type: 'recipient.delivered',
     data: { push: push.id, token, milliseconds: 90_000 },
   });
+});
+
+test('a recipient that FCM accepted the push for after MQTT had no receipt is told with that channel', async () => {
+  const webhook = await newWebhook(APP, ['recipient.sent', 'recipient.failed']);
+  const push = await insertReportedPush(database, 2, [webhook.id]);
+  const [sent = '', failed = ''] = push.tokens;
+  const outcomes = { [sent]: OUTCOMES.sent, [failed]: failureCode('inbox-full') };
+  await deliver(database.store, push, outcomes);
+  await report(database.store, webhook.id);
+  const channels = webhook.receiver.requests[0]?.events.map(({ data }) => data.channel);
+  expect(channels).toEqual(['fcm', 'mqtt']);
+});
+
+test('the end of a push is told with the state that the API reports', async () => {
+  const webhook = await newWebhook(APP, ['push.finished']);
+  const { pushCompletion } = database.store;
+  const [expired, deleted, finished] = await Promise.all(
+    Array.from({ length: 3 }, () => insertReportedPush(database, 1, [webhook.id])),
+  );
+  if (!expired || !deleted || !finished) throw new Error('not inserted');
+  await expire(database, expired);
+  await pushCompletion.markDeleted(APP, deleted.id);
+  await deliver(database.store, finished, {});
+  for (const { id } of [expired, deleted, finished])
+    await pushCompletion.completeIfDone(id, RETENTION_MS);
+  await reportAll(webhook);
+  const told = webhook.receiver.requests.flatMap(({ events }) => events);
+  expect(Object.fromEntries(told.map(({ data }) => [data.push, data.state]))).toEqual({
+    [expired.id]: 'expired',
+    [deleted.id]: 'deleted',
+    [finished.id]: 'finished',
+  });
+});
+
+test('a device that is uninstalled twice has two events with ids of their own', async () => {
+  const webhook = await newWebhook(undefined, ['device.uninstalled']);
+  const { store } = database;
+  const { app = '' } = (await store.webhooks.find(webhook.id)) ?? {};
+  await store.webhooks.refresh();
+  const address = { channel: 'fcm', address: 'fcm1' } as const;
+  const { token } = await store.devices.register(app, 'android', address);
+  for (const _ of ['first', 'again']) {
+    await store.devices.flagGone(app, [{ token, address: 'fcm1', flag: 'uninstalled' }]);
+    await reportAll(webhook);
+    await database.db
+      .collection<{ _id: string }>('devices')
+      .updateOne({ _id: token }, { $unset: { uninstalled: true } });
+  }
+  const ids = webhook.reported();
+  expect(ids).toHaveLength(2);
+  expect(new Set(ids).size).toBe(2);
 });
 
 test('events of many pushes share a request, and only the wanted ones are sent', async () => {
@@ -205,6 +258,47 @@ test('410 turns a webhook off, and so do five days of failures', async () => {
   );
   expect(found.map((one) => one?.off?.reason)).toEqual(['gone', 'failing']);
   expect(await report(database.store, gone.id)).toMatchObject({ requests: 0, end: 'off' });
+});
+
+test('two failures with days between them do not turn a webhook off', async () => {
+  const webhook = await newWebhook();
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id);
+  const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000);
+  await database.db
+    .collection<{ _id: string }>('webhooks')
+    .updateOne(
+      { _id: webhook.id },
+      { $set: { failingSince: daysAgo(6), failedAt: daysAgo(3), 'last.at': daysAgo(3) } },
+    );
+  await skipDelays(database, webhook.id);
+  expect(await report(database.store, webhook.id)).toMatchObject({ end: 'failed', answer: 500 });
+  const found = await database.store.webhooks.find(webhook.id);
+  expect(found?.off).toBeUndefined();
+  expect(found?.failingSince?.getTime()).toBeGreaterThan(daysAgo(1).getTime());
+});
+
+test('a failed test event is shown, and is no failure of the webhook', async () => {
+  const webhook = await newWebhook(APP);
+  webhook.receiver.respondWith(status(500));
+  const push = await insertReportedPush(database, 1, [webhook.id]);
+  await deliver(database.store, push, {});
+  await report(database.store, webhook.id, { random: LONGEST });
+  const readFailures = async () => {
+    const found = await database.store.webhooks.find(webhook.id);
+    const { failures, failingSince, failedAt, retryAt, last } = found ?? {};
+    return { failures: { failures, failingSince, failedAt, retryAt }, last };
+  };
+  const before = await readFailures();
+  expect(before.failures.failures).toBe(1);
+  webhook.receiver.respondWith(status(502));
+  await database.store.webhooks.requestTest(APP, webhook.id);
+  expect(await report(database.store, webhook.id)).toMatchObject({ end: 'failed', answer: 502 });
+  const after = await readFailures();
+  expect(after.failures).toEqual(before.failures);
+  expect(after.last).toMatchObject({ status: 502 });
 });
 
 test('while a receiver hangs, the webhooks of other apps are told', async () => {
