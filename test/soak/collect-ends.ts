@@ -170,12 +170,13 @@ async function readStored(
   id: string,
   audience: readonly string[],
 ): Promise<Outcomes> {
-  const { owed = 0, inbox = 0, ...ended } = (await deliveryStatus.statusOfPush(id))?.outcomes ?? {};
-  const pending = owed + inbox;
+  const stored = (await deliveryStatus.statusOfPush(id))?.outcomes ?? {};
+  const { pending: unsent = 0, inbox = 0, ...ended } = stored;
+  const pending = unsent + inbox;
   const recipients: Record<string, string> = {};
   for (const token of audience) {
     const outcome = (await deliveryStatus.statusOfRecipient(id, token))?.outcome ?? 'none';
-    recipients[token] = ['owed', 'inbox'].includes(outcome) ? 'pending' : outcome;
+    recipients[token] = ['pending', 'inbox'].includes(outcome) ? 'pending' : outcome;
   }
   return { counts: { ...ended, ...(pending > 0 && { pending }) }, recipients };
 }

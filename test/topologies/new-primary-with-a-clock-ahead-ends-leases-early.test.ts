@@ -59,10 +59,10 @@ test('a batch whose lease ends early is sent by another worker, settled once, an
     },
   );
   await untilOutcomeCounts(store, push, { sent: IPHONES });
-  const { doubles, byChannel } = await sandbox.counts();
+  const { duplicates, byChannel } = await sandbox.counts();
   process.stdout.write(
-    `another worker after ${Math.round(tookMs)} ms, ${doubles} of ${IPHONES} recipients got it again\n`,
+    `another worker after ${Math.round(tookMs)} ms, ${duplicates} of ${IPHONES} recipients got it again\n`,
   );
-  expect((byChannel.apns?.accepted ?? 0) - doubles).toBe(IPHONES);
-  expect(doubles).toBeLessThanOrEqual(IPHONES);
+  expect((byChannel.apns?.accepted ?? 0) - duplicates).toBe(IPHONES);
+  expect(duplicates).toBeLessThanOrEqual(IPHONES);
 }, 240_000);

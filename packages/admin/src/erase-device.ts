@@ -9,7 +9,7 @@ export interface ErasureResult {
   rewritten: number;
   /** When a repetition also removes the record of the deletion. */
   recordUntil?: Date;
-  /** The record of the deletion stays until the app's webhooks are told of it. Without both, it is removed. */
+  /** The record of the deletion stays until the deletion is reported to the app's webhooks. Without both, it is removed. */
   unreported?: true;
 }
 

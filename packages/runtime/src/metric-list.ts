@@ -97,7 +97,7 @@ export const METRICS = {
     type: 'counter',
     labels: [],
     services: ['scheduler'],
-    help: 'Events that webhooks wanted and were not told of before their push was removed, those of webhooks that are off included',
+    help: 'Events of webhooks that were not reported before their push was removed, including those of webhooks that are off',
   },
   carillon_provider_circuits: {
     type: 'gauge',

@@ -19,7 +19,7 @@ export interface ErasureStep {
   next?: string;
 }
 
-/** Why the record of a deletion stays: until a time, or until the app's webhooks are told of the deletion. */
+/** Why the record of a deletion stays: until a time, or until the deletion is reported to the app's webhooks. */
 export type KeptRecord = { kind: 'recent'; until: Date } | { kind: 'unreported' };
 
 interface Tables {
@@ -60,7 +60,7 @@ export function createErasure(db: Db) {
 
     /**
      * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before the
-     * webhooks that are on were told of its events. Returns why it stays; undefined: it is removed, or there is none.
+     * its events were reported to the webhooks that are on. Returns why it stays; undefined: it is removed, or there is none.
      */
     async removeRecord(token: string, nowMs: number): Promise<KeptRecord | undefined> {
       await fullInboxes.deleteOne({ _id: token });

@@ -277,7 +277,7 @@ export async function markReplayed(
   ]);
 }
 
-/** Final counts of a push, and the webhooks that are told of it, read after the outcomes were written. */
+/** Final counts of a push, and the webhooks that it is reported to, read after the outcomes were written. */
 type FixedOutcomes = { counts: OutcomeCounts } & Pick<PushDocument, 'notify'>;
 
 /** Recipients of a push by outcome. */

@@ -111,7 +111,7 @@ export function isEndUnreported(report: ClaimedReport): boolean {
   );
 }
 
-/** Counts the events about a push that a webhook wants and was not told of. */
+/** Counts the events about a push that a webhook wants and that were not reported to it. */
 export function countUnreported(
   report: ClaimedReport,
   { events }: Pick<WebhookDocument, 'events'>,

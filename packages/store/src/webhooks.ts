@@ -188,7 +188,7 @@ function createWebhookSettings(
       return changed ?? undefined;
     },
     /**
-     * Removes a webhook; what it was not told of is forgotten. Pushes keep its entries until they go, devices would keep
+     * Removes a webhook; unreported events are discarded. Pushes keep its entries until they go, devices would keep
      * them for years. It is off meanwhile: where this is interrupted, it is there and may be removed again.
      */
     async remove(app: string, id: string): Promise<boolean> {

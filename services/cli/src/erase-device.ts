@@ -37,7 +37,7 @@ function describeRecord({ recordUntil, unreported }: ErasureResult): string {
   if (recordUntil !== undefined)
     return `Repeat the command after ${recordUntil.toISOString()}: it then erases the token from pushes that were being accepted, and removes the record of the deletion.`;
   if (unreported)
-    return "The record of the deletion stays until the app's webhooks are told of it: repeat the command when `carillon webhook list` shows nothing pending.";
+    return "The record of the deletion stays until the deletion is reported to the app's webhooks: repeat the command when `carillon webhook list` shows nothing pending.";
   return 'Nothing of it is left.';
 }
 
