@@ -60,8 +60,10 @@ interface StatefulSetSpec {
 /**
  * The fields of a MongoDBCommunity that the overlays use, as MongoDB's operator for Kubernetes documents them; no package has
  * types of it. A replica set without authentication, or in which a container is not confined, does not fit.
+ *
+ * @public schemas.ts reads the file as text
  */
-interface IMongoDBCommunity {
+export interface IMongoDBCommunity {
   apiVersion: 'mongodbcommunity.mongodb.com/v1';
   kind: 'MongoDBCommunity';
   metadata: { name: string; namespace?: string };
