@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { type ChannelWork, encodeWork, FIELDS } from './figures.ts';
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
@@ -91,15 +90,15 @@ export function startFigures(
 /** Repeats a step, never twice at once, without keeping the process alive. */
 function startTicks(step: () => Promise<void>, intervalMs: number): { stop(): Promise<void> } {
   let inFlight: Promise<void> | undefined;
-  const startStep = (): void => {
+  const timer = setInterval(() => {
     inFlight ??= step().finally(() => {
       inFlight = undefined;
     });
-  };
-  const stopSteps = startAlignedInterval(startStep, intervalMs, { keepsAlive: false });
+  }, intervalMs);
+  timer.unref();
   return {
     async stop() {
-      stopSteps();
+      clearInterval(timer);
       await inFlight;
     },
   };

@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import { type Db, type Document, Long } from 'mongodb';
 
 const SAMPLE_COUNT = 3;
@@ -45,15 +44,12 @@ export async function createClock(db: Db) {
     offsetMs = correctOffset(offsetMs, samples);
   }
   await syncOffset();
-  const stop = startAlignedInterval(
-    () => void syncOffset().catch(() => undefined),
-    RESYNC_INTERVAL_MS,
-    { keepsAlive: false },
-  );
+  const timer = setInterval(() => void syncOffset().catch(() => undefined), RESYNC_INTERVAL_MS);
+  timer.unref();
   return {
     /** Returns the milliseconds since 1970 by MongoDB's clock. */
     now: (): number => offsetMs + performance.now(),
-    stop,
+    stop: (): void => clearInterval(timer),
   };
 }
 

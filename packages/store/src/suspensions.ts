@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { Db } from 'mongodb';
 import type { AccountDocument, AppDocument } from './documents.ts';
 
@@ -15,7 +14,7 @@ export function createSuspensions(db: Db) {
   const accounts = db.collection<AccountDocument>('accounts');
   const apps = db.collection<AppDocument>('apps');
   let suspended = new Set<string>();
-  let stopRefreshing: (() => void) | undefined;
+  let timer: NodeJS.Timeout | undefined;
 
   async function readSuspendedApps(): Promise<Set<string>> {
     const found = await accounts
@@ -49,11 +48,8 @@ export function createSuspensions(db: Db) {
         if (hasResumed) onResumed?.();
       }
       void refreshAndNotify().catch(onError);
-      stopRefreshing ??= startAlignedInterval(
-        () => void refreshAndNotify().catch(onError),
-        REFRESH_MS,
-      );
+      timer ??= setInterval(() => void refreshAndNotify().catch(onError), REFRESH_MS);
     },
-    stop: (): void => stopRefreshing?.(),
+    stop: (): void => clearInterval(timer),
   };
 }

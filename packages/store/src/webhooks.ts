@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { Collection, Db, Filter } from 'mongodb';
@@ -71,7 +70,7 @@ function calledAt({ _id, address }: CalledWebhook) {
 function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
   let known: readonly KnownWebhook[] = [];
   let byApp = new Map<string, KnownWebhook[]>();
-  let stopRefreshing: (() => void) | undefined;
+  let timer: NodeJS.Timeout | undefined;
   let refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** Reads them once. */
@@ -97,9 +96,9 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
     /** Reads them now, and every 3 s from then on. */
     async startRefreshing(onError: (error: unknown) => void): Promise<void> {
       await refresh();
-      stopRefreshing ??= startAlignedInterval(() => void refresh().catch(onError), REFRESH_MS);
+      timer ??= setInterval(() => void refresh().catch(onError), REFRESH_MS);
     },
-    stop: (): void => stopRefreshing?.(),
+    stop: (): void => clearInterval(timer),
 
     /** Builds the entries of a new push of an app: one for each webhook that gets events of pushes. Reads nothing. */
     pushEntries(app: string): NotifyEntry[] {

@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { AppLoad, AppShares } from './app-shares.ts';
 import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
@@ -69,11 +68,11 @@ export function startConnectionReaper(context: {
       .catch(() => connection.recheckInboxAt(now + INTERVAL_MS));
   }
 
-  const stop = startAlignedInterval(reap, INTERVAL_MS);
+  const timer = setInterval(reap, INTERVAL_MS);
   return {
     /** Checks whether every app with connections is throttled. */
     isOverloaded: (): boolean => isOverloaded,
-    stop,
+    stop: (): void => clearInterval(timer),
   };
 }
 

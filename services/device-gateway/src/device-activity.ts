@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { Producers } from '@carillon/queue/producers';
 import type { ConnectingDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
@@ -32,13 +31,13 @@ export function createLastSeenRecorder(
     await Promise.all(jobs);
   }
 
-  const stopFlushing = startAlignedInterval(() => void flush(), FLUSH_INTERVAL_MS);
+  const timer = setInterval(() => void flush(), FLUSH_INTERVAL_MS);
   return {
     record(token: string): void {
       if (pending.length < MAX_PENDING) pending.push([token, Math.round(clock.now())]);
     },
     async stop(): Promise<void> {
-      stopFlushing();
+      clearInterval(timer);
       await flush();
     },
   };

@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import type { MetricName } from '@carillon/runtime/metric-list';
 import type { Metrics } from '@carillon/runtime/metrics';
@@ -33,7 +32,7 @@ export function createGatewayMetrics(metrics: Metrics) {
     for (const reporter of reporters) reporter();
   }
 
-  const stopReporting = startAlignedInterval(report, REPORT_INTERVAL_MS);
+  const timer = setInterval(report, REPORT_INTERVAL_MS);
   return {
     countConnect: createCounter<string>('carillon_gateway_connects_total', 'result'),
     countClose: createCounter<string>('carillon_gateway_closes_total', 'reason'),
@@ -57,7 +56,7 @@ export function createGatewayMetrics(metrics: Metrics) {
       });
     },
     stop(): void {
-      stopReporting();
+      clearInterval(timer);
       report();
     },
   };

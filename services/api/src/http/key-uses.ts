@@ -1,4 +1,3 @@
-import { startAlignedInterval } from '@carillon/core/aligned-interval';
 import type { Producers } from '@carillon/queue/producers';
 import { USE_PRECISION_MS } from '@carillon/store/keys';
 import type { Store } from '@carillon/store/store';
@@ -37,7 +36,7 @@ export function createKeyUseRecorder(
     await producers.publishKeyUses(uses);
   }
 
-  const stopFlushing = startAlignedInterval(() => void flush(), FLUSH_INTERVAL_MS);
+  const timer = setInterval(() => void flush(), FLUSH_INTERVAL_MS);
   return {
     /** Records a use; costs one lookup in memory. */
     record(keyId: string): void {
@@ -46,7 +45,7 @@ export function createKeyUseRecorder(
       pending.set(keyId, Math.round(clock.now()));
     },
     async stop(): Promise<void> {
-      stopFlushing();
+      clearInterval(timer);
       await flush();
     },
   };
