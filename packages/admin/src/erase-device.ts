@@ -7,7 +7,7 @@ export interface ErasureResult {
   token: string;
   /** Documents of pushes that named the device and no longer do. */
   rewritten: number;
-  /** When a repetition also removes the record of the deletion. */
+  /** Time from which a repetition also removes the record of the deletion. */
   recordUntil?: Date;
   /** The record of the deletion stays until the deletion is reported to the app's webhooks. Without both, it is removed. */
   unreported?: true;

@@ -41,7 +41,7 @@ export const FAILPOINTS = {
   'webhook-sent':
     'the receiver of a webhook has responded, and nothing is recorded; the text is its id',
   'webhook-recorded':
-    'what the receiver was told is recorded in its reports, and not in the webhook; the text is its id',
+    'the events accepted by the receiver are recorded in its reports, and not in the webhook; the text is its id',
 } as const;
 export type Failpoint = keyof typeof FAILPOINTS;
 

@@ -15,13 +15,15 @@ export function replaceActiveSets(client: MongoClient): void {
   }
 }
 
-/** Interval in which an idle pool looks for connections that have ended. A pool looks each time it gives one out, too. */
+/**
+ * Interval in which an idle pool checks for connections that have ended. A pool also checks each time it returns one.
+ */
 const POOL_CHECK_INTERVAL_MS = 2_000;
 
 /**
- * Lets the pools of a client that has not connected yet look for ended connections every 2 s instead of ten times a second,
- * which are most of the times that an idle process wakes up. Not for a client that keeps connections: the same look opens
- * those that are missing, one at a time.
+ * Makes the pools of a client that has not connected yet check for ended connections every 2 s instead of ten times a
+ * second, which are most of the times that an idle process wakes up. Not for a client that keeps connections: the same
+ * look opens those that are missing, one at a time.
  *
  * @throws Error when this version of the driver does not let its options be changed
  */

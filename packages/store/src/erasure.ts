@@ -19,7 +19,7 @@ export interface ErasureStep {
   next?: string;
 }
 
-/** Why the record of a deletion stays: until a time, or until the deletion is reported to the app's webhooks. */
+/** Reason why the record of a deletion stays: until a time, or until the deletion is reported to the app's webhooks. */
 export type KeptRecord = { kind: 'recent'; until: Date } | { kind: 'unreported' };
 
 interface Tables {

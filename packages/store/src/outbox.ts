@@ -27,7 +27,7 @@ import { outcomeCodes } from './recipient-status.ts';
 const MAX_CLAIMED = 500;
 /** A claim takes documents of at most so many recipients, or one: this bounds the memory of a report. */
 const MAX_RECIPIENTS = 2_000;
-/** A replayed batch that was claimed before the replay is looked at again after this time, until it is settled. */
+/** A replayed batch that was claimed before the replay is checked again after this time, until it is settled. */
 const RECHECK_MS = 10_000;
 const KINDS = ['pushes', 'batches', 'devices'] as const;
 type Kind = (typeof KINDS)[number];
@@ -246,8 +246,8 @@ function createReplay(db: Db) {
   const batches = db.collection<BatchDocument>('batches');
   return {
     /**
-     * Tells a webhook again of its app's pushes from the id `from` up to `to`, in order of id, as far as they are
-     * stored; also of pushes from before the webhook was created. Marks at most so many pushes with so many recipients,
+     * Reports an app's pushes to a webhook again, from the id `from` up to `to`, in order of id, as far as they are
+     * stored; also pushes from before the webhook was created. Marks at most so many pushes with so many recipients,
      * but at least one push.
      *
      * @returns how many pushes were marked, and the last of them unless all are done

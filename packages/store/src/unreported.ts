@@ -11,8 +11,9 @@ const CHECK_INTERVAL_MS = 600_000;
 type Holder = Pick<PushDocument, '_id' | 'app' | 'notify' | 'work' | 'counts'> & { push?: string };
 
 /**
- * Keeps pushes of which a webhook that is on was not told completely, at most three days past their retention. Then, or at
- * once if the webhooks are off, it counts the events that go with them, in the webhook. Without pushes it reads nothing.
+ * Keeps pushes that were not completely reported to an enabled webhook, at most three days past their retention. Then,
+ * or at once if the webhooks are off, it counts the events that go with them, in the webhook. Without pushes it reads
+ * nothing.
  *
  * @param ids pushes that have webhooks, and whose retention has ended
  * @returns those that are kept

@@ -323,7 +323,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       const last = { ...answer, at: new Date(clock.now()) };
       await webhooks.updateOne(calledAt(webhook), { $set: { last } });
     },
-    /** Puts the next request off by `delayMs`, which is no failure of the webhook: its address is down for others too. */
+    /** Delays the next request by `delayMs`, which is no failure of the webhook: its address is down for others too. */
     async postpone(webhook: CalledWebhook, delayMs: number): Promise<void> {
       await webhooks.updateOne({ ...calledAt(webhook), off: { $exists: false } }, [
         { $set: { retryAt: fromNow(delayMs) } },

@@ -37,7 +37,7 @@ export function webhookRoutes(
   const edit = routing.withApiKey({ maxBodyBytes: BODY_BYTES }, ({ body, params }, { app }) =>
     handleEdit(store, app._id, params.id ?? '', body.value),
   );
-  /** Wraps a change of one webhook that answers whether the app has it. */
+  /** Wraps a change of one webhook that returns whether the app has it. */
   const change = (apply: (app: string, id: string) => Promise<boolean>, extraMs = 0) =>
     routing.withApiKey({ extraMs: () => extraMs }, async ({ params }, { app }) => {
       if (!(await apply(app._id, params.id ?? ''))) throw new ApiError('INVALID_WEBHOOK_ID');

@@ -108,7 +108,7 @@ export const replayedResponse = z
   .meta({ id: 'ReplayedWebhook' });
 
 const text = z.string().optional();
-/** What an event tells; which fields it has depends on its type. */
+/** Data of an event; its type determines the fields. */
 export const webhookEventData = z
   .looseObject({
     push: text.meta({ description: 'The push, for events of pushes and recipients.' }),

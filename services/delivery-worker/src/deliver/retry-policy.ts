@@ -88,7 +88,7 @@ export function createCircuit(now: () => number, random: () => number) {
       isHalfOpen = isOpen;
       return { generation };
     },
-    /** Reports a response, whatever it says about the recipient. */
+    /** Reports a response, whatever its meaning for the recipient. */
     onSuccess(permit: Permit): void {
       if (permit.generation !== generation) return;
       isOpen = false;

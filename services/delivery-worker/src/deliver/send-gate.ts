@@ -167,7 +167,7 @@ export function createSendGate(
     () => recordSuperseded(store, push, batchOutcomes),
   );
 
-  /** The same check on what is known, without a query. Nothing of a suspended account is sent. */
+  /** The same check on the known state, without a query. Nothing of a suspended account is sent. */
   function maySendNow(): boolean {
     const isOpen = currentPush !== undefined && store.pushes.isSendable(currentPush);
     return isOpen && batch.isLeaseValid() && !store.suspensions.has(push.app);

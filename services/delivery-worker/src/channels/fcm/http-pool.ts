@@ -37,7 +37,7 @@ export interface HttpPoolOptions {
   gateway: HostOverride | undefined;
 }
 
-/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one takes no other along. */
+/** Connections to one server over HTTP/1.1. Each carries one request at a time, so a lost one affects no other. */
 export type HttpPool = ReturnType<typeof createHttpPool>;
 
 /** Creates a pool; the first request opens a connection. */
