@@ -174,6 +174,23 @@ async function findOps(): Promise<string> {
   return typeof address === 'object' ? `http://127.0.0.1:${address?.port}` : '';
 }
 
+async function stopAll(): Promise<void> {
+  stop.abort();
+  process.kill(mongod.pid, 'SIGCONT');
+  await traffic;
+  await canary;
+  await device?.disconnect();
+  gateway?.kill('SIGTERM');
+  await gateway?.exited;
+  await worker?.stop();
+  await container?.stop();
+  await webhook?.stop();
+  await prometheus?.stop();
+  await fixture?.close();
+  await mongod?.stop();
+  await redis?.remove();
+}
+
 describe('with Prometheus', () => {
   beforeAll(async () => {
     [redis, mongod] = await Promise.all([createRedisServer(), startMongod()]);
@@ -192,22 +209,7 @@ describe('with Prometheus', () => {
     canary = startCanary(join(createTemporaryFolder(), 'canary.json'));
     traffic = keepSending();
   }, TEST_MS);
-  afterAll(async () => {
-    stop.abort();
-    process.kill(mongod.pid, 'SIGCONT');
-    await traffic;
-    await canary;
-    await device?.disconnect();
-    gateway?.kill('SIGTERM');
-    await gateway?.exited;
-    await worker?.stop();
-    await container?.stop();
-    await webhook?.stop();
-    await prometheus?.stop();
-    await fixture?.close();
-    await mongod?.stop();
-    await redis?.remove();
-  }, TEST_MS);
+  afterAll(stopAll, TEST_MS);
 
   test(
     'each query of the dashboards returns data',
