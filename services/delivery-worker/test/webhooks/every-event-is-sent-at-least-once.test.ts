@@ -1,7 +1,7 @@
 import { pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type { WebhookEvent } from '@carillon/core/webhooks';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   acknowledge,
   deliver,
@@ -25,10 +25,14 @@ const webhooks: WebhookUnderTest[] = [];
 beforeAll(async () => {
   database = await startStore();
 });
-afterAll(async () => {
-  await Promise.all(webhooks.map(({ receiver }) => receiver.stop()));
-  await database?.stop();
+afterEach(async () => {
+  for (const { id, receiver } of webhooks.splice(0)) {
+    await receiver.stop();
+    // An app has five at most.
+    await database.store.webhooks.remove(APP, id);
+  }
 });
+afterAll(() => database?.stop());
 
 async function newWebhook(app?: string, events?: WebhookEvent[]): Promise<WebhookUnderTest> {
   const webhook = await startWebhook(database.store, app, events);
