@@ -67,9 +67,12 @@ test(
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
       await load.untilAccepted(PUSHES);
       await servers[1]?.kill();
+      const goneAt = performance.now();
       await untilAllHave(others, await sendPush(stack, tokensOf(others)));
       // While it is gone.
       await untilAllHave(pool.devices, await sendPush(stack, tokensOf(pool.devices)), BY_INBOX);
+      const tookMs = Math.round(performance.now() - goneAt);
+      process.stdout.write(`by inbox ${tookMs} ms after the server is gone\n`);
       await load.untilAccepted(PUSHES);
       await servers[1]?.start();
       await load.untilAccepted(PUSHES);

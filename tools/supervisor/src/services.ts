@@ -68,7 +68,7 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   'device-gateway': [
     ...PRESENCE_VARIABLES,
     ...['DEVICE_AUTH_KEYS', 'TLS_CERT_FILE', 'TLS_KEY_FILE', 'ADDRESS_LIMITS', 'MQTT_WS_ORIGINS'],
-    'GATEWAY_DRAIN_SECONDS',
+    ...['GATEWAY_DRAIN_SECONDS', 'MAX_CONNECTIONS'],
   ],
   dashboard: [
     ...PRESENCE_VARIABLES,
@@ -111,6 +111,7 @@ export function buildSettings(
         'MQTT_WS_ORIGINS',
         'REDIS_CA_FILE',
         'PRESENCE_REDIS_URL',
+        'MAX_CONNECTIONS',
         'WEBHOOK_HOSTS',
         'WEBHOOK_CA_FILE',
       ],
