@@ -1,8 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Request, RequestHandler } from 'express';
 import type { RouteRegistrar } from '../http/server.ts';
-import { createOpenApiDocument, OPERATIONS } from './document.ts';
-import { renderReferencePage } from './page.ts';
 
 /** The page loads its own style sheet and nothing else; no script runs on it. */
 const CONTENT_SECURITY_POLICY =
@@ -13,6 +11,13 @@ const ADDRESS_PLACEHOLDER = 'https://server.invalid';
 /** Matches a name, an IPv4 address or a bracketed IPv6 address, with or without a port. */
 const HOST_PATTERN = /^(?:[\w.-]{1,253}|\[[\da-f:.]{2,45}\])(?::\d{1,5})?$/i;
 
+/** Texts of the reference. */
+interface Reference {
+  page: string;
+  /** The OpenAPI document before and after the server's address, which is that of each request. */
+  openApi: [before: string, after: string];
+}
+
 /**
  * Registers the reference: `/openapi.json` and `/docs`. Neither needs a key.
  *
@@ -20,29 +25,43 @@ const HOST_PATTERN = /^(?:[\w.-]{1,253}|\[[\da-f:.]{2,45}\])(?::\d{1,5})?$/i;
  */
 export function referenceRoutes(version: string): RouteRegistrar {
   const style = readFileSync(new URL('style.css', import.meta.url), 'utf8');
+  let rendered: Promise<Reference> | undefined;
+  // At the first request: the schemas, and the library that describes them, would take some 10 MB of every process.
+  const getReference = (): Promise<Reference> => {
+    rendered ??= renderReference(version).catch((error: unknown) => {
+      rendered = undefined;
+      throw error;
+    });
+    return rendered;
+  };
   return (router) => {
-    router.get('/openapi.json', serveOpenApi(version));
-    const page = renderReferencePage(OPERATIONS, version);
+    router.get(
+      '/openapi.json',
+      serveText('application/json', async (request) => {
+        const [before, after] = (await getReference()).openApi;
+        return before + JSON.stringify(getServerAddress(request)) + after;
+      }),
+    );
     router.get(
       '/docs',
-      serveText('text/html', () => page),
+      serveText('text/html', async () => (await getReference()).page),
     );
     router.get(
       '/docs/style.css',
-      serveText('text/css', () => style),
+      serveText('text/css', async () => style),
     );
   };
 }
 
-/** Serves the OpenAPI document. It is rendered once; only the server's address is replaced per request. */
-function serveOpenApi(version: string): RequestHandler {
-  const [before = '', after = ''] = JSON.stringify(
-    createOpenApiDocument(version, ADDRESS_PLACEHOLDER),
-  ).split(JSON.stringify(ADDRESS_PLACEHOLDER));
-  return serveText(
-    'application/json',
-    (request) => before + JSON.stringify(getServerAddress(request)) + after,
-  );
+/** Renders the reference once; only the server's address is replaced per request. */
+async function renderReference(version: string): Promise<Reference> {
+  const [{ createOpenApiDocument, OPERATIONS }, { renderReferencePage }] = await Promise.all([
+    import('./document.ts'),
+    import('./page.ts'),
+  ]);
+  const document = JSON.stringify(createOpenApiDocument(version, ADDRESS_PLACEHOLDER));
+  const [before = '', after = ''] = document.split(JSON.stringify(ADDRESS_PLACEHOLDER));
+  return { page: renderReferencePage(OPERATIONS, version), openApi: [before, after] };
 }
 
 /** Returns the URL by which the client reached the server: no other is known to work for the client. */
@@ -51,7 +70,10 @@ function getServerAddress(request: Request): string {
   return HOST_PATTERN.test(host) ? `${request.protocol}://${host}` : '/';
 }
 
-function serveText(type: string, renderText: (request: Request) => string): RequestHandler {
+function serveText(
+  type: string,
+  renderText: (request: Request) => Promise<string>,
+): RequestHandler {
   const headers = {
     'content-type': `${type}; charset=utf-8`,
     'content-security-policy': CONTENT_SECURITY_POLICY,
@@ -59,7 +81,8 @@ function serveText(type: string, renderText: (request: Request) => string): Requ
     'referrer-policy': 'no-referrer',
     'cache-control': 'public, max-age=300',
   };
-  return (request, response) => {
-    response.writeHead(200, headers).end(renderText(request));
+  return async (request, response) => {
+    const text = await renderText(request);
+    response.writeHead(200, headers).end(text);
   };
 }
