@@ -7,6 +7,7 @@ import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { startMongod } from '../../../test/support/mongod-server.ts';
+import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { deliver } from '../../store/test/store-under-test.ts';
 import { acceptPush } from '../src/accept-push.ts';
@@ -69,7 +70,16 @@ async function createWebhook(app: string): Promise<string> {
 async function accept(to: readonly string[]): Promise<string> {
   const value = { to, data: { message: 'Hello World!' } };
   const request = parsePush({ value, text: JSON.stringify(value) }, {}, store.clock.now());
-  return (await acceptPush(store, producers, APP, request)).id;
+  const { id } = await acceptPush(store, producers, APP, request);
+  // The process's estimate of MongoDB's time may be ahead: nothing is claimed before the push is due.
+  const isDue = { $expr: { $lte: ['$acceptedAt', '$$NOW'] } };
+  await until(() =>
+    client
+      .db()
+      .collection<{ _id: string }>('pushes')
+      .findOne({ _id: id, ...isDue }),
+  );
+  return id;
 }
 
 /** Releases the batches of a push, as its fan-out does. Returns their ids. */

@@ -1,6 +1,7 @@
 import { newObjectId } from '@carillon/core/ids';
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { parseSealingKeys } from '@carillon/core/sealing';
+import { REPLAY_LIMITS } from '@carillon/store/manage-webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   insertPush,
@@ -109,8 +110,8 @@ describe('with the key of a delivery worker', () => {
   test('a replay ends after its time and is continued, and what it marks is pending', async () => {
     const other = await newApp();
     const { webhook } = await createWebhook(database.store, other, ADDRESS);
-    const count = MAX_PENDING_COUNTED + 1;
-    for (let n = 0; n < count; n += 1) await insertPush(database, newTokens(1));
+    const count = REPLAY_LIMITS.pushes + 1;
+    await Promise.all(Array.from({ length: count }, () => insertPush(database, newTokens(1))));
     await database.pushes.updateMany({}, { $set: { app: other } });
     const replay = (range: object) =>
       replayPushes(database.store, other, webhook.id, { ...ALL_TIMES, ...range });
