@@ -212,7 +212,7 @@ test('a push that expires has the ends of its fallbacks, and is told so', async 
       const requested = (await fixture.sandbox.received(push.id)).map((one) => one.to);
       return new Set(requested).size === androids.addresses.length + phones.length;
     },
-    { timeoutMs: TIME_TO_LIVE_SECONDS * 1_000, what: 'the requests to providers' },
+    { timeoutMs: TIME_TO_LIVE_SECONDS * 1_000, everyMs: 500, what: 'the requests to providers' },
   );
   await until(async () => (await countOf(push)).pending === undefined, { timeoutMs: 90_000 });
   const ended = await expectConsistent(push);
@@ -234,6 +234,8 @@ test('a push that expires has the ends of its fallbacks, and is told so', async 
 
 test('pushes that were removed are unknown', async () => {
   expect(pushes).toHaveLength(2);
+  // What is to be reported would keep them.
+  await until(async () => (await fixture.store.outbox.countPending(webhook.id, 1)) === 0);
   const stored = mongo.db.collection<{ _id: string }>('pushes');
   const ids = { _id: { $in: pushes.map(({ id }) => id) } };
   await stored.updateMany(ids, { $set: { purgeAt: new Date() } });

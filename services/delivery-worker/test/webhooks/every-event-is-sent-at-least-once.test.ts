@@ -142,8 +142,11 @@ test('a device that is uninstalled twice has two events with ids of their own', 
   await store.webhooks.refresh();
   const address = { channel: 'fcm', address: 'fcm1' } as const;
   const { token } = await store.devices.register(app, 'android', address);
+  const lastSeenAt = new Date(Date.now() + HOUR_MS);
   for (const _ of ['first', 'again']) {
-    await store.devices.flagGone(app, [{ token, address: 'fcm1', flag: 'uninstalled' }]);
+    await store.devices.flagGone(app, [
+      { token, address: 'fcm1', flag: 'uninstalled', lastSeenAt },
+    ]);
     await reportAll(webhook);
     await database.db
       .collection<{ _id: string }>('devices')
