@@ -76,7 +76,7 @@ const TRACING: readonly Edit[] = [
   withoutTraceField('services/delivery-worker/src/deliver/deliver-batch.ts', '    '),
   withoutTraceField('services/delivery-worker/src/channels/mqtt/deliver-mqtt.ts', '    '),
   {
-    file: 'packages/presence/src/dispatcher.ts',
+    file: 'packages/presence/src/collect-results.ts',
     find: '          ...(pending.trace !== undefined && { trace: pending.trace }),\n',
     replace: '',
   },

@@ -174,6 +174,24 @@ async function findOps(): Promise<string> {
   return typeof address === 'object' ? `http://127.0.0.1:${address?.port}` : '';
 }
 
+async function startAll(): Promise<void> {
+  [redis, mongod] = await Promise.all([createRedisServer(), startMongod()]);
+  await redis.start();
+  const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon`;
+  await runCarillon(['migrate'], { env: { MONGODB_URI } });
+  fixture = await openProviderFixture({
+    deliveryWorkers: 0,
+    env: { MONGODB_URI, REDIS_URL: redis.url },
+  });
+  tenant = await fixture.tenant();
+  [device, iphone] = [await newMqttDevice(tenant.dev), await registerIphone(tenant.dev)];
+  await device.connect();
+  [prometheus, canaryOps] = [await startPrometheus(), await findOps()];
+  await startWorker();
+  canary = startCanary(join(createTemporaryFolder(), 'canary.json'));
+  traffic = keepSending();
+}
+
 async function stopAll(): Promise<void> {
   stop.abort();
   process.kill(mongod.pid, 'SIGCONT');
@@ -192,23 +210,7 @@ async function stopAll(): Promise<void> {
 }
 
 describe('with Prometheus', () => {
-  beforeAll(async () => {
-    [redis, mongod] = await Promise.all([createRedisServer(), startMongod()]);
-    await redis.start();
-    const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon`;
-    await runCarillon(['migrate'], { env: { MONGODB_URI } });
-    fixture = await openProviderFixture({
-      deliveryWorkers: 0,
-      env: { MONGODB_URI, REDIS_URL: redis.url },
-    });
-    tenant = await fixture.tenant();
-    [device, iphone] = [await newMqttDevice(tenant.dev), await registerIphone(tenant.dev)];
-    await device.connect();
-    [prometheus, canaryOps] = [await startPrometheus(), await findOps()];
-    await startWorker();
-    canary = startCanary(join(createTemporaryFolder(), 'canary.json'));
-    traffic = keepSending();
-  }, TEST_MS);
+  beforeAll(startAll, TEST_MS);
   afterAll(stopAll, TEST_MS);
 
   test(
