@@ -209,98 +209,83 @@ async function stopAll(): Promise<void> {
   await redis?.remove();
 }
 
+/** Defines a test of alerts, each of which waits for rules with a duration. */
+function slowTest(name: string, run: () => Promise<void>): void {
+  test(name, run, TEST_MS);
+}
+
 describe('with Prometheus', () => {
   beforeAll(startAll, TEST_MS);
   afterAll(stopAll, TEST_MS);
 
-  test(
-    'each query of the dashboards returns data',
-    async () => {
-      // Failed recipients and closed connections have no series before the first.
-      isLargeForApns = true;
-      await device.disconnect();
-      await device.connect();
-      const queries = readQueries();
-      expect(queries.length).toBeGreaterThan(20);
-      for (const query of queries) {
-        const text = query.replaceAll('$__rate_interval', '60s');
-        const hasData = async () => (await prometheus.countSeries(text)) > 0;
-        await until(hasData, { timeoutMs: 60_000, everyMs: 250, what: text });
-      }
-      isLargeForApns = false;
-    },
-    TEST_MS,
-  );
+  slowTest('each query of the dashboards returns data', async () => {
+    // Failed recipients and closed connections have no series before the first.
+    isLargeForApns = true;
+    await device.disconnect();
+    await device.connect();
+    const queries = readQueries();
+    expect(queries.length).toBeGreaterThan(20);
+    for (const query of queries) {
+      const text = query.replaceAll('$__rate_interval', '60s');
+      const hasData = async () => (await prometheus.countSeries(text)) > 0;
+      await until(hasData, { timeoutMs: 60_000, everyMs: 250, what: text });
+    }
+    isLargeForApns = false;
+  });
 
-  test(
-    'in normal operation no alert fires',
-    async () => {
-      const isCalm = async () =>
-        (await prometheus.readAlerts()).every(({ state }) => state !== 'firing');
-      await until(isCalm, { timeoutMs: 120_000, everyMs: 250, what: 'no alert' });
-    },
-    TEST_MS,
-  );
+  slowTest('in normal operation no alert fires', async () => {
+    const isCalm = async () =>
+      (await prometheus.readAlerts()).every(({ state }) => state !== 'firing');
+    await until(isCalm, { timeoutMs: 120_000, everyMs: 250, what: 'no alert' });
+  });
 
-  test(
-    'a provider: failing recipients, a refused credential, an outage',
-    async () => {
-      isLargeForApns = true;
-      await untilFiring('CarillonRecipientsFailing');
-      isLargeForApns = false;
-      await fixture.sandbox.setFaults('apns', { refuseCredential: true });
-      await untilFiring('CarillonProviderCredentialRefused');
-      await fixture.sandbox.setFaults('apns', { ...NO_FAULTS, ...APNS_OUTAGE });
-      await untilFiring('CarillonProviderCircuitOpen');
-      await fixture.sandbox.setFaults('apns', NO_FAULTS);
-      await untilQuiet(
-        'CarillonRecipientsFailing',
-        'CarillonProviderCredentialRefused',
-        'CarillonProviderCircuitOpen',
-      );
-    },
-    TEST_MS,
-  );
+  slowTest('a provider: failing recipients, a refused credential, an outage', async () => {
+    isLargeForApns = true;
+    await untilFiring('CarillonRecipientsFailing');
+    isLargeForApns = false;
+    await fixture.sandbox.setFaults('apns', { refuseCredential: true });
+    await untilFiring('CarillonProviderCredentialRefused');
+    await fixture.sandbox.setFaults('apns', { ...NO_FAULTS, ...APNS_OUTAGE });
+    await untilFiring('CarillonProviderCircuitOpen');
+    await fixture.sandbox.setFaults('apns', NO_FAULTS);
+    await untilQuiet(
+      'CarillonRecipientsFailing',
+      'CarillonProviderCredentialRefused',
+      'CarillonProviderCircuitOpen',
+    );
+  });
 
-  test(
-    'a gateway: near its limit, then many devices go',
-    async () => {
-      gateway = await startSmallGateway();
-      watchAll();
-      const crowd: MqttDevice[] = [];
-      const dev = { ...tenant.dev, mqtt: `mqtt://127.0.0.1:${gateway.port}` };
-      while (crowd.length < MAX_CONNECTIONS - 1) {
-        const one = await newMqttDevice(dev);
-        await one.connect();
-        crowd.push(one);
-      }
-      await untilFiring('CarillonGatewayNearConnectionLimit');
-      await Promise.all(crowd.map((one) => one.disconnect()));
-      await untilFiring('CarillonGatewayConnectionsFell');
-      await untilQuiet('CarillonGatewayNearConnectionLimit', 'CarillonGatewayConnectionsFell');
-    },
-    TEST_MS,
-  );
+  slowTest('a gateway: near its limit, then many devices go', async () => {
+    gateway = await startSmallGateway();
+    watchAll();
+    const crowd: MqttDevice[] = [];
+    const dev = { ...tenant.dev, mqtt: `mqtt://127.0.0.1:${gateway.port}` };
+    while (crowd.length < MAX_CONNECTIONS - 1) {
+      const one = await newMqttDevice(dev);
+      await one.connect();
+      crowd.push(one);
+    }
+    await untilFiring('CarillonGatewayNearConnectionLimit');
+    await Promise.all(crowd.map((one) => one.disconnect()));
+    await untilFiring('CarillonGatewayConnectionsFell');
+    await untilQuiet('CarillonGatewayNearConnectionLimit', 'CarillonGatewayConnectionsFell');
+  });
 
-  test(
-    'no worker: queues, old and growing work, the canary',
-    async () => {
-      await worker?.stop();
-      worker = undefined;
-      const names = [
-        'CarillonQueueWithoutWorker',
-        'CarillonPendingWorkOld',
-        'CarillonPendingWorkGrowing',
-        'CarillonCanaryFailing',
-      ];
-      await untilFiring(...names);
-      await startWorker();
-      await untilQuiet(...names);
-    },
-    TEST_MS,
-  );
+  slowTest('no worker: queues, old and growing work, the canary', async () => {
+    await worker?.stop();
+    worker = undefined;
+    const names = [
+      'CarillonQueueWithoutWorker',
+      'CarillonPendingWorkOld',
+      'CarillonPendingWorkGrowing',
+      'CarillonCanaryFailing',
+    ];
+    await untilFiring(...names);
+    await startWorker();
+    await untilQuiet(...names);
+  });
 
-  test(
+  slowTest(
     'a busy worker, a slow gateway, a webhook that is gone, a full container; then late pushes',
     async () => {
       const restore = await provokeFour();
@@ -315,7 +300,6 @@ describe('with Prometheus', () => {
         ...['CarillonMemoryNearLimit', 'CarillonDeliverySlow', 'CarillonCanaryFailing'],
       );
     },
-    TEST_MS,
   );
 
   /** Waits until four alerts fire. @returns what ends their causes */
@@ -348,57 +332,45 @@ describe('with Prometheus', () => {
     };
   }
 
-  test(
-    'a scheduler that restarts again and again, and none at all',
-    async () => {
-      const { stack } = fixture;
-      for (let n = 0; n < 3; n++) {
-        const pid = stack.kill('scheduler', 'SIGKILL');
-        await stack.waitForRestart('scheduler', pid);
-        // A start between two scrapes would go unseen.
-        const starts = `changes(process_start_time_seconds[5m]) > ${n}`;
-        const isSeen = async () => (await prometheus.countSeries(starts)) > 0;
-        await until(isSeen, { timeoutMs: 30_000, what: starts });
-      }
-      await untilFiring('CarillonProcessRestarts');
-      stack.kill('scheduler', 'SIGSTOP');
-      try {
-        await untilFiring('CarillonNoScheduler');
-      } finally {
-        stack.kill('scheduler', 'SIGCONT');
-      }
-      await untilQuiet('CarillonProcessRestarts', 'CarillonNoScheduler');
-    },
-    TEST_MS,
-  );
+  slowTest('a scheduler that restarts again and again, and none at all', async () => {
+    const { stack } = fixture;
+    for (let n = 0; n < 3; n++) {
+      const pid = stack.kill('scheduler', 'SIGKILL');
+      await stack.waitForRestart('scheduler', pid);
+      // A start between two scrapes would go unseen.
+      const starts = `changes(process_start_time_seconds[5m]) > ${n}`;
+      const isSeen = async () => (await prometheus.countSeries(starts)) > 0;
+      await until(isSeen, { timeoutMs: 30_000, what: starts });
+    }
+    await untilFiring('CarillonProcessRestarts');
+    stack.kill('scheduler', 'SIGSTOP');
+    try {
+      await untilFiring('CarillonNoScheduler');
+    } finally {
+      stack.kill('scheduler', 'SIGCONT');
+    }
+    await untilQuiet('CarillonProcessRestarts', 'CarillonNoScheduler');
+  });
 
-  test(
-    'no Redis',
-    async () => {
-      await redis.kill();
-      await untilFiring('CarillonRedisFailing');
-      await redis.start();
-      await untilQuiet('CarillonRedisFailing', 'CarillonCanaryFailing');
-    },
-    TEST_MS,
-  );
+  slowTest('no Redis', async () => {
+    await redis.kill();
+    await untilFiring('CarillonRedisFailing');
+    await redis.start();
+    await untilQuiet('CarillonRedisFailing', 'CarillonCanaryFailing');
+  });
 
-  test(
-    'no MongoDB: slow errors, and nothing is accepted',
-    async () => {
-      const names = [
-        'CarillonMongoDBFailing',
-        'CarillonAcceptingImpossible',
-        'CarillonApiErrorRate',
-        'CarillonApiSlow',
-      ];
-      process.kill(mongod.pid, 'SIGSTOP');
-      await untilFiring(...names);
-      process.kill(mongod.pid, 'SIGCONT');
-      await untilQuiet(...names);
-    },
-    TEST_MS,
-  );
+  slowTest('no MongoDB: slow errors, and nothing is accepted', async () => {
+    const names = [
+      'CarillonMongoDBFailing',
+      'CarillonAcceptingImpossible',
+      'CarillonApiErrorRate',
+      'CarillonApiSlow',
+    ];
+    process.kill(mongod.pid, 'SIGSTOP');
+    await untilFiring(...names);
+    process.kill(mongod.pid, 'SIGCONT');
+    await untilQuiet(...names);
+  });
 });
 
 function readQueries(): string[] {
