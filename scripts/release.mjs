@@ -85,12 +85,18 @@ function runBuildah(target, platform, args) {
 
 /** Builds an image by buildah for all platforms, and writes one archive. Returns the digest of its list, or of the one. */
 function buildByBuildah(name, archive, buildArgs, seconds) {
-  const tag = `localhost/carillon/${name}:${version}`;
+  // Of its own: a list can't take the name of an image.
+  const tag = `localhost/carillon-release/${name}:${version}`;
   const tags = platforms.map((platform) => `${tag}-${architectureOf(platform)}`);
   for (const [index, platform] of platforms.entries()) {
     // OCI's format: Docker's records the builder's containers, and two builds would differ. It has no health check; compose
     // and Kubernetes bring their own.
     runBuildah(name, platform, ['--timestamp', seconds, ...buildArgs, '-t', tags[index]]);
+    const inspect = ['inspect', '--type', 'image', '--format', '{{.OCIv1.Architecture}}'];
+    const built = run('buildah', [...storage, ...inspect, tags[index]]);
+    // Layers of one architecture may not serve another.
+    if (built !== architectureOf(platform))
+      throw new ReleaseError(`${tags[index]} is for ${built}.`);
   }
   const digestFile = `${archive}.digest`;
   const to = ['--digestfile', digestFile];
@@ -190,6 +196,9 @@ function describeNode() {
   };
 }
 
+const sortBy = (items, keyOf) =>
+  items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : Number(keyOf(a) > keyOf(b))));
+
 /** Writes the bill of materials of a service's production dependencies, from the lockfile, of Node and of Debian's files. */
 function writeSbom(name, seconds, debianPackages) {
   // The console's pages are built from libraries that the service itself does not import.
@@ -200,6 +209,12 @@ function writeSbom(name, seconds, debianPackages) {
   // The same source gives the same file.
   delete sbom.serialNumber;
   sbom.components.push(describeNode(), ...debianPackages);
+  // pnpm writes them in an order that changes from run to run.
+  sbom.components = sortBy(sbom.components, (component) => component['bom-ref']);
+  sbom.dependencies = sortBy(sbom.dependencies, ({ ref }) => ref).map((dependency) => ({
+    ...dependency,
+    ...(dependency.dependsOn && { dependsOn: dependency.dependsOn.toSorted() }),
+  }));
   sbom.metadata.timestamp = new Date(Number(seconds) * 1_000).toISOString();
   const text = `${JSON.stringify(sbom, undefined, 2)}\n`;
   writeFileSync(join(OUT, `carillon-${name}-${version}.cdx.json`), text);
