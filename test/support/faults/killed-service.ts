@@ -31,7 +31,14 @@ export interface KilledService {
 export async function openKilledService(service: ServiceName): Promise<KilledService> {
   const servers = await startDataServers();
   const mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
-  const set = await startServiceSet(servers, () => ({}));
+  const stopServers = async () => {
+    await mongo.close();
+    await servers.stop();
+  };
+  const set = await startServiceSet(servers, () => ({})).catch(async (error: unknown) => {
+    await stopServers();
+    throw error;
+  });
   let current = set.services.find((one) => one.service === service);
 
   async function start(env: Record<string, string>): Promise<ServiceProcess> {
@@ -53,8 +60,7 @@ export async function openKilledService(service: ServiceName): Promise<KilledSer
     async stop() {
       await current?.stop();
       await set.stop();
-      await mongo.close();
-      await servers.stop();
+      await stopServers();
     },
   };
 }
