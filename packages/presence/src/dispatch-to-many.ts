@@ -25,6 +25,8 @@ export interface DispatchPlan {
    *   socket; undefined: nothing may be sent, and they get no result
    */
   depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined>;
+  /** Takes the results of a part as soon as they are there: others may wait for room for long. Must not throw. */
+  onResults?(results: ReadonlyMap<number, DeliveryResult>): Promise<void>;
 }
 
 /** The recipients of a dispatch that leave together. */
@@ -42,7 +44,8 @@ interface GatewayGroup {
   recipients: readonly DispatchRecipient[];
 }
 
-type PermittedGroup = GatewayGroup & { permit: Permit };
+/** A group that may leave; a dispatch to one device takes no room. */
+type PermittedGroup = GatewayGroup & { permit?: Permit };
 
 /** A part of a dispatch that is sent by itself. */
 interface DispatchPart {
@@ -83,7 +86,7 @@ export function createDispatchToMany(
       }
       return results;
     } finally {
-      for (const permit of permits.values()) permit.release();
+      for (const permit of permits.values()) permit?.release();
     }
   }
 
@@ -115,7 +118,11 @@ export function createDispatchToMany(
     const parts: DispatchPart[] = [];
     for (const [gateway, group] of groupByGateway(recipients)) {
       const hasCredit = group[0]?.presence.credit !== 0;
-      const permit = hasCredit ? windows.tryAcquire(gateway, group.length) : 'stalled';
+      if (hasCredit && recipients.length === 1) {
+        ready.push({ gateway, recipients: group });
+        continue;
+      }
+      const permit = hasCredit ? windows.tryAcquire(gateway, group.length, plan) : 'stalled';
       if (permit === 'stalled' || (permit === undefined && !plan.mayWait))
         parts.push({ recipients: group, sending: Promise.resolve(allNotSent(group)) });
       else if (permit !== undefined) ready.push({ gateway, recipients: group, permit });
@@ -128,7 +135,7 @@ export function createDispatchToMany(
       const sent = ready.flatMap((group) => group.recipients);
       parts.push({ recipients: sent, sending: sendGroups(delivery, ready, plan) });
     }
-    return mergeParts(parts);
+    return mergeParts(parts, plan);
   };
 }
 
@@ -136,9 +143,21 @@ function allNotSent(recipients: readonly DispatchRecipient[]): Results {
   return new Map(recipients.map(({ position }) => [position, 'not-sent']));
 }
 
-/** Waits for all parts and joins their results. Throws if all fail; what only some parts miss is `unreachable`. */
-async function mergeParts(parts: readonly DispatchPart[]): Promise<Map<number, DeliveryResult>> {
-  const settled = await Promise.allSettled(parts.map(({ sending }) => sending));
+/**
+ * Waits for all parts, hands on the results of each, and joins them. Throws if all fail; what only some parts miss is
+ * `unreachable`, and is not handed on.
+ */
+async function mergeParts(
+  parts: readonly DispatchPart[],
+  { onResults }: DispatchPlan,
+): Promise<Map<number, DeliveryResult>> {
+  const settled = await Promise.allSettled(
+    parts.map(async ({ sending }) => {
+      const results = await sending;
+      await onResults?.(results);
+      return results;
+    }),
+  );
   if (parts.length > 0 && settled.every(({ status }) => status === 'rejected'))
     throw findReason(settled);
   const merged = new Map<number, DeliveryResult>();

@@ -48,7 +48,7 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
   const worker = newClaimId();
   const pendingDispatches = createPendingDispatches(tracer);
   const collectResults = createCollectResults(pendingDispatches);
-  const windows = createGatewayWindows();
+  const windows = createGatewayWindows(shards.all.length);
   const dispatchers = await Promise.all(
     shards.all.map((shard) => createShardDispatcher(shard, worker, pendingDispatches.record)),
   );

@@ -1,9 +1,12 @@
-/** Recipients that a worker dispatches to a gateway before it knows how fast the gateway writes. */
-const INITIAL_SIZE = 2_000;
-/** A window is never smaller: half of the largest batch. */
-const MIN_SIZE = 500;
-/** The bound of the gateway itself. */
-const MAX_SIZE = 20_000;
+/** Sizes of the windows of a gateway. */
+const SIZES = {
+  /** Recipients that a worker dispatches to a gateway before it knows how fast the gateway writes. */
+  initial: 2_000,
+  /** Half of the largest batch. */
+  min: 500,
+  /** The bound of the gateway itself. */
+  max: 20_000,
+} as const;
 /** A dispatch that was handled later than this was close to its write deadline: the window shrinks. */
 const SLOW_MS = 250;
 /** A dispatch that was handled sooner leaves room for more: the window grows. */
@@ -44,23 +47,33 @@ interface Waiter {
  * A window follows the time that a dispatch takes to be handled, so that several workers share the capacity of one
  * gateway without communication. Only the worker holds it: when a worker dies, nothing has to be released. The apps
  * whose dispatches wait take turns. A dispatch to one device takes no room.
+ *
+ * @param shards a gateway has an identity in each of them, and so a window, which is so much smaller
  */
-export function createGatewayWindows() {
+export function createGatewayWindows(shards: number) {
+  const sizes = {
+    initial: SIZES.initial / shards,
+    min: SIZES.min / shards,
+    max: SIZES.max / shards,
+  };
   const windows = new Map<string, GatewayWindow>();
 
   function windowOf(gateway: string): GatewayWindow {
     const known = windows.get(gateway);
     if (known !== undefined) return known;
     for (const [id, window] of windows) if (window.isUnused()) windows.delete(id);
-    const created = createGatewayWindow();
+    const created = createGatewayWindow(sizes);
     windows.set(gateway, created);
     return created;
   }
 
   return {
-    /** Returns room for a dispatch; undefined if it has to wait. */
-    tryAcquire: (gateway: string, size: number): PermitOrStall | undefined =>
-      windowOf(gateway).tryAcquire(size),
+    /** Returns room for a dispatch; undefined if there is none. One that may not wait goes before those that wait. */
+    tryAcquire: (
+      gateway: string,
+      size: number,
+      { mayWait }: { mayWait: boolean },
+    ): PermitOrStall | undefined => windowOf(gateway).tryAcquire(size, mayWait),
     /** Waits for room. */
     acquire: (gateway: string, app: string, size: number): Promise<PermitOrStall> =>
       windowOf(gateway).acquire(app, size),
@@ -74,9 +87,9 @@ export function createGatewayWindows() {
 type GatewayWindow = ReturnType<typeof createGatewayWindow>;
 
 /** Creates the window of one gateway. */
-function createGatewayWindow() {
+function createGatewayWindow({ initial, min, max }: Record<keyof typeof SIZES, number>) {
   const waiting = createTurns();
-  let maxSize = INITIAL_SIZE;
+  let maxSize = initial;
   let taken = 0;
   let stalledUntil = Number.NEGATIVE_INFINITY;
   /** Dispatches that were sent before the window shrank say nothing about its size. */
@@ -90,10 +103,10 @@ function createGatewayWindow() {
   function adjust(sentAt: number, size: number): void {
     const tookMs = performance.now() - sentAt;
     if (tookMs > SLOW_MS && sentAt > shrunkAt) {
-      maxSize = Math.max(MIN_SIZE, maxSize / 2);
+      maxSize = Math.max(min, maxSize / 2);
       shrunkAt = performance.now();
     } else if (tookMs < FAST_MS && !waiting.isEmpty()) {
-      maxSize = Math.min(MAX_SIZE, maxSize + size / 2);
+      maxSize = Math.min(max, maxSize + size / 2);
     }
   }
 
@@ -129,7 +142,7 @@ function createGatewayWindow() {
       release,
       stalled() {
         stalledUntil = performance.now() + STALL_MS;
-        maxSize = MIN_SIZE;
+        maxSize = min;
         refuseAll();
         release();
       },
@@ -142,9 +155,10 @@ function createGatewayWindow() {
   }
 
   return {
-    tryAcquire(size: number): PermitOrStall | undefined {
+    tryAcquire(size: number, mayWait: boolean): PermitOrStall | undefined {
       if (isStalled()) return 'stalled';
-      return waiting.isEmpty() && hasRoom(size) ? take(size) : undefined;
+      const isFree = waiting.isEmpty() || !mayWait;
+      return isFree && hasRoom(size) ? take(size) : undefined;
     },
     acquire(app: string, size: number): Promise<PermitOrStall> {
       if (isStalled()) return Promise.resolve('stalled');

@@ -23,6 +23,8 @@ export interface PendingDispatch {
 interface WaitingDispatch extends PendingDispatch {
   span: Span | undefined;
   onHandled?: ((position: number) => void) | undefined;
+  /** Checks whether a result of the position is waited for, or there. */
+  has(position: number): boolean;
 }
 
 /** The dispatches of a worker that wait for results. */
@@ -71,7 +73,8 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
     /** Records a gateway's reply. */
     record({ claim, result, positions, trace }: Reply): void {
       for (const dispatch of waiting.get(claim) ?? []) {
-        if (trace !== undefined) dispatch.span?.link(trace);
+        // Another dispatch of the claim may wait for other gateways.
+        if (trace !== undefined && positions.some(dispatch.has)) dispatch.span?.link(trace);
         for (const position of positions) {
           if (result === 'handled') dispatch.onHandled?.(position);
           else dispatch.record(position, result);
@@ -110,6 +113,7 @@ function createWaiting(
     span,
     trace: span?.traceparent,
     whenSettled: promise,
+    has: (position) => results.has(position),
     record(position, result) {
       if (hasEnded || results.get(position) !== 'unanswered') return;
       results.set(position, result);

@@ -3,15 +3,16 @@ import { beforeEach, expect, test } from '@jest/globals';
 import { createGatewayWindows, type GatewayWindows, type Permit } from '../src/gateway-windows.ts';
 
 const INITIAL_SIZE = 2_000;
+const MAY_WAIT = { mayWait: true };
 
 let windows: GatewayWindows;
 beforeEach(() => {
-  windows = createGatewayWindows();
+  windows = createGatewayWindows(1);
 });
 
 /** Takes room that must be free. */
 function take(size: number, gateway = 'g1'): Permit {
-  const permit = windows.tryAcquire(gateway, size);
+  const permit = windows.tryAcquire(gateway, size, MAY_WAIT);
   if (typeof permit !== 'object') throw new Error(`${permit ?? 'full'}`);
   return permit;
 }
@@ -27,18 +28,18 @@ function wait(order: string[], name: string, app: string, size: number): Promise
 
 test('each gateway has room of its own, and room is given back once', () => {
   const first = take(INITIAL_SIZE);
-  expect(windows.tryAcquire('g1', 1)).toBeUndefined();
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
   take(1, 'g2');
   first.release();
   first.handled();
   first.release();
   take(INITIAL_SIZE);
-  expect(windows.tryAcquire('g1', 1)).toBeUndefined();
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
 });
 
 test('a dispatch that is larger than the window goes alone', () => {
   const first = take(1);
-  expect(windows.tryAcquire('g1', INITIAL_SIZE + 1)).toBeUndefined();
+  expect(windows.tryAcquire('g1', INITIAL_SIZE + 1, MAY_WAIT)).toBeUndefined();
   first.release();
   take(INITIAL_SIZE + 1);
 });
@@ -48,7 +49,7 @@ test('apps take turns, and nothing overtakes those that wait', async () => {
   const first = take(INITIAL_SIZE);
   const waits = ['a', 'b', 'c'].map((name) => wait(order, `large-${name}`, 'large', 1_000));
   const other = wait(order, 'small', 'small', 10);
-  expect(windows.tryAcquire('g1', 1)).toBeUndefined();
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
   first.release();
   const permits = await Promise.all([waits[0], other]);
   expect(order).toEqual(['large-a', 'small']);
@@ -57,12 +58,28 @@ test('apps take turns, and nothing overtakes those that wait', async () => {
   expect(order).toEqual(['large-a', 'small', 'large-b', 'large-c']);
 });
 
+test('a dispatch that may not wait takes free room before those that wait', async () => {
+  const first = take(1_500);
+  const waiting = wait([], '', 'a', 1_000);
+  expect(windows.tryAcquire('g1', 500, MAY_WAIT)).toBeUndefined();
+  expect(windows.tryAcquire('g1', 500, { mayWait: false })).toEqual(expect.any(Object));
+  expect(windows.tryAcquire('g1', 500, { mayWait: false })).toBeUndefined();
+  first.release();
+  await waiting;
+});
+
+test('the identities of a gateway in several shards share its room', () => {
+  windows = createGatewayWindows(4);
+  for (const identity of ['g1', 'g2', 'g3', 'g4']) take(INITIAL_SIZE / 4, identity);
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
+});
+
 test('a window shrinks once for all that was sent before, and not below half a batch', async () => {
   const permits = [take(1_000), take(1_000)];
   await sleep(300);
   for (const permit of permits) permit.handled();
   take(1_000);
-  expect(windows.tryAcquire('g1', 1)).toBeUndefined();
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
 });
 
 test('a window grows while dispatches wait and are handled soon', async () => {
@@ -77,7 +94,7 @@ test('a gateway that reports nothing gets nothing more, and those that wait are 
   const waiting = windows.acquire('g1', 'a', 1);
   silent.stalled();
   expect(await waiting).toBe('stalled');
-  expect(windows.tryAcquire('g1', 1)).toBe('stalled');
+  expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBe('stalled');
   expect(await windows.acquire('g1', 'a', 1)).toBe('stalled');
   take(1, 'g2');
 });

@@ -41,7 +41,17 @@ async function startWorker(name: string, dispatches: number, ms: number) {
   const results = Array.from({ length: dispatches }, (_, n) =>
     dispatcher.dispatch({ ...DELIVERY, claim: `${name}${n}` }, recipients, leaveWithin(ms)),
   );
-  return { results, close: () => dispatcher.close() };
+  return {
+    results,
+    dispatchToOne: (claim: string) =>
+      dispatcher.dispatch({ ...DELIVERY, claim }, recipients.slice(0, 1), leaveWithin(ms)),
+    dispatch: (
+      claim: string,
+      to: readonly DispatchRecipient[],
+      onResults: (results: ReadonlyMap<number, unknown>) => Promise<void>,
+    ) => dispatcher.dispatch({ ...DELIVERY, claim }, to, { ...leaveWithin(ms), onResults }),
+    close: () => dispatcher.close(),
+  };
 }
 
 const claims = () => gateway.deliveries.map(({ claim }) => claim);
@@ -71,6 +81,43 @@ test('a dispatch leaves when an earlier one is handled, and results may come lat
     expect(new Set(results.values())).toEqual(new Set(['acknowledged']));
   }
   await worker.close();
+});
+
+test('a dispatch to one device leaves although others wait', async () => {
+  reset();
+  const worker = await startWorker('h', 3, 5_000);
+  await until(() => claims().length === 2);
+  const single = worker.dispatchToOne('one');
+  await until(() => claims().includes('one'));
+  for (const claim of ['h0', 'h1', 'one']) report(claim, 'acknowledged');
+  await until(() => claims().includes('h2'));
+  report('h2', 'acknowledged');
+  await Promise.all([...worker.results, single]);
+  await worker.close();
+});
+
+test('the results of a part are handed on although another part waits', async () => {
+  reset();
+  const other = await openTestGateway(server.url);
+  await other.connect('d-other', 'k1');
+  const [presence] = await createPresenceReader(shards).lookup(['d-other']);
+  const worker = await startWorker('i', 2, 5_000);
+  await until(() => claims().length === 2);
+  const elsewhere = { token: 'd-other', position: SIZE, presence: presence as PresenceEntry };
+  const parts: number[] = [];
+  const both = worker.dispatch('both', [...recipients, elsewhere], async (results) => {
+    parts.push(results.size);
+  });
+  await until(() => parts.length === 1);
+  expect(parts).toEqual([1]);
+  for (const claim of ['i0', 'i1']) report(claim, 'acknowledged');
+  await until(() => claims().includes('both'));
+  report('both', 'acknowledged');
+  expect((await both).size).toBe(SIZE + 1);
+  expect(parts).toEqual([1, SIZE]);
+  await Promise.all(worker.results);
+  await worker.close();
+  await other.channel.close();
 });
 
 test('a gateway of the release before reports results only, and they give the room back', async () => {

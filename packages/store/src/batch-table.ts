@@ -72,9 +72,9 @@ type TracedSettlement = Settlement & { trace?: string };
  * The devices have their pushes by then, and the lease of a claim lasts for seconds: a settlement can wait for others, with
  * which it costs MongoDB a fraction.
  */
-const SETTLE_GATHER_MS = 100;
-/** So many settlements don't wait: they hold places of other pushes, and more would cost no less each. */
-const SETTLEMENTS_ENOUGH = 50;
+const SETTLE_GATHER_MS = 50;
+/** So many settlements don't wait: each holds a slot of its queue, of which a worker has 24 by default. */
+const SETTLEMENTS_ENOUGH = 16;
 
 type ClaimRequest = { id: string; reply: string; leaseMs: number };
 

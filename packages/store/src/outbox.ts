@@ -70,7 +70,7 @@ export type ClaimedReport = { id: string; claim: string; entry: NotifyEntry } & 
 
 /** Progress of a report about a document. */
 export interface ReportProgress {
-  report: Pick<ClaimedReport, 'id' | 'kind' | 'claim' | 'entry'>;
+  report: Pick<ClaimedReport, 'id' | 'kind' | 'claim' | 'entry' | 'document'>;
   /** Outcomes reported so far, one byte for each recipient. */
   reported?: Uint8Array;
   finished?: boolean;
@@ -378,14 +378,14 @@ function isClaimedBy(claim: Document): Document {
   return { $eq: ['$$one.claim', claim] };
 }
 
-/** A replay has set the entry, and the claim of a batch may be from before it: its settlement sets no mark. */
-const isWorkedByOlderClaim = {
-  $and: [
-    '$$one.replayed',
-    { $eq: ['$work.state', 'ready'] },
-    { $ne: [{ $type: '$work.claim' }, 'missing'] },
-  ],
-};
+/**
+ * Checks whether a replay has set the entry of a batch that was claimed when its report was read. That claim may be from before
+ * the replay: its settlement sets no mark, and may come before the report is recorded.
+ */
+function isWorkedByOlderClaim({ entry, document }: ReportProgress['report']): boolean {
+  if (entry.replayed !== true || !('work' in document)) return false;
+  return document.work?.state === 'ready' && document.work.claim !== undefined;
+}
 
 function buildProgress(
   pick: (values: readonly unknown[]) => Document,
@@ -399,7 +399,8 @@ function buildProgress(
   const reported = pick(
     progress.map(({ reported: bytes }) => (bytes === undefined ? null : new Binary(bytes))),
   );
-  const nextAt = { $cond: [isWorkedByOlderClaim, fromNow(RECHECK_MS), '$$REMOVE'] };
+  const mustRecheck = pick(progress.map(({ report }) => isWorkedByOlderClaim(report)));
+  const nextAt = { $cond: [mustRecheck, fromNow(RECHECK_MS), '$$REMOVE'] };
   const changed = mapEntries(isClaimedBy(pick(progress.map(({ report }) => report.claim))), {
     at: whenDone({ $cond: [isUnchanged, nextAt, '$$NOW'] }, leaseEnd),
     until: whenDone('$$REMOVE', leaseEnd),

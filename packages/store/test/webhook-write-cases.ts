@@ -1,7 +1,6 @@
 import type { Db } from 'mongodb';
 import type { NotifyEntry, WebhookDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
-import type { ClaimedReport } from '../src/outbox.ts';
 import {
   APP,
   anHourAgo,
@@ -28,8 +27,8 @@ const webhook: WebhookDocument = {
 
 const entry: NotifyEntry = { w: ID, r: true, v: 1, at: anHourAgo() };
 const claimedEntry: NotifyEntry = { ...entry, at: inAnHour(), until: inAnHour(), claim: 'c1' };
-const claimedPush: Pick<ClaimedReport, 'id' | 'claim' | 'entry'> & { kind: 'pushes' } = {
-  ...{ id: PUSH, claim: 'c1', entry: claimedEntry, kind: 'pushes' },
+const claimedPush = {
+  ...{ id: PUSH, claim: 'c1', entry: claimedEntry, kind: 'pushes' as const, document: push() },
 };
 
 const DEVICE = { _id: 'device1', app: APP, platform: 'android', registeredAt: NOW };

@@ -275,26 +275,37 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     );
   });
 
-  test('the outcomes of a claim from before are told', async () => {
-    const webhook = newReplayed();
-    const push = await insertPush(database, newTokens(2), { shape });
-    const [id = ''] = push.batchIds;
-    const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
-    if (claimed === undefined) throw new Error('not claimed');
-    await database.store.outbox.replay(webhook, range(push), LIMITS);
-    expect(await drain(webhook._id)).toEqual([]);
-    const { n } = claimed.work;
-    await database.store.batchTable.settle({
-      ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
-      latenciesMs: new Uint32Array(n),
-    });
-    const holders = shape === 'in the push' ? database.pushes : database.batches;
-    const at = new Date(Date.now() - 1_000);
-    const waiting = { _id: id, 'notify.at': { $exists: true } };
-    await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
-    const tokens = splitTokens(claimed.work.tokens);
-    expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
-  });
+  test.each([
+    ['after', false],
+    ['before', true],
+  ])(
+    'the outcomes of a claim from before, which is settled %s the report is recorded, are told',
+    async (_, isEarly) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(2), { shape });
+      const [id = ''] = push.batchIds;
+      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+      if (claimed === undefined) throw new Error('not claimed');
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      await untilDue();
+      const reports = await database.store.outbox.claim(webhook._id, LEASE_MS);
+      expect(reports.flatMap(describeReport)).toEqual([]);
+      const record = () => database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+      if (!isEarly) await record();
+      const { n } = claimed.work;
+      await database.store.batchTable.settle({
+        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+        latenciesMs: new Uint32Array(n),
+      });
+      if (isEarly) await record();
+      const holders = shape === 'in the push' ? database.pushes : database.batches;
+      const at = new Date(Date.now() - 1_000);
+      const waiting = { _id: id, 'notify.at': { $exists: true } };
+      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+      const tokens = splitTokens(claimed.work.tokens);
+      expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
+    },
+  );
 });
 
 describe('a push past its retention', () => {

@@ -240,8 +240,9 @@ export function createWorkerReplies(
      * Reports to the worker that every recipient of a dispatch was written or has a result: it may send more
      * (gateway-windows.ts).
      */
-    reportHandled({ positions: [position = 0, ...others], ...delivery }: ReceivedDelivery): void {
-      if (others.length > 0) channel().reply({ ...delivery, position }, 'handled');
+    reportHandled({ positions, reply, shard, work, claim }: ReceivedDelivery): void {
+      const [position = 0] = positions;
+      if (positions.length > 1) channel().reply({ reply, shard, work, claim, position }, 'handled');
     },
     /** Replies with the PUBACK of `publish`, or `unacked` after a second. */
     awaitAck(connection: Connection, publish: InFlightPublish, pendingReply: PendingReply): void {

@@ -89,7 +89,8 @@ async function dispatchToConnected(
     const remaining = departing.filter(({ position }) => !delivery.isSuperseded(position));
     return { recipients: remaining, deadline };
   };
-  return resources.dispatcher.dispatch(
+  const failures: unknown[] = [];
+  const results = await resources.dispatcher.dispatch(
     {
       push: push._id,
       work: batch.id,
@@ -103,9 +104,15 @@ async function dispatchToConnected(
       ...(batch.notify && { notify: batch.notify }),
     },
     recipients,
-    // APNs delivers what has no room now.
-    { app: push.app, mayWait: false, depart },
+    {
+      app: push.app,
+      // APNs delivers what has no room now.
+      mayWait: false,
+      depart: (departing) => depart(departing).catch((error: unknown) => void failures.push(error)),
+    },
   );
+  if (failures.length > 0) throw failures[0];
+  return results;
 }
 
 /** Waits for the results. When they take long, the responses of APNs are saved first: a killed worker repeats few. */

@@ -167,11 +167,11 @@ async function dispatchAndApply(
 ): Promise<RoundEnd> {
   if (online.length === 0) return 'delivered';
   const failures: unknown[] = [];
+  const recordFailure = (error: unknown): undefined => void failures.push(error);
   let isWithheld = false;
+  let isFailing = false;
   async function depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined> {
-    const deadline = await findWriteDeadline(delivery).catch((error: unknown) => {
-      failures.push(error);
-    });
+    const deadline = await findWriteDeadline(delivery);
     isWithheld ||= deadline === undefined;
     if (deadline === undefined) return undefined;
     // For some a newer push of the collapse key may have come meanwhile.
@@ -179,15 +179,26 @@ async function dispatchAndApply(
     failpointForEach('dispatch', () => remaining.map(({ token }) => token));
     return { recipients: remaining, deadline };
   }
-  const plan = { app: delivery.push.app, mayWait: true, depart };
+  async function applyPart(results: ReadonlyMap<number, DeliveryResult>): Promise<void> {
+    failpointForEach('dispatched', () =>
+      [...results.keys()].map((position) => delivery.tokens[position] ?? ''),
+    );
+    if (await applyResults(resources, delivery, results, isLastRound)) isFailing = true;
+  }
+  const plan = {
+    app: delivery.push.app,
+    mayWait: true,
+    // Errors here are not Redis's.
+    depart: (recipients: readonly DispatchRecipient[]) => depart(recipients).catch(recordFailure),
+    onResults: (results: ReadonlyMap<number, DeliveryResult>) =>
+      applyPart(results).catch(recordFailure),
+  };
   const results = await markRedisErrors(
     resources.dispatcher.dispatch(toDispatch(delivery), online, plan),
   );
-  failpointForEach('dispatched', () => online.map(({ token }) => token));
-  // Receipts count although another part could not be checked.
-  const isFailing = await applyResults(resources, delivery, results, isLastRound);
   if (failures.length > 0) throw failures[0];
-  return isWithheld ? 'may-not-send' : toRoundEnd(isFailing);
+  if (isWithheld) return 'may-not-send';
+  return toRoundEnd(isFailing || [...results.values()].includes('unreachable'));
 }
 
 /**
