@@ -4,7 +4,7 @@ import { failpoint } from '@carillon/core/failpoint';
 import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
 import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
-import { Binary, type Collection, type Db, type Filter } from 'mongodb';
+import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { BY_ID, holdersById } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
@@ -272,9 +272,26 @@ export async function markReplayed(
 ): Promise<void> {
   const webhooks = notify.flatMap(({ w, r, replayed }) => (r && replayed ? [w] : []));
   if (webhooks.length === 0) return;
-  await batches.updateMany(primaryBatches(push), [
-    { $set: { notify: buildEndOfReplay(webhooks) } },
-  ]);
+  await markBatches(batches, primaryBatches(push), buildEndOfReplay(webhooks));
+}
+
+/** Batches that one statement marks: a push to a million devices has a thousand, which would take MongoDB seconds. */
+const BATCHES_PER_MARK = 100;
+
+/**
+ * Sets `notify` in batches, a hundred with each statement, so that none exceeds the timeout of its process. A repetition
+ * sets it again.
+ */
+export async function markBatches(
+  batches: Collection<BatchDocument>,
+  filter: Filter<BatchDocument> & { push: string | { $in: string[] } },
+  notify: Document,
+): Promise<void> {
+  const found = await batches.find(filter, { projection: { _id: 1 } }).toArray();
+  for (let from = 0; from < found.length; from += BATCHES_PER_MARK) {
+    const ids = found.slice(from, from + BATCHES_PER_MARK).map(({ _id }) => _id);
+    await batches.updateMany({ push: filter.push, _id: { $in: ids } }, [{ $set: { notify } }]);
+  }
 }
 
 /** Final counts of a push, and the webhooks that it is reported to, read after the outcomes were written. */

@@ -13,6 +13,7 @@ import type {
   PushDocument,
   WebhookDocument,
 } from './documents.ts';
+import { markBatches } from './final-outcomes.ts';
 import { buildReplay, mapEntries, NOTIFY_INDEX } from './notify-mark.ts';
 import { outcomeCodes } from './recipient-status.ts';
 
@@ -276,7 +277,7 @@ function createReplay(db: Db) {
       // After the pushes: one that ends from here on marks its batches itself, one that has ended has no more changes.
       if (recipients) {
         const primary = { push: { $in: ids }, 'work.fallback': { $exists: false } };
-        await batches.updateMany(primary, [{ $set: buildReplay({ w }) }]);
+        await markBatches(batches, primary, buildReplay({ w }).notify);
       }
       return { pushes: ids.length, ...(last !== undefined && { last }) };
     },
