@@ -24,7 +24,7 @@ export interface Row {
   goal?: Goal;
   /** Lowest and highest value of the rounds. */
   spread?: { min: number; max: number };
-  /** What later runs are compared with instead of the value: a cost in units of the floor's, so that the machine matters less. */
+  /** Value that later runs are compared with instead: a cost in units of the floor's, so that the machine matters less. */
   compared?: Compared;
   /** Operands of the ratio: the floor, and Carillon's value. */
   floor?: Spread;

@@ -5,7 +5,7 @@ import type { Inputs } from './inputs.ts';
 import type { Measured, Resources } from './measured.ts';
 import { amountOf, mapResources, sumOf } from './resources.ts';
 
-/** What a load needs at its peak. CPU in cores, rates in MB a second, disk in GB. */
+/** Requirements of a load at its peak. CPU in cores, rates in MB a second, disk in GB. */
 export interface Capacity {
   services: Record<ServiceName, { processes: number; cores: number; mbEach: number }>;
   mongodb: { cores: number; diskGb: number; journalMb: number; shards: number };

@@ -30,7 +30,7 @@ export interface Costs {
   idle: Record<string, Resources>;
 }
 
-/** What a push to several devices consists of. */
+/** Parts of a push to several devices. */
 type GroupCosts = Pick<
   Costs,
   'single' | 'group' | 'groupPerSecond' | 'entry' | 'recipient' | 'batch' | 'offlineRecipient'

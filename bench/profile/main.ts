@@ -24,7 +24,7 @@ const USAGE = `npm run profile -- <service> [--seconds 10] [--rate <pushes a sec
   service: ${SERVICES.join(', ')}
   --rate: single pushes to connected devices instead of the mixed load`;
 
-/** What to profile. */
+/** Service and load to profile. */
 interface Options {
   service: string;
   seconds: number;

@@ -28,7 +28,7 @@ const DATA = { order: '7312' };
 /** Of gorush's API. */
 const IOS = 1;
 
-/** What the sandbox says of its APNs. */
+/** State of the sandbox's APNs. */
 interface Apns {
   host: string;
   port: number;

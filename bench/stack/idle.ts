@@ -9,7 +9,7 @@ const SECONDS: Record<Size, number> = { quick: 5, usual: 20, full: 60 };
 /** Waits until the background work after a start has ended. */
 const SETTLE_MS: Record<Size, number> = { quick: 3_000, usual: 15_000, full: 15_000 };
 
-/** What the stack uses in a part of the time: by process, and commands of its servers. */
+/** Use of the stack in a part of the time: by process, and commands of its servers. */
 interface Round {
   /** Per cent of a core by process. */
   cpu: Record<string, number>;

@@ -141,17 +141,14 @@ function createGatewayWindow({ initial, min, max }: Record<keyof typeof SIZES, n
       },
       release,
       stalled() {
+        // It has handled the dispatch, and only its results are missing.
+        if (!isHeld) return;
         stalledUntil = performance.now() + STALL_MS;
         maxSize = min;
-        refuseAll();
+        waiting.refuseAll();
         release();
       },
     };
-  }
-
-  function refuseAll(): void {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift())
-      next.resolve('stalled');
   }
 
   return {
@@ -167,7 +164,7 @@ function createGatewayWindow({ initial, min, max }: Record<keyof typeof SIZES, n
       give();
       return promise;
     },
-    refuseAll,
+    refuseAll: waiting.refuseAll,
     isUnused: (): boolean =>
       taken === 0 && waiting.isEmpty() && performance.now() - usedAt > FORGET_MS,
   };
@@ -192,6 +189,11 @@ function createTurns() {
     },
     /** Returns the waiter whose turn it is. */
     next: (): Waiter | undefined => head()?.[1][0],
+    /** Refuses all waiters. */
+    refuseAll(): void {
+      for (const { resolve } of [...queues.values()].flat()) resolve('stalled');
+      queues.clear();
+    },
     /** Removes the waiter whose turn it is, and gives the turn to the next app. */
     shift(): Waiter | undefined {
       const first = head();

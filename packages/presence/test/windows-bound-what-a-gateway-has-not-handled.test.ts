@@ -99,6 +99,13 @@ test('a gateway that reports nothing gets nothing more, and those that wait are 
   take(1, 'g2');
 });
 
+test('a gateway that has handled a dispatch is not stalled because its results are missing', () => {
+  const handled = take(INITIAL_SIZE);
+  handled.handled();
+  handled.stalled();
+  take(INITIAL_SIZE);
+});
+
 test('those that wait are refused when the worker closes', async () => {
   take(INITIAL_SIZE);
   const waiting = windows.acquire('g1', 'a', 1);

@@ -8,8 +8,10 @@ import type { AddressDocument, DeviceDocument } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import type { Webhooks } from './webhooks.ts';
 
-const MAX_ATTEMPTS = 12;
+/** Of devices that get an address at once, one is written in each round; all of twenty are within two seconds. */
+const MAX_ATTEMPTS = 24;
 const RETRY_DELAY_MS = 10;
+const MAX_RETRY_DELAY_MS = 100;
 /** A younger entry may be of a device that is being written. */
 const MIN_ENTRY_AGE_MS = 60_000;
 
@@ -176,7 +178,7 @@ async function writeDespiteIndex(
       const found = await tables.devices.find(unlisted, { projection: { _id: 1 } }).toArray();
       const tokens = found.map(({ _id }) => _id);
       replaced.push(...(await deleteHolders(tables, claim, tokens)));
-      await delay(Math.random() * RETRY_DELAY_MS * (attempt - 1));
+      await delay(Math.random() * Math.min(RETRY_DELAY_MS * (attempt - 1), MAX_RETRY_DELAY_MS));
     }
   }
 }

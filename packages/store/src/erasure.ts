@@ -59,8 +59,8 @@ export function createErasure(db: Db) {
     },
 
     /**
-     * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before the
-     * its events were reported to the webhooks that are on. Returns why it stays; undefined: it is removed, or there is none.
+     * Removes the record of a deleted device, ten minutes after its deletion at the earliest, and not before its
+     * events were reported to the webhooks that are on. Returns why it stays; undefined: it is removed, or there is none.
      */
     async removeRecord(token: string, nowMs: number): Promise<KeptRecord | undefined> {
       await fullInboxes.deleteOne({ _id: token });
