@@ -38,9 +38,10 @@ export async function attemptPush(
   }
 }
 
-/** `fetch` keeps what happened to the connection in the cause. */
+/** `fetch` keeps what happened to the connection in the cause. Its errors are of another realm than a test's `Error`. */
 function describeCause(error: unknown): string {
-  return String(error instanceof Error ? (error.cause ?? error) : error);
+  const cause = typeof error === 'object' && error !== null && Reflect.get(error, 'cause');
+  return String(cause || error);
 }
 
 interface PushResponse {

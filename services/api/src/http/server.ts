@@ -21,8 +21,13 @@ export type RouteRegistrar = (router: Router) => void;
 
 /** Connections that the kernel queues while the process restarts or is busy. */
 const LISTEN_BACKLOG = 4_096;
-/** A connection without bytes for this long has no request in flight. */
-const IDLE_CHECK_INTERVAL_MS = 1_000;
+/** During shutdown a connection without bytes for this long has no request in flight. */
+const IDLE_MS = 1_000;
+const IDLE_CHECK_INTERVAL_MS = 100;
+/** A check that is so late follows a freeze of the machine, in which the clients could not send either. */
+const FREEZE_MS = 100;
+/** Freezes delay the end of idle connections by no more than this. */
+const MAX_IDLE_WAIT_MS = 5_000;
 /** Time for a request to arrive completely. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
@@ -165,11 +170,28 @@ async function stopGracefully(
   server.prependListener('request', (_request, response) => closeAfterResponse(response));
   // http.Server.close() would close idle connections at once.
   NetServer.prototype.close.call(server);
-  // After a freeze timers run before arrived requests are read; setImmediate lets those be read first.
-  const closeIdle = (): void => void setImmediate(() => server.closeIdleConnections());
-  const timer = setInterval(closeIdle, IDLE_CHECK_INTERVAL_MS);
+  const stopClosing = closeIdleConnections(server);
   await closed;
-  clearInterval(timer);
+  stopClosing();
+}
+
+/**
+ * Closes the idle connections once the process has run for IDLE_MS without a freeze: what clients wrote before and
+ * during a freeze arrives after it. Returns a function that stops the checks.
+ */
+function closeIdleConnections(server: Server): () => void {
+  const startedAt = performance.now();
+  let undisturbedSince = startedAt;
+  let checkedAt = startedAt;
+  const timer = setInterval(() => {
+    const now = performance.now();
+    if (now - checkedAt > IDLE_CHECK_INTERVAL_MS + FREEZE_MS) undisturbedSince = now;
+    checkedAt = now;
+    const isIdle = now - undisturbedSince >= IDLE_MS || now - startedAt >= MAX_IDLE_WAIT_MS;
+    // Timers run before arrived requests are read; setImmediate lets those be read first.
+    if (isIdle) setImmediate(() => server.closeIdleConnections());
+  }, IDLE_CHECK_INTERVAL_MS);
+  return () => clearInterval(timer);
 }
 
 /** Responds to a request that Express itself can't parse, for instance with an invalid percent escape. */
