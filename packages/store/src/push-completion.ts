@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { failpoint } from '@carillon/core/failpoint';
 import type { OutcomeCounts } from '@carillon/core/outcomes';
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Document, Filter, UpdateResult } from 'mongodb';
 import { setPerDocument } from './bulk-set.ts';
 import type { Clock } from './clock.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
@@ -140,16 +140,34 @@ async function finishAllDelivered(
     isReported ||= fixed.notify !== undefined;
     await markReplayed(tables, push._id, fixed.notify);
   }
-  await tables.pushes.updateMany(
-    { _id: { $in: ids }, state: 'open' },
-    setPerDocument('$_id', ids, (pick) => ({
-      state: 'finished',
-      counts: pick(allCounts),
-      purgeAt: pick(ids.map((id) => computePurgeAt(tables.clock, retentionMsById.get(id) ?? 0))),
-      finishedAt: '$$NOW',
-      ...(isReported && { notify: NOTIFY_MARK }),
-    })),
+  await endPushes(delivered.length, isReported, (filter, mark) =>
+    tables.pushes.updateMany(
+      { _id: { $in: ids }, state: 'open', ...filter },
+      setPerDocument('$_id', ids, (pick) => ({
+        state: 'finished',
+        counts: pick(allCounts),
+        purgeAt: pick(ids.map((id) => computePurgeAt(tables.clock, retentionMsById.get(id) ?? 0))),
+        finishedAt: '$$NOW',
+        ...mark,
+      })),
+    ),
   );
+}
+
+/**
+ * Ends pushes with one statement. Without webhooks it has no mark; a push to which a replay has added a webhook since it
+ * was read does not match then, and a second statement ends it.
+ */
+async function endPushes(
+  count: number,
+  isReported: boolean,
+  end: (filter: Filter<PushDocument>, mark: Document) => Promise<UpdateResult>,
+): Promise<void> {
+  if (!isReported) {
+    const { matchedCount } = await end({ notify: { $exists: false } }, {});
+    if (matchedCount === count) return;
+  }
+  await end({}, { notify: NOTIFY_MARK });
 }
 
 function hasSendTimeEnded({ clock }: Tables, { state, sendUntil }: CheckedPush): boolean {
@@ -185,10 +203,10 @@ async function terminate(tables: Tables, id: string, ending: EndReason): Promise
   // The first counts stay: another process may have counted while this one was already removing rows.
   const firstCounts = { $ifNull: ['$counts', { $literal: counts }] };
   const purgeAt = computePurgeAt(clock, 0);
-  const mark = notify !== undefined && { notify: NOTIFY_MARK };
-  await pushes.updateOne({ _id: id }, [
-    { $set: { counts: firstCounts, 'fan.done': true, purgeAt, ...mark } },
-  ]);
+  const ended = { counts: firstCounts, 'fan.done': true, purgeAt };
+  await endPushes(1, notify !== undefined, (filter, mark) =>
+    pushes.updateOne({ _id: id, ...filter }, [{ $set: { ...ended, ...mark } }]),
+  );
   failpoint('completion-counted');
   await inbox.deleteMany({ push: id });
   await pushes.updateOne({ _id: id }, { $unset: { ending: true } });

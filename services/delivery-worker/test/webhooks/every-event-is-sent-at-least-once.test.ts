@@ -188,7 +188,13 @@ describe.each<[string, Responder]>([
     ]);
     expect(failed).toMatchObject({ requests: 1, events: 0, end: 'failed' });
     expect(working.reported().sort()).toEqual(expected);
-    // It waits: a job that comes too early sends nothing.
+    // It waits, here for an hour: a job that comes too early sends nothing.
+    const retryAt = new Date(Date.now() + HOUR_MS);
+    const isWaiting = { _id: broken.id, retryAt: { $exists: true } };
+    const waits = await database.db
+      .collection<{ _id: string }>('webhooks')
+      .updateOne(isWaiting, { $set: { retryAt } });
+    expect(waits.matchedCount).toBe(1);
     expect(await report(database.store, broken.id)).toMatchObject({ requests: 0 });
     broken.receiver.requests.length = 0;
     broken.receiver.respondWith(status(204));
