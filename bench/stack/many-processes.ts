@@ -1,0 +1,244 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { countRunsSince, readBatchRuns } from '../support/batch-runs.ts';
+import { type ConnectedDevices, connectDevices } from '../support/connected-devices.ts';
+import {
+  openAppFixture,
+  openStackFixture,
+  type Size,
+  type StackFixture,
+} from '../support/fixture.ts';
+import {
+  countSchedulerStatements,
+  type SchedulerStatements,
+} from '../support/scheduler-statements.ts';
+import {
+  measureIdleCosts,
+  type StackCosts,
+  startCostMeter,
+  subtractIdle,
+} from '../support/stack-costs.ts';
+import { percentile, ratioRow, valueRow } from '../support/statistics.ts';
+import type { Row } from '../table.ts';
+import { type Flood, sampleEmptyQueue, startFlood } from './flood.ts';
+import { measureLatencies } from './one-device.ts';
+import { measurePushesBesideLarge } from './pushes-beside-large.ts';
+
+/** Delivery-workers of each stack; the first is what the others are compared with. */
+const WORKERS = [1, 2, 4, 8] as const;
+const MOST_WORKERS = 8;
+/** The other processes are the same in all stacks, so that only the workers differ. */
+const APIS = 4;
+const GATEWAYS = 4;
+const SCHEDULERS = 3;
+/** More than eight workers have places for: each has 192 single pushes in progress. */
+const IN_FLIGHT = 2_400;
+const DEVICES = 1_200;
+const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 7 };
+const SECONDS: Record<Size, number> = { quick: 5, usual: 10, full: 30 };
+const IDLE_MS: Record<Size, number> = { quick: 8_000, usual: 20_000, full: 60_000 };
+/** Pushes of the other app, one a second. */
+const OTHER_PUSHES: Record<Size, number> = { quick: 15, usual: 60, full: 300 };
+/** Until the background work after a start has ended. */
+const START_MS = 5_000;
+const WARM_UP_MS = 4_000;
+const MAX_GROWTH = 1.1;
+
+/** One round of a flood. */
+interface LoadRound {
+  redis: number;
+  mongo: number;
+  perSecond: number;
+  cpuMs: number;
+  /** Share of the samples in which no push waited for a worker. */
+  emptyQueue: number;
+  /** Runs that found their batch claimed or settled by another worker, for each batch. */
+  notTaken: number;
+  /** Batches of the worker with the fewest, as a share of the mean. */
+  least: number;
+}
+
+/** A stack at rest. */
+interface AtRest {
+  costs: StackCosts;
+  schedulers: SchedulerStatements;
+}
+
+/**
+ * Measures stacks with 1, 2, 4 and 8 delivery-workers beside four APIs, four gateways and three schedulers: the commands
+ * of a push while the queue is full, and with eight workers how they share the work, how a push of another app fares,
+ * and pushes to ten devices beside one to many.
+ */
+export async function manyProcesses(size: Size): Promise<Row[]> {
+  const loads = new Map<number, LoadRound[]>();
+  const rows: Row[] = [];
+  const rests = new Map<number, AtRest>();
+  for (const workers of WORKERS) {
+    await withStack(workers, SCHEDULERS, async (fixture) => {
+      const devices = await connectDevices(fixture, DEVICES);
+      const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
+      loads.set(workers, await measureLoad(fixture, devices, costs, size));
+      if (workers === MOST_WORKERS) {
+        const schedulers = await countSchedulerStatements(fixture, IDLE_MS[size]);
+        rests.set(SCHEDULERS, { costs, schedulers });
+        rows.push(...(await measureOtherApp(fixture, devices, size)));
+        rows.push(...(await measurePushesBesideLarge(fixture, devices, size)));
+      }
+      devices.close();
+    });
+  }
+  await withStack(MOST_WORKERS, 1, async (fixture) => {
+    const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
+    rests.set(1, { costs, schedulers: await countSchedulerStatements(fixture, IDLE_MS[size]) });
+  });
+  return [...loadRows(loads), ...rows, ...schedulerRows(rests)];
+}
+
+async function withStack(
+  workers: number,
+  schedulers: number,
+  measure: (fixture: StackFixture) => Promise<void>,
+): Promise<void> {
+  const fixture = await openStackFixture(GATEWAYS, {
+    CARILLON_APIS: String(APIS),
+    CARILLON_DELIVERY_WORKERS: String(workers),
+    CARILLON_SCHEDULERS: String(schedulers),
+  });
+  try {
+    await sleep(START_MS);
+    await measure(fixture);
+  } finally {
+    await fixture.close();
+  }
+}
+
+async function measureLoad(
+  fixture: StackFixture,
+  devices: ConnectedDevices,
+  idle: StackCosts,
+  size: Size,
+): Promise<LoadRound[]> {
+  const flood = startFlood(fixture, devices, IN_FLIGHT);
+  await sleep(WARM_UP_MS);
+  const rounds: LoadRound[] = [];
+  for (let n = 0; n < ROUNDS[size]; n += 1) {
+    rounds.push(await measureRound(fixture, flood, idle, SECONDS[size] * 1_000));
+  }
+  await flood.stop();
+  await fixture.untilIdle();
+  return rounds;
+}
+
+/** Measures a part of a flood: its end, when the queue empties, is in none. */
+async function measureRound(
+  fixture: StackFixture,
+  flood: Flood,
+  idle: StackCosts,
+  ms: number,
+): Promise<LoadRound> {
+  const runsBefore = await readBatchRuns(fixture.stack);
+  const readCosts = await startCostMeter(fixture);
+  const arrivedBefore = flood.countArrived();
+  const emptyQueue = await sampleEmptyQueue(fixture, ms);
+  const pushes = flood.countArrived() - arrivedBefore;
+  const costs = subtractIdle(await readCosts(), idle);
+  const runs = await readBatchRuns(fixture.stack);
+  const settled = countRunsSince(runsBefore, runs, 'settled');
+  const batches = sum(settled);
+  return {
+    redis: costs.redisCommands / pushes,
+    mongo: costs.mongoCommands / pushes,
+    perSecond: pushes / costs.seconds,
+    cpuMs: (sum(Object.values(costs.cpuSeconds)) * 1_000) / pushes,
+    emptyQueue,
+    notTaken: sum(countRunsSince(runsBefore, runs, 'not taken')) / batches,
+    least: Math.min(...settled) / (batches / settled.length),
+  };
+}
+
+function loadRows(loads: ReadonlyMap<number, readonly LoadRound[]>): Row[] {
+  const one = loads.get(WORKERS[0]) ?? [];
+  return [...loads].flatMap(([workers, rounds]) => {
+    const name = workers === 1 ? '1 worker' : `${workers} workers`;
+    const row = (what: string, unit: string, pick: (round: LoadRound) => number) =>
+      valueRow(`many-processes: ${what}, ${name}`, rounds.map(pick), { unit });
+    const growth = (server: string, pick: (round: LoadRound) => number) => {
+      const pairs = rounds.map((ours, n) => ({
+        floor: one[n] === undefined ? Number.NaN : pick(one[n]),
+        ours: pick(ours),
+      }));
+      return ratioRow(`many-processes: ${server} commands a push, ${name} against 1`, pairs, {
+        unit: 'commands',
+        goal: { atMost: MAX_GROWTH },
+        ratio: 'ours/floor',
+      });
+    };
+    return [
+      row('delivered a second', '/s', ({ perSecond }) => perSecond),
+      row('CPU a push', 'ms', ({ cpuMs }) => cpuMs),
+      row('samples with an empty queue', '%', ({ emptyQueue }) => emptyQueue * 100),
+      row('runs in vain a batch', '%', ({ notTaken }) => notTaken * 100),
+      ...(workers === 1
+        ? [
+            row('Redis commands a push', 'commands', ({ redis }) => redis),
+            row('MongoDB commands a push', 'commands', ({ mongo }) => mongo),
+          ]
+        : [
+            growth('Redis', ({ redis }) => redis),
+            growth('MongoDB', ({ mongo }) => mongo),
+            row('batches of the least busy worker against the mean', '', ({ least }) => least),
+          ]),
+    ];
+  });
+}
+
+/** Measures one push a second of another app, alone and while the first app floods. */
+async function measureOtherApp(
+  fixture: StackFixture,
+  devices: ConnectedDevices,
+  size: Size,
+): Promise<Row[]> {
+  const other = await openAppFixture(fixture, 'other');
+  const otherDevices = await connectDevices(other, 1);
+  try {
+    const count = OTHER_PUSHES[size];
+    const alone = await measureLatencies(other, otherDevices, 1, count);
+    const flood = startFlood(fixture, devices, IN_FLIGHT);
+    await sleep(WARM_UP_MS);
+    const beside = await measureLatencies(other, otherDevices, 1, count);
+    await flood.stop();
+    await fixture.untilIdle();
+    return [0.5, 0.99].map((share) =>
+      ratioRow(
+        `many-processes: p${share * 100} of an app with ${count} pushes, one a second, beside a flood against alone`,
+        [{ floor: percentile(alone, share), ours: percentile(beside, share) }],
+        { unit: 'ms', ratio: 'ours/floor' },
+      ),
+    );
+  } finally {
+    otherDevices.close();
+    await other.close();
+  }
+}
+
+function schedulerRows(rests: ReadonlyMap<number, AtRest>): Row[] {
+  const growth = (what: string, pick: (rest: AtRest) => number, atMost?: number) => {
+    const [one, many] = [rests.get(1), rests.get(SCHEDULERS)].map((rest) =>
+      rest === undefined ? Number.NaN : pick(rest),
+    );
+    return ratioRow(
+      `many-processes: ${what} at rest, ${SCHEDULERS} schedulers against 1`,
+      [{ floor: one ?? Number.NaN, ours: many ?? Number.NaN }],
+      { unit: '/s', ratio: 'ours/floor', ...(atMost !== undefined && { goal: { atMost } }) },
+    );
+  };
+  return [
+    growth('ticks', ({ schedulers }) => schedulers.ticksPerSecond, MAX_GROWTH),
+    growth("schedulers' statements to MongoDB", ({ schedulers }) => schedulers.perSecond),
+    growth('commands to MongoDB', ({ costs }) => costs.mongoCommands / costs.seconds),
+    growth('commands to Redis', ({ costs }) => costs.redisCommands / costs.seconds),
+  ];
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
