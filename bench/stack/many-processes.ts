@@ -20,8 +20,8 @@ import {
 import { percentile, ratioRow, valueRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 import { type Flood, sampleEmptyQueue, startFlood } from './flood.ts';
+import { measureNamedPush, measurePushesBesideLarge } from './large-pushes.ts';
 import { measureLatencies } from './one-device.ts';
-import { measurePushesBesideLarge } from './pushes-beside-large.ts';
 
 /** Delivery-workers of each stack; the first is what the others are compared with. */
 const WORKERS = [1, 2, 4, 8] as const;
@@ -30,18 +30,22 @@ const MOST_WORKERS = 8;
 const APIS = 4;
 const GATEWAYS = 4;
 const SCHEDULERS = 3;
-/** More than eight workers have places for: each has 192 single pushes in progress. */
-const IN_FLIGHT = 2_400;
+/** One worker, which has 192 single pushes in progress, always finds more in the queue. */
+const FULL_QUEUE = 2_400;
+/** Pushes in flight of each load; the goal applies to the full queue. */
+const LOADS = [100, FULL_QUEUE] as const;
 const DEVICES = 1_200;
 const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 7 };
-const SECONDS: Record<Size, number> = { quick: 5, usual: 10, full: 30 };
+const SECONDS: Record<Size, number> = { quick: 5, usual: 6, full: 30 };
 const IDLE_MS: Record<Size, number> = { quick: 8_000, usual: 20_000, full: 60_000 };
 /** Pushes of the other app, one a second. */
-const OTHER_PUSHES: Record<Size, number> = { quick: 15, usual: 60, full: 300 };
+const OTHER_PUSHES: Record<Size, number> = { quick: 15, usual: 40, full: 300 };
 /** Until the background work after a start has ended. */
 const START_MS = 5_000;
 const WARM_UP_MS = 4_000;
 const MAX_GROWTH = 1.1;
+/** Places of ten workers. */
+const MORE_OPEN_BATCHES = 240;
 
 /** One round of a flood. */
 interface LoadRound {
@@ -57,6 +61,13 @@ interface LoadRound {
   least: number;
 }
 
+/** The rounds of a stack with so many workers. */
+interface Load {
+  workers: number;
+  inFlight: number;
+  rounds: readonly LoadRound[];
+}
+
 /** A stack at rest. */
 interface AtRest {
   costs: StackCosts;
@@ -66,42 +77,55 @@ interface AtRest {
 /**
  * Measures stacks with 1, 2, 4 and 8 delivery-workers beside four APIs, four gateways and three schedulers: the commands
  * of a push while the queue is full, and with eight workers how they share the work, how a push of another app fares,
- * and pushes to ten devices beside one to many.
+ * pushes to ten devices beside one to many, and how many workers a large push uses.
  */
 export async function manyProcesses(size: Size): Promise<Row[]> {
-  const loads = new Map<number, LoadRound[]>();
+  const loads: Load[] = [];
   const rows: Row[] = [];
   const rests = new Map<number, AtRest>();
   for (const workers of WORKERS) {
-    await withStack(workers, SCHEDULERS, async (fixture) => {
+    await withStack({ workers }, async (fixture) => {
       const devices = await connectDevices(fixture, DEVICES);
       const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
-      loads.set(workers, await measureLoad(fixture, devices, costs, size));
+      for (const inFlight of LOADS) {
+        loads.push({
+          workers,
+          inFlight,
+          rounds: await measureLoad(fixture, devices, inFlight, costs, size),
+        });
+      }
       if (workers === MOST_WORKERS) {
         const schedulers = await countSchedulerStatements(fixture, IDLE_MS[size]);
         rests.set(SCHEDULERS, { costs, schedulers });
         rows.push(...(await measureOtherApp(fixture, devices, size)));
         rows.push(...(await measurePushesBesideLarge(fixture, devices, size)));
+        rows.push(...(await measureNamedPush(fixture, 'OPEN_BATCHES_PER_PUSH by default')));
       }
       devices.close();
     });
   }
-  await withStack(MOST_WORKERS, 1, async (fixture) => {
+  const other = { workers: MOST_WORKERS, schedulers: 1, openBatches: MORE_OPEN_BATCHES };
+  await withStack(other, async (fixture) => {
     const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
     rests.set(1, { costs, schedulers: await countSchedulerStatements(fixture, IDLE_MS[size]) });
+    rows.push(...(await measureNamedPush(fixture, `OPEN_BATCHES_PER_PUSH ${MORE_OPEN_BATCHES}`)));
   });
   return [...loadRows(loads), ...rows, ...schedulerRows(rests)];
 }
 
 async function withStack(
-  workers: number,
-  schedulers: number,
+  {
+    workers,
+    schedulers = SCHEDULERS,
+    openBatches,
+  }: { workers: number; schedulers?: number; openBatches?: number },
   measure: (fixture: StackFixture) => Promise<void>,
 ): Promise<void> {
   const fixture = await openStackFixture(GATEWAYS, {
     CARILLON_APIS: String(APIS),
     CARILLON_DELIVERY_WORKERS: String(workers),
     CARILLON_SCHEDULERS: String(schedulers),
+    ...(openBatches !== undefined && { OPEN_BATCHES_PER_PUSH: String(openBatches) }),
   });
   try {
     await sleep(START_MS);
@@ -114,10 +138,11 @@ async function withStack(
 async function measureLoad(
   fixture: StackFixture,
   devices: ConnectedDevices,
+  inFlight: number,
   idle: StackCosts,
   size: Size,
 ): Promise<LoadRound[]> {
-  const flood = startFlood(fixture, devices, IN_FLIGHT);
+  const flood = startFlood(fixture, devices, inFlight);
   await sleep(WARM_UP_MS);
   const rounds: LoadRound[] = [];
   for (let n = 0; n < ROUNDS[size]; n += 1) {
@@ -155,39 +180,48 @@ async function measureRound(
   };
 }
 
-function loadRows(loads: ReadonlyMap<number, readonly LoadRound[]>): Row[] {
-  const one = loads.get(WORKERS[0]) ?? [];
-  return [...loads].flatMap(([workers, rounds]) => {
-    const name = workers === 1 ? '1 worker' : `${workers} workers`;
-    const row = (what: string, unit: string, pick: (round: LoadRound) => number) =>
-      valueRow(`many-processes: ${what}, ${name}`, rounds.map(pick), { unit });
-    const growth = (server: string, pick: (round: LoadRound) => number) => {
-      const pairs = rounds.map((ours, n) => ({
-        floor: one[n] === undefined ? Number.NaN : pick(one[n]),
-        ours: pick(ours),
-      }));
-      return ratioRow(`many-processes: ${server} commands a push, ${name} against 1`, pairs, {
-        unit: 'commands',
-        goal: { atMost: MAX_GROWTH },
-        ratio: 'ours/floor',
-      });
-    };
+function loadRows(loads: readonly Load[]): Row[] {
+  return LOADS.flatMap((inFlight) => {
+    const ofLoad = loads.filter((load) => load.inFlight === inFlight);
+    const [one, ...others] = ofLoad;
+    if (one === undefined) return [];
     return [
-      row('delivered a second', '/s', ({ perSecond }) => perSecond),
-      row('CPU a push', 'ms', ({ cpuMs }) => cpuMs),
-      row('samples with an empty queue', '%', ({ emptyQueue }) => emptyQueue * 100),
-      row('runs in vain a batch', '%', ({ notTaken }) => notTaken * 100),
-      ...(workers === 1
-        ? [
-            row('Redis commands a push', 'commands', ({ redis }) => redis),
-            row('MongoDB commands a push', 'commands', ({ mongo }) => mongo),
-          ]
-        : [
-            growth('Redis', ({ redis }) => redis),
-            growth('MongoDB', ({ mongo }) => mongo),
-            row('batches of the least busy worker against the mean', '', ({ least }) => least),
-          ]),
+      ...ofLoad.flatMap(countRows),
+      ...others.flatMap((load) => [
+        growthRow('Redis', one, load, ({ redis }) => redis),
+        growthRow('MongoDB', one, load, ({ mongo }) => mongo),
+      ]),
     ];
+  });
+}
+
+function nameOf({ workers, inFlight }: Load): string {
+  const noun = workers === 1 ? 'worker' : 'workers';
+  return `${inFlight.toLocaleString('en')} in flight, ${workers} ${noun}`;
+}
+
+function countRows(load: Load): Row[] {
+  const row = (what: string, unit: string, pick: (round: LoadRound) => number) =>
+    valueRow(`many-processes: ${nameOf(load)}: ${what}`, load.rounds.map(pick), { unit });
+  const rows = [
+    row('delivered a second', '/s', ({ perSecond }) => perSecond),
+    row('CPU a push', 'ms', ({ cpuMs }) => cpuMs),
+    row('samples with an empty queue', '%', ({ emptyQueue }) => emptyQueue * 100),
+    row('runs in vain a push', '%', ({ notTaken }) => notTaken * 100),
+  ];
+  if (load.workers === 1) return rows;
+  const share = row("the least busy worker's pushes of the mean", '%', ({ least }) => least * 100);
+  return [...rows, share];
+}
+
+function growthRow(server: string, one: Load, load: Load, pick: (round: LoadRound) => number): Row {
+  const [floors, ours] = [one, load].map(({ rounds }) => rounds.map(pick));
+  const pairs = (ours ?? []).map((value, n) => ({ floor: floors?.[n] ?? Number.NaN, ours: value }));
+  const what = `many-processes: ${nameOf(load)}: ${server} commands a push against 1 worker`;
+  return ratioRow(what, pairs, {
+    unit: 'commands',
+    ratio: 'ours/floor',
+    ...(load.inFlight === FULL_QUEUE && { goal: { atMost: MAX_GROWTH } }),
   });
 }
 
@@ -202,14 +236,14 @@ async function measureOtherApp(
   try {
     const count = OTHER_PUSHES[size];
     const alone = await measureLatencies(other, otherDevices, 1, count);
-    const flood = startFlood(fixture, devices, IN_FLIGHT);
+    const flood = startFlood(fixture, devices, FULL_QUEUE);
     await sleep(WARM_UP_MS);
     const beside = await measureLatencies(other, otherDevices, 1, count);
     await flood.stop();
     await fixture.untilIdle();
     return [0.5, 0.99].map((share) =>
       ratioRow(
-        `many-processes: p${share * 100} of an app with ${count} pushes, one a second, beside a flood against alone`,
+        `many-processes: p${share * 100} of an app with ${count} pushes, one a second, beside ${FULL_QUEUE.toLocaleString('en')} in flight, against alone`,
         [{ floor: percentile(alone, share), ours: percentile(beside, share) }],
         { unit: 'ms', ratio: 'ours/floor' },
       ),
