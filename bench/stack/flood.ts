@@ -4,15 +4,19 @@ import { queueKey } from '../../packages/queue/src/queue-keys.ts';
 import type { ConnectedDevices } from '../support/connected-devices.ts';
 import type { StackFixture } from '../support/fixture.ts';
 import { runConcurrently } from '../support/load-patterns.ts';
-import { untilArrived } from './one-device.ts';
+
+/** Delay after a push that the API has refused because of overload. */
+const RETRY_MS = 500;
 
 /** Single pushes to connected devices, of which a constant number is in flight. */
 export interface Flood {
-  /** Returns how many have arrived since the start. */
-  countArrived(): number;
+  /** Returns how many have arrived since the start, and how many the API has refused with 503. */
+  counts(): { arrived: number; refused: number };
   /** Waits until the pushes in flight have arrived. @throws the first error of the flood */
   stop(): Promise<void>;
 }
+
+let marks = 0;
 
 /** Starts a flood: each push that arrives is followed by the next. */
 export function startFlood(
@@ -20,25 +24,48 @@ export function startFlood(
   devices: ConnectedDevices,
   inFlight: number,
 ): Flood {
-  let arrived = 0;
-  let sent = 0;
+  const counts = { arrived: 0, refused: 0 };
   let isStopping = false;
   const running = runConcurrently(inFlight, inFlight, async () => {
     while (!isStopping) {
-      sent += 1;
-      await untilArrived(fixture, devices, sent);
-      arrived += 1;
+      if (await sendOne(fixture, devices)) {
+        counts.arrived += 1;
+        continue;
+      }
+      counts.refused += 1;
+      await sleep(RETRY_MS);
     }
   });
   // An error is thrown by the stop, which may come much later.
   running.catch(() => undefined);
   return {
-    countArrived: () => arrived,
+    counts: () => ({ ...counts }),
     stop() {
       isStopping = true;
       return running;
     },
   };
+}
+
+/**
+ * Sends a push to the next device and waits for its arrival.
+ *
+ * @returns false if the API is overloaded
+ * @throws on any other response than 200
+ */
+async function sendOne(
+  { connections, request }: StackFixture,
+  { tokens, waitForArrival }: ConnectedDevices,
+): Promise<boolean> {
+  marks += 1;
+  const mark = `flood-${marks}`;
+  const arrived = waitForArrival(mark);
+  const body = JSON.stringify({ to: tokens[marks % tokens.length], data: { mark } });
+  const response = await connections.send(request('POST', '/push', body));
+  if (response.status === 503) return false;
+  if (response.status !== 200) throw new Error(`the API: ${response.status} ${response.body}`);
+  await arrived;
+  return true;
 }
 
 const SAMPLE_INTERVAL_MS = 100;

@@ -53,6 +53,8 @@ interface LoadRound {
   mongo: number;
   perSecond: number;
   cpuMs: number;
+  /** Requests that the API has refused because of overload, for each push that arrived. */
+  refused: number;
   /** Share of the samples in which no push waited for a worker. */
   emptyQueue: number;
   /** Runs that found their batch claimed or settled by another worker, for each batch. */
@@ -162,9 +164,10 @@ async function measureRound(
 ): Promise<LoadRound> {
   const runsBefore = await readBatchRuns(fixture.stack);
   const readCosts = await startCostMeter(fixture);
-  const arrivedBefore = flood.countArrived();
+  const before = flood.counts();
   const emptyQueue = await sampleEmptyQueue(fixture, ms);
-  const pushes = flood.countArrived() - arrivedBefore;
+  const { arrived, refused } = flood.counts();
+  const pushes = arrived - before.arrived;
   const costs = subtractIdle(await readCosts(), idle);
   const runs = await readBatchRuns(fixture.stack);
   const settled = countRunsSince(runsBefore, runs, 'settled');
@@ -174,6 +177,7 @@ async function measureRound(
     mongo: costs.mongoCommands / pushes,
     perSecond: pushes / costs.seconds,
     cpuMs: (sum(Object.values(costs.cpuSeconds)) * 1_000) / pushes,
+    refused: (refused - before.refused) / pushes,
     emptyQueue,
     notTaken: sum(countRunsSince(runsBefore, runs, 'not taken')) / batches,
     least: Math.min(...settled) / (batches / settled.length),
@@ -206,6 +210,7 @@ function countRows(load: Load): Row[] {
   const rows = [
     row('delivered a second', '/s', ({ perSecond }) => perSecond),
     row('CPU a push', 'ms', ({ cpuMs }) => cpuMs),
+    row('requests refused with 503 a push', '%', ({ refused }) => refused * 100),
     row('samples with an empty queue', '%', ({ emptyQueue }) => emptyQueue * 100),
     row('runs in vain a push', '%', ({ notTaken }) => notTaken * 100),
   ];
