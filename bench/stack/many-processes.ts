@@ -40,8 +40,8 @@ const SECONDS: Record<Size, number> = { quick: 5, usual: 6, full: 30 };
 const IDLE_MS: Record<Size, number> = { quick: 8_000, usual: 20_000, full: 60_000 };
 /** Pushes of the other app, one a second. */
 const OTHER_PUSHES: Record<Size, number> = { quick: 15, usual: 40, full: 300 };
-/** Until the background work after a start has ended. */
-const START_MS = 5_000;
+/** Until the background work after a start and after the connects has ended. */
+const REST_MS = 10_000;
 const WARM_UP_MS = 4_000;
 const MAX_GROWTH = 1.1;
 /** Places of ten workers. */
@@ -87,7 +87,7 @@ export async function manyProcesses(size: Size): Promise<Row[]> {
   const rests = new Map<number, AtRest>();
   for (const workers of WORKERS) {
     await withStack({ workers }, async (fixture) => {
-      const devices = await connectDevices(fixture, DEVICES);
+      const devices = await connectAndRest(fixture);
       const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
       for (const inFlight of LOADS) {
         loads.push({
@@ -108,9 +108,11 @@ export async function manyProcesses(size: Size): Promise<Row[]> {
   }
   const other = { workers: MOST_WORKERS, schedulers: 1, openBatches: MORE_OPEN_BATCHES };
   await withStack(other, async (fixture) => {
+    const devices = await connectAndRest(fixture);
     const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
     rests.set(1, { costs, schedulers: await countSchedulerStatements(fixture, IDLE_MS[size]) });
     rows.push(...(await measureNamedPush(fixture, `OPEN_BATCHES_PER_PUSH ${MORE_OPEN_BATCHES}`)));
+    devices.close();
   });
   return [...loadRows(loads), ...rows, ...schedulerRows(rests)];
 }
@@ -130,11 +132,17 @@ async function withStack(
     ...(openBatches !== undefined && { OPEN_BATCHES_PER_PUSH: String(openBatches) }),
   });
   try {
-    await sleep(START_MS);
     await measure(fixture);
   } finally {
     await fixture.close();
   }
+}
+
+/** Connects the devices: those at rest cost commands, too. */
+async function connectAndRest(fixture: StackFixture): Promise<ConnectedDevices> {
+  const devices = await connectDevices(fixture, DEVICES);
+  await sleep(REST_MS);
+  return devices;
 }
 
 async function measureLoad(
