@@ -5,8 +5,11 @@ import { until } from './until.ts';
 /** Devices in the benchmark's own process, so that one clock measures both ends. */
 export interface ConnectedDevices {
   tokens: string[];
-  /** Resolves with the time (`performance.now()`) at which the device had written its PUBACK. */
-  waitForArrival(mark: string): Promise<number>;
+  /**
+   * Resolves with the time (`performance.now()`) at which the last of so many devices, by default one, had written its
+   * PUBACK.
+   */
+  waitForArrival(mark: string, count?: number): Promise<number>;
   close(): void;
 }
 
@@ -17,7 +20,7 @@ export async function connectDevices(
 ): Promise<ConnectedDevices> {
   const tokens = await fixture.audience.register(count);
   const port = Number(new URL(fixture.stack.dev.mqtt).port);
-  const pendingArrivals = new Map<string, (at: number) => void>();
+  const pendingArrivals = new Map<string, { missing: number; resolve(at: number): void }>();
   let connected = 0;
   const events = {
     connected() {
@@ -26,8 +29,12 @@ export async function connectDevices(
     arrived(payload: Buffer) {
       const at = performance.now();
       const { mark } = JSON.parse(payload.toString()) as { mark: string };
-      pendingArrivals.get(mark)?.(at);
+      const pending = pendingArrivals.get(mark);
+      if (pending === undefined) return;
+      pending.missing -= 1;
+      if (pending.missing > 0) return;
       pendingArrivals.delete(mark);
+      pending.resolve(at);
     },
     closed: () => undefined,
   };
@@ -37,7 +44,8 @@ export async function connectDevices(
   await until('the devices to be connected', () => connected === count);
   return {
     tokens,
-    waitForArrival: (mark) => new Promise((resolve) => pendingArrivals.set(mark, resolve)),
+    waitForArrival: (mark, count = 1) =>
+      new Promise((resolve) => pendingArrivals.set(mark, { missing: count, resolve })),
     close() {
       for (const close of closers) close();
     },

@@ -6,7 +6,7 @@ import {
   type HttpResponse,
 } from './http-connections.ts';
 import { connectServers, type Servers } from './servers.ts';
-import { type Stack, startStack } from './stack.ts';
+import { addApp, type Stack, startStack } from './stack.ts';
 import { until } from './until.ts';
 
 /** Size of a run. */
@@ -44,6 +44,23 @@ export async function openStackFixture(
     await stack.stop();
     throw error;
   });
+  return createFixture(stack, servers, async () => {
+    await servers.close();
+    await stack.stop();
+  });
+}
+
+/** Creates an app in an account of its own. @returns a fixture for it, whose end leaves the stack running */
+export async function openAppFixture(fixture: StackFixture, name: string): Promise<StackFixture> {
+  return createFixture(await addApp(fixture.stack, name), fixture, async () => undefined);
+}
+
+function createFixture(
+  stack: Stack,
+  servers: Pick<Servers, 'mongo' | 'redis'>,
+  closeStack: () => Promise<void>,
+): StackFixture {
+  const { mongo, redis } = servers;
   const api = new URL(stack.dev.api);
   const connections = createHttpConnections(api, CONNECTIONS);
   const request: StackFixture['request'] = (method, path, body) => {
@@ -57,21 +74,21 @@ export async function openStackFixture(
     return response;
   };
   return {
-    ...servers,
+    mongo,
+    redis,
     stack,
     connections,
-    audience: createAudience(stack, servers.mongo),
+    audience: createAudience(stack, mongo),
     request,
     call,
     async push(to, fields = {}) {
       const body = JSON.stringify({ to, data: { message: 'Hello' }, ...fields });
       return pushIdOf(await call(request('POST', '/push', body)));
     },
-    untilIdle: () => until('the stack to be idle', () => isIdle(servers), { everyMs: 100 }),
+    untilIdle: () => until('the stack to be idle', () => isIdle(mongo), { everyMs: 100 }),
     async close() {
       connections.close();
-      await servers.close();
-      await stack.stop();
+      await closeStack();
     },
   };
 }
@@ -81,7 +98,7 @@ export function pushIdOf({ body }: HttpResponse): string {
   return (JSON.parse(body) as { id: string }).id;
 }
 
-async function isIdle({ mongo }: Servers): Promise<boolean> {
+async function isIdle(mongo: Servers['mongo']): Promise<boolean> {
   const unfinished = await Promise.all([
     mongo.collection('pushes').findOne({ 'work.state': 'ready', state: 'open' }),
     mongo.collection('pushes').findOne({ 'fan.done': false, state: 'open' }),

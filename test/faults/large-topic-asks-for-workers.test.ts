@@ -123,6 +123,25 @@ test(
   DELIVERY_MS + 120_000,
 );
 
+test(
+  'with OPEN_BATCHES_PER_PUSH of 120 the same topic asks for five workers and no more',
+  async () => {
+    await Promise.all([...workers, ...others].map((worker) => worker.stop()));
+    const env = { QUEUES: 'send', OPEN_BATCHES_PER_PUSH: '120' };
+    others.push(await startDeliveryWorker(stack, env));
+    const { id } = await send(stack, `/topics/${TOPIC}`, {});
+    const isFull = async () => {
+      const { pending } = await readFigures(1);
+      for (const n of pending) expect(n).toBeLessThanOrEqual(120);
+      return pending.every((n) => n === 120);
+    };
+    await until(isFull, { timeoutMs: DELIVERY_MS, everyMs: 1_000 });
+    expect((await readFigures(1)).workers).toBe(5);
+    expect(await mongo.db.collection('batches').countDocuments({ push: id as never })).toBe(120);
+  },
+  DELIVERY_MS,
+);
+
 test('the scaler goes by the highest value of all schedulers, within bounds, and keeps its number without one', () => {
   const bounds = { targetPerWorker: 24, min: 1, max: 10 };
   expect(desiredWorkers([undefined, 49, 20], bounds, 5)).toBe(3);

@@ -62,7 +62,7 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   'delivery-worker': [
     ...PRESENCE_VARIABLES,
     ...['CREDENTIAL_KEYS', 'RETENTION_SECONDS', 'WEB_PUSH_HOSTS', 'WEB_PUSH_CA_FILE'],
-    ...['WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE'],
+    ...['WEBHOOK_HOSTS', 'WEBHOOK_CA_FILE', 'OPEN_BATCHES_PER_PUSH'],
   ],
   scheduler: DATA_SERVER_VARIABLES,
   'device-gateway': [
@@ -114,6 +114,7 @@ export function buildSettings(
         'MAX_CONNECTIONS',
         'WEBHOOK_HOSTS',
         'WEBHOOK_CA_FILE',
+        'OPEN_BATCHES_PER_PUSH',
       ],
       ...CONSOLE_VARIABLES,
     ]),
