@@ -155,9 +155,12 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/local/bin/
 FROM service AS api
 COPY --from=dependencies /out/api/dependencies /app
 COPY --from=sources /out/api/sources /app
-# The C library keeps memory that V8's threads have freed, for each of its arenas.
+# The C library keeps memory that V8's threads have freed, for each of its arenas; and it raises these thresholds by
+# itself, after which it keeps the freed pages of buffers.
 ENV API_LISTEN=0.0.0.0:4000 \
-    MALLOC_ARENA_MAX=1
+    MALLOC_ARENA_MAX=1 \
+    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_TRIM_THRESHOLD_=131072
 EXPOSE 4000
 ENTRYPOINT ["/usr/local/bin/node", "services/api/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
@@ -214,6 +217,10 @@ LABEL org.opencontainers.image.title="carillon/dashboard" \
 FROM runtime AS cli
 COPY --from=dependencies /out/cli/dependencies /app
 COPY --from=sources /out/cli/sources /app
+# As in the API, for exports and imports.
+ENV MALLOC_ARENA_MAX=1 \
+    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_TRIM_THRESHOLD_=131072
 ENTRYPOINT ["/usr/local/bin/node", "services/cli/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/cli" \

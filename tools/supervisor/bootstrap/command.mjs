@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { ensureDependencies } from './dependencies.mjs';
+import { MALLOC_SETTINGS } from './malloc.mjs';
 import { findMongod } from './mongod.mjs';
 import { COMPILE_CACHE_ENV, NODE_24, ROOT } from './paths.mjs';
 import { findRedis } from './redis.mjs';
@@ -39,7 +40,10 @@ export async function runCommand(command, args) {
   if (command === 'test') return runTests(args);
   await setUp(ensureDependencies);
   const main = join(ROOT, 'services/cli/src/main.ts');
-  return runInTerminal([...COMMAND_LINE_FLAGS, main, ...args], COMPILE_CACHE_ENV);
+  return runInTerminal([...COMMAND_LINE_FLAGS, main, ...args], {
+    ...COMPILE_CACHE_ENV,
+    ...MALLOC_SETTINGS,
+  });
 }
 
 async function setUp(action) {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { MALLOC_SETTINGS } from '../bootstrap/malloc.mjs';
 import { type BootstrapConfig, formatUrl } from './bootstrap-config.ts';
 import type { DataDir } from './data-dir.ts';
 import type { DataServers } from './data-servers.ts';
@@ -57,7 +58,8 @@ const VARIABLES_BY_KIND: Record<string, readonly string[]> = {
   api: [
     ...PRESENCE_VARIABLES,
     ...['API_KEY_PEPPER', 'DEVICE_AUTH_KEYS', 'RETENTION_SECONDS', 'ADDRESS_LIMITS'],
-    ...['WEB_PUSH_HOSTS', 'MALLOC_ARENA_MAX'],
+    'WEB_PUSH_HOSTS',
+    ...Object.keys(MALLOC_SETTINGS),
   ],
   'delivery-worker': [
     ...PRESENCE_VARIABLES,
@@ -99,8 +101,7 @@ export function buildSettings(
     WEB_PUSH_CA_FILE: dataDir.resolvePath('sandbox/ca.pem'),
     ADDRESS_LIMITS: config.addressLimits,
     RETENTION_SECONDS: String(config.retentionSeconds),
-    // The C library keeps memory that V8's threads have freed, for each of its arenas.
-    MALLOC_ARENA_MAX: '1',
+    ...MALLOC_SETTINGS,
     // A local stack has few devices, so a slow drain has no use.
     GATEWAY_DRAIN_SECONDS: '2',
     PUBLIC_API_URL: formatUrl('http', config.host, config.ports.api),
