@@ -7,6 +7,8 @@ export const ONE_REDIS_ONLY: Record<string, string> = {
   'test/attacks/deleted-device-is-disconnected.test.ts': 'freezes the Redis of the stack',
   'test/attacks/secrets-stay-where-they-belong.test.ts':
     'records each command with MONITOR, which one server has',
+  'test/end-to-end/single-push-needs-no-script.test.ts':
+    "refuses scripts, by which the time of a cluster's servers is read",
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts':
     'kills the Redis of the stack, and looks into its folder',
   'test/first-run/killed-process-is-restarted.test.ts': 'kills the Redis of the stack',
