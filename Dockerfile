@@ -158,6 +158,7 @@ COPY --from=sources /out/api/sources /app
 # The C library keeps memory that V8's threads have freed, for each of its arenas; and it raises these thresholds by
 # itself, after which it keeps the freed pages of buffers.
 ENV API_LISTEN=0.0.0.0:4000 \
+    NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=4" \
     MALLOC_ARENA_MAX=1 \
     MALLOC_MMAP_THRESHOLD_=131072 \
     MALLOC_TRIM_THRESHOLD_=131072
