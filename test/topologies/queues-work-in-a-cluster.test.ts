@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createRedis } from '../../packages/presence/src/redis.ts';
 import { jobSchemas } from '../../packages/queue/src/jobs.ts';
@@ -59,8 +60,9 @@ test('who connects while the cluster fails waits until it serves again', async (
   const redis = createRedis(cluster, 'worker', onError);
   await until(() => redis.status === 'ready', SOON);
   // One that reconnects already would never be told of its end.
+  const ended = once(redis, 'end');
   redis.disconnect();
-  await until(() => redis.status === 'end', SOON);
+  await ended;
   for (const node of others) await node.kill();
   const readState = async () =>
     readInfoField(String(await first?.ask((node) => node.cluster('INFO'))), 'cluster_state');
