@@ -7,7 +7,8 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** Variables that Node, the system and the libraries read; the last one is of the C library. */
-const OF_THE_SYSTEM = /^(PATH|HOME|TZ|LANG|PWD|NODE_\w+|TMPDIR|MALLOC_\w+)$/;
+const OF_THE_SYSTEM =
+  /^(PATH|HOME|TZ|LANG|PWD|NODE_\w+|TMPDIR|MALLOC_(ARENA_MAX|MMAP_THRESHOLD_|TRIM_THRESHOLD_))$/;
 /** Where variables are read; the simulated device is a run of the command line. */
 const SOURCES: Record<string, string> = {
   cli: 'services/cli/src/stack.ts',

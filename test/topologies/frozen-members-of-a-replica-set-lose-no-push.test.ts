@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { removeRateLimit } from '../support/carillon.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
@@ -16,8 +15,6 @@ const DEVICES = 20;
 const PUSHES = 60;
 /** Shorter than the deadline of a request to the API, which waits for the majority. */
 const LAG_SECONDS = 1;
-/** Time for which the majority needs the secondary that lags. */
-const LAG_MS = 15_000;
 
 let replicaSet: ReplicaSet;
 let fixture: Fixture;
@@ -96,8 +93,7 @@ test('without any secondary no push is accepted, and none is lost', async () => 
   });
 }, 240_000);
 
-// Requests wait for the group before theirs too, so that most of them pass their deadline under a steady load.
-test('while the majority needs a secondary that lags by a second, pushes are accepted late or not at all, and none is lost', async () => {
+test('while the majority needs a secondary that lags by a second, pushes are accepted a second later', async () => {
   const primary = await replicaSet.findPrimary();
   await delayLastMember(primary, LAG_SECONDS);
   try {
@@ -105,8 +101,6 @@ test('while the majority needs a secondary that lags by a second, pushes are acc
       const [first, last] = await listSecondaries();
       const other = first === replicaSet.members.at(-1) ? last : first;
       other?.signal('SIGSTOP');
-      await sleep(LAG_MS);
-      other?.signal('SIGCONT');
       await load.untilAccepted(PUSHES);
     });
   } finally {

@@ -190,13 +190,20 @@ test('the primary is cut off with the workers: a retry that is due after the cut
   }
 }, 400_000);
 
-/** Counts the idempotency keys that a server itself holds, also those that its replica set does not have. */
-async function countKeys({ port }: MongodProcess): Promise<number> {
+/** Counts what a server itself holds, also what its replica set does not have: idempotency keys, and pushes with payloads. */
+async function countHeld(
+  { port }: MongodProcess,
+  payloads: readonly string[],
+): Promise<{ keys: number; pushes: number }> {
   const options = { directConnection: true, readConcern: { level: 'local' } } as const;
   const client = await new MongoClient(`mongodb://127.0.0.1:${port}`, options).connect();
   try {
-    const { databaseName } = divided.mongo.db;
-    return await client.db(databaseName).collection('idempotency_keys').countDocuments();
+    const db = client.db(divided.mongo.db.databaseName);
+    const [keys, pushes] = await Promise.all([
+      db.collection('idempotency_keys').countDocuments(),
+      db.collection<PushDocument>('pushes').countDocuments({ data: { $in: [...payloads] } }),
+    ]);
+    return { keys, pushes };
   } finally {
     await client.close();
   }
@@ -209,11 +216,14 @@ test('the primary is cut off with all services: a push whose key only it has is 
     createKeyedRequest({ stack }, index % 2 === 0 ? tokens.slice(0, 1) : tokens),
   );
   const primary = await divided.separatePrimary(SERVICES);
-  const keysBefore = await countKeys(primary);
+  const payloads = requests.map(({ payload }) => payload);
+  const before = await countHeld(primary, payloads);
   const rejections = await Promise.all(requests.map((request) => request.send()));
   expect(rejections.filter(({ status }) => status < 500)).toEqual([]);
   // A push is inserted only once the majority has its key, so the primary alone has nothing but keys.
-  const lostKeys = (await countKeys(primary)) - keysBefore;
+  const held = await countHeld(primary, payloads);
+  expect(held.pushes).toBe(0);
+  const lostKeys = held.keys - before.keys;
   expect(lostKeys).toBeGreaterThan(0);
   await divided.untilReplaced(primary);
   await divided.untilSteppedDown(primary);
@@ -224,7 +234,6 @@ test('the primary is cut off with all services: a push whose key only it has is 
   expect(again.map(idOf)).toEqual(accepted.map(({ push }) => push.id));
   const { db } = divided.mongo;
   const ids = accepted.map(({ push }) => push.id);
-  const payloads = requests.map(({ payload }) => payload);
   const stored = await db
     .collection<PushDocument>('pushes')
     .find({ data: { $in: payloads } })

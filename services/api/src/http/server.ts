@@ -170,9 +170,9 @@ async function stopGracefully(
   server.prependListener('request', (_request, response) => closeAfterResponse(response));
   // http.Server.close() would close idle connections at once.
   NetServer.prototype.close.call(server);
-  const stopClosing = closeIdleConnections(server);
+  const stopChecks = closeIdleConnections(server);
   await closed;
-  stopClosing();
+  stopChecks();
 }
 
 /**
