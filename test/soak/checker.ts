@@ -160,7 +160,21 @@ function mayHaveNotArrived(
       push.collapse !== undefined &&
       other.collapse === push.collapse &&
       other.audience.includes(token) &&
-      (acceptedId(other) ?? '') > id,
+      isNewerAt(history, { other, push, id, token }),
+  );
+}
+
+/** Checks whether a device has got, or was to get, a push that is newer than another one. */
+function isNewerAt(
+  history: Prepared,
+  { other, push, id, token }: { other: SentPush; push: SentPush; id: string; token: string },
+): boolean {
+  const otherId = acceptedId(other);
+  if (otherId !== undefined) return otherId > id;
+  // Nobody knows its id. If it was accepted, it is there, since the first request for the other one or later.
+  return (
+    (other.tries.at(-1)?.endedAtMs ?? 0) >= (push.tries[0]?.startedAtMs ?? 0) &&
+    arrivalsAt(history, other, token).length > 0
   );
 }
 

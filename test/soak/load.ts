@@ -20,7 +20,7 @@ export interface Sender {
   topics: readonly { name: string; tokens: readonly string[] }[];
 }
 
-/** Sends pushes as planned: each is tried with one Idempotency-Key until the response says yes or no. */
+/** Sends pushes as planned: most are tried with one Idempotency-Key until the response says yes or no, some only once. */
 export async function sendPushes(
   senders: Record<TenantName, Sender>,
   plan: { seed: number; pushes: readonly PlannedPush[] },
@@ -65,7 +65,7 @@ function createPush(mark: string, planned: PlannedPush, { tokens, topics }: Send
 async function sendOne(
   dev: TestTenant['dev'],
   { record, body }: { record: SentPush; body: string },
-  { deleteAfterMs }: PlannedPush,
+  { deleteAfterMs, isTriedOnce = false }: PlannedPush,
   log: LogLine,
 ): Promise<void> {
   const { mark } = record;
@@ -75,7 +75,7 @@ async function sendOne(
     const one = await tryPush(dev, mark, body);
     record.tries.push(one);
     log({ op: 'push', type: one.end, at: one.endedAtMs, mark, status: one.status, id: one.id });
-    if (one.end !== 'unknown') break;
+    if (one.end !== 'unknown' || isTriedOnce) break;
     await sleep(RETRY_AFTER_MS);
   }
   const id = acceptedId(record);

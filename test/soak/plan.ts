@@ -60,6 +60,8 @@ export interface PlannedPush {
   collapse?: number;
   /** Milliseconds after the response at which it is deleted. */
   deleteAfterMs?: number;
+  /** Its request is not repeated when it fails, so that nobody knows whether it was accepted. */
+  isTriedOnce?: boolean;
 }
 
 /** Plan of a run; the same settings give the same plan. */
@@ -89,6 +91,8 @@ const SECOND_FAULT_AFTER_MS = 4_000;
 /** Time to live of pushes that no run outlasts: they may not expire. */
 export const LONG_TTL_SECONDS = 86_400;
 const COLLAPSE_KEYS = 5;
+/** Part of the pushes whose request is not repeated. */
+const TRIED_ONCE = 0.1;
 /** Part of the pushes that the second tenant sends. */
 const SMALL_LOAD = 0.06;
 
@@ -111,7 +115,11 @@ export function buildPlan({ seed, minutes, ...settings }: PlanSettings): Plan {
     const tenant = forPushes.next() < SMALL_LOAD ? 'b' : 'a';
     const devices = settings.devices[tenant];
     const push = planPush(forPushes, { devices, topics: settings.topics });
-    pushes.push({ atMs: Math.round(atMs), tenant, ...push });
+    const isTriedOnce = forPushes.next() < TRIED_ONCE;
+    pushes.push({
+      ...{ atMs: Math.round(atMs), tenant, ...push },
+      ...(isTriedOnce && { isTriedOnce }),
+    });
     atMs -= (Math.log(1 - forPushes.next()) * 1_000) / settings.pushesPerSecond;
   }
   return { seed, faults, pushes };

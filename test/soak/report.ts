@@ -65,6 +65,7 @@ function summarize({ base, history, faults }: FinishedRun) {
     pushes: history.pushes.length,
     accepted: accepted.length,
     unknownTries: tries.filter(({ end }) => end === 'unknown').length,
+    unknownPushes: countUnknown(history),
     recipients: accepted.reduce((sum, { audience }) => sum + audience.length, 0),
     ends: sumEnds(history),
     lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
@@ -80,6 +81,15 @@ function summarize({ base, history, faults }: FinishedRun) {
     })),
     violations,
   };
+}
+
+/** Counts the pushes whose last request failed so that nobody knows whether they were accepted, and those that were there. */
+function countUnknown({ pushes, arrivals }: History): { pushes: number; arrived: number } {
+  const marks = pushes
+    .filter(({ tries }) => tries.at(-1)?.end === 'unknown')
+    .map(({ mark }) => mark);
+  const arrived = new Set(arrivals.map(({ mark }) => mark));
+  return { pushes: marks.length, arrived: marks.filter((mark) => arrived.has(mark)).length };
 }
 
 /** Measures the time from the first request to send to the last push's first. */

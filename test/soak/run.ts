@@ -62,8 +62,11 @@ export async function run(
     const queues = await openJobQueues(system.redis);
     const left = await untilAtRest({ mongo, queues }, tenants, log).finally(queues.close);
     const settledAtMs = Date.now();
+    log({ op: 'settle', type: 'ok', at: settledAtMs });
     const devices = await collectDevices(tenants, swarm);
+    log({ op: 'collect devices', type: 'ok', at: Date.now() });
     const ends = await collectEnds(system, tenants, pushes);
+    log({ op: 'collect ends', type: 'ok', at: Date.now() });
     return {
       faults,
       history: {
