@@ -1,4 +1,4 @@
-import { cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -6,6 +6,7 @@ import {
   startServer,
   type TestServer,
 } from '../../../packages/presence/test/start-server.ts';
+import { until } from '../until.ts';
 
 const HOST = '127.0.0.1';
 
@@ -84,7 +85,7 @@ export async function createRedisServer({
     countDeaths: () => deaths,
     async restoreAfter(task) {
       const before = join(folder, 'before');
-      await cp(dir, before, { recursive: true });
+      await copyFiles(dir, before);
       await task();
       await kill();
       await rm(dir, { recursive: true });
@@ -96,4 +97,19 @@ export async function createRedisServer({
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/**
+ * Copies the folder of a running server. While it rewrites its log, the files come and go, and a copy may have the list of one
+ * moment and the files of another: the server would not start with it. Such a copy is made again.
+ */
+async function copyFiles(from: string, to: string): Promise<void> {
+  const list = async () => (await readdir(from, { recursive: true })).sort().join('\n');
+  const isCopied = async () => {
+    await rm(to, { recursive: true, force: true });
+    const before = await list();
+    await cp(from, to, { recursive: true });
+    return (await list()) === before;
+  };
+  await until(isCopied, { what: `a copy of ${from}` });
 }
