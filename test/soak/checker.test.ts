@@ -76,7 +76,8 @@ function goodRun(): History {
     devices: [device('a', {}), device('b', { isConnected: false, isOnline: false })],
     shown: { a: [ID], b: [] },
     reports: { tenant: 'b', sinceMs: START, outcomes: {}, wrongRequests: 0 },
-    failedFaults: [],
+    faults: [{ fault: 'kill api', index: 1, atMs: START + 30_000, healedAtMs: START + 30_000 }],
+    ...{ failedFaults: [], refusedConnects: [] },
     deaths: [killed('api 1')],
     kills: ['api 1'],
     memory: [{ service: 'api', before: 100, after: 119 }],
@@ -100,6 +101,21 @@ function collapsed(...marks: string[]): Partial<History> {
 
 const unknown = (endedAtMs: number): Try => ({ end: 'unknown', startedAtMs: START, endedAtMs });
 
+/** A good run in which the first request failed so long after the start, and was repeated. */
+const failed = (afterMs: number): Partial<History> => {
+  const startedAtMs = START + afterMs;
+  return change({
+    tries: [{ end: 'unknown', startedAtMs, endedAtMs: startedAtMs + 10, status: 503 }, ok(ID, 2)],
+  });
+};
+
+/** A good run in which a repeated request was refused so long after the start. */
+const refusedAfter = (endedAtMs: number, push: Partial<SentPush> = {}): Partial<History> =>
+  change({
+    ...push,
+    tries: [ok(ID, 2), { end: 'fail', startedAtMs: START, endedAtMs, status: 400 }],
+  });
+
 /** A run of a push that was superseded by one of which only a failed request is known. */
 function supersededByUnknown(newer: Try, ...marks: string[]): Partial<History> {
   const { pushes = [], ...run } = collapsed('new');
@@ -109,6 +125,7 @@ function supersededByUnknown(newer: Try, ...marks: string[]): Partial<History> {
       pushes: [...pushes.slice(0, 1), sent('new', ['a'], { collapse: 'key', tries: [newer] })],
     },
     ...{ arrivals: marks.map((mark) => arrival(mark, 'a')), shown: { a: [ID], b: [] } },
+    faults: [{ fault: 'stop api', atMs: START, healedAtMs: START + 5_000 }],
   };
 }
 
@@ -236,6 +253,18 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { arrivals: [overFcm('one', 'a'), overFcm('one', 'b')] },
     { arrivals: [arrival('one', 'a'), arrival('one', 'b')] },
   ],
+  'no valid request is refused': [
+    refused,
+    refusedAfter(START + 5_000),
+    refusedAfter(START + 5_000, { dueAtMs: START + 5_001 }),
+    { refusedConnects: [{ token: 'a', atMs: START, code: 5 }] },
+  ],
+  'requests fail only because of faults': [
+    failed(29_989),
+    failed(42_001),
+    // No fault was there.
+    { ...failed(30_000), faults: [] },
+  ],
   'nobody gets the push of another': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
@@ -283,6 +312,13 @@ test('a run that kept every guarantee has no violation', () => {
   expect(check({ ...goodRun(), ...expired, ends, arrivals: [arrival('one', 'a')] })).toEqual([]);
   const lastMoment = [arrival('one', 'a', START + 6_000)];
   expect(check({ ...goodRun(), ...forNow, ends, arrivals: lastMoment })).toEqual([]);
+});
+
+test('requests may fail during a fault and shortly after it, and a schedule may be over', () => {
+  for (const afterMs of [29_990, 30_000, 42_000])
+    expect(check({ ...goodRun(), ...failed(afterMs) })).toEqual([]);
+  const scheduled = refusedAfter(START + 15, { dueAtMs: START + 15 });
+  expect(check({ ...goodRun(), ...scheduled })).toEqual([]);
 });
 
 test.each(

@@ -1,5 +1,5 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
-import type { Arrival, History, PushEnd, SentPush } from './history.ts';
+import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
 import { lagAt } from './observer-lag.ts';
 import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
 
@@ -16,6 +16,8 @@ const MAX_DUPLICATES_PER_CONNECTION = 16;
 const GRACE_MS = 1_000;
 /** A worker asks for newer pushes of a collapse key at this interval, and sends the older one until it knows. */
 const KNOWN_NEWER_MS = 250;
+/** Requests may fail so long after the end of a fault; a supervisor waits up to ten seconds before it starts a process again. */
+const RECOVERED_MS = 12_000;
 const MAX_MEMORY_GROWTH = 1.2;
 
 /** The history, prepared for the checks. */
@@ -40,6 +42,8 @@ const INVARIANTS = {
   'the newest push of a collapse key is the last': checkCollapse,
   'nothing is left at rest': checkRest,
   'the status agrees with the devices': checkStatus,
+  'no valid request is refused': checkRefusals,
+  'requests fail only because of faults': checkFailures,
   'nobody gets the push of another': checkForeign,
   'presence agrees with the devices': checkDevices,
   'a tenant is shown its own pushes alone': checkShown,
@@ -70,8 +74,8 @@ export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefin
   return tries.find(({ end }) => end === 'ok')?.id;
 }
 
-/** Counts those on a connection that had the push before: a break of the connection explains the others. */
-function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
+/** Counts the arrivals on a connection that had the push before: a break of the connection explains the others. */
+export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
   const seen = new Set(
     arrivals.map(
       ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
@@ -320,6 +324,33 @@ function countValues(values: readonly string[]): Record<string, number> {
 
 function formatCounts(counts: Readonly<Record<string, number>>): string {
   return JSON.stringify(Object.entries(counts).sort());
+}
+
+/** Finds valid requests to send that the API has refused, and right credentials of devices that a gateway has refused. */
+function checkRefusals({ pushes, refusedConnects }: Prepared): string[] {
+  const requests = pushes.flatMap(({ mark, tries, dueAtMs }) =>
+    tries
+      // One that is repeated for long may be scheduled for a time that has passed.
+      .filter(
+        ({ end, endedAtMs }) => end === 'fail' && endedAtMs < (dueAtMs ?? Number.POSITIVE_INFINITY),
+      )
+      .map(({ status }) => `${mark}: ${status}`),
+  );
+  return [...requests, ...refusedConnects.map(({ token, code }) => `${token}: CONNACK ${code}`)];
+}
+
+/** Finds requests to send that failed while there was no fault, nor one shortly before. */
+function checkFailures({ pushes, faults }: Prepared): string[] {
+  const isExplained = ({ startedAtMs, endedAtMs }: Try): boolean =>
+    faults.some(
+      ({ atMs, healedAtMs = Number.POSITIVE_INFINITY }) =>
+        atMs <= endedAtMs && startedAtMs <= healedAtMs + RECOVERED_MS,
+    );
+  return pushes.flatMap(({ mark, tries }) =>
+    tries
+      .filter((one) => one.end === 'unknown' && !isExplained(one))
+      .map(({ status }) => `${mark}: ${status ?? 'no response'}`),
+  );
 }
 
 function checkForeign(history: Prepared): string[] {

@@ -57,6 +57,16 @@ export interface PushEnd extends Outcomes {
  */
 export type Left = 'openBatches' | 'inboxRows' | 'waitingPushes' | 'endings' | 'jobs';
 
+/** A fault as it happened. Times are Unix milliseconds. */
+export interface AppliedFault {
+  fault: string;
+  /** Which of the two processes, if the fault is about one. */
+  index?: number;
+  atMs: number;
+  /** When it was undone; of a kill the moment itself. Absent: the run could not apply or undo it. */
+  healedAtMs?: number;
+}
+
 /** A fault that could not be applied or undone. */
 export interface FailedFault {
   fault: string;
@@ -77,6 +87,13 @@ export interface DeviceEnd {
   isConnected: boolean;
   isOnline: boolean;
   pendingNotifications: number;
+}
+
+/** A CONNACK that says that the device's credentials are wrong: return code 4 or 5 (MQTT 3.1.1, 3.2.2.3). */
+export interface RefusedConnect {
+  token: string;
+  atMs: number;
+  code: number;
 }
 
 /** What the webhook of a tenant was told. */
@@ -109,7 +126,11 @@ export interface History {
   /** Push ids that the API has shown to each tenant, or answered a request about. */
   shown: Readonly<Record<TenantName, readonly string[]>>;
   reports: Reports;
+  /** In the order of their beginnings. */
+  faults: readonly AppliedFault[];
   failedFaults: readonly FailedFault[];
+  /** Connects of devices that a gateway has refused because of their credentials. */
+  refusedConnects: readonly RefusedConnect[];
   /** Ends of processes of Carillon, MongoDB and Redis, those that the run has caused included. */
   deaths: readonly ProcessEnd[];
   /** Processes that the run has killed, each as often as that. */

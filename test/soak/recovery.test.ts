@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import type { Arrival, History, SentPush, Try } from './history.ts';
 import { compareMemory } from './memory.ts';
-import { findRecoveries, readFaults, summarizeRecoveries, summarizeSchedule } from './recovery.ts';
+import { findRecoveries, summarizeRecoveries, summarizeSchedule } from './recovery.ts';
 
 /** A fault from second 10 to second 15, and the next one at second 30. */
 const FAULTS = [
@@ -128,28 +128,6 @@ test('scheduled pushes are late by the time from when they are due, apart from f
   expect(summarizeSchedule({ pushes, arrivals }, FAULTS)).toEqual({
     ...{ pushes: 2, firstMs: 100, p50Ms: 100, p99Ms: 700 },
   });
-});
-
-test('faults and their ends are read from the log', () => {
-  const line = (type: string, at: number, fault: string) => ({ op: 'fault', type, at, fault });
-  const faults = readFaults([
-    line('invoke', 10, 'stop mongodb'),
-    { op: 'push', type: 'ok', at: 12 },
-    line('ok', 15, 'stop mongodb'),
-    line('invoke', 20, 'kill api'),
-    line('fail', 21, 'kill api'),
-    line('invoke', 30, 'stop mongodb'),
-    { ...line('invoke', 31, 'stop api'), index: 1 },
-    line('ok', 35, 'stop mongodb'),
-    { ...line('ok', 36, 'stop api'), index: 1 },
-    line('skip', 37, 'stop redis'),
-  ]);
-  expect(faults).toEqual([
-    { fault: 'stop mongodb', atMs: 10, healedAtMs: 15 },
-    { fault: 'kill api', atMs: 20 },
-    { fault: 'stop mongodb', atMs: 30, healedAtMs: 35 },
-    { fault: 'stop api', index: 1, atMs: 31, healedAtMs: 36 },
-  ]);
 });
 
 test('memory is compared by the medians of an early and the last part', () => {

@@ -1,23 +1,4 @@
-import type { Arrival, History, SentPush, Try } from './history.ts';
-
-/** A fault as it happened. Times are Unix milliseconds. */
-export interface AppliedFault {
-  fault: string;
-  /** Which of the two processes, if the fault is about one. */
-  index?: number;
-  atMs: number;
-  /** When it was undone; of a kill the moment itself. Absent: the run could not apply or undo it. */
-  healedAtMs?: number;
-}
-
-/** A line of a run's log; those of faults have these fields. */
-export interface LoggedLine {
-  op?: string;
-  type?: string;
-  at?: number;
-  fault?: string;
-  index?: number;
-}
+import type { AppliedFault, Arrival, History, SentPush, Try } from './history.ts';
 
 /** A fault's requests to send, and times from its end, in milliseconds. */
 interface Recovery {
@@ -159,20 +140,6 @@ export function summarizeSchedule(
       p50Ms !== undefined &&
       p99Ms !== undefined && { firstMs, p50Ms, p99Ms }),
   };
-}
-
-/** Reads the faults of a run from its log. */
-export function readFaults(lines: readonly LoggedLine[]): AppliedFault[] {
-  const faults: AppliedFault[] = [];
-  for (const { op, type, at, fault, index } of lines) {
-    if (op !== 'fault' || at === undefined || fault === undefined) continue;
-    if (type === 'invoke') faults.push({ fault, atMs: at, ...(index !== undefined && { index }) });
-    else if (type === 'ok') {
-      const ended = faults.findLast((one) => one.fault === fault && one.index === index);
-      if (ended !== undefined) ended.healedAtMs = at;
-    }
-  }
-  return faults;
 }
 
 /** Finds when each push came to the last of its provider's devices for the first time, by mark. */

@@ -1,16 +1,8 @@
-import { createReadStream, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { createInterface } from 'node:readline';
-import { check, countDuplicates } from './checker.ts';
+import { check, countDuplicates, countRepeats } from './checker.ts';
 import type { History } from './history.ts';
-import {
-  type AppliedFault,
-  findRecoveries,
-  type LoggedLine,
-  readFaults,
-  summarizeRecoveries,
-  summarizeSchedule,
-} from './recovery.ts';
+import { findRecoveries, summarizeRecoveries, summarizeSchedule } from './recovery.ts';
 
 const HISTORY_FILE = /\.history\.json$/;
 const SHOWN_VIOLATIONS = 50;
@@ -21,7 +13,6 @@ interface FinishedRun {
   /** Path of its files, without what tells them apart. */
   base: string;
   history: History;
-  faults: readonly AppliedFault[];
 }
 
 /** Writes the history of a run to a file. */
@@ -30,22 +21,21 @@ export function saveHistory(base: string, history: History): void {
 }
 
 /**
- * Reads a run from its history file and from the log beside it.
+ * Reads a run from its history file.
  *
  * @throws when the file is not named as a history
  */
-export async function readRun(historyPath: string): Promise<FinishedRun> {
+export function readRun(historyPath: string): FinishedRun {
   if (!HISTORY_FILE.test(historyPath)) throw new Error(`${historyPath} is no .history.json`);
   const base = historyPath.replace(HISTORY_FILE, '');
-  const history = JSON.parse(readFileSync(historyPath, 'utf8')) as History;
-  return { base, history, faults: readFaults(await readLog(`${base}.log.jsonl`)) };
+  return { base, history: JSON.parse(readFileSync(historyPath, 'utf8')) as History };
 }
 
 /** Checks a run, writes its report to a file and prints it. Returns the number of violations. */
-export function printReport({ base, history, faults }: FinishedRun): number {
-  const { violations, ...figures } = summarize({ base, history, faults });
+export function printReport({ base, history }: FinishedRun): number {
+  const { violations, ...figures } = summarize({ base, history });
   const path = `${base}.report.json`;
-  const written = { ...figures, faults, violations };
+  const written = { ...figures, faults: history.faults, violations };
   writeFileSync(path, `${JSON.stringify(written, null, 2)}\n`);
   process.stdout.write(`${JSON.stringify(figures, null, 2)}\n`);
   for (const { invariant, detail } of violations.slice(0, SHOWN_VIOLATIONS))
@@ -54,7 +44,7 @@ export function printReport({ base, history, faults }: FinishedRun): number {
   return violations.length;
 }
 
-function summarize({ base, history, faults }: FinishedRun) {
+function summarize({ base, history }: FinishedRun) {
   const violations = check(history);
   const tries = history.pushes.flatMap((push) => push.tries);
   const accepted = history.pushes.filter((push) => push.tries.some(({ end }) => end === 'ok'));
@@ -70,10 +60,11 @@ function summarize({ base, history, faults }: FinishedRun) {
     ends: sumEnds(history),
     lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
     duplicates: countDuplicates(history),
+    duplicatesWithoutBreak: countRepeats(history),
     observerLagMs: Math.max(0, ...Object.values(history.observerLags)),
     left: history.left,
-    recovery: summarizeRecoveries(findRecoveries(history, faults)),
-    schedule: summarizeSchedule(history, faults),
+    recovery: summarizeRecoveries(findRecoveries(history, history.faults)),
+    schedule: summarizeSchedule(history, history.faults),
     memory: history.memory.map(({ service, before, after }) => ({
       service,
       beforeMb: Math.round(before / BYTES_PER_MEGABYTE),
@@ -103,12 +94,4 @@ function sumEnds({ ends }: History): Record<string, number> {
   for (const { counts } of Object.values(ends))
     for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
   return sums;
-}
-
-/** Reads the lines about faults of a log. The text is checked first: there are millions of lines about requests. */
-async function readLog(path: string): Promise<LoggedLine[]> {
-  const lines: LoggedLine[] = [];
-  for await (const line of createInterface({ input: createReadStream(path) }))
-    if (line.startsWith('{"op":"fault"')) lines.push(JSON.parse(line) as LoggedLine);
-  return lines;
 }

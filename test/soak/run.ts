@@ -13,12 +13,11 @@ import {
   type Reporting,
 } from './collect-ends.ts';
 import { applyFault } from './faults.ts';
-import type { FailedFault, History } from './history.ts';
+import type { AppliedFault, FailedFault, History } from './history.ts';
 import { type LogLine, type Sender, sendPushes } from './load.ts';
 import { watchMemory } from './memory.ts';
 import { objectOf, type Plan, type PlannedFault, TENANT_NAMES, type TenantName } from './plan.ts';
 import { createRandom } from './random.ts';
-import type { AppliedFault } from './recovery.ts';
 import { createSwarm, type Swarm, type SwarmSize } from './swarm.ts';
 import type { System } from './system.ts';
 
@@ -39,11 +38,7 @@ const WEBHOOK_KNOWN_MS = 10_000;
 const SETTLE_MS = 180_000;
 
 /** Runs a plan on a system, waits until all is at rest, and collects the history. */
-export async function run(
-  system: System,
-  plan: Plan,
-  log: LogLine,
-): Promise<{ history: History; faults: AppliedFault[] }> {
+export async function run(system: System, plan: Plan, log: LogLine): Promise<History> {
   const tenants = { a: await system.tenant(), b: await system.tenant() };
   const reporting = await addWebhook(tenants, 'b');
   const swarm = await createSwarm(system, tenants, DEVICES, plan.seed + 2);
@@ -68,16 +63,15 @@ export async function run(
     const ends = await collectEnds(system, tenants, pushes);
     log({ op: 'collect ends', type: 'ok', at: Date.now() });
     return {
-      faults,
-      history: {
-        ...{ seed: plan.seed, pushes, settledAtMs, left, removed: [], devices, ends, failedFaults },
-        arrivals: await swarm.listArrivals(),
-        observerLags: swarm.observerLags(),
-        shown: await collectShown(tenants, pushes),
-        reports: await collectReports(reporting, pushes, ends),
-        ...system.listDeaths(),
-        memory: memory(),
-      },
+      ...{ seed: plan.seed, pushes, settledAtMs, left, removed: [], devices, ends },
+      ...{ faults, failedFaults },
+      arrivals: await swarm.listArrivals(),
+      refusedConnects: swarm.refusedConnects(),
+      observerLags: swarm.observerLags(),
+      shown: await collectShown(tenants, pushes),
+      reports: await collectReports(reporting, pushes, ends),
+      ...system.listDeaths(),
+      memory: memory(),
     };
   } finally {
     await swarm.stop();

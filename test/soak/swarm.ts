@@ -3,7 +3,7 @@ import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqt
 import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
-import type { Arrival, History } from './history.ts';
+import type { Arrival, History, RefusedConnect } from './history.ts';
 import { createLagRecord } from './observer-lag.ts';
 import { TENANT_NAMES, type TenantName } from './plan.ts';
 import { followProviderLog, type ProviderRequest } from './provider-log.ts';
@@ -20,6 +20,8 @@ const HOLD_STEPS = 15;
 const LEAVES_EVERY = 10;
 const MARK = /soak-[ab]-\d+-\d+/;
 const ACCEPTED = [200, 201];
+/** Return codes of a CONNACK after which an official client registers again (MQTT 3.1.1, 3.2.2.3). */
+const REFUSALS: readonly number[] = [4, 5];
 
 /** Devices of a tenant: with MQTT alone, and of each provider. */
 export interface SwarmSize {
@@ -41,6 +43,8 @@ export interface Swarm {
   listConnections(tenant: TenantName): { token: string; isConnected: boolean }[];
   /** Lists what has come to devices, and what providers have accepted for them. */
   listArrivals(): Promise<Arrival[]>;
+  /** Lists the connects that were refused because of the device's credentials, which are right. */
+  refusedConnects(): RefusedConnect[];
   /** Returns by how much this process has noticed things late. */
   observerLags(): History['observerLags'];
   stop(): Promise<void>;
@@ -71,6 +75,14 @@ export async function createSwarm(
   let isHealing = false;
   const left = new Set<MqttDevice>();
   const lags = createLagRecord();
+  const refusedConnects: RefusedConnect[] = [];
+
+  async function connect(device: MqttDevice): Promise<void> {
+    await device.connect().catch(({ code }: { code?: unknown }) => {
+      if (typeof code !== 'number' || !REFUSALS.includes(code)) return;
+      refusedConnects.push({ token: device.token, atMs: Date.now(), code });
+    });
+  }
 
   async function live(device: MqttDevice, random: Random): Promise<void> {
     let offline = 0;
@@ -79,7 +91,7 @@ export async function createSwarm(
       if (left.has(device)) {
         if (device.connected) await device.disconnect();
       } else if (offline > 0 && !isHealing) offline -= 1;
-      else if (!device.connected) await device.connect().catch(() => undefined);
+      else if (!device.connected) await connect(device);
       else if (!isHealing && random.next() < BREAKS) {
         offline = random.between(0, OFFLINE_STEPS);
         device.cut();
@@ -120,6 +132,7 @@ export async function createSwarm(
       await stopFollowing();
       return [...devices.flatMap(arrivalsOf), ...accepted];
     },
+    refusedConnects: () => [...refusedConnects],
     observerLags: lags.read,
     async stop() {
       isStopped = true;
