@@ -17,6 +17,33 @@ test('calls during a batch in flight form the next batch', async () => {
   expect(batches).toEqual([[1], [2, 3, 4]]);
 });
 
+test('slow batches hold up no call until there are too many of them', async () => {
+  const gates: PromiseWithResolvers<void>[] = [];
+  const batches: number[][] = [];
+  const call = createBatcher<number, void>('read-push', async (items) => {
+    const gate = Promise.withResolvers<void>();
+    gates.push(gate);
+    batches.push(items);
+    await gate.promise;
+    return items.map(() => undefined);
+  });
+  const calls: Promise<void>[] = [];
+  for (let item = 0; item < 6; item += 1) {
+    calls.push(call(item));
+    // Each starts when the one before it has become slow; the last finds too many.
+    if (item < 5) while (batches.length <= item) await new Promise((r) => setTimeout(r, 10));
+  }
+  calls.push(call(6));
+  await new Promise((r) => setTimeout(r, 500));
+  expect(batches).toEqual([[0], [1], [2], [3], [4]]);
+  gates[0]?.resolve();
+  await calls[0];
+  while (batches.length < 6) await new Promise((r) => setTimeout(r, 10));
+  expect(batches[5]).toEqual([5, 6]);
+  for (const gate of gates) gate.resolve();
+  await Promise.all(calls);
+});
+
 test('an error of one item fails one call, an error of the batch fails all its calls', async () => {
   const perItem = createBatcher<number, number>('read-push', async (items) =>
     items.map((item) => (item === 2 ? new Error('two') : item)),
