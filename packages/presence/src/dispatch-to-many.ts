@@ -13,24 +13,24 @@ export interface DispatchRecipient {
   presence: PresenceEntry;
 }
 
-/** A dispatch to many devices: whose it is, and what is decided at the moment at which a part of it leaves. */
+/** A dispatch to many devices: whose it is, and what is decided just before a part of it is sent. */
 export interface DispatchPlan {
   app: string;
   /** Parts wait for room at their gateway; otherwise those without room are `not-sent`. */
   mayWait: boolean;
   /**
-   * Checks recipients that are about to leave.
+   * Checks the recipients of a part just before it is sent.
    *
    * @returns those that may be sent to, and the deadline by the monotonic clock, after which gateways write nothing to a
    *   socket; undefined: nothing may be sent, and they get no result
    */
-  depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined>;
+  beforeSend(recipients: readonly DispatchRecipient[]): Promise<SendableRecipients | undefined>;
   /** Takes the results of a part as soon as they are there: others may wait for room for long. Must not throw. */
   onResults?(results: ReadonlyMap<number, DeliveryResult>): Promise<void>;
 }
 
-/** The recipients of a dispatch that leave together. */
-export interface Departure {
+/** The recipients that a part of a dispatch is sent to. */
+export interface SendableRecipients {
   recipients: readonly DispatchRecipient[];
   deadline: number;
 }
@@ -44,7 +44,7 @@ interface GatewayGroup {
   recipients: readonly DispatchRecipient[];
 }
 
-/** A group that may leave; a dispatch to one device takes no room. */
+/** A group that may be sent to; a dispatch to one device takes no room. */
 type PermittedGroup = GatewayGroup & { permit?: Permit };
 
 /** A part of a dispatch that is sent by itself. */
@@ -63,13 +63,13 @@ export function createDispatchToMany(
   async function sendGroups(
     delivery: Delivery,
     groups: readonly PermittedGroup[],
-    { depart }: DispatchPlan,
+    { beforeSend }: DispatchPlan,
   ): Promise<Results> {
     const permits = new Map(groups.map(({ gateway, permit }) => [gateway, permit]));
     try {
-      const departure = await depart(groups.flatMap(({ recipients }) => recipients));
-      if (departure === undefined) return NO_RESULTS;
-      const { recipients, deadline } = departure;
+      const sendable = await beforeSend(groups.flatMap(({ recipients }) => recipients));
+      if (sendable === undefined) return NO_RESULTS;
+      const { recipients, deadline } = sendable;
       const sent = groupByGateway(recipients);
       const permitsByPosition = new Map(
         [...sent].map(([gateway, [first]]) => [first?.position, permits.get(gateway)]),
@@ -102,11 +102,11 @@ export function createDispatchToMany(
   }
 
   /**
-   * Dispatches a delivery to the gateways of these recipients and waits for the results. What has room at its gateways leaves
+   * Dispatches a delivery to the gateways of these recipients and waits for the results. What has room at its gateways is sent
    * at once; the rest waits, each gateway by itself (gateway-windows.ts).
    *
    * @returns a result for every position that was to be sent, at the latest 1.5 s after its deadline
-   * @throws if Redis fails, on all shards of the recipients, or `depart` does; gateways that received the delivery still
+   * @throws if Redis fails, on all shards of the recipients, or `beforeSend` does; gateways that received the delivery still
    *   reply to the reply stream
    */
   return async function dispatch(

@@ -24,7 +24,7 @@ import {
 } from './shard-dispatcher.ts';
 import type { Shards } from './shards.ts';
 
-export type { Departure, DispatchPlan, DispatchRecipient } from './dispatch-to-many.ts';
+export type { DispatchPlan, DispatchRecipient, SendableRecipients } from './dispatch-to-many.ts';
 export type { Delivery } from './gateway-messages.ts';
 
 /** Result of a dispatch to one device, which may not be connected. */

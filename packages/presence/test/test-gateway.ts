@@ -27,7 +27,7 @@ export function leaveWithin(ms: number): DispatchPlan {
   return {
     app: 'a1',
     mayWait: true,
-    depart: async (recipients) => ({ recipients, deadline: performance.now() + ms }),
+    beforeSend: async (recipients) => ({ recipients, deadline: performance.now() + ms }),
   };
 }
 

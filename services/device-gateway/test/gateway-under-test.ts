@@ -93,10 +93,10 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
       if (typeof presenceEntry !== 'object') return presenceEntry ?? 'offline';
       const deadline = performance.now() + deadlineMs;
       const recipient = { token, position: 0, presence: presenceEntry };
-      const depart = async () => ({ recipients: [recipient], deadline });
-      return (await worker.dispatch(push, [recipient], { app: 'app', mayWait: true, depart })).get(
-        0,
-      );
+      const beforeSend = async () => ({ recipients: [recipient], deadline });
+      return (
+        await worker.dispatch(push, [recipient], { app: 'app', mayWait: true, beforeSend })
+      ).get(0);
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {

@@ -83,10 +83,10 @@ async function dispatchToConnected(
       : [];
   });
   if (recipients.length === 0) return NO_RESULTS;
-  const depart = async (departing: readonly DispatchRecipient[]) => {
+  const beforeSend = async (checked: readonly DispatchRecipient[]) => {
     const deadline = await findWriteDeadline(delivery);
     if (deadline === undefined) return undefined;
-    const remaining = departing.filter(({ position }) => !delivery.isSuperseded(position));
+    const remaining = checked.filter(({ position }) => !delivery.isSuperseded(position));
     return { recipients: remaining, deadline };
   };
   const failures: unknown[] = [];
@@ -108,7 +108,8 @@ async function dispatchToConnected(
       app: push.app,
       // APNs delivers what has no room now.
       mayWait: false,
-      depart: (departing) => depart(departing).catch((error: unknown) => void failures.push(error)),
+      beforeSend: (checked) =>
+        beforeSend(checked).catch((error: unknown) => void failures.push(error)),
     },
   );
   if (failures.length > 0) throw failures[0];

@@ -2,10 +2,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type {
-  Departure,
   Delivery as Dispatch,
   Dispatcher,
   DispatchRecipient,
+  SendableRecipients,
 } from '@carillon/presence/dispatcher';
 import type { Presence, PresenceReader } from '@carillon/presence/presence-reader';
 import type { DeliveryResult } from '@carillon/presence/replies';
@@ -157,7 +157,7 @@ async function deliverToDevice(
 
 /**
  * Dispatches to the connected devices of one round. Parts may wait for room at their gateways: what may be sent is checked
- * when a part leaves. `failing`: some recipients are left because their shard fails.
+ * just before. `failing`: some recipients are left because their shard fails.
  */
 async function dispatchAndApply(
   resources: MqttResources,
@@ -170,7 +170,9 @@ async function dispatchAndApply(
   const recordFailure = (error: unknown): undefined => void failures.push(error);
   let isWithheld = false;
   let isFailing = false;
-  async function depart(recipients: readonly DispatchRecipient[]): Promise<Departure | undefined> {
+  async function beforeSend(
+    recipients: readonly DispatchRecipient[],
+  ): Promise<SendableRecipients | undefined> {
     const deadline = await findWriteDeadline(delivery);
     isWithheld ||= deadline === undefined;
     if (deadline === undefined) return undefined;
@@ -189,7 +191,8 @@ async function dispatchAndApply(
     app: delivery.push.app,
     mayWait: true,
     // Errors here are not Redis's.
-    depart: (recipients: readonly DispatchRecipient[]) => depart(recipients).catch(recordFailure),
+    beforeSend: (recipients: readonly DispatchRecipient[]) =>
+      beforeSend(recipients).catch(recordFailure),
     onResults: (results: ReadonlyMap<number, DeliveryResult>) =>
       applyPart(results).catch(recordFailure),
   };
