@@ -9,17 +9,21 @@ interface PendingCall<T, R> {
   reject: (error: unknown) => void;
 }
 
-/** A batch that takes longer is slow: it waits for a distant member of a replica set, say, and more of its kind may wait beside it. */
+/** A batch that takes longer is slow. */
 const SLOW_AFTER_MS = 200;
-/** Most slow batches in flight beside the others: each holds a connection of the pool. */
-const MAX_SLOW_BATCHES = 4;
 
 /** Limits of the batches that calls are collected into. */
 interface BatcherLimits {
   /** Most items of a batch. */
   maxBatchSize?: number;
-  /** Most batches in flight at once, those that are slow not counted. */
+  /** Most batches in flight at once. */
   maxInFlight?: number;
+  /**
+   * So many slow batches in flight don't count against `maxInFlight`, by default none. Each holds a connection of the pool. It is
+   * for writes that wait for a majority which may be distant: a call that waits for the batch before it would take twice as
+   * long. It lets one more batch start in 200 ms, which is no load.
+   */
+  maxSlow?: number;
   /**
    * Least time between the starts of two batches. The first call after a pause of this length starts at once; at higher rates
    * calls wait, so that more of them share a batch.
@@ -35,9 +39,6 @@ interface BatcherLimits {
  * Coalesces many single calls into few batches: while one batch is in flight, the next one collects calls. A single
  * call is handled at once, and concurrent calls share a round trip (and the sync of MongoDB's journal).
  *
- * A slow batch does not hold up those behind it: otherwise each call would wait for two batches, and a write that takes
- * a second would take two. It lets one more batch start in each {@link SLOW_AFTER_MS}, which is no load.
- *
  * @param handleBatch handles one batch; if it throws, every call of that batch fails with its error
  * @param operation name of the calls in the metrics
  */
@@ -47,6 +48,7 @@ export function createBatcher<T, R>(
   {
     maxBatchSize = 1_000,
     maxInFlight = 1,
+    maxSlow = 0,
     gatherMs = 0,
     enough = maxBatchSize,
     onlyIfShared = false,
@@ -66,11 +68,12 @@ export function createBatcher<T, R>(
     counts.writes += 1;
     counts.items += batch.length;
     let isSlow = false;
-    const slowTimer = setTimeout(() => {
+    const becomeSlow = () => {
       isSlow = true;
       slow += 1;
       startBatches();
-    }, SLOW_AFTER_MS);
+    };
+    const slowTimer = maxSlow > 0 ? setTimeout(becomeSlow, SLOW_AFTER_MS) : undefined;
     try {
       const results = await handleBatch(batch.map((call) => call.item));
       for (const [index, call] of batch.entries()) {
@@ -91,12 +94,12 @@ export function createBatcher<T, R>(
   /** Returns the milliseconds for which the calls wait for others. */
   function remainingMs(): number {
     if (gatherMs === 0 || pendingCalls.length >= enough) return 0;
-    if (onlyIfShared && running === slow && lastSize <= 1 && pendingCalls.length === 1) return 0;
+    if (onlyIfShared && running === 0 && lastSize <= 1 && pendingCalls.length === 1) return 0;
     return startedAt + gatherMs - performance.now();
   }
 
   function startBatches(): void {
-    while (running - Math.min(slow, MAX_SLOW_BATCHES) < maxInFlight && pendingCalls.length > 0) {
+    while (running - Math.min(slow, maxSlow) < maxInFlight && pendingCalls.length > 0) {
       const waitMs = remainingMs();
       // A timer takes whole milliseconds.
       if (waitMs >= 1) {

@@ -20,13 +20,14 @@ test('calls during a batch in flight form the next batch', async () => {
 test('slow batches hold up no call until there are too many of them', async () => {
   const gates: PromiseWithResolvers<void>[] = [];
   const batches: number[][] = [];
-  const call = createBatcher<number, void>('read-push', async (items) => {
+  const handle = async (items: number[]) => {
     const gate = Promise.withResolvers<void>();
     gates.push(gate);
     batches.push(items);
     await gate.promise;
     return items.map(() => undefined);
-  });
+  };
+  const call = createBatcher<number, void>('read-push', handle, { maxSlow: 4 });
   const calls: Promise<void>[] = [];
   for (let item = 0; item < 6; item += 1) {
     calls.push(call(item));

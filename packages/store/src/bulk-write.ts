@@ -12,6 +12,9 @@ import { isOutage } from './mongo-errors.ts';
 
 const DUPLICATE_KEY = 11_000;
 
+/** Slow statements that may be in flight besides one, for inserts that a client of the API waits for. */
+export const MAX_SLOW_INSERTS = 4;
+
 /** Errors of single operations, by their index in the list. */
 type WriteErrors = Map<number, { duplicate: boolean; error: Error }>;
 

@@ -2,7 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import { pushStartMs } from '@carillon/core/ids';
 import type { Collection, Db } from 'mongodb';
 import { ACCEPTING_LEASE_MS, abandonOne, IS_LEASE_EXPIRED } from './accepting-lease.ts';
-import { bulkWriteErrors } from './bulk-write.ts';
+import { bulkWriteErrors, MAX_SLOW_INSERTS } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { IdempotencyKeyDocument, PushDocument } from './documents.ts';
 
@@ -158,7 +158,7 @@ function createKeyInsert(keys: Collection<IdempotencyKeyDocument>) {
         return failed === undefined || (failed.duplicate ? false : failed.error);
       });
     },
-    { maxBatchSize: 500 },
+    { maxBatchSize: 500, maxSlow: MAX_SLOW_INSERTS },
   );
 }
 

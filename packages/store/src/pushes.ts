@@ -2,7 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
 import type { Collection, Db, Filter } from 'mongodb';
 import { ACCEPTING_LEASE_MS, abandonOne } from './accepting-lease.ts';
-import { bulkWriteErrors } from './bulk-write.ts';
+import { bulkWriteErrors, MAX_SLOW_INSERTS } from './bulk-write.ts';
 import { type Clock, fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 import { createIdempotencyKeys } from './idempotency-keys.ts';
@@ -115,7 +115,7 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
         });
       },
     ),
-    { maxBatchSize: 500 },
+    { maxBatchSize: 500, maxSlow: MAX_SLOW_INSERTS },
   );
 }
 
