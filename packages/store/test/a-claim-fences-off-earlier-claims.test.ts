@@ -8,6 +8,7 @@ import type { ReceiptsSoFar } from '../src/held-batches.ts';
 import type { Store } from '../src/store.ts';
 import {
   deliver,
+  expire,
   insertPush,
   LEASE_MS,
   newTokens,
@@ -182,4 +183,21 @@ describe('collapse keys:', () => {
     const pending = await store.inbox.filterPending({ _id: older.id, collapse }, [first, second]);
     expect([...pending]).toEqual([second]);
   });
+});
+
+test('the end of a push ends its fan-out, although a worker is in the middle of a step', async () => {
+  const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
+  const { id } = push;
+  const fan = { seq: 0, next: 0, done: false, at: new Date(0) };
+  await database.pushes.updateOne({ _id: id }, { $set: { fan } });
+  const held = await store.fanOuts.claim(id, LEASE_MS);
+  if (held === undefined) throw new Error('the fan-out is not due');
+  expect(await store.fanOuts.beginPage(held, { from: '', to: 'a', next: 0 })).toBe(true);
+  await expire(database, push);
+  await store.pushCompletion.completeIfDone(id, 0);
+  expect(await store.fanOuts.beginPage(held, { from: 'a', to: 'b', next: 2 })).toBe(false);
+  const cursor = { from: 'b', next: 4 };
+  expect(await store.fanOuts.endStep(held, { done: false, delayMs: 0, cursor })).toBe(false);
+  const ended = await database.pushes.findOne({ _id: id });
+  expect([ended?.state, ended?.fan.done, ended?.fan.to]).toEqual(['finished', true, 'a']);
 });
