@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -101,6 +102,26 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     const next = await store.batchTable.claim(id, 'reply', LEASE_MS);
     expect(readUint32At(next?.work.ms, 0)).toBe(1_234);
   });
+
+  test.each(['deleted', 'expired'])(
+    'what a worker has sent counts when its push is %s',
+    async (end) => {
+      const push = await insertPush(database, newTokens(1), { shape });
+      const [id = ''] = push.batchIds;
+      const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
+      const { app = '' } = (await database.pushes.findOne({ _id: push.id })) ?? {};
+      if (end === 'expired') await expire(database, push);
+      else await store.pushCompletion.markDeleted(app, push.id);
+      const completing = store.pushCompletion.completeIfDone(push.id, 0);
+      // The results of a dispatch come within so long.
+      await sleep(1_500);
+      expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
+      await completing;
+      expect((await store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
+        delivered: 1,
+      });
+    },
+  );
 
   test('the end of the push takes the batch from its worker', async () => {
     const { id: push, batchIds } = await insertPush(database, newTokens(1), { shape });
