@@ -184,6 +184,8 @@ const NUMBERS: Record<string, number> = {
   'export.per-app': EXPORTS_PER_APP,
   'retention.seconds': apiEnvironment.shape.RETENTION_SECONDS.parse(undefined),
   'accepting.lease-seconds': ACCEPTING_LEASE_MS / SECOND,
+  'ending.settle-seconds':
+    readConstants('packages/store/src/push-completion.ts')('SETTLE_WITHIN_MS') / SECOND,
   'accepting.retry-after-seconds': readConstants('packages/accept/src/accept-push.ts')(
     'RETRY_AFTER_SECONDS',
   ),

@@ -166,6 +166,8 @@ function createRefreshCycle(
 /** Creates the removal of entries, which is repeated later if Redis is unavailable. */
 function createUnregistrations(registry: PresenceRegistry) {
   const failed = new Map<string, ConnectedDevice>();
+  /** Connections whose failed removal a timer ends: one for each, however often it is repeated. */
+  const expiring = new Set<string>();
   /** Recently removed devices, oldest first, with the time of removal. */
   const recent = new Map<ConnectedDevice, number>();
 
@@ -178,14 +180,23 @@ function createUnregistrations(registry: PresenceRegistry) {
     recent.set(device, now);
   }
 
+  function expireLater(connection: string): void {
+    if (expiring.has(connection)) return;
+    expiring.add(connection);
+    // An entry expires by itself after this time.
+    setTimeout(() => {
+      expiring.delete(connection);
+      failed.delete(connection);
+    }, TTL_SECONDS.presence * 1_000).unref();
+  }
+
   async function unregisterOrDefer(device: ConnectedDevice): Promise<void> {
     try {
       await registry.unregister(device);
       addRecent(device);
     } catch {
       failed.set(device.connection, device);
-      // An entry expires by itself after this time.
-      setTimeout(() => failed.delete(device.connection), TTL_SECONDS.presence * 1_000).unref();
+      expireLater(device.connection);
     }
   }
 

@@ -1,7 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
-import { createShardKeys } from '../src/keys.ts';
+import { createShardKeys, TTL_SECONDS } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
 import { createPresenceRefresher } from '../src/presence-refresher.ts';
 import { type ConnectedDevice, createPresenceRegistry } from '../src/presence-registry.ts';
@@ -84,7 +85,8 @@ async function refreshOver(client: Redis, tokens: string[]) {
     refreshIntervalMs: 500,
   });
   await Promise.all(devices.map(refresher.register));
-  return { announced: reregistered, rechecked, stop: refresher.stop };
+  const { stop, unregister } = refresher;
+  return { announced: reregistered, rechecked, unregister, stop };
 }
 
 describe('without a reconnect', () => {
@@ -103,6 +105,9 @@ describe('without a reconnect', () => {
   test('a device is reported as reregistered if the response to the restoring refresh was lost', () =>
     begun.lostResponse);
 });
+
+test('a removal that Redis refuses is repeated until it succeeds, with one timer for all its attempts', () =>
+  onOwnRedis(repeatRemoval));
 
 describe('after a reconnect to Redis', () => {
   test('a device without an entry is registered again, and the inboxes of the others are rechecked', () =>
@@ -222,5 +227,34 @@ async function recheckMany({ url, redis: own }: OwnRedis): Promise<void> {
     shardsOfOwn.close();
   } finally {
     await gateway.channel.close();
+  }
+}
+
+async function repeatRemoval({ url, redis: own }: OwnRedis): Promise<void> {
+  const client = await connectRedis({ url });
+  const expiryMs = TTL_SECONDS.presence * 1_000;
+  const { setTimeout } = globalThis;
+  const timers: unknown[] = [];
+  globalThis.setTimeout = Object.assign(
+    (...args: Parameters<typeof setTimeout>) => {
+      if (args[1] === expiryMs) timers.push(args);
+      return setTimeout(...args);
+    },
+    { __promisify__: setTimeout.__promisify__ },
+  ) as typeof setTimeout;
+  const { unregister, stop } = await refreshOver(client, ['u1']);
+  try {
+    await own.config('SET', 'min-replicas-to-write', '1');
+    await unregister({ token: 'u1', connection: 'k', connectedAt: 0 });
+    // Some ticks, each with an attempt.
+    await sleep(1_000);
+    expect(await own.exists('p:u1')).toBe(1);
+    await own.config('SET', 'min-replicas-to-write', '0');
+    await until(async () => (await own.exists('p:u1')) === 0);
+    expect(timers).toHaveLength(1);
+  } finally {
+    globalThis.setTimeout = setTimeout;
+    stop();
+    client.disconnect();
   }
 }

@@ -221,6 +221,11 @@ async function settleAll(
   );
   const settled = await Promise.all(groups.map((group) => settleGroup(collection, group)));
   const byClaim = new Map(settled.flatMap((group) => [...group]));
+  // A push that was deleted or has expired meanwhile is not finished, but the outcomes of its batch count.
+  const left = settlements.flatMap(({ finish, ...settlement }) =>
+    finish === undefined || byClaim.has(settlement.claim) ? [] : [settlement],
+  );
+  for (const [claim, batch] of await settleGroup(collection, left)) byClaim.set(claim, batch);
   return settlements.map(({ claim }) => byClaim.get(claim));
 }
 

@@ -54,14 +54,14 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
     /**
      * Saves the range of a page of the topics' subscribers: the tokens after `from` up to `to`, whose batches are
      * numbered from `next`. Call it before the batches are inserted: a page that is repeated then covers the same range
-     * with the same batches. False: the claim was lost.
+     * with the same batches. False: the claim was lost, or the push has ended: nothing is added to it any more.
      */
     async beginPage(
       { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
       page: { from: string; to: string; next: number },
     ): Promise<boolean> {
       const { matchedCount } = await pushes.updateOne(
-        { _id: push._id, 'fan.claim': claim },
+        { _id: push._id, state: 'open', 'fan.claim': claim },
         { $set: { 'fan.from': page.from, 'fan.to': page.to, 'fan.next': page.next } },
       );
       return matchedCount === 1;
@@ -69,7 +69,7 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
 
     /**
      * Ends a step: the fan-out is due again after `delayMs`, or done. `cursor` is the end of the last page whose
-     * batches are stored. False: the claim was lost.
+     * batches are stored. False: the claim was lost, or the push has ended, and its fan-out with it.
      */
     async endStep(
       { push, claim }: Omit<ClaimedFanOut, 'claimedAt'>,
@@ -84,10 +84,10 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
           'fan.next': result.cursor.next,
         }),
       };
-      const { matchedCount } = await pushes.updateOne({ _id: push._id, 'fan.claim': claim }, [
-        { $set: fields },
-        { $unset: ['fan.claim', ...(result.cursor ? ['fan.to'] : [])] },
-      ]);
+      const { matchedCount } = await pushes.updateOne(
+        { _id: push._id, state: 'open', 'fan.claim': claim },
+        [{ $set: fields }, { $unset: ['fan.claim', ...(result.cursor ? ['fan.to'] : [])] }],
+      );
       return matchedCount === 1;
     },
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
 import { failpoint } from '@carillon/core/failpoint';
 import type { OutcomeCounts } from '@carillon/core/outcomes';
@@ -19,6 +20,10 @@ import { NOTIFY_MARK } from './notify-mark.ts';
 const STATUS_RETENTION_MS = 2 * 86_400_000;
 
 const UNCLOSED = { $in: ['waiting', 'ready'] as const };
+
+/** Time for a worker to settle what it has sent when a push ends: all results of a dispatch are there in a second and a half. */
+const SETTLE_WITHIN_MS = 2_000;
+const CLAIM_POLL_MS = 250;
 
 /** A push to check. */
 interface CompletionCheck {
@@ -184,12 +189,35 @@ async function startExpiry({ pushes }: Tables, id: string): Promise<EndReason | 
 }
 
 /**
+ * Waits until no worker holds a batch of a push that has ended, two seconds at most. Workers send nothing more of it, but
+ * what they have sent counts: a device that has acknowledged has the push.
+ */
+async function awaitSettlements({ pushes, batches }: Tables, push: string): Promise<void> {
+  const isHeld = {
+    'work.state': 'ready' as const,
+    'work.claim': { $exists: true },
+    $expr: { $gt: ['$work.at', '$$NOW'] },
+  };
+  const options = { projection: { _id: 1 } } as const;
+  const deadline = performance.now() + SETTLE_WITHIN_MS;
+  while (performance.now() < deadline) {
+    const held = await Promise.all([
+      pushes.findOne({ _id: push, ...isHeld }, options),
+      batches.findOne({ push, ...isHeld }, options),
+    ]);
+    if (held.every((holder) => holder === null)) return;
+    await sleep(CLAIM_POLL_MS);
+  }
+}
+
+/**
  * Completes an expiry or a deletion that is marked by `ending`. The order is batches, outcomes, counts, rows, and
  * `ending` last: if the process dies in between, the push is found by `ending` and the rest is done. Every step is
  * idempotent.
  */
 async function terminate(tables: Tables, id: string, ending: EndReason): Promise<void> {
   const { pushes, inbox, clock } = tables;
+  await awaitSettlements(tables, id);
   await closeBatches(tables, id, ending);
   failpoint('completion');
   const projection = { counts: 1, ...NOTIFY_FIELDS };

@@ -129,7 +129,7 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     runs: 'each change of the topics of a device, and each request for its topics',
     statements: ['find subscriptions token ='],
   },
-  'topics.list': { runs: REQUEST, statements: ['find topics _id <>'] },
+  'topics.pages': { runs: REQUEST, statements: ['find topics _id <>'] },
   'topics.listPage': { runs: CONSOLE, statements: ['find topics _id <>'] },
   'devices.register': {
     runs: 'a device with the provider address of one that a release before this has registered',

@@ -11,12 +11,19 @@ import { countSubscribers } from './topic-counters.ts';
 
 /** A younger mark may belong to a change that is still in progress. */
 const MARK_MAX_AGE_MS = 30_000;
+const TOPICS_PER_PAGE = 1_000;
 
 /** The counters of a topic. */
 export interface TopicCounter {
   subscribers: number;
   /** iOS devices are among them. */
   hasIos: boolean;
+}
+
+/** A topic and the number of its subscribers. */
+export interface TopicSize {
+  name: string;
+  subscribers: number;
 }
 
 /** Topics and their counters. */
@@ -39,27 +46,20 @@ export function createTopics(db: Db) {
     },
 
     /** Lists an app's topics after the name `after`, in order of name, also those without subscribers. */
-    async listPage(app: string, after: string, limit: number) {
-      const found = await topics
-        .find({ _id: { $gt: `${app}:${after}`, $lt: `${app};` } })
-        .sort({ _id: 1 })
-        .limit(limit)
-        .toArray();
-      return found.map((topic) => ({
-        name: topic._id.slice(app.length + 1),
-        subscribers: countSubscribers(topic),
-      }));
-    },
+    listPage: (app: string, after: string, limit: number): Promise<TopicSize[]> =>
+      listPage(topics, app, after, limit),
 
-    /** Lists an app's topics that have subscribers, in order of name. */
-    async list(app: string): Promise<{ name: string; subscribers: number }[]> {
-      const found = await topics.find({ _id: { $gt: `${app}:`, $lt: `${app};` } }).toArray();
-      return found
-        .map((topic) => ({
-          name: topic._id.slice(app.length + 1),
-          subscribers: countSubscribers(topic),
-        }))
-        .filter(({ subscribers }) => subscribers > 0);
+    /**
+     * Reads an app's topics that have subscribers, in order of name: a page at a time, because an app may have millions. A
+     * page may be empty.
+     */
+    async *pages(app: string): AsyncGenerator<TopicSize[]> {
+      let after: string | undefined = '';
+      while (after !== undefined) {
+        const page: TopicSize[] = await listPage(topics, app, after, TOPICS_PER_PAGE);
+        yield page.filter(({ subscribers }) => subscribers > 0);
+        after = page.length < TOPICS_PER_PAGE ? undefined : page.at(-1)?.name;
+      }
     },
 
     /** Recounts topics in which a change was interrupted. Returns how many. */
@@ -79,6 +79,23 @@ export function createTopics(db: Db) {
       return ids.size;
     },
   };
+}
+
+async function listPage(
+  topics: Collection<TopicDocument>,
+  app: string,
+  after: string,
+  limit: number,
+): Promise<TopicSize[]> {
+  const found = await topics
+    .find({ _id: { $gt: `${app}:${after}`, $lt: `${app};` } }, { batchSize: limit + 1 })
+    .sort({ _id: 1 })
+    .limit(limit)
+    .toArray();
+  return found.map((topic) => ({
+    name: topic._id.slice(app.length + 1),
+    subscribers: countSubscribers(topic),
+  }));
 }
 
 /** Recounts one topic, unless it changes meanwhile; then the next run does. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -8,6 +9,7 @@ import type { ReceiptsSoFar } from '../src/held-batches.ts';
 import type { Store } from '../src/store.ts';
 import {
   deliver,
+  expire,
   insertPush,
   LEASE_MS,
   newTokens,
@@ -101,6 +103,26 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     expect(readUint32At(next?.work.ms, 0)).toBe(1_234);
   });
 
+  test.each(['deleted', 'expired'])(
+    'what a worker has sent counts when its push is %s',
+    async (end) => {
+      const push = await insertPush(database, newTokens(1), { shape });
+      const [id = ''] = push.batchIds;
+      const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};
+      const { app = '' } = (await database.pushes.findOne({ _id: push.id })) ?? {};
+      if (end === 'expired') await expire(database, push);
+      else await store.pushCompletion.markDeleted(app, push.id);
+      const completing = store.pushCompletion.completeIfDone(push.id, 0);
+      // The results of a dispatch come within so long.
+      await sleep(1_500);
+      expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
+      await completing;
+      expect((await store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
+        delivered: 1,
+      });
+    },
+  );
+
   test('the end of the push takes the batch from its worker', async () => {
     const { id: push, batchIds } = await insertPush(database, newTokens(1), { shape });
     const [id = ''] = batchIds;
@@ -119,13 +141,17 @@ test('a batch in a push is claimed only while the push is open', async () => {
   expect(await store.batchTable.claim(push.id, 'reply', LEASE_MS)).toBeUndefined();
 });
 
-test('a settlement that would finish a deleted push writes nothing', async () => {
+test('a settlement that would finish a deleted push closes its batch, and leaves the end to the deletion', async () => {
   const push = await insertPush(database, newTokens(1));
   const { claim = '' } = (await store.batchTable.claim(push.id, 'reply', LEASE_MS)) ?? {};
   await database.pushes.updateOne({ _id: push.id }, { $set: { state: 'deleted' } });
   const finish = { purgeAt: new Date() };
-  expect(await store.batchTable.settle({ ...settlement(push.id, claim), finish })).toBeUndefined();
-  expect((await readBatch(push.id))?.state).toBe('ready');
+  expect(await store.batchTable.settle({ ...settlement(push.id, claim), finish })).toEqual({
+    got: {},
+  });
+  const stored = await database.pushes.findOne({ _id: push.id });
+  expect(stored).toMatchObject({ state: 'deleted', work: { state: 'closed' } });
+  for (const field of ['counts', 'finishedAt', 'purgeAt']) expect(stored).not.toHaveProperty(field);
 });
 
 test('batches are released in order of their number, also beyond six digits', async () => {
@@ -178,4 +204,21 @@ describe('collapse keys:', () => {
     const pending = await store.inbox.filterPending({ _id: older.id, collapse }, [first, second]);
     expect([...pending]).toEqual([second]);
   });
+});
+
+test('the end of a push ends its fan-out, although a worker is in the middle of a step', async () => {
+  const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
+  const { id } = push;
+  const fan = { seq: 0, next: 0, done: false, at: new Date(0) };
+  await database.pushes.updateOne({ _id: id }, { $set: { fan } });
+  const held = await store.fanOuts.claim(id, LEASE_MS);
+  if (held === undefined) throw new Error('the fan-out is not due');
+  expect(await store.fanOuts.beginPage(held, { from: '', to: 'a', next: 0 })).toBe(true);
+  await expire(database, push);
+  await store.pushCompletion.completeIfDone(id, 0);
+  expect(await store.fanOuts.beginPage(held, { from: 'a', to: 'b', next: 2 })).toBe(false);
+  const cursor = { from: 'b', next: 4 };
+  expect(await store.fanOuts.endStep(held, { done: false, delayMs: 0, cursor })).toBe(false);
+  const ended = await database.pushes.findOne({ _id: id });
+  expect([ended?.state, ended?.fan.done, ended?.fan.to]).toEqual(['finished', true, 'a']);
 });

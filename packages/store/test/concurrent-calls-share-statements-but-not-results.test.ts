@@ -168,6 +168,32 @@ test('of settlements that finish their pushes at once only those with a claim ta
   expect(stored.map((push) => push?.state)).toEqual(['finished', 'open', 'finished']);
 });
 
+test('a batch keeps its outcomes if its push is deleted before the settlement that would finish it', async () => {
+  const ids = await insertPushes(4);
+  const [alone = '', together = '', ended = '', open = ''] = ids;
+  const claims = await claimAll(ids);
+  for (const id of [alone, together, ended]) await store.pushCompletion.markDeleted('app', id);
+  await store.pushCompletion.completeIfDone(ended, RETENTION_MS);
+  const finish = { purgeAt: new Date(4_000_000_000_000) };
+  const settle = (id: string) =>
+    store.batchTable.settle({
+      ...settlement(id, claims[ids.indexOf(id)]?.claim ?? '', 2),
+      finish,
+    });
+  expect(await settle(alone)).toEqual({ got: {} });
+  const settled = await Promise.all([together, ended, open].map(settle));
+  // The end of a push closes its batch under another claim.
+  expect(settled).toEqual([{ got: {} }, undefined, { got: {} }]);
+  for (const id of ids) await store.pushCompletion.completeIfDone(id, RETENTION_MS);
+  const stored = await Promise.all(ids.map((id) => pushes().findOne({ _id: id })));
+  expect(stored.map((push) => [push?.state, push?.counts])).toEqual([
+    ['deleted', { delivered: 1 }],
+    ['deleted', { delivered: 1 }],
+    ['deleted', { deleted: 1 }],
+    ['finished', { delivered: 1 }],
+  ]);
+});
+
 test('a settlement whose response was lost is reported as it took effect', async () => {
   const { port, pathname } = new URL(database.uri);
   const proxy = await startTcpProxy(Number(port));

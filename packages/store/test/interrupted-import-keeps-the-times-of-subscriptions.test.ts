@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { SubscriptionDocument } from '../src/documents.ts';
 import { type StoreUnderTest, startStore } from './store-under-test.ts';
@@ -39,7 +40,9 @@ test('between the insert and the counters', async () => {
     { $set: { since: new Date(Date.now() - HOUR_MS) } },
   );
   expect(await topics.recountInterrupted(10)).toBe(1);
-  expect(await topics.list(APP)).toEqual([{ name: 'news', subscribers: 2 }]);
+  expect(await Readable.from(topics.pages(APP)).toArray()).toEqual([
+    [{ name: 'news', subscribers: 2 }],
+  ]);
   const stored = await subscriptions().find({}).sort({ _id: 1 }).toArray();
   expect(stored).toEqual(
     imported.map(({ token, platform, since }) => ({

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { FIRST_RECIPIENT } from '../src/recipients.ts';
 import type { Store } from '../src/store.ts';
 import { ACCOUNT, APP, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
@@ -52,7 +53,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
     for await (const _ of store.subscriptions.stream(APP, 'news', '')) break;
   },
   'topics.findCounters': (store) => store.topics.findCounters(APP, ['news']),
-  'topics.list': (store) => store.topics.list(APP),
+  'topics.pages': (store) => Readable.from(store.topics.pages(APP)).toArray(),
   'pageCursors.find': (store) => store.pageCursors.find(APP, 'news', 2),
   'pushes.readForSending': (store) => store.pushes.readForSending([PUSH]),
   'pushes.listDueTraces': (store) => store.pushes.listDueTraces(10),

@@ -137,7 +137,10 @@ function createFeatures(
       signal: exporting,
       onError: (err) => log.warn({ err }, 'an export was cut; the client can continue it'),
     }),
-    topicRoutes(routing, store),
+    topicRoutes(routing, store, {
+      signal: exporting,
+      onError: (err) => log.warn({ err }, 'a list of topics was cut'),
+    }),
     webhookRoutes(routing, store, producers),
     deviceRoutes(routing, store, presence, clearDeletedDevices, retentionMs),
     registrationRoutes(routing, store, {

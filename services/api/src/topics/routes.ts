@@ -2,12 +2,17 @@ import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { listSubscribers } from './list-subscribers.ts';
+import { listTopics, type TopicListContext } from './list-topics.ts';
 import { subscribe, unsubscribe } from './subscribe.ts';
 
 const BODY_BYTES = 128 * 1024;
 
 /** Registers the routes that change and list subscriptions (specification 4.6 to 4.9). */
-export function topicRoutes(routing: Routing, store: Store): RouteRegistrar {
+export function topicRoutes(
+  routing: Routing,
+  store: Store,
+  context: TopicListContext,
+): RouteRegistrar {
   return (router) => {
     router.post(
       '/topics/subscribe',
@@ -23,7 +28,7 @@ export function topicRoutes(routing: Routing, store: Store): RouteRegistrar {
     );
     router.get(
       '/topics',
-      routing.withApiKey({}, async (_, { app }) => ({ topics: await store.topics.list(app._id) })),
+      routing.withApiKey({}, (_, { app }) => listTopics(store, app._id, context)),
     );
     router.get(
       '/topics/:topic',

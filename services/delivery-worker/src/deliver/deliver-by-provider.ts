@@ -153,8 +153,10 @@ async function deliverWithClients(
   };
   const pendingBefore = delivery.pending.size;
   try {
-    const maySend = await sendAll(run, clients);
-    await resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
+    // Also after an error: the outcome of a recipient that is gone is saved, and its address is not tried again.
+    const maySend = await sendAll(run, clients).finally(() =>
+      resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices),
+    );
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
