@@ -25,7 +25,7 @@ let folder: string;
 let app: ElectronApp;
 let token: string;
 beforeAll(async () => {
-  database = await startStack({ ...ONLY_API, apis: 0 });
+  database = await startStack({ ...ONLY_API, apis: 0, ownMongodb: true });
   const uri = new URL(database.dev.mongodb);
   proxy = await startTcpProxy(Number(uri.port));
   uri.port = String(proxy.port);

@@ -23,7 +23,7 @@ let cutting: CuttingProxy;
 let proxy: TcpProxy;
 let worker: ServiceProcess;
 beforeAll(async () => {
-  fixture = await openProviderFixture({ deliveryWorkers: 0 });
+  fixture = await openProviderFixture({ deliveryWorkers: 0, ownMongodb: true });
   tenant = await fixture.tenant();
   const port = Number(new URL(fixture.stack.dev.mongodb).port);
   [cutting, proxy] = [await startCuttingProxy(port), await startTcpProxy(port)];

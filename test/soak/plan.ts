@@ -79,12 +79,13 @@ export interface PlanSettings {
   /** Registered devices of each tenant, of all channels. */
   devices: Record<TenantName, number>;
   topics: number;
+  /** A fault begins after each of these times. */
+  faultEveryMs?: number;
   /** Faults to choose from. */
   faults?: readonly [FaultName, ...FaultName[]];
 }
 
 const FAULT_EVERY_MS = 20_000;
-const FIRST_FAULT_MS = 10_000;
 /** Chance that a second fault of another object begins so soon after a fault that both last at once. */
 const SECOND_FAULTS = 0.35;
 const SECOND_FAULT_AFTER_MS = 4_000;
@@ -97,12 +98,17 @@ const TRIED_ONCE = 0.1;
 const SMALL_LOAD = 0.06;
 
 /** Builds the plan of a seed. */
-export function buildPlan({ seed, minutes, ...settings }: PlanSettings): Plan {
+export function buildPlan({
+  seed,
+  minutes,
+  faultEveryMs = FAULT_EVERY_MS,
+  ...settings
+}: PlanSettings): Plan {
   const lengthMs = minutes * 60_000;
   const forFaults = createRandom(seed);
   const choice: readonly [FaultName, ...FaultName[]] = settings.faults ?? FAULTS;
   const faults: PlannedFault[] = [];
-  for (let atMs = FIRST_FAULT_MS; atMs < lengthMs; atMs += FAULT_EVERY_MS) {
+  for (let atMs = faultEveryMs / 2; atMs < lengthMs; atMs += faultEveryMs) {
     const first = planFault(forFaults, choice, atMs);
     const afterMs = forFaults.between(0, SECOND_FAULT_AFTER_MS);
     const second = planFault(forFaults, choice, atMs + afterMs);
