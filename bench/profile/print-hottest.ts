@@ -3,6 +3,8 @@ import { percentile } from '../support/statistics.ts';
 import type { Hottest } from './hottest.ts';
 
 const NAME_WIDTH = 32;
+/** A part with a smaller share of the busy time is not printed. */
+const MIN_SHARE = 0.005;
 
 /** Prints the first functions as a table, under a line about the whole and one about its parts. */
 export function printHottest(
@@ -18,7 +20,7 @@ export function printHottest(
   });
   const head = `${'self ms'.padStart(8)}${'busy'.padStart(7)}  ${'function'.padEnd(NAME_WIDTH)}  where`;
   const shares = parts
-    .slice(0, count)
+    .filter(({ selfMs }) => selfMs / busyMs >= MIN_SHARE)
     .map(({ name, selfMs }) => `${name} ${percent(selfMs / busyMs)}`);
   const summary = `${service}: busy for ${busy} of ${seconds} s`;
   const lines = [summary, `by part: ${shares.join(', ')}`, head, ...rows];

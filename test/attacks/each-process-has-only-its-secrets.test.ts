@@ -17,7 +17,7 @@ const SOURCES: Record<string, string> = {
 
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ demo: true });
+  stack = await startStack({ demo: true, ownMongodb: true });
 });
 afterAll(() => stack?.stop());
 
