@@ -1,6 +1,6 @@
 import { newObjectId } from '@carillon/core/ids';
 import type { Db } from 'mongodb';
-import { type Clock, fromNow } from './clock.ts';
+import { fromNow } from './clock.ts';
 import type { RedriveDocument, RedriveFilter } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 
@@ -16,7 +16,7 @@ export interface RedriveProgress {
 }
 
 /** Re-drives: progress and leases. */
-export function createRedrives(db: Db, clock: Clock) {
+export function createRedrives(db: Db) {
   const redrives = db.collection<RedriveDocument>('redrives');
   return {
     /**
@@ -31,22 +31,25 @@ export function createRedrives(db: Db, clock: Clock) {
       pushes?: readonly string[],
     ): Promise<string | undefined> {
       const { to, ...rest } = filter;
-      const now = new Date(clock.now());
-      const redrive: RedriveDocument = {
-        _id: newObjectId(),
+      const _id = newObjectId();
+      const redrive = {
         app,
-        state: 'running',
-        createdAt: now,
-        to: to === undefined || to > now ? now : to,
+        state: 'running' as const,
         filter: rest,
         ...(pushes !== undefined && { pushes: [...new Set(pushes)].sort() }),
         done: 0,
         recipients: 0,
         skipped: {},
+      } satisfies Partial<RedriveDocument>;
+      // Failures are marked with MongoDB's time: those before this write are included, however wrong this process's estimate.
+      const times = {
+        createdAt: '$$NOW',
+        to: to === undefined ? '$$NOW' : { $min: [to, '$$NOW'] },
       };
       try {
-        await redrives.insertOne(redrive);
-        return redrive._id;
+        const document = { $mergeObjects: [{ $literal: { _id, ...redrive } }, times] };
+        await redrives.updateOne({ _id }, [{ $replaceWith: document }], { upsert: true });
+        return _id;
       } catch (error) {
         if (isDuplicateKey(error)) return undefined;
         throw error;

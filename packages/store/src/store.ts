@@ -172,7 +172,7 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
     failures: createFailures(db),
     failedRecipients: createFailedRecipients(db),
-    redrives: createRedrives(db, clock),
+    redrives: createRedrives(db),
     pending: createPending(db),
     pushCompletion: createPushCompletion(db, clock),
     pushProgress: createPushProgress(db),
