@@ -1,12 +1,18 @@
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { startProcess } from '../../../test/support/child-process.ts';
 import { createDataFolder } from '../../../test/support/data-folder.ts';
 import { until } from '../../../test/support/until.ts';
 
 /** A busy machine starts MongoDB in ten seconds. */
 const START_TIMEOUT_MS = 40_000;
+/** Those of benchmarks and of the tests' stacks are above, and browsers refuse some below. */
+const FIRST_PORT = 10_100;
+const PORTS = 1_900;
+/** A server may need more than one port before it listens on the first. */
+const givenPorts = new Set<number>();
 
 /** A server process for one test, on a free port and with a temporary folder. */
 export interface TestServer {
@@ -52,14 +58,30 @@ export async function startRedis(): Promise<TestServer & { url: string }> {
   return { ...server, url: `redis://127.0.0.1:${server.port}` };
 }
 
-/** Finds a port of this machine that is free now. */
+/**
+ * Finds a port of this machine that is free now. It is below those from which the system takes the ports of outgoing
+ * connections: one of these could take it before the server listens, or while it restarts.
+ */
 export async function freePort(): Promise<number> {
+  for (let tried = 0; tried < PORTS; tried += 1) {
+    const port = randomInt(FIRST_PORT, FIRST_PORT + PORTS);
+    if (givenPorts.has(port) || !(await isFree(port))) continue;
+    givenPorts.add(port);
+    return port;
+  }
+  throw new Error('no free port');
+}
+
+async function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  const { port } = server.address() as AddressInfo;
+  try {
+    await once(server.listen(port, '127.0.0.1'), 'listening');
+  } catch {
+    return false;
+  }
   server.close();
   await once(server, 'close');
-  return port;
+  return true;
 }
 
 async function canConnect(port: number): Promise<boolean> {
