@@ -1,4 +1,5 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
+import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
 import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
 import { lagAt } from './observer-lag.ts';
 import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
@@ -10,8 +11,6 @@ export interface Violation {
 }
 
 const MAX_DUPLICATE_PART = 0.001;
-/** Duplicates that one device may get for each of its connections. */
-const MAX_DUPLICATES_PER_CONNECTION = 16;
 /** Nothing is sent so long after its expiry or deletion. */
 const GRACE_MS = 1_000;
 /** A worker asks for newer pushes of a collapse key at this interval, and sends the older one until it knows. */
@@ -63,25 +62,9 @@ export function check(history: History): Violation[] {
   );
 }
 
-/** Counts the arrivals beyond the first of each push at each device and over each channel: the fallback is no repetition. */
-export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number {
-  const seen = new Set(arrivals.map(({ mark, token, channel }) => `${mark} ${token} ${channel}`));
-  return arrivals.length - seen.size;
-}
-
 /** Returns the id of an accepted push. */
 export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefined {
   return tries.find(({ end }) => end === 'ok')?.id;
-}
-
-/** Counts the arrivals on a connection that had the push before: a break of the connection explains the others. */
-export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
-  const seen = new Set(
-    arrivals.map(
-      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
-    ),
-  );
-  return arrivals.length - seen.size;
 }
 
 function prepare(history: History): Prepared {
@@ -185,17 +168,10 @@ function isNewerAt(
 function checkDuplicates(history: Prepared): string[] {
   const recipients = listAccepted(history).reduce((sum, { push }) => sum + push.audience.length, 0);
   const duplicates = countRepeats(history);
-  const violations: string[] = [];
-  if (duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART))
-    violations.push(`${duplicates} of ${recipients} recipients`);
-  const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
-  for (const [way, arrivals] of Map.groupBy(history.arrivals, wayOf)) {
-    const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
-    const own = countDuplicates({ arrivals });
-    if (own > MAX_DUPLICATES_PER_CONNECTION * connections)
-      violations.push(`${own} at ${way} on ${connections} connections`);
-  }
-  return violations;
+  const excessive = listExcessiveDuplicates(history);
+  return duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART)
+    ? [`${duplicates} of ${recipients} recipients`, ...excessive]
+    : excessive;
 }
 
 /** Lists arrivals for which a limit of their push is broken. */
