@@ -6,6 +6,7 @@ import type {
   History,
   ProcessEnd,
   PushEnd,
+  PushSample,
   Reports,
   SentPush,
   Try,
@@ -49,7 +50,13 @@ const countOf = (recipients: Record<string, string>): Record<string, number> =>
 
 const endOf = (recipients: Record<string, string>): PushEnd => {
   const outcomes = { counts: countOf(recipients), recipients };
-  return { ...outcomes, stored: outcomes, pendingDevices: [] };
+  return { ...outcomes, stored: outcomes, sample: { ...outcomes, pendingDevices: [] } };
+};
+
+/** The end of a push that was delivered to a and sent to b, with another answer in the sample. */
+const sampledAs = (sample: Partial<PushSample>): PushEnd => {
+  const end = endOf({ a: 'delivered', b: 'sent' });
+  return { ...end, sample: { ...end.stored, ...sample } };
 };
 
 const device = (token: string, fields: Partial<DeviceEnd>): DeviceEnd => ({
@@ -240,7 +247,15 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'the status agrees with the devices': [
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },
-    { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
+    // Routes of the API say different things.
+    ...[
+      { pendingDevices: ['a'] },
+      { counts: { delivered: 2 } },
+      { counts: {} },
+      { recipients: {} },
+      { recipients: { a: 'sent', b: 'delivered' } },
+      { recipients: { a: 'delivered', b: 'sent', c: 'sent' } },
+    ].map((sample) => ({ ends: { [ID]: sampledAs(sample) } })),
     // The API and the database say different things.
     {
       ends: {

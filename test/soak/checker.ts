@@ -1,6 +1,6 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
 import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
-import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
+import type { Arrival, History, Outcomes, PushEnd, PushSample, SentPush, Try } from './history.ts';
 import { lagAt } from './observer-lag.ts';
 import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
 
@@ -253,11 +253,13 @@ function checkStatus(history: Prepared): string[] {
     if (end === undefined) return [];
     const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
     const counted = countValues(Object.values(end.recipients));
-    const violations = compareWithStore(push, end);
+    const violations = [
+      ...listForeignRecipients(push, end),
+      ...compareOutcomes(push, end, { ...end.stored, where: 'stored' }),
+      ...(end.sample === undefined ? [] : compareSample(push, end, end.sample)),
+    ];
     if (formatCounts(counted) !== formatCounts(end.counts))
       violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
-    if ((end.pendingDevices?.length ?? 0) > 0)
-      violations.push(`${push.mark}: pending at ${end.pendingDevices?.join(', ')}`);
     for (const [index, token] of push.audience.entries()) {
       const arrivals = arrivalsAt(history, push, token);
       const isReached = ['delivered', 'sent'].includes(outcomes[index] ?? '');
@@ -276,20 +278,38 @@ function checkStatus(history: Prepared): string[] {
   });
 }
 
-/** Finds differences between the API and the database, and recipients that the push was not for. */
-function compareWithStore({ mark, audience }: SentPush, end: PushEnd): string[] {
-  const { counts, recipients, stored } = end;
+/** Finds recipients that the push was not for. */
+function listForeignRecipients({ mark, audience }: SentPush, { recipients }: Outcomes): string[] {
   const others = Object.keys(recipients).filter((token) => !audience.includes(token));
-  const different = audience.filter((token) => recipients[token] !== stored.recipients[token]);
+  return others.map((token) => `${mark}: ${token} is a recipient`);
+}
+
+/** Finds differences between the outcomes of a push and those from another source. */
+function compareOutcomes(
+  { mark, audience }: SentPush,
+  { counts, recipients }: Outcomes,
+  other: Outcomes & { where: string },
+): string[] {
+  const different = audience.filter((token) => recipients[token] !== other.recipients[token]);
+  const { where } = other;
   return [
-    ...others.map((token) => `${mark}: ${token} is a recipient`),
     ...different.map(
       (token) =>
-        `${mark}: ${recipients[token]} at ${token}, but ${stored.recipients[token]} is stored`,
+        `${mark}: ${recipients[token]} at ${token}, but ${other.recipients[token]} is ${where}`,
     ),
-    ...(formatCounts(counts) === formatCounts(stored.counts)
+    ...(formatCounts(counts) === formatCounts(other.counts)
       ? []
-      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(stored.counts)} is stored`]),
+      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(other.counts)} is ${where}`]),
+  ];
+}
+
+/** Compares what other routes of the API show of a push. */
+function compareSample(push: SentPush, end: PushEnd, sample: PushSample): string[] {
+  const pending = sample.pendingDevices ?? [];
+  return [
+    ...listForeignRecipients(push, sample),
+    ...compareOutcomes(push, end, { ...sample, where: 'in the sample' }),
+    ...(pending.length > 0 ? [`${push.mark}: pending at ${pending.join(', ')}`] : []),
   ];
 }
 
