@@ -6,6 +6,7 @@ import type {
   History,
   ProcessEnd,
   PushEnd,
+  PushSample,
   Reports,
   SentPush,
   Try,
@@ -49,7 +50,13 @@ const countOf = (recipients: Record<string, string>): Record<string, number> =>
 
 const endOf = (recipients: Record<string, string>): PushEnd => {
   const outcomes = { counts: countOf(recipients), recipients };
-  return { ...outcomes, stored: outcomes, pendingDevices: [] };
+  return { ...outcomes, stored: outcomes, sample: { ...outcomes, pendingDevices: [] } };
+};
+
+/** The end of a push that was delivered to a and sent to b, with another answer in the sample. */
+const sampledAs = (sample: Partial<PushSample>): PushEnd => {
+  const end = endOf({ a: 'delivered', b: 'sent' });
+  return { ...end, sample: { ...end.stored, ...sample } };
 };
 
 const device = (token: string, fields: Partial<DeviceEnd>): DeviceEnd => ({
@@ -150,6 +157,22 @@ const refused = change({
   tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }],
 });
 
+/** A run of so many recipients that twenty duplicates are below the share that is allowed. */
+const toMany = (): Partial<History> => ({
+  pushes: [
+    sent(
+      'one',
+      Array.from({ length: 20_000 }, (_, n) => `d${n}`),
+    ),
+  ],
+});
+
+/** A push that came to a device over FCM, and so often again at this time. */
+const againOverFcm = (count: number, atMs: number): Arrival[] => [
+  overFcm('one', 'd0'),
+  ...Array.from({ length: count }, () => overFcm('one', 'd0', atMs)),
+];
+
 /** For each invariant, runs with one fault in them. */
 const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   'one id for each key': [change({ tries: [ok(ID, 2), ok(NEWER_ID, 2)] })],
@@ -177,15 +200,10 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   'few duplicates': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'a'), arrival('one', 'a')] },
     { arrivals: [...goodRun().arrivals, overFcm('one', 'a'), overFcm('one', 'a')] },
-    {
-      pushes: [
-        sent(
-          'one',
-          Array.from({ length: 20_000 }, (_, n) => `d${n}`),
-        ),
-      ],
-      arrivals: Array.from({ length: 18 }, () => arrival('one', 'd0')),
-    },
+    { ...toMany(), arrivals: Array.from({ length: 18 }, () => arrival('one', 'd0')) },
+    // In the window of the one fault, and before it.
+    { ...toMany(), arrivals: againOverFcm(17, START + 30_000) },
+    { ...toMany(), arrivals: againOverFcm(17, START + 29_000) },
   ],
   'nothing is early': [
     change({ dueAtMs: START + 30 }),
@@ -229,7 +247,15 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
   ],
   'the status agrees with the devices': [
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 2 } } } },
-    { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), pendingDevices: ['a'] } } },
+    // Routes of the API say different things.
+    ...[
+      { pendingDevices: ['a'] },
+      { counts: { delivered: 2 } },
+      { counts: {} },
+      { recipients: {} },
+      { recipients: { a: 'sent', b: 'delivered' } },
+      { recipients: { a: 'delivered', b: 'sent', c: 'sent' } },
+    ].map((sample) => ({ ends: { [ID]: sampledAs(sample) } })),
     // The API and the database say different things.
     {
       ends: {

@@ -1,5 +1,6 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
-import type { Arrival, History, PushEnd, SentPush, Try } from './history.ts';
+import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
+import type { Arrival, History, Outcomes, PushEnd, PushSample, SentPush, Try } from './history.ts';
 import { lagAt } from './observer-lag.ts';
 import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
 
@@ -10,8 +11,6 @@ export interface Violation {
 }
 
 const MAX_DUPLICATE_PART = 0.001;
-/** Duplicates that one device may get for each of its connections. */
-const MAX_DUPLICATES_PER_CONNECTION = 16;
 /** Nothing is sent so long after its expiry or deletion. */
 const GRACE_MS = 1_000;
 /** A worker asks for newer pushes of a collapse key at this interval, and sends the older one until it knows. */
@@ -63,25 +62,9 @@ export function check(history: History): Violation[] {
   );
 }
 
-/** Counts the arrivals beyond the first of each push at each device and over each channel: the fallback is no repetition. */
-export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number {
-  const seen = new Set(arrivals.map(({ mark, token, channel }) => `${mark} ${token} ${channel}`));
-  return arrivals.length - seen.size;
-}
-
 /** Returns the id of an accepted push. */
 export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefined {
   return tries.find(({ end }) => end === 'ok')?.id;
-}
-
-/** Counts the arrivals on a connection that had the push before: a break of the connection explains the others. */
-export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
-  const seen = new Set(
-    arrivals.map(
-      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
-    ),
-  );
-  return arrivals.length - seen.size;
 }
 
 function prepare(history: History): Prepared {
@@ -185,17 +168,10 @@ function isNewerAt(
 function checkDuplicates(history: Prepared): string[] {
   const recipients = listAccepted(history).reduce((sum, { push }) => sum + push.audience.length, 0);
   const duplicates = countRepeats(history);
-  const violations: string[] = [];
-  if (duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART))
-    violations.push(`${duplicates} of ${recipients} recipients`);
-  const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
-  for (const [way, arrivals] of Map.groupBy(history.arrivals, wayOf)) {
-    const connections = arrivals.reduce((most, { connection }) => Math.max(most, connection), 1);
-    const own = countDuplicates({ arrivals });
-    if (own > MAX_DUPLICATES_PER_CONNECTION * connections)
-      violations.push(`${own} at ${way} on ${connections} connections`);
-  }
-  return violations;
+  const excessive = listExcessiveDuplicates(history);
+  return duplicates > Math.max(1, recipients * MAX_DUPLICATE_PART)
+    ? [`${duplicates} of ${recipients} recipients`, ...excessive]
+    : excessive;
 }
 
 /** Lists arrivals for which a limit of their push is broken. */
@@ -277,11 +253,13 @@ function checkStatus(history: Prepared): string[] {
     if (end === undefined) return [];
     const outcomes = push.audience.map((token) => end.recipients[token] ?? 'none');
     const counted = countValues(Object.values(end.recipients));
-    const violations = compareWithStore(push, end);
+    const violations = [
+      ...listForeignRecipients(push, end),
+      ...compareOutcomes(push, end, { ...end.stored, where: 'stored' }),
+      ...(end.sample === undefined ? [] : compareSample(push, end, end.sample)),
+    ];
     if (formatCounts(counted) !== formatCounts(end.counts))
       violations.push(`${push.mark}: ${formatCounts(end.counts)} but ${formatCounts(counted)}`);
-    if ((end.pendingDevices?.length ?? 0) > 0)
-      violations.push(`${push.mark}: pending at ${end.pendingDevices?.join(', ')}`);
     for (const [index, token] of push.audience.entries()) {
       const arrivals = arrivalsAt(history, push, token);
       const isReached = ['delivered', 'sent'].includes(outcomes[index] ?? '');
@@ -300,20 +278,38 @@ function checkStatus(history: Prepared): string[] {
   });
 }
 
-/** Finds differences between the API and the database, and recipients that the push was not for. */
-function compareWithStore({ mark, audience }: SentPush, end: PushEnd): string[] {
-  const { counts, recipients, stored } = end;
+/** Finds recipients that the push was not for. */
+function listForeignRecipients({ mark, audience }: SentPush, { recipients }: Outcomes): string[] {
   const others = Object.keys(recipients).filter((token) => !audience.includes(token));
-  const different = audience.filter((token) => recipients[token] !== stored.recipients[token]);
+  return others.map((token) => `${mark}: ${token} is a recipient`);
+}
+
+/** Finds differences between the outcomes of a push and those from another source. */
+function compareOutcomes(
+  { mark, audience }: SentPush,
+  { counts, recipients }: Outcomes,
+  other: Outcomes & { where: string },
+): string[] {
+  const different = audience.filter((token) => recipients[token] !== other.recipients[token]);
+  const { where } = other;
   return [
-    ...others.map((token) => `${mark}: ${token} is a recipient`),
     ...different.map(
       (token) =>
-        `${mark}: ${recipients[token]} at ${token}, but ${stored.recipients[token]} is stored`,
+        `${mark}: ${recipients[token]} at ${token}, but ${other.recipients[token]} is ${where}`,
     ),
-    ...(formatCounts(counts) === formatCounts(stored.counts)
+    ...(formatCounts(counts) === formatCounts(other.counts)
       ? []
-      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(stored.counts)} is stored`]),
+      : [`${mark}: ${formatCounts(counts)}, but ${formatCounts(other.counts)} is ${where}`]),
+  ];
+}
+
+/** Compares what other routes of the API show of a push. */
+function compareSample(push: SentPush, end: PushEnd, sample: PushSample): string[] {
+  const pending = sample.pendingDevices ?? [];
+  return [
+    ...listForeignRecipients(push, sample),
+    ...compareOutcomes(push, end, { ...sample, where: 'in the sample' }),
+    ...(pending.length > 0 ? [`${push.mark}: pending at ${pending.join(', ')}`] : []),
   ];
 }
 

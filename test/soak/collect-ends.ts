@@ -1,16 +1,29 @@
 import type { TestTenant } from '../support/api/tenants.ts';
 import type { WebhookReceiver } from '../support/api/webhook-receiver.ts';
-import { type ApiResponse, callApi } from '../support/stack/call-api.ts';
+import type { TestMongo } from '../support/mongo.ts';
+import { callApi } from '../support/stack/call-api.ts';
 import { until } from '../support/until.ts';
 import { acceptedId } from './checker.ts';
-import type { DeviceEnd, History, Outcomes, PushEnd, Reports, SentPush } from './history.ts';
+import type {
+  DeviceEnd,
+  History,
+  Outcomes,
+  PushEnd,
+  PushSample,
+  Reports,
+  SentPush,
+} from './history.ts';
 import { TENANT_NAMES, type TenantName } from './plan.ts';
+import { createRandom } from './random.ts';
+import { exportOf, forEachAtOnce, read, readExport, readRecipients } from './read-api.ts';
+import { readStored } from './read-stored.ts';
 import type { Swarm } from './swarm.ts';
 import type { System } from './system.ts';
 
-const READS_AT_ONCE = 20;
-/** How long a request is repeated that fails. */
-const READ_FOR_MS = 30_000;
+/** Pushes that are read over all routes of the API. */
+const SAMPLED_PUSHES = 5_000;
+/** Exports of an app at a time. It may have two in progress, and one that has ended counts until that is recorded. */
+const EXPORTS_AT_ONCE = 1;
 /** How long presence and counters may take to agree after all faults. */
 const AGREE_MS = 60_000;
 
@@ -24,34 +37,121 @@ export interface Reporting extends Pick<Reports, 'tenant' | 'sinceMs'> {
 
 type Tenants = Record<TenantName, Pick<TestTenant, 'dev'>>;
 
-/** Reads how each accepted push has ended: over the HTTP API, and from the database. */
+/**
+ * Reads how each accepted push has ended: its counts from the export of its tenant, its recipients one by one over the API, and
+ * both from the database. Some pushes, which the seed determines, are also read over the other routes.
+ */
 export async function collectEnds(
-  { store }: Pick<System, 'store'>,
+  source: Pick<System, 'store'> & Pick<TestMongo, 'db'>,
   tenants: Tenants,
-  pushes: readonly SentPush[],
+  { pushes, seed }: Pick<History, 'pushes' | 'seed'>,
 ): Promise<Record<string, PushEnd>> {
-  const ends: Record<string, PushEnd> = {};
-  await forEachAtOnce(pushes, async (push) => {
-    const id = acceptedId(push);
-    if (id === undefined) return;
-    const { dev } = tenants[push.tenant];
-    // Nothing changes any more, so that they need no order; a run of an hour has more than a hundred thousand pushes.
-    const [counted, shown, recipients, stored] = await Promise.all([
-      read<{ outcomes: Record<string, number> }>(dev, `/pushes/${id}/outcomes`),
-      read<{ push?: { pending_devices: string[] } }>(dev, `/pushes/${id}`),
-      readRecipients(dev, id),
-      readStored(store, id, push.audience),
-    ]);
-    if (counted.status !== 200) return;
-    const pendingDevices = shown.json.push?.pending_devices;
-    ends[id] = {
-      counts: counted.json.outcomes,
-      recipients,
-      stored,
-      ...(pendingDevices && { pendingDevices }),
-    };
+  const accepted = new Map(
+    pushes.flatMap((push) => {
+      const id = acceptedId(push);
+      return id === undefined ? [] : [[id, push] as const];
+    }),
+  );
+  const audiences = new Map([...accepted].map(([id, { audience }]) => [id, audience]));
+  const sampledIds = createRandom(seed).sample([...accepted.keys()], SAMPLED_PUSHES);
+  const readOverApi = async () => {
+    const exported = await readExported(tenants, accepted);
+    // The export counts only the recipients of a push that has ended.
+    const uncounted = [...exported.keys()].filter((id) => exported.get(id) === undefined);
+    const samples = await readSamples(tenants, accepted, new Set([...sampledIds, ...uncounted]));
+    return { exported, samples };
+  };
+  // Nothing changes any more, so that the readings need no order.
+  const [{ exported, samples }, recipients, stored] = await Promise.all([
+    readOverApi(),
+    readAllRecipients(tenants, accepted),
+    readStored(source, audiences),
+  ]);
+  return Object.fromEntries(
+    [...exported].map(([id, exportedCounts]) => {
+      const sample = samples.get(id);
+      const end: PushEnd = {
+        counts: exportedCounts ?? sample?.counts ?? {},
+        recipients: recipients.get(id) ?? {},
+        stored: stored.get(id) ?? { counts: {}, recipients: {} },
+        ...(sample && { sample }),
+      };
+      return [id, end];
+    }),
+  );
+}
+
+/** Accepted pushes by id. */
+type Accepted = ReadonlyMap<string, SentPush>;
+
+/** Reads the counts of all exported pushes of the tenants that sent them; undefined for one that has not ended. */
+async function readExported(
+  tenants: Tenants,
+  accepted: Accepted,
+): Promise<Map<string, Outcomes['counts'] | undefined>> {
+  const exported = new Map<string, Outcomes['counts'] | undefined>();
+  const readOf = (name: TenantName) =>
+    readExport<{ id: string; outcomes?: Record<string, number> }>(
+      exportOf(tenants[name].dev, 'pushes'),
+      ({ id }) => id,
+      ({ id, outcomes }) => {
+        if (accepted.get(id)?.tenant === name) exported.set(id, outcomes);
+      },
+    );
+  await Promise.all(TENANT_NAMES.map(readOf));
+  return exported;
+}
+
+async function readAllRecipients(
+  tenants: Tenants,
+  accepted: Accepted,
+): Promise<Map<string, Outcomes['recipients']>> {
+  const recipients = new Map<string, Outcomes['recipients']>();
+  await forEachAtOnce([...accepted], async ([id, { tenant }]) => {
+    recipients.set(id, await readRecipients(tenants[tenant].dev, id));
   });
-  return ends;
+  return recipients;
+}
+
+/** Reads pushes over the routes that show one each, and their recipients from the export. */
+async function readSamples(
+  tenants: Tenants,
+  accepted: Accepted,
+  ids: ReadonlySet<string>,
+): Promise<Map<string, PushSample>> {
+  const samples = new Map<string, PushSample>();
+  const byTenant = Map.groupBy(ids, (id) => accepted.get(id)?.tenant);
+  const readOf = async (name: TenantName) => {
+    const { dev } = tenants[name];
+    const task = async (id: string) => {
+      const [counted, shown, recipients] = await Promise.all([
+        read<{ outcomes?: Record<string, number> }>(dev, `/pushes/${id}/outcomes`),
+        read<{ push?: { pending_devices: string[] } }>(dev, `/pushes/${id}`),
+        readExportedRecipients(dev, id),
+      ]);
+      const pendingDevices = shown.json.push?.pending_devices;
+      const counts = counted.json.outcomes ?? {};
+      samples.set(id, { counts, recipients, ...(pendingDevices && { pendingDevices }) });
+    };
+    await forEachAtOnce(byTenant.get(name) ?? [], task, EXPORTS_AT_ONCE);
+  };
+  await Promise.all(TENANT_NAMES.map(readOf));
+  return samples;
+}
+
+async function readExportedRecipients(
+  dev: TestTenant['dev'],
+  id: string,
+): Promise<Outcomes['recipients']> {
+  const recipients: Record<string, string> = {};
+  await readExport<{ token: string; outcome: string }>(
+    exportOf(dev, 'recipients', { push: id }),
+    ({ token }) => token,
+    ({ token, outcome }) => {
+      recipients[token] = outcome;
+    },
+  );
+  return recipients;
 }
 
 /**
@@ -155,38 +255,6 @@ async function readDevices(tenants: Tenants, swarm: Swarm): Promise<DeviceEnd[]>
   return devices;
 }
 
-async function readRecipients(dev: TestTenant['dev'], id: string): Promise<Outcomes['recipients']> {
-  const recipients: Record<string, string> = {};
-  let page: string | undefined;
-  do {
-    const query = page === undefined ? '' : `?page=${page}`;
-    const { json } = await read<{
-      recipients?: { token: string; outcome: string }[];
-      next_page?: string;
-    }>(dev, `/pushes/${id}/recipients${query}`);
-    // A push that the API does not show any more has none.
-    for (const { token, outcome } of json.recipients ?? []) recipients[token] = outcome;
-    page = json.next_page;
-  } while (page !== undefined);
-  return recipients;
-}
-
-async function readStored(
-  { deliveryStatus }: System['store'],
-  id: string,
-  audience: readonly string[],
-): Promise<Outcomes> {
-  const stored = (await deliveryStatus.statusOfPush(id))?.outcomes ?? {};
-  const { pending: unsent = 0, inbox = 0, ...ended } = stored;
-  const pending = unsent + inbox;
-  const recipients: Record<string, string> = {};
-  for (const token of audience) {
-    const outcome = (await deliveryStatus.statusOfRecipient(id, token))?.outcome ?? 'none';
-    recipients[token] = ['pending', 'inbox'].includes(outcome) ? 'pending' : outcome;
-  }
-  return { counts: { ...ended, ...(pending > 0 && { pending }) }, recipients };
-}
-
 async function listPushIds(dev: TestTenant['dev']): Promise<string[]> {
   const ids: string[] = [];
   let page: string | undefined;
@@ -199,25 +267,4 @@ async function listPushIds(dev: TestTenant['dev']): Promise<string[]> {
     page = json.next_page;
   } while (page !== undefined);
   return ids;
-}
-
-/** Sends a GET request until the response is none of an outage. */
-function read<T = unknown>(dev: TestTenant['dev'], path: string): Promise<ApiResponse<T>> {
-  const answered = async () => {
-    const response = await callApi<T>(dev, 'GET', path);
-    return response.status < 500 && response;
-  };
-  return until(answered, { timeoutMs: READ_FOR_MS, everyMs: 500, what: `GET ${path}` });
-}
-
-/** Calls a function for each of a list, for some of them at a time. */
-async function forEachAtOnce<T>(
-  list: readonly T[],
-  task: (one: T) => Promise<void>,
-): Promise<void> {
-  const remaining = [...list];
-  const workNext = async () => {
-    for (let one = remaining.pop(); one !== undefined; one = remaining.pop()) await task(one);
-  };
-  await Promise.all(Array.from({ length: READS_AT_ONCE }, workNext));
 }

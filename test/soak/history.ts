@@ -43,12 +43,18 @@ export interface Outcomes {
   recipients: Readonly<Record<string, string>>;
 }
 
-/** A push as the API shows it at the end to its tenant. */
+/** What other routes of the API show of a push: the counts of `/pushes/<id>/outcomes`, the recipients of the export. */
+export interface PushSample extends Outcomes {
+  /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
+  pendingDevices?: readonly string[];
+}
+
+/** A push as the API shows it at the end to its tenant: the counts of the export, the recipients of `/pushes/<id>/recipients`. */
 export interface PushEnd extends Outcomes {
   /** The same in the database. */
   stored: Outcomes;
-  /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
-  pendingDevices?: readonly string[];
+  /** Of some of the pushes. */
+  sample?: PushSample;
 }
 
 /**

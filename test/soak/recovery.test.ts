@@ -78,6 +78,36 @@ test('faults that last at the same time are marked, and the next one ends the ti
   ]);
 });
 
+test('a fault that begins before the requests have recovered from another one is not measured alone', () => {
+  const faults = [
+    // Requests fail after the next fault as well, which has nothing to do with them, and not after the third.
+    { fault: 'slow mongodb', atMs: 10_000, healedAtMs: 15_000 },
+    { fault: 'kill device-gateway', index: 0, atMs: 30_000, healedAtMs: 30_000 },
+    { fault: 'stop api', index: 0, atMs: 50_000, healedAtMs: 55_000 },
+    // A process that was killed starts again after the next fault has begun.
+    { fault: 'kill mongodb', index: 0, atMs: 80_000, healedAtMs: 80_000 },
+    { fault: 'kill scheduler', index: 0, atMs: 80_500, healedAtMs: 80_500 },
+  ];
+  const push = sent(
+    'one',
+    ...[16_000, 29_000, 31_000, 45_000].map((atMs) => tryUntil(atMs, 'unknown')),
+    ...[tryUntil(46_000, 'ok'), tryUntil(80_100, 'unknown'), tryUntil(82_000, 'ok')],
+  );
+  const history = { pushes: [push], arrivals: [], settledAtMs: 120_000 };
+  const recoveries = findRecoveries(history, faults);
+  expect(recoveries).toMatchObject([
+    { fault: 'slow mongodb', isOverlapping: false },
+    { fault: 'kill device-gateway', isOverlapping: true, sendsMs: 16_000 },
+    { fault: 'stop api', isOverlapping: false, sendsMs: 0 },
+    { fault: 'kill mongodb', isOverlapping: true },
+    { fault: 'kill scheduler', isOverlapping: true },
+  ]);
+  expect(summarizeRecoveries(recoveries)).toMatchObject({
+    'slow mongodb': { unrecovered: 1 },
+    'kill mongodb': { unrecovered: 0 },
+  });
+});
+
 test('recoveries are summarized by kind of fault', () => {
   const none = { failed: 0, answeredMs: [] };
   const alone = { isOverlapping: false };

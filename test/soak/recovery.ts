@@ -4,7 +4,10 @@ import type { AppliedFault, Arrival, History, SentPush, Try } from './history.ts
 interface Recovery {
   fault: string;
   atMs: number;
-  /** Another fault lasted at the same time, or until shortly before: the times are those from both. */
+  /**
+   * Another fault lasted at the same time, or until shortly before, or began shortly after, or requests still failed because
+   * of it: the times are those from both.
+   */
   isOverlapping: boolean;
   /** Requests to send that began during the fault, and their times to the response. */
   during: { failed: number; answeredMs: number[] };
@@ -27,7 +30,7 @@ interface RecoverySummary {
   arrivalsMs?: { p50: number; max: number };
 }
 
-/** Faults are apart if one begins so long after the other has ended. */
+/** Faults are apart if one begins so long after the other has ended, and requests to send have recovered from that. */
 const RECOVERED_MS = 5_000;
 /** A scheduled push is undisturbed if it is due so long after the last fault has ended, the bound of all recoveries, ... */
 const ALL_RECOVERED_MS = 10_000;
@@ -35,6 +38,13 @@ const ALL_RECOVERED_MS = 10_000;
 const AFTER_DUE_MS = 2_000;
 /** A fault without a duration is about the pushes that were accepted so long before it and after it. */
 const SHORT_FAULT_MS = 1_000;
+
+/** A fault, and until when requests to send failed because of it. */
+interface MeasuredFault extends AppliedFault {
+  sendsMs?: number;
+  /** Unix milliseconds. If they failed until the next fault, its beginning. */
+  recoveredAtMs: number;
+}
 
 /** Computes the recovery from each fault. Sends are of all pushes, arrivals of those that are neither late nor ended on purpose. */
 export function findRecoveries(
@@ -45,14 +55,13 @@ export function findRecoveries(
   const tries = history.pushes
     .flatMap((push) => push.tries)
     .toSorted((a, b) => a.endedAtMs - b.endedAtMs);
-  return faults.flatMap(({ fault, atMs, healedAtMs }, index) => {
-    if (healedAtMs === undefined) return [];
+  const measured = faults.map((fault, index) => {
+    const { healedAtMs = Number.POSITIVE_INFINITY } = fault;
     const next = faults.slice(index + 1).find((other) => other.atMs >= healedAtMs);
-    const untilMs = next?.atMs ?? history.settledAtMs;
-    const ended = tries.filter(({ endedAtMs }) => endedAtMs >= healedAtMs && endedAtMs < untilMs);
-    const lastFailed = ended.findLastIndex(({ end }) => end === 'unknown');
-    const answeredAtMs = ended.slice(lastFailed + 1).find(({ end }) => end === 'ok')?.endedAtMs;
-    const recoveredAtMs = lastFailed < 0 ? healedAtMs : answeredAtMs;
+    return measureSends(tries, fault, next?.atMs ?? history.settledAtMs);
+  });
+  return measured.flatMap(({ fault, atMs, healedAtMs, sendsMs }, index) => {
+    if (healedAtMs === undefined) return [];
     const window = {
       fromMs: atMs - SHORT_FAULT_MS,
       toMs: Math.max(healedAtMs, atMs + SHORT_FAULT_MS),
@@ -65,10 +74,10 @@ export function findRecoveries(
     return [
       {
         ...{ fault, atMs, during: findRequestsDuring(tries, atMs, healedAtMs) },
-        isOverlapping: faults.some(
+        isOverlapping: measured.some(
           (other, n) => n !== index && overlaps(other, { atMs, healedAtMs }),
         ),
-        ...(recoveredAtMs !== undefined && { sendsMs: Math.round(recoveredAtMs - healedAtMs) }),
+        ...(sendsMs !== undefined && { sendsMs }),
         ...(Number.isFinite(lastMs) && {
           arrivalsMs: Math.round(Math.max(0, lastMs - healedAtMs)),
         }),
@@ -77,12 +86,26 @@ export function findRecoveries(
   });
 }
 
-/** Checks whether a fault began before another one had ended, and ended, with its recovery, after that had begun. */
+/** Measures until when requests failed that ended after a fault and before the next one. `tries` are in order of their ends. */
+function measureSends(tries: readonly Try[], fault: AppliedFault, untilMs: number): MeasuredFault {
+  const { healedAtMs } = fault;
+  if (healedAtMs === undefined) return { ...fault, recoveredAtMs: Number.POSITIVE_INFINITY };
+  const ended = tries.filter(({ endedAtMs }) => endedAtMs >= healedAtMs && endedAtMs < untilMs);
+  const lastFailed = ended.findLastIndex(({ end }) => end === 'unknown');
+  const answeredAtMs = ended.slice(lastFailed + 1).find(({ end }) => end === 'ok')?.endedAtMs;
+  const recoveredAtMs = lastFailed < 0 ? healedAtMs : answeredAtMs;
+  return recoveredAtMs === undefined
+    ? { ...fault, recoveredAtMs: untilMs }
+    : { ...fault, recoveredAtMs, sendsMs: Math.round(recoveredAtMs - healedAtMs) };
+}
+
+/** Checks whether a fault, or the recovery from it, and another one disturbed each other. */
 function overlaps(
-  { atMs, healedAtMs = Number.POSITIVE_INFINITY }: AppliedFault,
+  { atMs, healedAtMs = Number.POSITIVE_INFINITY, recoveredAtMs }: MeasuredFault,
   other: { atMs: number; healedAtMs: number },
 ): boolean {
-  return atMs <= other.healedAtMs && healedAtMs + RECOVERED_MS >= other.atMs;
+  const endsAtMs = Math.max(healedAtMs + RECOVERED_MS, recoveredAtMs);
+  return atMs <= other.healedAtMs + RECOVERED_MS && endsAtMs >= other.atMs;
 }
 
 /** Summarizes recoveries by kind of fault. */

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { check, countDuplicates, countRepeats } from './checker.ts';
+import { check } from './checker.ts';
+import { countDuplicates, countRepeats } from './duplicates.ts';
 import type { History } from './history.ts';
 import { findRecoveries, summarizeRecoveries, summarizeSchedule } from './recovery.ts';
 

@@ -60,16 +60,19 @@ export async function run(system: System, plan: Plan, log: LogLine): Promise<His
     log({ op: 'settle', type: 'ok', at: settledAtMs });
     const devices = await collectDevices(tenants, swarm);
     log({ op: 'collect devices', type: 'ok', at: Date.now() });
-    const ends = await collectEnds(system, tenants, pushes);
+    const source = { store: system.store, db: mongo.db };
+    const ends = await collectEnds(source, tenants, { pushes, seed: plan.seed });
     log({ op: 'collect ends', type: 'ok', at: Date.now() });
+    const shown = await collectShown(tenants, pushes);
+    log({ op: 'collect shown', type: 'ok', at: Date.now() });
+    const reports = await collectReports(reporting, pushes, ends);
+    log({ op: 'collect reports', type: 'ok', at: Date.now() });
     return {
       ...{ seed: plan.seed, pushes, settledAtMs, left, removed: [], devices, ends },
-      ...{ faults, failedFaults },
+      ...{ faults, failedFaults, shown, reports },
       arrivals: await swarm.listArrivals(),
       refusedConnects: swarm.refusedConnects(),
       observerLags: swarm.observerLags(),
-      shown: await collectShown(tenants, pushes),
-      reports: await collectReports(reporting, pushes, ends),
       ...system.listDeaths(),
       memory: memory(),
     };

@@ -40,6 +40,8 @@ const FAST = [
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
   'test/soak/checker.test.ts',
+  'test/soak/duplicates.test.ts',
+  'test/soak/read-ends.test.ts',
   'test/soak/recovery.test.ts',
   'test/support/every-failpoint-kills-in-a-test.test.ts',
   'test/support/mqtt-device.test.ts',
