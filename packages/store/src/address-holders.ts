@@ -183,22 +183,34 @@ async function writeDespiteIndex(
   }
 }
 
-/** Deletes all devices with the address but the one that has registered it last; returns them. */
+/**
+ * Deletes all devices with the address but the one that has registered it last; returns them. The one that stays is read once
+ * more after the others: one of these may have deleted it before it was written itself, and a slow query reads its devices
+ * at different moments.
+ *
+ * @throws {AddressConflictError}
+ */
 async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<string[]> {
   const { app, token, address } = claim;
   const { addresses, devices } = tables;
-  const stored = await addresses.findOne({ _id: addressId(app, address) });
-  const others = listOthers(stored, token);
-  if (stored === null || others.length === 0) return [];
-  const rivals = await devices
-    .find(
-      { _id: { $in: [token, ...others] }, app, 'provider.address': address },
-      { projection: { 'provider.since': 1 } },
-    )
-    .toArray();
-  const [, ...losers] = rivals.toSorted(compareByStart).map(({ _id }) => _id);
-  await forgetOld(addresses, stored, new Set(rivals.map(({ _id }) => _id)));
-  return deleteHolders(tables, claim, losers);
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+    const stored = await addresses.findOne({ _id: addressId(app, address) });
+    const others = listOthers(stored, token);
+    if (stored === null || others.length === 0) return [];
+    const rivals = await devices
+      .find(
+        { _id: { $in: [token, ...others] }, app, 'provider.address': address },
+        { projection: { 'provider.since': 1 } },
+      )
+      .toArray();
+    await forgetOld(addresses, stored, new Set(rivals.map(({ _id }) => _id)));
+    const [first = '', ...losers] = rivals.toSorted(compareByStart).map(({ _id }) => _id);
+    if (losers.length === 0) return [];
+    const own = { _id: first, app, 'provider.address': address };
+    if ((await devices.findOne(own, { projection: { _id: 1 } })) !== null)
+      return deleteHolders(tables, claim, losers);
+  }
+  throw new AddressConflictError();
 }
 
 type Rival = Pick<DeviceDocument, '_id' | 'provider'>;
