@@ -152,11 +152,10 @@ async function deliverWithClients(
     progress,
   };
   const pendingBefore = delivery.pending.size;
+  const flagGone = () => resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices);
   try {
-    // Also after an error: the outcome of a recipient that is gone is saved, and its address is not tried again.
-    const maySend = await sendAll(run, clients).finally(() =>
-      resources.store.devices.flagGone(run.delivery.push.app, run.goneDevices),
-    );
+    const maySend = await sendAll(run, clients);
+    await flagGone();
     if (delivery.pending.size === 0) return { done: true } as const;
     await progress.stop();
     // A batch that is released unchanged, in an overload by the thousand, costs no save.
@@ -168,6 +167,8 @@ async function deliverWithClients(
     // The batch is repeated when its lease ends, and requests that have a response must not be. Without new outcomes
     // nothing is saved: a save shows that the batch makes progress.
     if (progress.hasUnsaved()) await save().catch(() => undefined);
+    // Recipients whose outcome is saved are not tried again, so nothing else would flag their devices.
+    await flagGone().catch(() => undefined);
     throw error;
   } finally {
     await progress.stop();
