@@ -48,6 +48,13 @@ test.each([
   expect(find(arrivals)).toContain(`17 at d over web-push ${window}`);
 });
 
+test('a fault of another process or provider is no break', () => {
+  for (const fault of ['kill api', 'flush redis', 'cut devices', 'silent fcm'])
+    expect(find(repeated(17, 105_000), [{ ...LONG, fault }])).toEqual([
+      '17 at d over web-push without a fault',
+    ]);
+});
+
 test('faults that overlap share a window', () => {
   const faults = [LONG, { ...LATER, atMs: 110_000, healedAtMs: 113_000 }];
   const arrivals = [...repeated(8, 101_000), ...repeated(9, 128_000)];

@@ -8,6 +8,8 @@ const MAX_DUPLICATES_PER_BREAK = 16;
  * of the request.
  */
 const REPEATED_MS = 15_000;
+/** A fault of one of these may leave requests to a provider without a saved outcome, and so may one of the provider itself. */
+const BREAKING: readonly string[] = ['delivery-worker', 'mongodb'];
 
 /** Time in which duplicates follow from one fault, or from several that overlapped. Unix milliseconds. */
 interface FaultWindow {
@@ -33,19 +35,24 @@ export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
 
 /**
  * Lists the devices that got too many duplicates over one channel. Over MQTT the bound is for each connection of the device.
- * At a provider each fault may be a break: the bound is for the window of each fault, and for the time outside of all windows.
+ * At a provider some faults are breaks: the bound is for the window of each of them, and for the time outside of all windows.
  * A duplicate in the windows of two faults counts in both.
  */
 export function listExcessiveDuplicates({
   arrivals,
   faults,
 }: Pick<History, 'arrivals' | 'faults'>): string[] {
-  const windows = listFaultWindows(faults);
   const wayOf = ({ token, channel }: Arrival) => `${token} over ${channel}`;
   return [...Map.groupBy(arrivals, wayOf)].flatMap(([way, ofWay]) =>
     ofWay[0]?.channel === 'mqtt'
       ? listOnConnections(way, ofWay)
-      : listInWindows(way, ofWay, windows),
+      : listInWindows(way, ofWay, listFaultWindows(listBreaks(faults, ofWay[0]?.channel))),
+  );
+}
+
+function listBreaks(faults: readonly AppliedFault[], channel = ''): AppliedFault[] {
+  return faults.filter(({ fault }) =>
+    [...BREAKING, channel].includes(fault.split(' ').at(-1) ?? ''),
   );
 }
 

@@ -4,7 +4,7 @@ import { buildPlan } from './plan.ts';
 import { DEVICE_COUNTS, run, TOPICS } from './run.ts';
 import { openSystem } from './system.ts';
 
-/** Its faults are of services, Redis, MongoDB, devices and providers, some at the same time. */
+/** Its faults are of each service but the console, of Redis and of MongoDB, some at the same time. */
 const SEED = 15;
 
 /** The short form of `npm run soak`. */

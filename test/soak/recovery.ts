@@ -32,9 +32,7 @@ interface RecoverySummary {
 
 /** Faults are apart if one begins so long after the other has ended, and requests to send have recovered from that. */
 const RECOVERED_MS = 5_000;
-/** A scheduled push is undisturbed if it is due so long after the last fault has ended, the bound of all recoveries, ... */
-const ALL_RECOVERED_MS = 10_000;
-/** ... and so long before the next one. */
+/** A scheduled push is undisturbed if it is due 5 s after the last fault has ended, and so long before the next one. */
 const AFTER_DUE_MS = 2_000;
 /** A fault without a duration is about the pushes that were accepted so long before it and after it. */
 const SHORT_FAULT_MS = 1_000;
@@ -155,7 +153,7 @@ export function summarizeSchedule(
     if (dueAtMs === undefined || arrivedAtMs === undefined) return [];
     const isDisturbed = faults.some(
       ({ atMs, healedAtMs = Number.POSITIVE_INFINITY }) =>
-        atMs <= dueAtMs + AFTER_DUE_MS && dueAtMs <= healedAtMs + ALL_RECOVERED_MS,
+        atMs <= dueAtMs + AFTER_DUE_MS && dueAtMs <= healedAtMs + RECOVERED_MS,
     );
     return isDisturbed ? [] : [Math.round(arrivedAtMs - dueAtMs)];
   });
