@@ -19,9 +19,9 @@ interface BatcherLimits {
   /** Most batches in flight at once. */
   maxInFlight?: number;
   /**
-   * So many slow batches in flight don't count against `maxInFlight`, by default none. Each holds a connection of the pool. It is
-   * for writes that wait for a majority which may be distant: a call that waits for the batch before it would take twice as
-   * long. It lets one more batch start in 200 ms, which is no load.
+   * Most slow batches in flight that don't count against `maxInFlight`; by default 0. Each holds a connection of the pool. For
+   * writes that wait for a majority, which may be distant: a call that also waits for the batch before it would take twice as
+   * long. At most one more batch starts every 200 ms, which is little load.
    */
   maxSlow?: number;
   /**

@@ -12,7 +12,7 @@ import { isOutage } from './mongo-errors.ts';
 
 const DUPLICATE_KEY = 11_000;
 
-/** Slow statements that may be in flight besides one, for inserts that a client of the API waits for. */
+/** Most slow statements in flight beside another one, for inserts that a client of the API waits for. */
 export const MAX_SLOW_INSERTS = 4;
 
 /** Errors of single operations, by their index in the list. */
