@@ -83,6 +83,7 @@ const LOGIN = {
 };
 const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
 const OPEN_JOB = readConstants('packages/queue/src/open-job.ts');
+const RECONCILE = readConstants('services/scheduler/src/reconcile.ts');
 const QUEUE_WORKERS = readConstants('packages/queue/src/workers.ts');
 
 /**
@@ -244,6 +245,8 @@ const NUMBERS: Record<string, number> = {
   'provider-error.texts': errorTexts.MAX_ERROR_TEXTS,
   'open-job.max-seconds': OPEN_JOB('MAX_OPEN_MS') / SECOND,
   'open-job.key-seconds': OPEN_JOB('OPEN_MS') / SECOND,
+  'reconcile.first-job-seconds': RECONCILE('FIRST_JOB_MS') / SECOND,
+  'reconcile.max-waiting-seconds': RECONCILE('MAX_WAITING_MS') / SECOND,
   'open-job.entries': OPEN_JOB('MAX_ENTRIES'),
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,
   'queue-worker.registered-seconds': QUEUE_WORKERS('REGISTERED_MS') / SECOND,

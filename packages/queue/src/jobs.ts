@@ -67,6 +67,13 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
   return `send-${push}-${step}${isDelayed ? '-delayed' : ''}`;
 }
 
+const FIRST_STEP_ID = /^send-([0-9a-f]{24})-0$/;
+
+/** Returns the push of the id of a `send` job, if it is the push's first step; else undefined. */
+export function pushOfFirstStep(jobId: string): string | undefined {
+  return FIRST_STEP_ID.exec(jobId)?.[1];
+}
+
 /**
  * Setting of a BullMQ queue. It permanently keeps the result of its first version check: a queue opened while
  * Redis stalled would fail until the process ends. The workers' connections check the version.

@@ -63,6 +63,21 @@ export async function countJoinedPushes(redis: Redis): Promise<number> {
   return entries.reduce((sum, entry) => sum + entry.split(' ').length, 0);
 }
 
+/**
+ * Reads the push that has waited longest for the worker of an open job. Undefined: none waits, or no job is open.
+ *
+ * @throws if Redis fails
+ */
+export async function readOldestJoined(redis: Redis): Promise<string | undefined> {
+  const { open, entries } = openJobKeys(redis);
+  const results = await redis.pipeline().exists(open).lindex(entries, 0).exec();
+  const [isOpen, entry] = (results ?? []).map(([error, result]) => {
+    if (error) throw error;
+    return result;
+  });
+  return isOpen === 1 && typeof entry === 'string' ? parseEntry(entry)[0] : undefined;
+}
+
 /** Callbacks of a worker for the pushes that join its open job. */
 export interface OpenJobHandler {
   /** Resolves when the worker can take more pushes. */

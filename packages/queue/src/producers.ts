@@ -1,5 +1,6 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
+import { pushStartMs } from '@carillon/core/ids';
 import { withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -16,12 +17,13 @@ import {
   dueCheckJobId,
   NO_VERSION_CHECK,
   type PresenceJob,
+  pushOfFirstStep,
   type QueueName,
   sendJobId,
   terminateJobId,
   webhookJobId,
 } from './jobs.ts';
-import { joinOpenJob } from './open-job.ts';
+import { joinOpenJob, readOldestJoined } from './open-job.ts';
 import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
@@ -82,7 +84,8 @@ function createPushProducers({
   addTo,
   join,
   markResent,
-}: Pick<Queues, 'addTo' | 'join' | 'markResent'>) {
+  readOldestMs,
+}: Pick<Queues, 'addTo' | 'join' | 'markResent' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
 
   async function addSendJob(lone: string[]): Promise<void> {
@@ -132,6 +135,11 @@ function createPushProducers({
      * of it, was lost. The marks are lost with the jobs.
      */
     resendEmbedded: (push: string, dueAt: Date): Promise<void> => resendBatched({ push, dueAt }),
+    /**
+     * Reads when the push was accepted that has waited longest for a worker of the queue `send`, in milliseconds since 1970:
+     * later ones may wait behind it. Infinity if none waits, or Redis fails.
+     */
+    readOldestWaitingMs: readOldestMs,
     /** Enqueues the delivery of a batch. */
     deliver: (work: string, channel: Channel): Promise<void> =>
       addTo(deliverQueueName(channel), {
@@ -258,6 +266,13 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       );
       return due.map((_, index) => results?.[index]?.[1] === 'OK');
     },
+    readOldestMs: (): Promise<number> =>
+      withTimeout(readOldestWaitingMs(connection), ADD_TIMEOUT_MS, 'Redis').catch(
+        (error: Error) => {
+          onError(error);
+          return Number.POSITIVE_INFINITY;
+        },
+      ),
     addTo: (name: QueueName, job: Job): Promise<void> =>
       (queues.get(name) ?? openQueue(name)).addJob(job),
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
@@ -267,6 +282,16 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       await closeWithin(closed, connection, onError);
     },
   };
+}
+
+/** Jobs wait in the queue, and pushes that joined an open job wait for it. Both are taken in their order. */
+async function readOldestWaitingMs(redis: Redis): Promise<number> {
+  const [jobId, joined] = await Promise.all([
+    redis.lindex(queueKey(redis, 'send', 'wait'), -1),
+    readOldestJoined(redis),
+  ]);
+  const oldest = [pushOfFirstStep(jobId ?? ''), joined].filter((push) => push !== undefined);
+  return Math.min(...oldest.map(pushStartMs));
 }
 
 async function countDue(redis: Redis, name: QueueName): Promise<number> {

@@ -7,6 +7,7 @@ import type { SendablePush } from './sendable-push.ts';
 export type BatchHolder = Partial<SendablePush> & {
   _id: string;
   work?: Batch;
+  dueAt?: Date;
   notify?: NotifyEntry[];
 };
 

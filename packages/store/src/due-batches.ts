@@ -1,7 +1,17 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { isBatchId } from '@carillon/core/ids';
 import { type BatchHolder, type BatchHolders, COMMITTED } from './batch-holders.ts';
 import type { Batch } from './documents.ts';
 import type { Suspensions } from './suspensions.ts';
+
+/** A batch that is due and not claimed. */
+export interface DueBatch {
+  id: string;
+  channel: Batch['channel'];
+  at: Date;
+  /** True for the embedded batch of a push that was sent at once and never claimed: the API adds a job for it. */
+  isFirstAttempt: boolean;
+}
 
 /** Batches that no worker has: those that are due, and those that wait for a retry. */
 export function createDueBatches(
@@ -67,16 +77,15 @@ export function createDueBatches(
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
      *   each, so that a channel whose workers don't keep up hides no batch of another
      */
-    async findDue(limit: number): Promise<{ id: string; channel: Batch['channel']; at: Date }[]> {
-      const projection = { 'work.channel': 1, 'work.at': 1 } as const;
+    async findDue(limit: number): Promise<DueBatch[]> {
+      const projection = { 'work.channel': 1, 'work.at': 1, 'work.tries': 1, dueAt: 1 } as const;
       const found = await findOldestDue(limit, projection);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
         const findOf = (channel: Channel) => findOldestDue(share, projection, [channel]);
         found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
       }
-      const works = new Map(found.flatMap(({ _id, work }) => (work ? [[_id, work] as const] : [])));
-      return [...works].map(([id, { channel, at }]) => ({ id, channel, at }));
+      return [...new Map(found.flatMap(toDueBatch)).values()];
     },
 
     /**
@@ -92,4 +101,10 @@ export function createDueBatches(
       return { due: found.length, ...(oldest !== undefined && { oldest }) };
     },
   };
+}
+
+function toDueBatch({ _id: id, work, dueAt }: BatchHolder): [string, DueBatch][] {
+  if (work === undefined) return [];
+  const isFirstAttempt = work.tries === 0 && dueAt === undefined && !isBatchId(id);
+  return [[id, { id, channel: work.channel, at: work.at, isFirstAttempt }]];
 }

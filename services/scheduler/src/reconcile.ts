@@ -2,10 +2,15 @@ import { failpoint } from '@carillon/core/failpoint';
 import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
+import type { DueBatch } from '@carillon/store/due-batches';
 import type { Store } from '@carillon/store/store';
 
 /** Items of each kind read in one tick; the rest waits for the next. */
 const ITEMS_PER_TICK = 1_000;
+/** For this time a first job, taken or not, is not regarded as lost: a worker claims its pushes within it. */
+const FIRST_JOB_MS = 1_000;
+/** A push that was not claimed for this time gets another job, whatever waits in Redis. */
+const MAX_WAITING_MS = 30_000;
 /** Traced pushes that a tick's span links to; the span has no room for more. */
 const MAX_LINKS = 500;
 
@@ -25,21 +30,24 @@ export interface ReconcileResult {
  *   pushes' traces; without it no trace is read
  */
 export async function reconcile(
-  store: Pick<Store, 'pushes' | 'batchTable' | 'fanOuts' | 'pushCompletion'>,
-  producers: Pick<Producers, 'deliver' | 'resendEmbedded' | 'fanOut' | 'terminate'>,
+  store: Pick<Store, 'pushes' | 'batchTable' | 'fanOuts' | 'pushCompletion' | 'clock'>,
+  producers: Pick<
+    Producers,
+    'deliver' | 'resendEmbedded' | 'readOldestWaitingMs' | 'fanOut' | 'terminate'
+  >,
   tracer?: Tracer,
 ): Promise<ReconcileResult> {
   const { batchTable, fanOuts, pushCompletion } = store;
   const opened = await openDue(store, tracer);
   if (opened > 0) failpoint('opened');
   const startedAt = performance.now();
-  const [dueBatches, dueFanOuts, completions] = await Promise.all([
-    batchTable.findDue(ITEMS_PER_TICK),
+  const [lostBatches, dueFanOuts, completions] = await Promise.all([
+    batchTable.findDue(ITEMS_PER_TICK).then((due) => leaveOutWaiting(due, store, producers)),
     fanOuts.findDue(ITEMS_PER_TICK),
     pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
   await Promise.all([
-    ...dueBatches.map(({ id, channel, at }) =>
+    ...lostBatches.map(({ id, channel, at }) =>
       isBatchId(id) || channel !== 'mqtt'
         ? producers.deliver(id, channel)
         : producers.resendEmbedded(id, at),
@@ -48,17 +56,33 @@ export async function reconcile(
     producers.terminate(completions),
   ]);
   if (tracer !== undefined) {
-    const batchPushes = dueBatches.map(({ id }) => pushIdOfBatch(id));
+    const batchPushes = lostBatches.map(({ id }) => pushIdOfBatch(id));
     const ids = [...new Set([...batchPushes, ...dueFanOuts.map(({ id }) => id), ...completions])];
     const traces = ids.length > 0 ? await store.pushes.listTraces(ids, MAX_LINKS) : [];
     tracer.recordShared('reconcile', traces, startedAt, { 'carillon.items': ids.length });
   }
   return {
     opened,
-    works: dueBatches.length,
+    works: lostBatches.length,
     fanOuts: dueFanOuts.length,
     endings: completions.length,
   };
+}
+
+/**
+ * Leaves out the first attempts whose job is probably not lost: those that were accepted just now, and those behind a push
+ * that still waits in Redis. A second job for them would find them claimed, at the price of another claim.
+ */
+async function leaveOutWaiting(
+  due: readonly DueBatch[],
+  { clock }: Pick<Store, 'clock'>,
+  producers: Pick<Producers, 'readOldestWaitingMs'>,
+): Promise<readonly DueBatch[]> {
+  if (!due.some(({ isFirstAttempt }) => isFirstAttempt)) return due;
+  const oldestWaitingMs = await producers.readOldestWaitingMs();
+  const now = clock.now();
+  const lostBefore = Math.max(Math.min(now, oldestWaitingMs) - FIRST_JOB_MS, now - MAX_WAITING_MS);
+  return due.filter(({ isFirstAttempt, at }) => !isFirstAttempt || at.getTime() < lostBefore);
 }
 
 /** Opens the scheduled pushes that are due. Returns how many there were. */

@@ -1,4 +1,5 @@
 import { newObjectId, newPushId } from '@carillon/core/ids';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { createProducers } from '@carillon/queue/producers';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
@@ -20,6 +21,7 @@ const TOKEN = 'c'.repeat(22);
 let receiver: OtlpReceiver;
 let tracing: ReturnType<typeof createOpenTelemetry>;
 let redis: Awaited<ReturnType<typeof startRedis>>;
+let connection: Redis;
 let bench: StoreUnderTest;
 let producers: ReturnType<typeof createProducers>;
 beforeAll(async () => {
@@ -27,19 +29,22 @@ beforeAll(async () => {
   const log = { warn: () => undefined };
   tracing = createOpenTelemetry('scheduler', { endpoint: receiver.url, ratio: 1 }, log);
   redis = await startRedis();
+  connection = await connectRedis(redis);
   bench = await startStore();
   producers = createProducers(redis, () => undefined);
 });
 afterAll(async () => {
   await producers?.close();
   await bench?.stop();
+  connection?.disconnect();
   await redis?.stop();
   await tracing?.stop();
   await receiver?.close();
 });
 
-/** Stores a push whose job nobody has added. */
+/** Stores a push whose job is lost, as all jobs are: none waits behind another. */
 async function insertPush(state: 'open' | 'scheduled', traceId?: string): Promise<string> {
+  await connection.flushall();
   const now = Math.floor(bench.store.clock.now());
   const _id = newPushId(now);
   const [dueAt, expiresAt] = [new Date(now - 1_000), new Date(now + 60_000)];

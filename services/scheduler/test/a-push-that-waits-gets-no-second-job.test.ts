@@ -1,0 +1,168 @@
+import { newObjectId, newPushId } from '@carillon/core/ids';
+import { connectRedis, type Redis } from '@carillon/presence/redis';
+import { sendJobId } from '@carillon/queue/jobs';
+import { createProducers } from '@carillon/queue/producers';
+import { queueKey } from '@carillon/queue/queue-keys';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { startRedis } from '../../../packages/presence/test/start-server.ts';
+import { type StoreUnderTest, startStore } from '../../../packages/store/test/store-under-test.ts';
+import { until } from '../../../test/support/until.ts';
+import { reconcile } from '../src/reconcile.ts';
+
+const APP = newObjectId();
+const TOKEN = 'c'.repeat(22);
+/** Keys of open jobs. */
+const [OPEN, ENTRIES] = ['send:open', 'send:entries'] as const;
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let redis: Redis;
+let bench: StoreUnderTest;
+let producers: ReturnType<typeof createProducers>;
+const errors: Error[] = [];
+beforeAll(async () => {
+  server = await startRedis();
+  redis = await connectRedis(server);
+  bench = await startStore();
+  producers = createProducers(server, (error) => void errors.push(error));
+  await until(async () => (await producers.countDue('send').catch(() => -1)) === 0);
+});
+afterAll(async () => {
+  await producers?.close();
+  redis?.disconnect();
+  await bench?.stop();
+  await server?.stop();
+});
+beforeEach(async () => {
+  await redis.flushall();
+  await bench.pushes.deleteMany({});
+  errors.length = 0;
+});
+
+interface InsertOptions {
+  agoMs: number;
+  tries?: number;
+  isScheduled?: boolean;
+}
+
+/** Stores a push with an embedded batch that is due. Returns its id. */
+async function insertPush({ agoMs, tries = 0, isScheduled = false }: InsertOptions) {
+  const now = Math.floor(bench.store.clock.now());
+  const at = new Date(now - agoMs);
+  const expiresAt = new Date(now + 60_000);
+  const _id = newPushId(at.getTime());
+  await bench.store.pushes.insert({
+    ...{ _id, app: APP, state: isScheduled ? 'scheduled' : 'open', acceptedAt: at },
+    ...(isScheduled && { dueAt: at }),
+    ...{ expiresAt, sendUntil: expiresAt, data: '{}', audience: { topics: [], tokens: '' } },
+    ...{ devices: 1, fan: { seq: 0, next: 1, done: true } },
+    work: { state: 'ready', channel: 'mqtt', at, tries, n: 1, tokens: TOKEN },
+  });
+  return _id;
+}
+
+const idAt = (agoMs: number) => newPushId(Math.floor(bench.store.clock.now()) - agoMs);
+const listJobs = () => redis.lrange(queueKey(redis, 'send', 'wait'), 0, -1);
+/** Runs a tick. Returns how many batches got a job. */
+const tick = async () => (await reconcile(bench.store, producers)).works;
+
+/** Adds a job of the queue, as the API does, that no worker takes. */
+async function addWaitingJob(jobId: string) {
+  await redis.lpush(queueKey(redis, 'send', 'wait'), jobId);
+}
+
+test('a push that was accepted just now has its first job still', async () => {
+  // Far from the limit on both sides: the machine may be busy.
+  await insertPush({ agoMs: -30_000 });
+  await insertPush({ agoMs: 0 });
+  expect(await tick()).toBe(0);
+  expect(await listJobs()).toEqual([]);
+});
+
+test('a push whose job is lost gets one a second after it was accepted', async () => {
+  const push = await insertPush({ agoMs: 0 });
+  await until(async () => (await tick()) === 1, { timeoutMs: 30_000 });
+  const age = bench.store.clock.now() - Number.parseInt(push.slice(0, 12), 16);
+  expect(age).toBeGreaterThanOrEqual(1_000);
+  expect(await listJobs()).toEqual([sendJobId(push, 0)]);
+});
+
+test('behind an older job of the queue it waits; once that is taken it gets one', async () => {
+  const older = sendJobId(idAt(20_000), 0);
+  await addWaitingJob(older);
+  await insertPush({ agoMs: 15_000 });
+  const younger = await insertPush({ agoMs: 10_000 });
+  expect(await tick()).toBe(0);
+  expect(await listJobs()).toEqual([older]);
+  // Also one that began just after it: they may share a job.
+  await insertPush({ agoMs: 20_500 });
+  expect(await tick()).toBe(0);
+  await redis.del(queueKey(redis, 'send', 'wait'));
+  await addWaitingJob(sendJobId(younger, 0));
+  expect(await tick()).toBe(2);
+});
+
+test('a push that is older than all that wait gets a job', async () => {
+  await addWaitingJob(sendJobId(idAt(5_000), 0));
+  await insertPush({ agoMs: 15_000 });
+  await insertPush({ agoMs: 3_000 });
+  expect(await tick()).toBe(1);
+});
+
+test('behind an older push that joined an open job it waits, while the job is open', async () => {
+  await redis.rpush(ENTRIES, `${idAt(20_000)} ${idAt(19_999)}`);
+  await redis.rpush(ENTRIES, idAt(100));
+  await redis.set(OPEN, 1);
+  await insertPush({ agoMs: 15_000 });
+  expect(await tick()).toBe(0);
+  await redis.del(OPEN);
+  expect(await tick()).toBe(1);
+});
+
+test('after half a minute it gets one, whatever waits', async () => {
+  await addWaitingJob(sendJobId(idAt(50_000), 0));
+  await insertPush({ agoMs: 40_000 });
+  await insertPush({ agoMs: 10_000 });
+  expect(await tick()).toBe(1);
+});
+
+test('a push that a worker gave back, and a scheduled one that is due, get one at once', async () => {
+  await addWaitingJob(sendJobId(idAt(20_000), 0));
+  await insertPush({ agoMs: 10, tries: 1 });
+  await insertPush({ agoMs: 10, isScheduled: true });
+  expect(await tick()).toBe(2);
+});
+
+test.each([
+  ['a later step of a fan-out', sendJobId(idAtStart(), 3)],
+  ['a delayed step', sendJobId(idAtStart(), 0, true)],
+  ['no id of a job', 'send-x'],
+])('%s at the head says nothing about those behind it', async (_, jobId) => {
+  await addWaitingJob(jobId);
+  await insertPush({ agoMs: 15_000 });
+  expect(await tick()).toBe(1);
+});
+
+/** An id that is older than all pushes of these tests. */
+function idAtStart() {
+  return newPushId(Date.now() - 20_000);
+}
+
+test('entries that are no ids delay nothing', async () => {
+  await redis.set(OPEN, 1);
+  await redis.rpush(ENTRIES, '{"no": "id"}');
+  await insertPush({ agoMs: 15_000 });
+  expect(await tick()).toBe(1);
+});
+
+test('a failure of Redis is reported, and the push gets a job when it is over', async () => {
+  // Of another type than a list: Redis refuses to read it.
+  await redis.set(queueKey(redis, 'send', 'wait'), 'x');
+  await redis.set(OPEN, 1);
+  await redis.rpush(ENTRIES, idAt(20_000));
+  const push = await insertPush({ agoMs: 15_000 });
+  expect(await tick()).toBe(1);
+  expect(errors.map(({ message }) => message).join('\n')).toContain('WRONGTYPE');
+  await redis.flushall();
+  await tick();
+  expect(await listJobs()).toEqual([sendJobId(push, 0)]);
+});
