@@ -8,7 +8,7 @@ import { edge } from './edge.ts';
 import { fanOut, GATEWAYS } from './fan-out.ts';
 import { gorush } from './gorush.ts';
 import { idle } from './idle.ts';
-import { manyProcesses } from './many-processes.ts';
+import { largePushes, manyProcesses } from './many-processes.ts';
 import { offline } from './offline.ts';
 import { oneDevice } from './one-device.ts';
 import { oneDeviceBusy } from './one-device-busy.ts';
@@ -78,11 +78,16 @@ export function createStackBenches(size: Size): StackBenches {
   run['single-pushes'] = async () =>
     measureWithUsage(await fixture(SINGLE_PUSH_GATEWAYS), size, singlePushes);
   run['fan-out'] = async () => measureWithUsage(await fixture(GATEWAYS[size]), size, fanOut);
-  run['many-processes'] = async () => {
-    // Its stacks get the machine for themselves.
-    await close();
-    return { rows: await manyProcesses(size), uses: [] };
-  };
+  for (const [name, measure] of Object.entries({
+    'many-processes': manyProcesses,
+    'large-pushes': largePushes,
+  })) {
+    run[name] = async () => {
+      // Its stacks get the machine for themselves.
+      await close();
+      return { rows: await measure(size), uses: [] };
+    };
+  }
   return { run, fixture, close };
 }
 

@@ -45,9 +45,9 @@ export async function measurePushesBesideLarge(
   const beside = `of pushes to ten devices beside one to ${subscribers.toLocaleString('en')}, against alone`;
   const unit = { unit: 'ms', ratio: 'ours/floor' } as const;
   return [
-    ratioRow(`many-processes: p50 ${beside}`, p50s, unit),
-    ratioRow(`many-processes: slowest ${beside}`, slowest, unit),
-    valueRow('many-processes: the push to many: until its last inbox row', seconds, { unit: 's' }),
+    ratioRow(`large-pushes: p50 ${beside}`, p50s, unit),
+    ratioRow(`large-pushes: slowest ${beside}`, slowest, unit),
+    valueRow('large-pushes: the push to many: until its last inbox row', seconds, { unit: 's' }),
     ...shareRows('the push to many', shares),
   ];
 }
@@ -59,7 +59,7 @@ export async function measureNamedPush(fixture: StackFixture, setting: string): 
   for (let n = 0; n < NAMED_ROUNDS; n += 1) uses.push(await measureUse(fixture, tokens));
   const name = `a push to ${NAMED_DEVICES.toLocaleString('en')} tokens, ${setting}`;
   const row = (what: string, unit: string, pick: (use: LargePushUse) => number) =>
-    valueRow(`many-processes: ${name}: ${what}`, uses.map(pick), { unit });
+    valueRow(`large-pushes: ${name}: ${what}`, uses.map(pick), { unit });
   return [
     row('until its last inbox row', 's', ({ seconds }) => seconds),
     row('most batches open', 'batches', ({ mostOpen }) => mostOpen),
@@ -72,7 +72,7 @@ export async function measureNamedPush(fixture: StackFixture, setting: string): 
 
 function shareRows(push: string, shares: readonly (readonly number[])[]): Row[] {
   const row = (what: string, unit: string, pick: (batches: readonly number[]) => number) =>
-    valueRow(`many-processes: ${push}: ${what}`, shares.map(pick), { unit });
+    valueRow(`large-pushes: ${push}: ${what}`, shares.map(pick), { unit });
   return [
     row('workers with batches', 'workers', (batches) => batches.filter((n) => n > 0).length),
     row('batches of the busiest worker', '%', (batches) => {

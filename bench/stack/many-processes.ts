@@ -78,8 +78,7 @@ interface AtRest {
 
 /**
  * Measures stacks with 1, 2, 4 and 8 delivery-workers beside four APIs, four gateways and three schedulers: the commands
- * of a push while the queue is full, and with eight workers how they share the work, how a push of another app fares,
- * pushes to ten devices beside one to many, and how many workers a large push uses.
+ * of a push while the queue is full, and with eight workers how they share the work and how a push of another app fares.
  */
 export async function manyProcesses(size: Size): Promise<Row[]> {
   const loads: Load[] = [];
@@ -100,21 +99,37 @@ export async function manyProcesses(size: Size): Promise<Row[]> {
         const schedulers = await countSchedulerStatements(fixture, IDLE_MS[size]);
         rests.set(SCHEDULERS, { costs, schedulers });
         rows.push(...(await measureOtherApp(fixture, devices, size)));
-        rows.push(...(await measurePushesBesideLarge(fixture, devices, size)));
-        rows.push(...(await measureNamedPush(fixture, 'OPEN_BATCHES_PER_PUSH by default')));
       }
       devices.close();
     });
   }
-  const other = { workers: MOST_WORKERS, schedulers: 1, openBatches: MORE_OPEN_BATCHES };
-  await withStack(other, async (fixture) => {
+  await withStack({ workers: MOST_WORKERS, schedulers: 1 }, async (fixture) => {
     const devices = await connectAndRest(fixture);
     const costs = await measureIdleCosts(fixture, IDLE_MS[size]);
     rests.set(1, { costs, schedulers: await countSchedulerStatements(fixture, IDLE_MS[size]) });
-    rows.push(...(await measureNamedPush(fixture, `OPEN_BATCHES_PER_PUSH ${MORE_OPEN_BATCHES}`)));
     devices.close();
   });
   return [...loadRows(loads), ...rows, ...schedulerRows(rests)];
+}
+
+/**
+ * Measures stacks with eight delivery-workers: pushes to ten devices beside one to many, and how many workers a large push
+ * uses.
+ */
+export async function largePushes(size: Size): Promise<Row[]> {
+  const rows: Row[] = [];
+  await withStack({ workers: MOST_WORKERS }, async (fixture) => {
+    const devices = await connectAndRest(fixture);
+    rows.push(...(await measurePushesBesideLarge(fixture, devices, size)));
+    rows.push(...(await measureNamedPush(fixture, 'OPEN_BATCHES_PER_PUSH by default')));
+    devices.close();
+  });
+  const openBatches = MORE_OPEN_BATCHES;
+  await withStack({ workers: MOST_WORKERS, openBatches }, async (fixture) => {
+    await sleep(REST_MS);
+    rows.push(...(await measureNamedPush(fixture, `OPEN_BATCHES_PER_PUSH ${openBatches}`)));
+  });
+  return rows;
 }
 
 async function withStack(
