@@ -248,6 +248,8 @@ const NUMBERS: Record<string, number> = {
   'reconcile.first-job-seconds': RECONCILE('FIRST_JOB_MS') / SECOND,
   'reconcile.max-waiting-seconds': RECONCILE('MAX_WAITING_MS') / SECOND,
   'open-job.entries': OPEN_JOB('MAX_ENTRIES'),
+  'open-job.call-entries': OPEN_JOB('CALL_ENTRIES'),
+  'open-job.call-interval-ms': OPEN_JOB('CALL_INTERVAL_MS'),
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,
   'queue-worker.registered-seconds': QUEUE_WORKERS('REGISTERED_MS') / SECOND,
   'webhook.per-app': WEBHOOK_LIMITS.perApp,

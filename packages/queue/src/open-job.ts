@@ -11,50 +11,62 @@ import type { WorkerSettings } from './workers.ts';
  */
 
 /** Returns the keys of open jobs. */
-function openJobKeys(redis: Redis): { open: string; entries: string } {
+function openJobKeys(redis: Redis): { open: string; entries: string; called: string } {
   const group = hashTag(redis, 'send') ?? 'send';
   return {
     /** Exists while a job is open: its worker renews it while it takes entries. */
     open: `${group}:open`,
     /** Entries of open jobs, the oldest first; each holds the ids of some pushes. All open jobs take from it. */
     entries: `${group}:entries`,
+    /** Exists for a while after a push got a job although it could have joined: another worker was called. */
+    called: `${group}:called`,
   };
 }
 
 /** An open job whose worker takes no entries is closed to further pushes after this time. */
 const OPEN_MS = 1_500;
 const RENEW_INTERVAL_MS = 500;
-/** A job is open no longer, so that the workers take turns. */
+/** A job that keeps up is open no longer, so that the workers take turns. */
 const MAX_OPEN_MS = 10_000;
 /** Time for which a read of the list blocks in Redis; a stop of the worker waits for it. */
 const TAKE_BLOCK_SECONDS = 0.25;
 /** Longest time for which a stop waits for the job to be closed in Redis. */
 const CLOSE_TIMEOUT_MS = 500;
 const IDLE_MS = 1_000;
-/** With so many entries the workers of open jobs don't keep up, and a job may find another worker. */
-const MAX_ENTRIES = 50;
+/** With so many entries the workers of open jobs don't keep up, and a job of the queue may find another worker. */
+const CALL_ENTRIES = 10;
+/** Another worker is called this often at most: a job costs as much as the entries of hundreds of pushes. */
+const CALL_INTERVAL_MS = 250;
+/** The list takes no more: each push then gets a job. */
+const MAX_ENTRIES = 1_000;
 
-/** KEYS: open, entries. ARGV: entry, most entries. Returns 0 if no job is open or the list is full. */
+/**
+ * KEYS: open, entries, called. ARGV: entry, most entries, entries from which another worker is called, milliseconds between
+ * two calls. Returns 0 if the pushes need a job.
+ */
 const JOIN_SCRIPT = `
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-if redis.call('LLEN', KEYS[2]) >= tonumber(ARGV[2]) then return 0 end
+local waiting = redis.call('LLEN', KEYS[2])
+if waiting >= tonumber(ARGV[2]) then return 0 end
+if waiting >= tonumber(ARGV[3]) and redis.call('SET', KEYS[3], 1, 'PX', ARGV[4], 'NX') then return 0 end
 return redis.call('RPUSH', KEYS[2], ARGV[1])`;
 
 /**
  * Adds pushes to an open job.
  *
- * @returns false if there is none, or its worker doesn't keep up: the pushes need a job of their own
+ * @returns false if there is none, or its worker doesn't keep up and another one is to be called: the pushes need a job of
+ *   their own
  * @throws if Redis fails
  */
 export async function joinOpenJob(redis: Redis, pushes: readonly string[]): Promise<boolean> {
   const entry = pushes.join(' ');
-  const { open, entries } = openJobKeys(redis);
-  return Number(await redis.eval(JOIN_SCRIPT, 2, open, entries, entry, MAX_ENTRIES)) > 0;
+  const { open, entries, called } = openJobKeys(redis);
+  const limits = [MAX_ENTRIES, CALL_ENTRIES, CALL_INTERVAL_MS];
+  return Number(await redis.eval(JOIN_SCRIPT, 3, open, entries, called, entry, ...limits)) > 0;
 }
 
 /**
- * Counts the pushes that have joined an open job and that no worker has taken yet. The list is short: most of the time it
- * is empty.
+ * Counts the pushes that have joined an open job and that no worker has taken yet. Most of the time there are none.
  *
  * @throws if Redis fails
  */
@@ -119,8 +131,8 @@ export function createOpenJob({ redis: address, onError }: WorkerSettings, idleM
   return {
     isConnected,
     /**
-     * Keeps the current job open until it had no push for a second, at most for ten seconds. Resolves when all pushes
-     * that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
+     * Keeps the current job open until it had no push for a second; for ten seconds at most unless pushes wait. Resolves
+     * when all pushes that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
      * Redis closes the job.
      */
     async takePushes(handler: OpenJobHandler): Promise<void> {
@@ -150,8 +162,10 @@ async function takeWhileOpen(
   let lastPushAt = openedAt;
   for (;;) {
     const now = performance.now();
+    if (isStopping()) break;
     const isDone = now - lastPushAt >= idleMs || now - openedAt >= MAX_OPEN_MS;
-    if (isDone || isStopping()) break;
+    // While pushes wait, a closed job would only add jobs to the queue.
+    if (isDone && (await redis.llen(keys.entries)) === 0) break;
     if (now - renewedAt >= RENEW_INTERVAL_MS) {
       await redis.set(keys.open, 1, 'PX', OPEN_MS);
       renewedAt = now;
@@ -163,7 +177,7 @@ async function takeWhileOpen(
     await untilFree();
   }
   await redis.del(keys.open);
-  // Further pushes join the job of another worker; those that joined before must not wait for the reconciler.
+  // Further pushes join the job of another worker; those that joined at the last moment must not wait for the reconciler.
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
     const entry = await redis.lpop(keys.entries);
     if (entry === null) break;

@@ -14,10 +14,11 @@ import { createWorker, type QueueWorker } from '../src/workers.ts';
 
 const OPEN_KEY = 'send:open';
 const ENTRIES_KEY = 'send:entries';
+const CALLED_KEY = 'send:called';
 /** A busy machine must not close a job before its test is over. */
 const PATIENT_MS = 20_000;
 /** More entries than the list takes. */
-const MANY = 60;
+const MANY = 1_010;
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
@@ -168,18 +169,60 @@ test('what joined just before it closes is delivered', async () => {
   await openJob.close();
 });
 
+test('a worker that does not keep up: now and then a push gets a job, so that another worker helps', async () => {
+  await redis.set(OPEN_KEY, 1);
+  await redis.set(CALLED_KEY, 1);
+  for (let n = 0; n < 12; n += 1) await producers.sendEmbedded(`push-${n}`);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(12);
+  await redis.del(CALLED_KEY);
+  await producers.sendEmbedded('call');
+  expect(await countJobs()).toBe(2);
+  // A later test may run long after the key has lapsed.
+  expect(await redis.pttl(CALLED_KEY)).toBeLessThanOrEqual(250);
+  await redis.ltrim(ENTRIES_KEY, 0, 8);
+  await redis.del(CALLED_KEY);
+  await producers.sendEmbedded('keeps-up');
+  expect(await redis.llen(ENTRIES_KEY)).toBe(10);
+  expect(await redis.exists(CALLED_KEY)).toBe(0);
+});
+
 test('a worker that takes nothing gets no further pushes', async () => {
   await redis.set(OPEN_KEY, 1);
+  await redis.set(CALLED_KEY, 1);
   for (let n = 0; n < MANY; n += 1) await producers.sendEmbedded(`push-${n}`);
-  expect(await redis.llen(ENTRIES_KEY)).toBe(50);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(1_000);
   expect(await countJobs()).toBe(11);
   const openJob = await openConnected();
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
-  await until(() => taker.taken.length === 50);
+  await until(() => taker.taken.length === 1_000);
   taker.stop();
   await closed;
   expect(await redis.exists(OPEN_KEY)).toBe(0);
+  await openJob.close();
+});
+
+test('while pushes wait it stays open', async () => {
+  const idleMs = 100;
+  const openJob = await openConnected(idleMs);
+  const taker = createTaker(openJob);
+  const closed = taker.takePushes();
+  await untilOpen();
+  for (let n = 0; n < 3; n += 1) {
+    const release = taker.holdBack();
+    const before = taker.taken.length;
+    await producers.sendEmbedded(`held-${n}`);
+    await until(() => taker.taken.length > before);
+    await producers.sendEmbedded(`waits-${n}`);
+    const busySince = performance.now();
+    await until(() => performance.now() - busySince > idleMs);
+    release();
+    await until(() => taker.taken.length === before + 2);
+    expect(await redis.exists(OPEN_KEY)).toBe(1);
+  }
+  expect(await countJobs()).toBe(1);
+  taker.stop();
+  await closed;
   await openJob.close();
 });
 
