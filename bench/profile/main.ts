@@ -14,20 +14,22 @@ import { printCpu, printHottest, printLatencies } from './print-hottest.ts';
 const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'sandbox'];
 const SHOWN = 10;
 /** The compiler and the caches are warm then; at a low rate that takes longer. */
-const WARM_UP_MS = 3_000;
-const WARM_UP_AT_RATE_MS = 10_000;
+const WARM_UP_SECONDS = 3;
+const WARM_UP_AT_RATE_SECONDS = 10;
 const MOST_SECONDS = 300;
 const MOST_PER_SECOND = 10_000;
 const MOST_GATEWAYS = 8;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const USAGE = `npm run profile -- <service> [--seconds 10] [--rate <pushes a second>] [--gateways 1] [--out <file>]
+const USAGE = `npm run profile -- <service> [--seconds 10] [--warm-up <seconds>] [--rate <pushes a second>] [--gateways 1] [--out <file>]
   service: ${SERVICES.join(', ')}
+  --warm-up: load before the profile, ${WARM_UP_SECONDS} s by default, or ${WARM_UP_AT_RATE_SECONDS} s with --rate
   --rate: single pushes to connected devices instead of the mixed load`;
 
 /** Service and load to profile. */
 interface Options {
   service: string;
   seconds: number;
+  warmUpSeconds: number;
   /** Single pushes a second; undefined: a mixed load. */
   perSecond: number | undefined;
   gateways: number;
@@ -42,6 +44,7 @@ async function main(): Promise<number> {
     allowPositionals: true,
     options: {
       seconds: { type: 'string', default: '10' },
+      'warm-up': { type: 'string' },
       rate: { type: 'string' },
       gateways: { type: 'string', default: '1' },
       out: { type: 'string' },
@@ -50,17 +53,21 @@ async function main(): Promise<number> {
   const [service = '', ...more] = positionals;
   const perSecond = values.rate === undefined ? undefined : Number(values.rate);
   const [seconds, gateways] = [Number(values.seconds), Number(values.gateways)];
+  const defaultWarmUp = perSecond === undefined ? WARM_UP_SECONDS : WARM_UP_AT_RATE_SECONDS;
+  const warmUpSeconds = Number(values['warm-up'] ?? defaultWarmUp);
   const areNumbersValid =
     isWithin(seconds, MOST_SECONDS) &&
+    isWithin(warmUpSeconds, MOST_SECONDS) &&
     isWithin(perSecond ?? 1, MOST_PER_SECOND) &&
     isWithin(gateways, MOST_GATEWAYS);
   if (!SERVICES.includes(service) || more.length > 0 || !areNumbersValid) {
     process.stderr.write(`${USAGE}\n`);
     return 2;
   }
+  const options = { service, seconds, warmUpSeconds, perSecond, gateways };
   const time = new Date().toISOString().replaceAll(':', '-').slice(0, 19);
   const path = resolve(values.out ?? `${ROOT}/bench/results/${service}-${time}.cpuprofile`);
-  const { profile, costs, latenciesMs } = await record({ service, seconds, perSecond, gateways });
+  const { profile, costs, latenciesMs } = await record(options);
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, JSON.stringify(profile));
   process.stdout.write(`${relative(process.cwd(), path)}\n`);
@@ -80,7 +87,8 @@ interface Recording {
   latenciesMs: readonly number[];
 }
 
-async function record({ service, seconds, perSecond, gateways }: Options): Promise<Recording> {
+async function record(options: Options): Promise<Recording> {
+  const { service, seconds, warmUpSeconds, perSecond, gateways } = options;
   const port = await freePort();
   const scene = await openStackFixture(gateways, { CARILLON_INSPECT: `${service}:${port}` });
   const end = () => void scene.close().finally(() => process.exit(1));
@@ -90,7 +98,7 @@ async function record({ service, seconds, perSecond, gateways }: Options): Promi
       ? startMixedLoad(scene)
       : startSinglePushes(scene, perSecond));
     try {
-      await load.during(sleep(perSecond === undefined ? WARM_UP_MS : WARM_UP_AT_RATE_MS));
+      await load.during(sleep(warmUpSeconds * 1_000));
       const inspector = await connectInspector(port);
       try {
         const readCosts = await startCostMeter(scene);

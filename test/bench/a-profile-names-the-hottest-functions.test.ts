@@ -5,11 +5,11 @@ import { expect, test } from '@jest/globals';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
-const SECONDS = 2;
+const SHORT = ['--seconds', '2', '--warm-up', '1'];
 
 test('of the api under load: a file for debuggers, and a table of ten', async () => {
   const out = join(createTemporaryFolder(), 'api.cpuprofile');
-  const { code, stdout, stderr } = await profile('api', '--seconds', `${SECONDS}`, '--out', out);
+  const { code, stdout, stderr } = await profile('api', ...SHORT, '--out', out);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const [path, cpu, summary, parts, head, ...rows] = stdout.trimEnd().split('\n');
   expect(path).toMatch(/api\.cpuprofile$/);
@@ -33,7 +33,7 @@ test('of the api under load: a file for debuggers, and a table of ten', async ()
 test('of a gateway, one of two, under single pushes at a rate', async () => {
   const out = join(createTemporaryFolder(), 'gateway.cpuprofile');
   const load = ['--rate', '50', '--gateways', '2'];
-  const args = ['device-gateway', '--seconds', `${SECONDS}`, '--out', out, ...load];
+  const args = ['device-gateway', ...SHORT, '--out', out, ...load];
   const { code, stdout, stderr } = await profile(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toMatch(/^\d+ pushes a second, p50 \d+\.\d ms, p99 \d+\.\d ms$/m);
@@ -41,16 +41,18 @@ test('of a gateway, one of two, under single pushes at a rate', async () => {
   expect(existsSync(out)).toBe(true);
 });
 
-test.each([[['gateway']], [['api', '--rate', '0']], [['api', '--gateways', 'many']]])(
-  'of %j: the services are named, and nothing is started or written',
-  async (args) => {
-    const out = join(createTemporaryFolder(), 'x.cpuprofile');
-    const { code, stdout, stderr } = await profile(...args, '--out', out);
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toContain('device-gateway');
-    expect(existsSync(out)).toBe(false);
-  },
-);
+test.each([
+  [['gateway']],
+  [['api', '--rate', '0']],
+  [['api', '--warm-up', 'no']],
+  [['api', '--gateways', 'many']],
+])('of %j: the services are named, and nothing is started or written', async (args) => {
+  const out = join(createTemporaryFolder(), 'x.cpuprofile');
+  const { code, stdout, stderr } = await profile(...args, '--out', out);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  expect(stderr).toContain('device-gateway');
+  expect(existsSync(out)).toBe(false);
+});
 
 interface Run {
   code: number | null;

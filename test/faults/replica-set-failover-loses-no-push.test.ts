@@ -2,7 +2,11 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { removeRateLimit } from '../support/carillon.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
-import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
+import {
+  type ReplicaSet,
+  readMaxOffsetMs,
+  startReplicaSet,
+} from '../support/faults/replica-set.ts';
 import {
   expectAcceptedAgain,
   expectWholeOrAbsent,
@@ -46,10 +50,11 @@ test.each([
   'a primary that %s under load: pushes are accepted again, and none is lost',
   async (fault, apply) => {
     const { stack, pool } = fixture;
+    const primaries = [await replicaSet.findPrimary()];
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
       await load.untilAccepted(PUSHES);
       await apply();
-      await replicaSet.findPrimary();
+      primaries.push(await replicaSet.findPrimary());
       await expectAcceptedAgain(`a primary that ${fault}`, load, performance.now());
       await load.untilAccepted(PUSHES);
       // A member that comes back undoes what no other one has.
@@ -58,6 +63,10 @@ test.each([
     });
     await expectWholeOrAbsent(`a primary that ${fault}`, fixture, sent);
     expectNoDeath();
+    // The primary changes between the only two that may be one: the clock goes forward or back.
+    const offsets = await Promise.all(primaries.map(readMaxOffsetMs));
+    expect(Math.min(...offsets)).toBeLessThan((LATE_SECONDS * 1_000) / 2);
+    expect(Math.max(...offsets)).toBeGreaterThan((LATE_SECONDS * 1_000) / 2);
   },
   240_000,
 );

@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { createFakeClock, type FakeClock } from '../support/faults/fake-clock.ts';
 import { sendPush } from '../support/faults/pushes.ts';
@@ -81,6 +82,15 @@ async function untilOffset(ops: string, seconds: number): Promise<void> {
   await until(isOff, { everyMs: 200, what: `a clock off by ${seconds} s` });
 }
 
+/** Waits until MongoDB's clock is so many seconds from this one's. */
+async function untilMongodbOffset(client: MongoClient, seconds: number): Promise<void> {
+  const isOff = async () => {
+    const { localTime } = await client.db('admin').command({ hello: 1 });
+    return Math.abs((localTime.getTime() - Date.now()) / 1_000 - seconds) < 0.4;
+  };
+  await until(isOff, { everyMs: 20, what: `a clock off by ${seconds} s` });
+}
+
 test.each(SERVICES)(
   '%s: five minutes fast, then slow, then right',
   async (name) => {
@@ -104,10 +114,13 @@ test(
   async () => {
     const clock = await openClock();
     const servers = await openServers(clock.env);
+    const client = await new MongoClient(servers.env.MONGODB_URI).connect();
+    keep(client, () => client.close());
     const set = await startServiceSet(servers, () => ({}));
     keep(set, set.stop);
     for (const seconds of MONGODB_OFFSETS) {
       await clock.setOffset(seconds);
+      await untilMongodbOffset(client, seconds);
       await expectDeliveries(set, Math.max(...MONGODB_OFFSETS) * 1_000);
       await expectAllReady(set);
     }

@@ -27,6 +27,8 @@ export interface MqttFuzzReport {
   /** Pushes that another device received meanwhile. */
   received: number;
   violations: string[];
+  /** Credentials of the devices in whose name packets were sent: nobody may have logged them. */
+  secrets: string[];
 }
 
 /** Sends random packets to the gateway, while another device is connected and gets pushes. The seed decides all of them. */
@@ -59,7 +61,7 @@ export async function fuzzMqtt(
   } finally {
     await served.disconnect();
   }
-  return { streams, received, violations };
+  return { streams, received, violations, secrets: devices.map(({ auth }) => auth) };
 }
 
 async function getsPush(tenant: Pick<TestTenant, 'api'>, device: MqttDevice): Promise<boolean> {

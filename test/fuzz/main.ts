@@ -63,11 +63,11 @@ async function runApi({ stack }: ProviderFixture): Promise<string[]> {
 async function runMqtt({ stack }: ProviderFixture): Promise<string[]> {
   const tenant = await fixture.tenant();
   const watch = watchStack(stack, [tenant.apiKey]);
-  const { received, violations } = await fuzzMqtt(tenant, { streams, seed });
+  const { received, violations, secrets } = await fuzzMqtt(tenant, { streams, seed });
   print(
     `${streams} streams, ${received} pushes received meanwhile; MB: ${JSON.stringify(watch.readMemory())}`,
   );
-  return [...violations, ...watch.findViolations()];
+  return [...violations, ...watch.findViolations(secrets)];
 }
 
 function print(line: string): void {

@@ -14,8 +14,12 @@ const UNEXPECTED =
 
 /** Watch over the processes of a stack during a run. */
 export interface StackWatch {
-  /** Lists processes that have ended or grown, and lines with an unexpected error or a secret, since the watch began. */
-  findViolations(): string[];
+  /**
+   * Lists processes that have ended or grown, and lines with an unexpected error or a secret, since the watch began.
+   *
+   * @param moreSecrets texts that no process may have logged, besides those of the watch
+   */
+  findViolations(moreSecrets?: readonly string[]): string[];
   /** Memory of each process in MB: at the start and now. */
   readMemory(): Record<string, [before: number, now: number]>;
 }
@@ -50,7 +54,8 @@ export function watchStack(
           .filter(isThere)
           .map(({ name, pid, bytes }) => [name, [toMb(bytes), toMb(readResidentBytes(pid))]]),
       ),
-    findViolations() {
+    findViolations(moreSecrets = []) {
+      const unloggable = [...secrets, ...moreSecrets];
       const ended = processes.filter((process) => !isThere(process));
       const grown = processes
         // MongoDB keeps its data in memory as long as there is some.
@@ -58,7 +63,7 @@ export function watchStack(
         .filter(({ pid, bytes }) => readResidentBytes(pid) > bytes + MAX_GROWTH_BYTES);
       const lines = readLogLines(stack.home);
       const errors = lines.filter((line) => UNEXPECTED.test(line));
-      const leaks = lines.filter((line) => secrets.some((secret) => line.includes(secret)));
+      const leaks = lines.filter((line) => unloggable.some((secret) => line.includes(secret)));
       return [
         ...ended.map(({ name }) => `${name} has ended`),
         ...grown.map(({ name, bytes }) => `${name} has grown from ${toMb(bytes)} MB without bound`),

@@ -20,6 +20,8 @@ export interface TcpProxy {
    * has closed the connection since.
    */
   block(direction: Direction): void;
+  /** Returns how many bytes `block` has held back since it was called. */
+  heldBytes(): number;
   /** Holds each chunk of bytes back for some time on its way to the server, one after the other. */
   delayRequests(ms: number): void;
   /** Passes each chunk of bytes to the client so much later, as over a long way: chunks don't wait for each other. */
@@ -51,6 +53,7 @@ export interface HeldBytes {
 /** Gates and delay of the bytes of all connections. */
 interface Filters {
   gates: Record<Direction, Gate>;
+  heldBytes: number;
   delayMs: number;
   responseDelayMs: number;
   mutedTexts: readonly string[];
@@ -62,6 +65,7 @@ function createRequestFilter(filters: Filters, mute: () => void): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
       const { mutedTexts, pendingHold, delayMs, gates } = filters;
+      if (!gates.requests.isOpen()) filters.heldBytes += chunk.length;
       if (mutedTexts.some((text) => chunk.includes(text, 0, 'latin1'))) mute();
       const pass = () => gates.requests.whenOpen(() => done(null, chunk));
       if (pendingHold?.bytes !== undefined && chunk.includes(pendingHold.bytes, 0, 'latin1')) {
@@ -80,12 +84,24 @@ function createResponseFilter(filters: Filters): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
       const { gates, responseDelayMs } = filters;
+      if (!gates.responses.isOpen()) filters.heldBytes += chunk.length;
       const isDelayed = responseDelayMs > 0 ? sleep(responseDelayMs) : undefined;
       passed = Promise.all([passed, isDelayed]).then(() => void this.push(chunk));
       gates.responses.whenOpen(() => done());
     },
     flush: (done) => void passed.then(() => done()),
   });
+}
+
+/** Returns the functions of a proxy that stop one direction. */
+function createBlock(filters: Filters): Pick<TcpProxy, 'block' | 'heldBytes'> {
+  return {
+    block(direction) {
+      filters.heldBytes = 0;
+      filters.gates[direction].close();
+    },
+    heldBytes: () => filters.heldBytes,
+  };
 }
 
 /** Passes the bytes of a connection on, and its end. */
@@ -111,7 +127,8 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const muted = new Set<Socket>();
   const gates = { requests: createGate(), responses: createGate() };
   const filters: Filters = {
-    ...{ gates, delayMs: 0, responseDelayMs: 0, mutedTexts: [], pendingHold: undefined },
+    ...{ gates, heldBytes: 0, delayMs: 0, responseDelayMs: 0 },
+    ...{ mutedTexts: [], pendingHold: undefined },
   };
   let isCut = false;
   const track = (socket: Socket) => {
@@ -146,7 +163,7 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
       Object.assign(filters, { delayMs: 0, responseDelayMs: 0 });
       for (const gate of Object.values(gates)) gate.open();
     },
-    block: (direction) => gates[direction].close(),
+    ...createBlock(filters),
     delayRequests: (delayMs) => void Object.assign(filters, { delayMs }),
     delayResponses: (responseDelayMs) => void Object.assign(filters, { responseDelayMs }),
     dropResponses() {

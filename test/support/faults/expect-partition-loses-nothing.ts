@@ -32,6 +32,7 @@ export async function expectPartitionLosesNothing(
       await load.untilAccepted(PUSHES);
       link.block(direction);
       await load.untilAccepted(PUSHES_DURING_PARTITION).finally(link.restore);
+      expect(link.heldBytes()).toBeGreaterThan(0);
       await load.untilAccepted(PUSHES);
     });
     expect(sent.filter(({ isAccepted }) => !isAccepted)).toEqual([]);

@@ -5,7 +5,7 @@ const PROBE_EVERY_MS = 1_000;
 
 /**
  * Asks processes for their readiness again and again during a task, as their orchestrator does. Returns every response other
- * than 200.
+ * than 200, and the processes that never responded.
  */
 export async function listUnreadyDuring(
   processes: readonly { ops?: string }[],
@@ -13,12 +13,14 @@ export async function listUnreadyDuring(
 ): Promise<readonly string[]> {
   const urls = processes.flatMap(({ ops }) => (ops === undefined ? [] : `${ops}/readyz`));
   const unready: string[] = [];
+  const silent = new Set(urls);
   let hasEnded = false;
   async function ask(url: string): Promise<void> {
     // A busy machine may answer late, which says nothing about the readiness.
     const result = await probe(url).catch(() => undefined);
-    if (result !== undefined && result.status !== 200)
-      unready.push(`${url}: ${result.status} ${result.faults.join()}`);
+    if (result === undefined) return;
+    silent.delete(url);
+    if (result.status !== 200) unready.push(`${url}: ${result.status} ${result.faults.join()}`);
   }
   async function askAll(): Promise<void> {
     while (!hasEnded) {
@@ -33,5 +35,6 @@ export async function listUnreadyDuring(
     hasEnded = true;
     await asking;
   }
-  return unready;
+  if (urls.length === 0) throw new Error('none of the processes tells its readiness');
+  return [...unready, ...[...silent].map((url) => `${url}: no response`)];
 }

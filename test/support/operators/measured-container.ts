@@ -5,7 +5,7 @@ import { readResidentBytes } from '../resident-memory.ts';
 import { until } from '../until.ts';
 
 const LIMIT_BYTES = 256 * 1_024 * 1_024;
-const LABELS = '{namespace="carillon",pod="api-0",container="api"}';
+const LABELS = '{pod="api-0",container="api"}';
 
 /** Takes 95 % of the limit at the first signal, and gives it back at the second. */
 const SCRIPT = `
