@@ -248,6 +248,8 @@ const NUMBERS: Record<string, number> = {
   'reconcile.first-job-seconds': RECONCILE('FIRST_JOB_MS') / SECOND,
   'reconcile.max-waiting-seconds': RECONCILE('MAX_WAITING_MS') / SECOND,
   'open-job.entries': OPEN_JOB('MAX_ENTRIES'),
+  'open-job.slow-ms': OPEN_JOB('SLOW_MS'),
+  'open-job.max-busy-seconds': OPEN_JOB('MAX_BUSY_MS') / SECOND,
   'open-job.call-entries': OPEN_JOB('CALL_ENTRIES'),
   'open-job.call-interval-ms': OPEN_JOB('CALL_INTERVAL_MS'),
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,

@@ -1,4 +1,5 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
+import { pushStartMs } from '@carillon/core/ids';
 import { z } from 'zod';
 
 /** Format of the ids that jobs hold: of pushes, batches, webhooks, keys, and device tokens. Logs may hold an id. */
@@ -67,11 +68,26 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
   return `send-${push}-${step}${isDelayed ? '-delayed' : ''}`;
 }
 
-const FIRST_STEP_ID = /^send-([0-9a-f]{24})-0$/;
+/**
+ * Returns the id of the job by which the reconciler delivers embedded pushes again, named by the first of them. It is not the
+ * id of the first attempt: that job may be active for another minute, and BullMQ would ignore this one.
+ */
+export function resendJobId(push: string, dueAt: Date): string {
+  return `send-${push}-again-${dueAt.getTime()}`;
+}
 
-/** Returns the push of the id of a `send` job, if it is the push's first step; else undefined. */
-export function pushOfFirstStep(jobId: string): string | undefined {
-  return FIRST_STEP_ID.exec(jobId)?.[1];
+const FIRST_STEP_ID = /^send-([0-9a-f]{24})-0$/;
+const RESENT_ID = /^send-[0-9a-f]{24}-again-(\d+)$/;
+
+/**
+ * Returns since when the first push of a `send` job is due, in milliseconds since 1970; undefined for later steps of a
+ * fan-out, whose ids don't tell.
+ */
+export function dueMsOfSendJob(jobId: string): number | undefined {
+  const push = FIRST_STEP_ID.exec(jobId)?.[1];
+  if (push !== undefined) return pushStartMs(push);
+  const dueMs = RESENT_ID.exec(jobId)?.[1];
+  return dueMs === undefined ? undefined : Number(dueMs);
 }
 
 /**

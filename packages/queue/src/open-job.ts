@@ -1,3 +1,4 @@
+import { isPushId } from '@carillon/core/ids';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { createRedis, hashTag, type Redis } from '@carillon/presence/redis';
 import { isIdOfJob } from './jobs.ts';
@@ -7,7 +8,7 @@ import type { WorkerSettings } from './workers.ts';
  * A job of the queue `send` costs Redis about fifty commands, and a push that backends send is mostly a single one. So a
  * worker keeps such a job open for some seconds: pushes that are accepted meanwhile join it through a list, for four
  * commands. Entries of the list are hints like jobs are: a worker that is killed loses those that it has taken, and the
- * reconciler finds their pushes in MongoDB within a tick.
+ * reconciler finds their pushes in MongoDB within two ticks.
  */
 
 /** Returns the keys of open jobs. */
@@ -26,8 +27,12 @@ function openJobKeys(redis: Redis): { open: string; entries: string; called: str
 /** An open job whose worker takes no entries is closed to further pushes after this time. */
 const OPEN_MS = 1_500;
 const RENEW_INTERVAL_MS = 500;
-/** A job that keeps up is open no longer, so that the workers take turns. */
+/** A job is open no longer unless pushes wait, so that the workers take turns. */
 const MAX_OPEN_MS = 10_000;
+/** While pushes wait, a job is open no longer. Then another one is called, and BullMQ sees no job that never ends. */
+const MAX_BUSY_MS = 60_000;
+/** A worker that waits longer for a free slot does not keep up: others shall get the pushes, also by the reconciler. */
+const SLOW_MS = 100;
 /** Time for which a read of the list blocks in Redis; a stop of the worker waits for it. */
 const TAKE_BLOCK_SECONDS = 0.25;
 /** Longest time for which a stop waits for the job to be closed in Redis. */
@@ -35,7 +40,7 @@ const CLOSE_TIMEOUT_MS = 500;
 const IDLE_MS = 1_000;
 /** With so many entries the workers of open jobs don't keep up, and a job of the queue may find another worker. */
 const CALL_ENTRIES = 10;
-/** Another worker is called this often at most: a job costs as much as the entries of hundreds of pushes. */
+/** Another worker is called this often at most: a job costs as much as a dozen entries, each of up to 50 pushes. */
 const CALL_INTERVAL_MS = 250;
 /** The list takes no more: each push then gets a job. */
 const MAX_ENTRIES = 1_000;
@@ -76,7 +81,7 @@ export async function countJoinedPushes(redis: Redis): Promise<number> {
 }
 
 /**
- * Reads the push that has waited longest for the worker of an open job. Undefined: none waits, or no job is open.
+ * Reads the next push for the workers of open jobs. Undefined: none waits, or no job is open.
  *
  * @throws if Redis fails
  */
@@ -87,7 +92,7 @@ export async function readOldestJoined(redis: Redis): Promise<string | undefined
     if (error) throw error;
     return result;
   });
-  return isOpen === 1 && typeof entry === 'string' ? parseEntry(entry)[0] : undefined;
+  return isOpen === 1 && typeof entry === 'string' ? entry.split(' ').find(isPushId) : undefined;
 }
 
 /** Callbacks of a worker for the pushes that join its open job. */
@@ -104,9 +109,13 @@ export type OpenJob = ReturnType<typeof createOpenJob>;
 /**
  * Creates the open job of a process, over a connection of its own.
  *
- * @param idleMs a job without a push for so long is closed
+ * @param limits.idleMs a job without a push for so long is closed
+ * @param limits.slowMs a job whose worker has waited so long for a free slot is not kept open
  */
-export function createOpenJob({ redis: address, onError }: WorkerSettings, idleMs = IDLE_MS) {
+export function createOpenJob(
+  { redis: address, onError }: WorkerSettings,
+  { idleMs = IDLE_MS, slowMs = SLOW_MS, maxOpenMs = MAX_OPEN_MS, maxBusyMs = MAX_BUSY_MS } = {},
+) {
   const redis = createRedis(address, 'blocking', onError);
   /** Settles when the job takes no more pushes; undefined while none is open. */
   let taking: Promise<void> | undefined;
@@ -114,7 +123,8 @@ export function createOpenJob({ redis: address, onError }: WorkerSettings, idleM
 
   async function take(handler: OpenJobHandler, inProgress: Set<Promise<void>>): Promise<void> {
     try {
-      await takeWhileOpen(redis, { ...handler, idleMs }, (pushes) => {
+      const limits = { idleMs, slowMs, maxOpenMs, maxBusyMs };
+      await takeWhileOpen(redis, { ...handler, ...limits }, (pushes) => {
         const delivering = handler.deliver(pushes).catch(onError);
         inProgress.add(delivering);
         void delivering.finally(() => inProgress.delete(delivering));
@@ -131,8 +141,8 @@ export function createOpenJob({ redis: address, onError }: WorkerSettings, idleM
   return {
     isConnected,
     /**
-     * Keeps the current job open until it had no push for a second; for ten seconds at most unless pushes wait. Resolves
-     * when all pushes that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
+     * Keeps the current job open until it had no push for a second, for ten seconds at most, or for a minute while pushes
+     * wait. Resolves when all pushes that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
      * Redis closes the job.
      */
     async takePushes(handler: OpenJobHandler): Promise<void> {
@@ -151,35 +161,62 @@ export function createOpenJob({ redis: address, onError }: WorkerSettings, idleM
   };
 }
 
+/** Times in milliseconds after which an open job is closed, or is not kept open. */
+interface OpenLimits {
+  idleMs: number;
+  slowMs: number;
+  maxOpenMs: number;
+  maxBusyMs: number;
+}
+
 async function takeWhileOpen(
   redis: Redis,
-  { untilFree, isStopping, idleMs }: OpenJobHandler & { idleMs: number },
+  handler: OpenJobHandler & OpenLimits,
   take: (pushes: readonly string[]) => void,
 ): Promise<void> {
+  const { untilFree, isStopping, idleMs, slowMs, maxOpenMs, maxBusyMs } = handler;
   const keys = openJobKeys(redis);
   const openedAt = performance.now();
   let renewedAt = Number.NEGATIVE_INFINITY;
   let lastPushAt = openedAt;
-  for (;;) {
+  let isSlow = false;
+  while (!isStopping()) {
     const now = performance.now();
-    if (isStopping()) break;
-    const isDone = now - lastPushAt >= idleMs || now - openedAt >= MAX_OPEN_MS;
-    // While pushes wait, a closed job would only add jobs to the queue.
-    if (isDone && (await redis.llen(keys.entries)) === 0) break;
-    if (now - renewedAt >= RENEW_INTERVAL_MS) {
+    if (now - lastPushAt >= idleMs || now - openedAt >= maxOpenMs) {
+      // While pushes wait, a closed job would only add jobs to the queue.
+      const waiting = isSlow ? 0 : await redis.llen(keys.entries);
+      if (waiting === 0) break;
+      // The next pushes call a worker, which goes on with the list.
+      if (now - openedAt >= maxBusyMs && waiting >= CALL_ENTRIES) return;
+    }
+    // Without the key, pushes get jobs, and the reconciler adds those that wait.
+    if (!isSlow && now - renewedAt >= RENEW_INTERVAL_MS) {
       await redis.set(keys.open, 1, 'PX', OPEN_MS);
       renewedAt = now;
     }
     const entry = (await redis.blpop(keys.entries, TAKE_BLOCK_SECONDS))?.[1];
-    if (entry === undefined) continue;
+    if (entry === undefined) {
+      isSlow = false;
+      continue;
+    }
     lastPushAt = performance.now();
     take(parseEntry(entry));
     await untilFree();
+    isSlow = performance.now() - lastPushAt >= slowMs;
   }
   await redis.del(keys.open);
-  // Further pushes join the job of another worker; those that joined at the last moment must not wait for the reconciler.
+  await takeRest(redis, handler, take);
+}
+
+/** Takes the pushes that joined at the last moment: they must not wait for the reconciler. Others join another job. */
+async function takeRest(
+  redis: Redis,
+  { untilFree, isStopping }: OpenJobHandler,
+  take: (pushes: readonly string[]) => void,
+): Promise<void> {
+  const { entries } = openJobKeys(redis);
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
-    const entry = await redis.lpop(keys.entries);
+    const entry = await redis.lpop(entries);
     if (entry === null) break;
     take(parseEntry(entry));
     await untilFree();

@@ -15,10 +15,11 @@ import {
   deliverJobId,
   deliverQueueName,
   dueCheckJobId,
+  dueMsOfSendJob,
   NO_VERSION_CHECK,
   type PresenceJob,
-  pushOfFirstStep,
   type QueueName,
+  resendJobId,
   sendJobId,
   terminateJobId,
   webhookJobId,
@@ -88,9 +89,8 @@ function createPushProducers({
 }: Pick<Queues, 'addTo' | 'join' | 'markResent' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
 
-  async function addSendJob(lone: string[]): Promise<void> {
-    const opts = { ...REMOVED_WHEN_DONE, jobId: sendJobId(lone[0] ?? '', 0) };
-    await addTo('send', { name: 'send', data: { lone }, opts });
+  async function addSendJob(jobId: string, lone: string[]): Promise<void> {
+    await addTo('send', { name: 'send', data: { lone }, opts: { ...REMOVED_WHEN_DONE, jobId } });
   }
 
   const sendBatched = createBatcher<string, void>(
@@ -98,7 +98,7 @@ function createPushProducers({
     async (lone) => {
       const mayJoin = performance.now() - lastPushAt < JOIN_WITHIN_MS;
       lastPushAt = performance.now();
-      if (!mayJoin || !(await join(lone))) await addSendJob(lone);
+      if (!mayJoin || !(await join(lone))) await addSendJob(sendJobId(lone[0] ?? '', 0), lone);
       return lone.map(() => undefined);
     },
     { maxBatchSize: EMBEDDED_PER_JOB },
@@ -106,10 +106,14 @@ function createPushProducers({
 
   const resendBatched = createBatcher<DuePush, void>('enqueue-push', async (due) => {
     const marked = await markResent(due);
-    const pushes = due.flatMap(({ push }, index) => (marked[index] ? [push] : []));
+    const resent = due.filter((_, index) => marked[index]);
     const jobs: Promise<void>[] = [];
-    for (let from = 0; from < pushes.length; from += EMBEDDED_PER_JOB)
-      jobs.push(addSendJob(pushes.slice(from, from + EMBEDDED_PER_JOB)));
+    for (let from = 0; from < resent.length; from += EMBEDDED_PER_JOB) {
+      const [first, ...others] = resent.slice(from, from + EMBEDDED_PER_JOB);
+      if (first === undefined) break;
+      const pushes = [first, ...others].map(({ push }) => push);
+      jobs.push(addSendJob(resendJobId(first.push, first.dueAt), pushes));
+    }
     await Promise.all(jobs);
     return due.map(() => undefined);
   });
@@ -136,8 +140,8 @@ function createPushProducers({
      */
     resendEmbedded: (push: string, dueAt: Date): Promise<void> => resendBatched({ push, dueAt }),
     /**
-     * Reads when the push was accepted that has waited longest for a worker of the queue `send`, in milliseconds since 1970:
-     * later ones may wait behind it. Infinity if none waits, or Redis fails.
+     * Reads since when the next push for the workers of the queue `send` is due, in milliseconds since 1970: those that are
+     * due later may wait behind it. Infinity if none waits, or Redis fails.
      */
     readOldestWaitingMs: readOldestMs,
     /** Enqueues the delivery of a batch. */
@@ -290,8 +294,9 @@ async function readOldestWaitingMs(redis: Redis): Promise<number> {
     redis.lindex(queueKey(redis, 'send', 'wait'), -1),
     readOldestJoined(redis),
   ]);
-  const oldest = [pushOfFirstStep(jobId ?? ''), joined].filter((push) => push !== undefined);
-  return Math.min(...oldest.map(pushStartMs));
+  const joinedMs = joined === undefined ? undefined : pushStartMs(joined);
+  const dueMs = [dueMsOfSendJob(jobId ?? ''), joinedMs].filter((ms) => ms !== undefined);
+  return Math.min(...dueMs);
 }
 
 async function countDue(redis: Redis, name: QueueName): Promise<number> {

@@ -1,8 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
-import { jobSchemas, sendJobId } from '../src/jobs.ts';
+import { jobSchemas, resendJobId, sendJobId } from '../src/jobs.ts';
 import {
   countJoinedPushes,
   createOpenJob,
@@ -50,8 +51,9 @@ function createTaker(openJob: OpenJob) {
   const taken: string[] = [];
   let isStopping = false;
   let hold: Promise<void> = Promise.resolve();
+  let delayMs = 0;
   const handler: OpenJobHandler = {
-    untilFree: () => hold,
+    untilFree: () => (delayMs > 0 ? sleep(delayMs) : hold),
     deliver: async (pushes) => void taken.push(...pushes),
     isStopping: () => isStopping,
   };
@@ -60,6 +62,10 @@ function createTaker(openJob: OpenJob) {
     takePushes: () => openJob.takePushes(handler),
     stop() {
       isStopping = true;
+    },
+    /** Makes a slot free so much later. */
+    delay(ms: number) {
+      delayMs = ms;
     },
     /** Keeps the next pushes waiting until the returned function is called. */
     holdBack(): () => void {
@@ -74,8 +80,9 @@ const untilOpen = () => until(async () => (await redis.exists(OPEN_KEY)) === 1, 
 const countJobs = () => producers.countDue('send');
 
 /** Connects before its first use: a worker is connected long before its first job. */
-async function openConnected(idleMs = PATIENT_MS) {
-  const openJob = createOpenJob({ redis: server, onError }, idleMs);
+async function openConnected(limits: Parameters<typeof createOpenJob>[1] = {}) {
+  const patient = { idleMs: PATIENT_MS, slowMs: PATIENT_MS };
+  const openJob = createOpenJob({ redis: server, onError }, { ...patient, ...limits });
   await until(openJob.isConnected);
   return openJob;
 }
@@ -101,7 +108,7 @@ test('while one is open they join it', async () => {
 });
 
 test('after a pause it is closed, and they get a job again', async () => {
-  const openJob = await openConnected(100);
+  const openJob = await openConnected({ idleMs: 100 });
   const taker = createTaker(openJob);
   await taker.takePushes();
   expect(await redis.exists(OPEN_KEY)).toBe(0);
@@ -141,7 +148,7 @@ test('a second job of the process does not open another, and the reconciler neve
 test('the reconciler, which finds pushes again while their job waits, adds no other job for the same due time', async () => {
   const [due, later] = [new Date(1_000), new Date(2_000)];
   const readJob = async (first: string): Promise<unknown> =>
-    JSON.parse((await redis.hget(`bull:send:${sendJobId(first, 0)}`, 'data')) ?? 'null');
+    JSON.parse((await redis.hget(`bull:send:${resendJobId(first, due)}`, 'data')) ?? 'null');
   await Promise.all(['b', 'c'].map((push) => producers.resendEmbedded(push, due)));
   await Promise.all(['a', 'b', 'c'].map((push) => producers.resendEmbedded(push, due)));
   expect([await readJob('b'), await readJob('a')]).toEqual([{ lone: ['b', 'c'] }, { lone: ['a'] }]);
@@ -149,9 +156,18 @@ test('the reconciler, which finds pushes again while their job waits, adds no ot
   expect(await readJob('0')).toEqual({ lone: ['0', 'c'] });
 });
 
+test('a push whose first job is still there gets another one, together with those that are lost with it', async () => {
+  const due = new Date(1_000);
+  expect(await redis.exists(`bull:send:${sendJobId('first', 0)}`)).toBe(1);
+  await Promise.all(['first', 'b'].map((push) => producers.resendEmbedded(push, due)));
+  expect(await countJobs()).toBe(2);
+  const data = await redis.hget(`bull:send:${resendJobId('first', due)}`, 'data');
+  expect(JSON.parse(data ?? 'null')).toEqual({ lone: ['first', 'b'] });
+});
+
 test('what joined just before it closes is delivered', async () => {
   const idleMs = 300;
-  const openJob = await openConnected(idleMs);
+  const openJob = await openConnected({ idleMs });
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
   await untilOpen();
@@ -204,7 +220,7 @@ test('a worker that takes nothing gets no further pushes', async () => {
 
 test('while pushes wait it stays open', async () => {
   const idleMs = 100;
-  const openJob = await openConnected(idleMs);
+  const openJob = await openConnected({ idleMs });
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
   await untilOpen();
@@ -224,6 +240,49 @@ test('while pushes wait it stays open', async () => {
   taker.stop();
   await closed;
   await openJob.close();
+});
+
+test('a worker whose slots are free too late does not stay open', async () => {
+  const openJob = await openConnected({ slowMs: 20 });
+  const taker = createTaker(openJob);
+  taker.delay(60);
+  const closed = taker.takePushes();
+  await untilOpen();
+  await redis.rpush(ENTRIES_KEY, ...Array.from({ length: 200 }, (_, n) => `push-${n}`));
+  await until(async () => (await redis.exists(OPEN_KEY)) === 0, { everyMs: 20 });
+  expect(taker.taken.length).toBeLessThan(200);
+  // It goes on, and is open again once nothing waits.
+  taker.delay(0);
+  await until(() => taker.taken.length === 200);
+  await untilOpen();
+  taker.stop();
+  await closed;
+  await openJob.close();
+});
+
+test('while many pushes wait it ends after its longest time, and leaves the list to the next', async () => {
+  const openJob = await openConnected({ maxOpenMs: 50, maxBusyMs: 300 });
+  const taker = createTaker(openJob);
+  const release = taker.holdBack();
+  const closed = taker.takePushes();
+  await untilOpen();
+  const openedAt = performance.now();
+  await redis.rpush(ENTRIES_KEY, ...Array.from({ length: 30 }, (_, n) => `push-${n}`));
+  await until(() => performance.now() - openedAt > 300);
+  // Without an end, so that only a worker removes it.
+  await redis.set(OPEN_KEY, 1);
+  release();
+  await closed;
+  expect(taker.taken).toEqual(['push-0']);
+  expect(await redis.llen(ENTRIES_KEY)).toBe(29);
+  expect(await redis.exists(OPEN_KEY)).toBe(1);
+  const nextJob = await openConnected();
+  const next = createTaker(nextJob);
+  const nextClosed = next.takePushes();
+  await until(() => next.taken.length === 29);
+  next.stop();
+  await nextClosed;
+  await Promise.all([openJob.close(), nextJob.close()]);
 });
 
 test('Redis emptied while it is open: the next push gets a job, and the renewed one takes pushes', async () => {

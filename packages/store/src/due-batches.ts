@@ -9,7 +9,10 @@ export interface DueBatch {
   id: string;
   channel: Batch['channel'];
   at: Date;
-  /** True for the embedded batch of a push that was sent at once and never claimed: the API adds a job for it. */
+  /**
+   * True for the embedded MQTT batch of a push that was sent at once and never claimed: the API has added it to an open job, or
+   * to a job that other pushes share.
+   */
   isFirstAttempt: boolean;
 }
 
@@ -72,7 +75,7 @@ export function createDueBatches(
     },
 
     /**
-     * Finds batches to enqueue: their job was lost, their lease has ended, or their retry is due.
+     * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is due.
      *
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
      *   each, so that a channel whose workers don't keep up hides no batch of another
@@ -105,6 +108,7 @@ export function createDueBatches(
 
 function toDueBatch({ _id: id, work, dueAt }: BatchHolder): [string, DueBatch][] {
   if (work === undefined) return [];
-  const isFirstAttempt = work.tries === 0 && dueAt === undefined && !isBatchId(id);
+  const isShared = work.channel === 'mqtt' && !isBatchId(id);
+  const isFirstAttempt = isShared && work.tries === 0 && dueAt === undefined;
   return [[id, { id, channel: work.channel, at: work.at, isFirstAttempt }]];
 }

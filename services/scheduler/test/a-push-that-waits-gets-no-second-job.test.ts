@@ -1,6 +1,7 @@
-import { newObjectId, newPushId } from '@carillon/core/ids';
+import type { Channel } from '@carillon/core/channels';
+import { newObjectId, newPushId, pushStartMs } from '@carillon/core/ids';
 import { connectRedis, type Redis } from '@carillon/presence/redis';
-import { sendJobId } from '@carillon/queue/jobs';
+import { deliverJobId, resendJobId, sendJobId } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { queueKey } from '@carillon/queue/queue-keys';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
@@ -42,10 +43,12 @@ interface InsertOptions {
   agoMs: number;
   tries?: number;
   isScheduled?: boolean;
+  channel?: Channel;
 }
 
 /** Stores a push with an embedded batch that is due. Returns its id. */
-async function insertPush({ agoMs, tries = 0, isScheduled = false }: InsertOptions) {
+async function insertPush(options: InsertOptions) {
+  const { agoMs, tries = 0, isScheduled = false, channel = 'mqtt' } = options;
   const now = Math.floor(bench.store.clock.now());
   const at = new Date(now - agoMs);
   const expiresAt = new Date(now + 60_000);
@@ -55,7 +58,7 @@ async function insertPush({ agoMs, tries = 0, isScheduled = false }: InsertOptio
     ...(isScheduled && { dueAt: at }),
     ...{ expiresAt, sendUntil: expiresAt, data: '{}', audience: { topics: [], tokens: '' } },
     ...{ devices: 1, fan: { seq: 0, next: 1, done: true } },
-    work: { state: 'ready', channel: 'mqtt', at, tries, n: 1, tokens: TOKEN },
+    work: { state: 'ready', channel, at, tries, n: 1, tokens: TOKEN },
   });
   return _id;
 }
@@ -64,6 +67,9 @@ const idAt = (agoMs: number) => newPushId(Math.floor(bench.store.clock.now()) - 
 const listJobs = () => redis.lrange(queueKey(redis, 'send', 'wait'), 0, -1);
 /** Runs a tick. Returns how many batches got a job. */
 const tick = async () => (await reconcile(bench.store, producers)).works;
+
+/** The id of the job by which a push is delivered again that was due when it was accepted. */
+const jobIdOf = (push: string) => resendJobId(push, new Date(pushStartMs(push)));
 
 /** Adds a job of the queue, as the API does, that no worker takes. */
 async function addWaitingJob(jobId: string) {
@@ -81,9 +87,8 @@ test('a push that was accepted just now has its first job still', async () => {
 test('a push whose job is lost gets one a second after it was accepted', async () => {
   const push = await insertPush({ agoMs: 0 });
   await until(async () => (await tick()) === 1, { timeoutMs: 30_000 });
-  const age = bench.store.clock.now() - Number.parseInt(push.slice(0, 12), 16);
-  expect(age).toBeGreaterThanOrEqual(1_000);
-  expect(await listJobs()).toEqual([sendJobId(push, 0)]);
+  expect(bench.store.clock.now() - pushStartMs(push)).toBeGreaterThanOrEqual(1_000);
+  expect(await listJobs()).toEqual([jobIdOf(push)]);
 });
 
 test('behind an older job of the queue it waits; once that is taken it gets one', async () => {
@@ -132,6 +137,24 @@ test('a push that a worker gave back, and a scheduled one that is due, get one a
   expect(await tick()).toBe(2);
 });
 
+test('behind a job by which pushes are sent again it waits as long as they are due earlier', async () => {
+  const again = (agoMs: number) => new Date(Math.floor(bench.store.clock.now()) - agoMs);
+  await addWaitingJob(resendJobId(idAt(300_000), again(20_000)));
+  await insertPush({ agoMs: 15_000 });
+  expect(await tick()).toBe(0);
+  await redis.del(queueKey(redis, 'send', 'wait'));
+  await addWaitingJob(resendJobId(idAt(300_000), again(5_000)));
+  expect(await tick()).toBe(1);
+});
+
+test('a push of another channel, whose job is in another queue, does not wait', async () => {
+  await addWaitingJob(sendJobId(idAt(20_000), 0));
+  const push = await insertPush({ agoMs: 10, channel: 'apns' });
+  expect(await tick()).toBe(1);
+  const jobs = await redis.lrange(queueKey(redis, 'deliver-apns', 'wait'), 0, -1);
+  expect(jobs).toEqual([deliverJobId(push)]);
+});
+
 test.each([
   ['a later step of a fan-out', sendJobId(idAtStart(), 3)],
   ['a delayed step', sendJobId(idAtStart(), 0, true)],
@@ -147,12 +170,15 @@ function idAtStart() {
   return newPushId(Date.now() - 20_000);
 }
 
-test('entries that are no ids delay nothing', async () => {
-  await redis.set(OPEN, 1);
-  await redis.rpush(ENTRIES, '{"no": "id"}');
-  await insertPush({ agoMs: 15_000 });
-  expect(await tick()).toBe(1);
-});
+test.each(['{"no": "id"}', 'push-0', ''])(
+  'the entry %j, which is no id, delays nothing',
+  async (entry) => {
+    await redis.set(OPEN, 1);
+    await redis.rpush(ENTRIES, entry);
+    await insertPush({ agoMs: 15_000 });
+    expect(await tick()).toBe(1);
+  },
+);
 
 test('a failure of Redis is reported, and the push gets a job when it is over', async () => {
   // Of another type than a list: Redis refuses to read it.
@@ -164,5 +190,5 @@ test('a failure of Redis is reported, and the push gets a job when it is over', 
   expect(errors.map(({ message }) => message).join('\n')).toContain('WRONGTYPE');
   await redis.flushall();
   await tick();
-  expect(await listJobs()).toEqual([sendJobId(push, 0)]);
+  expect(await listJobs()).toEqual([jobIdOf(push)]);
 });
