@@ -227,7 +227,12 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
       arrivals: [overFcm('one', 'a', START + 1_200)],
     },
   ],
-  'nothing is sent that was refused': [refused, { ...refused, arrivals: [overFcm('one', 'a')] }],
+  'nothing is sent that was refused': [
+    refused,
+    { ...refused, arrivals: [overFcm('one', 'a')] },
+    { ...change({ isInvalid: true }), arrivals: [] },
+    { ...change({ isInvalid: true, tries: [unknown(START)] }), arrivals: [overFcm('one', 'a')] },
+  ],
   'an unknown push is there whole or not at all': [
     {
       ...change({ tries: [unknown(START)] }),
@@ -347,6 +352,15 @@ test('requests may fail during a fault and shortly after it, and a schedule may 
   expect(check({ ...goodRun(), ...scheduled })).toEqual([]);
 });
 
+test('an invalid request is refused, and not known while the API fails', () => {
+  const { pushes: refusals = [] } = refused;
+  const invalid = refusals.map((push) => ({ ...push, mark: 'invalid', isInvalid: true }));
+  const failing = invalid.map((push) => ({ ...push, mark: 'failing', tries: [unknown(START)] }));
+  const faults = [{ fault: 'kill mongodb', atMs: START, healedAtMs: START + 1_000 }];
+  const pushes = [...goodRun().pushes, ...invalid, ...failing];
+  expect(check({ ...goodRun(), pushes, faults })).toEqual([]);
+});
+
 test.each(
   INVARIANT_NAMES.flatMap((name) => BAD_RUNS[name].map((fault, n) => ({ name, n, fault }))),
 )('$name: fault $n is found', ({ name, fault }) => {
@@ -362,6 +376,7 @@ test('a seed decides the whole plan', () => {
   // One every 20 s, and others of other objects that begin while these last.
   expect(faults.filter(({ atMs }) => atMs % 20_000 === 10_000).length).toBeGreaterThanOrEqual(6);
   expect(pushes.length).toBeGreaterThan(400);
+  expect(pushes.filter(({ isInvalid }) => isInvalid).length).toBeGreaterThan(3);
 });
 
 test('a delay of the observer excuses only what it noticed at that time', () => {

@@ -206,10 +206,17 @@ function checkDeleted(history: Prepared): string[] {
   });
 }
 
+/** Finds arrivals of pushes that were refused, or had to be, and invalid requests that were accepted. */
 function checkRefused(history: Prepared): string[] {
-  return listArrivals(history, (_, { tries }) =>
-    tries.length > 0 && tries.every(({ end }) => end === 'fail') ? 'was refused' : undefined,
+  const isRefused = ({ isInvalid, tries }: SentPush) =>
+    isInvalid === true || (tries.length > 0 && tries.every(({ end }) => end === 'fail'));
+  const accepted = history.pushes.filter(
+    ({ isInvalid, tries }) => isInvalid === true && tries.some(({ end }) => end === 'ok'),
   );
+  return [
+    ...accepted.map(({ mark }) => `${mark}, which is invalid, was accepted`),
+    ...listArrivals(history, (_, push) => (isRefused(push) ? 'was refused' : undefined)),
+  ];
 }
 
 function checkUnknown(history: Prepared): string[] {
@@ -324,7 +331,8 @@ function formatCounts(counts: Readonly<Record<string, number>>): string {
 
 /** Finds valid requests to send that the API has refused, and right credentials of devices that a gateway has refused. */
 function checkRefusals({ pushes, refusedConnects }: Prepared): string[] {
-  const requests = pushes.flatMap(({ mark, tries, dueAtMs }) =>
+  const valid = pushes.filter(({ isInvalid }) => isInvalid !== true);
+  const requests = valid.flatMap(({ mark, tries, dueAtMs }) =>
     tries
       // One that is repeated for long may be scheduled for a time that has passed.
       .filter(

@@ -21,6 +21,8 @@ export interface SentPush {
   ttlSeconds: number;
   dueAtMs?: number;
   collapse?: string;
+  /** The API has to refuse it. */
+  isInvalid?: boolean;
   tries: Try[];
   /** Deletion: when its request began, and when a 200 came. */
   deletion?: { startedAtMs: number; deletedAtMs?: number };

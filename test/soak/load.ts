@@ -51,6 +51,7 @@ function createPush(mark: string, planned: PlannedPush, { tokens, topics }: Send
     ...{ tenant: planned.tenant, mark, audience, ttlSeconds: planned.ttlSeconds, tries: [] },
     ...(dueAtSeconds !== undefined && { dueAtMs: dueAtSeconds * 1_000 }),
     ...(collapse !== undefined && { collapse }),
+    ...(planned.isInvalid && { isInvalid: true }),
   };
   const body = JSON.stringify({
     to: topic === undefined ? audience : `/topics/${topic.name}`,
@@ -58,6 +59,7 @@ function createPush(mark: string, planned: PlannedPush, { tokens, topics }: Send
     time_to_live: planned.ttlSeconds,
     ...(dueAtSeconds !== undefined && { schedule: dueAtSeconds }),
     ...(collapse !== undefined && { collapse_key: collapse }),
+    ...(planned.isInvalid && { time_to_live: -1 }),
   });
   return { record, body };
 }

@@ -60,8 +60,10 @@ export interface PlannedPush {
   collapse?: number;
   /** Milliseconds after the response at which it is deleted. */
   deleteAfterMs?: number;
-  /** Its request is not repeated when it fails, so that nobody knows whether it was accepted. */
+  /** Its request is not repeated when it fails, so that it is not known whether it was accepted. */
   isTriedOnce?: boolean;
+  /** The API has to refuse it. */
+  isInvalid?: boolean;
 }
 
 /** Plan of a run; the same settings give the same plan. */
@@ -94,6 +96,8 @@ export const LONG_TTL_SECONDS = 86_400;
 const COLLAPSE_KEYS = 5;
 /** Part of the pushes whose request is not repeated. */
 const TRIED_ONCE = 0.1;
+/** Pushes that the API has to refuse, besides each of the others. */
+const INVALID = 0.02;
 /** Part of the pushes that the second tenant sends. */
 const SMALL_LOAD = 0.06;
 
@@ -128,7 +132,13 @@ export function buildPlan({
     });
     atMs -= (Math.log(1 - forPushes.next()) * 1_000) / settings.pushesPerSecond;
   }
-  return { seed, faults, pushes };
+  const forInvalid = createRandom(seed + 2);
+  const withInvalid = pushes.flatMap((push): PlannedPush[] => {
+    const { atMs, tenant, audience, ttlSeconds } = push;
+    if (forInvalid.next() >= INVALID) return [push];
+    return [push, { atMs, tenant, audience, ttlSeconds, isInvalid: true }];
+  });
+  return { seed, faults, pushes: withInvalid };
 }
 
 /** Returns what a fault is about: a process, a server or a provider. */
