@@ -212,13 +212,13 @@ export const METRICS = {
   carillon_redis_command_failures_total: {
     type: 'counter',
     labels: [],
-    services: ALL,
+    services: [...ALL, 'dashboard'],
     help: 'Redis commands that failed: an error reply, a timeout, or no connection',
   },
   carillon_mongodb_command_failures_total: {
     type: 'counter',
     labels: [],
-    services: ALL,
+    services: [...ALL, 'dashboard'],
     help:
       'Calls to MongoDB that failed after the retries of the driver: an error reply, a timeout, or no connection; a ' +
       'duplicate key is no failure',
