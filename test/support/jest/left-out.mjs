@@ -23,6 +23,17 @@ function unlessRuns(program, ...args) {
   return status === 0 ? undefined : `${[program, ...args].join(' ')} fails here`;
 }
 
+/** Returns why the manifests can't be rendered (test/support/k8s/render.ts), or undefined. */
+function unlessRenders() {
+  const renderers = [
+    ['kubectl', 'version', '--client'],
+    ['kustomize', 'version'],
+    ['go', 'version'],
+  ];
+  const isThere = renderers.some(([program, ...args]) => unlessRuns(program, ...args) === undefined);
+  return isThere ? undefined : 'neither kubectl nor kustomize nor go is installed';
+}
+
 /** Returns why a file can't be used, or undefined. */
 function unlessExists(pattern) {
   return globSync(pattern).length > 0 ? undefined : `there is no ${pattern}`;
@@ -53,6 +64,17 @@ export function findLeftOut(argv) {
     [
       ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
       isWithContainers ? whyNoContainers() : undefined,
+    ],
+    [
+      [
+        'k8s-components-agree-with-their-sources',
+        'k8s-manifests-obey-the-rules',
+        'k8s-overlays-are-valid',
+        'k8s-pods-get-ready',
+        'k8s-scaler-fits-the-work',
+        'k8s-broken-manifest-is-refused',
+      ],
+      isWithContainers ? unlessRenders() : undefined,
     ],
   ];
   const ofOneServer = ONE_SERVER_ONLY[process.env.CARILLON_TEST_TOPOLOGY] ?? {};
