@@ -30,7 +30,9 @@ function unlessRenders() {
     ['kustomize', 'version'],
     ['go', 'version'],
   ];
-  const isThere = renderers.some(([program, ...args]) => unlessRuns(program, ...args) === undefined);
+  const isThere = renderers.some(
+    ([program, ...args]) => unlessRuns(program, ...args) === undefined,
+  );
   return isThere ? undefined : 'neither kubectl nor kustomize nor go is installed';
 }
 
