@@ -24,6 +24,7 @@ test(
     );
     const ends = await workers.run(`rows:kill@${middleOf(push)}`);
     expect(await workers.outcomesOf(push)).toEqual({ inbox: 999, failed: 1 });
+    expect(await workers.reasonsOf(push)).toEqual({ 'worker-failed': 1 });
     expect(await workers.inbox.countDocuments({ push: push.id })).toBe(999);
     const ids = neighbours.map(({ id }) => id);
     expect(await workers.inbox.countDocuments({ push: { $in: ids } })).toBe(500);
@@ -55,6 +56,7 @@ test(
     expect(await workers.run('deliver:throw@unprocessable')).toBe(0);
     expect(await workers.outcomesOf(poison)).toEqual({ failed: 9 });
     expect(await workers.outcomesOf(push)).toEqual({ inbox: 9 });
+    expect(await workers.reasonsOf(poison)).toEqual({ 'worker-failed': 9 });
   },
   LIMIT_MS,
 );

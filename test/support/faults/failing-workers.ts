@@ -37,6 +37,8 @@ export interface FailingWorkers extends Tables {
   killInWork(times: number, failpoints: string): Promise<void>;
   /** Gives the numbers of a push's recipients by outcome. */
   outcomesOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
+  /** Gives the numbers of a push's failed recipients by reason. */
+  reasonsOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
   stop(): Promise<void>;
 }
 
@@ -101,6 +103,12 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
     },
     async outcomesOf({ id }) {
       return (await store.deliveryStatus.statusOfPush(id))?.outcomes ?? {};
+    },
+    async reasonsOf({ id }) {
+      const found = await tables.pushes.findOne({ _id: id }, { projection: { app: 1 } });
+      const push = await store.pushOutcomes.find(found?.app ?? '', id);
+      if (push === undefined) throw new Error(`there is no push ${id}`);
+      return (await store.pushOutcomes.summarize(push)).reasons;
     },
     async stop() {
       await producers.close();
