@@ -16,24 +16,23 @@ export interface DueBatch {
   isFirstAttempt: boolean;
 }
 
+/** Fields that tell whether a batch waits for its first attempt. */
+const DUE_FIELDS = { 'work.channel': 1, 'work.at': 1, 'work.tries': 1, dueAt: 1 } as const;
+
 /** Batches that no worker has: those that are due, and those that wait for a retry. */
 export function createDueBatches(
   { pushes, batches }: BatchHolders,
   suspensions: Pick<Suspensions, 'filter'>,
 ) {
+  const filterDue = (channels: readonly Channel[]) => dueFilterOf(suspensions, channels);
+
   /** Reads the batches of open pushes that are due and not claimed, the oldest first of each collection. */
   async function findOldestDue(
     limit: number,
     projection: Record<string, 1>,
     channels: readonly Channel[] = CHANNELS,
   ): Promise<BatchHolder[]> {
-    const filter = {
-      ...suspensions.filter(),
-      'work.state': 'ready' as const,
-      // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
-      'work.channel': { $in: channels },
-      $expr: { $lte: ['$work.at', '$$NOW'] },
-    };
+    const filter = filterDue(channels);
     const results = await Promise.all(
       [
         { collection: pushes, filter: { ...filter, state: 'open' as const } },
@@ -47,6 +46,18 @@ export function createDueBatches(
       ),
     );
     return results.flat();
+  }
+
+  /** Reads the MQTT batches that are embedded in open pushes, due and not claimed, the newest first. */
+  function findNewestDue(limit: number): Promise<BatchHolder[]> {
+    return pushes
+      .find(
+        { ...filterDue(['mqtt']), state: 'open' as const },
+        { projection: DUE_FIELDS, ...COMMITTED },
+      )
+      .sort({ 'work.at': -1 })
+      .limit(limit)
+      .toArray();
   }
 
   return {
@@ -78,17 +89,22 @@ export function createDueBatches(
      * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is due.
      *
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
-     *   each, so that a channel whose workers don't keep up hides no batch of another
+     *   each, so that a channel whose workers don't keep up hides no batch of another; and of the pushes that became due last,
+     *   twice the limit, those that are not first attempts: first attempts that wait hide no retry and no scheduled push
      */
     async findDue(limit: number): Promise<DueBatch[]> {
-      const projection = { 'work.channel': 1, 'work.at': 1, 'work.tries': 1, dueAt: 1 } as const;
-      const found = await findOldestDue(limit, projection);
+      const found = (await findOldestDue(limit, DUE_FIELDS)).flatMap(toDueBatch);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
-        const findOf = (channel: Channel) => findOldestDue(share, projection, [channel]);
-        found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
+        const findOf = (channel: Channel) => findOldestDue(share, DUE_FIELDS, [channel]);
+        const [newest, ...ofChannels] = await Promise.all([
+          findNewestDue(2 * limit),
+          ...CHANNELS.map(findOf),
+        ]);
+        found.push(...ofChannels.flat().flatMap(toDueBatch));
+        found.push(...newest.flatMap(toDueBatch).filter(({ isFirstAttempt }) => !isFirstAttempt));
       }
-      return [...new Map(found.flatMap(toDueBatch)).values()];
+      return [...new Map(found.map((one) => [one.id, one])).values()];
     },
 
     /**
@@ -106,9 +122,20 @@ export function createDueBatches(
   };
 }
 
-function toDueBatch({ _id: id, work, dueAt }: BatchHolder): [string, DueBatch][] {
+/** Filters the batches of these channels that are due and not claimed, but those of suspended accounts. */
+function dueFilterOf(suspensions: Pick<Suspensions, 'filter'>, channels: readonly Channel[]) {
+  return {
+    ...suspensions.filter(),
+    'work.state': 'ready' as const,
+    // The index begins with the channel. Batches of a newer release's channel are left to a scheduler of that release.
+    'work.channel': { $in: channels },
+    $expr: { $lte: ['$work.at', '$$NOW'] },
+  };
+}
+
+function toDueBatch({ _id: id, work, dueAt }: BatchHolder): DueBatch[] {
   if (work === undefined) return [];
   const isShared = work.channel === 'mqtt' && !isBatchId(id);
   const isFirstAttempt = isShared && work.tries === 0 && dueAt === undefined;
-  return [[id, { id, channel: work.channel, at: work.at, isFirstAttempt }]];
+  return [{ id, channel: work.channel, at: work.at, isFirstAttempt }];
 }
