@@ -125,7 +125,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
       const same = await pushes.findOne({ _id });
       if (same !== null)
         return (await isInUse(same)) ? findDurable(pushes, same) : { ...same, state: 'abandoned' };
-      // The unique index of the release before this one, which may run beside it.
+      // The unique index of the previous release, which may run beside it.
       const earlier = await pushes.findOne({ app, 'idempotency.key': idempotency.key });
       const found = await findInUse(earlier);
       if (earlier !== null && found === undefined)
