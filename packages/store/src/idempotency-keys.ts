@@ -97,7 +97,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
         const found = await findInUse(await pushes.findOne({ _id: stored.push }));
         if (found !== undefined && (await confirmKey(stored))) return found;
       }
-      // A process of the release before inserts pushes without a document of their key.
+      // A process of the previous release inserts pushes without a document of their key.
       return findInUse(await pushes.findOne({ app, 'idempotency.key': key }));
     },
 
