@@ -241,6 +241,6 @@ EXPOSE 4004 4007 4008 4009
 ENTRYPOINT ["/usr/local/bin/node", "services/sandbox/src/main.js"]
 ARG VERSION=0.0.0 REVISION=unknown
 LABEL org.opencontainers.image.title="carillon/sandbox" \
-      org.opencontainers.image.description="Carillon: plays APNs, FCM and a Web Push service" \
+      org.opencontainers.image.description="Carillon: simulates APNs, FCM and a Web Push service" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

@@ -22,7 +22,7 @@ outcomes\` shows, once the pushes are finished. It differs
 - after a process was killed or lost MongoDB between a write and its count: those recipients are missing;
 - after a batch was worked twice, for recipients that acknowledged from the inbox in between: they count twice;
 - for an iOS device that acknowledges over MQTT after its batch was settled as \`sent\`: it stays counted as \`sent\`;
-- for a recipient that two processes end in the same moment: a receipt while its push expires, a device that is deleted
+- for a recipient that two processes end concurrently: a receipt while its push expires, a device that is deleted
   while the push is delivered to it, a receipt for a push that a newer one of its collapse key has just replaced.
 
 A push that waits in an inbox is counted when it is acknowledged, expires or is deleted. One that a newer push of its

@@ -81,6 +81,7 @@ const LOGIN = {
   backOff: readConstants('services/dashboard/src/login/back-off.ts'),
   passwords: readConstants('services/dashboard/src/login/passwords.ts'),
 };
+const PUSH_WATCH = readConstants('services/dashboard/src/live/push-watch.ts');
 const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
 const OPEN_JOB = readConstants('packages/queue/src/open-job.ts');
 const RECONCILE = readConstants('services/scheduler/src/reconcile.ts');
@@ -264,6 +265,7 @@ const NUMBERS: Record<string, number> = {
   'webhook.deadline-seconds': WEBHOOK_DEADLINE_MS / SECOND,
   'webhook.base-delay-seconds': WORKER.retry('BASE_DELAY_MS') / SECOND,
   'webhook.max-delay-hours': WORKER.retry('MAX_DELAY_MS') / HOUR,
+  'webhook.max-retry-after-hours': WORKER.retry('MAX_RETRY_AFTER_MS') / HOUR,
   'webhook.failing-days': MAX_FAILING_MS / DAY,
   'webhook.kept-days': readConstants('packages/store/src/unreported.ts')('KEEP_MS') / DAY,
   'password.min-characters': readConstants('services/dashboard/src/login/routes.ts')(
@@ -280,6 +282,14 @@ const NUMBERS: Record<string, number> = {
   'session.idle-hours': SESSION_IDLE_MS / HOUR,
   'session.max-days': SESSION_MAX_AGE_MS / DAY,
   'audit.days': readConstants('packages/store/src/migrate.ts')('AUDIT_SECONDS') / DAY_SECONDS,
+  'live.interval-seconds':
+    readConstants('services/dashboard/src/live/live-reader.ts')('READ_INTERVAL_MS') / SECOND,
+  'live.watched-pushes': readConstants('services/dashboard/src/live/routes.ts')(
+    'MAX_WATCHED_PUSHES',
+  ),
+  'push-watch.pushes': PUSH_WATCH('MAX_PER_READ'),
+  'push-watch.frequent-pushes': PUSH_WATCH('MAX_FREQUENT'),
+  'push-watch.rare-interval-seconds': PUSH_WATCH('RARE_INTERVAL_MS') / SECOND,
   'measured.api-mb': MEASURED_MB.get('api') ?? 0,
   'measured.worker-mb': MEASURED_MB.get('delivery-worker') ?? 0,
   'measured.scheduler-mb': MEASURED_MB.get('scheduler') ?? 0,

@@ -61,7 +61,7 @@ const batched = new Map<BatchedOperation, BatchedCounts>();
 export const processCounts = {
   pushesAccepted: 0,
   inboxRowsWritten: 0,
-  inboxRowsDrained: 0,
+  inboxRowsAcknowledged: 0,
   redisCommandFailures: 0,
   mongodbCommandFailures: 0,
   webhookEventsDropped: 0,

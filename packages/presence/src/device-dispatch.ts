@@ -62,7 +62,7 @@ const MESSAGES_PER_CALL = 50;
 type Outcome = DispatchState | Error;
 
 /** Creates the dispatch to single devices of a shard. It takes one round trip, which messages of the same moment share. */
-export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' | 'keys' | 'ask'>) {
+export function createDeviceDispatch({ redis, keys, run }: Pick<Shard, 'redis' | 'keys' | 'run'>) {
   let isRefused = !hasSingleServer(redis);
 
   function toOutcome(state: string): Outcome {
@@ -72,7 +72,7 @@ export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' |
     return 'refused';
   }
 
-  async function run(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
+  async function runScript(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
     const states = (await redis.eval(
       DISPATCH_SCRIPT,
       messages.length,
@@ -89,7 +89,7 @@ export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' |
 
   async function runUnlessRefused(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
     try {
-      return await run(messages);
+      return await runScript(messages);
     } catch (error) {
       if (!(error instanceof Error && isScriptRefusal(error.message))) throw error;
       isRefused = true;
@@ -107,7 +107,7 @@ export function createDeviceDispatch({ redis, keys, ask }: Pick<Shard, 'redis' |
      */
     send: createBatcher<DeviceMessage, DispatchState>(
       'dispatch-push',
-      (messages) => ask(() => runUnlessRefused(messages)),
+      (messages) => run(() => runUnlessRefused(messages)),
       { maxBatchSize: MESSAGES_PER_CALL, maxInFlight: 2 },
     ),
   };

@@ -1,5 +1,5 @@
 import {
-  type ChannelWork,
+  type BacklogFigures,
   createFiguresKeys,
   decodeMinute,
   type GatewayLoad,
@@ -26,7 +26,7 @@ export interface FiguresSnapshot {
   /** The newest value of each gateway, unless it is older than 15 s. */
   gateways: GatewayLoad[];
   /** The newest value of each channel, unless it is older than 15 s: the first comes some seconds after the first read. */
-  channels: ChannelWork[];
+  channels: BacklogFigures[];
 }
 
 /** Creates a reader of the figures of all processes. */
@@ -48,7 +48,7 @@ export function createFiguresReader(redis: Redis) {
       pipeline.set(keys.watched, 1, 'EX', WATCHED_TTL_SECONDS);
       pipeline.get(keys.since);
       for (const minute of minutes) pipeline.hgetall(keys.minute(minute));
-      const [time, , since, ...hashes] = results(await pipeline.exec());
+      const [time, , since, ...hashes] = toResults(await pipeline.exec());
       const readAt = timeToMs(time as string[]);
       offset = readAt - performance.now();
       return createSnapshot(
@@ -76,10 +76,11 @@ function createSnapshot(
   const recent = minutes.slice(-2).map(({ figures }) => figures);
   const isFresh = ({ at }: { at: number }) => readAt - at <= MAX_GAUGE_AGE_MS;
   const gateways = new Map<string, GatewayLoad>();
-  const channels = new Map<string, ChannelWork>();
-  for (const { gateways: loads, channels: works } of recent) {
+  const channels = new Map<string, BacklogFigures>();
+  for (const { gateways: loads, channels: backlogs } of recent) {
     for (const { at, ...load } of loads.filter(isFresh)) gateways.set(load.gateway, load);
-    for (const { at, ...work } of works.filter(isFresh)) channels.set(work.channel, work);
+    for (const { at, ...backlog } of backlogs.filter(isFresh))
+      channels.set(backlog.channel, backlog);
   }
   return {
     readAt,
@@ -92,8 +93,8 @@ function createSnapshot(
   };
 }
 
-function results(answers: [error: Error | null, result: unknown][] | null): unknown[] {
-  return (answers ?? []).map(([error, result]) => {
+function toResults(replies: [error: Error | null, result: unknown][] | null): unknown[] {
+  return (replies ?? []).map(([error, result]) => {
     if (error) throw error;
     return result;
   });

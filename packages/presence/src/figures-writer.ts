@@ -1,5 +1,5 @@
 import { resultWithin } from '@carillon/core/with-timeout';
-import { type ChannelWork, encodeWork, FIELDS } from './figures.ts';
+import { type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
 import { createFiguresSender } from './figures-sender.ts';
 import { createRedis, type RedisAddress } from './redis.ts';
@@ -20,7 +20,7 @@ export interface FiguresOptions {
 }
 
 /** Reads the pending work; undefined if that fails. */
-type ReadBacklog = () => Promise<readonly ChannelWork[] | undefined>;
+type ReadBacklog = () => Promise<readonly BacklogFigures[] | undefined>;
 
 /**
  * Adds the counts of this process (`core/process-counts`) to the figures in Redis, every 5 s in one command, and only
@@ -56,7 +56,8 @@ export function startFigures(
     if (!isBacklogReader || readBacklog === undefined) return;
     const reading = readBacklog().catch(report);
     const channels = await resultWithin(reading, BACKLOG_TIMEOUT_MS, undefined);
-    for (const work of channels ?? []) gauges.set(FIELDS.backlog(work.channel), encodeWork(work));
+    for (const backlog of channels ?? [])
+      gauges.set(FIELDS.backlog(backlog.channel), encodeBacklog(backlog));
   }
 
   async function tick(): Promise<void> {

@@ -44,7 +44,7 @@ export const FIELDS = {
 } as const;
 
 /** Pending work of one channel. */
-export interface ChannelWork {
+export interface BacklogFigures {
   channel: Channel;
   pending: number;
   oldestMs: number;
@@ -67,11 +67,11 @@ export interface MinuteFigures {
   /** Receipts by the upper bound of their latency in milliseconds. */
   latencies: Map<number, number>;
   gateways: (GatewayLoad & { at: number })[];
-  channels: (ChannelWork & { at: number })[];
+  channels: (BacklogFigures & { at: number })[];
 }
 
 /** Encodes the backlog of a channel as the value of a gauge. */
-export function encodeWork({ pending, oldestMs, deferred }: ChannelWork): string {
+export function encodeBacklog({ pending, oldestMs, deferred }: BacklogFigures): string {
   return [pending, oldestMs, deferred].map(Math.round).join(',');
 }
 
@@ -105,12 +105,12 @@ function addField(figures: MinuteFigures, kind: string, name: string, value: str
     figures.gateways.push({ gateway: name, online: online ?? 0, at: at ?? 0 });
   } else if (kind === 'backlog') {
     const channel = CHANNELS.find((one) => one === name);
-    if (channel !== undefined) figures.channels.push(decodeWork(channel, value));
+    if (channel !== undefined) figures.channels.push(decodeBacklog(channel, value));
   }
 }
 
-function decodeWork(channel: Channel, value: string): ChannelWork & { at: number } {
-  const [work = '', at] = value.split('|');
-  const [pending = 0, oldestMs = 0, deferred = 0] = work.split(',').map(Number);
+function decodeBacklog(channel: Channel, value: string): BacklogFigures & { at: number } {
+  const [counts = '', at] = value.split('|');
+  const [pending = 0, oldestMs = 0, deferred = 0] = counts.split(',').map(Number);
   return { channel, pending, oldestMs, deferred, at: Number(at) };
 }

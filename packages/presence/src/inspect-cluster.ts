@@ -13,14 +13,14 @@ export async function inspectCluster(
   readNode: ReadNode,
 ): Promise<Omit<RedisTopology, 'kind'>> {
   const servers = new Map(cluster.nodes('all').map((node) => [addressOf(node), node]));
-  const asked = await Promise.all(
+  const inspected = await Promise.all(
     [...servers].map(async ([address, server]) => ({
       address,
       node: await readNode(server, address).catch(() => undefined),
       settings: await readSettings(server).catch(() => new Map<string, string>()),
     })),
   );
-  const responding = asked.filter(({ node }) => node !== undefined);
+  const responding = inspected.filter(({ node }) => node !== undefined);
   const online = new Set(responding.map(({ address }) => address));
   const parts = listParts(cluster);
   const served = cluster.slots.filter((nodes) => nodes !== undefined).length;

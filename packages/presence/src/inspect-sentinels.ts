@@ -30,15 +30,15 @@ export async function inspectSentinels(
   const { name, hosts, sentinelCredentials, credentials } = target;
   const connect = (address: string, own: object) =>
     createServerClient(target, address, { ...SETTINGS, ...own }, ca);
-  const { primary, replicas, quorumFault } = await askAny(
+  const { primary, replicas, quorumFault } = await queryAny(
     hosts.map(({ host, port }) => connect(`${host}:${port}`, sentinelCredentials)),
-    (sentinel) => askSentinel(sentinel, name),
+    (sentinel) => querySentinel(sentinel, name),
   );
   const online = replicas.filter((replica) => !isDown(replica));
   const nodes = await Promise.all(
     [primary, ...online].map((described) => {
       const address = addressOf(described);
-      return ask(connect(address, credentials), (redis) => readNode(redis, address));
+      return queryServer(connect(address, credentials), (redis) => readNode(redis, address));
     }),
   );
   const sentinels = Number(primary.get('num-other-sentinels')) + 1;
@@ -57,7 +57,7 @@ export async function inspectSentinels(
   };
 }
 
-async function askSentinel(sentinel: RedisServer, name: string) {
+async function querySentinel(sentinel: RedisServer, name: string) {
   const primary = toMap(await sentinel.call('SENTINEL', 'MASTER', name));
   const replicas = (await sentinel.call('SENTINEL', 'REPLICAS', name)) as unknown[];
   const quorum = await sentinel
@@ -71,14 +71,14 @@ async function askSentinel(sentinel: RedisServer, name: string) {
 }
 
 /** Queries one server after the other. Throws the error of the last one. */
-async function askAny<T>(
+async function queryAny<T>(
   servers: readonly RedisServer[],
-  question: (redis: RedisServer) => Promise<T>,
+  query: (redis: RedisServer) => Promise<T>,
 ): Promise<T> {
   let failure: unknown;
   for (const server of servers) {
     try {
-      return await ask(server, question);
+      return await queryServer(server, query);
     } catch (error) {
       failure = error;
     }
@@ -86,14 +86,14 @@ async function askAny<T>(
   throw failure;
 }
 
-async function ask<T>(
+async function queryServer<T>(
   server: RedisServer,
-  question: (redis: RedisServer) => Promise<T>,
+  query: (redis: RedisServer) => Promise<T>,
 ): Promise<T> {
   server.on('error', () => undefined);
   try {
     await server.connect();
-    return await question(server);
+    return await query(server);
   } finally {
     server.disconnect();
   }

@@ -134,7 +134,7 @@ function createShardReader(shard: Shard) {
 const MOVING_MS = 5_000;
 
 /** Creates the function that reads the values of keys: with one command, unless their slot is being moved. */
-function createValueReader({ ask, redis }: Pick<Shard, 'ask' | 'redis'>) {
+function createValueReader({ run, redis }: Pick<Shard, 'run' | 'redis'>) {
   let movingUntil = Number.NEGATIVE_INFINITY;
 
   async function readValues(keys: string[]): Promise<(string | null)[]> {
@@ -149,7 +149,7 @@ function createValueReader({ ask, redis }: Pick<Shard, 'ask' | 'redis'>) {
     }
   }
 
-  return (keys: string[]) => ask(() => readValues(keys));
+  return (keys: string[]) => run(() => readValues(keys));
 }
 
 function collectCredits(

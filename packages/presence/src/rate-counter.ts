@@ -34,7 +34,7 @@ const MAX_KEYS = 50_000;
 
 /** KEYS: counters. ARGV: increment and window in milliseconds of each. Returns count and remaining time of each. */
 const INCREMENT_SCRIPT = `
-local answers = {}
+local results = {}
 for i, key in ipairs(KEYS) do
   local n = redis.call('INCRBY', key, ARGV[2 * i - 1])
   local left = redis.call('PTTL', key)
@@ -42,10 +42,10 @@ for i, key in ipairs(KEYS) do
     left = tonumber(ARGV[2 * i])
     redis.call('PEXPIRE', key, left)
   end
-  answers[2 * i - 1] = n
-  answers[2 * i] = left
+  results[2 * i - 1] = n
+  results[2 * i] = left
 end
-return answers`;
+return results`;
 
 /**
  * Creates the rate counter of a process. Events of the same moment share a round trip. Not rate-limiter-flexible: it

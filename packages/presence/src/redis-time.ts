@@ -18,10 +18,10 @@ export function createRedisTime(server: { time(): Promise<readonly (number | str
     async sample(): Promise<void> {
       const requestedAt = performance.now();
       const serverMs = timeToMs(await server.time());
-      const answeredAt = performance.now();
+      const respondedAt = performance.now();
       const latest = {
-        offset: serverMs - (requestedAt + answeredAt) / 2,
-        roundTrip: answeredAt - requestedAt,
+        offset: serverMs - (requestedAt + respondedAt) / 2,
+        roundTrip: respondedAt - requestedAt,
       };
       // A different server, or a clock that was set: earlier samples are invalid.
       const hasJumped = Math.abs(latest.offset - offset) > 250 + latest.roundTrip;

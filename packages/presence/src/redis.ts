@@ -166,7 +166,7 @@ export function isScriptRefusal(message: string): boolean {
  */
 export async function probeRedis<T>(
   address: RedisAddress,
-  ask: (redis: Redis) => Promise<T>,
+  query: (redis: Redis) => Promise<T>,
   timeoutMs = INITIAL_WAIT_MS,
 ): Promise<T> {
   let connectionError: Error | undefined;
@@ -174,8 +174,8 @@ export async function probeRedis<T>(
     connectionError = error;
   });
   try {
-    const answer = redis.connect().then(() => ask(redis));
-    return await withTimeout(answer, timeoutMs, 'Redis');
+    const result = redis.connect().then(() => query(redis));
+    return await withTimeout(result, timeoutMs, 'Redis');
   } catch (error) {
     // The call's own error says only that the connection is closed.
     throw connectionError ?? error;

@@ -51,7 +51,7 @@ export interface Reply {
 
 const BITMAP_BYTES = 128;
 
-/** Addressee of a delivery result: the worker and the recipient of its batch. */
+/** Where a delivery result is sent: the reply stream of a worker, and the recipient of its batch. */
 export interface ReplyTo {
   reply: string;
   /** The shard that holds the reply stream. */

@@ -27,14 +27,14 @@ export async function createShardDispatcher(
   worker: string,
   onReply: (reply: Reply) => void,
 ) {
-  const { redis, keys, ask } = shard;
+  const { redis, keys, run } = shard;
   const reader = await shard.openReader();
   const replyStream = keys.replyStream(worker);
   const time = createRedisTime(shard);
 
   const maintain = async (): Promise<void> => {
     const expire = () => redis.expire(replyStream, TTL_SECONDS.replies);
-    await Promise.allSettled([ask(time.sample), ask(expire)]);
+    await Promise.allSettled([run(time.sample), run(expire)]);
   };
   await maintain();
   const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
@@ -48,7 +48,7 @@ export async function createShardDispatcher(
     isResponding: (): boolean => shard.state() === 'responding',
     /** Converts a time of the monotonic clock to that of the shard's server. Throws if that is not known and can't be read. */
     async toRedisTime(monotonic: number): Promise<number> {
-      if (Number.isNaN(time.now())) await ask(time.sample);
+      if (Number.isNaN(time.now())) await run(time.sample);
       return time.fromMonotonic(monotonic);
     },
     /**
@@ -58,7 +58,7 @@ export async function createShardDispatcher(
      * @throws if Redis fails
      */
     send: (messages: readonly { gateway: string; fields: string[] }[]): Promise<unknown[]> =>
-      ask(async () => {
+      run(async () => {
         const pipeline = redis.pipeline();
         for (const { gateway, fields } of messages)
           pipeline.xadd(keys.gatewayStream(gateway), 'NOMKSTREAM', '*', ...fields);
@@ -69,7 +69,7 @@ export async function createShardDispatcher(
       }),
     /** Returns the replies to another worker that the shard still holds. Throws if Redis fails. */
     readReplies: (formerWorker: string): Promise<DatedReply[]> =>
-      ask(async () => {
+      run(async () => {
         const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
         const now = time.now();
         return entries.flatMap(([id, fields]) => {

@@ -20,7 +20,7 @@ export interface ShardHealth {
    *
    * @throws what the commands throw
    */
-  ask<T>(commands: () => Promise<T>): Promise<T>;
+  run<T>(commands: () => Promise<T>): Promise<T>;
   stop(): void;
 }
 
@@ -30,7 +30,7 @@ export interface ShardHealth {
  */
 const ONLY_SHARD: ShardHealth = {
   state: () => 'responding',
-  ask: (commands) => commands(),
+  run: (commands) => commands(),
   stop: () => undefined,
 };
 
@@ -48,13 +48,13 @@ export function createShardsHealth(
   if (servers.length === 1) return [ONLY_SHARD];
   const shards = servers.map((server) => createShardHealth(server, onFailure));
   const isAnyResponding = () => shards.some(({ failingMs }) => failingMs() === undefined);
-  return shards.map(({ failingMs, ask, stop }) => ({
+  return shards.map(({ failingMs, run, stop }) => ({
     state() {
       const ms = failingMs();
       if (ms === undefined) return 'responding';
       return ms >= AWAY_AFTER_MS && isAnyResponding() ? 'away' : 'failing';
     },
-    ask,
+    run,
     stop,
   }));
 }
@@ -88,7 +88,7 @@ function createShardHealth({ name, redis, keys }: Probed, onFailure: (error: Err
     /** Returns for how long it has failed; undefined while it responds. */
     failingMs: (): number | undefined =>
       failingSince === undefined ? undefined : performance.now() - failingSince,
-    async ask<T>(commands: () => Promise<T>): Promise<T> {
+    async run<T>(commands: () => Promise<T>): Promise<T> {
       if (failingSince !== undefined) throw new Error(`presence at ${name} fails`);
       try {
         return await commands();

@@ -22,7 +22,7 @@ export const jobSchemas = {
   finish: z.object({ pushes: z.array(id) }),
   /**
    * Records connects and disconnects of devices (token, milliseconds since 1970) and uses of API keys (the key's id,
-   * milliseconds). Workers of the release before this one skip `keys`.
+   * milliseconds). Workers of the previous release skip `keys`.
    */
   presence: z.object({
     events: z.array(z.tuple([id, z.number()])),

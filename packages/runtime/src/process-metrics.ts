@@ -14,7 +14,7 @@ const TOTALS: readonly [MetricName<'counter'>, readTotals: () => readonly Sample
   ['carillon_pushes_accepted_total', () => asSample(processCounts.pushesAccepted)],
   ['carillon_recipients_total', listRecipients],
   ['carillon_inbox_rows_written_total', () => asSample(processCounts.inboxRowsWritten)],
-  ['carillon_inbox_rows_drained_total', () => asSample(processCounts.inboxRowsDrained)],
+  ['carillon_inbox_rows_drained_total', () => asSample(processCounts.inboxRowsAcknowledged)],
   ['carillon_webhook_events_dropped_total', () => asSample(processCounts.webhookEventsDropped)],
   ['carillon_batched_writes_total', () => listBatched('writes')],
   ['carillon_batched_items_total', () => listBatched('items')],

@@ -157,7 +157,7 @@ async function deleteHolders(
 }
 
 /**
- * Writes the device. The unique index of the release before this one refuses it while another device has the address that is
+ * Writes the device. The unique index of the previous release refuses it while another device has the address that is
  * in no list; such devices are deleted, and the write is repeated.
  */
 async function writeDespiteIndex(

@@ -3,7 +3,7 @@ import { isBatchId } from '@carillon/core/ids';
 import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
 import { holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
-import { type FailedWork, failedPositions } from './failures.ts';
+import { type BatchWithFailures, failedPositions } from './failures.ts';
 import { batchIdsOf } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION } from './recipient-status.ts';
@@ -34,7 +34,7 @@ const PUSH_FIELDS = {
 export type FailedPush = Pick<
   PushDocument,
   '_id' | 'app' | 'state' | 'sendUntil' | 'data' | 'options' | 'collapse'
-> & { work?: FailedWork & Pick<Batch, 'tokens'> };
+> & { work?: BatchWithFailures & Pick<Batch, 'tokens'> };
 
 /** Recipients of one batch that a re-drive sends to again. */
 export interface BatchRecipients {
@@ -84,7 +84,7 @@ export function createFailedRecipients(db: Db) {
         yield [selectRecipients(push._id, push.work, scope)];
         return;
       }
-      const marked = batches.find<{ _id: string; work: FailedWork & Pick<Batch, 'tokens'> }>(
+      const marked = batches.find<{ _id: string; work: BatchWithFailures & Pick<Batch, 'tokens'> }>(
         {
           app: push.app,
           ...batchIdsOf(push._id),
@@ -155,7 +155,7 @@ async function writeAll(
 
 function selectRecipients(
   batch: string,
-  work: FailedWork & Pick<Batch, 'tokens'>,
+  work: BatchWithFailures & Pick<Batch, 'tokens'>,
   { by, reason }: RedriveScope,
 ): BatchRecipients {
   const isReserved = work.redriven?.some((entry) => entry.by === by) === true;

@@ -65,7 +65,7 @@ export interface FailurePage {
 }
 
 /** The fields of a batch with failed recipients. */
-export type FailedWork = Pick<
+export type BatchWithFailures = Pick<
   Batch,
   | 'n'
   | 'outcomes'
@@ -80,7 +80,7 @@ export type FailedWork = Pick<
   | 'words'
   | 'redriven'
 >;
-type Mark = { _id: string; work: Pick<FailedWork, 'failedAt' | 'channel' | 'failures'> };
+type Mark = { _id: string; work: Pick<BatchWithFailures, 'failedAt' | 'channel' | 'failures'> };
 type Holder = { _id: string; app: string; work: Batch };
 type Holders = Collection<Holder>;
 
@@ -187,7 +187,7 @@ async function readFailedBatches(
       const some = ids.filter((id) => isBatchId(id) === (collection === batches));
       if (some.length === 0) return [];
       return collection
-        .find<{ _id: string; work: FailedWork }>(holdersById(some), {
+        .find<{ _id: string; work: BatchWithFailures }>(holdersById(some), {
           projection: FAILED_BATCH,
           batchSize: some.length + 1,
           ...BY_ID,
@@ -232,7 +232,7 @@ function hasReason({ work: { failures = 0 } }: Mark, reason: Failure | undefined
 /** Counts the failed recipients of a batch by reason, the most frequent first; undefined if there are none. */
 function summarizeFailures(
   id: string,
-  batch: FailedWork,
+  batch: BatchWithFailures,
   reason: Failure | undefined,
 ): FailedBatch | undefined {
   const positions = failedPositions(batch, reason);
@@ -249,14 +249,14 @@ function summarizeFailures(
 }
 
 /** Returns the positions of the recipients of a batch that have failed, with one reason or with any. */
-export function failedPositions(batch: FailedWork, reason: Failure | undefined): number[] {
+export function failedPositions(batch: BatchWithFailures, reason: Failure | undefined): number[] {
   return [...outcomeCodes(batch).entries()].flatMap(([position, code]) => {
     if (!isFailure(code)) return [];
     return reason === undefined || describeOutcome(code).reason === reason ? [position] : [];
   });
 }
 
-function countReasons(batch: FailedWork, positions: readonly number[]): FailureReason[] {
+function countReasons(batch: BatchWithFailures, positions: readonly number[]): FailureReason[] {
   const codes = outcomeCodes(batch);
   const texts = new Map(
     batch.words?.flatMap(([text, some]) => some.map((position) => [position, text] as const)),

@@ -130,7 +130,7 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     const removed = await removeRows(inbox, rows);
     // Only deliveries over MQTT have rows.
     countRecipients('mqtt', field === 'got' ? { delivered: removed } : { gone: removed });
-    if (field === 'got') processCounts.inboxRowsDrained += removed;
+    if (field === 'got') processCounts.inboxRowsAcknowledged += removed;
   }
 
   async function writeBits(rows: readonly EndedInboxRow[], field: BitField): Promise<void> {

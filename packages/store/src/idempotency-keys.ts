@@ -97,7 +97,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
         const found = await findInUse(await pushes.findOne({ _id: stored.push }));
         if (found !== undefined && (await confirmKey(stored))) return found;
       }
-      // A process of the release before inserts pushes without a document of their key.
+      // A process of the previous release inserts pushes without a document of their key.
       return findInUse(await pushes.findOne({ app, 'idempotency.key': key }));
     },
 
@@ -125,7 +125,7 @@ export function createIdempotencyKeys(db: Db, clock: Pick<Clock, 'now'>) {
       const same = await pushes.findOne({ _id });
       if (same !== null)
         return (await isInUse(same)) ? findDurable(pushes, same) : { ...same, state: 'abandoned' };
-      // The unique index of the release before this one, which may run beside it.
+      // The unique index of the previous release, which may run beside it.
       const earlier = await pushes.findOne({ app, 'idempotency.key': idempotency.key });
       const found = await findInUse(earlier);
       if (earlier !== null && found === undefined)

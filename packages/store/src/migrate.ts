@@ -115,7 +115,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1, _id: 1 } },
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
     { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
-    // Hinted by the release before this one, which may run beside it: a later release drops it.
+    // Hinted by the previous release, which may run beside it: a later release drops it.
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
     {
       key: DUE_PUSHES_INDEX,
@@ -129,7 +129,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       key: { app: 1, collapse: 1, _id: 1 },
       partialFilterExpression: { collapse: { $exists: true } },
     },
-    // For the release before this one: keys have a collection of their own (store/idempotency-keys).
+    // For the previous release: keys have a collection of their own (store/idempotency-keys).
     {
       key: { app: 1, 'idempotency.key': 1 },
       unique: true,
@@ -140,7 +140,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     OUTBOX_INDEX,
   ],
   batches: [
-    // As in `pushes`: for the release before this one.
+    // As in `pushes`: for the previous release.
     { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
     {
       key: DUE_BATCHES_INDEX,

@@ -191,14 +191,14 @@ async function readCodes(
   const withoutRow = inInbox.filter((position) => !present.has(rowIdOf(position)));
   if (withoutRow.length === 0) return codes;
   // Read again: receipts and final outcomes are written before rows go.
-  const current = await readWork(tables, push, id);
+  const current = await readBatch(tables, push, id);
   const currentCodes = outcomeCodes(current ?? work);
   for (const position of withoutRow)
     if (currentCodes[position] === OUTCOMES.inbox) currentCodes[position] = OUTCOMES.superseded;
   return currentCodes;
 }
 
-async function readWork(
+async function readBatch(
   { pushes, batches }: Tables,
   push: ReportedPush,
   id: string,

@@ -24,7 +24,7 @@ export interface WebhookChange {
 }
 
 /** Response of a receiver, or the reason why there was none. */
-export type WebhookAnswer = { status: number } | { error: string };
+export type WebhookResponse = { status: number } | { error: string };
 
 /** A webhook as a request was sent to it; its sealed address is another text once it was changed. */
 type CalledWebhook = Pick<WebhookDocument, '_id' | 'address'>;
@@ -293,7 +293,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
      */
     async recordFailure(
       webhook: CalledWebhook,
-      answer: WebhookAnswer,
+      response: WebhookResponse,
       retryMs: number,
     ): Promise<Date> {
       // A document from before has no `failedAt`: its failures were the last requests.
@@ -310,7 +310,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
                 $cond: [continues, { $ifNull: ['$failingSince', '$$NOW'] }, '$$NOW'],
               },
               retryAt: fromNow(retryMs),
-              last: { $mergeObjects: [{ $literal: answer }, { at: '$$NOW' }] },
+              last: { $mergeObjects: [{ $literal: response }, { at: '$$NOW' }] },
             },
           },
         ],
@@ -319,8 +319,8 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       return updated?.failingSince ?? new Date(clock.now());
     },
     /** Records the response to a test event that failed; when events are sent, and since when they fail, stays. */
-    async recordFailedTest(webhook: CalledWebhook, answer: WebhookAnswer): Promise<void> {
-      const last = { ...answer, at: new Date(clock.now()) };
+    async recordFailedTest(webhook: CalledWebhook, response: WebhookResponse): Promise<void> {
+      const last = { ...response, at: new Date(clock.now()) };
       await webhooks.updateOne(calledAt(webhook), { $set: { last } });
     },
     /** Delays the next request by `delayMs`, which is no failure of the webhook: its address is down for others too. */

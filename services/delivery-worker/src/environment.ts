@@ -23,7 +23,7 @@ export const environment = z
     ...presenceEnv,
     /** Jobs of each queue in progress at once. */
     CONCURRENCY: z.coerce.number().int().min(1).max(500).default(24),
-    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; while it does, other pushes wait for free places. The same in all workers. */
+    /** Most batches of one push, of up to 1,000 recipients each, that are released and not finished. A push can occupy this number divided by CONCURRENCY of workers; while it does, other pushes wait for a free slot. The same in all workers. */
     OPEN_BATCHES_PER_PUSH: z.coerce
       .number()
       .int()

@@ -1,4 +1,4 @@
-import type { Channel } from '@carillon/core/channels';
+import { CHANNELS } from '@carillon/core/channels';
 import type { Tracer } from '@carillon/core/tracing';
 import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
 import { createOpenJob } from '@carillon/queue/open-job';
@@ -14,6 +14,9 @@ const PRESENCE_CONCURRENCY = 2;
 const WEBHOOK_CONCURRENCY = 200;
 /** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
 export const EMBEDDED_FACTOR = 8;
+
+type StartWorker = () => QueueWorker;
+type DeliverQueue = ReturnType<typeof deliverQueueName>;
 
 /** Processors of the queues' jobs. */
 export interface Processors {
@@ -41,21 +44,9 @@ export function startWorkers(
   queues: readonly WorkerQueue[],
   concurrency: number,
 ): QueueWorker[] {
-  const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
-  const startDeliver = (channel: Channel, jobConcurrency: number) => () =>
-    createWorker(
-      worker,
-      deliverQueueName(channel),
-      jobSchemas.deliver,
-      async ({ work }) => void (await deliver(work)),
-      jobConcurrency,
-    );
-  const starts: Record<WorkerQueue, () => QueueWorker> = {
+  const { checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
+  const otherStarts: Record<Exclude<WorkerQueue, DeliverQueue>, StartWorker> = {
     send: () => startSending(worker, processors, concurrency * EMBEDDED_FACTOR),
-    'deliver-mqtt': startDeliver('mqtt', concurrency),
-    'deliver-apns': startDeliver('apns', PROVIDER_CONCURRENCY),
-    'deliver-fcm': startDeliver('fcm', PROVIDER_CONCURRENCY),
-    'deliver-web-push': startDeliver('web-push', PROVIDER_CONCURRENCY),
     finish: () =>
       createWorker(
         worker,
@@ -84,7 +75,33 @@ export function startWorkers(
         WEBHOOK_CONCURRENCY,
       ),
   };
-  return queues.map((queue) => starts[queue]());
+  const starts: Partial<Record<WorkerQueue, StartWorker>> = {
+    ...otherStarts,
+    ...createDeliverStarts(worker, processors, concurrency),
+  };
+  return queues.flatMap((queue) => starts[queue]?.() ?? []);
+}
+
+/** Creates the functions that start the workers of the channels' queues. */
+function createDeliverStarts(
+  worker: WorkerSettings,
+  { deliver }: Pick<Processors, 'deliver'>,
+  concurrency: number,
+): Partial<Record<DeliverQueue, StartWorker>> {
+  return Object.fromEntries(
+    CHANNELS.map((channel) => {
+      const queue = deliverQueueName(channel);
+      const start = () =>
+        createWorker(
+          worker,
+          queue,
+          jobSchemas.deliver,
+          async ({ work }) => void (await deliver(work)),
+          channel === 'mqtt' ? concurrency : PROVIDER_CONCURRENCY,
+        );
+      return [queue, start] as const;
+    }),
+  );
 }
 
 /** Starts the worker of the queue `send`, which delivers pushes with an embedded batch and fans out all others. */

@@ -60,9 +60,9 @@ await runService(
     log.info({ ports: gateway.ports }, 'listening for devices');
     // The loops of a server stop together with it, and share the checks.
     for (const [server, loops] of Map.groupBy(gateway.loops, (loop) => loop.server)) {
-      const doServersRespond = createBatcher<string, boolean>('probe-servers', async (asked) => {
+      const doServersRespond = createBatcher<string, boolean>('probe-servers', async (names) => {
         await Promise.all([server.assertWritable(), store.ping()]);
-        return asked.map(() => true);
+        return names.map(() => true);
       });
       for (const { name, lastProgressAt } of loops)
         watch({ name, lastProgressAt, isExpected: () => doServersRespond(name) });

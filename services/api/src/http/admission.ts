@@ -75,7 +75,7 @@ export function createAdmission() {
     return true;
   }
 
-  function leave(account: string): void {
+  function release(account: string): void {
     inProgress -= 1;
     const remaining = (countByAccount.get(account) ?? 0) - 1;
     if (remaining > 0) countByAccount.set(account, remaining);
@@ -106,7 +106,7 @@ export function createAdmission() {
       deadline.end();
       if (request.isSlow) slow -= 1;
       else raiseLimit();
-      leave(account);
+      release(account);
     }
   };
 }

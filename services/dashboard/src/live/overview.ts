@@ -1,4 +1,4 @@
-import type { ChannelWork } from '@carillon/presence/figures';
+import type { BacklogFigures } from '@carillon/presence/figures';
 import type { FiguresSnapshot } from '@carillon/presence/figures-reader';
 import { LATENCY_BOUNDS_MS } from '@carillon/runtime/latency-histogram';
 import type { RefusalView } from '@carillon/store/credentials';
@@ -37,7 +37,7 @@ export interface Overview {
   /** Of the last 15, 30 and 60 minutes, by their number. */
   latencies: Record<number, LatencySummary>;
   /** Empty until a scheduler has counted, some seconds after the first viewer came. */
-  channels: ChannelWork[];
+  channels: BacklogFigures[];
   gateways: { id: string; online: number }[];
   /** Credentials that their provider has refused and not accepted since. */
   refusedCredentials: {

@@ -193,7 +193,7 @@ async function deliverPush(
     // It would wait for the end of its lease, and its lapsed claim would count against it.
     if (isOutage(error)) {
       const retry = { afterMs: OUTAGE_RETRY_MS, hasBlocked: batch.hasLapsed() };
-      await giveBack(resources, run, retry);
+      await releaseClaimWithReceipts(resources, run, retry);
     }
     throw error;
   }
@@ -216,7 +216,7 @@ async function deliverRun(
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
   if (retry !== undefined) {
-    const isReleased = await giveBack(resources, run, retry);
+    const isReleased = await releaseClaimWithReceipts(resources, run, retry);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
@@ -228,7 +228,7 @@ async function deliverRun(
 }
 
 /** Releases the claim with the receipts so far. False: another worker has the batch. */
-function giveBack(
+function releaseClaimWithReceipts(
   resources: DeliveryResources,
   { batch, batchOutcomes }: Pick<Run, 'batch' | 'batchOutcomes'>,
   { afterMs, hasBlocked = false }: Retry,
@@ -464,7 +464,7 @@ async function removeStaleRows(
   }
   const removed = await inbox.remove(push._id, acknowledgedRows);
   countRecipients('mqtt', { delivered: removed });
-  processCounts.inboxRowsDrained += removed;
+  processCounts.inboxRowsAcknowledged += removed;
   await inbox.remove(push._id, obsoleteRows);
 }
 

@@ -16,7 +16,7 @@ export function createIsolation() {
   let phaseEndedAt = Number.NEGATIVE_INFINITY;
   let whenIdle: PromiseWithResolvers<void> | undefined;
 
-  function leave(): void {
+  function endRun(): void {
     running -= 1;
     if (running === 0) whenIdle?.resolve();
   }
@@ -50,7 +50,7 @@ export function createIsolation() {
       try {
         return await work();
       } finally {
-        leave();
+        endRun();
       }
     },
 

@@ -74,19 +74,19 @@ export function createWebhookClient({
         ? httpsRequest(url, { ...options, agent: httpsAgent })
         : http.request(url, { ...options, agent: httpAgent });
       return new Promise((resolve) => {
-        let isAnswered = false;
+        let hasResponse = false;
         const timer = setTimeout(() => {
           resolve({ error: 'ETIMEDOUT' });
           request.destroy();
         }, deadlineMs);
         request.on('response', (response) => {
-          isAnswered = true;
+          hasResponse = true;
           // The status decides; a body that drips or never ends is cut.
           resolve(readResponse(response));
           drain(response);
         });
         request.on('error', (error: NodeJS.ErrnoException) => {
-          if (!isAnswered) resolve({ error: error.code ?? error.message });
+          if (!hasResponse) resolve({ error: error.code ?? error.message });
         });
         request.on('close', () => {
           clearTimeout(timer);

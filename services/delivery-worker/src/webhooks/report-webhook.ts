@@ -6,7 +6,7 @@ import { WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import type { WebhookDocument } from '@carillon/store/documents';
 import type { ClaimedReport } from '@carillon/store/outbox';
 import type { Store } from '@carillon/store/store';
-import type { WebhookAnswer } from '@carillon/store/webhooks';
+import type { WebhookResponse } from '@carillon/store/webhooks';
 import type { AddressCircuits, AddressPermit, AddressState } from './address-circuits.ts';
 import { DEADLINE_MS, type ReceiverResponse, type WebhookClient } from './client.ts';
 import { buildEvents, type EventBody, type PendingReport } from './events.ts';
@@ -131,9 +131,9 @@ async function sendTest(
     return settleRequest(resources, receiver, response, 1);
   // The events of pushes and devices are sent when they would be without the test.
   resources.onRequest('failed', 0);
-  const answer = toAnswer(response);
-  await resources.store.webhooks.recordFailedTest(receiver.webhook, answer);
-  return endFailed(receiver, answer);
+  const recorded = toWebhookResponse(response);
+  await resources.store.webhooks.recordFailedTest(receiver.webhook, recorded);
+  return endFailed(receiver, recorded);
 }
 
 /** Sends the events of claimed documents. False: a request failed, and the rest was released. */
@@ -148,12 +148,12 @@ async function sendReports(
   while (pending.some(({ events }) => events.length > 0)) {
     const hasTime = performance.now() - claimedAt < LEASE_MS - DEADLINE_MS - RECORD_MS;
     if (!hasTime || resources.isStopping()) {
-      await giveBack(resources, pending, []);
+      await releaseReports(resources, pending, []);
       return true;
     }
     const permit = resources.circuits.acquire(receiver.address);
     if (permit.kind !== 'permit') {
-      await giveBack(resources, pending, []);
+      await releaseReports(resources, pending, []);
       await waitForAddress(resources, receiver, permit);
       return false;
     }
@@ -165,7 +165,7 @@ async function sendReports(
       request.accept();
       await recordReported(resources, pending, request.touched);
       failpoint('webhook-recorded', receiver.webhook._id);
-    } else await giveBack(resources, pending, request.touched, response);
+    } else await releaseReports(resources, pending, request.touched, response);
     const events = request.bodies.length;
     if (!(await settleRequest(resources, receiver, response, events))) return false;
   }
@@ -219,7 +219,7 @@ async function recordReported(
 }
 
 /** Releases all reports; those of a failed request wait for their own retry, so that others are tried first. */
-async function giveBack(
+async function releaseReports(
   { store, random }: Pick<WebhookResources, 'store' | 'random'>,
   pending: readonly PendingReport[],
   failed: readonly PendingReport[],
@@ -287,27 +287,27 @@ async function settleRequest(
     return true;
   }
   onRequest(isGone(response) ? 'gone' : 'failed', 0);
-  const answer = toAnswer(response);
+  const recorded = toWebhookResponse(response);
   const retryAfterMs = 'status' in response ? response.retryAfterMs : undefined;
   const delayMs = computeDelayMs(webhook.failures ?? 0, retryAfterMs, random);
-  const failingSince = await store.webhooks.recordFailure(webhook, answer, delayMs);
+  const failingSince = await store.webhooks.recordFailure(webhook, recorded, delayMs);
   const isFailingLong = store.clock.now() - failingSince.getTime() > MAX_FAILING_MS;
   if (isGone(response)) await store.webhooks.turnOff(webhook, 'gone');
   else if (isFailingLong) await store.webhooks.turnOff(webhook, 'failing');
-  return endFailed(receiver, answer, isGone(response) || isFailingLong ? 'off' : 'failed');
+  return endFailed(receiver, recorded, isGone(response) || isFailingLong ? 'off' : 'failed');
 }
 
 /** Ends the run of a webhook whose request failed. */
 function endFailed(
   { result }: Receiver,
-  answer: WebhookAnswer,
+  response: WebhookResponse,
   end: 'off' | 'failed' = 'failed',
 ): false {
   result.end = end;
-  result.answer = 'status' in answer ? answer.status : answer.error;
+  result.answer = 'status' in response ? response.status : response.error;
   return false;
 }
 
-function toAnswer(response: ReceiverResponse): WebhookAnswer {
+function toWebhookResponse(response: ReceiverResponse): WebhookResponse {
   return 'status' in response ? { status: response.status } : { error: response.error };
 }

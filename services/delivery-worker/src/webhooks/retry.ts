@@ -1,4 +1,4 @@
-import type { WebhookAnswer } from '@carillon/store/webhooks';
+import type { WebhookResponse } from '@carillon/store/webhooks';
 
 const BASE_DELAY_MS = 1_000;
 const MAX_DELAY_MS = 3_600_000;
@@ -34,11 +34,11 @@ export function computeRequestSize(failures: number, maxEvents: number): number 
 }
 
 /** Checks whether a receiver has accepted a request: any 2xx. */
-export function isAccepted(answer: WebhookAnswer): boolean {
-  return 'status' in answer && answer.status >= 200 && answer.status < 300;
+export function isAccepted(response: WebhookResponse): boolean {
+  return 'status' in response && response.status >= 200 && response.status < 300;
 }
 
 /** Checks whether a receiver wants no more requests. */
-export function isGone(answer: WebhookAnswer): boolean {
-  return 'status' in answer && answer.status === GONE;
+export function isGone(response: WebhookResponse): boolean {
+  return 'status' in response && response.status === GONE;
 }

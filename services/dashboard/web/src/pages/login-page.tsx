@@ -101,7 +101,7 @@ function PasswordForm({ next }: { next: string }) {
         </Button>
         <Text fz="xs" c="dimmed">
           A lost password: an owner makes a link for a new one, or somebody with access to the
-          server by <Code>carillon operator invite</Code>.
+          server by <Code>carillon operator password</Code>.
         </Text>
       </Stack>
     </form>

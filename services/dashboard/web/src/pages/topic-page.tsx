@@ -45,7 +45,7 @@ export function TopicPage() {
         isPaged
         empty={
           <Empty title="No subscribers">
-            Devices that subscribe to this topic appear here. A push to it reaches nobody now.
+            Devices that subscribe to this topic appear here. A push to it has no recipients now.
           </Empty>
         }
       />

@@ -92,8 +92,8 @@ function NoWebhooks({ mayChange }: { mayChange: boolean }) {
   return (
     <Stack gap="xs">
       <Empty title="No webhooks yet">
-        A webhook is an address of a backend that is told when pushes end, whom they reached, and
-        which devices register or go. A receiver checks the signature, as below;{' '}
+        A webhook is an address of your backend to which Carillon sends events: ends of pushes,
+        outcomes of recipients, changes of devices. A receiver checks the signature, as below;{' '}
         {mayChange ? 'add its address then.' : 'an admin adds its address then.'} The file
         docs/webhooks.md lists the events and what is guaranteed.
       </Empty>
