@@ -15,7 +15,6 @@ const WEBHOOK_CONCURRENCY = 200;
 /** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
 export const EMBEDDED_FACTOR = 8;
 
-type StartWorker = () => QueueWorker;
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
 
 /** Processors of the queues' jobs. */
@@ -44,8 +43,8 @@ export function startWorkers(
   queues: readonly WorkerQueue[],
   concurrency: number,
 ): QueueWorker[] {
-  const { checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
-  const otherStarts: Record<Exclude<WorkerQueue, DeliverQueue>, StartWorker> = {
+  const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
+  const starts: Record<Exclude<WorkerQueue, DeliverQueue>, () => QueueWorker> = {
     send: () => startSending(worker, processors, concurrency * EMBEDDED_FACTOR),
     finish: () =>
       createWorker(
@@ -75,33 +74,21 @@ export function startWorkers(
         WEBHOOK_CONCURRENCY,
       ),
   };
-  const starts: Partial<Record<WorkerQueue, StartWorker>> = {
-    ...otherStarts,
-    ...createDeliverStarts(worker, processors, concurrency),
-  };
-  return queues.flatMap((queue) => starts[queue]?.() ?? []);
+  const startDeliver = (queue: DeliverQueue) =>
+    createWorker(
+      worker,
+      queue,
+      jobSchemas.deliver,
+      async ({ work }) => void (await deliver(work)),
+      queue === deliverQueueName('mqtt') ? concurrency : PROVIDER_CONCURRENCY,
+    );
+  return queues.map((queue) => (isDeliverQueue(queue) ? startDeliver(queue) : starts[queue]()));
 }
 
-/** Creates the functions that start the workers of the channels' queues. */
-function createDeliverStarts(
-  worker: WorkerSettings,
-  { deliver }: Pick<Processors, 'deliver'>,
-  concurrency: number,
-): Partial<Record<DeliverQueue, StartWorker>> {
-  return Object.fromEntries(
-    CHANNELS.map((channel) => {
-      const queue = deliverQueueName(channel);
-      const start = () =>
-        createWorker(
-          worker,
-          queue,
-          jobSchemas.deliver,
-          async ({ work }) => void (await deliver(work)),
-          channel === 'mqtt' ? concurrency : PROVIDER_CONCURRENCY,
-        );
-      return [queue, start] as const;
-    }),
-  );
+const DELIVER_QUEUES: ReadonlySet<string> = new Set(CHANNELS.map(deliverQueueName));
+
+function isDeliverQueue(queue: WorkerQueue): queue is DeliverQueue {
+  return DELIVER_QUEUES.has(queue);
 }
 
 /** Starts the worker of the queue `send`, which delivers pushes with an embedded batch and fans out all others. */
