@@ -157,6 +157,6 @@ async function findLink(store: SetUpStore, digest: Buffer): Promise<InviteDocume
 function deadLink(): ConsoleError {
   return new ConsoleError(
     'NOT_FOUND',
-    'The link has been used or is older than an hour. "carillon operator invite" prints a new one.',
+    'The link has been used or is older than an hour. "carillon operator invite" prints a new one, and "carillon operator password" one for a password.',
   );
 }

@@ -41,7 +41,8 @@ function DeadLink() {
   return (
     <Alert color="red" variant="outline" title="This link does not work" role="alert">
       It has been used, is older than an hour, or is incomplete.{' '}
-      <Code>carillon operator invite</Code> prints a new one.
+      <Code>carillon operator invite</Code> prints a new one, and{' '}
+      <Code>carillon operator password</Code> one for a password.
     </Alert>
   );
 }
