@@ -65,12 +65,12 @@ const listJobs = () => redis.lrange(queueKey(redis, 'send', 'wait'), 0, -1);
 /** Runs a tick. Returns how many batches got a job. */
 const tick = async () => (await reconcile(bench.store, producers)).works;
 
-/** Adds a job of the queue, as the API does, that no worker takes. */
+/** Adds a job of the queue that no worker takes, as the API does. */
 async function addWaitingJob(jobId: string) {
   await redis.lpush(queueKey(redis, 'send', 'wait'), jobId);
 }
 
-test('a push that was accepted just now has its first job still', async () => {
+test('a push that was just accepted still has its first job', async () => {
   // Far from the limit on both sides: the machine may be busy.
   await insertPush({ agoMs: -30_000 });
   await insertPush({ agoMs: 0 });
@@ -86,14 +86,14 @@ test('a push whose job is lost gets one a second after it was accepted', async (
   expect(await listJobs()).toEqual([sendJobId(push, 0)]);
 });
 
-test('behind an older job of the queue it waits; once that is taken it gets one', async () => {
+test('a push behind an older job of the queue gets a job only once that is taken', async () => {
   const older = sendJobId(idAt(20_000), 0);
   await addWaitingJob(older);
   await insertPush({ agoMs: 15_000 });
   const younger = await insertPush({ agoMs: 10_000 });
   expect(await tick()).toBe(0);
   expect(await listJobs()).toEqual([older]);
-  // Also one that began just after it: they may share a job.
+  // Also a push that began just after it: they may share a job.
   await insertPush({ agoMs: 20_500 });
   expect(await tick()).toBe(0);
   await redis.del(queueKey(redis, 'send', 'wait'));
@@ -101,14 +101,14 @@ test('behind an older job of the queue it waits; once that is taken it gets one'
   expect(await tick()).toBe(2);
 });
 
-test('a push that is older than all that wait gets a job', async () => {
+test('a push that is older than all waiting ones gets a job', async () => {
   await addWaitingJob(sendJobId(idAt(5_000), 0));
   await insertPush({ agoMs: 15_000 });
   await insertPush({ agoMs: 3_000 });
   expect(await tick()).toBe(1);
 });
 
-test('behind an older push that joined an open job it waits, while the job is open', async () => {
+test('a push behind an older one in an open job gets no job while that is open', async () => {
   await redis.rpush(ENTRIES, `${idAt(20_000)} ${idAt(19_999)}`);
   await redis.rpush(ENTRIES, idAt(100));
   await redis.set(OPEN, 1);
@@ -118,14 +118,14 @@ test('behind an older push that joined an open job it waits, while the job is op
   expect(await tick()).toBe(1);
 });
 
-test('after half a minute it gets one, whatever waits', async () => {
+test('a push gets a job after half a minute, whatever waits', async () => {
   await addWaitingJob(sendJobId(idAt(50_000), 0));
   await insertPush({ agoMs: 40_000 });
   await insertPush({ agoMs: 10_000 });
   expect(await tick()).toBe(1);
 });
 
-test('a push that a worker gave back, and a scheduled one that is due, get one at once', async () => {
+test('a push that a worker released, and a scheduled one that is due, get a job at once', async () => {
   await addWaitingJob(sendJobId(idAt(20_000), 0));
   await insertPush({ agoMs: 10, tries: 1 });
   await insertPush({ agoMs: 10, isScheduled: true });
@@ -135,8 +135,8 @@ test('a push that a worker gave back, and a scheduled one that is due, get one a
 test.each([
   ['a later step of a fan-out', sendJobId(idAtStart(), 3)],
   ['a delayed step', sendJobId(idAtStart(), 0, true)],
-  ['no id of a job', 'send-x'],
-])('%s at the head says nothing about those behind it', async (_, jobId) => {
+  ['an entry that is no job id', 'send-x'],
+])('%s at the head of the queue delays no push', async (_, jobId) => {
   await addWaitingJob(jobId);
   await insertPush({ agoMs: 15_000 });
   expect(await tick()).toBe(1);
@@ -147,7 +147,7 @@ function idAtStart() {
   return newPushId(Date.now() - 20_000);
 }
 
-test('entries that are no ids delay nothing', async () => {
+test('entries that are not ids delay no push', async () => {
   await redis.set(OPEN, 1);
   await redis.rpush(ENTRIES, '{"no": "id"}');
   await insertPush({ agoMs: 15_000 });
