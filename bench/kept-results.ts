@@ -4,18 +4,18 @@ import type { Compared, Row } from './table.ts';
 
 /** A kept value, and the lowest and highest of its rounds. */
 interface KeptRow extends Compared {
-  /** The goal of the row tells which direction is worse. */
+  /** The goal of the row determines which direction is worse. */
   worse: 'higher' | 'lower';
 }
 
 const FILE = fileURLToPath(new URL('kept-results.json', import.meta.url));
 /**
- * Ratios to a floor of the same run, counts, and what the stack takes at rest. Times depend on the machine: a row of them is
+ * Ratios to a floor of the same run, counts, and what the stack uses at rest. Times depend on the machine: a row of them is
  * compared if it has a floor.
  */
 const COMPARED_UNITS: readonly (string | undefined)[] = ['×', 'commands', '% of a core', 'MB'];
 
-/** Keeps the comparable values of a run, which later runs are compared with. Rows of other parts stay. */
+/** Keeps the comparable values of a run, which later runs are compared with. Rows of other parts are kept unchanged. */
 export function keepResults(rows: readonly Row[], file = FILE): void {
   const kept = {
     ...(existsSync(file) && readKept(file)),

@@ -24,7 +24,7 @@ export interface Row {
   goal?: Goal;
   /** Lowest and highest value of the rounds. */
   spread?: { min: number; max: number };
-  /** Value that later runs are compared with instead: a cost in units of the floor's, so that the machine matters less. */
+  /** Value that later runs are compared with instead: a cost in units of the floor's, which depends less on the machine. */
   compared?: Compared;
   /** Operands of the ratio: the floor, and Carillon's value. */
   floor?: Spread;

@@ -18,12 +18,12 @@ import { migrate } from '../../packages/store/src/schema.ts';
 const DAY_MS = 86_400_000;
 const PER_INSERT = 5_000;
 const RECIPIENTS_PER_BATCH = 1_000;
-/** One recipient of so many has failed. */
+/** One of this many recipients has failed. */
 const FAILED_SHARE = 50;
 const TOPIC = 'news';
 const REJECTED = failureCode('rejected-by-provider');
 
-/** How much is stored. */
+/** Numbers of the stored documents. */
 export interface Seed {
   pushes: number;
   devices: number;
@@ -31,7 +31,7 @@ export interface Seed {
   recipients: number;
 }
 
-/** Ids of what is stored, for the addresses of pages. */
+/** Ids of stored documents, for the addresses of pages. */
 export interface Seeded {
   app: string;
   token: string;

@@ -24,7 +24,7 @@ const SAMPLE_INTERVAL_MS = 250;
 
 /**
  * Measures exports and an import of an app's devices: the speed against a bare cursor, the memory of the processes, and
- * that kills leave nothing out and nothing twice.
+ * that kills lose no device and repeat none.
  */
 export async function benchExport(quick: boolean): Promise<Row[]> {
   const count = quick ? DEVICES.quick : DEVICES.usual;

@@ -8,14 +8,14 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const POLL_INTERVAL_MS = 20;
 const MAIN = 'services/cli/src/main.ts';
 
-/** How a command ended, and the highest resident set of its process. */
+/** Result of a command, and the highest resident set of its process. */
 export interface CommandEnd {
   code: number;
   peakMb: number;
   stderr: string;
 }
 
-/** Something that is done once to a running command. */
+/** Action that is run once during a command. */
 export interface Interruption {
   when(): boolean;
   act(pid: number): void;

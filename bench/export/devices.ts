@@ -13,7 +13,7 @@ interface Entry {
   text: string;
 }
 
-/** Stores devices of an app: of three, one has an address of FCM, one of APNs. Times are whole seconds, as exports have them. */
+/** Stores devices of an app: a third has an address of FCM, a third of APNs. Times are whole seconds, as in exports. */
 export async function storeDevices(db: Db, app: string, count: number): Promise<void> {
   const devices = db.collection<DeviceDocument>('devices');
   for (let from = 0; from < count; from += DOCUMENTS_PER_INSERT) {
@@ -51,7 +51,7 @@ function createDevice(app: string, n: number): DeviceDocument {
   };
 }
 
-/** Reads an app's devices with the driver alone, in order of token: the floor of an export. */
+/** Reads an app's devices with the driver alone, sorted by token: the floor of an export. */
 export function readDevices(db: Db, app: string): AsyncIterable<DeviceDocument> {
   return db
     .collection<DeviceDocument>('devices')
@@ -59,7 +59,7 @@ export function readDevices(db: Db, app: string): AsyncIterable<DeviceDocument> 
     .sort({ _id: 1 });
 }
 
-/** Reads the devices as entries that can be compared, whatever the order of their fields. */
+/** Reads the devices as entries that can be compared independently of the order of their fields. */
 export async function* readDeviceEntries(db: Db, app: string): AsyncGenerator<Entry> {
   for await (const { provider = {}, ...device } of readDevices(db, app)) {
     const fields = [...Object.entries(device), ...Object.entries(provider)].sort(([a], [b]) =>
@@ -82,7 +82,7 @@ export async function* readExportedTokens(file: string): AsyncGenerator<Entry> {
   }
 }
 
-/** Counts the entries that are only in one of two sorted lists, or differ. One that occurs twice is only in one of them. */
+/** Counts the entries that are only in one of two sorted lists, or differ. A duplicate counts as only in one of them. */
 export async function countDifferences(
   expected: AsyncIterator<Entry>,
   actual: AsyncIterator<Entry>,
@@ -98,7 +98,7 @@ export async function countDifferences(
   return differences;
 }
 
-/** Compares two keys; a list that has ended comes last. */
+/** Compares two keys; a list that has ended sorts last. */
 function compare(left: Entry | undefined, right: Entry | undefined): number {
   if (left === undefined || right === undefined) return left === undefined ? 1 : -1;
   if (left.key === right.key) return 0;

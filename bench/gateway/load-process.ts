@@ -9,7 +9,7 @@ export interface LoadCommand {
   way: Way;
 }
 
-/** How devices reach the server: directly, over TLS, or by a load balancer that ends TLS and sends a PROXY header. */
+/** How devices connect: directly, over TLS, or through a load balancer that terminates TLS and sends a PROXY header. */
 export type Way = 'plain' | 'tls' | 'proxy';
 
 /** Version 2, of a client with an address of IPv4 (specification of the PROXY protocol, 2.2). */

@@ -14,7 +14,7 @@ export type ServerUnderTest = Awaited<ReturnType<typeof startServerUnderTest>>;
  * Starts a server process and its devices.
  *
  * @param script file name of the server, in this folder
- * @param args of the server, which make it expect devices that come this way
+ * @param args of the server, which make it expect devices that connect in this way
  */
 export async function startServerUnderTest(
   script: string,

@@ -14,7 +14,7 @@ export interface Capacity {
   /** MB a second into and out of all processes of a kind. */
   network: Record<string, { in: number; out: number }>;
   deliveriesPerSecond: number;
-  /** Devices connect again at the end of a connection. */
+  /** Devices reconnect at the end of a connection. */
   connectsPerSecond: number;
 }
 
@@ -106,7 +106,7 @@ function findLayout(inputs: Inputs, costs: Costs, measured: Measured): Layout {
   throw new Error('the processes use more at rest than they may');
 }
 
-/** Adds what is missing; undefined if nothing is. */
+/** Adds the missing processes and servers; undefined if none is missing. */
 function enlarge({ processes, presenceServers }: Layout, used: Resources, utilisation: number) {
   const needed = (name: string) =>
     Math.ceil(amountOf(used, `${name} cpu`) / US_PER_CORE / utilisation);
@@ -125,7 +125,7 @@ function enlarge({ processes, presenceServers }: Layout, used: Resources, utilis
   return isDeepStrictEqual(larger, { processes, presenceServers }) ? undefined : larger;
 }
 
-/** Sums what everything uses in a second. */
+/** Sums what all services and servers use in a second. */
 function useOf(inputs: Inputs, costs: Costs, measured: Measured, layout: Layout): Resources {
   const servers = Math.max(1, layout.presenceServers);
   const atRest = Object.entries(layout.processes).map(([name, count]) => {
@@ -197,7 +197,7 @@ function diskBytes(inputs: Inputs, { storage }: Measured): number {
   );
 }
 
-/** A gateway's memory grows with its links; the other services' with work in progress, which has bounds. */
+/** A gateway's memory grows with its connections; the other services' with work in progress, which is bounded. */
 function memoryMb(
   name: ServiceName,
   inputs: Inputs,
@@ -205,24 +205,24 @@ function memoryMb(
   processes: Layout['processes'],
 ): number {
   if (name !== 'device-gateway') return measured.storage.restMb[name] ?? 0;
-  const links = inputs.connected / processes['device-gateway'];
+  const connections = inputs.connected / processes['device-gateway'];
   const { plainBytes, tlsBytes } = measured.links;
-  const tlsMb = inputs.tls ? (links * (tlsBytes - plainBytes)) / MB : 0;
-  return gatewayMb(measured, links) + tlsMb + WAITING_BYTES / MB;
+  const tlsMb = inputs.tls ? (connections * (tlsBytes - plainBytes)) / MB : 0;
+  return gatewayMb(measured, connections) + tlsMb + WAITING_BYTES / MB;
 }
 
 /** Points of the part `links` that the line is fitted to; the last one checks it. */
-export const FITTED_LINKS = 3;
+export const FITTED_POINTS = 3;
 
-/** Returns the memory of one gateway process with plain links, by the line through the fitted points. */
+/** Returns the memory of one gateway process with connections without TLS, by the line through the fitted points. */
 export function gatewayMb({ links }: Pick<Measured, 'links'>, count: number): number {
-  const points = links.gatewayMb.slice(0, FITTED_LINKS);
+  const points = links.gatewayMb.slice(0, FITTED_POINTS);
   const mean = (pick: (point: { links: number; mb: number }) => number) =>
     points.reduce((sum, point) => sum + pick(point), 0) / points.length;
-  const meanLinks = mean((point) => point.links);
+  const meanConnections = mean((point) => point.links);
   const meanMb = mean((point) => point.mb);
   const slope =
-    mean((point) => (point.links - meanLinks) * (point.mb - meanMb)) /
-    mean((point) => (point.links - meanLinks) ** 2);
-  return Math.max(0, meanMb + slope * (count - meanLinks));
+    mean((point) => (point.links - meanConnections) * (point.mb - meanMb)) /
+    mean((point) => (point.links - meanConnections) ** 2);
+  return Math.max(0, meanMb + slope * (count - meanConnections));
 }

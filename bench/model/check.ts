@@ -1,4 +1,4 @@
-import { FITTED_LINKS, gatewayMb } from './capacity.ts';
+import { FITTED_POINTS, gatewayMb } from './capacity.ts';
 import { type Costs, FITTED, groupPush, singleAt } from './costs.ts';
 import type { LoadPoint, Measured, Resources } from './measured.ts';
 
@@ -18,14 +18,14 @@ export const MAX_ERROR = 0.25;
 const CPU_OF = ['api', 'delivery-worker', 'device-gateway', 'redis', 'presence', 'mongodb'];
 
 /**
- * Half of what two cores have in the second in which a receipt must come; the simulated devices need the rest. A push that
- * takes more CPU overloads the measuring machine: receipts come late, and cost an inbox row, which the model leaves out.
+ * Half of two cores for the second in which a receipt must arrive; the simulated devices need the rest. A push that
+ * takes more CPU overloads the measuring machine: receipts arrive late, and cost an inbox row, which the model leaves out.
  */
 const OVERLOAD_MS = 1_000;
 
 /** Predicts the points of the measuring runs that were not used for the fit and did not overload the machine. */
 export function checkModel(measured: Measured, costs: Costs): CheckedPoint[] {
-  const memory = measured.links.gatewayMb.slice(FITTED_LINKS).map(({ links, mb }) => {
+  const memory = measured.links.gatewayMb.slice(FITTED_POINTS).map(({ links, mb }) => {
     const what = `memory of a gateway with ${links.toLocaleString('en')} connections`;
     return toPoint(what, 'MB', mb, gatewayMb(measured, links));
   });

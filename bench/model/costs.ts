@@ -71,7 +71,7 @@ export function fitCosts({ deliveries }: Pick<Measured, 'deliveries'>): Costs {
 
 /**
  * Fits the costs of pushes to several devices. The cost of the push itself changes with the rate as that of a push to one
- * device, and only it: so the rates of the points are made equal first.
+ * device, and nothing else does: so the rates of the points are made equal first.
  */
 function fitGroup(
   pointOf: (name: string) => LoadPoint,

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 
-/** A load, and what the machines may be used for. */
+/** A load, and the permitted use of the machines. */
 export interface Inputs {
   /** Devices that hold a connection. */
   connected: number;
@@ -78,7 +78,7 @@ export function describeInputs(): string {
   return [
     ...numbers,
     `--channel ${CHANNELS[0]}: the provider, of ${CHANNELS.join(', ')}`,
-    '--no-tls: connections without TLS, or with TLS ended before the gateways',
+    '--no-tls: connections without TLS, or with TLS terminated before the gateways',
   ].join('\n');
 }
 
@@ -162,7 +162,7 @@ function parse(args: readonly string[]): {
       ? [`there is no input --${token.name}`]
       : [],
   );
-  // The value of an unknown option is read as a word of its own.
+  // The value of an unknown option is read as a separate argument.
   const words = unknown.length > 0 ? [] : parsed.positionals.map((word) => `no input: ${word}`);
   const values = Object.fromEntries(
     Object.entries(parsed.values).flatMap(([name, value]) =>

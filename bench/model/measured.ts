@@ -7,7 +7,7 @@ export type Resources = Record<string, number>;
 
 /** One load of the measuring run, and what it used for each of its units, without what the idle stack uses. */
 export interface LoadPoint {
-  /** Number of pushes, links or rows that `used` is divided by. */
+  /** Number of pushes, connections or rows that `used` is divided by. */
   units: number;
   /** Pushes a second; absent for a single large push. */
   perSecond?: number;
@@ -24,18 +24,18 @@ export interface MeasuredDeliveries {
   processes: Record<string, number>;
   /** Amounts a second of the stack without devices. */
   idle: Resources;
-  /** Amounts a second of each link that is open and gets nothing. */
+  /** Amounts a second of each open connection that receives nothing. */
   link: Resources;
   points: Record<string, LoadPoint>;
   /** Open connections of a process to a server: the highest of the service's processes. */
   connections: Record<string, Record<string, number>>;
 }
 
-/** The part `links`: memory of one gateway process, in MB, by its number of links. */
+/** The part `links`: memory of one gateway process, in MB, by its number of connections. */
 export interface MeasuredLinks {
   gatewayMb: { links: number; mb: number }[];
   redisBytesPerLink: number;
-  /** Resident bytes of a link without and with TLS, of a gateway without Redis and MongoDB. */
+  /** Resident bytes of a connection without and with TLS, of a gateway without Redis and MongoDB. */
   plainBytes: number;
   tlsBytes: number;
 }

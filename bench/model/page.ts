@@ -34,7 +34,7 @@ const SECTIONS: Record<string, () => string> = {
   '<!-- variants, by npm run bench:model -- page -->': renderVariants,
 };
 
-/** The load that the page works out. */
+/** The load that the page computes as an example. */
 const EXAMPLE = ['--connected', '10000000', '--pushes', '1000', '--fan-out', '100'];
 
 /** Changes of the example that the page compares. An option that is given twice has its last value. */

@@ -9,7 +9,7 @@ export function sumOf(...terms: readonly (readonly [number, Resources])[]): Reso
   return sum;
 }
 
-/** Replaces negative amounts, which are smaller than the measurement can tell from zero. */
+/** Replaces negative amounts by 0: the measurement cannot distinguish them from zero. */
 export function withoutNegative(resources: Resources): Resources {
   return mapResources(resources, (_, amount) => Math.max(0, amount));
 }

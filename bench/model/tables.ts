@@ -98,7 +98,7 @@ export function tabulateVariant(
   ];
 }
 
-/** Says in a sentence which limit comes next and what lifts it. */
+/** Describes in a sentence the next limit and what lifts it. */
 export function describeNextLimit([next]: readonly Limit[]): string {
   if (next === undefined) return '';
   const { name, headroom, lift } = next;

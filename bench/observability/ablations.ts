@@ -1,7 +1,7 @@
 /** A part of the code whose cost is measured by leaving it out. */
 export type Ablation = 'metrics' | 'tracing';
 
-/** A text of a source file, and what the services load in its place. */
+/** A text of a source file, and its replacement in the services. */
 export interface Edit {
   /** From the repository's folder. */
   file: string;
@@ -51,7 +51,7 @@ const METRICS: readonly Edit[] = [
   returnEarly('packages/store/src/count-failures.ts', 'countFailures(db: Db): Db {', 'db'),
 ];
 
-/** Tracing that is off: each place on the way of a push that would start, continue or end a span. */
+/** Tracing that is off: each statement on the path of a push that would start, continue or end a span. */
 const TRACING: readonly Edit[] = [
   {
     file: 'services/api/src/push/routes.ts',

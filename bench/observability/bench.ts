@@ -30,7 +30,7 @@ type Name = keyof Contenders;
  * Measures the CPU of all services for a push against that of the same code without metrics, and without the calls for
  * traces, while tracing is off. Each round measures the stacks one after the other, beginning with another one each time;
  * the ratios are those within a round. Two stacks are equal: half of their ratios are nearer to 1 than their median
- * distance from 1, so a part whose median ratio is nearer than that can't be told from no cost, and the distance is the
+ * distance from 1, so a part whose median ratio is nearer than that can't be distinguished from no cost. The distance is the
  * goal where it is larger.
  */
 export async function benchObservability(quick: boolean): Promise<Row[]> {
@@ -82,7 +82,7 @@ async function compare(
 ): Promise<Row[]> {
   const names = Object.keys(contenders) as Name[];
   const rounds: Record<Name, number>[] = [];
-  // The first round of each warms up.
+  // The first round of each stack warms up.
   for (let round = 0; round <= PAIRS[size]; round += 1) {
     const order = names.map((_, index) => names[(index + round) % names.length] as Name);
     const measured: Partial<Record<Name, number>> = {};

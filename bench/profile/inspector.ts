@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Microseconds between two samples: fine enough for 10 s, and costs the process a few per cent. */
 const INTERVAL_US = 500;
 
-/** One place in the tree of calls. */
+/** A node of the call tree. */
 export interface ProfileNode {
   id: number;
   /** `lineNumber` counts from 0; `url` is empty for native code. */
@@ -16,9 +16,9 @@ export interface CpuProfile {
   nodes: ProfileNode[];
   startTime: number;
   endTime: number;
-  /** The node that was on top at each sample. */
+  /** The node on top of the stack at each sample. */
   samples: number[];
-  /** Time since the sample before. */
+  /** Time since the previous sample. */
   timeDeltas: number[];
 }
 
@@ -28,7 +28,7 @@ export interface Inspector {
   close(): void;
 }
 
-interface Answer {
+interface InspectorResponse {
   id?: number;
   result?: unknown;
   error?: { message: string };
@@ -36,13 +36,13 @@ interface Answer {
 
 /** Connects to the inspector that listens on a port of this machine. @throws when none does */
 export async function connectInspector(port: number): Promise<Inspector> {
-  const answer = await fetch(`http://127.0.0.1:${port}/json/list`);
-  const [target] = (await answer.json()) as { webSocketDebuggerUrl: string }[];
+  const response = await fetch(`http://127.0.0.1:${port}/json/list`);
+  const [target] = (await response.json()) as { webSocketDebuggerUrl: string }[];
   const socket = new WebSocket(target?.webSocketDebuggerUrl ?? '');
-  const waiting = new Map<number, (answer: Answer) => void>();
+  const waiting = new Map<number, (response: InspectorResponse) => void>();
   let last = 0;
   socket.addEventListener('message', ({ data }) => {
-    const message = JSON.parse(String(data)) as Answer;
+    const message = JSON.parse(String(data)) as InspectorResponse;
     waiting.get(message.id ?? 0)?.(message);
     waiting.delete(message.id ?? 0);
   });
@@ -55,9 +55,9 @@ export async function connectInspector(port: number): Promise<Inspector> {
   async function call(method: string, params: object = {}): Promise<unknown> {
     last += 1;
     const id = last;
-    const answered = new Promise<Answer>((resolve) => waiting.set(id, resolve));
+    const responded = new Promise<InspectorResponse>((resolve) => waiting.set(id, resolve));
     socket.send(JSON.stringify({ id, method, params }));
-    const { result, error } = await answered;
+    const { result, error } = await responded;
     if (error !== undefined) throw new Error(`${method}: ${error.message}`);
     return result;
   }

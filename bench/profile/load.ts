@@ -4,17 +4,17 @@ import { connectDevices } from '../support/connected-devices.ts';
 import type { StackFixture } from '../support/fixture.ts';
 
 const DEVICES = 200;
-/** Keeps two cores busy; the load never runs ahead of what the stack accepts. */
+/** Keeps two cores busy; the load never exceeds what the stack accepts. */
 const IN_FLIGHT = 16;
 
-/** Of so many pushes one is of that kind; all others go to one connected device. */
+/** One of this many pushes is of that kind; all others go to one connected device. */
 const TO_APNS_EVERY = 10;
 const SCHEDULED_EVERY = 20;
 const TO_TOPIC_EVERY = 50;
 
-/** A load that gives the services work. */
+/** A load on the services. */
 export interface Load {
-  /** Sends pushes until `until` settles, and gives its value. @throws when a push is refused */
+  /** Sends pushes until `until` settles, and returns its value. @throws when a push is refused */
   during<T>(until: Promise<T>): Promise<T>;
   /** Milliseconds from the due time of each push to its PUBACK, in the last `during`; none of a mixed load. */
   latenciesMs(): readonly number[];
@@ -23,8 +23,8 @@ export interface Load {
 }
 
 /**
- * Starts a mixed load that gives every service work: connects devices, registers an iPhone whose pushes the sandbox
- * takes, and makes a topic.
+ * Starts a mixed load on every service: connects devices, registers an iPhone whose pushes the sandbox
+ * accepts, and creates a topic.
  */
 export async function startMixedLoad(scene: StackFixture): Promise<Load> {
   const devices = await connectDevices(scene, DEVICES);
@@ -83,8 +83,8 @@ async function registerIphone({
   app,
   sandbox,
 }: StackFixture['stack']['dev']): Promise<string> {
-  const answer = await fetch(new URL('/credentials', sandbox));
-  const { apns } = (await answer.json()) as { apns: { bundle: string } };
+  const response = await fetch(new URL('/credentials', sandbox));
+  const { apns } = (await response.json()) as { apns: { bundle: string } };
   const registered = await fetch(new URL('/register', api), {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -6,7 +6,7 @@ const NAME_WIDTH = 32;
 /** A part with a smaller share of the busy time is not printed. */
 const MIN_SHARE = 0.005;
 
-/** Prints the first functions as a table, under a line about the whole and one about its parts. */
+/** Prints the first functions as a table, below a line of totals and one of parts. */
 export function printHottest(
   service: string,
   { durationMs, busyMs, functions, parts }: Hottest,
@@ -27,7 +27,7 @@ export function printHottest(
   process.stdout.write(`${lines.map((line) => line.trimEnd()).join('\n')}\n`);
 }
 
-/** Prints how many pushes arrived, and how fast: a stack that does not keep up shows a profile of its queues. */
+/** Prints how many pushes arrived, and their latency: a stack that does not keep up shows a profile of its queues. */
 export function printLatencies(latenciesMs: readonly number[], seconds: number): void {
   const rate = (latenciesMs.length / seconds).toFixed(0);
   const [p50, p99] = [0.5, 0.99].map((share) => percentile(latenciesMs, share).toFixed(1));

@@ -17,8 +17,8 @@ function sendRequest(
   return new Promise((resolve, reject) => {
     const stream = session.request(headers);
     let status: number | undefined;
-    stream.once('response', (answer) => {
-      status = answer[':status'];
+    stream.once('response', (responseHeaders) => {
+      status = responseHeaders[':status'];
     });
     stream.once('end', () => {
       if (status === 200) resolve();

@@ -20,13 +20,13 @@ serveSenderCommands(({ host, ports, ca, fcm: { projectId } }) => {
 
   function sendRequest(body: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      const asking = request(requestOptions, (answer) => {
-        answer.resume().once('end', () => {
-          if (answer.statusCode === 200) resolve();
-          else reject(new Error(`status ${answer.statusCode}`));
+      const sent = request(requestOptions, (response) => {
+        response.resume().once('end', () => {
+          if (response.statusCode === 200) resolve();
+          else reject(new Error(`status ${response.statusCode}`));
         });
       });
-      asking.once('error', reject).end(body);
+      sent.once('error', reject).end(body);
     });
   }
 

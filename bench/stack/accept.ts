@@ -5,7 +5,7 @@ import type { Row } from '../table.ts';
 import { createPushFloor } from './push-floor.ts';
 
 const ROUNDS = 5;
-/** Pushes in flight, and how many a second are accepted of what bare inserts reach. */
+/** Pushes in flight, and the accepted ones a second as a share of bare inserts. */
 const LOADS = [
   { inFlight: 20, goal: 0.6 },
   { inFlight: 100, goal: 1 },

@@ -44,7 +44,7 @@ const BENCHES: Record<string, Measure> = {
   console,
 };
 
-/** Gateways of those that need several, whatever the size. */
+/** Gateways of the benchmarks that need several, for every size. */
 const GATEWAYS_OF: Record<string, number> = { idle: SINGLE_PUSH_GATEWAYS };
 
 /** The benchmarks of the whole stack by name. They share a stack; those with several gateways have their own. */
@@ -83,7 +83,7 @@ export function createStackBenches(size: Size): StackBenches {
     'large-pushes': largePushes,
   })) {
     run[name] = async () => {
-      // Its stacks get the machine for themselves.
+      // Its stacks need the machine for themselves.
       await close();
       return { rows: await measure(size), uses: [] };
     };

@@ -51,7 +51,7 @@ export async function console(fixture: StackFixture, size: Size): Promise<Row[]>
   }
 }
 
-/** Lists what the pages ask for, by name. */
+/** Lists the requests of the pages by name. */
 function listRoutes({ app, token, topic, push, largePush, middle }: Seeded) {
   const ofApp = `/apps/${app}`;
   return {
@@ -107,7 +107,7 @@ async function measureRoutes(
   return rows;
 }
 
-/** Measures the CPU of the process while twenty browsers look at the overview. */
+/** Measures the CPU of the process while twenty browsers show the overview. */
 async function measureViewers({ url, cookie, pid }: ConsoleUnderTest): Promise<Row> {
   const leaving = new AbortController();
   const streams = Array.from({ length: VIEWERS }, async () => {
@@ -118,7 +118,7 @@ async function measureViewers({ url, cookie, pid }: ConsoleUnderTest): Promise<R
     for await (const _ of body ?? []);
   });
   const ended = Promise.allSettled(streams);
-  // The first events are of the connection, not of looking.
+  // The first events belong to the connection.
   await sleep(2_000);
   const before = readCpuSeconds(pid);
   await sleep(WATCHED_MS);
@@ -129,7 +129,7 @@ async function measureViewers({ url, cookie, pid }: ConsoleUnderTest): Promise<R
   return { what, value: percent, unit: '%', goal: { atMost: MAX_CPU_PERCENT } };
 }
 
-/** Counts what the console asks of MongoDB and Redis when nobody looks; the driver's heartbeats are none of it. */
+/** Counts the commands of the console to MongoDB and Redis without a viewer, except the driver's heartbeats. */
 async function countUnwatched({ redis }: StackFixture, db: Db): Promise<Row[]> {
   await sleep(UNWATCHED_MS);
   let redisCommands = 0;

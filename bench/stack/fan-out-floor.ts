@@ -18,7 +18,7 @@ export async function startFanOutFloor(servers: number): Promise<FanOutFloor> {
   );
   const started = await Promise.all(children.map((child) => once(child, 'message')));
   return {
-    ports: started.map(([answer]) => (answer as { port: number }).port),
+    ports: started.map(([message]) => (message as { port: number }).port),
     async send(bytes) {
       const startedAt = performance.now();
       const replies = children.map((child) => once(child, 'message'));
@@ -26,7 +26,7 @@ export async function startFanOutFloor(servers: number): Promise<FanOutFloor> {
         child.send({ do: 'send', times: 1, bytes } satisfies ServerCommand);
       }
       const values = (await Promise.all(replies)).map(
-        ([answer]) => (answer as Extract<ServerReply, { value: number }>).value,
+        ([message]) => (message as Extract<ServerReply, { value: number }>).value,
       );
       const seconds = (performance.now() - startedAt) / 1_000;
       return { seconds, cpu: values.reduce((sum, value) => sum + value, 0) / 1e6 };

@@ -13,7 +13,7 @@ import type { Row } from '../table.ts';
 import { startFanOutFloor } from './fan-out-floor.ts';
 
 const DEVICES: Record<Size, number> = { quick: 6_000, usual: 20_000, full: 100_000 };
-/** Limited by the open files of a process and by the write rate of one core. */
+/** Limited by the open files of a process and the write rate of one core. */
 export const GATEWAYS: Record<Size, number> = { quick: 2, usual: 2, full: 6 };
 const ROUNDS = 5;
 const TIMEOUT_MS = 60_000;
@@ -74,7 +74,7 @@ async function sendToAll(
   // A device that acknowledged too late for its batch has the push in its inbox until the receipt is stored.
   const isInboxEmpty = async () =>
     (await fixture.mongo.collection('inbox').findOne({ push })) === null;
-  await until('every device to have answered', isInboxEmpty, { timeoutMs: TIMEOUT_MS });
+  await until('every receipt to be stored', isInboxEmpty, { timeoutMs: TIMEOUT_MS });
   const seconds = (performance.now() - startedAt) / 1_000;
   const uses = meter.read().filter(isDeliveryProcess);
   await fixture.untilIdle();

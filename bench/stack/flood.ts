@@ -36,7 +36,7 @@ export function startFlood(
       await sleep(RETRY_MS);
     }
   });
-  // An error is thrown by the stop, which may come much later.
+  // `stop` throws the error, possibly much later.
   running.catch(() => undefined);
   return {
     counts: () => ({ ...counts }),

@@ -25,7 +25,7 @@ const WARM_UP_ROUNDS = 3;
 const TITLE = 'Your order';
 const TEXT = 'It is on its way';
 const DATA = { order: '7312' };
-/** Of gorush's API. */
+/** Platform iOS in gorush's API. */
 const IOS = 1;
 
 /** State of the sandbox's APNs. */
@@ -45,7 +45,7 @@ interface Sent {
 }
 
 /**
- * Measures a push to 5,000 iPhones beside gorush, which stores nothing: from the POST until the sandbox has received the
+ * Measures a push to 5,000 iPhones against gorush, which stores nothing: from the POST until the sandbox has received the
  * last request, and the CPU of the whole chain.
  *
  * Without the variable `GORUSH` there is nothing to measure. It names a gorush whose APNs client takes the address of its
@@ -58,8 +58,8 @@ export async function gorush(fixture: StackFixture, size: Size): Promise<Row[]> 
     return [];
   }
   const count = DEVICES[size];
-  const answer = await fetch(new URL('/credentials', fixture.stack.dev.sandbox));
-  const { apns } = (await answer.json()) as { apns: Apns };
+  const response = await fetch(new URL('/credentials', fixture.stack.dev.sandbox));
+  const { apns } = (await response.json()) as { apns: Apns };
   const phones = await fixture.audience.registerPhones(count, apns.bundle);
   const baseline = await startGorush(binary, fixture, apns);
   const rounds: { floor: Sent; ours: Sent }[] = [];
@@ -142,7 +142,7 @@ async function sendByUs(fixture: StackFixture, request: Buffer, count: number): 
   return { seconds, cpuSeconds };
 }
 
-/** Measures seconds until the sandbox has accepted so many requests more. */
+/** Measures the seconds until the sandbox has accepted `count` more requests. */
 async function measureReceipt(
   sandbox: string,
   count: number,
@@ -157,8 +157,8 @@ async function measureReceipt(
 }
 
 async function countAccepted(sandbox: string): Promise<number> {
-  const answer = await fetch(new URL('/counts', sandbox));
-  const { byChannel } = (await answer.json()) as { byChannel: { apns: { accepted: number } } };
+  const response = await fetch(new URL('/counts', sandbox));
+  const { byChannel } = (await response.json()) as { byChannel: { apns: { accepted: number } } };
   return byChannel.apns.accepted;
 }
 

@@ -11,7 +11,7 @@ const SUBSCRIBERS: Record<Size, number> = { quick: 20_000, usual: 200_000, full:
 const ROUNDS: Record<Size, number> = { quick: 3, usual: 3, full: 1 };
 const PUSHES = 10;
 const RECIPIENTS = 10;
-/** Between two of the pushes to ten, so that all are sent while the large one is delivered. */
+/** Interval of the pushes to ten, so that all are sent while the large one is delivered. */
 const INTERVAL_MS: Record<Size, number> = { quick: 100, usual: 1_000, full: 5_000 };
 /** Most devices that a push may name. */
 const NAMED_DEVICES = LIMITS.tokensPerPush;
@@ -52,7 +52,7 @@ export async function measurePushesBesideLarge(
   ];
 }
 
-/** Measures a push that names as many offline devices as it may: all its batches can be released at once. */
+/** Measures a push that names the maximum of offline devices: all its batches can be released at once. */
 export async function measureNamedPush(fixture: StackFixture, setting: string): Promise<Row[]> {
   const tokens = await fixture.audience.register(NAMED_DEVICES);
   const uses: LargePushUse[] = [];
@@ -82,7 +82,7 @@ function shareRows(push: string, shares: readonly (readonly number[])[]): Row[] 
   ];
 }
 
-/** What a large push that is alone in the stack has used. */
+/** Resources that a large push, the only one in the stack, has used. */
 interface LargePushUse {
   seconds: number;
   /** Batches by worker. */

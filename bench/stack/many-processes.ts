@@ -23,7 +23,7 @@ import { type Flood, sampleEmptyQueue, startFlood } from './flood.ts';
 import { measureNamedPush, measurePushesBesideLarge } from './large-pushes.ts';
 import { measureLatencies } from './one-device.ts';
 
-/** Delivery-workers of each stack; the first is what the others are compared with. */
+/** Delivery-workers of each stack; the others are compared with the first. */
 const WORKERS = [1, 2, 4, 8] as const;
 const MOST_WORKERS = 8;
 /** The other processes are the same in all stacks, so that only the workers differ. */
@@ -44,7 +44,7 @@ const OTHER_PUSHES: Record<Size, number> = { quick: 15, usual: 40, full: 300 };
 const REST_MS = 10_000;
 const WARM_UP_MS = 4_000;
 const MAX_GROWTH = 1.1;
-/** Places of ten workers. */
+/** Slots of ten workers. */
 const MORE_OPEN_BATCHES = 240;
 
 /** One round of a flood. */
@@ -63,7 +63,7 @@ interface LoadRound {
   least: number;
 }
 
-/** The rounds of a stack with so many workers. */
+/** The rounds of a stack by its number of workers. */
 interface Load {
   workers: number;
   inFlight: number;
@@ -78,7 +78,7 @@ interface AtRest {
 
 /**
  * Measures stacks with 1, 2, 4 and 8 delivery-workers beside four APIs, four gateways and three schedulers: the commands
- * of a push while the queue is full, and with eight workers how they share the work and how a push of another app fares.
+ * of a push while the queue is full, and with eight workers how they share the work and the latency of another app's pushes.
  */
 export async function manyProcesses(size: Size): Promise<Row[]> {
   const loads: Load[] = [];
@@ -153,7 +153,7 @@ async function withStack(
   }
 }
 
-/** Connects the devices: those at rest cost commands, too. */
+/** Connects the devices: idle ones cost commands, too. */
 async function connectAndRest(fixture: StackFixture): Promise<ConnectedDevices> {
   const devices = await connectDevices(fixture, DEVICES);
   await sleep(REST_MS);
@@ -178,7 +178,7 @@ async function measureLoad(
   return rounds;
 }
 
-/** Measures a part of a flood: its end, when the queue empties, is in none. */
+/** Measures a part of a flood, without its end, when the queue empties. */
 async function measureRound(
   fixture: StackFixture,
   flood: Flood,

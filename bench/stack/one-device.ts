@@ -16,7 +16,7 @@ import { type OneDeviceFloor, startOneDeviceFloor } from './one-device-floor.ts'
 const ROUNDS = 5;
 const SINGLE_PUSHES: Record<Size, number> = { quick: 60, usual: 300, full: 1_000 };
 const PUSHES_AT_REST: Record<Size, number> = { quick: 20, usual: 60, full: 200 };
-/** After a push, so that nothing else happens during the next. */
+/** Pause after a push, so that no other work runs during the next. */
 const REST_MS = 60;
 const RATE = 500;
 const SECONDS: Record<Size, number> = { quick: 2, usual: 5, full: 20 };
@@ -50,7 +50,7 @@ export async function oneDevice(fixture: StackFixture, size: Size): Promise<Row[
   }
 }
 
-/** Measures pushes each of which is alone in the stack, against the steps of the floor. */
+/** Measures one push at a time in the stack, against the steps of the floor. */
 async function measureAtRest(
   fixture: StackFixture,
   devices: ConnectedDevices,
@@ -80,7 +80,7 @@ async function measureAtRest(
   ];
 }
 
-/** Measures the median milliseconds until both moments of a task that runs again and again, with a rest in between. */
+/** Measures the median milliseconds until both times of a task that runs repeatedly, with a pause in between. */
 async function measureSteps(
   count: number,
   task: (n: number) => Promise<{ firstAt: number; lastAt: number }>,
@@ -175,7 +175,7 @@ export async function measureLatencies(
 }
 
 /**
- * Sends a push and waits for it.
+ * Sends a push and waits for its PUBACK.
  *
  * @returns the time (`performance.now()`) at which the device had written its PUBACK
  */

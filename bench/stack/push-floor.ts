@@ -4,7 +4,7 @@ import { createBatch } from '../../packages/store/src/create-batches.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 
 /**
- * Measures the floor of accepting a push: the same write, alone, into a collection without secondary indexes. No
+ * Measures the floor of accepting a push: the same write only, into a collection without secondary indexes. No
  * API with a durable 200 can do less.
  */
 export function createPushFloor(mongo: Db, app: string): () => Promise<void> {

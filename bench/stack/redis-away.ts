@@ -9,7 +9,7 @@ const SECONDS: Record<Size, number> = { quick: 10, usual: 20, full: 60 };
 const PER_SECOND = 50;
 /** Enough devices that no inbox becomes full. */
 const DEVICES = 500;
-/** Time in which the services connect to Redis again. */
+/** Time in which the services reconnect to Redis. */
 const RECONNECTED_MS = 5_000;
 
 /** A round of pushes that are sent while Redis does not respond. */
@@ -18,7 +18,7 @@ interface Round {
   failed: number;
 }
 
-/** Measures the time to the 200 of a push while Redis is suspended: a process that is gone refuses connections sooner. */
+/** Measures the time to the 200 of a push while Redis is suspended: a process that has ended refuses connections sooner. */
 export async function redisAway(fixture: StackFixture, size: Size): Promise<Row[]> {
   const { audience, stack, request } = fixture;
   const requests = (await audience.register(DEVICES)).map((to) =>

@@ -52,7 +52,7 @@ interface Round {
   perSecond: number;
   pushes: number;
   costs: StackCosts;
-  /** Of the floor's pushes, one after the other: time and CPU of one. */
+  /** Time and CPU of one of the floor's pushes, which are sent in sequence. */
   floorMs: number;
   floorCpuMs: number;
 }

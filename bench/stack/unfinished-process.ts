@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 
-/** An attack with requests that never end; a rejected one is opened again after a second. */
+/** An attack with requests that never end; a rejected one is repeated after a second. */
 export interface Attack {
   url: string;
   count: number;

@@ -50,7 +50,7 @@ export async function openStackFixture(
   });
 }
 
-/** Creates an app in an account of its own. @returns a fixture for it, whose end leaves the stack running */
+/** Creates an app in an account of its own. @returns a fixture for it; closing it leaves the stack running */
 export async function openAppFixture(fixture: StackFixture, name: string): Promise<StackFixture> {
   return createFixture(await addApp(fixture.stack, name), fixture, async () => undefined);
 }

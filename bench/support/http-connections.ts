@@ -86,7 +86,7 @@ function sendAndReceive(socket: Socket, request: Buffer): Promise<HttpResponse> 
       socket.off('data', take).off('close', cut);
       if (error) reject(error);
     };
-    const cut = () => done(new Error('the server closed the link'));
+    const cut = () => done(new Error('the server closed the connection'));
     const take = (chunk: Buffer) => {
       text += chunk.toString('latin1');
       const response = parseResponse(text);

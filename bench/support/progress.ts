@@ -12,10 +12,10 @@ export async function untilSettled(mongo: Db, push: string, everyMs: number): Pr
     const open = { push, 'work.state': { $ne: 'closed' } };
     return (await mongo.collection('batches').findOne(open)) === null;
   };
-  await until('a worked push', isSettled, { everyMs, timeoutMs: TIMEOUT_MS });
+  await until('the push to be settled', isSettled, { everyMs, timeoutMs: TIMEOUT_MS });
 }
 
-/** Waits until no inbox contains a deleted push, so that the next measurement has an idle machine. */
+/** Waits until no inbox contains a deleted push, so that the next measurement starts on an idle machine. */
 export async function untilDeleted(mongo: Db, push: string): Promise<void> {
   const pushes = mongo.collection<{ _id: string }>('pushes');
   const isDeleted = async () => {
@@ -25,5 +25,5 @@ export async function untilDeleted(mongo: Db, push: string): Promise<void> {
     ]);
     return row === null && ending === null;
   };
-  await until('a deleted push to be gone', isDeleted, { everyMs: 100, timeoutMs: TIMEOUT_MS });
+  await until('a deleted push to be removed', isDeleted, { everyMs: 100, timeoutMs: TIMEOUT_MS });
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { StackFixture } from './fixture.ts';
 import { readCpuSeconds } from './resource-usage.ts';
 
-/** Resources that a stack has used since a moment: CPU by service, and commands that its servers have executed. */
+/** Resources that a stack has used in a measurement: CPU by service, and commands that its servers have executed. */
 export interface StackCosts {
   seconds: number;
   /** CPU seconds by service; processes of the same service are added up. */

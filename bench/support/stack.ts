@@ -48,7 +48,7 @@ export async function startStack({
   env = {},
 }: {
   gateways: number;
-  /** More variables of `npm start`, which win. */
+  /** Further variables of `npm start`, which override the others. */
   env?: Record<string, string>;
 }): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'carillon-bench-'));

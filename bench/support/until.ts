@@ -12,7 +12,7 @@ export async function until(
 ): Promise<void> {
   const startedAt = performance.now();
   while (!(await condition())) {
-    if (performance.now() - startedAt > timeoutMs) throw new Error(`waited in vain for ${what}`);
+    if (performance.now() - startedAt > timeoutMs) throw new Error(`timed out waiting for ${what}`);
     await sleep(everyMs);
   }
 }

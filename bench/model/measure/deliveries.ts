@@ -8,11 +8,11 @@ import { median } from '../../table.ts';
 import type { LoadPoint, MeasuredDeliveries, Resources } from '../measured.ts';
 import { countProcesses, measureSecond } from './idle.ts';
 import {
-  AWAY,
   burst,
+  CONNECTED_WITH_ROW,
+  CONNECTED_WITHOUT_ROW,
   GATEWAYS,
   group,
-  LINKS,
   LOADS,
   type Load,
   PAYLOAD,
@@ -27,7 +27,7 @@ import { countConnections, type PresenceServer, startMeter } from './resources.t
 const SETTLE_MS = 10_000;
 
 /**
- * Measures what connects, links, pushes and recipients cost every service and server of one stack with eight gateways.
+ * Measures the cost of connects, connections, pushes and recipients for all services and servers of a stack with 8 gateways.
  * Every load is sent in three rounds, which alternate; a value is their median.
  */
 export async function measureDeliveries(): Promise<MeasuredDeliveries> {
@@ -40,7 +40,7 @@ export async function measureDeliveries(): Promise<MeasuredDeliveries> {
     print('idle');
     const connected = await connectAll({ fixture, presence, idle, fleets });
     const held = await measureSecond(fixture, presence);
-    print('links');
+    print('connections');
     const byGateway = await readByGateway(presence, connected.tokens);
     const offlineTokens = await fixture.audience.register(1_000);
     const run: Run = { fixture, presence, byGateway, offlineTokens };
@@ -53,7 +53,7 @@ export async function measureDeliveries(): Promise<MeasuredDeliveries> {
     };
     const connections = countConnections(fixture, ports);
     const processes = countProcesses(fixture);
-    const link = divide(subtract(held, idle, 1), LINKS + AWAY);
+    const link = divide(subtract(held, idle, 1), CONNECTED_WITHOUT_ROW + CONNECTED_WITH_ROW);
     return { processes, idle, link, points, connections };
   } finally {
     await Promise.all(fleets.map((fleet) => fleet.stop()));
@@ -72,8 +72,8 @@ async function connectAll({
   tokens: string[];
   points: Record<string, LoadPoint>;
 }> {
-  const present = await fixture.audience.register(LINKS);
-  const away = await fixture.audience.register(AWAY);
+  const present = await fixture.audience.register(CONNECTED_WITHOUT_ROW);
+  const away = await fixture.audience.register(CONNECTED_WITH_ROW);
   const { push, ...offline } = await measureOffline(fixture, presence, away, idle);
   const connect = (tokens: readonly string[], rowsOf?: string) => {
     const network = fleets.length + 1;
@@ -130,7 +130,7 @@ async function measureConnect(
   return { units: count, used: divide(used, count) };
 }
 
-/** Reads which tokens each gateway holds. */
+/** Reads which tokens are connected to each gateway. */
 async function readByGateway({ redis }: PresenceServer, tokens: string[]): Promise<string[][]> {
   const byGateway = new Map<string, string[]>();
   for (let from = 0; from < tokens.length; from += 1_000) {

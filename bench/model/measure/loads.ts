@@ -5,9 +5,9 @@ import { untilSettled } from '../../support/progress.ts';
 import type { PresenceServer } from './resources.ts';
 
 export const GATEWAYS = 8;
-/** Connected without an inbox row, and with one. */
-export const LINKS = 40_000;
-export const AWAY = 10_000;
+/** Connected devices without and with an inbox row. */
+export const CONNECTED_WITHOUT_ROW = 40_000;
+export const CONNECTED_WITH_ROW = 10_000;
 export const ROUNDS = 3;
 /** Receipts and settlements that are still written after the last response. */
 const AFTER_LOAD_MS = 500;
@@ -29,7 +29,7 @@ export interface Load {
   seconds?: number;
   /** Recipients of the n-th push. */
   recipients(run: Run, n: number): string | string[];
-  /** Gateways that hold the recipients of a push; absent: nobody is connected. */
+  /** Gateways to which the recipients of a push are connected; absent: no recipient is connected. */
   gateways?: number;
   /** Times in all rounds; a large push is sent once. */
   rounds?: number;
@@ -80,7 +80,7 @@ export const LOADS: readonly Load[] = [
   burst(5_000),
   burst(10_000),
   burst(20_000),
-  { ...burst(LINKS + AWAY), rounds: 1 },
+  { ...burst(CONNECTED_WITHOUT_ROW + CONNECTED_WITH_ROW), rounds: 1 },
 ];
 
 /** Sends the pushes of a load and waits until all outcomes are stored. @returns their number */

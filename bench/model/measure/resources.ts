@@ -4,7 +4,7 @@ import type { StackFixture } from '../../support/fixture.ts';
 import { readCpuSeconds } from '../../support/resource-usage.ts';
 import type { Resources } from '../measured.ts';
 
-/** The Redis that holds presence alone, so that its costs are told from those of the queues. */
+/** The Redis of presence alone, so that its costs are separate from those of the queues. */
 export interface PresenceServer {
   url: string;
   pid: number;
@@ -23,7 +23,7 @@ const KEPT = new Set([
 ]);
 const SERVERS = new Set(['redis', 'mongodb', 'presence']);
 
-/** Starts a measurement. The returned function gives what was used since: CPU in µs, the rest in bytes. */
+/** Starts a measurement. The returned function returns the use since then: CPU in µs, the rest in bytes. */
 export async function startMeter(
   fixture: StackFixture,
   presence: PresenceServer,
@@ -102,7 +102,7 @@ function readSocketInodes(pid: number): string[] {
     try {
       return /^socket:\[(\d+)\]$/.exec(readlinkSync(`${folder}/${fd}`))?.[1] ?? [];
     } catch {
-      // Closed meanwhile.
+      // The socket was closed meanwhile.
       return [];
     }
   });

@@ -36,12 +36,12 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Response of {@link getPushStatus}, as far as it is compared. */
+/** The compared fields of the response of {@link getPushStatus}. */
 interface Status {
   push: { payload: object; pending_devices: string[] };
 }
 
-/** Sends a body with an idempotency key, as a service does that takes pushes. */
+/** Sends a body with an idempotency key, as a service that accepts pushes does. */
 async function send(value: Record<string, unknown>, key?: string): Promise<AcceptedPush> {
   const body = { value, text: JSON.stringify(value) };
   const idempotency = parseIdempotencyKey(key, body.text);
@@ -61,7 +61,7 @@ test.each([1, 2, MANY])(
     expect(accepted).toEqual({ success: true, id: accepted.id, info: { devices, failed: [] } });
     expect(await store.pushes.find(APP, accepted.id)).toMatchObject({ state: 'open', devices });
     await until(async () => (await producers.countDue('send')) === dueBefore + 1, {
-      what: 'the job',
+      what: 'the job is due',
     });
     const { push } = JSON.parse(await getPushStatus(store, tenantPush(accepted.id))) as Status;
     expect(push).toMatchObject({ payload: { n: devices } });

@@ -19,9 +19,9 @@ const LEASE_MS = 60_000;
 const RETENTION_MS = 3_600_000;
 /** More than one batch holds. */
 const MANY = 1_001;
-/** No heartbeat of the driver within the test: the server would count it. */
+/** Keeps the driver from sending a heartbeat within the test: the server would count it. */
 const QUIET = 'serverMonitoringMode=poll&heartbeatFrequencyMS=3600000';
-/** The clock asks the server every ten seconds, which adds to at most some of the rounds. */
+/** The clock queries the server every ten seconds, which adds to the counters of few rounds. */
 const ROUNDS = 6;
 const SEALED = { key: 1, nonce: 'n', text: 't', tag: 'g', from: 'f' };
 
@@ -58,7 +58,7 @@ afterEach(async () => {
   await store.webhooks.refresh();
 });
 
-/** Lets an app have a webhook for all events, which this process knows. */
+/** Adds a webhook for all events to an app and loads it into this process. */
 async function createWebhook(app: string): Promise<string> {
   const _id = `webhook-of-${app}`;
   const webhook = { _id, app, address: SEALED, host: 'example.org', events: [...WEBHOOK_EVENTS] };
@@ -143,7 +143,7 @@ async function readCounts(): Promise<Counts> {
   return { ...statements, bytesIn: network.bytesIn, bytesOut: network.bytesOut };
 }
 
-/** Lists the sections of the server's status but the two that are read. */
+/** Lists the sections of the server's status except the two that are read. */
 async function listOtherSections(): Promise<Record<string, 0>> {
   const status = await client.db('admin').command({ serverStatus: 1 });
   const others = Object.keys(status).filter(

@@ -207,7 +207,7 @@ describe('the demo app', () => {
     expect(await ensureDemoApp(store, SECRETS, options)).toEqual({ app: id });
   });
 
-  test.each([UNKNOWN, undefined])('is made anew instead of %s', async (existing) => {
+  test.each([UNKNOWN, undefined])('is created again instead of %s', async (existing) => {
     const made = ensureDemoApp(store, SECRETS, { existing, sandbox: UNREACHABLE });
     await expect(made).rejects.toMatchObject({ code: 'SANDBOX_UNREACHABLE' });
   });
@@ -232,7 +232,7 @@ describe('a sandbox that is not usable is reported by a code and saves nothing',
   });
 });
 
-test('the findings of a healthy database are data', async () => {
+test('the findings of a healthy database report no fault', async () => {
   const findings = await checkDatabase(store, 'db:1');
   expect(findings[0]).toMatchObject({
     check: 'mongodb',

@@ -13,7 +13,7 @@ export interface PemPair {
   key: string;
 }
 
-/** Shared by all certificates, because generating it takes longer than everything else. */
+/** Shared by all certificates, because generating it takes longer than all other steps. */
 const keys = generateKeyPairSync('rsa', {
   modulusLength: 2_048,
   publicKeyEncoding: { type: 'spki', format: 'pem' },

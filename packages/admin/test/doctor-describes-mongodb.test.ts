@@ -10,7 +10,7 @@ function replicaSet(...members: MongoMember[]) {
   return { kind: 'replica set', name: 'rs0', size: members.length, members } as const;
 }
 
-test('a server by itself, and a set of one member, are said to have no replacement', () => {
+test('a standalone server and a set of one member are described as without replacement', () => {
   expect(describeMongodb({ kind: 'server' })).toBe(
     'one server, which nothing replaces when it fails',
   );
@@ -19,13 +19,13 @@ test('a server by itself, and a set of one member, are said to have no replaceme
   );
 });
 
-test('a replica set is said to be up, and how far its members are behind', () => {
+test('a replica set is described as up, with the lag of its members', () => {
   expect(describeMongodb(replicaSet(primary, secondary, { ...secondary, name: 'c:27017' }))).toBe(
     'replica set rs0 of 3 members, all up, at most 1 s behind the primary',
   );
 });
 
-test('states that the user may not read are said to need a role', () => {
+test('states that the user may not read are described with the role they need', () => {
   expect(describeMongodb({ kind: 'replica set', name: 'rs0', size: 3 })).toBe(
     'replica set rs0 of 3 members; their states need the role clusterMonitor',
   );
@@ -34,7 +34,7 @@ test('states that the user may not read are said to need a role', () => {
 describe('faults', () => {
   test.each([
     [
-      'a member that is away',
+      'a member that is unreachable',
       [primary, secondary, { name: 'c:27017', state: '(not reachable/healthy)' }],
       'c:27017 is (not reachable/healthy)',
     ],

@@ -20,7 +20,7 @@ afterAll(async () => {
   await database?.stop();
 });
 
-test('batches of one push are one item, and pages go on where the last one ended', async () => {
+test('batches of one push are one item, and each page continues after the last one', async () => {
   const ids: string[] = [];
   for (const shape of ['in the push', 'in two batches'] as const) {
     const tokens = newTokens(4);

@@ -79,7 +79,7 @@ describe('with the key of a delivery worker', () => {
     expect(await find()).toEqual(before);
   });
 
-  test('a secret is renewed, and its end is told', async () => {
+  test('a secret is renewed, and the end of the old one is returned', async () => {
     const secret = await renewWebhookSecret(database.store, app, id);
     expect(secret).toMatch(/^whsec_/);
     const [listed] = await listWebhookDetails(database.store, app);
@@ -107,7 +107,7 @@ describe('with the key of a delivery worker', () => {
     await requestTestEvent(database.store, app, id);
   });
 
-  test('a replay ends after its time and is continued, and what it marks is pending', async () => {
+  test('a replay ends after its time limit and is continued, and the pushes it marks are pending', async () => {
     const other = await newApp();
     const { webhook } = await createWebhook(database.store, other, ADDRESS);
     const count = REPLAY_LIMITS.pushes + 1;
@@ -123,7 +123,7 @@ describe('with the key of a delivery worker', () => {
     expect(listed).toMatchObject({ id: webhook.id, pending: MAX_PENDING_COUNTED });
   });
 
-  test('an app has no more webhooks than it may have', async () => {
+  test('an app has at most the permitted number of webhooks', async () => {
     const other = await newApp();
     const add = () => createWebhook(database.store, other, ADDRESS, ['push.finished']);
     for (const _ of '12345') await add();

@@ -4,20 +4,20 @@ import { createBatcher } from '../src/batcher.ts';
 test('calls during a batch in flight form the next batch', async () => {
   const batches: number[][] = [];
   const gate = Promise.withResolvers<void>();
-  const double = createBatcher<number, number>('read-push', async (items) => {
+  const doubled = createBatcher<number, number>('read-push', async (items) => {
     batches.push(items);
     await gate.promise;
     return items.map((item) => item * 2);
   });
-  const first = double(1);
+  const first = doubled(1);
   await new Promise(setImmediate);
-  const laterCalls = [double(2), double(3), double(4)];
+  const laterCalls = [doubled(2), doubled(3), doubled(4)];
   gate.resolve();
   expect(await Promise.all([first, ...laterCalls])).toEqual([2, 4, 6, 8]);
   expect(batches).toEqual([[1], [2, 3, 4]]);
 });
 
-test('slow batches hold up no call until there are too many of them', async () => {
+test('slow batches delay no call until there are too many of them', async () => {
   const gates: PromiseWithResolvers<void>[] = [];
   const batches: number[][] = [];
   const handle = async (items: number[]) => {
@@ -31,7 +31,7 @@ test('slow batches hold up no call until there are too many of them', async () =
   const calls: Promise<void>[] = [];
   for (let item = 0; item < 6; item += 1) {
     calls.push(call(item));
-    // Each starts when the one before it has become slow; the last finds too many.
+    // Each starts when the previous one has become slow; the last exceeds the limit.
     if (item < 5) while (batches.length <= item) await new Promise((r) => setTimeout(r, 10));
   }
   calls.push(call(6));
@@ -112,7 +112,7 @@ describe('with a time to gather', () => {
     expect(sizes).toEqual([1, 2]);
   });
 
-  test('so many calls as are enough start at once', async () => {
+  test('as many calls as are enough start at once', async () => {
     const { sizes, call } = createCounting(LONG_MS, 100, { enough: 2 });
     await call(1);
     const early = call(2);
@@ -121,7 +121,7 @@ describe('with a time to gather', () => {
     expect(sizes).toEqual([1, 2]);
   });
 
-  test('calls one after the other do not wait if they could share with none', async () => {
+  test('calls one after the other do not wait if there is no call to share with', async () => {
     const { sizes, call } = createCounting(LONG_MS, 100, { onlyIfShared: true });
     await call(1);
     await call(2);
@@ -129,7 +129,7 @@ describe('with a time to gather', () => {
     expect(sizes).toEqual([1, 1, 1]);
   });
 
-  test('calls beside each other wait, and so do those after a shared batch', async () => {
+  test('concurrent calls wait, and so do those after a shared batch', async () => {
     const { sizes, call } = createCounting(20, 100, { onlyIfShared: true });
     await Promise.all([call(1), call(2)]);
     const third = call(3);

@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { formatCsvRecord, parseCsvRecord } from '../src/csv.ts';
 
-test('every text comes back', () => {
+test('every text is read as it was written', () => {
   const text = fc.oneof(
     fc.string(),
     fc.constantFrom('', '"', "'", "'=1", ',', '\r\n', '=1', '-', '\t'),

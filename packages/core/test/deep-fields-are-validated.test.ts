@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { LIMITS } from '../src/limits.ts';
 import { validate } from '../src/validate.ts';
 
-/** A value of that many nested objects, the innermost of which has a null field. */
+/** Builds a value of `levels` nested objects, the innermost of which has a null field. */
 function nest(levels: number): object {
   let value: object = { none: null };
   for (let level = 1; level < levels; level += 1) value = { a: value };

@@ -8,7 +8,7 @@ describe('the text of a field', () => {
     expect(readFieldText(text, 'data')).toBe('{"z":1.0,"b":12345678901234567890,"z":1e400}');
   });
 
-  test('is that of the last one if the field is given twice, also with escapes in its name', () => {
+  test('is that of the last one if the field occurs twice, also with escapes in its name', () => {
     expect(readFieldText('{"data":1,"x":[{"data":5}],"d\\u0061ta":[ 2 ]}', 'data')).toBe('[2]');
     expect(readFieldText('{"x":{"data":1}}', 'data')).toBeUndefined();
   });

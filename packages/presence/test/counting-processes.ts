@@ -1,14 +1,14 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { until } from '../../../test/support/until.ts';
-import type { CountingOrder } from './counting-process.ts';
+import type { CountingCommand } from './counting-process.ts';
 
 /** A process that adds to the figures. */
 export interface CountingProcess {
-  count(order: CountingOrder): void;
+  count(command: CountingCommand): void;
   /** Lines of its output so far. */
-  said: string[];
-  /** Lets it send its last counts and end by itself; returns the milliseconds that sending took. */
+  output: string[];
+  /** Makes it send its last counts and exit; returns the milliseconds that sending took. */
   stop(): Promise<number>;
 }
 
@@ -20,19 +20,19 @@ export async function startCounting(url: string): Promise<CountingProcess> {
   const file = new URL('./counting-process.ts', import.meta.url);
   const child = fork(file, [url, `${INTERVAL_MS}`], { execArgv: [], serialization: 'advanced' });
   processes.add(child);
-  const said: string[] = [];
-  child.on('message', (text) => said.push(String(text)));
-  await until(() => said.includes('started'), { what: 'the counting process starts' });
+  const output: string[] = [];
+  child.on('message', (text) => output.push(String(text)));
+  await until(() => output.includes('started'), { what: 'the counting process starts' });
   return {
-    said,
-    count: (order) => void child.send(order),
+    output,
+    count: (command) => void child.send(command),
     async stop() {
       const exited = once(child, 'exit');
-      child.send({ stop: true } satisfies CountingOrder);
+      child.send({ stop: true } satisfies CountingCommand);
       await exited;
       processes.delete(child);
       return Number(
-        said
+        output
           .find((text) => text.startsWith('stopped in'))
           ?.split(' ')
           .at(-1),

@@ -126,7 +126,7 @@ describe('a dispatch to one device', () => {
     ]);
   });
 
-  test('returns offline if the device or its gateway is gone', async () => {
+  test('returns offline if the device is disconnected or its gateway has ended', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('f3', 'k1');
     await gateway.channel.close();
@@ -170,7 +170,7 @@ describe('a dispatch to one device', () => {
     ]);
   });
 
-  test('takes a foreign presence entry as none', async () => {
+  test('treats a malformed presence entry as absent', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('f8', 'k1');
     await redis.hset('p:f9', 'a', 'b');
@@ -269,7 +269,7 @@ describe('a dispatch', () => {
     expect(results).toEqual(new Map([[0, 'unanswered']]));
   });
 
-  test('leaves its replies for the successor of a dead worker', async () => {
+  test('leaves its replies for the successor of a worker that was killed', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e7', 'k1');
     const presence = await presenceOf('e7');

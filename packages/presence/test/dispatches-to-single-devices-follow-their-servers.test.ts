@@ -60,7 +60,7 @@ test('each is sent over the server of its device', async () => {
   );
 });
 
-test('a server that has become a replica is asked over a new connection', async () => {
+test('a server that has become a replica is queried over a new connection', async () => {
   const server = await startRedis();
   const redis = await connectRedis(server);
   const own = await connectShards(server);
@@ -82,7 +82,7 @@ test('a server that has become a replica is asked over a new connection', async 
   }
 });
 
-test('that of a server that fails is left to the lookup, those of others are not', async () => {
+test('only the dispatch over a server that fails is left to the lookup', async () => {
   const [failing] = servers;
   const [onFailing = '', onOther = ''] = [0, 1].map((index) =>
     tokens.find((token) => shards.of(token).name.endsWith(`:${servers[index]?.port}`)),

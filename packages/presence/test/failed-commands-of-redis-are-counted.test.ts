@@ -29,12 +29,12 @@ test('an error reply is counted', async () => {
   expect(await countDuring(() => redis.incr('text'))).toBe(1);
 });
 
-test('so is that of each command of a pipeline', async () => {
+test('an error reply to each command of a pipeline is counted', async () => {
   const pipeline = () => redis.pipeline().incr('text').get('text').incr('text').exec();
   expect(await countDuring(pipeline)).toBe(2);
 });
 
-test('so is that over a copy of the connection', async () => {
+test('an error reply over a copy of the connection is counted', async () => {
   if (!(redis instanceof Server)) throw new Error('the connection is of a cluster');
   const copy = redis.duplicate();
   await until(async () => copy.status === 'ready');

@@ -15,7 +15,7 @@ let redis: Redis;
 let reader: ReturnType<typeof createFiguresReader>;
 const url = () => `redis://127.0.0.1:${server.port}`;
 
-/** A Redis that keeps every command over a kill. */
+/** A Redis that keeps every command when it is killed. */
 const startDurableRedis = (port?: number) =>
   startServer(
     'redis-server',
@@ -51,7 +51,7 @@ async function readUntil(condition: (snapshot: FiguresSnapshot) => boolean) {
   });
 }
 
-test('two processes add up', async () => {
+test('the figures of two processes add up', async () => {
   const startedAt = Date.now();
   const [one, other] = await Promise.all([startCounting(url()), startCounting(url())]);
   one.count({ accepted: 3, delivered: 2, receipts: [[5, 2]] });
@@ -83,14 +83,14 @@ test('what was counted while Redis was killed is added once it is back', async (
   const { port } = server;
   await server.stop();
   counting.count({ accepted: 7 });
-  await until(() => counting.said.includes('warned'));
+  await until(() => counting.output.includes('warned'));
   counting.count({ accepted: 11 });
   expect(await stopping.stop()).toBeLessThan(900);
   server = await startDurableRedis(port);
   await readUntil((read) => accepted(read) === 23);
   await counting.stop();
   expect(accepted(await reader.read())).toBe(23);
-  expect(counting.said.filter((text) => text === 'warned')).toHaveLength(1);
+  expect(counting.output.filter((text) => text === 'warned')).toHaveLength(1);
 });
 
 test('a write whose response is late is added once', async () => {
@@ -100,7 +100,7 @@ test('a write whose response is late is added once', async () => {
   process.kill(server.pid, 'SIGSTOP');
   counting.count({ accepted: 10 });
   // The command has timed out; the frozen server has it in its socket and runs it later.
-  await until(() => counting.said.includes('warned'));
+  await until(() => counting.output.includes('warned'));
   counting.count({ accepted: 100 });
   process.kill(server.pid, 'SIGCONT');
   await readUntil((read) => accepted(read) >= 111);
@@ -108,7 +108,7 @@ test('a write whose response is late is added once', async () => {
   expect(accepted(await reader.read())).toBe(111);
 });
 
-test('the last counts are sent in the stop, which a frozen Redis does not hold up', async () => {
+test('the last counts are sent during the stop, which a frozen Redis does not delay', async () => {
   const [one, other] = await Promise.all([startCounting(url()), startCounting(url())]);
   one.count({ accepted: 1 });
   other.count({ accepted: 1 });
@@ -134,21 +134,21 @@ test('a process that has nothing to add sends no command', async () => {
   await Promise.all([idle.stop(), busy.stop()]);
 });
 
-test('the pending work is read only while somebody watches, and by one scheduler', async () => {
+test('the backlog is read only while a viewer watches, and by one scheduler', async () => {
   const [one, other, busy] = await Promise.all([1, 2, 3].map(() => startCounting(url())));
   one?.count({ backlog: 40 });
   other?.count({ backlog: 40 });
   busy?.count({ accepted: 1 });
   const exists = async () => (await redis.keys('figures:*')).includes('figures:since');
   await until(exists);
-  expect([...(one?.said ?? []), ...(other?.said ?? [])]).not.toContain('read the backlog');
+  expect([...(one?.output ?? []), ...(other?.output ?? [])]).not.toContain('read the backlog');
   const snapshot = await readUntil(({ channels }) => channels.length > 0);
   expect(snapshot.channels).toEqual([
     { channel: 'apns', pending: 40, oldestMs: 1_500, deferred: 2 },
   ]);
   busy?.count({ accepted: 1 });
   await readUntil((read) => accepted(read) === 2);
-  const readers = [one, other].filter((counting) => counting?.said.includes('read the backlog'));
+  const readers = [one, other].filter((counting) => counting?.output.includes('read the backlog'));
   expect(readers).toHaveLength(1);
   await Promise.all([one, other, busy].map((counting) => counting?.stop()));
 });

@@ -26,7 +26,7 @@ beforeAll(async () => {
   redis = shards.all[0]?.redis as Redis;
   presenceReader = createPresenceReader(shards);
   begun = { lostResponse: onOwnRedis(loseResponse), recheck: onOwnRedis(recheckMany) };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(async () => {
@@ -118,7 +118,7 @@ describe('after a reconnect to Redis', () => {
     await first.connect('m1', 'k1', OLDER);
     await second.connect('m1', 'k2');
     await until(() => first.kicked.length === 1);
-    // The first gateway does not know of the move; the result is the same whichever gateway checks first.
+    // The first gateway has no record of the move; the result is the same whichever gateway checks first.
     await redis.del('p:m1');
     await breakConnections();
     await until(
@@ -158,7 +158,7 @@ describe('after a reconnect to Redis', () => {
     const [first, second] = [await startTestGateway(), await startTestGateway()];
     await second.connect('m3', 'k2');
     const present = (await redis.getdel('p:m3')) ?? '';
-    // It does not know of the newer connection, as if the kick had been lost.
+    // It has no record of the newer connection, as if the kick had been lost.
     await first.connect('m3', 'k1', OLDER);
     await redis.set('p:m3', present, 'EX', 300);
     await breakConnections();
@@ -177,7 +177,7 @@ describe('after a reconnect to Redis', () => {
   });
 });
 
-/** Runs what takes seconds beside the tests, on a Redis of its own whose connections no other test breaks. */
+/** Runs the checks that take seconds beside the tests, on a Redis of its own whose connections no other test closes. */
 async function onOwnRedis(task: (own: OwnRedis) => Promise<void>): Promise<void> {
   const own = await startRedis();
   const client = await connectRedis(own);

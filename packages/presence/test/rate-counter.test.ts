@@ -48,7 +48,7 @@ test('the count restarts after the window', async () => {
   expect((await rateCounter.increment('short', 30)).count).toBe(1);
 });
 
-test('a frozen Redis delays events only briefly, and missed increments are sent to it later', async () => {
+test('a frozen Redis delays events only briefly and gets the missed increments later', async () => {
   const rateCounter = newProcess();
   expect(await countEvents(rateCounter, 'frozen', 2)).toEqual([1, 2]);
   process.kill(server.pid, 'SIGSTOP');

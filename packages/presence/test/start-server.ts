@@ -6,9 +6,9 @@ import { startProcess } from '../../../test/support/child-process.ts';
 import { createDataFolder } from '../../../test/support/data-folder.ts';
 import { until } from '../../../test/support/until.ts';
 
-/** A busy machine starts MongoDB in ten seconds. */
+/** A busy machine needs up to ten seconds to start MongoDB. */
 const START_TIMEOUT_MS = 40_000;
-/** Those of benchmarks and of the tests' stacks are above, and browsers refuse some below. */
+/** The ports of benchmarks and of the tests' stacks are above, and browsers refuse some below. */
 const FIRST_PORT = 10_100;
 const PORTS = 1_900;
 /** A server may need more than one port before it listens on the first. */
@@ -18,7 +18,7 @@ const givenPorts = new Set<number>();
 export interface TestServer {
   port: number;
   pid: number;
-  /** Resolves when it has ended, for whatever reason. */
+  /** Resolves when it has ended, for any reason. */
   exited: Promise<unknown>;
   stop(): Promise<void>;
 }
@@ -59,7 +59,7 @@ export async function startRedis(): Promise<TestServer & { url: string }> {
 }
 
 /**
- * Finds a port of this machine that is free now. It is below those from which the system takes the ports of outgoing
+ * Finds a port of this machine that is free now. It is below those from which the system assigns the ports of outgoing
  * connections: one of these could take it before the server listens, or while it restarts.
  */
 export async function freePort(): Promise<number> {

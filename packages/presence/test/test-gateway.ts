@@ -22,7 +22,7 @@ export interface TestGateway {
   disconnect(token: string): Promise<void>;
 }
 
-/** Returns the plan of a dispatch that may be written for so long after it leaves. */
+/** Returns the plan of a dispatch that may be written until `ms` after it is sent. */
 export function leaveWithin(ms: number): DispatchPlan {
   return {
     app: 'a1',

@@ -17,7 +17,7 @@ const DELIVERY = {
   positions: [0, 7],
 };
 
-test('a dispatch: one more field of its header, which is absent without a trace', () => {
+test('a dispatch has one more field in its header, which is absent without a trace', () => {
   const fields = encodeGatewayMessage({ kind: 'deliver', delivery: DELIVERY });
   expect(fields.filter((_, index) => index % 2 === 0)).toEqual([
     ...['deliver', 'payload', 'tokens', 'positions'],
@@ -35,7 +35,7 @@ test('a dispatch: one more field of its header, which is absent without a trace'
   });
 });
 
-test('a field that only a newer release knows does not matter', () => {
+test('a field that only a newer release knows is ignored', () => {
   const [kind = '', header = '', ...rest] = encodeGatewayMessage({
     kind: 'deliver',
     delivery: DELIVERY,
@@ -44,7 +44,7 @@ test('a field that only a newer release knows does not matter', () => {
   expect(decodeGatewayMessage([kind, newer, ...rest])).toMatchObject({ delivery: DELIVERY });
 });
 
-test('a reply: a fourth word after the three that are read by position', () => {
+test('a reply has a fourth word after the three that are read by position', () => {
   const results = createResultBatch();
   results.add({ ...TO, position: 1, trace: TRACE }, 'acknowledged');
   results.add({ ...TO, position: 2, trace: TRACE }, 'acknowledged');

@@ -10,14 +10,14 @@ beforeEach(() => {
   windows = createGatewayWindows(1);
 });
 
-/** Takes room that must be free. */
+/** Acquires room that must be free. */
 function take(size: number, gateway = 'g1'): Permit {
   const permit = windows.tryAcquire(gateway, size, MAY_WAIT);
   if (typeof permit !== 'object') throw new Error(`${permit ?? 'full'}`);
   return permit;
 }
 
-/** Records the order in which those that wait get room. */
+/** Records the order in which waiting dispatches get room. */
 function wait(order: string[], name: string, app: string, size: number): Promise<Permit> {
   return windows.acquire('g1', app, size).then((permit) => {
     if (permit === 'stalled') throw new Error('stalled');
@@ -26,7 +26,7 @@ function wait(order: string[], name: string, app: string, size: number): Promise
   });
 }
 
-test('each gateway has room of its own, and room is given back once', () => {
+test('each gateway has room of its own, and room is released once', () => {
   const first = take(INITIAL_SIZE);
   expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
   take(1, 'g2');
@@ -37,14 +37,14 @@ test('each gateway has room of its own, and room is given back once', () => {
   expect(windows.tryAcquire('g1', 1, MAY_WAIT)).toBeUndefined();
 });
 
-test('a dispatch that is larger than the window goes alone', () => {
+test('a dispatch that is larger than the window is sent alone', () => {
   const first = take(1);
   expect(windows.tryAcquire('g1', INITIAL_SIZE + 1, MAY_WAIT)).toBeUndefined();
   first.release();
   take(INITIAL_SIZE + 1);
 });
 
-test('apps take turns, and nothing overtakes those that wait', async () => {
+test('apps take turns, and no dispatch overtakes those that wait', async () => {
   const order: string[] = [];
   const first = take(INITIAL_SIZE);
   const waits = ['a', 'b', 'c'].map((name) => wait(order, `large-${name}`, 'large', 1_000));
@@ -58,7 +58,7 @@ test('apps take turns, and nothing overtakes those that wait', async () => {
   expect(order).toEqual(['large-a', 'small', 'large-b', 'large-c']);
 });
 
-test('a dispatch that may not wait takes free room before those that wait', async () => {
+test('a dispatch that may not wait gets free room before those that wait', async () => {
   const first = take(1_500);
   const waiting = wait([], '', 'a', 1_000);
   expect(windows.tryAcquire('g1', 500, MAY_WAIT)).toBeUndefined();
@@ -89,7 +89,7 @@ test('a window grows while dispatches wait and are handled soon', async () => {
   await Promise.all(waits);
 });
 
-test('a gateway that reports nothing gets nothing more, and those that wait are refused', async () => {
+test('a gateway that reports nothing gets no more dispatches, and those that wait are refused', async () => {
   const silent = take(INITIAL_SIZE);
   const waiting = windows.acquire('g1', 'a', 1);
   silent.stalled();
@@ -106,7 +106,7 @@ test('a gateway that has handled a dispatch is not stalled because its results a
   take(INITIAL_SIZE);
 });
 
-test('those that wait are refused when the worker closes', async () => {
+test('waiting dispatches are refused when the worker closes', async () => {
   take(INITIAL_SIZE);
   const waiting = windows.acquire('g1', 'a', 1);
   windows.close();

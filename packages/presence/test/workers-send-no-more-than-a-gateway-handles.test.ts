@@ -35,7 +35,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** Sends dispatches of a worker until the test is over; the gateway reports nothing but what the test has it report. */
+/** Sends dispatches of a worker until the test is over; the gateway reports only what the test makes it report. */
 async function startWorker(name: string, dispatches: number, ms: number) {
   const dispatcher = await createDispatcher(shards);
   const results = Array.from({ length: dispatches }, (_, n) =>
@@ -69,7 +69,7 @@ function report(claim: string, what: 'handled' | 'acknowledged'): void {
     gateway.channel.reply({ ...delivery, shard: 0, position }, what);
 }
 
-test('a dispatch leaves when an earlier one is handled, and results may come later', async () => {
+test('a dispatch is sent when an earlier one is handled, and results may come later', async () => {
   reset();
   const worker = await startWorker('a', 3, 5_000);
   await until(() => claims().length === 2);
@@ -83,7 +83,7 @@ test('a dispatch leaves when an earlier one is handled, and results may come lat
   await worker.close();
 });
 
-test('a dispatch to one device leaves although others wait', async () => {
+test('a dispatch to one device is sent although others wait', async () => {
   reset();
   const worker = await startWorker('h', 3, 5_000);
   await until(() => claims().length === 2);
@@ -96,7 +96,7 @@ test('a dispatch to one device leaves although others wait', async () => {
   await worker.close();
 });
 
-test('the results of a part are handed on although another part waits', async () => {
+test('the results of a part are returned although another part waits', async () => {
   reset();
   const other = await openTestGateway(server.url);
   await other.connect('d-other', 'k1');
@@ -120,7 +120,7 @@ test('the results of a part are handed on although another part waits', async ()
   await other.channel.close();
 });
 
-test('a gateway of the release before reports results only, and they give the room back', async () => {
+test('a gateway of the previous release reports results only, and they release the room', async () => {
   reset();
   const worker = await startWorker('b', 3, 5_000);
   await until(() => claims().length === 2);
@@ -131,7 +131,7 @@ test('a gateway of the release before reports results only, and they give the ro
   await worker.close();
 });
 
-test('a gateway that stalls gets no more, and the rest ends as not sent', async () => {
+test('a gateway that stalls gets no more dispatches, and the rest ends as not sent', async () => {
   reset();
   const worker = await startWorker('c', 4, 50);
   const results = await Promise.all(worker.results);
@@ -145,7 +145,7 @@ test('a gateway that stalls gets no more, and the rest ends as not sent', async 
   await worker.close();
 });
 
-test('what a worker that is gone has sent takes no room of another one', async () => {
+test('dispatches of a worker that has ended take no room of another worker', async () => {
   reset();
   const dead = await startWorker('d', 3, 60_000);
   await until(() => claims().length === 2);

@@ -9,7 +9,7 @@ import { createWorker } from '../src/workers.ts';
 /** Longer than a stop waits for Redis. */
 const JOB_MS = 2_500;
 
-// A worker that is told to stop while the response of Redis that hands over its second job is on its way.
+// A worker that is stopped while the response of Redis that contains its second job is on its way.
 // `stop-waits-for-a-job-that-redis-hands-over` starts it as a process: BullMQ keeps timers.
 const [url = ''] = process.argv.slice(2);
 const print = (line: string) => process.stdout.write(`${line}\n`);

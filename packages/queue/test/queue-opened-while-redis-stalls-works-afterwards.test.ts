@@ -24,7 +24,7 @@ afterAll(async () => {
 
 const countSendJobs = () => producers.countDue('send').catch(() => -1);
 
-test('a queue that was opened while Redis stalled takes jobs once it responds', async () => {
+test('a queue that was opened while Redis stalled accepts jobs once Redis responds', async () => {
   await until(async () => (await countSendJobs()) === 0);
   await redis.client('PAUSE', STALL_MS, 'ALL');
   await producers.sendEmbedded('during-the-stall');

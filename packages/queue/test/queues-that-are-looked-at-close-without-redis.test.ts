@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { openBoardQueues } from '../src/board-queues.ts';
 
-test('the queues that an operator looks at close while Redis is away', async () => {
+test('queues opened for an operator close while Redis is unavailable', async () => {
   const redis = await startRedis();
   const board = await openBoardQueues(redis, () => undefined);
   expect(await Promise.all(board.queues.map((queue) => queue.getWaitingCount()))).toEqual(

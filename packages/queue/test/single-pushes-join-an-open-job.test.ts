@@ -18,7 +18,7 @@ const ENTRIES_KEY = 'send:entries';
 const CALLED_KEY = 'send:called';
 /** A busy machine must not close a job before its test is over. */
 const PATIENT_MS = 20_000;
-/** More entries than the list takes. */
+/** More entries than the list accepts. */
 const MANY = 1_010;
 
 let server: Awaited<ReturnType<typeof startRedis>>;
@@ -37,7 +37,7 @@ afterAll(async () => {
 beforeEach(async () => {
   await redis.flushall();
   producers = createProducers(server, onError);
-  // The first push after a pause does not look for an open job.
+  // The first push after a pause does not check for an open job.
   await until(async () => (await producers.countDue('send').catch(() => -1)) === 0);
   await producers.sendEmbedded('first');
 });
@@ -46,7 +46,7 @@ afterEach(async () => {
   expect(errors.splice(0)).toEqual([]);
 });
 
-/** Takes pushes as a delivery-worker does, and records them. */
+/** Processes pushes as a delivery-worker does, and records them. */
 function createTaker(openJob: OpenJob) {
   const taken: string[] = [];
   let isStopping = false;
@@ -87,13 +87,13 @@ async function openConnected(limits: Parameters<typeof createOpenJob>[1] = {}) {
   return openJob;
 }
 
-test('without one they get a job of the queue', async () => {
+test('without an open job, pushes get a job of the queue', async () => {
   await producers.sendEmbedded('second');
   expect(await countJobs()).toBe(2);
   expect(await redis.llen(ENTRIES_KEY)).toBe(0);
 });
 
-test('while one is open they join it', async () => {
+test('pushes join a job that is open', async () => {
   const openJob = await openConnected();
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
@@ -107,7 +107,7 @@ test('while one is open they join it', async () => {
   await openJob.close();
 });
 
-test('after a pause it is closed, and they get a job again', async () => {
+test('after a pause the open job is closed, and pushes get a job again', async () => {
   const openJob = await openConnected({ idleMs: 100 });
   const taker = createTaker(openJob);
   await taker.takePushes();
@@ -118,7 +118,7 @@ test('after a pause it is closed, and they get a job again', async () => {
   await openJob.close();
 });
 
-test('those that no worker has taken yet are counted one by one', async () => {
+test('pushes that no worker has taken yet are counted one by one', async () => {
   expect(await countJoinedPushes(redis)).toBe(0);
   await redis.set(OPEN_KEY, 1);
   // Pushes of the same moment share an entry.
@@ -145,7 +145,7 @@ test('a second job of the process does not open another, and the reconciler neve
   await openJob.close();
 });
 
-test('the reconciler, which finds pushes again while their job waits, adds no other job for the same due time', async () => {
+test('the reconciler, which finds pushes again while their job waits, adds no second job for the same due time', async () => {
   const [due, later] = [new Date(1_000), new Date(2_000)];
   const readJob = async (first: string): Promise<unknown> =>
     JSON.parse((await redis.hget(`bull:send:${resendJobId(first, due)}`, 'data')) ?? 'null');
@@ -156,7 +156,7 @@ test('the reconciler, which finds pushes again while their job waits, adds no ot
   expect(await readJob('0')).toEqual({ lone: ['0', 'c'] });
 });
 
-test('a push whose first job is still there gets another one, together with those that are lost with it', async () => {
+test('a push whose first job still exists gets a second one, together with other lost pushes', async () => {
   const due = new Date(1_000);
   expect(await redis.exists(`bull:send:${sendJobId('first', 0)}`)).toBe(1);
   await Promise.all(['first', 'b'].map((push) => producers.resendEmbedded(push, due)));
@@ -165,7 +165,7 @@ test('a push whose first job is still there gets another one, together with thos
   expect(JSON.parse(data ?? 'null')).toEqual({ lone: ['first', 'b'] });
 });
 
-test('what joined just before it closes is delivered', async () => {
+test('a push that joins just before the open job closes is delivered', async () => {
   const idleMs = 300;
   const openJob = await openConnected({ idleMs });
   const taker = createTaker(openJob);
@@ -185,7 +185,7 @@ test('what joined just before it closes is delivered', async () => {
   await openJob.close();
 });
 
-test('a worker that does not keep up: now and then a push gets a job, so that another worker helps', async () => {
+test('while a worker does not keep up, some pushes get a job, so that another worker helps', async () => {
   await redis.set(OPEN_KEY, 1);
   await redis.set(CALLED_KEY, 1);
   for (let n = 0; n < 12; n += 1) await producers.sendEmbedded(`push-${n}`);
@@ -202,7 +202,7 @@ test('a worker that does not keep up: now and then a push gets a job, so that an
   expect(await redis.exists(CALLED_KEY)).toBe(0);
 });
 
-test('a worker that takes nothing gets no further pushes', async () => {
+test('a worker that takes no push gets no further ones', async () => {
   await redis.set(OPEN_KEY, 1);
   await redis.set(CALLED_KEY, 1);
   for (let n = 0; n < MANY; n += 1) await producers.sendEmbedded(`push-${n}`);
@@ -218,7 +218,7 @@ test('a worker that takes nothing gets no further pushes', async () => {
   await openJob.close();
 });
 
-test('while pushes wait it stays open', async () => {
+test('the open job stays open while pushes wait', async () => {
   const idleMs = 100;
   const openJob = await openConnected({ idleMs });
   const taker = createTaker(openJob);
@@ -242,7 +242,7 @@ test('while pushes wait it stays open', async () => {
   await openJob.close();
 });
 
-test('a worker whose slots are free too late does not stay open', async () => {
+test('an open job whose worker waits too long for a slot is not kept open', async () => {
   const openJob = await openConnected({ slowMs: 20 });
   const taker = createTaker(openJob);
   taker.delay(60);
@@ -260,7 +260,7 @@ test('a worker whose slots are free too late does not stay open', async () => {
   await openJob.close();
 });
 
-test('while many pushes wait it ends after its longest time, and leaves the list to the next', async () => {
+test('while many pushes wait the open job ends after its maximum time and leaves the list to the next one', async () => {
   const openJob = await openConnected({ maxOpenMs: 50, maxBusyMs: 300 });
   const taker = createTaker(openJob);
   const release = taker.holdBack();
@@ -285,7 +285,7 @@ test('while many pushes wait it ends after its longest time, and leaves the list
   await Promise.all([openJob.close(), nextJob.close()]);
 });
 
-test('Redis emptied while it is open: the next push gets a job, and the renewed one takes pushes', async () => {
+test('after a flush of Redis the next push gets a job, and the renewed open job accepts pushes', async () => {
   const openJob = await openConnected();
   const taker = createTaker(openJob);
   const closed = taker.takePushes();
@@ -302,7 +302,7 @@ test('Redis emptied while it is open: the next push gets a job, and the renewed 
   await openJob.close();
 });
 
-test('within a worker of the queue: one job for many pushes', async () => {
+test('a worker of the queue gets one job for many pushes', async () => {
   await redis.flushall();
   const openJob = await openConnected();
   const taker = createTaker(openJob);

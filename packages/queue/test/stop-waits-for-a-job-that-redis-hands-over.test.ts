@@ -5,7 +5,7 @@ import { startRedis } from '../../presence/test/start-server.ts';
 
 const WORKER = fileURLToPath(new URL('late-job-worker.ts', import.meta.url));
 
-test('a stop waits for a job whose hand-over by Redis was on its way', async () => {
+test('a stop waits for a job that Redis was sending', async () => {
   const redis = await startRedis();
   const worker = startProcess(process.execPath, [WORKER, redis.url]);
   try {

@@ -33,14 +33,14 @@ afterAll(async () => {
   await server?.stop();
 });
 
-test('a step that a fast clock has delayed keeps no other job of it away', async () => {
+test('a step that a fast clock has delayed prevents no other job of the step', async () => {
   await producers.fanOut('push', { seq: 1, delayMs: FIVE_MINUTES_MS });
   await producers.fanOut('push', { seq: 1 });
   await producers.fanOut('push', { seq: 1 });
   expect(await producers.countDue('send')).toBe(1);
 });
 
-test('a tick that a fast clock has put off comes within seconds', async () => {
+test('a tick that a fast clock has deferred runs within seconds', async () => {
   const board = await openBoardQueues(server, onError);
   const maintenance = board.queues.find(({ name }) => name === 'maintenance');
   const opts = { removeOnComplete: true, removeOnFail: true };

@@ -6,7 +6,7 @@ import { freePort } from '../../presence/test/start-server.ts';
 
 const SERVICE = fileURLToPath(new URL('stopping-service.ts', import.meta.url));
 const DELAY_SECONDS = 2;
-/** Far below it, for a stop that does not wait. */
+/** Far below the delay, for a stop that does not wait. */
 const AT_ONCE_MS = 1_500;
 
 let child: TestProcess;
@@ -39,7 +39,7 @@ async function stop(signal: NodeJS.Signals): Promise<{ tookMs: number; code: num
   return { tookMs: performance.now() - startedAt, code };
 }
 
-test('a process told to stop is unready at once and serves new connections until the delay is over', async () => {
+test('a process that stops is unready at once and serves new connections until the delay is over', async () => {
   await start(DELAY_SECONDS);
   const stopped = stop('SIGTERM');
   const { status, faults } = await until(async () => {
@@ -56,14 +56,14 @@ test('a process told to stop is unready at once and serves new connections until
   expect(tookMs).toBeGreaterThanOrEqual(DELAY_SECONDS * 1_000 - 50);
 });
 
-test('without a delay it stops at once', async () => {
+test('a process without a delay stops at once', async () => {
   await start(0);
   const { tookMs, code } = await stop('SIGTERM');
   expect(code).toBe(0);
   expect(tookMs).toBeLessThan(AT_ONCE_MS);
 });
 
-test('after an unexpected error it does not wait', async () => {
+test('a process with an unexpected error does not wait', async () => {
   await start(60);
   const { code } = await stop('SIGUSR2');
   expect(code).toBe(1);

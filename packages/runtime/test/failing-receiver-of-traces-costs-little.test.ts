@@ -30,7 +30,7 @@ function start(endpoint: string) {
   return { tracer, recordSpans, warnings, stop };
 }
 
-test('one that hangs: a bounded number of spans is kept, the rest is dropped', async () => {
+test('a receiver that hangs makes the process keep a bounded number of spans and drop the rest', async () => {
   receiver = await startOtlpReceiver();
   receiver.hang();
   const { recordSpans, stop } = start(receiver.url);
@@ -43,7 +43,7 @@ test('one that hangs: a bounded number of spans is kept, the rest is dropped', a
   expect(count).toBeLessThanOrEqual(MAX_KEPT_SPANS);
 });
 
-test('one that is away: one warning a minute', async () => {
+test('a receiver that is unreachable causes one warning a minute', async () => {
   const gone = await startOtlpReceiver();
   await gone.close();
   const { recordSpans, warnings, stop } = start(gone.url);
@@ -59,7 +59,7 @@ test('one that is away: one warning a minute', async () => {
   ]);
 });
 
-test('a stop exports what is left, and waits 2 s at most', async () => {
+test('a stop exports the remaining spans, and waits 2 s at most', async () => {
   receiver = await startOtlpReceiver();
   const good = start(receiver.url);
   good.recordSpans(3);

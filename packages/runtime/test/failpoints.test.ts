@@ -43,7 +43,7 @@ test('tokens are listed only while failpoints are armed', () => {
   expect(() => failpointForEach('rows', listTokens)).toThrow('failpoint rows');
 });
 
-test('a blocked event loop goes on after the time', () => {
+test('a blocked event loop continues after the time', () => {
   armFailpoints('send:block=20', 'test');
   const startedAt = performance.now();
   failpoint('send');

@@ -18,17 +18,17 @@ describe('a loop', () => {
   let progress: Progress;
   let lastProgressAt: number;
   let isExpected: () => Promise<boolean>;
-  let questions: number;
+  let checks: number;
   beforeEach(() => {
     lastProgressAt = 0;
-    questions = 0;
+    checks = 0;
     isExpected = async () => true;
     progress = createProgress({ now });
     progress.watch({
       name: 'reader',
       lastProgressAt: () => lastProgressAt,
       isExpected: () => {
-        questions += 1;
+        checks += 1;
         return isExpected();
       },
     });
@@ -44,15 +44,15 @@ describe('a loop', () => {
     return result;
   }
 
-  test('that goes on is neither unready nor asked about', async () => {
+  test('that makes progress is ready, and is not checked for pending work', async () => {
     for (let i = 0; i < 20; i += 1) {
       lastProgressAt = now();
       expect(await probeFor(PROBE_SECONDS)).toEqual({ unready: [], dead: [] });
     }
-    expect(questions).toBe(0);
+    expect(checks).toBe(0);
   });
 
-  test('that stands still while work is there turns unready, then dead, and recovers', async () => {
+  test('that stalls while work is pending turns unready, then dead, and recovers', async () => {
     const noticed = 2 * PROBE_SECONDS;
     expect(await probeFor(noticed + UNREADY_SECONDS - PROBE_SECONDS)).toMatchObject({
       unready: [],
@@ -66,9 +66,9 @@ describe('a loop', () => {
   test.each([
     ['there is no work', async () => false],
     ['a server does not respond', () => Promise.reject(new Error('connect ECONNREFUSED'))],
-  ])('that stands still because %s is ready; only later time counts', async (_why, answer) => {
+  ])('that stalls because %s is ready; only later time counts', async (_why, response) => {
     const expected = isExpected;
-    isExpected = answer;
+    isExpected = response;
     expect(await probeFor(120)).toEqual({ unready: [], dead: [] });
     isExpected = expected;
     seconds += PROBE_SECONDS;
@@ -76,20 +76,20 @@ describe('a loop', () => {
     expect(await probeFor(PROBE_SECONDS)).toMatchObject({ unready: ['reader'] });
   });
 
-  test('is not judged by a time in which nobody looked', async () => {
+  test('is not judged by a period without probes', async () => {
     await probeFor(2 * PROBE_SECONDS);
     seconds += HOUR;
     expect(await progress.check()).toEqual({ unready: [], dead: [] });
   });
 
-  test('is asked about once a second, however many probes come', async () => {
+  test('is checked for pending work once a second, however many probes come', async () => {
     await progress.check();
     seconds += 2 * PROBE_SECONDS;
     await Promise.all(Array.from({ length: 20 }, () => progress.check()));
-    expect(questions).toBe(1);
+    expect(checks).toBe(1);
   });
 
-  test('whose question is not answered does not keep a probe waiting', async () => {
+  test('whose check for pending work does not return does not delay a probe', async () => {
     await progress.check();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     isExpected = () => promise;
@@ -111,15 +111,15 @@ describe('the event loop', () => {
     });
   }
 
-  test('is well while its timer is nearly in time', () => {
+  test('is ready while its timer is nearly in time', () => {
     expect(statesAfter([1, 1.5, 2.9, 1, 2.9])).toEqual(Array(5).fill('ok'));
   });
 
-  test('is well after one pause, however long', () => {
+  test('is ready after one pause, however long', () => {
     expect(statesAfter([1, HOUR, 1])).toEqual(Array(3).fill('ok'));
   });
 
-  test('that is blocked again and again is unready after 10 s and dead after 30 s', () => {
+  test('that is blocked repeatedly is unready after 10 s and dead after 30 s', () => {
     const states = statesAfter([1, 4, 4, 4, 4, 4, 4, 4, 4, 1]);
     expect(states).toEqual([...Array(3).fill('ok'), ...Array(5).fill('unready'), 'dead', 'ok']);
   });

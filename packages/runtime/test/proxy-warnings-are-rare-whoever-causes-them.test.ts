@@ -42,25 +42,25 @@ test('kinds do not suppress each other', () => {
   expect(logged).toHaveLength(2);
 });
 
-test('in between a warning costs no look at the address', () => {
-  let looks = 0;
+test('a suppressed warning does not read the address', () => {
+  let reads = 0;
   for (let n = 0; n < 1_000; n += 1) {
     warner.warnIf(KIND, () => {
-      looks += 1;
+      reads += 1;
       return true;
     });
   }
-  expect(looks).toBe(1);
+  expect(reads).toBe(1);
 });
 
-test('clients of public addresses that send the header themselves cause none', () => {
+test('clients of public addresses that send the header themselves cause no warning', () => {
   for (let n = 0; n < 5_000; n += 1) warner.observe(KIND, n % 50 !== 0, PUBLIC);
   expect(recorded).toEqual([]);
   for (let n = 0; n < 100; n += 1) warner.observe(KIND, true, PUBLIC);
   expect(recorded).toEqual([KIND]);
 });
 
-test('a public address that exceeds a limit causes none', () => {
+test('a public address that exceeds a limit causes no warning', () => {
   warner.warnIfPrivate('api-limited-private-address', PUBLIC);
   expect([...logged, ...recorded]).toEqual([]);
 });

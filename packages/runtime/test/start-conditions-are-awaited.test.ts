@@ -16,7 +16,7 @@ afterEach(() => stopping.abort());
 
 const conditions = () => createStartConditions(log as never, stopping.signal);
 
-test('the result of a check that succeeds at once is returned without a word', async () => {
+test('the result of a check that succeeds at once is returned without a log line', async () => {
   const { waitFor, pending } = conditions();
   expect(await waitFor('MongoDB', async () => 7)).toBe(7);
   expect(pending()).toBeUndefined();

@@ -104,7 +104,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
   });
 
   test.each(['deleted', 'expired'])(
-    'what a worker has sent counts when its push is %s',
+    'deliveries that a worker has sent count when their push is %s',
     async (end) => {
       const push = await insertPush(database, newTokens(1), { shape });
       const [id = ''] = push.batchIds;
@@ -113,7 +113,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
       if (end === 'expired') await expire(database, push);
       else await store.pushCompletion.markDeleted(app, push.id);
       const completing = store.pushCompletion.completeIfDone(push.id, 0);
-      // The results of a dispatch come within so long.
+      // The results of a dispatch arrive within this time.
       await sleep(1_500);
       expect(await store.batchTable.settle(settlement(id, claim))).toEqual({ got: {} });
       await completing;
@@ -123,7 +123,7 @@ describe.each(SHAPES)('a batch %s:', (shape: Shape) => {
     },
   );
 
-  test('the end of the push takes the batch from its worker', async () => {
+  test('the end of the push ends the claim of its worker', async () => {
     const { id: push, batchIds } = await insertPush(database, newTokens(1), { shape });
     const [id = ''] = batchIds;
     const { claim = '' } = (await store.batchTable.claim(id, 'reply', LEASE_MS)) ?? {};

@@ -46,7 +46,7 @@ test('cursors that are open when the client is closed are closed', async () => {
   expect(await countOpenCursors()).toBe(0);
 });
 
-test('a session that has ended is forgotten', async () => {
+test('a session that has ended is no longer tracked', async () => {
   const client = await connect();
   replaceActiveSets(client);
   await client.withSession(async (session) => {

@@ -92,8 +92,8 @@ function openStore({ port }: CuttingProxy, name: string): Promise<Store> {
 }
 
 /**
- * Reads all documents of a database as text, with fields in order and with times and random ids replaced by their kind,
- * and the number of indexes of each collection that has more than that of its ids.
+ * Reads all documents of a database as text, with sorted fields and with times and random ids replaced by their type,
+ * and the number of indexes of each collection that has more than the index of its ids.
  */
 async function readDatabase(name: string): Promise<string> {
   const names = await readNames(name);

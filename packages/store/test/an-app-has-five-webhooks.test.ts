@@ -15,7 +15,7 @@ let database: StoreUnderTest;
 let stores: Store[];
 beforeAll(async () => {
   database = await startStore();
-  // Two processes: no lock in memory helps.
+  // Two processes: a lock in memory has no effect.
   stores = [database.store, await database.connect()];
   await database.store.webhooks.putBoxKey(boxKeyOf(parseSealingKeys(`1:${'0'.repeat(64)}`)));
 });
@@ -34,14 +34,14 @@ async function addAtOnce(app: string): Promise<{ added: number; refused: number 
   };
 }
 
-test('however many are added at once', async () => {
+test('at most five of concurrent additions succeed', async () => {
   const [app, other] = [newObjectId(), newObjectId()];
   const all = { added: WEBHOOK_LIMITS.perApp, refused: CALLS - WEBHOOK_LIMITS.perApp };
   expect(await Promise.all([app, other].map(addAtOnce))).toEqual([all, all]);
   expect(await database.store.webhooks.list(app)).toHaveLength(WEBHOOK_LIMITS.perApp);
 });
 
-test('one that is removed makes room for one, whichever it is', async () => {
+test('a removed webhook frees its slot, whichever it is', async () => {
   const app = newObjectId();
   await addAtOnce(app);
   for (let n = 0; n < WEBHOOK_LIMITS.perApp; n += 1) {
@@ -51,7 +51,7 @@ test('one that is removed makes room for one, whichever it is', async () => {
   }
 });
 
-test('those that were added before there were slots count as well', async () => {
+test('webhooks that were added before there were slots count as well', async () => {
   const app = newObjectId();
   const webhooks = database.db.collection<WebhookDocument>('webhooks');
   for (const _ of ['first', 'second']) await add(app);

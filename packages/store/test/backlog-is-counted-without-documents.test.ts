@@ -76,7 +76,7 @@ test('a batch that waits longer than a lease is deferred; one that is not open y
   expect(await measure()).toEqual({ ...NOTHING, deferred: 2 });
 });
 
-test('the oldest age is that of a batch that no worker has, released or not', async () => {
+test('the oldest age is that of a batch without a worker, released or not', async () => {
   await insertBatch({ claim: 'c', at: new Date(Date.now() + 1_000) });
   expect((await measure()).oldestMs).toBe(0);
   const ages = { pushed: 60_000, ready: 120_000, waiting: 180_000 };
@@ -95,7 +95,7 @@ test('batches that an earlier release stored without a time are not 56 years old
   expect(await measure()).toEqual({ ...NOTHING, pending: 1 });
 });
 
-test('batches of suspended accounts count nowhere', async () => {
+test('batches of suspended accounts are not counted', async () => {
   const { db, store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     await insert({});
@@ -151,7 +151,7 @@ test.each(['with a suspended account', 'without'])('no document is read, %s', as
   }
 });
 
-test('due batches are found in order of time through the index, and no others are read', async () => {
+test('due batches are found by time through the index, and no others are read', async () => {
   const { store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     await insert({ at: inAnHour() });
@@ -167,7 +167,7 @@ test('due batches are found in order of time through the index, and no others ar
   }
 });
 
-test('a channel with more due batches than a tick finds hides none of another channel', async () => {
+test('a channel with more due batches than a tick finds hides no batch of another channel', async () => {
   const { store } = await openStore();
   for (const insert of [insertBatch, insertPush]) {
     for (let n = 0; n < 3; n += 1) await insert({ channel: 'mqtt', at: anHourAgo() });
@@ -202,7 +202,7 @@ test('the batches of a push are found by push, however many others are in the in
   expect(JSON.stringify(plan.queryPlanner.winningPlan)).toContain('push_1_work.state_1');
 });
 
-test('the release before this one finds its index', async () => {
+test('the previous release finds its index', async () => {
   const { db } = await openStore();
   for (const name of ['pushes', 'batches']) {
     const found = db.collection(name).find({ 'work.state': 'ready' }, { hint: { 'work.at': 1 } });

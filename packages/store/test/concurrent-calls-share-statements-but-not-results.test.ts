@@ -78,7 +78,7 @@ test('claimed, closed and deleted batches are left out when others are claimed a
   ]);
 });
 
-test('of concurrent claims on one batch one succeeds', async () => {
+test('one of several concurrent claims on one batch succeeds', async () => {
   const [id = ''] = await insertPushes(1);
   const claims = await claimAll([id, id, id]);
   expect(claims.filter((one) => one !== undefined)).toHaveLength(1);
@@ -131,7 +131,7 @@ test.each([true, false])(
   },
 );
 
-/** Returns a settled push without what differs from push to push; times become their type. */
+/** Returns a settled push without the fields that differ from push to push; times become their type. */
 function describeSettled(push: object): unknown {
   const text = JSON.stringify(push, (name, value: unknown) => {
     if (['_id', 'claim', 'reply', 'tokens'].includes(name)) return '';
@@ -142,7 +142,7 @@ function describeSettled(push: object): unknown {
   return JSON.parse(text);
 }
 
-test('of two claims of one process on the same batch only the later one settles it', async () => {
+test('only the later of two claims of one process on a batch settles it', async () => {
   const [id = '', other = ''] = await insertPushes(2);
   const lapsed = await store.batchTable.claim(id, 'before', 0);
   const [held, another] = await claimAll([id, other]);
@@ -156,7 +156,7 @@ test('of two claims of one process on the same batch only the later one settles 
   expect(push?.work?.counts).toEqual({ delivered: 1 });
 });
 
-test('of settlements that finish their pushes at once only those with a claim take effect', async () => {
+test('settlements that finish their pushes at once take effect only with a claim', async () => {
   const ids = await insertPushes(3);
   const claims = await claimAll(ids);
   const finish = { purgeAt: new Date(4_000_000_000_000) };
@@ -194,7 +194,7 @@ test('a batch keeps its outcomes if its push is deleted before the settlement th
   ]);
 });
 
-test('a settlement whose response was lost is reported as it took effect', async () => {
+test('a settlement whose response was lost is reported with its result', async () => {
   const { port, pathname } = new URL(database.uri);
   const proxy = await startTcpProxy(Number(port));
   const remote = await connectStore({
@@ -246,7 +246,7 @@ test('concurrent receipts are recorded in their batches, and their rows are remo
   );
 });
 
-test('of pushes that are checked at once those delivered to all are finished, with their own counts', async () => {
+test('concurrent checks finish the pushes delivered to all, each with its own counts', async () => {
   const ids = await insertPushes(POOL_SIZE);
   const claims = await claimAll(ids);
   const open = ids.slice(-20);
@@ -264,7 +264,7 @@ test('of pushes that are checked at once those delivered to all are finished, wi
   expect(await pushes().countDocuments({ _id: { $in: open }, state: 'open' })).toBe(open.length);
 });
 
-test('a batch whose retry was requested while it was claimed is due once it is released, and no other is', async () => {
+test('only a batch whose retry was requested while it was claimed is due once it is released', async () => {
   const [requested = '', untouched = ''] = await insertPushes(2);
   await pushes().updateOne({ _id: untouched }, { $set: { app: 'another app' } });
   const claims = await claimAll([requested, untouched]);

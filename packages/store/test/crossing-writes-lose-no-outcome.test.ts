@@ -19,7 +19,7 @@ import {
   type TestPush,
 } from './store-under-test.ts';
 
-/** So many that the two sides cross in every order. */
+/** Enough for the two sides to cross in every order. */
 const PUSHES = 64;
 const EVERY_MS = 4;
 const MAX_OFFSET_MS = 8;
@@ -55,7 +55,7 @@ async function cross(
   );
 }
 
-/** Prepares or checks all pushes side by side: no push has anything to do with another. */
+/** Prepares or checks all pushes concurrently: they are independent of each other. */
 async function each(
   pushes: readonly TestPush[],
   task: (push: TestPush) => Promise<unknown>,
@@ -109,7 +109,7 @@ function expectOnly(outcomes: readonly string[], allowed: readonly string[]): vo
 }
 
 describe.each(SHAPES)('recipients %s:', (shape) => {
-  test('two workers claim one batch: one of them gets it', async () => {
+  test('one of two workers that claim a batch gets it', async () => {
     const pushes = await insertPushes(shape);
     const claims = new Map<string, number>();
     const claim = async (by: Store, { batchIds }: TestPush) => {
@@ -126,7 +126,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expect([...claims.values()]).toEqual(pushes.flatMap(({ batchIds }) => batchIds.map(() => 1)));
   });
 
-  test('a push is deleted while a worker delivers it: each recipient is delivered or deleted', async () => {
+  test('each recipient of a push deleted during its delivery is delivered or deleted', async () => {
     const pushes = await insertPushes(shape);
     await cross(
       pushes,
@@ -139,7 +139,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expectOnly(await allOutcomes(pushes), ['delivered', 'deleted']);
   });
 
-  test('a receipt comes while its batch is settled: the recipient is delivered', async () => {
+  test('a recipient whose receipt arrives while its batch is settled is delivered', async () => {
     const pushes = await insertPushes(shape);
     await cross(
       pushes,
@@ -159,7 +159,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expect(await allOutcomes(pushes)).toEqual(['delivered']);
   });
 
-  test('a receipt comes while the push expires: the recipient is delivered or expired', async () => {
+  test('a recipient whose receipt arrives while the push expires is delivered or expired', async () => {
     const pushes = await insertPushes(shape);
     await each(pushes, async (push) => {
       await deliver(store, push, inInbox(push));
@@ -173,7 +173,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     expectOnly(await allOutcomes(pushes), ['delivered', 'expired']);
   });
 
-  test('two processes end one push: the outcomes are counted once', async () => {
+  test('outcomes of a push that two processes end are counted once', async () => {
     const pushes = await insertPushes(shape);
     await each(pushes, async (push) => {
       await deliver(store, push, inInbox(push));
@@ -190,7 +190,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     );
   });
 
-  test('a newer push replaces the row while the older one expires: superseded or expired', async () => {
+  test('a row replaced while its push expires is superseded or expired', async () => {
     const pushes = await insertPushes(shape, true);
     const newer = new Map<string, TestPush>();
     await each(pushes, async (push) => {
@@ -213,7 +213,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     );
   });
 
-  test('a device is deleted while its receipt comes and the push ends: delivered or gone', async () => {
+  test('a device deleted while its receipt arrives and the push ends is delivered or gone', async () => {
     const pushes = await insertPushes(shape);
     await each(pushes, (push) => deliver(store, push, inInbox(push)));
     await cross(

@@ -21,9 +21,9 @@ import {
   startStore,
 } from './store-under-test.ts';
 
-/** As long as a worker's. */
+/** As long as a worker's lease. */
 const LEASE = { leaseMs: 6_000 };
-/** So many that reads and writes cross in every order. */
+/** Enough for reads and writes to cross in every order. */
 const CROSSING_PUSHES = 150;
 const SEARCHED_PUSHES = 1_000;
 
@@ -56,7 +56,7 @@ async function insertEmbedded(fields: Partial<Batch>, other: Partial<PushDocumen
   await insertDocuments(server.db, 'pushes', push({ work: embeddedBatch(fields), ...other }));
 }
 
-test('a device has its topics in order, and the pushes of its inbox', async () => {
+test('a device has its topics, sorted, and the pushes of its inbox', async () => {
   await insertDevice('d', { uninstalled: true });
   const subscription = { token: 'd', platform: 'electron', since: anHourAgo() };
   await insertDocuments(
@@ -83,7 +83,7 @@ test('a device has its topics in order, and the pushes of its inbox', async () =
   });
 });
 
-test('an absent, deleted or foreign device has none', async () => {
+test('an absent or deleted device, or one of another app, is not found', async () => {
   await insertDevice('d');
   await insertDevice('gone', { deletedAt: anHourAgo() });
   await insertEmbedded({ tokens: 'absent d gone' }, { _id: 'embedded' });
@@ -93,7 +93,7 @@ test('an absent, deleted or foreign device has none', async () => {
   expect(await find('d', 'other')).toBeUndefined();
 });
 
-/** Reads a device and returns the documents that MongoDB looked at for it. */
+/** Reads a device and returns the number of documents that MongoDB examined. */
 async function countDocuments(token: string, expected: readonly string[]): Promise<number> {
   const { db } = server;
   await db.command({ profile: 2 });
@@ -129,7 +129,7 @@ test('open batches are found through the indexes, and no batch of others is read
   expect(await countDocuments('d', expected)).toBe(documents);
 });
 
-test('of more open batches than are searched, as many of each form are found', async () => {
+test('with more open batches than the search limit, as many of each form are found', async () => {
   await insertDevice('d');
   const numbers = [...Array(SEARCHED_PUSHES + 1).keys()];
   const work = embeddedBatch({ tokens: 'd' });
@@ -150,7 +150,7 @@ test('a channel whose devices acknowledge nothing has no pending push', async ()
   expect(await pendingPushes('d')).toEqual([]);
 });
 
-test('a device that has acknowledged a push, or was deleted, has none of it pending', async () => {
+test('a push is not pending for a device that has acknowledged it or was deleted', async () => {
   for (const token of ['a', 'b', 'c']) await insertDevice(token);
   const ended = { got: { 0: 0b010 }, gone: { 0: 0b100 } };
   await insertBatch({ tokens: 'a b c', ...ended }, { from: 'a', to: 'c' });

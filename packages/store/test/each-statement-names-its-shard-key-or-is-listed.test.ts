@@ -33,7 +33,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.stop());
 
-/** The cases of each function: all ways that send other statements. */
+/** The cases of each function: one for each way that sends other statements. */
 function listCases(): [name: string, cases: Case[]][] {
   const reads = Object.entries({ ...READ_CASES, ...FAILURE_READ_CASES });
   return [
@@ -45,10 +45,10 @@ function listCases(): [name: string, cases: Case[]][] {
   ];
 }
 
-/** Sends such a statement only where two calls meet, which no case here does. */
+/** Sends such a statement only in a race of two calls, which no case here has. */
 const SELDOM = 'imports.importDevices';
 
-/** It begins with a kind of documents at random, and ends with the first that has any. */
+/** It begins with a random type of document, and ends with the first type that has any. */
 const RANDOM = { name: 'outbox.claim', calls: 30 };
 
 /** Calls a function of the store on the documents of its case, and returns the statements that it has sent. */
@@ -110,7 +110,7 @@ test('each function of the store sends statements for the shards of their keys, 
   expect(scattered).toEqual(Object.fromEntries(listed));
 });
 
-test('each function that changes many documents at once is listed with who repeats it', () => {
+test('each function that changes many documents at once is listed with the caller that repeats it', () => {
   const isOfMany = ({ shape }: RecordedShape) => /^(update|delete)Many /.test(shape);
   const names = [...shapesOf].flatMap(([name, shapes]) => (shapes.some(isOfMany) ? [name] : []));
   expect([...names, SELDOM].sort()).toEqual(Object.keys(UNREPEATED_STATEMENTS).sort());

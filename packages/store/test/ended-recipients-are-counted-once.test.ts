@@ -14,7 +14,7 @@ import {
   type TestPush,
 } from './store-under-test.ts';
 
-/** So many that two processes meet in every order. */
+/** Enough for two processes to race in every order. */
 const PUSHES = 20;
 
 let database: StoreUnderTest;
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => database?.stop());
 
-/** Returns what is counted during a call. */
+/** Returns the outcomes that are counted during a call. */
 async function countDuring(call: () => Promise<unknown>): Promise<Record<string, number>> {
   const before = { ...processCounts.recipients.get('mqtt') };
   await call();
@@ -40,7 +40,7 @@ const completeTwice = ({ id }: TestPush) =>
     [database.store, other].map((store) => store.pushCompletion.completeIfDone(id, RETENTION_MS)),
   );
 
-/** Delivers a push whose recipients are offline but for the first. */
+/** Delivers a push whose recipients are all offline except the first. */
 async function deliverToInboxes(push: TestPush): Promise<void> {
   const [, ...offline] = push.tokens;
   const outcomes = Object.fromEntries(offline.map((token) => [token, OUTCOMES.inbox]));
@@ -56,7 +56,7 @@ describe.each(SHAPES)('recipients of a push, %s', (shape) => {
   const insert = (count: number, collapse?: string) =>
     insertPush(database, newTokens(count), { shape, ...(collapse && { collapse }) });
 
-  test('receipts are counted when they come, the rest when the push expires', async () => {
+  test('receipts are counted when they arrive, the rest when the push expires', async () => {
     const pushes: TestPush[] = [];
     for (let n = 0; n < PUSHES; n += 1) pushes.push(await insert(4));
     for (const push of pushes) await deliverToInboxes(push);
@@ -72,13 +72,13 @@ describe.each(SHAPES)('recipients of a push, %s', (shape) => {
     expect(await countDuring(completeAll)).toEqual({});
   });
 
-  test('those of a push that is deleted before it is worked', async () => {
+  test('those of a push that is deleted before a worker claims it are counted', async () => {
     const push = await insert(3);
     await markDeleted(push);
     expect(await countDuring(() => completeTwice(push))).toEqual({ deleted: 3 });
   });
 
-  test('those that a newer push of the collapse key has replaced', async () => {
+  test('those that a newer push of the collapse key has replaced are counted', async () => {
     const older = await insert(3, 'key');
     await deliverToInboxes(older);
     const newer = await insertPush(database, older.tokens, { shape, collapse: 'key' });
@@ -88,7 +88,7 @@ describe.each(SHAPES)('recipients of a push, %s', (shape) => {
     expect(await countDuring(() => completeTwice(newer))).toEqual({ expired: 2 });
   });
 
-  test('those whose device is deleted', async () => {
+  test('those whose device is deleted are counted', async () => {
     const push = await insert(2);
     await deliverToInboxes(push);
     const [, token = ''] = push.tokens;

@@ -72,7 +72,7 @@ test.each(SHAPES)('of a push with its recipients %s', async (shape) => {
   }
 });
 
-test('all pushes of the app are looked through, and no other app', async () => {
+test('all pushes of the app are searched, and those of no other app', async () => {
   const [token = ''] = newTokens(1);
   const own = await insertPush(database, [token]);
   const foreign = await insertPush(database, [token]);
@@ -83,7 +83,7 @@ test('all pushes of the app are looked through, and no other app', async () => {
   expect(await findTokenAnywhere(token)).toEqual([`pushes ${foreign.id}`]);
 });
 
-test('the record of a deletion goes ten minutes after it', async () => {
+test('the record of a deletion is removed ten minutes after it', async () => {
   const { token } = await store.devices.register(APP, 'electron');
   const other = await store.devices.register(APP, 'electron');
   expect(await store.deletedDevices.markDeleted(APP, token)).toBe(true);
@@ -98,7 +98,7 @@ test('the record of a deletion goes ten minutes after it', async () => {
   expect(await store.devices.find(other.token)).toBeDefined();
 });
 
-test('the record of a deletion stays until the webhooks that are on are told of it', async () => {
+test('the record of a deletion stays until it is reported to the webhooks that are on', async () => {
   const app = 'c'.repeat(24);
   const box = { key: 1, nonce: '', text: '', tag: '', from: '' };
   const ids = ['on', 'off', 'removed'] as const;
@@ -118,11 +118,11 @@ test('the record of a deletion stays until the webhooks that are on are told of 
   expect((await store.devices.find(token))?.notify).toContainEqual(expect.objectContaining(due));
   await until(async () => {
     const reports = await store.outbox.claim('on', LEASE_MS);
-    const told = reports.map((report) => {
+    const reported = reports.map((report) => {
       return { report, events: report.entry.events ?? [], isComplete: true };
     });
-    await store.outbox.record(told, LEASE_MS);
-    return told.length > 0;
+    await store.outbox.record(reported, LEASE_MS);
+    return reported.length > 0;
   });
   expect(await store.erasure.removeRecord(token, later)).toBeUndefined();
   expect(await store.devices.find(token)).toBeUndefined();

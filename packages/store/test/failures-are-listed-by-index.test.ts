@@ -123,7 +123,7 @@ test('a batch that still has recipients to retry is listed as soon as its outcom
   expect(settled).toMatchObject({ failed: 2, failedAt: listed?.failedAt });
 });
 
-test('a receipt after the failure takes the recipient out of the count, the last one out of the list', async () => {
+test('a receipt after the failure removes the recipient from the count, the last one the batch from the list', async () => {
   const [failed = '', other = ''] = newTokens(2);
   const push = await insertPush(database, [failed, other]);
   await deliver(
@@ -223,7 +223,7 @@ test('a list is limited to a channel, a reason, a time and an app', async () => 
   expect(await ids({ to: split })).toEqual([older?.id]);
 });
 
-test('a page of a rare reason ends after 10,000 marks and names where to go on', async () => {
+test('a page of a rare reason ends after 10,000 marks and returns where to continue', async () => {
   const [rare] = await insertFailed(1, REJECTED);
   const [template] = await database.pushes.find().toArray();
   expect(template?._id).toBe(rare?.id);

@@ -19,7 +19,7 @@ afterAll(() => database?.stop());
 
 const subscriptions = () => database.db.collection<SubscriptionDocument>('subscriptions');
 
-/** Lets all writes of topics fail, or none. */
+/** Makes all writes of topics fail, or none. */
 async function setTopicsWritable(isWritable: boolean): Promise<void> {
   const validator = isWritable ? {} : { never: { $exists: true } };
   await database.db.command({ collMod: 'topics', validator });
@@ -31,10 +31,10 @@ test('between the insert and the counters', async () => {
   await setTopicsWritable(false);
   await expect(imports.importSubscriptions(APP, imported)).rejects.toThrow();
   await setTopicsWritable(true);
-  // The command is repeated, while the interrupted change might still go on.
+  // The command is repeated while the interrupted change may still be in progress.
   await imports.importSubscriptions(APP, imported);
   expect(await topics.recountInterrupted(10)).toBe(0);
-  // Later, the scheduler finds it.
+  // Later, the scheduler finds the interrupted change.
   await subscriptions().updateMany(
     { pending: { $exists: true } },
     { $set: { since: new Date(Date.now() - HOUR_MS) } },

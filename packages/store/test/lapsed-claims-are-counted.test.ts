@@ -52,13 +52,13 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     return claimed;
   }
 
-  test('a batch is suspected after five of them have lapsed', async () => {
+  test('a batch is suspected after five claims have lapsed', async () => {
     const id = await insertBatch();
     expect(isSuspected((await claimTimes(id, SUSPECTED_AFTER)).work)).toBe(false);
     expect(isSuspected((await claim(id)).work)).toBe(true);
   });
 
-  test('further ones count only if nothing else was processed', async () => {
+  test('further lapses count only if nothing else was processed', async () => {
     const id = await insertBatch();
     const shared = await claimTimes(id, SUSPECTED_AFTER + 3);
     expect(shared.work.lapsed).toBe(SUSPECTED_AFTER);
@@ -87,7 +87,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
       await store.batchTable.releaseClaim(await claim(id), { delayMs: 0 });
       expect((await readBatch(id))?.lapsed).toBe(lapsed);
     }
-    // Of a suspected batch only that of a claim whose worker processed nothing else, and only once.
+    // For a suspected batch, only the lapse of a claim whose worker processed nothing else counts, and only once.
     const release = { delayMs: 0, staysSuspected: true };
     await store.batchTable.releaseClaim(await claim(id), release);
     expect((await readBatch(id))?.lapsed).toBe(SUSPECTED_AFTER);
@@ -97,7 +97,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     expect((await claim(id)).work.lapsed).toBe(SUSPECTED_AFTER + 1);
   });
 
-  test('a release does not count a lapse that has another reason', async () => {
+  test('a release does not count a lapse with another reason', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
     await store.batchTable.markAlone(claimed);
@@ -115,7 +115,7 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     expect((await claim(id)).work.lapsed).toBe(4);
   });
 
-  test('a suspected batch stays one through saves and releases', async () => {
+  test('a suspected batch stays suspected through saves and releases', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
     const progress = { ...claimed, ...PROGRESS, lapsed: 9 };

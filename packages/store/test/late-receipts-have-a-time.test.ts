@@ -18,7 +18,7 @@ import {
 } from './store-under-test.ts';
 
 const APP = 'a'.repeat(24);
-/** So many that their positions are in several words. */
+/** Enough for their positions to span several words. */
 const RECIPIENTS = 140;
 const DAY_MS = 86_400_000;
 
@@ -48,7 +48,7 @@ function holdersOf({ batchIds }: TestPush) {
   return database.db.collection<{ _id: string; work: Batch }>(name);
 }
 
-/** Reads the documents that hold the recipients, in order of token. */
+/** Reads the documents that hold the recipients, sorted by token. */
 const readHolders = (push: TestPush) =>
   holdersOf(push)
     .find({ _id: { $in: push.batchIds } })
@@ -147,7 +147,7 @@ describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
   });
 });
 
-test('the receipt that the worker has waited for is not replaced', async () => {
+test('a receipt that the worker has waited for is not replaced', async () => {
   const push = await insertPush(database, newTokens(1));
   const claimed = await store.batchTable.claim(push.id, 'reply', 60_000);
   await acknowledge(database, push, push.tokens[0] ?? '');
@@ -159,7 +159,7 @@ test('the receipt that the worker has waited for is not replaced', async () => {
   expect(await readLatencies(push)).toEqual({ [push.tokens[0] ?? '']: 7 });
 });
 
-test('the device that connects later sees its time among its last pushes', async () => {
+test('the last pushes of a device have the times of its receipts', async () => {
   const [token = ''] = newTokens(1);
   const pushes = [
     await insertPush(database, [token]),
@@ -178,7 +178,7 @@ test('the device that connects later sees its time among its last pushes', async
   ]);
 });
 
-test('the time costs no statement: receipts of many pushes share one', async () => {
+test('the time adds no statement: receipts of many pushes share one', async () => {
   const pushes = await Promise.all(newTokens(50).map((token) => insertPush(database, [token])));
   await Promise.all(pushes.map(deliverToInboxes));
   const receipts = pushes.map(({ id, tokens }) => {

@@ -78,7 +78,7 @@ test('a completed step is not run again, a missing index is created again', asyn
   expect(runs).toEqual([2, 3]);
 });
 
-test('of migrations at once one runs the steps, the others wait for it', async () => {
+test('one of several concurrent migrations runs the steps, the others wait for it', async () => {
   const { steps, runs } = recordingSteps(2);
   let waiting = 0;
   const [first, ...others] = steps;
@@ -163,7 +163,7 @@ test('a migration that has lost its lease records nothing', async () => {
   expect(await readSchema()).toMatchObject([{ version: 0, lease: { owner: 'another' } }]);
 });
 
-test('a schema newer than the program is left alone, and its services run', async () => {
+test('a schema newer than the program is left unchanged, and its services run', async () => {
   await migrate(db, recordingSteps(9));
   await db.collection('keys').dropIndexes();
   expect(await migrate(db)).toEqual({ version: 9, steps: [], indexes: [] });

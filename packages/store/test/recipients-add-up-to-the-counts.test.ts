@@ -166,7 +166,7 @@ describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
   });
 });
 
-test('pages stay where they were while topics are resolved and batches are worked', async () => {
+test('pages stay the same while topics are resolved and batches are processed', async () => {
   const [named = '', ...subscribers] = newTokens(9);
   const push = await insertPush(database, [named], { shape: 'in two batches' });
   const insertPage = async (sequence: number, tokens: readonly string[]) => {
@@ -187,7 +187,7 @@ test('pages stay where they were while topics are resolved and batches are worke
   await setProgress(1, false);
   const first = await readPage(FIRST_RECIPIENT);
   expect(first.recipients.map(({ token }) => token)).toEqual([named]);
-  // A page of the topics is inserted in no order: its second channel comes first.
+  // A page of the topics is inserted unordered: its second channel comes first.
   await insertPage(2, subscribers.slice(0, 2));
   const second = await readPage(first.next ?? FIRST_RECIPIENT);
   expect(second.recipients).toEqual([]);
@@ -205,7 +205,7 @@ test('pages stay where they were while topics are resolved and batches are worke
   expect(all.map(({ token }) => token).sort()).toEqual([named, ...subscribers]);
 });
 
-test('one recipient is read by index, not out of all batches', async () => {
+test('one recipient is read by index, not from all batches', async () => {
   const tokens = newTokens(60);
   const push = await insertPush(database, tokens.slice(0, 2), { shape: 'in two batches' });
   const owner = { _id: push.id, app: APP };
@@ -229,7 +229,7 @@ describe('a list of pushes', () => {
   const list = (query: object) =>
     store.pushOutcomes.list({ app: APP, from: '', before: 'g', limit: 100, ...query });
 
-  test('leaves out other apps and what was never accepted', async () => {
+  test('leaves out other apps and pushes that were never accepted', async () => {
     const push = await insertPush(database, newTokens(1));
     for (const fields of [{ state: 'accepting' }, { state: 'abandoned' }, { app: 'other' }]) {
       const { id } = await insertPush(database, newTokens(1));

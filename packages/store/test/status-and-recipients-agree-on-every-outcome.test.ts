@@ -31,7 +31,7 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Checks that counts and single recipients report these outcomes, in order of token. */
+/** Checks that counts and single recipients report these outcomes, sorted by token. */
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {
   expect(await readOutcomes(store, push)).toEqual({
     outcomes: expected,

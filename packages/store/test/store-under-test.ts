@@ -27,7 +27,7 @@ export interface StoreUnderTest {
   stop(): Promise<void>;
 }
 
-/** Makes a database with all indexes and connects a store to it. */
+/** Creates a database with all indexes and connects a store to it. */
 export async function startStore(): Promise<StoreUnderTest> {
   const { uri, stop } = await startDatabase();
   const client = await new MongoClient(uri).connect();
@@ -99,7 +99,7 @@ export async function insertPush(
   }: { shape?: Shape; collapse?: string; notify?: NotifyEntry[] } = {},
 ): Promise<TestPush> {
   sequence += 1;
-  // Ids of one test sort in the order in which they were made.
+  // Ids of one test sort in the order in which they were created.
   const _id = newPushId(Date.now() + sequence);
   const sorted = [...tokens].sort();
   const until = new Date(Date.now() + LEASE_MS);
@@ -191,7 +191,7 @@ export async function expire(
   await pushes.updateOne({ _id: id }, { $set: { expiresAt: past, sendUntil: past } });
 }
 
-/** Reads how each recipient stands, as `push outcomes --token` reports it. */
+/** Reads the state of each recipient, as `push outcomes --token` reports it. */
 async function outcomesByToken(
   store: Store,
   { id, tokens }: TestPush,
@@ -203,7 +203,7 @@ async function outcomesByToken(
   return Object.fromEntries(await Promise.all(entries));
 }
 
-/** Reads the outcome of each recipient in order of token, and the counts that `push outcomes` reports. */
+/** Reads the outcome of each recipient, sorted by token, and the counts that `push outcomes` reports. */
 export async function readOutcomes(
   store: Store,
   push: TestPush,

@@ -21,13 +21,13 @@ describe('an idempotency key', () => {
   });
   const reserve = ({ _id, app }: PushDocument) =>
     under.store.pushes.reserveKey({ _id, app, idempotency });
-  /** The statements of the release before: it writes and reads no document of a key. */
+  /** The statements of the previous release: it writes and reads no document of a key. */
   const before = {
     insert: (one: PushDocument) => under.pushes.insertOne(one),
     find: () => under.pushes.findOne({ app: APP, 'idempotency.key': 'key' }),
   };
 
-  test('of the release before makes no second push', async () => {
+  test('of the previous release creates no second push', async () => {
     const earlier = newPush();
     await before.insert(earlier);
     expect(await under.store.pushes.findByIdempotencyKey(APP, 'key')).toMatchObject(earlier);
@@ -37,7 +37,7 @@ describe('an idempotency key', () => {
     expect(await under.pushes.countDocuments()).toBe(1);
   });
 
-  test('of this release makes no second push in the release before', async () => {
+  test('of this release creates no second push in the previous release', async () => {
     const earlier = newPush();
     await reserve(earlier);
     await under.store.pushes.insert(earlier);
@@ -45,7 +45,7 @@ describe('an idempotency key', () => {
     expect(await before.find()).toMatchObject(earlier);
   });
 
-  test('whose owner died before its push is that of the push that the release before then inserts', async () => {
+  test('whose owner died before its push is that of the push that the previous release then inserts', async () => {
     const [dead, repeated] = [newPush(), newPush()];
     await reserve(dead);
     await before.insert(repeated);
@@ -66,7 +66,7 @@ describe('a provider address', () => {
     );
   const register = () => under.store.devices.register(APP, 'android', provider);
 
-  /** The statements of the release before: it writes and reads no list of an address. */
+  /** The statements of the previous release: it writes and reads no list of an address. */
   async function registerBefore(): Promise<string> {
     const [_id, now] = [newDeviceToken(), new Date()];
     await devices().updateMany(
@@ -79,7 +79,7 @@ describe('a provider address', () => {
     return _id;
   }
 
-  test('goes from one release to the other and back', async () => {
+  test('moves from one release to the other and back', async () => {
     const first = await registerBefore();
     const second = await register();
     expect(second.replaced).toEqual([first]);
@@ -90,14 +90,14 @@ describe('a provider address', () => {
     expect(await findHolders()).toEqual([fourth.token]);
   });
 
-  test('of the release before goes to a device that gets it', async () => {
+  test('of the previous release moves to a device that gets it', async () => {
     const first = await registerBefore();
     const { token } = await under.store.devices.register(APP, 'android');
     expect(await under.store.devices.setAddress(APP, token, provider)).toEqual([first]);
     expect(await findHolders()).toEqual([token]);
   });
 
-  test('of the release before stays with its device when it is imported', async () => {
+  test('of the previous release stays with its device when it is imported', async () => {
     const first = await registerBefore();
     const imported = { platform: 'android', provider } as const;
     const results = await under.store.imports.importDevices(APP, [imported]);

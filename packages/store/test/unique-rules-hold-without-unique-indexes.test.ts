@@ -44,7 +44,7 @@ describe('an idempotency key', () => {
     } as PushDocument;
   }
 
-  /** Accepts a push as a process does; returns the id of the push that has the key. */
+  /** Accepts a push as an API process does; returns the id of the push that has the key. */
   async function accept(store: Store, key: string, startMs = Date.now()): Promise<string> {
     const built = buildPush(key, startMs);
     const { _id, app, idempotency } = built;
@@ -83,14 +83,14 @@ describe('an idempotency key', () => {
     const { _id, app, idempotency } = late;
     await storeOf(0).pushes.reserveKey({ _id, app, idempotency: idempotency ?? never() });
     const ids = await Promise.all([1, 2, 3].map((n) => accept(storeOf(n), key)));
-    // Only one process wins; the others repeat its response.
+    // Only one process succeeds; the others repeat its response.
     expect(new Set(ids).size).toBe(1);
     expect(await storeOf(0).pushes.insert(late)).toMatchObject({ _id, state: 'abandoned' });
     expect(await findAccepted(key)).toEqual([ids[0]]);
     expect(await accept(storeOf(0), key)).toBe(ids[0]);
   });
 
-  test('counts again after a day', async () => {
+  test('can be used again after a day', async () => {
     const key = newName();
     const first = await accept(storeOf(0), key);
     const yesterday = new Date(Date.now() - 25 * HOUR_MS);
@@ -101,7 +101,7 @@ describe('an idempotency key', () => {
     expect(await keys().countDocuments({ _id: `${APP}:${key}` })).toBe(1);
   });
 
-  test('that a process of the release before has inserted is found without a document of its own', async () => {
+  test('that a process of the previous release has inserted is found without a document of its own', async () => {
     const key = newName();
     const old = buildPush(key, Date.now());
     await under.pushes.insertOne(old);
@@ -142,10 +142,10 @@ describe('a provider address', () => {
     }
   });
 
-  test('of a device that was written by a process that died goes to the next one', async () => {
+  test('of a device that was written by a process that died moves to the next device', async () => {
     const address = newName();
     const { token } = await storeOf(0).devices.register(APP, 'android', addressOf(address));
-    // As the process has left it: entered and written, and nothing read after it.
+    // As the process has left it: entered and written, and not read afterwards.
     const orphan = { ...(await devices().findOne({ _id: token })), _id: newName() };
     await under.db
       .collection<{ _id: string }>('addresses')
@@ -181,7 +181,7 @@ describe('a provider address', () => {
     }
   });
 
-  test('that a device has left lists it no more', async () => {
+  test('that a device no longer has does not list it', async () => {
     const [address, other] = [newName(), newName()];
     const { token } = await storeOf(0).devices.register(APP, 'ios', addressOf(address));
     await storeOf(1).devices.setAddress(APP, token, addressOf(other));

@@ -44,7 +44,7 @@ async function givenDue(db: Db): Promise<void> {
 const givenClaimed = (db: Db) =>
   insertDocuments(db, 'pushes', push({ notify: [claimedEntry], work: embeddedBatch() }));
 
-/** Functions that write webhooks, and what they were told of. */
+/** Functions that write webhooks and the events reported to them. */
 export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   'webhooks.create': {
     call: ({ webhooks }) => webhooks.create({ ...webhook, secret: BOX }),

@@ -55,7 +55,7 @@ async function runPush(shape: Shape, notify?: NotifyEntry[]): Promise<void> {
   await database.store.pushCompletion.completeIfDone(push.id, RETENTION_MS);
 }
 
-/** Claims what is due for a webhook and records it as told. */
+/** Claims the due work of a webhook and records it as reported. */
 async function reportAll(webhook: string): Promise<void> {
   for (;;) {
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);

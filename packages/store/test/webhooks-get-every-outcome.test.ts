@@ -43,10 +43,10 @@ function newWebhook(): string {
   return `webhook${webhooks}`;
 }
 
-/** Builds the entries of a push that webhooks are told of. */
+/** Builds the entries of a push that is reported to webhooks. */
 const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
 
-/** Describes what a report would tell, as `token outcome` or `finished`. */
+/** Describes the events of a report, as `token outcome` or `finished`. */
 function describeReport(report: ClaimedReport): string[] {
   const work = report.kind === 'devices' ? undefined : report.document.work;
   const tokens = splitTokens(work?.tokens ?? '');
@@ -56,7 +56,7 @@ function describeReport(report: ClaimedReport): string[] {
   return [...recipients, ...(isEndUnreported(report) ? ['finished'] : [])];
 }
 
-/** Records that everything of a report was told. */
+/** Records that all events of a report were sent. */
 function reportedAll(report: ClaimedReport): ReportProgress {
   const work = report.kind === 'devices' ? undefined : report.document.work;
   const reported = new Uint8Array(work?.n ?? 0);
@@ -71,7 +71,7 @@ async function untilDue(): Promise<void> {
   await until(() => database.store.clock.now() > Number(localTime), { everyMs: 5 });
 }
 
-/** Claims and records until nothing is due; returns what was told. */
+/** Claims and records until nothing is due; returns the reported events. */
 async function drain(webhook: string): Promise<string[]> {
   const events: string[] = [];
   await untilDue();
@@ -87,7 +87,7 @@ const complete = ({ id }: TestPush) =>
   database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
 
 describe.each(SHAPES)('of a push that is %s,', (shape) => {
-  test('each outcome is told once, and again when it changes', async () => {
+  test('each outcome is reported once, and again when it changes', async () => {
     const webhook = newWebhook();
     const tokens = newTokens(4);
     const push = await insertPush(database, tokens, { shape, notify: entriesOf(webhook) });
@@ -108,7 +108,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
   });
 
-  test('a deletion and a finished push are told', async () => {
+  test('a deletion and a finished push are reported', async () => {
     const webhook = newWebhook();
     const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
     await database.store.pushCompletion.markDeleted(APP, deleted.id);
@@ -122,7 +122,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     expect((await drain(webhook)).sort()).toEqual([...receipts, 'finished'].sort());
   });
 
-  test('a receipt that comes during the report leaves the work due', async () => {
+  test('a receipt that arrives during the report leaves the work due', async () => {
     const webhook = newWebhook();
     const push = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
     const [first, second] = push.tokens as [string, string];
@@ -135,7 +135,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
     await untilDue();
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);
     await acknowledge(database, push, second);
-    // Nobody else may report the same work meanwhile.
+    // No other process may report the same work meanwhile.
     const others = await database.store.outbox.claim(webhook, LEASE_MS);
     expect(others.map(({ id }) => id)).not.toContain(reports[0]?.id);
     await database.store.outbox.record([...reports, ...others].map(reportedAll), LEASE_MS);
@@ -146,7 +146,7 @@ describe.each(SHAPES)('of a push that is %s,', (shape) => {
   });
 });
 
-test('each webhook is told by itself, and a lost claim changes nothing', async () => {
+test('each webhook has reports of its own, and a lost claim changes nothing', async () => {
   const [up, down] = [newWebhook(), newWebhook()];
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
   await deliver(database.store, push, {}, { finish: true });
@@ -156,11 +156,11 @@ test('each webhook is told by itself, and a lost claim changes nothing', async (
   expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
   await database.store.outbox.release([{ report, delayMs: 1 }]);
   await database.store.outbox.record([reportedAll(report)], LEASE_MS);
-  // The claim was given back, so its record had no effect.
+  // The claim was released, so its record had no effect.
   expect(await drain(down)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
 });
 
-test('work that waits for a retry is not claimed early, also when there is more to tell', async () => {
+test('work that waits for a retry is not claimed early, also when there is more to report', async () => {
   const webhook = newWebhook();
   const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
   await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
@@ -195,7 +195,7 @@ test('due work is found by the index alone, which has no entry of a push without
   expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(1);
 });
 
-test('a replay tells everything again, also of pushes from before the webhook was created', async () => {
+test('a replay reports everything again, also of pushes from before the webhook was created', async () => {
   const _id = newWebhook();
   const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
   await deliver(database.store, push, {});
@@ -237,7 +237,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     events: ['recipient.delivered' as const],
   });
 
-  test('receipts from inboxes that were filled before are told at its end', async () => {
+  test('receipts from inboxes that were filled before are reported at its end', async () => {
     const webhook = newReplayed();
     const push = await insertPush(database, newTokens(3), { shape });
     const [read, replayed, offline] = push.tokens as [string, string, string];
@@ -255,7 +255,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     );
   });
 
-  test('receipts are told also if the push expires', async () => {
+  test('receipts are also reported if the push expires', async () => {
     const webhook = newReplayed();
     const push = await insertPush(database, newTokens(4), { shape });
     const [first, second, third, last] = push.tokens as [string, string, string, string];
@@ -279,7 +279,7 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
     ['after', false],
     ['before', true],
   ])(
-    'the outcomes of a claim from before, which is settled %s the report is recorded, are told',
+    'the outcomes of an earlier claim, which is settled %s the report is recorded, are reported',
     async (_, isEarly) => {
       const webhook = newReplayed();
       const push = await insertPush(database, newTokens(2), { shape });
@@ -326,7 +326,7 @@ describe('a push past its retention', () => {
   const isStored = async ({ id }: TestPush) =>
     (await database.pushes.findOne({ _id: id })) !== null;
 
-  test('is kept until its webhooks are reported, and goes then', async () => {
+  test('is kept until its events are reported, and is removed then', async () => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
     await database.store.retention.purge(10);
@@ -337,7 +337,7 @@ describe('a push past its retention', () => {
     expect(await isStored(push)).toBe(false);
   });
 
-  test('goes after three days, and its events are counted as dropped', async () => {
+  test('is removed after three days, and its events are counted as dropped', async () => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
     await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
@@ -398,7 +398,7 @@ describe('events of a device', () => {
     }
   }
 
-  test('are told once, and then nothing of them is left in the device', async () => {
+  test('are reported once, and then removed from the device', async () => {
     const { devices, deletedDevices } = database.store;
     const earlier = await devices.register(app, 'android');
     const webhook = await addKnown();
@@ -419,7 +419,7 @@ describe('events of a device', () => {
     expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
   });
 
-  test('that come while they are reported are told afterwards', async () => {
+  test('that occur during a report are reported afterwards', async () => {
     const webhook = await addKnown();
     const { token } = await database.store.devices.register(app, 'android');
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);
@@ -431,7 +431,7 @@ describe('events of a device', () => {
     expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
   });
 
-  test('go with their webhook, and those of other webhooks stay', async () => {
+  test('are removed with their webhook, and those of other webhooks stay', async () => {
     const [removed, other] = [await addKnown(), await addKnown()];
     const due = (w: string) => ({ w, v: 1, at: new Date(), events: ['registered'] });
     const tokens = newTokens(1_100);
@@ -449,7 +449,7 @@ describe('events of a device', () => {
     expect(await database.store.outbox.filterDue([removed, other])).toEqual([]);
   });
 
-  test('that occur again while they are reported are told again', async () => {
+  test('that occur again during a report are reported again', async () => {
     const webhook = await addKnown();
     const address = { channel: 'fcm', address: 'fcm2' } as const;
     const { token } = await database.store.devices.register(app, 'android', address);
@@ -459,7 +459,7 @@ describe('events of a device', () => {
     await uninstall();
     await untilDue();
     const reports = await database.store.outbox.claim(webhook, LEASE_MS);
-    // Its app is installed again, and removed again.
+    // The app is installed and removed again.
     await database.db
       .collection<{ _id: string }>('devices')
       .updateOne({ _id: token }, { $unset: { uninstalled: true } });

@@ -43,7 +43,7 @@ async function startEdge(proxyHops: number) {
 }
 
 test.each(['X-Forwarded-For', 'Forwarded'])(
-  '%s from a proxy while TRUST_PROXY is 0',
+  '%s from a proxy while TRUST_PROXY is 0 causes a warning',
   async (name) => {
     const { get, recorded } = await startEdge(0);
     expect((await get()).status).toBe(200);
@@ -54,14 +54,14 @@ test.each(['X-Forwarded-For', 'Forwarded'])(
   },
 );
 
-test('more proxies than TRUST_PROXY counts, so that one of them is taken for the client', async () => {
+test('more proxies than TRUST_PROXY, so that one of them is treated as the client, cause a warning', async () => {
   const { get, recorded } = await startEdge(1);
   const { body } = await get({ 'X-Forwarded-For': '198.51.100.7, 10.0.0.5' });
   expect(body).toEqual({ address: '10.0.0.5' });
   expect(recorded).toEqual(['api-too-few-proxies']);
 });
 
-test('entries that a client made up are no sign while TRUST_PROXY is right', async () => {
+test('forged entries of a client cause no warning while TRUST_PROXY is right', async () => {
   const { get, recorded } = await startEdge(1);
   const { body } = await get({ 'X-Forwarded-For': '10.0.0.5, 1.1.1.1, 198.51.100.7' });
   expect(body).toEqual({ address: '198.51.100.7' });

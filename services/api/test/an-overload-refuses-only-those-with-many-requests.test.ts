@@ -34,7 +34,7 @@ test('many requests are admitted as long as they are not slow', async () => {
   expect(await Promise.all(requests)).toEqual(Array.from({ length: MANY }, () => 'ok'));
 });
 
-test('while many are slow, their account is refused, and one with few requests is not', async () => {
+test('an account with many slow requests is refused, and one with few requests is not', async () => {
   const requests = startMany('busy');
   await until(() => isRefused('busy'));
   const others = ['calm', 'calm', 'calm', 'calm', 'another'].map((account) =>
@@ -47,7 +47,7 @@ test('while many are slow, their account is refused, and one with few requests i
   expect(await isRefused('busy')).toBe(false);
 });
 
-test('requests that have failed count no more', async () => {
+test('failed requests are no longer counted', async () => {
   const requests = startMany('busy').map((request) => request.catch(String));
   await until(() => isRefused('busy'));
   database.reject(new Error('no response'));
@@ -55,7 +55,7 @@ test('requests that have failed count no more', async () => {
   expect(await isRefused('busy')).toBe(false);
 });
 
-/** Makes the requests of an account many and slow. Returns those in progress. */
+/** Starts many slow requests of an account. Returns those in progress. */
 async function overload(account: string): Promise<Promise<string>[]> {
   const requests = startMany(account);
   await until(() => isRefused(account));
@@ -69,21 +69,21 @@ test('a small request over the limit is admitted when others have ended', async 
   expect(await Promise.all([...requests, ...more])).toContain('ok');
 });
 
-test('a request whose turn does not come is refused', async () => {
+test('a request that waits too long is refused', async () => {
   const requests = await overload('busy');
   await expect(admit('busy', 0, wait)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
   database.resolve('ok');
   await Promise.all(requests);
 });
 
-test('the requests of an account that wait do not keep another account from waiting', async () => {
+test('the waiting requests of an account do not keep another account from waiting', async () => {
   const requests = await overload('busy');
   const moderate = startMany('moderate');
-  const crowd = Array.from({ length: 300 }, () => admit('busy', 0, wait).catch(String));
-  expect(await Promise.race([...crowd, ...moderate])).toContain('unavailable');
+  const waiting = Array.from({ length: 300 }, () => admit('busy', 0, wait).catch(String));
+  expect(await Promise.race([...waiting, ...moderate])).toContain('unavailable');
   database.resolve('ok');
   await Promise.all([...requests, ...moderate]);
-  expect((await Promise.all(crowd)).filter((result) => result !== 'ok')).toHaveLength(300 - 256);
+  expect((await Promise.all(waiting)).filter((result) => result !== 'ok')).toHaveLength(300 - 256);
 });
 
 test('accounts that wait take turns', async () => {

@@ -135,7 +135,7 @@ async function beginExport(port: number, key: string): Promise<Socket> {
   return socket;
 }
 
-/** Reads until the server closes the connection, in order or not. */
+/** Reads until the server closes the connection, cleanly or not. */
 async function readToEnd(socket: Socket): Promise<string> {
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -149,7 +149,7 @@ const codeOf = async (port: number, key: string): Promise<string | undefined> =>
   return response.status === 200 ? undefined : (JSON.parse(text) as { code: string }).code;
 };
 
-/** Expects a response of which something has arrived, but neither the last line nor the end of the body. */
+/** Expects a partial response, without the last line and the end of the body. */
 function expectCut(text: string): void {
   expect(text).toMatch(/^HTTP\/1\.1 200 /);
   expect(text).not.toContain(COMPLETE);
@@ -185,7 +185,7 @@ describe('an export in progress', () => {
     },
   );
 
-  test('is complete when its client reads on after a pause', async () => {
+  test('is complete when its client continues to read after a pause', async () => {
     const { key } = await newKey();
     const socket = await beginExport(await startApi(), key);
     const text = await readToEnd(socket);
@@ -195,18 +195,18 @@ describe('an export in progress', () => {
   });
 });
 
-describe('a client that takes nothing', () => {
+describe('a client that reads nothing', () => {
   test('is cut off, and both slots of the app are free again', async () => {
     const port = await startApi(IDLE_MS);
     const { key } = await newKey();
     const idle = [await beginExport(port, key), await beginExport(port, key)];
-    // Without the cut they would hold the slots for ever: their data fit into no buffer.
+    // Without the cut they would hold the slots forever: their data exceed every buffer.
     await untilSlotsAreFree(30_000);
     expect(await codeOf(port, key)).toBeUndefined();
     for (const socket of idle) expectCut(await readToEnd(socket));
   });
 
-  test('is not taken for one that is slow', async () => {
+  test('is distinguished from a slow client', async () => {
     const { key } = await newKey();
     const socket = await beginExport(await startApi(IDLE_MS), key);
     const startedAt = performance.now();

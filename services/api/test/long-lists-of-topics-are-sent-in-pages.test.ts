@@ -45,7 +45,7 @@ test('a short list is one response, without topics that have no subscribers', as
   expect(await readTopics('none')).toEqual({ topics: [], chunks: 0 });
 });
 
-test('a long list is complete and in order, also where whole pages have no subscribers', async () => {
+test('a long list is complete and sorted, also where whole pages have no subscribers', async () => {
   const all = await insertTopics('long', TOPICS, (n) => n + 1);
   expect(await readTopics('long')).toEqual({ topics: all, chunks: 4 });
   const last = await insertTopics('left', TOPICS, (n) => (n < 2_000 ? 0 : 1));

@@ -145,10 +145,10 @@ describe('the HTTP server', () => {
   });
 
   test.each([
-    // Proxies believe one of them and servers the other.
+    // Proxies may use one of them and servers the other.
     ['a length and chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked'],
     ['two lengths', 'Content-Length: 4\r\nContent-Length: 5'],
-    ['a space behind the name of a header', 'Transfer-Encoding : chunked'],
+    ['a space after the name of a header', 'Transfer-Encoding : chunked'],
   ])('rejects a request with %s, and closes the connection', async (_, headers) => {
     const second = 'GET /who HTTP/1.1\r\nHost: x\r\n\r\n';
     const first = `POST /echo HTTP/1.1\r\nHost: x\r\n${headers}\r\n\r\n0\r\n\r\n`;

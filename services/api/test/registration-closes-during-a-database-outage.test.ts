@@ -20,7 +20,7 @@ const SOCKET_RESET = Object.assign(new Error('write ECONNRESET'), {
 });
 const TOKEN = 'a6345d0278adc55d3474f5';
 
-describe('a failed look-up of a device', () => {
+describe('a failed lookup of a device', () => {
   let mongod: TestServer;
   let proxy: TcpProxy;
   let store: Store;
@@ -36,7 +36,7 @@ describe('a failed look-up of a device', () => {
     await mongod?.stop();
   });
 
-  test('is reported and closes registration; a look-up without a result does not', async () => {
+  test('is reported and closes registration; a lookup without a result does not', async () => {
     const outageWatch = createOutageWatch();
     const reported: unknown[] = [];
     const noteFailure = (error: unknown) => {
@@ -61,7 +61,7 @@ describe('a failed look-up of a device', () => {
   }, 30_000);
 });
 
-/** Returns whether registration is open after a look-up failed with this error. */
+/** Checks whether registration is open after a lookup failed with this error. */
 function isHealthyAfter(error: Error): boolean {
   const { noteFailure, isHealthy } = createOutageWatch();
   noteFailure(error);
@@ -81,7 +81,7 @@ describe('registration stays open', () => {
     expect(isHealthyAfter(error)).toBe(true);
   });
 
-  test('after a client broke its own connection or a registration exceeded its deadline', () => {
+  test('after a client closed its own connection or a registration exceeded its deadline', () => {
     const { noteUnexpectedError, isHealthy } = createOutageWatch();
     noteUnexpectedError(SOCKET_RESET, '/push');
     noteUnexpectedError(new DeadlineExceededError(), '/register');
@@ -95,7 +95,7 @@ describe('registration closes', () => {
   test.each<[string, Error]>([
     ['a broken connection', new MongoNetworkError('cut')],
     ['a broken connection reported as a system error', SOCKET_RESET],
-    ['a look-up that timed out', new TimeoutError('late')],
+    ['a lookup that timed out', new TimeoutError('late')],
     ['a failed server selection', new MongoServerSelectionError('away', {} as never)],
     ['a primary that steps down', createServerError(189)],
     ['a server that shuts down', createServerError(91)],

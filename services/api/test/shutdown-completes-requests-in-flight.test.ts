@@ -84,7 +84,7 @@ test('a request that a client could send only after a freeze of the machine gets
   await once(socket, 'data');
   stopped = server.stop();
   await sleep(STALL_MS / 4);
-  // Client and server are one process here, which is frozen as a whole; the client takes a moment to go on.
+  // Client and server are one process here, which is frozen as a whole; the client continues after a moment.
   freeze(STALL_MS);
   await sleep(STALL_MS / 4);
   socket.write(REQUEST);

@@ -28,7 +28,7 @@ beforeEach(async () => {
 });
 afterEach(() => server.stop());
 
-/** Starts a server whose handlers do this work. */
+/** Starts a server whose handlers run this function. */
 function startServer(
   work: () => Promise<unknown>,
   measured = createMetrics(),
@@ -105,10 +105,10 @@ test.each(['succeeds', 'fails'])(
 
 let waits: Record<'longerDeadline' | 'slowBody', Promise<void>> | undefined;
 
-/** Waits beyond a deadline, each on a server of its own; both are begun by the first test that asks. */
+/** Starts both requests that wait beyond a deadline, each on a server of its own, at the first call. */
 function begun() {
   waits ??= { longerDeadline: sendWithLongerDeadline(), slowBody: sendBodySlowly() };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(waits)) checked.catch(() => undefined);
   return waits;
 }

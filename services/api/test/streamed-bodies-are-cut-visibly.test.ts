@@ -76,7 +76,7 @@ test('an error cuts the connection instead of ending the body', async () => {
   expect(ends).toEqual([new Error('MongoDB is gone')]);
 });
 
-test('a client that reads nothing stops the reading, and its end is reported', async () => {
+test('a client that reads nothing stops the reading of the source, and its end is reported', async () => {
   const leaving = new AbortController();
   const response = await request('/endless', { signal: leaving.signal });
   let before = -1;
@@ -85,16 +85,16 @@ test('a client that reads nothing stops the reading, and its end is reported', a
     before = chunksTaken;
     return isSame;
   };
-  await until(isAtRest, { everyMs: 100, what: 'full buffers' });
+  await until(isAtRest, { everyMs: 100, what: 'the buffers are full' });
   expect(ends).toEqual([]);
   leaving.abort();
   await expect(response.text()).rejects.toThrow();
-  await until(() => ends.length === 1, { what: 'the end' });
+  await until(() => ends.length === 1, { what: 'the end is reported' });
 });
 
 test('a stop cuts bodies that are being sent', async () => {
   const response = await request('/endless');
   stop.abort();
   await expect(response.text()).rejects.toThrow();
-  await until(() => ends.length === 1, { what: 'the end' });
+  await until(() => ends.length === 1, { what: 'the end is reported' });
 });

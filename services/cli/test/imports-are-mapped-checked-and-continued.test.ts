@@ -75,7 +75,7 @@ async function readReport(path: string): Promise<{ line: number; reason: string 
 }
 
 describe('a file', () => {
-  test('of OneSignal keeps its ids as tokens and leaves out what has no channel here', async () => {
+  test('of OneSignal keeps its ids as tokens and leaves out devices without a channel', async () => {
     const id = (n: number) => `0000000${n}-0000-4000-8000-000000000000`;
     const head = [
       ...['id', 'identifier', 'session_count', 'language', 'timezone', 'game_version', 'device_os'],
@@ -125,7 +125,7 @@ describe('a file', () => {
         provider: { channel: 'fcm', address: 'fcm:APA91-x', since },
       },
     ]);
-    // Each goes on in the next line; the number is that of its first.
+    // Each continues in the next line; the number is that of its first line.
     expect((await readReport(path)).map((refused) => refused.line)).toEqual([6, 8, 10, 12]);
     expect((await readReport(path)).map(({ reason }) => reason)).toEqual([
       expect.stringContaining('bound to the keys'),
@@ -135,7 +135,7 @@ describe('a file', () => {
     ]);
   });
 
-  test('of answers of Pushy keeps tokens, credentials and topics', async () => {
+  test('of responses of Pushy keeps tokens, credentials and topics', async () => {
     const device = {
       ...{ token: 'a6345d0278adc55d3474f5', auth: 'secret' },
       device: { date: 1_700_000_000, platform: 'android' },
@@ -166,7 +166,7 @@ describe('a file', () => {
     ['fcm', 'head.csv', 'Token,note\none,x\ntwo,"y, z"\none,x', []],
     ['fcm', 'lines.ndjson', '"one"\n{"token":"two"}\n"one"\n', []],
     ['apns', 'list.csv', `${APNS}\n<${APNS.slice(8)} 00000000>\n${APNS}\n`, ['--bundle', 'a.b']],
-  ])('of plain tokens of %s (%s) makes a device for each', async (source, name, text, args) => {
+  ])('of plain tokens of %s (%s) creates a device for each', async (source, name, text, args) => {
     const path = await writeFileOf(name, text);
     expect(await importFile(path, source, ...args)).toEqual({
       ...{ imported: 2, existing: 1, refused: 0 },
@@ -177,7 +177,7 @@ describe('a file', () => {
     expect(await importFile(path, source, ...args)).toMatchObject({ imported: 0, existing: 3 });
   });
 
-  test('refuses each line that is wrong, with the reason, and takes the others', async () => {
+  test('refuses each invalid line, with the reason, and imports the others', async () => {
     await devices().insertMany(
       [
         { _id: 'foreign', app: OTHER_APP },
@@ -227,7 +227,7 @@ describe('a file', () => {
   });
 });
 
-test('an import that was stopped goes on where it was, also when its last write is repeated', async () => {
+test('an import that was stopped continues where it ended, also when its last write is repeated', async () => {
   const count = 2_500;
   const lines = Array.from({ length: count }, (_, n) => [
     `device${n}`,
@@ -242,7 +242,7 @@ test('an import that was stopped goes on where it was, also when its last write 
   const stopped = await run(AbortSignal.abort());
   expect([stopped.code, stopped.err]).toEqual([1, expect.stringContaining('after line 1001')]);
   expect(await devices().countDocuments()).toBe(998);
-  // As if it had been killed after the write, before it noted it: the report has lines too many.
+  // As if it had been killed between the write and its record: the report has too many lines.
   await devices().insertOne({
     ...{ _id: 'device1000', app: APP, platform: 'ios', registeredAt: NOW, lastActiveAt: NOW },
   });
@@ -255,7 +255,7 @@ test('an import that was stopped goes on where it was, also when its last write 
   expect(existsSync(`${path}.import.json`)).toBe(false);
 });
 
-test('webhooks are told of each imported device once, and only if that is asked for', async () => {
+test('each imported device is reported to webhooks once, and only on request', async () => {
   const events = ['device.registered'];
   const webhooks = database.db.collection<{ _id: string; app: string }>('webhooks');
   const documents = [
@@ -277,16 +277,16 @@ test('webhooks are told of each imported device once, and only if that is asked 
     const found = await devices().find().sort({ _id: 1 }).toArray();
     return found.map(({ _id, notify }) => [_id, notify]);
   };
-  const told = [
+  const reported = [
     ['one', undefined],
     ['three', [entry]],
     ['two', [entry]],
   ];
-  expect(await notified()).toEqual(told);
-  // As after the report: a repeated import makes no second event.
+  expect(await notified()).toEqual(reported);
+  // As after the report: a repeated import creates no second event.
   await devices().updateMany({}, { $unset: { notify: true } });
   await importFile(path, 'carillon', '--webhooks');
-  expect(await notified()).toEqual(told.map(([token]) => [token, undefined]));
+  expect(await notified()).toEqual(reported.map(([token]) => [token, undefined]));
   await webhooks.deleteMany({});
 });
 

@@ -26,7 +26,7 @@ function simulate(...args: string[]): Promise<CliResult> {
   });
 }
 
-/** Simulates so many devices, and stops them once all are connected. */
+/** Simulates `devices` devices, and stops them once all are connected. */
 async function simulateUntilConnected(devices: number, ...args: string[]): Promise<CliResult> {
   const result = simulate('--devices', `${devices}`, ...args);
   try {

@@ -9,13 +9,13 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
 import { createPushWatch } from '../src/live/push-watch.ts';
-import { EVERYBODY, type LiveUnderTest, startLive } from './live-under-test.ts';
+import { ALL_ACCOUNTS_VIEWER, type LiveUnderTest, startLive } from './live-under-test.ts';
 
 const APP = 'a'.repeat(24);
 let live: LiveUnderTest;
 beforeAll(async () => {
   live = await startLive();
-  // The app that the store's test pushes are of.
+  // The app of the store's test pushes.
   const app = { _id: APP, name: 'app', account: 'account-1', createdAt: new Date() };
   await live.database.db.collection<{ _id: string }>('apps').insertOne(app);
 });
@@ -38,8 +38,8 @@ test.each(SHAPES)('of its start, its settlement and a late receipt: %s', async (
 
 test('a push of another account is not watched, like one that does not exist', async () => {
   const push = await insertPush(live.database, newTokens(1));
-  const mine = { ...EVERYBODY, id: 'mine', accounts: ['account-1'] };
-  const foreign = { ...EVERYBODY, id: 'foreign', accounts: ['account-2'] };
+  const mine = { ...ALL_ACCOUNTS_VIEWER, id: 'mine', accounts: ['account-1'] };
+  const foreign = { ...ALL_ACCOUNTS_VIEWER, id: 'foreign', accounts: ['account-2'] };
   const [owner, other] = await Promise.all([
     live.view({ push: [push.id, 'f'.repeat(24)] }, mine),
     live.view({ push: push.id }, foreign),
@@ -62,15 +62,17 @@ test('all pushes of a page are watched', async () => {
   const isAnnounced = ({ id }: { id: string }, times: number) =>
     viewer.events.filter(({ data }) => JSON.stringify(data) === JSON.stringify({ id })).length >=
     times;
-  await until(() => pushes.every((push) => isAnnounced(push, 1)), { what: 'all pushes once' });
+  await until(() => pushes.every((push) => isAnnounced(push, 1)), {
+    what: 'each push is announced once',
+  });
   const [last] = pushes.slice(-1);
   if (last === undefined) throw new Error('there is no push');
   await deliver(live.database.store, last, {});
-  await until(() => isAnnounced(last, 2), { what: 'the change of the last push' });
+  await until(() => isAnnounced(last, 2), { what: 'the change of the last push is announced' });
   viewer.leave();
 });
 
-test('of more than 200 pushes, each is read in its turn', async () => {
+test('of more than 200 pushes, each is read in turn', async () => {
   const pushes = await Promise.all(
     Array.from({ length: 210 }, () => insertPush(live.database, newTokens(1))),
   );
@@ -88,13 +90,13 @@ test('of more than 200 pushes, each is read in its turn', async () => {
   );
   const changed: string[] = [];
   const leave = watch.watch(ids, (id) => changed.push(id));
-  await until(() => changed.length === ids.length, { what: 'a first mark of each push' });
+  await until(() => changed.length === ids.length, { what: 'each push is announced once' });
   leave();
   expect(Math.max(...sizes)).toBe(200);
   expect(changed.toSorted()).toEqual(ids.toSorted());
 });
 
-test('at most a hundred pushes, and nothing but ids', async () => {
+test('at most a hundred pushes can be watched, and only by id', async () => {
   const ids = Array.from({ length: 101 }, (_, n) => `${n}`.padStart(24, '0'));
   await expect(live.view({ push: ids })).rejects.toThrow('at most 100 push ids');
   await expect(live.view({ push: 'x' })).rejects.toThrow('at most 100 push ids');

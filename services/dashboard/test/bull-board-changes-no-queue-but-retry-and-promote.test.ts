@@ -50,7 +50,7 @@ async function audited(action: string) {
 }
 
 describe('Bull Board', () => {
-  test('connects when somebody looks, and hides its buttons from viewers', async () => {
+  test('connects when an operator opens it, and hides its buttons from viewers', async () => {
     await until(async () => (await connections()) > 0);
     const before = await connections();
     const { body } = await viewer.get(`${BOARD}/queues`);
@@ -77,7 +77,7 @@ describe('Bull Board', () => {
     expect(sent.body.job.data).toEqual({ lone: [PUSH] });
   });
 
-  test('adds, pauses and empties for nobody, and each attempt is in the audit log', async () => {
+  test('adds, pauses and empties for no role, and each attempt is in the audit log', async () => {
     const changes: [string, string, unknown?][] = [
       ['POST', '/queues/send/add', { name: 'send', data: { fanOut: PUSH }, options: {} }],
       ['PUT', '/queues/pause'],
@@ -90,8 +90,8 @@ describe('Bull Board', () => {
       ['PUT', '/queues/maintenance/job-schedulers/reconcile/remove'],
     ];
     for (const [method, path, body] of changes) {
-      const answer = await owner.request(method, `${BOARD}${path}`, body);
-      expect([path, answer.status, answer.body.code]).toEqual([path, 403, 'FORBIDDEN']);
+      const response = await owner.request(method, `${BOARD}${path}`, body);
+      expect([path, response.status, response.body.code]).toEqual([path, 403, 'FORBIDDEN']);
     }
     const send = await findQueue('send');
     expect([await send.getWaitingCount(), await send.isPaused()]).toEqual([1, false]);
@@ -124,7 +124,7 @@ describe('Bull Board', () => {
 });
 
 describe('the pages of Bull Board', () => {
-  test('load nothing from other hosts, and carry the token of the session', async () => {
+  test('load nothing from other hosts, and contain the token of the session', async () => {
     const { status, body, headers } = await owner.get('/queues/board/queue/send');
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store']);
     expect(headers.get('content-security-policy')).toContain("script-src 'self'");
@@ -149,7 +149,7 @@ describe('the pages of Bull Board', () => {
   });
 });
 
-test('the numbers of the queues tell which has a worker', async () => {
+test('the numbers of the queues show which has a worker', async () => {
   const { queues, channels } = (await viewer.get('/api/queues')).body;
   const find = (name: string) => queues.find((one: { name: string }) => one.name === name);
   expect(find('send')).toMatchObject({ waiting: 1, active: 0, delayed: 0, hasWorker: false });
@@ -162,7 +162,7 @@ test('the pushes that wait in an open job are counted beside the queues', async 
   const redis = started.engine.queueConnection;
   const readCount = async () => (await viewer.get('/api/queues')).body.joinedPushes;
   expect(await readCount()).toBe(0);
-  // A worker that has opened a job and takes nothing.
+  // A worker that has opened a job and processes nothing.
   await redis.set('send:open', 1);
   expect(await joinOpenJob(redis, ['push1', 'push2'])).toBe(true);
   expect(await joinOpenJob(redis, ['push3'])).toBe(true);

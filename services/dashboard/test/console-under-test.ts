@@ -76,13 +76,13 @@ export async function startConsole(
 }
 
 /** Response of the console; the text of a body that is not JSON. */
-export interface Answer {
+export interface ConsoleResponse {
   status: number;
   body: ReturnType<typeof JSON.parse>;
   headers: Headers;
 }
 
-/** A browser: it keeps cookies and the CSRF token, and sends the headers that browsers send. */
+/** A browser that keeps cookies and the CSRF token, and sends the headers that browsers send. */
 export function createBrowser(url: string) {
   const cookies = new Map<string, string>();
   let csrf: string | undefined;
@@ -92,7 +92,7 @@ export function createBrowser(url: string) {
     path: string,
     body?: unknown,
     headers: Record<string, string> = {},
-  ): Promise<Answer> {
+  ): Promise<ConsoleResponse> {
     const response = await fetch(`${url}${path}`, {
       method,
       redirect: 'manual',
@@ -115,9 +115,9 @@ export function createBrowser(url: string) {
     if (type.startsWith('text/event-stream')) await response.body?.cancel();
     const text = response.bodyUsed ? '' : await response.text();
     const isJson = type.startsWith('application/json');
-    const answer = isJson ? JSON.parse(text) : text;
-    if (typeof answer.csrf === 'string') csrf = answer.csrf;
-    return { status: response.status, body: answer, headers: response.headers };
+    const parsed = isJson ? JSON.parse(text) : text;
+    if (typeof parsed.csrf === 'string') csrf = parsed.csrf;
+    return { status: response.status, body: parsed, headers: response.headers };
   }
 
   return {
@@ -143,8 +143,8 @@ export function tokenOf(link: string | undefined): string {
 export async function setUpOwner({ url, store }: ConsoleUnderTest, name = 'Owner') {
   const browser = createBrowser(url);
   const token = tokenOf(await createSetupLink(store, url));
-  const answer = await browser.post('/api/setup', { token, name, password: PASSWORD });
-  if (answer.status !== 200) throw new Error(`set-up failed: ${JSON.stringify(answer.body)}`);
+  const response = await browser.post('/api/setup', { token, name, password: PASSWORD });
+  if (response.status !== 200) throw new Error(`set-up failed: ${JSON.stringify(response.body)}`);
   return browser;
 }
 
@@ -157,7 +157,7 @@ export async function inviteBrowser(
   const invited = await owner.post('/api/operators/invite', { role, accounts });
   const browser = createBrowser(url);
   const token = tokenOf(invited.body.link);
-  const answer = await browser.post('/api/setup', { token, name, password: PASSWORD });
-  if (answer.status !== 200) throw new Error(`invite failed: ${JSON.stringify(answer.body)}`);
-  return { ...browser, id: answer.body.operator.id };
+  const response = await browser.post('/api/setup', { token, name, password: PASSWORD });
+  if (response.status !== 200) throw new Error(`invite failed: ${JSON.stringify(response.body)}`);
+  return { ...browser, id: response.body.operator.id };
 }

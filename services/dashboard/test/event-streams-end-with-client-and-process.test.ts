@@ -16,7 +16,7 @@ import { serveConsole } from '../src/http/server.ts';
 import { createSessionReader } from '../src/http/session-reader.ts';
 import { type ConsoleUnderTest, startConsole } from './console-under-test.ts';
 
-/** Streams that are open, as their features see them. */
+/** Streams that their features have open. */
 const open = new Set<(event: string, data: unknown) => void>();
 const eventStreams = createEventStreams();
 
@@ -75,28 +75,28 @@ test('a stream needs a session, and sends events as JSON', async () => {
   expect((await fetch(`http://127.0.0.1:${port}/api/events`)).status).toBe(401);
   const response = await connect();
   expect(response.headers.get('content-type')).toContain('text/event-stream');
-  await until(() => open.size === 1, { what: 'an open stream' });
+  await until(() => open.size === 1, { what: 'the stream is open' });
   for (const send of open) send('overview', { text: 'line\nbreak' });
   expect(await readUntil(response, /data:.*\n\n/)).toContain(
     'event: overview\ndata: {"text":"line\\nbreak"}\n\n',
   );
-  await until(() => open.size === 0, { what: 'the end of the stream' });
+  await until(() => open.size === 0, { what: 'the stream has ended' });
 });
 
-test('a client that leaves releases its stream', async () => {
+test('a client that disconnects releases its stream', async () => {
   const leaving = new AbortController();
   await connect(leaving.signal);
-  await until(() => open.size === 1, { what: 'an open stream' });
+  await until(() => open.size === 1, { what: 'the stream is open' });
   leaving.abort();
-  await until(() => open.size === 0, { what: 'the end of the stream' });
+  await until(() => open.size === 0, { what: 'the stream has ended' });
 });
 
-test('a client that does not read is cut off before a lot waits for it', async () => {
+test('a client that does not read is disconnected before much data waits for it', async () => {
   const socket = createConnection(server.port, '127.0.0.1');
   socket.on('error', () => undefined);
   const host = `127.0.0.1:${server.port}`;
   socket.write(`GET /api/events HTTP/1.1\r\nhost: ${host}\r\ncookie: ${cookie}\r\n\r\n`);
-  await until(() => open.size === 1, { what: 'an open stream' });
+  await until(() => open.size === 1, { what: 'the stream is open' });
   socket.pause();
   const text = 'x'.repeat(256 * 1_024);
   let sent = 0;
@@ -104,7 +104,7 @@ test('a client that does not read is cut off before a lot waits for it', async (
   while (open.size > 0 && sent < 2 * greatestShare) {
     for (const send of open) send('overview', { text });
     sent += text.length;
-    // The socket's buffers take some of it.
+    // The socket's buffers hold some of the data.
     await setImmediate();
   }
   expect(open.size).toBe(0);
@@ -114,7 +114,7 @@ test('a client that does not read is cut off before a lot waits for it', async (
 
 test('a stopping process ends its streams at once', async () => {
   const response = await connect();
-  await until(() => open.size === 1, { what: 'an open stream' });
+  await until(() => open.size === 1, { what: 'the stream is open' });
   const stopped = server.stop();
   eventStreams.closeAll();
   await expect(readUntil(response, /never/)).rejects.toThrow();

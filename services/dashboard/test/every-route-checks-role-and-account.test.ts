@@ -63,7 +63,7 @@ function pathOf({ path }: ConsoleRoute): string {
 
 function call(browser: Browser, route: ConsoleRoute) {
   const hasBody = ['post', 'put', 'patch'].includes(route.method);
-  // Valid for all routes, so that no check hides behind a wrong input.
+  // Valid for all routes, so that no check is hidden by an invalid input.
   const named = { account: ids.account, name: 'n', device: ids.token };
   const body = { ...named, ...WEBHOOK, from: 1, to: 2, role: 'viewer', accounts: [], filter: {} };
   // The search needs a text; other routes ignore it.
@@ -71,7 +71,7 @@ function call(browser: Browser, route: ConsoleRoute) {
   return browser.request(route.method.toUpperCase(), path, hasBody ? body : undefined);
 }
 
-/** All that a foreign operator could change. */
+/** All documents that an operator of another account could change. */
 async function readAll() {
   const names = [
     ...['accounts', 'apps', 'keys', 'credentials', 'operators', 'invites'],
@@ -89,9 +89,9 @@ describe('every route', () => {
   });
 
   test('needs a session', async () => {
-    const nobody = createBrowser(started.url);
+    const anonymous = createBrowser(started.url);
     for (const route of routes) {
-      const { status, body } = await call(nobody, route);
+      const { status, body } = await call(anonymous, route);
       expect([route.path, status, body.code]).toEqual([route.path, 401, 'UNAUTHENTICATED']);
     }
   });
@@ -109,7 +109,7 @@ describe('every route', () => {
     expect(await readAll()).toEqual(before);
   });
 
-  test('that reads lets its own role pass', async () => {
+  test('that reads accepts its own role', async () => {
     for (const route of routes.filter(({ method }) => method === 'get')) {
       const { status, body } = await call(browsers[route.role], route);
       expect([route.path, status]).toEqual([route.path, 200]);

@@ -27,7 +27,7 @@ const KEY = 'weather';
 const REJECTED = failureCode('rejected-by-provider');
 const TOO_LARGE = failureCode('payload-too-large');
 const SHORT_LEASE_MS = 500;
-/** Not lost on a busy machine, and shorter than a minute. */
+/** Long enough for a busy machine, and shorter than a minute. */
 const LONG_LEASE_MS = 5_000;
 
 let database: StoreUnderTest;
@@ -108,7 +108,7 @@ async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocume
       redrive = await database.store.redrives.find(id);
       return redrive?.state !== 'running';
     },
-    { what: 'the end of the re-drive', timeoutMs },
+    { what: 'the re-drive has ended', timeoutMs },
   );
   return redrive;
 }
@@ -160,7 +160,7 @@ describe('an account', () => {
     startWorker(acceptWithinLimit(), LONG_LEASE_MS);
     const id = await createRedrive();
     worker?.wake();
-    // It waits for the end of the minute, longer than a lease.
+    // The re-drive waits for the end of the minute, longer than a lease.
     const waits = await until(async () => {
       const { lease, state } = (await database.store.redrives.find(id)) ?? {};
       const leftMs = (lease?.until.getTime() ?? 0) - database.store.clock.now();
@@ -173,7 +173,7 @@ describe('an account', () => {
     expect(Object.keys(await readNewPushes())).toHaveLength(2);
   });
 
-  test('that is suspended gets nothing', async () => {
+  test('that is suspended gets no re-drive', async () => {
     await insertFailed(1, [REJECTED]);
     await database.store.accounts.suspend(account);
     startWorker(acceptWithinLimit());
@@ -182,7 +182,7 @@ describe('an account', () => {
   });
 });
 
-test('each old push gets one new push, to its recipients that failed, with the time that is left', async () => {
+test('each old push gets one new push, to its recipients that failed, with the remaining time to live', async () => {
   const single = await insertFailed(3, [REJECTED, OUTCOMES.gone, OUTCOMES.sent]);
   const many = await insertFailed(6, [REJECTED, TOO_LARGE, 1, 1, REJECTED], {
     shape: 'in two batches',
@@ -218,7 +218,7 @@ test('a filter selects recipients by reason and channel, a list selects pushes',
   expect(Object.keys(await readNewPushes()).sort()).toEqual([first.id, second.id].sort());
 });
 
-test('a later re-drive leaves out whom an earlier one has sent to, and takes who failed since', async () => {
+test('a later re-drive leaves out recipients of an earlier one, and includes those that failed since', async () => {
   const push = await insertFailed(4, [REJECTED, REJECTED]);
   expect(await redrive()).toMatchObject({ done: 1, recipients: 2 });
   expect(await redrive()).toMatchObject({ done: 0, skipped: { 'nothing-failed': 1 } });
@@ -298,7 +298,7 @@ test('an app has one re-drive at a time', async () => {
   expect(await createRedrive()).not.toBe('');
 });
 
-test('a re-drive goes on after the database or the acceptance has failed for a moment', async () => {
+test('a re-drive continues after a temporary failure of the database or the acceptance', async () => {
   const push = await insertFailed(1, [REJECTED]);
   let failures = 0;
   const { ApiError } = await import('@carillon/core/api-error');

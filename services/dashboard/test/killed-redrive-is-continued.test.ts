@@ -62,14 +62,14 @@ function startProcess(): ChildProcess {
   });
 }
 
-test('of 10,000 pushes each is re-driven once when the process is killed in the middle', async () => {
+test('each of 10,000 pushes is re-driven once when the process is killed in the middle', async () => {
   const ids = await insertMany(MANY);
   const id = (await database.store.redrives.create(APP, {})) ?? '';
   for (const share of [0.2, 0.5]) {
     const child = startProcess();
     const exited = once(child, 'exit');
     await until(async () => ((await database.store.redrives.find(id))?.done ?? 0) > MANY * share, {
-      what: 'a part of the re-drive',
+      what: 'a part of the re-drive is done',
       timeoutMs: 120_000,
     });
     child.kill('SIGKILL');
@@ -78,7 +78,7 @@ test('of 10,000 pushes each is re-driven once when the process is killed in the 
   }
   const last = startProcess();
   const isOver = async () => (await database.store.redrives.find(id))?.state !== 'running';
-  await until(isOver, { what: 'the end of the re-drive', timeoutMs: 120_000 });
+  await until(isOver, { what: 'the re-drive has ended', timeoutMs: 120_000 });
   last.kill('SIGKILL');
   expect(await database.store.redrives.find(id)).toMatchObject({
     ...{ state: 'finished', total: MANY, done: MANY, recipients: MANY, skipped: {} },

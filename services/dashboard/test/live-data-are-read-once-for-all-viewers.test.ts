@@ -7,9 +7,9 @@ import type { SessionOperator } from '../src/http/route.ts';
 import type { Overview } from '../src/live/overview.ts';
 import { MAX_STREAMS } from '../src/live/routes.ts';
 import {
+  ALL_ACCOUNTS_VIEWER,
   countCommands,
   createRefusedApp,
-  EVERYBODY,
   type LiveUnderTest,
   startLive,
 } from './live-under-test.ts';
@@ -32,10 +32,12 @@ const getOverview = (operator?: SessionOperator) =>
 const countQueries = () =>
   live.database.db.collection('system.profile').countDocuments({ ns: /credentials|pushes/ });
 
-test('twenty viewers cost as many commands as one, and without a viewer none is sent', async () => {
+test('twenty viewers cost as many commands as one, and no viewer costs none', async () => {
   await live.database.db.command({ profile: 2 });
   const viewers = await Promise.all(
-    Array.from({ length: 20 }, (_, n) => live.view({}, { ...EVERYBODY, id: `viewer ${n}` })),
+    Array.from({ length: 20 }, (_, n) =>
+      live.view({}, { ...ALL_ACCOUNTS_VIEWER, id: `viewer ${n}` }),
+    ),
   );
   await Promise.all(viewers.map((viewer) => viewer.next('overview')));
   const [before, queriesBefore] = [await countCommands(own), await countQueries()];
@@ -63,7 +65,7 @@ test('twenty viewers cost as many commands as one, and without a viewer none is 
   await live.database.db.command({ profile: 0 });
 });
 
-test('what a process has counted is in the overview, and one viewer of some accounts sees none of it', async () => {
+test('counts of a process are in the overview, and hidden from a viewer of some accounts', async () => {
   const figures = startFigures(live.server, {
     log: { warn: () => undefined },
     intervalMs: 20,
@@ -88,7 +90,7 @@ test('what a process has counted is in the overview, and one viewer of some acco
     ['mine', 'theirs'].map((name) => createRefusedApp(live.database, name)),
   );
   await until(async () => (await getOverview()).refusedCredentials.length === 2);
-  const restricted = await getOverview({ ...EVERYBODY, accounts: [mine?.account ?? ''] });
+  const restricted = await getOverview({ ...ALL_ACCOUNTS_VIEWER, accounts: [mine?.account ?? ''] });
   expect(restricted).toMatchObject({ scope: 'accounts', minutes: [], gateways: [], channels: [] });
   expect(restricted.refusedCredentials).toEqual([
     {
@@ -99,20 +101,20 @@ test('what a process has counted is in the overview, and one viewer of some acco
   expect(JSON.stringify(restricted)).not.toContain(others?.app);
 });
 
-test('the streams of an operator and of the process are limited, and one that ends makes room', async () => {
+test('the streams of an operator and of the process are limited, and one that ends frees a slot', async () => {
   const viewers = await Promise.all(Array.from({ length: 20 }, () => live.view()));
   await expect(live.view()).rejects.toMatchObject({ code: 'TOO_MANY_ATTEMPTS' });
   viewers[0]?.leave();
   viewers.push(await live.view());
   for (let n = viewers.length - 1; n < MAX_STREAMS; n += 1)
-    viewers.push(await live.view({}, { ...EVERYBODY, id: `operator ${n}` }));
-  const last = { ...EVERYBODY, id: 'last' };
+    viewers.push(await live.view({}, { ...ALL_ACCOUNTS_VIEWER, id: `operator ${n}` }));
+  const last = { ...ALL_ACCOUNTS_VIEWER, id: 'last' };
   await expect(live.view({}, last)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   for (const viewer of viewers) viewer.leave();
   (await live.view({}, last)).leave();
 });
 
-test('while Redis is away, viewers are told since when, and then get figures again', async () => {
+test('while Redis is unavailable, viewers get the time since when, and figures again afterwards', async () => {
   const viewer = await live.view();
   await viewer.next('overview');
   await live.server.stop();

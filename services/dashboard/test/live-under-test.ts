@@ -5,14 +5,14 @@ import { until } from '../../../test/support/until.ts';
 import { type ConsoleRoute, EventStream, type SessionOperator } from '../src/http/route.ts';
 import { liveRoutes } from '../src/live/routes.ts';
 
-export const EVERYBODY: SessionOperator = {
+export const ALL_ACCOUNTS_VIEWER: SessionOperator = {
   id: 'o1',
   name: 'ada',
   role: 'viewer',
   accounts: 'all',
 };
 
-/** One viewer of the event stream, and the events that it got. */
+/** One viewer of the event stream, and the events that it has received. */
 export interface Viewer {
   events: { event: string; data: unknown }[];
   /** Waits for a further event of a kind, and returns its data. */
@@ -33,16 +33,20 @@ export async function startLive() {
   let restarted: { stop(): Promise<void> } | undefined;
 
   /** Calls a route as the router does. */
-  async function get(path: string, query: object = {}, operator = EVERYBODY): Promise<unknown> {
+  async function get(
+    path: string,
+    query: object = {},
+    operator = ALL_ACCOUNTS_VIEWER,
+  ): Promise<unknown> {
     const route = routes.find((one: ConsoleRoute) => one.path === path);
     if (route === undefined) throw new Error(`there is no route ${path}`);
     const input = route.input.parse(query);
     return route.handle({ input, bodyText: '', operator, requestId: 'r' });
   }
 
-  async function view(query: object = {}, operator = EVERYBODY): Promise<Viewer> {
+  async function view(query: object = {}, operator = ALL_ACCOUNTS_VIEWER): Promise<Viewer> {
     const stream = await get('/events', query, operator);
-    if (!(stream instanceof EventStream)) throw new Error('GET /events gave no event stream');
+    if (!(stream instanceof EventStream)) throw new Error('GET /events returned no event stream');
     const closing = new AbortController();
     viewers.add(closing);
     const events: Viewer['events'] = [];

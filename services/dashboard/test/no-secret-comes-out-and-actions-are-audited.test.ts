@@ -14,7 +14,7 @@ let started: ConsoleUnderTest;
 let owner: Browser;
 let account: string;
 let app: string;
-/** All secrets that went in or were shown once. */
+/** All secrets that were stored or shown once. */
 const secrets: string[] = [PASSWORD];
 
 beforeAll(async () => {
@@ -100,7 +100,7 @@ describe('webhooks', () => {
   const add = (url: string) => owner.post(path, { url, events });
   const list = async () => (await owner.get(path)).body.items;
 
-  test('one is added when a delivery worker has run, and its secret is shown once', async () => {
+  test('a webhook is added when a delivery worker has run, and its secret is shown once', async () => {
     const url = `https://receiver.example/${SECRET_PATH}`;
     expect((await add(url)).body).toMatchObject({ code: 'UNAVAILABLE' });
     await started.store.webhooks.putBoxKey(boxKeyOf(started.env.CREDENTIAL_KEYS));
@@ -119,7 +119,7 @@ describe('webhooks', () => {
     ]);
   });
 
-  test('each change is audited, and refused in words where it does not apply', async () => {
+  test('each change is audited, and refused with a message where it does not apply', async () => {
     const [{ id }] = await list();
     const call = async (action: string, body = {}) =>
       (await owner.post(`${path}/${id}/${action}`, body)).body;
@@ -158,7 +158,7 @@ describe('webhooks', () => {
     expect(await results('remove')).toEqual(['NOT_FOUND', 'done']);
     const [replay] = await audited('webhook.replay');
     expect(replay.facts).toMatchObject({ id, from: '1970-01-01T00:00:00.001Z' });
-    // One is listed when the secrets are looked for.
+    // A webhook is listed when the test searches for secrets.
     secrets.push((await add(`https://receiver.example/${SECRET_PATH}`)).body.secret);
   });
 
@@ -166,7 +166,7 @@ describe('webhooks', () => {
     ['viewer', { list: 200, send: 403, change: 403 }],
     ['operator', { list: 200, send: 200, change: 403 }],
     ['admin', { list: 200, send: 200, change: 200 }],
-  ])('a %s may do only what its role is for', async (role, expected) => {
+  ])('a %s may do only what its role permits', async (role, expected) => {
     const url = `https://receiver.example/${SECRET_PATH}`;
     const { id } = (await add(url)).body;
     const browser = await inviteBrowser(owner, started.url, { name: `webhook ${role}`, role });
@@ -184,8 +184,8 @@ describe('webhooks', () => {
       remove: await browser.delete(`${path}/${id}`),
       add: await browser.post(path, { url, events }),
     };
-    for (const [action, answer] of Object.entries(changes))
-      expect([action, answer.status]).toEqual([action, expected.change]);
+    for (const [action, response] of Object.entries(changes))
+      expect([action, response.status]).toEqual([action, expected.change]);
   });
 });
 
@@ -213,7 +213,7 @@ describe('the audit log', () => {
     expect(ages).toEqual([400 * 24 * 3_600]);
   });
 
-  test('gets the entry before the action: without it nothing is done', async () => {
+  test('gets the entry before the action, which does not run without it', async () => {
     const { db } = started;
     await db.command({ collMod: 'audit', validator: { never: true } });
     const before = await db.collection('accounts').countDocuments();
@@ -231,10 +231,12 @@ test('no key, password or provider secret is in a list, the audit log or a sessi
     ...['/api/queues', '/queues/board/api/queues?activeQueue=presence&status=waiting'],
     ...['/queues/board/api/job-schedulers', '/queues/board/api/redis/stats'],
   ];
-  const answers = await Promise.all(paths.map((path) => owner.get(path)));
-  expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200));
-  const text = JSON.stringify(answers.map(({ body }) => body));
+  const responses = await Promise.all(paths.map((path) => owner.get(path)));
+  expect(responses.map(({ status }) => status)).toEqual(paths.map(() => 200));
+  const text = JSON.stringify(responses.map(({ body }) => body));
   for (const secret of secrets) expect(text).not.toContain(secret);
   expect(text).not.toMatch(/argon2id|digest|PRIVATE KEY|"secret"/);
-  expect(answers.every(({ headers }) => headers.get('content-type')?.includes('json'))).toBe(true);
+  expect(responses.every(({ headers }) => headers.get('content-type')?.includes('json'))).toBe(
+    true,
+  );
 });

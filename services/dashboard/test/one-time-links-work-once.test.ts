@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => started.stop());
 
 describe('one-time links', () => {
-  test('of several set-up links at several processes one makes the first operator', async () => {
+  test('one of several set-up links at several processes creates the first operator', async () => {
     const { store, url, startAnother } = started;
     const urls = [url, await startAnother()];
     const tokens = [
@@ -70,8 +70,8 @@ describe('one-time links', () => {
     const { body } = await owner.post(`/api/operators/${user.id}/password-link`);
     const next = 'another long password';
     const redemption = { token: tokenOf(body.link), password: next };
-    const answer = await createBrowser(url).post('/api/setup', redemption);
-    expect(answer.body.operator.name).toBe('carol');
+    const response = await createBrowser(url).post('/api/setup', redemption);
+    expect(response.body.operator.name).toBe('carol');
     expect((await user.get('/api/session')).status).toBe(401);
     const logIn = (password: string) =>
       createBrowser(url).post('/api/login', { name: 'carol', password });

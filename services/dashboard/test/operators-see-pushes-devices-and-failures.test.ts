@@ -88,7 +88,7 @@ async function register(count = 1): Promise<string[]> {
   return registered.map(({ token }) => token).sort();
 }
 
-/** Sends a push by the console and delivers it as a worker does. */
+/** Sends a push from the console and delivers it as a worker does. */
 async function send(tokens: string[], outcomes?: Record<string, number>): Promise<string> {
   const { id } = await post('/apps/:app/pushes', { app, to: tokens, data: { a: 1 } });
   if (outcomes !== undefined) await deliver(store, { id, tokens, batchIds: [id] }, outcomes);
@@ -201,7 +201,7 @@ test('scheduled pushes have a list of their own, and lists are limited to a time
   expect(await ids({ from: `${Date.now() - 60_000}`, to: `${Date.now()}` })).toContain(now);
 });
 
-test('a search for a rare state goes on over pages that may be empty', async () => {
+test('a search for a rare state continues over pages that may be empty', async () => {
   const other = await store.apps.create('Many', account);
   const at = Date.now() - 60_000;
   const fields = {
@@ -228,7 +228,7 @@ test('a search for a rare state goes on over pages that may be empty', async () 
   expect(first.next).toBe(pushes[99]?._id);
 });
 
-test('invalid bodies are rejected in the words of the API, and nothing is sent', async () => {
+test('invalid bodies are rejected with the errors of the API, and nothing is sent', async () => {
   await expect(post('/apps/:app/pushes', { app, to: 'x', data: 'text' })).rejects.toMatchObject({
     code: 'INVALID_PARAM',
     message: expect.stringContaining('data'),
@@ -320,7 +320,7 @@ test('failed deliveries are listed, re-driven with progress, and shown as re-dri
   app = bakery;
 });
 
-test('the search finds pushes, devices by either token, and apps, of the accounts that may be seen', async () => {
+test('the search finds pushes, devices by either token, and apps, in the accounts of the operator', async () => {
   const address = 'f'.repeat(40);
   const { token } = await store.devices.register(app, 'ios', {
     channel: 'apns',

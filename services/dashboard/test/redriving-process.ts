@@ -3,7 +3,7 @@ import { createProducers } from '@carillon/queue/producers';
 import { connectStore } from '@carillon/store/store';
 import { createRedriveWorker } from '../src/failures/redrive-worker.ts';
 
-// Works on re-drives until it is killed.
+// Runs re-drives until it is killed.
 const [uri = '', redisUrl = '', leaseMs = ''] = process.argv.slice(2);
 const store = await connectStore({ uri, appName: 'redriving' });
 const producers = createProducers({ url: redisUrl }, () => undefined);

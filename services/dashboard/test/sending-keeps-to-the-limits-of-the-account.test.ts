@@ -60,7 +60,7 @@ describe.each([
 });
 
 describe('a test push', () => {
-  test('goes over the channel, to a device found by either of its tokens', async () => {
+  test('is sent over the channel, to a device found by either of its tokens', async () => {
     const byToken = (await sendTest()).body;
     const byAddress = (await sendTest(ADDRESS)).body;
     expect([byToken.token, byAddress.token]).toEqual([token, token]);
@@ -82,6 +82,6 @@ describe('a test push', () => {
   });
 });
 
-test('the session tells the address of the API', async () => {
+test('the session contains the address of the API', async () => {
   expect((await owner.get('/api/session')).body.apiUrl).toBe('https://push.example.com');
 });

@@ -48,7 +48,7 @@ function sessionOf({ cookies }: Browser) {
   return { sessions, _id: new Binary(digestToken(token)) };
 }
 
-/** Moves all times of a session back, as if MongoDB's clock had gone forward. */
+/** Moves all times of a session back, as if MongoDB's clock had moved forward. */
 async function moveBack(browser: Browser, ms: number): Promise<void> {
   const { sessions, _id } = sessionOf(browser);
   const fields = ['createdAt', 'seenAt', 'expiresAt'];
@@ -99,7 +99,7 @@ describe('sessions', () => {
     expect(await statusAfter(unused, 12 * 3_600_000 + 60_000)).toBe(401);
   });
 
-  test('only the digest of its token is stored, and logging in makes a new one', async () => {
+  test('only the digest of its token is stored, and logging in creates a new one', async () => {
     const token = [...owner.cookies.entries()].find(([name]) => name.includes('session'))?.[1];
     const stored = JSON.stringify(await started.db.collection('sessions').find().toArray());
     expect(token).toMatch(/^[\w-]{43}$/);
@@ -147,14 +147,14 @@ describe('sessions', () => {
     expect(again.body).toMatchObject({ code: 'UNAUTHENTICATED' });
   });
 
-  test('a change of role holds for the open session', async () => {
+  test('a change of role applies to the open session', async () => {
     const user = await inviteBrowser(owner, started.url, { name: 'emil', role: 'admin' });
     expect((await user.post('/api/accounts', { name: 'by emil' })).status).toBe(200);
     await owner.put(`/api/operators/${user.id}`, { role: 'viewer' });
     expect((await user.post('/api/accounts', { name: 'by emil' })).status).toBe(403);
   });
 
-  test('the last owner stays', async () => {
+  test('the last owner cannot be demoted, disabled or removed', async () => {
     const { body } = await owner.get('/api/session');
     const path = `/api/operators/${body.operator.id}`;
     expect((await owner.put(path, { role: 'viewer' })).status).toBe(409);
@@ -179,7 +179,7 @@ describe('sessions', () => {
 });
 
 describe('the pages', () => {
-  test('say how to build them, are sent for every path once built, and forbid foreign content', async () => {
+  test('describe how to build them, are sent for every path once built, and forbid content of other hosts', async () => {
     const browser = createBrowser(started.url);
     expect((await browser.get('/')).body).toContain('npm run build');
     await mkdir(join(folder, 'assets'));

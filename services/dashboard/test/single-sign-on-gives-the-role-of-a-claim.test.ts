@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
 import {
-  type Answer,
   type Browser,
+  type ConsoleResponse,
   type ConsoleUnderTest,
   createBrowser,
   setUpOwner,
@@ -66,7 +66,7 @@ function createAdapter(kind: string): Adapter {
   };
 }
 
-/** Starts a provider that logs in the user of the cookie `user` without a page, and gives all consents. */
+/** Starts a provider that logs in the user of the cookie `user` without a page, and grants all consents. */
 async function startProvider(redirectUri: string): Promise<Server> {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
   const key = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' };
@@ -112,19 +112,20 @@ async function startProvider(redirectUri: string): Promise<Server> {
   return server;
 }
 
-/** Follows the redirects through the provider as a browser does; returns the answer of the callback. */
+/** Follows the redirects through the provider as a browser does; returns the response of the callback. */
 async function signOn(
   browser: Browser,
   user: string,
   { path = '/api/oidc/start?return=/apps?tab=1', edit = (url: URL) => url } = {},
-): Promise<Answer> {
+): Promise<ConsoleResponse> {
   const atProvider = createBrowser(providerUrl);
   atProvider.cookies.set('user', user);
   let next = new URL((await browser.get(path)).headers.get('location') ?? '');
   while (next.origin === providerUrl) {
-    const answer = await atProvider.get(`${next.pathname}${next.search}`);
-    const location = answer.headers.get('location');
-    if (location === null) throw new Error(`the provider answered ${JSON.stringify(answer.body)}`);
+    const response = await atProvider.get(`${next.pathname}${next.search}`);
+    const location = response.headers.get('location');
+    if (location === null)
+      throw new Error(`the provider responded with ${JSON.stringify(response.body)}`);
     next = new URL(location, providerUrl);
   }
   const callback = edit(next);
@@ -137,13 +138,13 @@ describe('single sign-on', () => {
       ...{ preferred_username: 'gina', groups: ['staff', 'viewer', 'admin'], accounts: [ACCOUNT] },
     });
     const browser = createBrowser(consoleUrl);
-    const answer = await signOn(browser, 'u1');
-    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/apps?tab=1']);
+    const response = await signOn(browser, 'u1');
+    expect([response.status, response.headers.get('location')]).toEqual([303, '/apps?tab=1']);
     const { operator } = (await browser.get('/api/session')).body;
     expect(operator).toMatchObject({ name: 'gina', role: 'admin', accounts: [ACCOUNT] });
   });
 
-  test('takes the role and the accounts of the claims again at the next login', async () => {
+  test('applies the role and the accounts of the claims again at the next login', async () => {
     users.set('u1', { preferred_username: 'gina', groups: 'viewer', accounts: [] });
     const browser = createBrowser(consoleUrl);
     await signOn(browser, 'u1');
@@ -152,13 +153,13 @@ describe('single sign-on', () => {
     expect(await started.db.collection('operators').countDocuments({ name: 'gina' })).toBe(1);
   });
 
-  test('without a role claim it gives nothing, and ends open sessions', async () => {
+  test('without a role claim gives no access, and ends open sessions', async () => {
     const before = createBrowser(consoleUrl);
     await signOn(before, 'u1');
     users.set('u1', { preferred_username: 'gina', groups: ['staff'] });
     const browser = createBrowser(consoleUrl);
-    const answer = await signOn(browser, 'u1');
-    expect(answer.headers.get('location')).toBe('/login?error=openid');
+    const response = await signOn(browser, 'u1');
+    expect(response.headers.get('location')).toBe('/login?error=openid');
     expect((await browser.get('/api/session')).status).toBe(401);
     expect((await before.get('/api/session')).status).toBe(401);
   });
@@ -190,14 +191,14 @@ describe('single sign-on', () => {
     expect((await signOn(createBrowser(consoleUrl), 'u2')).headers.get('location')).toBe(refused);
   });
 
-  test('a local operator of the same name is another person, and returns lead to no other site', async () => {
+  test('a local operator of the same name is a separate operator, and the return path leads to no other site', async () => {
     await started.db.collection('operators').deleteMany({});
     await setUpOwner({ ...started, url: consoleUrl }, 'ida');
     users.set('u3', { preferred_username: 'ida', groups: ['viewer'] });
     const browser = createBrowser(consoleUrl);
     const path = '/api/oidc/start?return=//evil.example/';
-    const answer = await signOn(browser, 'u3', { path });
-    expect(answer.headers.get('location')).toBe('/');
+    const response = await signOn(browser, 'u3', { path });
+    expect(response.headers.get('location')).toBe('/');
     expect((await browser.get('/api/session')).body.operator).toMatchObject({
       ...{ name: 'ida (u3)', role: 'viewer', accounts: [] },
     });

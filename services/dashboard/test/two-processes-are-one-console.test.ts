@@ -38,7 +38,7 @@ beforeAll(async () => {
   replicas = [await startReplica(), await startReplica()];
   address = await startSharedAddress();
   await until(() => Promise.all(replicas.map(isReady)).then((ready) => ready.every(Boolean)), {
-    what: 'both consoles',
+    what: 'both consoles are ready',
     timeoutMs: 60_000,
   });
   address.use(0);
@@ -75,7 +75,7 @@ const isReady = ({ port }: Replica): Promise<boolean> =>
     () => false,
   );
 
-/** Starts the one address of both processes. New connections go to the one that is chosen. */
+/** Starts the single address of both processes. New connections go to the selected one. */
 async function startSharedAddress() {
   const sockets = new Set<Socket>();
   let chosen = 0;
@@ -110,12 +110,12 @@ async function startSharedAddress() {
 async function redeem(link: string, name: string): Promise<Browser> {
   const browser = createBrowser(address.url);
   const body = { token: tokenOf(link), name, password: PASSWORD };
-  const answer = await browser.post('/api/setup', body, CLOSE);
-  expect(answer.status).toBe(200);
+  const response = await browser.post('/api/setup', body, CLOSE);
+  expect(response.status).toBe(200);
   return browser;
 }
 
-test('a session of one is valid at the other, and so is a one-time link', async () => {
+test('a session and a one-time link of one process are valid at the other', async () => {
   expect((await owner.get('/api/session', CLOSE)).status).toBe(200);
   address.use(1);
   expect((await owner.get('/api/session', CLOSE)).body.operator.name).toBe('Owner');
@@ -143,21 +143,21 @@ test('a disabled operator has no session at either from then on', async () => {
   }
 });
 
-test('the re-drive of a killed process is taken over by the other one, which has a viewer', async () => {
+test('the re-drive of a killed process is continued by the other one, which has a viewer', async () => {
   const app = await insertFailures();
   address.use(0);
   const started = await owner.post(`/api/apps/${app}/redrives`, { filter: {} }, CLOSE);
   expect(started.status).toBe(200);
   const find = () => database.store.redrives.find(started.body.id);
   await until(async () => ((await find())?.done ?? 0) > 0, {
-    what: 'a part of the re-drive',
+    what: 'a part of the re-drive is done',
     timeoutMs: 60_000,
   });
   replicas[0].process.kill('SIGKILL');
   await replicas[0].process.exited;
   expect((await find())?.state).toBe('running');
   address.use(1);
-  // A viewer's page asks now and then; the re-drive itself is not asked for.
+  // A viewer's page sends a request now and then; the re-drive itself is not requested.
   const view = async () => expect((await owner.get('/api/session', CLOSE)).status).toBe(200);
   const isOver = async () => {
     await view();
@@ -165,7 +165,7 @@ test('the re-drive of a killed process is taken over by the other one, which has
   };
   await until(isOver, {
     everyMs: 1_000,
-    what: 'the end of the re-drive',
+    what: 'the re-drive has ended',
     timeoutMs: 150_000,
   });
   expect(await find()).toMatchObject({

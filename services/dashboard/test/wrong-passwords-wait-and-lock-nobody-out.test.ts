@@ -33,7 +33,7 @@ function logIn(
 }
 
 describe('wrong passwords', () => {
-  test('are answered alike for a name that exists and one that does not', async () => {
+  test('get the same response for a name that exists and one that does not', async () => {
     const browser = createBrowser(started.url);
     const known = await logIn(browser, 'wrong', { 'x-forwarded-for': '192.0.2.1' });
     const unknown = await logIn(browser, 'wrong', { 'x-forwarded-for': '192.0.2.1' }, 'nobody');
@@ -43,7 +43,7 @@ describe('wrong passwords', () => {
     expect(known.status).toBe(401);
   });
 
-  test('wait at their address, while the operator logs in from another or with its browser', async () => {
+  test('delay their address, while the operator logs in from another one or with its own browser', async () => {
     const attacker = createBrowser(started.url);
     const guess = (n: number) => logIn(attacker, `guess ${n}`, ATTACKER);
     for (let n = 0; n < 5; n += 1) expect((await guess(n)).status).toBe(401);
@@ -55,7 +55,7 @@ describe('wrong passwords', () => {
     await isOver;
   });
 
-  test('delay the right password in a new browser behind their address, and do not keep it out', async () => {
+  test('delay the right password in a new browser behind their address, and do not reject it', async () => {
     const shared = { 'x-forwarded-for': '203.0.113.8' };
     const attacker = createBrowser(started.url);
     for (let n = 0; n < 5; n += 1) await logIn(attacker, `guess ${n}`, shared);
@@ -64,7 +64,7 @@ describe('wrong passwords', () => {
     expect((await guess).status).toBe(401);
   });
 
-  test('are not in the audit log, which anybody could fill; logins are', async () => {
+  test('are not in the audit log, which an attacker could fill; logins are', async () => {
     const { body } = await owner.get('/api/audit?action=login');
     expect(body.items.length).toBeGreaterThan(0);
     const results = body.items.map(({ result }: { result: string }) => result);
@@ -80,7 +80,7 @@ describe('the back-off', () => {
   const short = { firstWaitMs: 1, maxWaitMs: 4, turnTimeoutMs: 200 };
   const noTurn = { firstWaitMs: 60_000, maxWaitMs: 60_000, turnTimeoutMs: 1 };
 
-  test('lets the right password in although twenty attackers at its address never stop', async () => {
+  test('accepts the right password although twenty attackers at its address never stop', async () => {
     const backOff = createBackOff(short);
     const stopping = new AbortController();
     let guesses = 0;
@@ -92,7 +92,7 @@ describe('the back-off', () => {
         );
     };
     const attackers = Array.from({ length: 20 }, attack);
-    await until(() => guesses > 50, { what: 'the first guesses' });
+    await until(() => guesses > 50, { what: 'the first guesses have run' });
     let tries = 0;
     let attempt: Attempt | undefined;
     while (attempt === undefined && tries < 50) {
@@ -105,14 +105,14 @@ describe('the back-off', () => {
     await Promise.all(attackers);
   });
 
-  test('checks one password of an address in a wait, however many are tried at once', async () => {
+  test('checks one password of an address per delay, however many are tried at once', async () => {
     const backOff = createBackOff(noTurn);
     const tries = Array.from({ length: 2_000 }, () => backOff.begin('owner', client));
     const results = await Promise.allSettled(tries);
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
   });
 
-  test('slows one address that tries many names', async () => {
+  test('delays one address that tries many names', async () => {
     const backOff = createBackOff(noTurn);
     for (let n = 0; n < 30; n += 1) await backOff.begin(`name${n}`, client);
     await expect(backOff.begin('name30', client)).rejects.toThrow('Too many wrong passwords');
@@ -124,7 +124,7 @@ describe('the back-off', () => {
     for (let n = 0; n < 100; n += 1) (await backOff.begin('owner', client)).cancel();
   });
 
-  test('ends the wait of a client that leaves', async () => {
+  test('ends the wait of a client that disconnects', async () => {
     const backOff = createBackOff({ ...noTurn, turnTimeoutMs: 60_000 });
     for (let n = 0; n < 5; n += 1) await backOff.begin('owner', client);
     const leaving = new AbortController();
@@ -135,8 +135,8 @@ describe('the back-off', () => {
 });
 
 describe('turns', () => {
-  test('are drawn among all that wait, and at most 32 wait', async () => {
-    // The newest of those that wait is drawn.
+  test('are drawn at random among waiting attempts, of which there are at most 32', async () => {
+    // The newest waiting attempt is drawn.
     const turns = createTurns(() => 0.999);
     let isFree = false;
     const taken: number[] = [];
@@ -155,7 +155,7 @@ describe('turns', () => {
 });
 
 describe('the check of passwords', () => {
-  test('runs for 34 at once, of an address for two, and refuses others until some have ended', async () => {
+  test('runs for 34 at once, at most two of one address, and refuses others until some have ended', async () => {
     const passwords = createPasswords();
     const verify = (address: string) => passwords.verify('wrong', undefined, address);
     const busy = Array.from({ length: 34 }, (_, n) => verify(`address ${n % 17}`));

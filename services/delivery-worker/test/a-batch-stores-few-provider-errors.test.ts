@@ -8,13 +8,13 @@ import {
 
 const TEXTS = Array.from({ length: MAX_ERROR_TEXTS + 2 }, (_, n) => `error ${n}`);
 
-test('a 17th text reads "other", and earlier ones stay what they are', () => {
+test('a 17th text is stored as "other", and earlier ones stay unchanged', () => {
   const limit = createErrorTexts({});
   expect(TEXTS.map(limit)).toEqual([...TEXTS.slice(0, 16), OTHER_ERROR, OTHER_ERROR]);
   expect(limit('error 3')).toBe('error 3');
 });
 
-test('a worker that takes a batch over goes on with the texts that are stored', () => {
+test('a worker that takes over a batch continues with the stored texts', () => {
   const limit = createErrorTexts({
     words: [
       ['error 0', [0]],

@@ -76,7 +76,7 @@ test('each failed probe doubles the open period, up to a minute', () => {
   expect(openPeriods).toEqual([2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
 });
 
-test('failures of requests from before the opening are ignored', () => {
+test('failures of requests sent before the opening are ignored', () => {
   const { circuit, advance } = createCircuitWithClock();
   const earlyPermits = Array.from({ length: 50 }, () => acquirePermit(circuit));
   for (const permit of earlyPermits) circuit.onFailure(permit);

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { createIsolation } from '../src/deliver/isolation.ts';
 
-/** Work that ends when the test says so. */
+/** Creates work that ends when the test calls `end`. */
 function createWork(events: string[], name: string) {
   const { promise, resolve } = Promise.withResolvers<void>();
   const begun = Promise.withResolvers<void>();
@@ -48,7 +48,7 @@ test('suspected work waits for the work in progress, and all other work for it',
   expect(isolation.isInterrupting()).toBe(false);
 });
 
-test('suspected work that fails keeps nothing waiting', async () => {
+test('suspected work that fails does not block other work', async () => {
   const isolation = createIsolation();
   const failing = isolation.runAlone(() => Promise.reject(new Error('failed')));
   await expect(failing).rejects.toThrow('failed');

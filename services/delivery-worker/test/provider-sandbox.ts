@@ -56,10 +56,10 @@ export interface ProviderSandbox {
   webPush: { host: string; ca: string };
   /** Creates a simulated browser. */
   subscribe(): Promise<Subscription>;
-  /** Scripts the responses to the next requests for a provider token, in order; the last one stays. */
-  script(channel: Channel, token: string, ...answers: object[]): Promise<void>;
+  /** Scripts the responses to the next requests for a provider token, in order; the last one is repeated. */
+  script(channel: Channel, token: string, ...responses: object[]): Promise<void>;
   /** Like {@link script}, but after the last response the sandbox responds as usual. */
-  scriptOnce(channel: Channel, token: string, ...answers: object[]): Promise<void>;
+  scriptOnce(channel: Channel, token: string, ...responses: object[]): Promise<void>;
   injectFaults(channel: Channel, injectFaults: object): Promise<void>;
   received(channel: Channel, to?: string): Promise<Received[]>;
   /** Counts pushes that were accepted more than once for one device. */
@@ -135,10 +135,10 @@ function createControls(call: ApiCall) {
   const counts = async () => (await call('GET', '/counts')) as Counts;
   const put = async (path: string, body: object) => void (await call('PUT', path, body));
   return {
-    script: (channel: Channel, token: string, ...answers: object[]) =>
-      put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers }),
-    scriptOnce: (channel: Channel, token: string, ...answers: object[]) =>
-      put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers, once: true }),
+    script: (channel: Channel, token: string, ...responses: object[]) =>
+      put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers: responses }),
+    scriptOnce: (channel: Channel, token: string, ...responses: object[]) =>
+      put(`/scripts/${channel}/${encodeURIComponent(token)}`, { answers: responses, once: true }),
     subscribe: async () => (await call('POST', '/web-push/subscriptions', {})) as Subscription,
     injectFaults: (channel: Channel, injectFaults: object) =>
       put(`/servers/${channel}`, injectFaults),

@@ -36,10 +36,10 @@ async function claim(id: string, leaseMs: number, nowMs: number) {
 
 type Claimed = Awaited<ReturnType<typeof claim>>;
 
-/** How a worker leaves its batch to another one. */
+/** Ways in which a worker leaves its batch to another one. */
 const LEAVINGS: [string, number, (batch: ClaimedBatch, outcomes: BatchOutcomes) => unknown][] = [
   [
-    'gave the batch back',
+    'released the batch',
     LEASE_MS,
     (batch, outcomes) =>
       database.store.batchTable.releaseClaim(batch, {

@@ -66,12 +66,15 @@ test.each([
   [1_000, 125, 20],
   [1_000, 1, 25],
   [1, 1, 5],
-])('%i recipients after some lapsed claims are processed by %i', (recipients, size, lapsed) => {
-  const sizes = Array.from({ length: lapsed }, (_, more) =>
-    sliceSize(recipients, SUSPECTED_AFTER + more),
-  );
-  expect(sizes).toContain(size);
-});
+])(
+  '%i recipients after some lapsed claims are processed in slices of %i',
+  (recipients, size, lapsed) => {
+    const sizes = Array.from({ length: lapsed }, (_, more) =>
+      sliceSize(recipients, SUSPECTED_AFTER + more),
+    );
+    expect(sizes).toContain(size);
+  },
+);
 
 describe('a recipient that ends its process fails, and all others are processed', () => {
   test.each([
@@ -89,7 +92,7 @@ describe('a recipient that ends its process fails, and all others are processed'
     expect(claims).toBeLessThanOrEqual(16);
   });
 
-  test('two of them', () => {
+  test('two such recipients', () => {
     const causes = [3, 700];
     const { failed, left } = claimUntilSettled(1_000, (positions) =>
       causes.some((cause) => positions.includes(cause)),
@@ -98,21 +101,21 @@ describe('a recipient that ends its process fails, and all others are processed'
   });
 });
 
-test('a payload that ends every process fails for all, after three recipients', () => {
+test('a payload that ends every process fails for all recipients, after three of them', () => {
   const { failed, claims } = claimUntilSettled(1_000, () => true);
   expect(failed).toHaveLength(1_000);
   expect(claims).toBeLessThanOrEqual(30);
 });
 
 test.each([1, 2, 500, 1_000])(
-  'five more kills for another reason fail none of %i',
+  'five more kills for another reason fail none of %i recipients',
   (recipients) => {
     const { failed, left } = claimUntilSettled(recipients, (_, claim) => claim < 5);
     expect({ failed, left }).toEqual({ failed: [], left: 0 });
   },
 );
 
-test('recipients that were deferred come last, and none fails for the one that ends its process', () => {
+test('deferred recipients come last, and only the one that ends its process fails', () => {
   const outcomes = new Uint8Array(3);
   const pending = new Set(outcomes.keys());
   const failed: number[] = [];

@@ -36,7 +36,7 @@ async function startGateway(settings: { hasProxyHeader?: boolean } = {}) {
   return { gateway, recorded, logged };
 }
 
-/** Connects a device, which shows that the gateway serves others. */
+/** Connects a device, to show that the gateway serves others. */
 async function expectServed(gateway: Gateway, before: Buffer = Buffer.alloc(0)): Promise<void> {
   const { token } = await bench.registerDevice();
   const socket = openSocket(gateway.ports.mqtt);
@@ -48,7 +48,7 @@ async function expectServed(gateway: Gateway, before: Buffer = Buffer.alloc(0)):
 test.each([
   ['version 2', HEADER],
   ['version 1', HEADER_V1],
-])('a PROXY header of %s before MQTT, once for a thousand', async (_version, header) => {
+])('a thousand PROXY headers of %s before MQTT cause one warning', async (_version, header) => {
   const { gateway, recorded, logged } = await startGateway();
   await expectServed(gateway);
   expect(recorded).toEqual([]);
@@ -61,14 +61,14 @@ test.each([
   await expectServed(gateway);
 });
 
-test('a PROXY header before WebSocket, which still gets 400', async () => {
+test('a PROXY header before WebSocket causes a warning, and still gets 400', async () => {
   const { gateway, recorded } = await startGateway();
   const response = await sendUntilClosed(gateway.ports.ws, HEADER);
   expect(Buffer.from(response).toString()).toMatch(BAD_REQUEST);
   expect(recorded).toEqual(['gateway-proxy-header']);
 });
 
-test('a PROXY header before TLS', async () => {
+test('a PROXY header before TLS causes a warning', async () => {
   const { gateway, recorded } = await startGateway();
   const plain = openSocket(gateway.ports.mqtts);
   plain.write(HEADER);
@@ -79,7 +79,7 @@ test('a PROXY header before TLS', async () => {
   expect(recorded).toEqual(['gateway-no-tls']);
 });
 
-test('a TLS client that does not trust the certificate is no sign of a load balancer', async () => {
+test('a TLS client that does not trust the certificate causes no warning', async () => {
   const { gateway, recorded } = await startGateway();
   const secure = connectTls({ port: gateway.ports.mqtts, host: '127.0.0.1' });
   secure.on('error', () => undefined);
@@ -91,14 +91,14 @@ test('a TLS client that does not trust the certificate is no sign of a load bala
   other.destroy();
 });
 
-test('bytes of another protocol are no sign of a load balancer', async () => {
+test('bytes of another protocol cause no warning', async () => {
   const { gateway, recorded } = await startGateway();
   await sendUntilClosed(gateway.ports.mqtt, Buffer.from('GET / HTTP/1.1\r\n\r\n'));
   await sendUntilClosed(gateway.ports.mqtt, HEADER);
   expect(recorded).toEqual(['gateway-proxy-header']);
 });
 
-test('a private address above its rate of connections', async () => {
+test('a private address above its rate of connections causes a warning', async () => {
   const { gateway, recorded } = await startGateway();
   // The rate refills meanwhile, so a slow machine needs more than its 3,000.
   for (let n = 0; n < 200 && recorded.length === 0; n += 1) {
@@ -111,7 +111,7 @@ test('a private address above its rate of connections', async () => {
   await expectServed(gateway);
 });
 
-test('with PROXY_PROTOCOL=on nothing is a sign', async () => {
+test('a PROXY header causes no warning with PROXY_PROTOCOL=on', async () => {
   const { gateway, recorded } = await startGateway({ hasProxyHeader: true });
   await sendUntilClosed(gateway.ports.mqtt, Buffer.concat([HEADER, HEADER]));
   await expectServed(gateway, HEADER);

@@ -108,7 +108,7 @@ describe('devices that do not read', () => {
     const device = createMqttDevice({ url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
     devices.push(device);
     await device.connect();
-    // One push: a new one each time would be appended to the inbox that the device is reading.
+    // A single push: new ones would be appended to the inbox that the device is reading.
     const probe = await bench.createPush(token, { data: SMALL });
     await until(async () => (await bench.dispatch(probe, token, 5_000)) === 'acknowledged');
     return device;
@@ -144,7 +144,7 @@ describe('devices that do not read', () => {
   test('are closed at twice the limit, and their app is served again', async () => {
     const tokens = await startWithFrozen(2, LARGE_BYTES / 3);
     await until(async () => {
-      // One by one: the test, the gateway and the worker share this process with Redis's timeouts.
+      // In sequence: the test, the gateway and the worker share this process with Redis's timeouts.
       for (const token of tokens) if (await bench.isOnline(token)) await dispatchTo(token, LARGE);
       return (await countOnline(tokens)) === 0;
     });

@@ -41,10 +41,10 @@ async function createWaitingPush(token: string, traceId: string): Promise<string
 
 function untilSpan(traceId: string) {
   const find = () => receiver.spans().find((span) => span.traceId === traceId);
-  return until(find, { ...EXPORTED_WITHIN, what: 'the span' });
+  return until(find, { ...EXPORTED_WITHIN, what: 'the span is exported' });
 }
 
-test("a span goes from the write to the PUBACK, in the push's trace", async () => {
+test("a span lasts from the write to the PUBACK, in the push's trace", async () => {
   const traceId = '1'.repeat(32);
   const device = await bench.registerDevice(gateway);
   const push = await createWaitingPush(device.token, traceId);
@@ -67,7 +67,7 @@ test("a span goes from the write to the PUBACK, in the push's trace", async () =
   expect(receiver.raw()).not.toContain(device.token);
 });
 
-test('without a PUBACK it ends with the connection', async () => {
+test('a span without a PUBACK ends with the connection', async () => {
   const traceId = '2'.repeat(32);
   const device = await bench.registerDevice(gateway);
   await createWaitingPush(device.token, traceId);

@@ -94,7 +94,7 @@ describe('a live delivery', () => {
     await device.disconnect();
   });
 
-  test('to a device with sixteen pushes in flight is rejected, and comes from the inbox', async () => {
+  test('to a device with sixteen pushes in flight is rejected, and is sent from the inbox', async () => {
     const device = await liveDevice();
     const results = await fillWindow(device);
     const last = await bench.createPush(device.token);

@@ -61,7 +61,7 @@ async function openSyncing(): Promise<Socket> {
   return socket;
 }
 
-/** Checks whether the connection is open: it answers a ping, perhaps after other packets. */
+/** Checks whether the connection is open: it responds to a ping, perhaps after other packets. */
 async function respondsToPing(socket: Socket): Promise<boolean> {
   const responded = new Promise<boolean>((resolve) => {
     socket.on('data', (bytes: Buffer) => {
@@ -101,7 +101,7 @@ describe.each([
   });
 });
 
-/** How long connections with a packet that is never complete stay open: all are waited for at once, by whichever test comes first. */
+/** How long connections with an incomplete packet stay open: the first test that needs it measures all at once. */
 let neverComplete: ReturnType<typeof measureNeverComplete> | undefined;
 async function measureNeverComplete() {
   const [before, after, slow] = [await openPending(), await openLive(5), await openPending()];
@@ -124,7 +124,7 @@ test('half a packet closes the connection after 5 s before CONNECT, after one an
   expect(afterMs).toBeLessThan(9_500);
 });
 
-test('a CONNECT that arrives byte by byte, too slowly, closes the connection', async () => {
+test('a CONNECT that arrives too slowly, byte by byte, closes the connection', async () => {
   neverComplete ??= measureNeverComplete();
   expect((await neverComplete).slowMs).toBeLessThan(6_500);
 });
@@ -151,7 +151,7 @@ test('hundreds of incomplete packets hold 8 KB each, and other devices are serve
   const CONNECTIONS = 300;
   const device = await bench.registerDevice();
   await device.connect();
-  // One push: a new one each time would be appended to the inbox that the device is reading.
+  // A single push: new ones would be appended to the inbox that the device is reading.
   const probe = await bench.createPush(device.token);
   await until(async () => (await bench.dispatch(probe, device.token)) === 'acknowledged');
   const before = measureHeldBytes();

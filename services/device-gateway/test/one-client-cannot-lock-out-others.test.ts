@@ -35,7 +35,7 @@ afterEach(() => {
   for (const socket of sockets) socket.destroy();
 });
 
-/** Opens a connection that stays open until the test ends, by default from the address that all share. */
+/** Opens a connection that stays open until the test ends, by default from the shared address. */
 function openConnection(localAddress = '127.0.0.1', port = gateway.ports.mqtt): Socket {
   const at = { host: '127.0.0.1', port, localAddress };
   const socket = connect(at).on('error', () => undefined);
@@ -89,7 +89,7 @@ describe('devices that share an address with a client', () => {
     );
   });
 
-  test('that floods wrong CONNECTs connect during the flood', async () => {
+  test('that floods the gateway with wrong CONNECTs connect during the flood', async () => {
     let isStopped = false;
     async function attack(): Promise<void> {
       while (!isStopped) {
@@ -119,7 +119,7 @@ test('many slow devices of one address do not evict each other', async () => {
   const responses = tokens.map(async (token) => {
     const connection = openConnection();
     await once(connection, 'connect');
-    // Round trip of a phone and handshakes before the CONNECT.
+    // Round trips of a phone and the handshakes before the CONNECT.
     await sleep(300);
     return readResponse(connectPacket(token), connection);
   });

@@ -33,7 +33,7 @@ beforeAll(async () => {
   incomplete = sendUntilClosed(Buffer.from([0x10])).then((received) => {
     return { received, tookMs: performance.now() - startedAt };
   });
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   incomplete.catch(() => undefined);
 });
 

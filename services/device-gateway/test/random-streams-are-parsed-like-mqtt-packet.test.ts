@@ -24,7 +24,7 @@ test(
       const bytes = createStream(random);
       const chunks = splitRandomly(random, bytes);
       const expected = readWithMqttPacket(chunks);
-      const actual = await session.play(chunks);
+      const actual = await session.run(chunks);
       const kind =
         expected.strictness === undefined ? expected.end : `stricter: ${expected.strictness}`;
       counts[kind] = (counts[kind] ?? 0) + 1;

@@ -57,11 +57,11 @@ const FORMS = [
   ['IPv4, and mapped IPv4', createHeader('192.0.2.9'), createMappedHeader('192.0.2.10')],
 ] as const;
 
-/** Of all forms, each with addresses of its own, at once: slowing down takes seconds. */
+/** Runs all forms at once, each with addresses of its own: slowing down takes seconds. */
 let slowedDown: Record<string, Promise<void>> | undefined;
 function slowDownAll(): Record<string, Promise<void>> {
   const begun = FORMS.map(([form, one, other]) => [form, slowDown(one, other)] as const);
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const [, checked] of begun) checked.catch(() => undefined);
   return Object.fromEntries(begun);
 }
@@ -77,7 +77,7 @@ async function slowDown(one: Buffer, other: Buffer): Promise<void> {
   expect(new Set((await all).map(String))).toEqual(new Set([String(BAD_CREDENTIALS)]));
 }
 
-/** Waits until so many have ended, in whatever order. */
+/** Waits until `count` promises have ended, in any order. */
 function untilEnded(promises: readonly Promise<unknown>[], count: number): Promise<void> {
   let missing = count;
   return new Promise((resolve) => {

@@ -81,7 +81,7 @@ describe('the inbox', () => {
     await device.disconnect();
   });
 
-  test('is read after Redis lost its data, because the device looked offline to workers', async () => {
+  test('is read after Redis lost its data, because workers found the device offline', async () => {
     const device = await bench.registerDevice();
     await device.connect();
     await until(() => bench.isOnline(device.token));

@@ -103,7 +103,7 @@ describe('a push is rejected', () => {
     ['no VAPID', 401, () => ({ Authorization: undefined })],
     ['another audience', 403, () => createVapidHeaders('https://127.0.0.1:1', 3_600)],
     ['an expiry that is past', 403, () => createVapidHeaders(origin(), -10)],
-    ['a signature of another key', 403, createTamperedHeaders],
+    ['a signature with another key', 403, createTamperedHeaders],
     ['a payload over 4,096 bytes', 413, () => ({})],
     ['an unknown urgency', 400, () => ({ Urgency: 'soon' })],
     ['a long topic', 400, () => ({ Topic: 'x'.repeat(33) })],
@@ -170,8 +170,8 @@ describe('scripts and faults', () => {
 
   test('respond with a redirect, drop the connection, and end', async () => {
     const browser = await createBrowser();
-    const answers = [{ do: 'redirect' }, { do: 'drop' }];
-    await sandbox.script('web-push', lastSegment(browser), answers, true);
+    const responses = [{ do: 'redirect' }, { do: 'drop' }];
+    await sandbox.script('web-push', lastSegment(browser), responses, true);
     expect(await send(browser, '{}')).toMatchObject({ status: 307 });
     await expect(send(browser, '{}')).rejects.toThrow();
     expect(await send(browser, '{}')).toMatchObject({ status: 201 });

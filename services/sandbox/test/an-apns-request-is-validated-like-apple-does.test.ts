@@ -116,7 +116,7 @@ describe('a notification by node-apn', () => {
     expect(await sendAndGetReason(sender)).toBe('InvalidProviderToken');
   });
 
-  test('is rejected for an expired token until the client makes a new one', async () => {
+  test('is rejected for an expired token until the client creates a new one', async () => {
     const sender = createProvider({ connectionRetryLimit: 1 });
     expect(await sendAndGetReason(sender)).toBe('sent');
     await sandbox.call('PUT', '/servers/apns', { expireTokens: true });
@@ -181,7 +181,7 @@ describe('scripted responses', () => {
     expect(await sendAndGetReason(sender)).toBe('sent');
   });
 
-  test('may never come', async () => {
+  test('may be missing', async () => {
     await sandbox.script('apns', TOKEN, [{ do: 'hang' }]);
     expect(await sendAndGetReason(createProvider({ requestTimeout: 200 }))).toContain('timeout');
     expect(await sandbox.received()).toMatchObject([{ status: null }]);

@@ -140,12 +140,12 @@ describe('the request log', () => {
 
   test('streams new entries', async () => {
     const abortController = new AbortController();
-    const answer = await fetch(`${sandbox.control}/watch?to=${TOKEN}`, {
+    const response = await fetch(`${sandbox.control}/watch?to=${TOKEN}`, {
       signal: abortController.signal,
     });
     let receivedText = '';
     const reading = (async () => {
-      for await (const chunk of answer.body ?? []) receivedText += Buffer.from(chunk).toString();
+      for await (const chunk of response.body ?? []) receivedText += Buffer.from(chunk).toString();
     })().catch(() => undefined);
     await send(openSession(), 'seen');
     await until(() => /^id: \d+\ndata: \{.*"push":"seen".*\}\n\n/m.test(receivedText));

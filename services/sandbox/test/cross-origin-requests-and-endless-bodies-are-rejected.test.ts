@@ -74,7 +74,7 @@ describe('a page of another origin', () => {
   test.each([
     ['another port of this machine', 'http://127.0.0.1:1'],
     ['a page without an origin', 'null'],
-    ['a name that only begins like ours', 'http://127.0.0.1.attacker.example'],
+    ['a name that begins like that of the sandbox', 'http://127.0.0.1.attacker.example'],
   ])('gets 403 when it is %s', async (_which, origin) => {
     expect((await call('DELETE', '/received', { origin })).status).toBe(403);
   });
@@ -82,8 +82,8 @@ describe('a page of another origin', () => {
   test('gets 403 for requests that browsers send without an Origin', async () => {
     const image = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' };
     expect((await call('GET', '/received', image)).status).toBe(403);
-    const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
-    expect((await call('GET', '/', link)).status).toBe(200);
+    const navigation = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
+    expect((await call('GET', '/', navigation)).status).toBe(200);
   });
 
   test('gets 403 for the WebSocket of browsers', async () => {
@@ -146,7 +146,7 @@ describe('a page of the sandbox', () => {
 describe('an endless body', () => {
   test.each([
     ['of 96 MB', {}],
-    ['of 96 MB that says so', { 'content-length': String(96 * MEGABYTE.length) }],
+    ['of 96 MB with its length', { 'content-length': String(96 * MEGABYTE.length) }],
   ])('%s is rejected and not stored', async (_how, headers) => {
     const { status, body } = await call('PUT', '/servers/fcm', headers, 96);
     expect({ status, body: JSON.parse(body) }).toEqual({

@@ -71,12 +71,12 @@ const tick = async () => (await reconcile(bench.store, producers)).works;
 /** The id of the job by which a push is delivered again that was due when it was accepted. */
 const jobIdOf = (push: string) => resendJobId(push, new Date(pushStartMs(push)));
 
-/** Adds a job of the queue, as the API does, that no worker takes. */
+/** Adds a job of the queue that no worker takes, as the API does. */
 async function addWaitingJob(jobId: string) {
   await redis.lpush(queueKey(redis, 'send', 'wait'), jobId);
 }
 
-test('a push that was accepted just now has its first job still', async () => {
+test('a push that was just accepted still has its first job', async () => {
   // Far from the limit on both sides: the machine may be busy.
   await insertPush({ agoMs: -30_000 });
   await insertPush({ agoMs: 0 });
@@ -91,14 +91,14 @@ test('a push whose job is lost gets one a second after it was accepted', async (
   expect(await listJobs()).toEqual([jobIdOf(push)]);
 });
 
-test('behind an older job of the queue it waits; once that is taken it gets one', async () => {
+test('a push behind an older job of the queue gets a job only once that is taken', async () => {
   const older = sendJobId(idAt(20_000), 0);
   await addWaitingJob(older);
   await insertPush({ agoMs: 15_000 });
   const younger = await insertPush({ agoMs: 10_000 });
   expect(await tick()).toBe(0);
   expect(await listJobs()).toEqual([older]);
-  // Also one that began just after it: they may share a job.
+  // Also a push that began just after it: they may share a job.
   await insertPush({ agoMs: 20_500 });
   expect(await tick()).toBe(0);
   await redis.del(queueKey(redis, 'send', 'wait'));
@@ -106,14 +106,14 @@ test('behind an older job of the queue it waits; once that is taken it gets one'
   expect(await tick()).toBe(2);
 });
 
-test('a push that is older than all that wait gets a job', async () => {
+test('a push that is older than all waiting ones gets a job', async () => {
   await addWaitingJob(sendJobId(idAt(5_000), 0));
   await insertPush({ agoMs: 15_000 });
   await insertPush({ agoMs: 3_000 });
   expect(await tick()).toBe(1);
 });
 
-test('behind an older push that joined an open job it waits, while the job is open', async () => {
+test('a push behind an older one in an open job gets no job while that is open', async () => {
   await redis.rpush(ENTRIES, `${idAt(20_000)} ${idAt(19_999)}`);
   await redis.rpush(ENTRIES, idAt(100));
   await redis.set(OPEN, 1);
@@ -123,21 +123,21 @@ test('behind an older push that joined an open job it waits, while the job is op
   expect(await tick()).toBe(1);
 });
 
-test('after half a minute it gets one, whatever waits', async () => {
+test('a push gets a job after half a minute, whatever waits', async () => {
   await addWaitingJob(sendJobId(idAt(50_000), 0));
   await insertPush({ agoMs: 40_000 });
   await insertPush({ agoMs: 10_000 });
   expect(await tick()).toBe(1);
 });
 
-test('a push that a worker gave back, and a scheduled one that is due, get one at once', async () => {
+test('a push that a worker released, and a scheduled one that is due, get a job at once', async () => {
   await addWaitingJob(sendJobId(idAt(20_000), 0));
   await insertPush({ agoMs: 10, tries: 1 });
   await insertPush({ agoMs: 10, isScheduled: true });
   expect(await tick()).toBe(2);
 });
 
-test('behind a job by which pushes are sent again it waits as long as they are due earlier', async () => {
+test('a push waits behind a job of the reconciler whose pushes are due earlier', async () => {
   const again = (agoMs: number) => new Date(Math.floor(bench.store.clock.now()) - agoMs);
   await addWaitingJob(resendJobId(idAt(300_000), again(20_000)));
   await insertPush({ agoMs: 15_000 });
@@ -147,7 +147,7 @@ test('behind a job by which pushes are sent again it waits as long as they are d
   expect(await tick()).toBe(1);
 });
 
-test('a push of another channel, whose job is in another queue, does not wait', async () => {
+test('a push of another channel, whose job is in another queue, does not wait behind this queue', async () => {
   await addWaitingJob(sendJobId(idAt(20_000), 0));
   const push = await insertPush({ agoMs: 10, channel: 'apns' });
   expect(await tick()).toBe(1);
@@ -158,8 +158,8 @@ test('a push of another channel, whose job is in another queue, does not wait', 
 test.each([
   ['a later step of a fan-out', sendJobId(idAtStart(), 3)],
   ['a delayed step', sendJobId(idAtStart(), 0, true)],
-  ['no id of a job', 'send-x'],
-])('%s at the head says nothing about those behind it', async (_, jobId) => {
+  ['an entry that is no job id', 'send-x'],
+])('%s at the head of the queue delays no push', async (_, jobId) => {
   await addWaitingJob(jobId);
   await insertPush({ agoMs: 15_000 });
   expect(await tick()).toBe(1);
@@ -171,7 +171,7 @@ function idAtStart() {
 }
 
 test.each(['{"no": "id"}', 'push-0', ''])(
-  'the entry %j, which is no id, delays nothing',
+  'the entry %j, which is not an id, delays no push',
   async (entry) => {
     await redis.set(OPEN, 1);
     await redis.rpush(ENTRIES, entry);

@@ -42,7 +42,7 @@ afterAll(async () => {
   await receiver?.close();
 });
 
-/** Stores a push whose job is lost, as all jobs are: none waits behind another. */
+/** Stores a push whose job is lost, like all jobs here: no push waits behind another. */
 async function insertPush(state: 'open' | 'scheduled', traceId?: string): Promise<string> {
   await connection.flushall();
   const now = Math.floor(bench.store.clock.now());
@@ -71,10 +71,10 @@ function untilSpan(name: string, traceId: string): Promise<ReceivedSpan> {
     receiver
       .spans()
       .find((span) => span.name === name && span.links.some((link) => link.traceId === traceId));
-  return until(find, { timeoutMs: 20_000, what: `a span ${name}` });
+  return until(find, { timeoutMs: 20_000, what: `the span ${name} is exported` });
 }
 
-test('a push whose job was lost, and one whose time has come', async () => {
+test('a tick links to a push whose job was lost, and to one that is due', async () => {
   const [lost, scheduled] = ['1'.repeat(32), '2'.repeat(32)] as [string, string];
   await insertPush('open', lost);
   await insertPush('scheduled', scheduled);
@@ -108,7 +108,7 @@ test('a tick without traced pushes records nothing', async () => {
   expect(receiver.spans()).toHaveLength(before + 1);
 });
 
-test('a batch of a push is linked by its push', async () => {
+test('a batch of a push is linked through its push', async () => {
   const traceId = '4'.repeat(32);
   await bench.pushes.deleteMany({});
   const push = await insertPush('open', traceId);

@@ -19,7 +19,7 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Lets an import of subscriptions be interrupted an hour ago, and all writes of topics fail. */
+/** Stores an import of subscriptions that was interrupted an hour ago, and makes all writes of topics fail. */
 async function failRecounts(): Promise<void> {
   const { store, db } = database;
   await db.createCollection('topics', { validator: { never: { $exists: true } } });
@@ -31,7 +31,7 @@ async function failRecounts(): Promise<void> {
   await db.collection('subscriptions').updateMany({}, { $set: { since: hourAgo } });
 }
 
-test('a tick whose recount fails has cleared deleted devices and full inboxes before', async () => {
+test('a tick clears deleted devices and full inboxes before its recount fails', async () => {
   const { store, db } = database;
   const devices = db.collection<{ _id: string }>('devices');
   const fullInboxes = db.collection<{ _id: string }>('full');

@@ -20,14 +20,14 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true });
 });
 
-test('a file that is replaced by a rename, again and again, as editors save', async () => {
+test('a file that editors replace by a rename, repeatedly, is reported', async () => {
   for (let n = 0; n < 3; n += 1) {
     replace('deep/er/a.ts');
     await untilReported('deep/er/a.ts');
   }
 });
 
-test('a file in a folder that is new, and in one that is removed and made again', async () => {
+test('a file in a folder that is new, or removed and created again, is reported', async () => {
   for (let n = 0; n < 2; n += 1) {
     mkdirSync(join(root, 'new/folder'), { recursive: true });
     await untilReported('new/folder');
@@ -38,7 +38,7 @@ test('a file in a folder that is new, and in one that is removed and made again'
   }
 });
 
-test('a file in a folder that was moved away and made again within a moment', async () => {
+test('a file in a folder that is moved away and created again at once is reported', async () => {
   renameSync(join(root, 'deep'), join(root, 'away'));
   mkdirSync(join(root, 'deep/er'), { recursive: true });
   await untilReported('deep/er');
@@ -46,7 +46,7 @@ test('a file in a folder that was moved away and made again within a moment', as
   await untilReported('deep/er/c.ts');
 });
 
-test('changes of one moment are reported together, and files that editors write beside are not', async () => {
+test('changes within a moment are reported together, without temporary files of editors', async () => {
   for (const name of ['.a.ts.swp', 'a.ts~', '4913', 'b.ts', 'c.ts']) {
     writeFileSync(join(root, 'deep', name), '');
   }
@@ -59,7 +59,7 @@ function replace(name: string): void {
   renameSync(join(root, `${name}.tmp`), join(root, name));
 }
 
-/** Waits until a path is reported; gives all that was reported, and forgets it. */
+/** Waits until a path is reported; returns all reported paths and clears them. */
 async function untilReported(name: string): Promise<string[]> {
   const path = join(root, name);
   const deadline = performance.now() + 10_000;

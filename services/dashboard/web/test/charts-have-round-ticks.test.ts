@@ -21,7 +21,7 @@ describe('ticks of values', () => {
     expect(findTicks(max, 4, 1)).toEqual(ticks);
   });
 
-  test('of what is not counted may be less than 1', () => {
+  test('of values that are not counts may be less than 1', () => {
     expect(findTicks(0.7, 4)).toEqual([0, 0.2, 0.4, 0.6, 0.8]);
   });
 
@@ -46,22 +46,22 @@ test('a line is interrupted where there is no value', () => {
 });
 
 test.each([
-  ['in the middle of a minute the running one is left out', 30_000, 4],
-  ['at the beginning of a minute the one before may lack counts', 5_999, 3],
-  ['and six seconds later it has all', 6_000, 4],
+  ['in the middle of a minute, the current one is left out', 30_000, 4],
+  ['at the beginning of a minute, the previous one may lack counts', 5_999, 3],
+  ['six seconds later, the previous minute is complete', 6_000, 4],
   ['figures that were read later are complete', 66_000, 5],
-])('lines end before what is not complete: %s', (_case, msIntoMinute, complete) => {
+])('lines end before incomplete minutes: %s', (_case, msIntoMinute, complete) => {
   const start = Date.UTC(2026, 10, 23, 7, 53);
   const times = Array.from({ length: 5 }, (_, n) => start + n * 60_000);
   expect(countComplete(times, start + 4 * 60_000 + msIntoMinute)).toBe(complete);
 });
 
-test('of the first minute, and of none, nothing is complete', () => {
+test('neither the first minute nor an empty range has complete figures', () => {
   expect(countComplete([60_000], 90_000)).toBe(0);
   expect(countComplete([], 90_000)).toBe(0);
 });
 
-test('a range of the overview has its last minutes and their latency', () => {
+test('a range of the overview consists of its last minutes and their latency', () => {
   const minute = (at: number) => ({
     ...{ at, accepted: 1, delivered: 1, sent: 0, failed: {}, failureReasons: {} },
     latency: { p50Ms: 1, p99Ms: 2 },

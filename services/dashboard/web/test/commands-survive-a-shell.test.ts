@@ -29,7 +29,7 @@ test('the command that sends a push has its body and the key from the environmen
   ]);
 });
 
-test('an address that somebody typed runs nothing', () => {
+test('an address that a user typed runs no command', () => {
   const [url] = argumentsOf(statusCommand('http://x/$(id)"`id`', 'p u/sh'));
   expect(url).toBe('http://x/$(id)"`id`/pushes/p%20u%2Fsh?api_key=key');
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { createHub, type HubMessage, type StreamHandlers } from '../src/live/hub.ts';
 import { type LiveState, toLiveStatus, updateLiveState } from '../src/live/live-status.ts';
 
-/** A hub with a clock and streams that the test moves. */
+/** A hub with a clock and streams that the test controls. */
 function hubUnderTest() {
   let now = 1_000;
   const streams: { url: string; handlers: StreamHandlers; isOpen: boolean }[] = [];
@@ -54,7 +54,7 @@ test('a stream watches no more pushes than the server allows', () => {
   expect(new URLSearchParams(streams[0]?.url.split('?')[1]).getAll('push')).toHaveLength(100);
 });
 
-test('silence is reported with the time of the last event, and the stream is opened again', () => {
+test('a stream without events is reported with the time of the last one, and opened again', () => {
   const { hub, tab, received, streams, pass } = hubUnderTest();
   hub.set(tab, { overview: true, pushes: [] });
   streams[0]?.handlers.onEvent('overview', '{}');
@@ -65,7 +65,7 @@ test('silence is reported with the time of the last event, and the stream is ope
   expect(received.at(-2)).toEqual({ kind: 'status', live: true, since: 19_000 });
 });
 
-describe('while the server is there and Redis is not', () => {
+describe('while the server is available and Redis is not', () => {
   const live: HubMessage = { kind: 'status', live: true, since: 1_000 };
   const overview: HubMessage = { kind: 'overview', data: '{}' };
   const unavailable = (since: number | null): HubMessage => ({
@@ -75,12 +75,12 @@ describe('while the server is there and Redis is not', () => {
   const stateAfter = (...messages: HubMessage[]) =>
     messages.reduce<LiveState>((state, message) => updateLiveState(state, message, 9_000), {});
 
-  test('the overview is not live since the last reading', () => {
+  test('the overview is not live, with the time of the last reading', () => {
     const state = stateAfter(live, overview, unavailable(5_000), unavailable(5_000));
     expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });
   });
 
-  test('nor when the server has never read it', () => {
+  test('the overview is not live when the server has never read it', () => {
     const first = stateAfter(live, unavailable(null));
     const later = updateLiveState(first, unavailable(null), 14_000);
     expect(toLiveStatus(later, true)).toEqual({ live: false, since: 9_000 });
@@ -91,12 +91,12 @@ describe('while the server is there and Redis is not', () => {
     expect(toLiveStatus(state, false)).toEqual({ live: true, since: 1_000 });
   });
 
-  test('the next overview makes it live again', () => {
+  test('the next overview is live again', () => {
     const state = stateAfter(live, unavailable(5_000), overview);
     expect(toLiveStatus(state, true)).toEqual({ live: true, since: 1_000 });
   });
 
-  test('a stream that ends then makes the data no newer', () => {
+  test('a stream that ends afterwards does not make the data newer', () => {
     const ended: HubMessage = { kind: 'status', live: false, since: 7_000 };
     const state = stateAfter(live, unavailable(5_000), ended);
     expect(toLiveStatus(state, true)).toEqual({ live: false, since: 5_000 });

@@ -38,7 +38,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 interface Chunk {
   file: string;
   css?: string[];
-  /** Chunks that it can't run without. */
+  /** Chunks that it requires. */
   imports?: string[];
 }
 
@@ -84,7 +84,7 @@ test('every component has its styles', () => {
     assets('.css').flatMap((name) => read(`assets/${name}`).match(COMPONENT_CLASS)),
   );
   const used = assets('.js').flatMap((name) => read(`assets/${name}`).match(COMPONENT_CLASS) ?? []);
-  // A few classes are only marks, which no style of the library names.
+  // A few classes are only markers, which no style of the library selects.
   const known = new Set(
     readFileSync(join(WEB, 'node_modules/@mantine/core/styles.css'), 'utf8').match(COMPONENT_CLASS),
   );

@@ -16,7 +16,7 @@ function sendToMany(n: number): Promise<Attempt[]> {
   return Promise.all(names.map((name) => send(createAppleAddress(name, provider.sandbox.bundle))));
 }
 
-/** Retries at once while the attempt allows it, as the delivery does. */
+/** Retries at once as long as the attempt permits it, as the delivery does. */
 async function sendUntilSent(name: string): Promise<void> {
   const address = createAppleAddress(name, provider.sandbox.bundle);
   const send = provider.client.prepare(createPush(), () => true);

@@ -73,7 +73,7 @@ test.each(REASONS)('%d %s is %j', async (_, reason, attempt) => {
   expect(await sendTo(reason, { as: reason })).toMatchObject(attempt);
 });
 
-test('410 says until when the token was valid', async () => {
+test('410 has the time until which the token was valid', async () => {
   const timestampMs = Date.UTC(2030, 0, 1);
   expect(await sendTo('gone', { as: 'Unregistered', timestampMs })).toEqual({
     kind: 'gone',

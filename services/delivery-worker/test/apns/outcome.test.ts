@@ -29,7 +29,7 @@ test.each([
   });
 });
 
-test('410 says until when the token was valid', () => {
+test('410 has the time until which the token was valid', () => {
   const timestamp = Date.UTC(2030, 0, 1);
   expect(apnsOutcome({ kind: 'response', status: 410, reason: 'Unregistered', timestamp })).toEqual(
     {
@@ -45,7 +45,7 @@ test.each([
   [429, 'TooManyRequests', 'recipient'],
   [429, 'TooManyProviderTokenUpdates', 'upstream'],
   [503, 'ServiceUnavailable', 'upstream'],
-] as const)('%d %s waits as long as it says', (status, reason, scope) => {
+] as const)('%d %s waits as long as Retry-After requires', (status, reason, scope) => {
   const response = { kind: 'response', status, reason, retryAfterMs: 7_000 } as const;
   const detail = `${status} ${reason}`;
   expect(apnsOutcome(response)).toEqual({ kind: 'retry', scope, detail, afterMs: 7_000 });

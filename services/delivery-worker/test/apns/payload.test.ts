@@ -65,7 +65,7 @@ test.each([
 test.each([
   ['its expiry', { expiresAt: new Date(NOW + 1_999) }, NOW / 1_000 + 1],
   ['30 days at most', { expiresAt: new Date(NOW + 365 * DAY) }, (NOW + 30 * DAY) / 1_000],
-  ['0 for devices that are there now', { expiresAt: new Date(NOW), nowOnly: true }, 0],
+  ['0 for devices that are reachable now', { expiresAt: new Date(NOW), nowOnly: true }, 0],
 ])('APNs stores a push until %s', (_, changes, expiry) => {
   expect(encode(changes).expiry).toBe(expiry);
 });

@@ -7,7 +7,7 @@ async function* streamOf(tokens: readonly string[]): AsyncGenerator<Subscriber> 
   for (const token of tokens) yield { token, platform: 'android' };
 }
 
-test('merged topics give every subscriber once, in order of token', async () => {
+test('merged topics return every subscriber once, sorted by token', async () => {
   const topic = fc
     .uniqueArray(fc.string({ minLength: 1, maxLength: 3 }))
     .map((list) => list.sort());

@@ -64,7 +64,7 @@ async function closeOne(push: string): Promise<void> {
   await batches().updateOne({ push, 'work.state': 'ready' }, close);
 }
 
-test('a push has as many open batches as are allowed, and another one for each that is closed', async () => {
+test('a push has at most the permitted open batches, and another one for each that is closed', async () => {
   const push = await createPush();
   expect(await step(push, 2)).toBe(2);
   expect(await step(push, 2)).toBe(2);
@@ -75,7 +75,7 @@ test('a push has as many open batches as are allowed, and another one for each t
   }
 });
 
-test('a higher number opens all at once; a lower one then opens none', async () => {
+test('a higher limit opens all batches at once; a lower one then opens none', async () => {
   const push = await createPush();
   expect(await step(push, 3)).toBe(3);
   expect(await step(push, 1)).toBe(3);

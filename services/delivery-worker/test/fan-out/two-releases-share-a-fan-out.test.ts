@@ -60,7 +60,7 @@ async function createFanOut(topic: string): Promise<string> {
   return _id;
 }
 
-/** Claims the fan-out of a push whose worker is dead: its lease has ended. */
+/** Claims the fan-out of a push whose worker has died: its lease has ended. */
 async function takeOver(push: string): Promise<ClaimedFanOut | undefined> {
   const pushes = db.collection<PushDocument>('pushes');
   await pushes.updateOne({ _id: push }, { $set: { 'fan.at': new Date(0) } });
@@ -70,10 +70,10 @@ async function takeOver(push: string): Promise<ClaimedFanOut | undefined> {
 /** Point at which a worker dies: the page is begun, its batches are stored, or the step has ended. */
 type DiesAfter = 'begin' | 'insert' | 'end';
 
-/** Works on the next page of a push and dies. */
+/** Processes the next page of a push and dies. */
 type Worker = (push: string, diesAfter: DiesAfter) => Promise<void>;
 
-/** The pager of a release with other channels and another stride, as it was. */
+/** The pager of a release with other channels and another stride, copied from it. */
 function createOtherRelease(numbers: Record<string, number>, stride: number): Worker {
   return async (push, diesAfter) => {
     const fanOut = await takeOver(push);
@@ -129,7 +129,7 @@ const thisRelease: Worker = async (push, diesAfter) => {
   );
 };
 
-/** Lets both work by turns until the fan-out is done. */
+/** Runs both workers by turns until the fan-out is done. */
 async function finish(push: string, workers: readonly Worker[]): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) {
     await workers[turn % workers.length]?.(push, 'end');
@@ -168,7 +168,7 @@ describe('a worker with the stride 4 and one with the stride 16 continue where t
 });
 
 test.each(POINTS)(
-  'a release with a fifth channel that dies after %s loses no recipient, and this one leaves it its pages',
+  'a release with a fifth channel that dies after %s loses no recipient, and this one leaves its pages to it',
   async (dies) => {
     const newerRelease = createOtherRelease({ ...FOUR_CHANNELS, watch: 4 }, 16);
     for (const topic of ['with-watches', 'channels-by-turns']) {

@@ -7,6 +7,6 @@ test.each([
   [{ messagingRequestHandler: { httpClient: {} } }],
   [{ messagingRequestHandler: { httpClient: { send: 'by mail' } } }],
 ])('changed internals of the library are reported: %j', (messaging) => {
-  const unusedClient = { send: () => Promise.reject(new Error('nobody asks')) };
+  const unusedClient = { send: () => Promise.reject(new Error('the client is not used')) };
   expect(() => replaceHttpClient(messaging, unusedClient)).toThrow('firebase-admin has changed');
 });

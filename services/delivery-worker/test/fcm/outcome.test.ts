@@ -84,7 +84,7 @@ test.each([
   ['response', 429, fcmError('RESOURCE_EXHAUSTED', '', 'QUOTA_EXCEEDED')],
   ['response', 502, ''],
   ['no-token', 503, ''],
-] as const)('%s %d waits as long as it says', (kind, status, body) => {
+] as const)('%s %d waits as long as Retry-After requires', (kind, status, body) => {
   expect(fcmOutcome({ kind, status, body, retryAfterMs: 7_000 })).toMatchObject({
     ...UNAVAILABLE,
     afterMs: 7_000,

@@ -23,7 +23,7 @@ test('data is sent as one string', () => {
 test.each([
   ['28 days at most', { expiresAt: new Date(NOW + 365 * DAY) }, 28 * DAY],
   ['never below 0', { expiresAt: new Date(NOW - 1) }, 0],
-  ['0 for devices that are there now', { expiresAt: new Date(NOW + DAY), nowOnly: true }, 0],
+  ['0 for devices that are reachable now', { expiresAt: new Date(NOW + DAY), nowOnly: true }, 0],
 ])('the time to live is %s', (_, changes, ttl) => {
   expect(createMessage(changes).android?.ttl).toBe(ttl);
 });

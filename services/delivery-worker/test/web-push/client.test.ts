@@ -61,7 +61,7 @@ describe('a push to a browser', () => {
     const connectionsBefore = service.connections();
     const send = client.prepare(createPush(), () => true);
     for (let n = 0; n < 20; n += 1) await send(address());
-    // One to learn what the service speaks, one that is kept.
+    // One to detect the protocol of the service, one that is kept.
     expect(service.connections() - connectionsBefore).toBe(2);
   });
 
@@ -83,7 +83,7 @@ describe('a push to a browser', () => {
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'bad-provider-address' });
   });
 
-  test('arrives when 50 are sent at once and the client is closed meanwhile', async () => {
+  test('arrives when 50 are sent concurrently and the client is closed meanwhile', async () => {
     const send = client.prepare(createPush(), () => true);
     const attempts = Array.from({ length: 50 }, (_, n) => send(address(`/${n}`)));
     await client.close();
@@ -101,7 +101,7 @@ describe('a push service', () => {
     );
   });
 
-  test('that refuses a young signature refuses the key pair', async () => {
+  test('that refuses a fresh signature refuses the key pair', async () => {
     service.respondWith(createHandler(403, {}, 'no'));
     const attempt = await client.prepare(createPush(), () => true)(address());
     expect(attempt).toEqual({ kind: 'auth-error', detail: '403 no' });

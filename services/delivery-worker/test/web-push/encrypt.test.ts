@@ -24,7 +24,7 @@ describe('a message for a browser', () => {
 
   test('has a key pair and a salt of its own each time', () => {
     const { keys } = createBrowser();
-    // More than the salts that are drawn at once.
+    // More than the salts that are generated at once.
     const bodies = Array.from({ length: 600 }, () => encrypt(Buffer.from('same'), keys));
     const salts = new Set(bodies.map((body) => body.toString('hex', 0, 16)));
     const points = new Set(bodies.map((body) => body.toString('hex', 21, 86)));

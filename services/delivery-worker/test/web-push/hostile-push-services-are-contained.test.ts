@@ -35,7 +35,7 @@ async function send(
     hosts: [service.host],
     ca: service.ca,
     deadlineMs: DEADLINE_MS,
-    // Names of vendors that lead into the own network.
+    // Host names of vendors that resolve to the private network.
     dnsLookup: (_hostname, _options, callback) =>
       callback(null, [{ address: '127.0.0.1', family: 4 }]),
   });
@@ -47,7 +47,7 @@ async function send(
   return { attempt, elapsedMs };
 }
 
-describe('an endpoint of no push service', () => {
+describe('an endpoint that is not of a push service', () => {
   test.each([
     'http://127.0.0.1:PORT/x',
     'https://localhost:PORT/x',
@@ -131,9 +131,9 @@ describe('a hostile push service', () => {
   });
 
   test.each<[string, ResponseHandler, string]>([
-    ['says nothing', () => undefined, 'ETIMEDOUT'],
+    ['sends no response', () => undefined, 'ETIMEDOUT'],
     [
-      'drips its headers',
+      'sends its headers slowly',
       (_request, response) => {
         response.socket?.write('HTTP/1.1 201 Created\r\n');
         drip(response, () => response.socket?.write('x-a: b\r\n'));
@@ -148,7 +148,7 @@ describe('a hostile push service', () => {
       'HPE_HEADER_OVERFLOW',
     ],
     [
-      'speaks no HTTP',
+      'does not use HTTP',
       (_request, response) => response.socket?.end('hello\r\n\r\n'),
       'HPE_INVALID_CONSTANT',
     ],

@@ -52,7 +52,7 @@ describe('a push service that responds', () => {
     }
   });
 
-  test('with a long text is quoted in short, on one line', () => {
+  test('with a long text is quoted in part, on one line', () => {
     const attempt = outcomeFor(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
     expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
   });

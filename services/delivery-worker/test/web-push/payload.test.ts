@@ -41,7 +41,7 @@ describe('the headers', () => {
     expect(createHeaders(createPush())).toEqual({ urgency: 'high' });
   });
 
-  test('are urgent unless nothing is shown', () => {
+  test('are urgent unless the push shows nothing', () => {
     const urgency = (options: object) => createHeaders(createPush({ options })).urgency;
     expect(urgency({ contentAvailable: true })).toBe('normal');
     expect(urgency({ contentAvailable: true, notification: { title: 't' } })).toBe('high');

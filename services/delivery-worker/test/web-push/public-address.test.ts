@@ -68,7 +68,7 @@ function lookupPublic(dnsLookup: LookupFunction, all: boolean): Promise<unknown>
 }
 
 describe('resolving a name', () => {
-  test('gives public addresses', async () => {
+  test('returns public addresses', async () => {
     expect(await lookupPublic(createResolver('1.1.1.1'), false)).toEqual({
       address: '1.1.1.1',
       family: 4,

@@ -19,7 +19,7 @@ test('a signature is renewed long before it expires', () => {
   expect(vapid.authorize(ORIGIN)).not.toBe(first);
 });
 
-test('a refused signature is renewed once, unless it is young', () => {
+test('a refused signature is renewed once, unless it is fresh', () => {
   const { clock, vapid } = createVapidWithClock();
   const first = vapid.authorize(ORIGIN);
   expect(vapid.renew(ORIGIN, first)).toBe(false);

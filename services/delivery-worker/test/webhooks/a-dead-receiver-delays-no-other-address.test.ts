@@ -22,10 +22,10 @@ import {
   type WebhookUnderTest,
 } from './webhook-under-test.ts';
 
-/** Longer than the test: nothing ends a request to a receiver that hangs. */
+/** Longer than the test: a request to a receiver that hangs does not end. */
 const DEADLINE_MS = 120_000;
 const DEAD = 20;
-/** More than the webhooks that a process tells at once. */
+/** More than the webhooks that a process reports to at once. */
 const AT_ONE_ADDRESS = 210;
 const WEBHOOKS_PER_PUSH = 50;
 const HANG: Responder = () => undefined;
@@ -35,7 +35,7 @@ let redis: TestServer & { url: string };
 let producers: Producers;
 let worker: QueueWorker | undefined;
 const started: WebhookUnderTest[] = [];
-/** A busy machine makes Redis late, which the next tick makes up for. */
+/** On a busy machine Redis responds late; the next tick compensates for it. */
 const ignore = (): void => undefined;
 beforeAll(async () => {
   [database, redis] = await Promise.all([startStore(), startRedis()]);
@@ -71,10 +71,10 @@ async function makeDue(webhooks: readonly WebhookUnderTest[]): Promise<TestPush[
 /** Starts the worker of the queue as a process does. */
 function startWebhookWorker(): QueueWorker | undefined {
   const circuits = createAddressCircuits(() => performance.now(), Math.random);
-  const notHere = () => Promise.reject(new Error('the worker takes no such jobs'));
+  const unused = () => Promise.reject(new Error('the worker takes no such jobs'));
   const processors = {
-    ...{ fanOut: notHere, deliver: notHere, checkCompletion: notHere },
-    ...{ recordActivity: notHere, recordKeyUses: notHere },
+    ...{ fanOut: unused, deliver: unused, checkCompletion: unused },
+    ...{ recordActivity: unused, recordKeyUses: unused },
     async reportToWebhook(id: string) {
       await report(database.store, id, { circuits, deadlineMs: DEADLINE_MS });
     },
@@ -93,7 +93,7 @@ async function tickUntil(condition: () => boolean, what: string): Promise<void> 
   await until(tickAndCheck, { timeoutMs: 30_000, everyMs: 1_000, what });
 }
 
-test('beside dead addresses, and one that hangs for more webhooks than there are slots', async () => {
+test('a receiver gets its events despite dead ones, and one that hangs for more webhooks than slots', async () => {
   const dead: WebhookUnderTest[] = [];
   while (dead.length < DEAD) dead.push(await start());
   const slow = [await start()];
@@ -105,7 +105,10 @@ test('beside dead addresses, and one that hangs for more webhooks than there are
   await database.store.webhooks.refresh();
   worker = startWebhookWorker();
   await makeDue(slow);
-  await tickUntil(() => first.receiver.requests.length >= MAX_IN_FLIGHT, 'the slow address');
+  await tickUntil(
+    () => first.receiver.requests.length >= MAX_IN_FLIGHT,
+    'requests to the slow address',
+  );
   // The jobs of the others wait behind those of the slow address.
   await makeDue(dead);
   await tickUntil(
@@ -113,7 +116,7 @@ test('beside dead addresses, and one that hangs for more webhooks than there are
     'a request to each dead receiver',
   );
   const [push] = await makeDue([victim]);
-  await tickUntil(() => victim.reported().length >= 2, 'the events of the working receiver');
+  await tickUntil(() => victim.reported().length >= 2, 'events at the working receiver');
   expect(victim.reported().sort()).toEqual([`${push?.id}.0.1`, `${push?.id}.finished`]);
   expect(first.receiver.requests.length).toBe(MAX_IN_FLIGHT);
 }, 120_000);

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => receiver?.stop());
 
-/** Every name leads into the own network. */
+/** Every name resolves to the private network. */
 const toLoopback: LookupFunction = (_hostname, _options, callback) =>
   callback(null, [{ address: '127.0.0.1', family: 4 }]);
 

@@ -47,7 +47,7 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Delivers a push to two devices, which the webhook is yet to be told of. */
+/** Delivers a push to two devices, which is to be reported to the webhook. */
 async function deliverReported(): Promise<TestPush> {
   const push = await insertReportedPush(database, 2, [webhook.id]);
   await deliver(database.store, push, {}, { finish: true });
@@ -60,7 +60,7 @@ const reportedTo = ({ requests }: Receiver) =>
   requests.flatMap(({ events }) => events.map(({ id }) => id)).sort();
 const move = () => moveWebhook(database.store, app, webhook.id, next.url);
 
-test('without waiting for the previous one, and of nothing that it was told before', async () => {
+test('the new address gets events without waiting for the previous one, and none reported before', async () => {
   const circuits = createAddressCircuits(
     () => 0,
     () => 1,
@@ -78,7 +78,7 @@ test('without waiting for the previous one, and of nothing that it was told befo
   await move();
   await report(database.store, webhook.id, { circuits });
   expect(reportedTo(next)).toEqual(idsOf(waiting));
-  // What a failed request was about waits for its own retry.
+  // The events of a failed request wait for its own retry.
   await skipDelays(database, webhook.id);
   await report(database.store, webhook.id, { circuits });
   expect(reportedTo(next)).toEqual(idsOf(failed, waiting));
@@ -89,7 +89,7 @@ test.each([
   ['410', status(410)],
   ['500', status(500)],
   ['no response', CUT],
-])('the end of a request to the previous one (%s) counts no more', async (_what, responder) => {
+])('the end of a request to the previous address (%s) is ignored', async (_what, responder) => {
   let respond = (): void => undefined;
   previous.respondWith((request, response) => {
     respond = () => responder(request, response);
@@ -107,13 +107,13 @@ test.each([
   expect(reportedTo(next)).toEqual(idsOf(push));
 });
 
-test('of the events that it has now, also of pushes from before', async () => {
+test('a changed webhook gets the events that it has now, also of earlier pushes', async () => {
   const push = await deliverReported();
   const changed = await editWebhook(database.store, app, webhook.id, { events: ['push.finished'] });
   expect(changed).toMatchObject({ id: webhook.id, events: ['push.finished'] });
   await report(database.store, webhook.id);
   expect(reportedTo(previous)).toEqual([`${push.id}.finished`]);
-  // Those that it did not have at the time are not told later.
+  // Events that it did not have at the time are not reported later.
   await editWebhook(database.store, app, webhook.id, { events: ['recipient.delivered'] });
   const later = await deliverReported();
   await report(database.store, webhook.id);

@@ -85,7 +85,7 @@ test('events are signed, in requests of at most 500, each with the id of its bod
   });
 });
 
-test('the receipt of a device that was offline is told with its time', async () => {
+test('the receipt of a device that was offline is reported with its time', async () => {
   const webhook = await newWebhook(APP);
   const push = await insertReportedPush(database, 1, [webhook.id]);
   const [token = ''] = push.tokens;
@@ -103,7 +103,7 @@ test('the receipt of a device that was offline is told with its time', async () 
   });
 });
 
-test('a recipient that FCM accepted the push for after MQTT had no receipt is told with that channel', async () => {
+test('a recipient whose push FCM accepted after MQTT had no receipt is reported with that channel', async () => {
   const webhook = await newWebhook(APP, ['recipient.sent', 'recipient.failed']);
   const push = await insertReportedPush(database, 2, [webhook.id]);
   const [sent = '', failed = ''] = push.tokens;
@@ -114,7 +114,7 @@ test('a recipient that FCM accepted the push for after MQTT had no receipt is to
   expect(channels).toEqual(['fcm', 'mqtt']);
 });
 
-test('the end of a push is told with the state that the API reports', async () => {
+test('the end of a push is reported with the state that the API returns', async () => {
   const webhook = await newWebhook(APP, ['push.finished']);
   const { pushCompletion } = database.store;
   const [expired, deleted, finished] = await Promise.all(
@@ -127,8 +127,8 @@ test('the end of a push is told with the state that the API reports', async () =
   for (const { id } of [expired, deleted, finished])
     await pushCompletion.completeIfDone(id, RETENTION_MS);
   await reportAll(webhook);
-  const told = webhook.receiver.requests.flatMap(({ events }) => events);
-  expect(Object.fromEntries(told.map(({ data }) => [data.push, data.state]))).toEqual({
+  const events = webhook.receiver.requests.flatMap((request) => request.events);
+  expect(Object.fromEntries(events.map(({ data }) => [data.push, data.state]))).toEqual({
     [expired.id]: 'expired',
     [deleted.id]: 'deleted',
     [finished.id]: 'finished',
@@ -169,14 +169,14 @@ test('events of many pushes share a request, and only the wanted ones are sent',
 });
 
 describe.each<[string, Responder]>([
-  ['answers 500', status(500)],
-  ['answers 429', status(429, { 'retry-after': '1800' })],
+  ['responds with 500', status(500)],
+  ['responds with 429', status(429, { 'retry-after': '1800' })],
   ['redirects', status(302, { location: 'http://127.0.0.1:1/' })],
   ['hangs', () => undefined],
   ['cuts the connection', (_request, response) => response.socket?.destroy()],
-  ['drips its headers', DRIP],
+  ['sends its headers slowly', DRIP],
 ])('a receiver that %s', (_what, responder) => {
-  test('is told everything once it works, with the same ids, and delays no other', async () => {
+  test('gets every event once it works, with the same ids, and delays no other receiver', async () => {
     const [broken, working] = [await newWebhook(), await newWebhook()];
     broken.receiver.respondWith(responder);
     const push = await insertReportedPush(database, 3, [broken.id, working.id]);
@@ -188,7 +188,7 @@ describe.each<[string, Responder]>([
     ]);
     expect(failed).toMatchObject({ requests: 1, events: 0, end: 'failed' });
     expect(working.reported().sort()).toEqual(expected);
-    // It waits, here for an hour: a job that comes too early sends nothing.
+    // The webhook waits, here for an hour: a job that runs too early sends nothing.
     const retryAt = new Date(Date.now() + HOUR_MS);
     const isWaiting = { _id: broken.id, retryAt: { $exists: true } };
     const waits = await database.db
@@ -228,7 +228,7 @@ test('Retry-After is honoured, and failures delay further requests up to an hour
   expect((retryAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(1_700_000);
 });
 
-test('a receiver that is away for an hour is told everything, and what came meanwhile', async () => {
+test('a receiver that is unavailable for an hour gets every event, also those from meanwhile', async () => {
   const webhook = await newWebhook();
   webhook.receiver.respondWith(status(503));
   const expected: string[] = [];
@@ -240,7 +240,7 @@ test('a receiver that is away for an hour is told everything, and what came mean
     await report(database.store, webhook.id, { random: LONGEST });
     const { retryAt, last } = (await database.store.webhooks.find(webhook.id)) ?? {};
     awayMs += Number(retryAt) - Number(last?.at);
-    // As if so much time had passed.
+    // As if that time had passed.
     await skipDelays(database, webhook.id);
   }
   // 1 + 2 + 4 … seconds, not one each second.
@@ -314,7 +314,7 @@ test('a failed test event is shown, and is no failure of the webhook', async () 
   expect(after.last).toMatchObject({ status: 502 });
 });
 
-test('while a receiver hangs, the webhooks of other apps are told', async () => {
+test('a receiver that hangs does not delay the webhooks of other apps', async () => {
   const slow = await newWebhook();
   const others = [await newWebhook(), await newWebhook(), await newWebhook()];
   slow.receiver.respondWith(() => undefined);

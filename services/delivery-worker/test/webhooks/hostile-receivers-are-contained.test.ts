@@ -58,7 +58,7 @@ describe('over TLS', () => {
     expect(receiver.received.map(({ body }) => body.toString())).toEqual(['{}']);
   });
 
-  test('without WEBHOOK_CA it is refused', async () => {
+  test('a certificate of the authority is refused without WEBHOOK_CA', async () => {
     expect(await post(undefined, { ca: undefined })).toEqual({
       error: expect.stringMatching(/^(SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE)$/),
     });
@@ -93,10 +93,10 @@ describe('at the moment of the connect', () => {
     expect(receiver.connections()).toBe(before);
   });
 
-  test('a name that leads elsewhere the second time is checked again', async () => {
+  test('a name that resolves to another address the second time is checked again', async () => {
     const results = [['127.0.0.1'], ['10.0.0.1']];
     const dnsLookup: LookupFunction = (...args) => resolveTo(...(results.shift() ?? []))(...args);
-    // Each closes its connection: the next one resolves the name anew.
+    // Each request closes its connection: the next one resolves the name again.
     receiver.respondWith(createHandler(200, { connection: 'close' }));
     const client = createWebhookClient({
       ...{ hosts: parseAllowedHosts('127.0.0.1'), ca: receiver.ca, dnsLookup },
@@ -167,9 +167,9 @@ describe('a receiver', () => {
   });
 
   test.each<[string, ResponseHandler, string]>([
-    ['says nothing', () => undefined, 'ETIMEDOUT'],
+    ['sends no response', () => undefined, 'ETIMEDOUT'],
     [
-      'drips its headers',
+      'sends its headers slowly',
       (_request, response) => {
         response.socket?.write('HTTP/1.1 200 OK\r\n');
         drip(response, () => response.socket?.write('x-a: b\r\n'));
@@ -184,12 +184,12 @@ describe('a receiver', () => {
       'HPE_HEADER_OVERFLOW',
     ],
     [
-      'speaks no HTTP',
+      'does not use HTTP',
       (_request, response) => response.socket?.end('hello\r\n\r\n'),
       'HPE_INVALID_CONSTANT',
     ],
     ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
-  ])('that %s gives an error', async (_what, handler, error) => {
+  ])('that %s causes an error', async (_what, handler, error) => {
     receiver.respondWith(handler);
     expect(await post()).toEqual({ error });
   });

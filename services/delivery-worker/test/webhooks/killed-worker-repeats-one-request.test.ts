@@ -49,7 +49,7 @@ async function reportAndKill(n: number): Promise<void> {
   await exited;
 }
 
-test('every event is reported, and at most the requests in flight at the kills twice', async () => {
+test('every event is reported, and at most those in flight at a kill twice', async () => {
   const ids: string[] = [];
   for (let n = 0; n < KILLS; n += 1) {
     const push = await insertReportedPush(database, EVENTS - 1, [webhook.id]);
@@ -75,7 +75,7 @@ test('every event is reported, and at most the requests in flight at the kills t
     expect(new Set(requests.map(({ body }) => body)).size).toBe(1);
 });
 
-test('without any job in Redis, the tick finds the webhook by the index', async () => {
+test('the tick finds the webhook by the index, without any job in Redis', async () => {
   const push = await insertReportedPush(database, 1, [webhook.id]);
   await deliver(database.store, push, {}, { finish: true });
   await database.store.webhooks.refresh();

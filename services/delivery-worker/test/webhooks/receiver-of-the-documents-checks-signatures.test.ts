@@ -32,7 +32,7 @@ beforeAll(async () => {
   receiver.stdout?.on('data', (data) => {
     printed += data;
   });
-  await until(isListening, { what: 'the receiver' });
+  await until(isListening, { what: 'the receiver listens' });
 });
 afterAll(async () => {
   if (receiver === undefined || receiver.exitCode !== null) return;

@@ -6,7 +6,7 @@ import { Webhook } from 'standardwebhooks';
 /** Responds to a request that was read to its end. */
 export type Responder = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** A request that a receiver accepted or not, verified by the library of Standard Webhooks. */
+/** A received request, accepted or not, verified by the library of Standard Webhooks. */
 export interface ReceivedRequest {
   id: string;
   body: string;
@@ -18,7 +18,7 @@ export interface ReceivedRequest {
 export interface Receiver {
   url: string;
   port: number;
-  /** All requests, those that were answered with an error included. */
+  /** All requests, including those whose response was an error. */
   requests: ReceivedRequest[];
   /** Requests whose signature is wrong. */
   forged: number;

@@ -48,7 +48,7 @@ async function open(settings: NodeJS.ProcessEnv) {
   return report;
 }
 
-test('a receiver with a certificate of a private authority is told only with WEBHOOK_CA_FILE', async () => {
+test('a receiver with a certificate of a private authority gets events only with WEBHOOK_CA_FILE', async () => {
   const id = await createWebhook(database.store, newObjectId(), {
     ...{ url: `https://${service.host}/hook`, secret: newWebhookSecret() },
   });

@@ -30,7 +30,7 @@ export interface WebhookUnderTest {
   id: string;
   secret: string;
   receiver: Receiver;
-  /** Events that were reported, each as often as it was told. */
+  /** Events that were reported, each as often as it was sent. */
   reported(): string[];
 }
 
@@ -106,11 +106,11 @@ interface ReportOptions {
   random?: () => number;
 }
 
-/** Creates circuits that know no address yet. */
+/** Creates circuits without any address yet. */
 const newCircuits = (): AddressCircuits =>
   createAddressCircuits(() => performance.now(), Math.random);
 
-/** Reports once what is due for a webhook, as a job does. */
+/** Reports the due work of a webhook once, as a job does. */
 export async function report(
   store: Store,
   id: string,
@@ -126,7 +126,7 @@ export async function report(
   }
 }
 
-/** Lets all delays and leases of a webhook end, as if the clock had been put forward. */
+/** Ends all delays and leases of a webhook, as if the clock had been moved forward. */
 export async function skipDelays(
   { db }: Pick<StoreUnderTest, 'db'>,
   webhook: string,
@@ -145,7 +145,7 @@ export async function skipDelays(
       );
 }
 
-/** Inserts a push that webhooks are told of. */
+/** Inserts a push that is reported to webhooks. */
 export function insertReportedPush(
   database: StoreUnderTest,
   recipients: number,

@@ -45,7 +45,7 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Creates webhooks of as many apps with one receiver, and a push that each of them is to be told of. */
+/** Creates webhooks of as many apps with one receiver, and a push to be reported to each of them. */
 async function startAtOneAddress(count: number): Promise<WebhookUnderTest[]> {
   const first = await startWebhook(database.store);
   started.push(first);
@@ -83,7 +83,7 @@ function holdResponses({ receiver }: WebhookUnderTest): () => void {
   };
 }
 
-test('requests without a response of any app open it, and a probe closes it for all', async () => {
+test('requests of any app without a response open the circuit, and a probe closes it for all', async () => {
   const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 3);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
@@ -93,7 +93,7 @@ test('requests without a response of any app open it, and a probe closes it for 
     ...Array.from({ length: FAILURES_TO_OPEN }, () => [1, 'failed']),
     ...blocked.map(() => [0, 'waiting']),
   ]);
-  // Those that were not tried have not failed: nothing counts towards turning them off.
+  // Webhooks without an attempt have not failed: nothing counts towards turning them off.
   for (const { id } of blocked) {
     const webhook = await database.store.webhooks.find(id);
     expect(webhook).toMatchObject({ retryAt: expect.any(Date) });
@@ -115,7 +115,7 @@ test('requests without a response of any app open it, and a probe closes it for 
   }
 });
 
-test('while one probes, the others wait', async () => {
+test('the other webhooks wait while one probes', async () => {
   const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 2);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
@@ -135,7 +135,7 @@ test('while one probes, the others wait', async () => {
   expect(await reportWith(waiting)).toMatchObject({ events: 2, end: 'reported' });
 });
 
-test('an error status is a response: the webhook waits, its neighbours at the address do not', async () => {
+test('an error status is a response: its webhook waits, others at the address do not', async () => {
   const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 2);
   webhooks[0]?.receiver.respondWith(status(500));
   const results = await reportEach(webhooks);
@@ -171,7 +171,7 @@ test('an address has a few requests in flight, however many webhooks it has', as
   for (const webhook of webhooks) expect(webhook.reported()).toHaveLength(2);
 });
 
-/** Uses up permits for an address without a response. */
+/** Uses permits for an address, without a response. */
 function fail(url: string, times: number, error = 'ECONNREFUSED'): void {
   for (let n = 0; n < times; n += 1) {
     const permit = circuits.acquire(url);
@@ -192,13 +192,13 @@ test.each([
   expect(circuits.check(other)).toBeUndefined();
 });
 
-test('requests that were not sent because of where the address leads say nothing', () => {
+test('requests that were not sent because of the resolved address are not counted', () => {
   fail('https://example.org/a', FAILURES_TO_OPEN, 'EPRIVATE');
   fail('https://example.org/a', FAILURES_TO_OPEN, 'address not allowed');
   expect(circuits.check('https://example.org/a')).toBeUndefined();
 });
 
-test('a bounded number of addresses is known', () => {
+test('the number of stored addresses is bounded', () => {
   circuits = createAddressCircuits(
     () => now,
     () => 1,

@@ -35,7 +35,7 @@ class RecordingTransport extends EventEmitter implements Transport {
     this.#events = events;
   }
   write(bytes: Buffer): void {
-    this.#events.push(`answer ${bytes.toString('hex')}`);
+    this.#events.push(`response ${bytes.toString('hex')}`);
   }
   end(bytes: Buffer = Buffer.alloc(0)): void {
     this.write(bytes);
@@ -60,7 +60,7 @@ export async function startSessionUnderTest() {
   const metrics = createGatewayMetrics(createMetrics());
   return {
     /** Sends a stream to a new session, chunk by chunk. */
-    play: (chunks: readonly Buffer[]): Promise<Trace> => playStream({ store, metrics }, chunks),
+    run: (chunks: readonly Buffer[]): Promise<Trace> => runStream({ store, metrics }, chunks),
     async stop(): Promise<void> {
       metrics.stop();
       await store.close();
@@ -103,7 +103,7 @@ function recordPubacks(connection: Connection, trace: Trace): void {
   };
 }
 
-async function playStream(
+async function runStream(
   { store, metrics }: { store: Store; metrics: GatewayMetrics },
   chunks: readonly Buffer[],
 ): Promise<Trace> {

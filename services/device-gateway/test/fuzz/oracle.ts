@@ -28,7 +28,7 @@ export function readWithMqttPacket(chunks: readonly Buffer[]): ExpectedTrace {
     if (trace.end !== 'open' || trace.strictness !== undefined) return;
     if (offset === 0 && isOtherProtocol(bytes)) {
       // MQTT-3.1.2-2: another protocol level gets CONNACK 1, also where the library reports an error.
-      trace.events.push('answer 20020001');
+      trace.events.push('response 20020001');
       trace.end = 'rejected';
     } else trace.end = 'closed';
   });
@@ -173,18 +173,18 @@ function applyPacket(packet: Packet, trace: Trace): void {
       trace.events.push(`puback ${packet.messageId}`);
       break;
     case 'pingreq':
-      trace.events.push('answer d000');
+      trace.events.push('response d000');
       break;
     case 'subscribe': {
       const codes = packet.subscriptions.map(({ topic, qos }) =>
         topic === TOKEN ? Math.min(qos, 1) : 0x80,
       );
       const response = Buffer.from([0x90, 2 + codes.length]).toString('hex');
-      trace.events.push(`answer ${response}${id}${Buffer.from(codes).toString('hex')}`);
+      trace.events.push(`response ${response}${id}${Buffer.from(codes).toString('hex')}`);
       break;
     }
     case 'unsubscribe':
-      trace.events.push(`answer b002${id}`);
+      trace.events.push(`response b002${id}`);
       break;
     default:
       trace.end = 'disconnected';
@@ -201,6 +201,6 @@ function applyConnect(packet: IConnectPacket, trace: Trace): void {
     packet.username === TOKEN &&
     packet.password?.toString('latin1') === AUTH;
   const code = !isSupported ? 1 : isKnown ? 0 : 4;
-  trace.events.push(`answer 2002000${code}`);
+  trace.events.push(`response 2002000${code}`);
   if (code !== 0) trace.end = 'rejected';
 }

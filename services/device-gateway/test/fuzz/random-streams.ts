@@ -31,7 +31,7 @@ export const AUTH_KEYS = parseDeviceAuthKeys(`1:${'ab'.repeat(32)}`);
 export const AUTH = createDeviceAuth(AUTH_KEYS, TOKEN);
 const MAX_PACKETS = 6;
 
-/** Credentials of the device that a stream is of. */
+/** Credentials of the device that sends a stream. */
 export interface StreamCredentials {
   token: string;
   auth: string;
