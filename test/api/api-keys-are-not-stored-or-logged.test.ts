@@ -51,7 +51,7 @@ async function sendRequestsWithKey(): Promise<void> {
   });
 }
 
-test('in no answer', () => {
+test('in no response', () => {
   expect(responses.filter((text) => text.includes(tenant.apiKey))).toEqual([]);
 });
 
@@ -71,7 +71,7 @@ test('in no metric', async () => {
   }
 });
 
-test('in no job and in nothing else that Redis holds', async () => {
+test('in no job and in no other key of Redis', async () => {
   const redis = await openRedis(stack.dev);
   const entries = await readRedisContents(redis);
   redis.disconnect();

@@ -38,7 +38,7 @@ const KINDS: Record<string, Kind> = {
   auth: 'auth',
   after: 'cursor',
   page: 'cursor',
-  // Every installed app contains it: whoever knows it may register devices.
+  // Every installed app contains it: a client that knows it may register devices.
   appId: 'nothing',
   app: 'nothing',
   platform: 'nothing',
@@ -109,7 +109,7 @@ test('every parameter and field of the OpenAPI document is classified', () => {
   expect(Object.keys(KINDS).filter((name) => !names.includes(name))).toEqual([]);
 });
 
-/** Puts an id, or a list of it, in the place of a field's or a parameter's example. */
+/** Replaces the example of a field or a parameter by an id, or by a list of it. */
 function fill(name: string, example: unknown, ids: Ids): unknown {
   const kind = KINDS[name] ?? 'nothing';
   if (kind === 'nothing' || typeof example === 'number') return example;
@@ -181,7 +181,7 @@ function namesThings({ parameters, body }: Endpoint): boolean {
 }
 
 test.each(OPERATIONS.map(({ id }) => id))(
-  '%s: what another tenant has is as if absent',
+  '%s: data of another tenant appears absent',
   async (id) => {
     const endpoint = endpointOf(id);
     for (const ids of namesThings(endpoint) ? foreign : foreign.slice(0, 3)) {
@@ -210,7 +210,7 @@ function toComparable({ status, text }: { status: number; text: string }, ids: I
   return { status, text: made.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d{10}\b/g, 'TIME') };
 }
 
-test('and nothing of it has changed', async () => {
+test("the other tenant's data is unchanged", async () => {
   expect(await readEverything(stack, victim)).toEqual(before);
   // The calls above worked: the other tenant's own things are found in the same way.
   const { status, text } = await call(

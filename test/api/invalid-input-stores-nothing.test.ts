@@ -204,11 +204,11 @@ test.each(CASES)('%s', async (_what, method, path, body, code) => {
   expect(await countAllDocuments()).toEqual(before);
 });
 
-test('a page behind the last is empty', async () => {
+test('a page after the last is empty', async () => {
   expect((await stack.api('GET', '/topics/a?page=1000000')).json).toEqual({ subscribers: [] });
 });
 
-test('payloads with names that databases and prototypes know come out as they went in', async () => {
+test('payloads with names of database operators and prototypes are returned unchanged', async () => {
   const data = '{"__proto__":{"a":1},"$set":{"b.c":2},"constructor":null,"":[{"$ne":""}]}';
   const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
   const { text } = await stack.api('GET', `/pushes/${String(json.id)}`);

@@ -92,7 +92,7 @@ test('a bundle id or host name belongs to one app', async () => {
   expect([taken.code, taken.stderr]).toEqual([1, expect.stringContaining('another app')]);
 });
 
-test('what senders of other makes write is taken', async () => {
+test('pushes in the formats of other senders are accepted', async () => {
   const { tenant, token, push } = second;
   const notification = { title: 'x', thread_id: 7, sound: { critical: 1, name: 'a', volume: 0.5 } };
   expect((await push({ notification })).status).toBe(200);

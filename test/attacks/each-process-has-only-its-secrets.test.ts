@@ -63,7 +63,7 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-test('a secret is known to the processes that use it, and to no other', () => {
+test('a secret is given to the processes that use it, and to no other', () => {
   const secrets = JSON.parse(readFileSync(join(stack.home, 'secrets.json'), 'utf8'));
   const services = listProcesses().map(({ service }) => service);
   expect(services).toEqual(expect.arrayContaining(['cli', 'sandbox', 'scheduler', 'mongod']));

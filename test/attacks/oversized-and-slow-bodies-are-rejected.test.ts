@@ -15,7 +15,7 @@ import { untilClosed } from '../support/until-closed.ts';
 
 const MEGABYTE = 1_048_576;
 const TOO_LATE_MS = 30_000;
-/** How often late requests are looked for, and some for a busy machine. */
+/** Interval of the check for late requests, and some more for a busy machine. */
 const MARGIN_MS = 8_000;
 
 let stack: Stack;
@@ -79,7 +79,7 @@ describe('a body beyond the limit', () => {
   test.each([
     ['with its length', {}],
     ['in chunks', { 'transfer-encoding': 'chunked' }],
-  ])('of 40 MB sent %s is answered with 413 in JSON', async (_how, more) => {
+  ])('of 40 MB sent %s gets 413 in JSON', async (_how, more) => {
     const headers = { 'content-type': 'application/json', ...more };
     const body = Buffer.alloc(40 * MEGABYTE, ' ');
     for (let round = 0; round < 5; round += 1) {
@@ -88,7 +88,7 @@ describe('a body beyond the limit', () => {
     }
   });
 
-  test('is answered though its sender reads only once it has written all', async () => {
+  test('gets its response though its sender reads only once it has written all', async () => {
     const body = 40 * MEGABYTE;
     const unfinishedRequest = await openRequest(path(), {
       contentLength: body,
@@ -101,7 +101,7 @@ describe('a body beyond the limit', () => {
     expect(unfinishedRequest.failed()).toBe(false);
   });
 
-  test('is answered before it is sent, and its connection ends', async () => {
+  test('gets its response before it is sent, and its connection ends', async () => {
     const unfinishedRequest = await openRequest(path(), {
       contentLength: 400 * MEGABYTE,
       sent: 10,
@@ -113,7 +113,7 @@ describe('a body beyond the limit', () => {
     await untilClosed(unfinishedRequest.socket);
   });
 
-  test('however long it is, its sender reads the answer, and the next one is served', async () => {
+  test('of any length gets its response, and the next request is served', async () => {
     const unfinishedRequest = await openRequest(path(), {
       contentLength: 2_000 * MEGABYTE,
       sent: 200 * MEGABYTE,
@@ -129,7 +129,7 @@ describe('a body beyond the limit', () => {
 });
 
 describe('a request that is not whole after 30 s', () => {
-  test('is answered with 408 in JSON, wherever it stopped', async () => {
+  test('gets 408 in JSON, wherever it stopped', async () => {
     for (const { socket, answered } of late) {
       const { response, tookMs } = await answered;
       expect(tookMs).toBeGreaterThan(TOO_LATE_MS - 1_000);
@@ -139,7 +139,7 @@ describe('a request that is not whole after 30 s', () => {
     }
   }, 90_000);
 
-  test('whose head never came is answered with 408 too', async () => {
+  test('whose headers never arrived gets 408 too', async () => {
     expect(await headlessAnswered).toMatchObject({
       status: 408,
       json: { code: 'REQUEST_TIMEOUT' },

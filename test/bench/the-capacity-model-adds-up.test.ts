@@ -203,7 +203,7 @@ describe('limits', () => {
   };
   const args = ['--connected', '1000000', '--pushes', '1000', '--fan-out', '100'];
 
-  test('the one with the least room is first', () => {
+  test('the limit with the least room is first', () => {
     const limits = limitsOf(...args);
     const rooms = limits.map(({ headroom }) => headroom);
     expect(rooms).toEqual([...rooms].sort((a, b) => a - b));
@@ -244,7 +244,7 @@ describe('inputs are refused with all their faults', () => {
     for (const message of messages) expect(() => readInputs(given)).toThrow(message);
   });
 
-  test('and taken with defaults otherwise', () => {
+  test('and valid inputs get the defaults', () => {
     expect(readInputs([...needed, '--no-tls'])).toMatchObject({
       registered: 200,
       fanOut: 1,

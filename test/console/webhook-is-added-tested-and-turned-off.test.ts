@@ -142,7 +142,7 @@ test('events and the address are edited, as the command line does too', async ()
   expect([isTested(), receiver.forged]).toEqual([true, 0]);
 });
 
-test('a replay reports a push from before the webhook', async () => {
+test('a replay reports a push that is older than the webhook', async () => {
   const listReported = () =>
     listEvents().flatMap(({ type, data }) => (data.push === push ? [type] : []));
   expect(listReported()).toEqual([]);

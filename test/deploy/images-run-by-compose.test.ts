@@ -214,7 +214,7 @@ test(
 );
 
 test(
-  'an image is small, says its version, and holds no shell and no package manager',
+  'an image is small, names its version, and has no shell and no package manager',
   async () => {
     const programs = ['/bin/sh', '/usr/bin/apt-get', '/usr/local/bin/npm', '/usr/local/bin/pnpm'];
     const script = `console.log(JSON.stringify(${JSON.stringify(programs)}.filter(require('fs').existsSync)))`;
@@ -238,7 +238,7 @@ test(
 );
 
 test(
-  'an image holds JavaScript only: Node needs 12 MB in each process to strip types',
+  'an image has JavaScript only: Node needs 12 MB in each process to strip types',
   async () => {
     const script = `
       const { globSync } = require('fs');

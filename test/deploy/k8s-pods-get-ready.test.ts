@@ -32,7 +32,7 @@ const ALL = 'test/deploy/all-components';
 const CONNECTION_ACCEPTED = [0x20, 2, 0, 0];
 const MAX_BUILD_MS = 900_000;
 
-describe('the pods of Kubernetes, played by podman', () => {
+describe('the pods of Kubernetes, run by podman', () => {
   const folder = createTemporaryFolder();
   let engine: Engine;
   const servers: TestServer[] = [];
@@ -47,7 +47,7 @@ describe('the pods of Kubernetes, played by podman', () => {
     return workload;
   }
 
-  async function play<T>(
+  async function runPod<T>(
     name: string,
     use: (pod: PlayedPod) => Promise<T>,
     { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
@@ -87,8 +87,8 @@ describe('the pods of Kubernetes, played by podman', () => {
     await engine?.close();
   });
 
-  test('migrate ends well under its own security context', async () => {
-    await play('migrate', endsWell);
+  test('migrate succeeds under its own security context', async () => {
+    await runPod('migrate', endsWell);
   });
 
   async function endsWell(pod: PlayedPod): Promise<void> {
@@ -100,31 +100,31 @@ describe('the pods of Kubernetes, played by podman', () => {
   }
 
   test.each(SERVICES)('%s gets ready under its own security context', async (name) => {
-    await play(name, async (pod) => {
+    await runPod(name, async (pod) => {
       await untilReady(pod);
       await expectConfined(name, pod, 65_532);
     });
   });
 
   test('the canary’s pushes arrive', async () => {
-    await play('api', (api) =>
-      play('device-gateway', (gateway) =>
-        play('delivery-worker', async () => {
+    await runPod('api', (api) =>
+      runPod('device-gateway', (gateway) =>
+        runPod('delivery-worker', async () => {
           const env = {
             CARILLON_API: `http://${api.addresses.API_LISTEN}`,
             CARILLON_MQTT: `mqtt://${gateway.addresses.MQTT_LISTEN}`,
           };
-          await play('canary', delivers, { env, secrets: await createApp(secrets) });
+          await runPod('canary', delivers, { env, secrets: await createApp(secrets) });
         }),
       ),
     );
   }, 120_000);
 
   test('a device connects to the gateway of prod by TLS, behind a load balancer', async () => {
-    await play(
+    await runPod(
       'api',
       (api) =>
-        play(
+        runPod(
           'device-gateway',
           async (gateway) => {
             await Promise.all([untilReady(api), untilReady(gateway)]);
@@ -144,7 +144,7 @@ describe('the pods of Kubernetes, played by podman', () => {
   }, 120_000);
 
   test('the console of prod gets ready', async () => {
-    await play('dashboard', untilReady, { overlay: PROD });
+    await runPod('dashboard', untilReady, { overlay: PROD });
   });
 
   test('the workers for providers get ready with own authorities of MongoDB and Redis', async () => {
@@ -158,8 +158,8 @@ describe('the pods of Kubernetes, played by podman', () => {
       secrets: { ...secrets, MONGODB_URI, REDIS_URL: redis.url },
       authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
     };
-    await play('migrate', endsWell, more);
-    await play('delivery-worker-providers', untilReady, more);
+    await runPod('migrate', endsWell, more);
+    await runPod('delivery-worker-providers', untilReady, more);
   }, 120_000);
 
   async function delivers(canary: PlayedPod): Promise<void> {
@@ -171,14 +171,14 @@ describe('the pods of Kubernetes, played by podman', () => {
   }
 
   test('mongodb becomes a replica set, and a transaction is committed', async () => {
-    await play('mongodb', async (pod) => {
+    await runPod('mongodb', async (pod) => {
       await useMongodb(pod.port);
       await expectConfined('mongodb', pod, 999);
     });
   });
 
   test('valkey keeps its data and evicts none', async () => {
-    await play('valkey', async (pod) => {
+    await runPod('valkey', async (pod) => {
       const redis = new Redis(pod.port, '127.0.0.1', { retryStrategy: () => 200 });
       try {
         expect(await redis.ping()).toBe('PONG');

@@ -9,7 +9,7 @@ import type { Dev } from '../stack/dev-file.ts';
 
 export type Scheme = 'mqtt' | 'mqtts' | 'ws';
 
-/** A client library that its users trust, playing a device; it reconnects by itself. */
+/** A common client library that acts as a device; it reconnects by itself. */
 export interface RealClient extends Credentials {
   name: string;
   /** Payloads that it delivered to its user, in order. */
