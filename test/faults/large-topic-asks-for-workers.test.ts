@@ -23,7 +23,7 @@ const DELIVERY_MS = 240_000;
 
 let stack: Stack;
 let mongo: TestMongo;
-/** Workers that the scaler has asked for. */
+/** Workers that the scaler has requested. */
 const workers: ServiceProcess[] = [];
 const others: ServiceProcess[] = [];
 beforeAll(async () => {
@@ -88,7 +88,7 @@ async function readFigures(current: number): Promise<Figures> {
 }
 
 test(
-  'pending batches of 200,000 offline subscribers rise and fall to 0, and so do the workers asked for',
+  'pending batches of 200,000 offline subscribers rise and fall to 0, and so do the requested workers',
   async () => {
     // It resolves the topic and delivers nothing, so that the batches pile up as far as one push may have them released.
     others.push(await startDeliveryWorker(stack, { QUEUES: 'send' }));
@@ -111,9 +111,9 @@ test(
     };
     await until(isDone, { timeoutMs: DELIVERY_MS, everyMs: 1_000, what: 'a push without batches' });
     const elapsedSeconds = (performance.now() - sentAt) / 1_000;
-    const asked = figures.map(({ workers }) => workers);
-    expect(Math.max(...asked)).toBe(MAX_ASKED);
-    expect(asked.at(-1)).toBe(1);
+    const requested = figures.map(({ workers }) => workers);
+    expect(Math.max(...requested)).toBe(MAX_ASKED);
+    expect(requested.at(-1)).toBe(1);
     for (const { oldestSeconds, pending } of figures) {
       expect(oldestSeconds).toBeLessThan(elapsedSeconds);
       for (const n of pending) expect(n).toBeLessThanOrEqual(64);
@@ -124,7 +124,7 @@ test(
 );
 
 test(
-  'with OPEN_BATCHES_PER_PUSH of 120 the same topic asks for five workers and no more',
+  'with OPEN_BATCHES_PER_PUSH of 120 the same topic requests five workers and no more',
   async () => {
     await Promise.all([...workers, ...others].map((worker) => worker.stop()));
     const env = { QUEUES: 'send', OPEN_BATCHES_PER_PUSH: '120' };

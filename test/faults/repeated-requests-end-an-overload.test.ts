@@ -7,7 +7,7 @@ import {
 import { requestOnce } from '../support/guarantees/request-once.ts';
 import { registerDevice } from '../support/register-device.ts';
 
-/** With 16 connections, MongoDB then executes 160 commands a second: fewer than the clients ask for. */
+/** With 16 connections, MongoDB then executes 160 commands a second: fewer than the clients send. */
 const DELAY_MS = 100;
 const CLIENTS = 1_000;
 const REPEAT_AFTER_MS = 200;

@@ -71,7 +71,7 @@ test.each([
   240_000,
 );
 
-test('an idempotency key that only a lost primary had: no request was told that its push is accepted', async () => {
+test('an idempotency key that only a lost primary had: no request got a 200', async () => {
   const { mongo, pool } = fixture;
   const primary = await replicaSet.findPrimary();
   const secondaries = replicaSet.members.filter((member) => member !== primary);

@@ -46,7 +46,7 @@ async function restartAll(): Promise<void> {
   await stack.waitForRestart('api', stack.kill('api', 'SIGTERM', 1), 1);
 }
 
-test('one service after the other is told to stop, and every push is accepted and arrives', async () => {
+test('each service in turn is stopped and restarted, and every push is accepted and arrives', async () => {
   const { pool } = fixture;
   const sending = sendContinuously();
   await restartAll().finally(sending.stop);

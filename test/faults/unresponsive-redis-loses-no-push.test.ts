@@ -36,7 +36,7 @@ afterAll(async () => {
   await server?.remove();
 });
 
-/** Sends to everybody for a while; every send must be accepted, and soon. */
+/** Sends to all devices for a while; every send must be accepted, and soon. */
 async function sendFor(ms: number): Promise<SentPush[]> {
   const { stack, pool } = fixture;
   const attempts: Attempt[] = [];
@@ -69,7 +69,7 @@ test('behind connections that lead nowhere', async () => {
   await expectAllArrive(await sendFor(STUCK_MS));
 }, 90_000);
 
-test('full, so that it takes nothing more', async () => {
+test('full, so that it accepts no more data', async () => {
   await redis.config('SET', 'maxmemory', '1mb');
   const sent = await sendFor(STUCK_MS).finally(() => redis.config('SET', 'maxmemory', '0'));
   await expectAllArrive(sent);

@@ -49,7 +49,7 @@ test('a file of a service restarts the processes of that service only, without a
   expect(run.stdout()).not.toMatch(/delivery-worker.* ended/);
 });
 
-test('a request that comes while the API restarts is answered by the next one', async () => {
+test('a request that comes while the API restarts is served by the next one', async () => {
   const before = pids();
   touch('services/api/src/main.ts');
   await until(() => run.stdout().includes('restarting api\n'));
@@ -67,14 +67,14 @@ test('a file of a package restarts the services that depend on it, and no other'
   );
 });
 
-test('a process that is killed comes back as without the reload', async () => {
+test('a process that is killed is restarted as without the reload', async () => {
   const before = pids();
   process.kill(before['scheduler 0'] ?? 0, 'SIGKILL');
   await untilRestarted(before, ['scheduler 0']);
   expect(run.stdout()).toMatch(/scheduler ended .*SIGKILL/);
 });
 
-test('after a restart of its process the inspector answers, on the loopback address only', async () => {
+test('after a restart of its process the inspector responds, on the loopback address only', async () => {
   const port = Number(place.env.CARILLON_PORT_BASE) + INSPECTOR_OFFSET;
   expect(run.stdout()).toContain(`api at 127.0.0.1:${port}`);
   const version = await (await fetch(`http://127.0.0.1:${port}/json/version`)).json();

@@ -16,12 +16,12 @@ import {
 import { findProcess } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
-const SUPERVISOR_PATIENCE = { timeoutMs: 30_000, everyMs: 10 };
+const SUPERVISOR_OPTIONS = { timeoutMs: 30_000, everyMs: 10 };
 
 /** A signal that arrives sooner counts as the same Ctrl-C. */
 const OTHER_KEYSTROKE_MS = 1_000;
-/** How long a service that doesn't end is waited for, when nobody asks twice. */
-const SERVICE_PATIENCE_MS = 25_000;
+/** How long a service that doesn't end is waited for, without a second signal. */
+const SERVICE_STOP_TIMEOUT_MS = 25_000;
 
 let testHome: TestHome;
 beforeAll(async () => {
@@ -38,7 +38,7 @@ const START_STAGES: [string, (start: NpmStart) => boolean][] = [
   ['when the supervisor has the folder', () => hasFile(testHome, 'lock')],
   ['when the servers are started', () => hasFile(testHome, 'processes.json')],
   [
-    'when MongoDB answers',
+    'when MongoDB responds',
     () => /Waiting for connections/.test(readHomeFile(testHome, 'logs/mongodb-0.log')),
   ],
   [
@@ -57,7 +57,7 @@ describe('SIGINT', () => {
     '%s ends npm start and all that it has started',
     async (_when, isTime) => {
       const start = testHome.start();
-      await until(() => isTime(start), SUPERVISOR_PATIENCE);
+      await until(() => isTime(start), SUPERVISOR_OPTIONS);
       start.signal('SIGINT');
       await start.exit();
       await expectNothingLeft();
@@ -84,7 +84,7 @@ describe('SIGINT', () => {
     await sleep(OTHER_KEYSTROKE_MS);
     start.signal('SIGINT');
     await start.exit();
-    expect(performance.now() - requestedAt).toBeLessThan(SERVICE_PATIENCE_MS);
+    expect(performance.now() - requestedAt).toBeLessThan(SERVICE_STOP_TIMEOUT_MS);
     await expectNothingLeft();
   });
 
@@ -92,7 +92,7 @@ describe('SIGINT', () => {
     const env = { ...testHome.env, npm_config_update_notifier: 'false' };
     const npm = spawn('npm', ['start'], { cwd: ROOT, env, stdio: 'ignore', detached: true });
     const ended = once(npm, 'exit');
-    await until(() => hasFile(testHome, 'dev.json'), SUPERVISOR_PATIENCE);
+    await until(() => hasFile(testHome, 'dev.json'), SUPERVISOR_OPTIONS);
     process.kill(-(npm.pid ?? 0), 'SIGINT');
     await ended;
     await expectNothingLeft();

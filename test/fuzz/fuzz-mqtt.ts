@@ -27,7 +27,7 @@ export interface MqttFuzzReport {
   /** Pushes that another device received meanwhile. */
   received: number;
   violations: string[];
-  /** Credentials of the devices in whose name packets were sent: nobody may have logged them. */
+  /** Credentials of the devices in whose name packets were sent: no process may have logged them. */
   secrets: string[];
 }
 

@@ -50,7 +50,7 @@ async function killOwner(): Promise<() => Promise<number>> {
   return () => fixture.stack.waitForRestart('api', old);
 }
 
-test('its owner was killed: a retry is asked to wait a second at a time, and accepted in five', async () => {
+test('its owner was killed: a retry gets Retry-After of one second each time, and is accepted within five', async () => {
   const request = createKeyedRequest(fixture, pool.tokens);
   const { id, response } = await acceptPartly(fixture, mongo, request);
   const restarted = await killOwner();
@@ -63,7 +63,7 @@ test('its owner was killed: a retry is asked to wait a second at a time, and acc
   await restarted();
 }, 120_000);
 
-test('its owner was frozen: what it answers late is no success, and its late batches go', async () => {
+test('its owner was frozen: its late response is no success, and its late batches are removed', async () => {
   const request = createKeyedRequest(fixture, pool.tokens);
   const { id, heldWrite: held, response } = await acceptPartly(fixture, mongo, request);
   fixture.stack.kill('api', 'SIGSTOP');

@@ -30,7 +30,7 @@ afterAll(async () => {
   await mongo?.close();
 });
 
-/** Deletes a push, expects that nobody can ask for it any more, and gives the moment of the answer. */
+/** Deletes a push and expects that it has no status any more. Returns the time of the response. */
 async function deletePush({ id }: { id: string }): Promise<number> {
   const { status, json } = await stack.api('DELETE', `/pushes/${id}`);
   const answeredAt = performance.now();
@@ -72,7 +72,7 @@ test('a pending push never arrives', async () => {
   await untilOutcomes(mongo, push, { deleted: 1 });
 });
 
-test('a scheduled push never fires', async () => {
+test('a scheduled push is never sent', async () => {
   const device = await fleet.online();
   const schedule = Math.floor(Date.now() / 1_000) + 2;
   const push = await sendPush(stack, device.token, { schedule });

@@ -11,7 +11,7 @@ import {
 } from './system.ts';
 
 const DEVICES = 5;
-/** A gateway ends a link whose receipts are missing for half a minute; a step takes some seconds at most. */
+/** A gateway closes a connection without receipts for half a minute; a step takes some seconds at most. */
 const MAX_HELD_STEPS = 4;
 /** With more than half a window unacknowledged a gateway sends no more of an inbox. */
 const MAX_HELD_PUSHES = 6;
@@ -121,7 +121,7 @@ function push(audience: Audience, collapseKey?: string): Command {
   });
 }
 
-/** Which of two fates a push has whose receipt comes after a newer push of its key is a matter of time. */
+/** Which of two outcomes a push has whose receipt comes after a newer push of its key depends on timing. */
 async function releaseAll(
   model: Model,
   system: System,

@@ -89,7 +89,7 @@ async function expectStatus({ stack }: System, push: ModelPush): Promise<void> {
     expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
     return;
   }
-  const pending = [...push.outcomes].filter(([, fate]) => fate === 'inbox');
+  const pending = [...push.outcomes].filter(([, outcome]) => outcome === 'inbox');
   expect(json.push.pending_devices.sort()).toEqual(pending.map(([{ token }]) => token).sort());
 }
 

@@ -110,7 +110,7 @@ async function sendLater(to: string): Promise<void> {
   await tenant.api('POST', '/push', push).catch(() => undefined);
 }
 
-/** Sends pushes to an offline device, each as soon as the worker answers its probe again. */
+/** Sends pushes to an offline device, each as soon as the worker responds to its probe again. */
 async function keepBlocking(to: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await tenant.api('POST', '/push', { to, data: { n: 3 }, time_to_live: 600 });
@@ -255,15 +255,15 @@ describe('with Prometheus', () => {
   slowTest('a gateway: near its limit, then many devices go', async () => {
     gateway = await startSmallGateway();
     watchAll();
-    const crowd: MqttDevice[] = [];
+    const connected: MqttDevice[] = [];
     const dev = { ...tenant.dev, mqtt: `mqtt://127.0.0.1:${gateway.port}` };
-    while (crowd.length < MAX_CONNECTIONS - 1) {
+    while (connected.length < MAX_CONNECTIONS - 1) {
       const one = await newMqttDevice(dev);
       await one.connect();
-      crowd.push(one);
+      connected.push(one);
     }
     await untilFiring('CarillonGatewayNearConnectionLimit');
-    await Promise.all(crowd.map((one) => one.disconnect()));
+    await Promise.all(connected.map((one) => one.disconnect()));
     await untilFiring('CarillonGatewayConnectionsFell');
     await untilQuiet('CarillonGatewayNearConnectionLimit', 'CarillonGatewayConnectionsFell');
   });
@@ -283,7 +283,7 @@ describe('with Prometheus', () => {
   });
 
   slowTest(
-    'a busy worker, a webhook that is gone, a full container; then late pushes',
+    'a busy worker, a webhook without receiver, a full container; then late pushes',
     async () => {
       const restore = await provokeThree();
       isScheduling = true;

@@ -17,7 +17,7 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-test('a batch that waits for an open circuit is given back as it was, by one write', async () => {
+test('a batch that waits for an open circuit is released unchanged, by one write', async () => {
   const tenant = await fixture.tenant();
   const iphone = await registerIphone(tenant.dev);
   await fixture.sandbox.setFaults('apns', { refuseCredential: true });

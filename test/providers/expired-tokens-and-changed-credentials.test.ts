@@ -29,8 +29,8 @@ const WINDOW = 150;
 const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
 /** Android's outcomes are known when the push ends. */
 const ANDROID = { time_to_live: 20 };
-/** For Web Push a signature of less than a minute isn't taken for an old one: the line rests for a minute first. */
-const PATIENT_MS = 110_000;
+/** For Web Push a signature of less than a minute isn't taken for an old one: the circuit is open for a minute first. */
+const DEADLINE_MS = 110_000;
 /** A good credential is in use by then. */
 const SECONDS_MS = 10_000;
 /** Pushes that are sent while the credential is refused, to see that the provider gets none of them. */
@@ -71,11 +71,11 @@ test(
     ]);
     for (const channel of CHANNELS) await sandbox.setFaults(channel, { expireTokens: true });
     for (const [index, sent] of [IPHONES, ANDROIDS, BROWSERS].entries()) {
-      await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: PATIENT_MS });
+      await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: DEADLINE_MS });
     }
     expect((await sandbox.counts()).duplicates).toBe(0);
   },
-  PATIENT_MS,
+  DEADLINE_MS,
 );
 
 interface Listed {
@@ -124,7 +124,7 @@ function sendContinuously(token: string) {
   };
 }
 
-test('a credential refused in the middle burns nobody, and a good one is in use within seconds', async () => {
+test('a credential refused during a push fails no recipient, and a valid one is in use within seconds', async () => {
   const { sandbox, store } = fixture;
   const id = `${tenant.app}:apns`;
   const pool = await registerIphones(tenant, IPHONES);
@@ -161,7 +161,7 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
-test('without the credential that it had, what is left fails and says why', async () => {
+test('without the removed credential the remaining recipients fail with the reason', async () => {
   const pool = await registerIphones(tenant, SUBSET_SIZE);
   const headers = { 'retry-after': '2' };
   await fixture.sandbox.scriptPermanently('apns', '*', { as: 'ServiceUnavailable', headers });
@@ -175,7 +175,7 @@ test('without the credential that it had, what is left fails and says why', asyn
   });
 });
 
-test("a credential of Apple's other environment is no help", async () => {
+test("a credential of Apple's other environment is not used", async () => {
   const { app } = tenant;
   await fixture.saveCredential(
     { app, channel: 'apns', environment: 'production' },
