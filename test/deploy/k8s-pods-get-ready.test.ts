@@ -15,7 +15,7 @@ import {
 } from '../../services/device-gateway/test/raw-connection.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
-import { type PlayedPod, type PodSettings, playPod, untilReady } from '../support/k8s/pods.ts';
+import { type RunningPod, type PodSettings, startPod, untilReady } from '../support/k8s/pods.ts';
 import { render } from '../support/k8s/render.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { startMongod } from '../support/mongod-server.ts';
@@ -49,11 +49,11 @@ describe('the pods of Kubernetes, run by podman', () => {
 
   async function runPod<T>(
     name: string,
-    use: (pod: PlayedPod) => Promise<T>,
+    use: (pod: RunningPod) => Promise<T>,
     { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
   ): Promise<T> {
     const settings = { folder, secrets, ...more };
-    const pod = await playPod(engine.program, findWorkload(name, overlay), settings);
+    const pod = await startPod(engine.program, findWorkload(name, overlay), settings);
     try {
       return await use(pod);
     } finally {
@@ -91,7 +91,7 @@ describe('the pods of Kubernetes, run by podman', () => {
     await runPod('migrate', endsWell);
   });
 
-  async function endsWell(pod: PlayedPod): Promise<void> {
+  async function endsWell(pod: RunningPod): Promise<void> {
     const findEnd = async () => {
       const state = await pod.inspect();
       return !state.isRunning && state;
@@ -162,7 +162,7 @@ describe('the pods of Kubernetes, run by podman', () => {
     await runPod('delivery-worker-providers', untilReady, more);
   }, 120_000);
 
-  async function delivers(canary: PlayedPod): Promise<void> {
+  async function delivers(canary: RunningPod): Promise<void> {
     const name = 'carillon_canary_delivery_seconds_count';
     const count = async () => (await readMetric(`http://127.0.0.1:${canary.port}`, name))[''] ?? 0;
     const options = { timeoutMs: 60_000, what: 'a push of the canary has arrived' };
@@ -193,7 +193,7 @@ describe('the pods of Kubernetes, run by podman', () => {
     });
   });
 
-  async function expectConfined(name: string, pod: PlayedPod, user: number): Promise<void> {
+  async function expectConfined(name: string, pod: RunningPod, user: number): Promise<void> {
     const limits = findWorkload(name).container.resources;
     const { status, root } = await pod.readStatus();
     expect(status).toMatchObject({

@@ -17,7 +17,7 @@ const PER_INSERT = 10_000;
 const SCHEDULERS = 2;
 const BOUNDS = { targetPerWorker: TARGET_PER_WORKER, min: 1, max: 10 };
 /** For the 64 batches that a push has at once. */
-const MAX_ASKED = 3;
+const MAX_REQUESTED = 3;
 /** Work of several minutes would mean that the push does not progress. */
 const DELIVERY_MS = 240_000;
 
@@ -99,7 +99,7 @@ test(
     const figures: Figures[] = [];
     const hasPeaked = async () => {
       figures.push(await readFigures(1));
-      return figures.at(-1)?.workers === MAX_ASKED;
+      return figures.at(-1)?.workers === MAX_REQUESTED;
     };
     await until(hasPeaked, { timeoutMs: DELIVERY_MS, everyMs: 1_000 });
     const isDone = async () => {
@@ -112,7 +112,7 @@ test(
     await until(isDone, { timeoutMs: DELIVERY_MS, everyMs: 1_000, what: 'a push without batches' });
     const elapsedSeconds = (performance.now() - sentAt) / 1_000;
     const requested = figures.map(({ workers }) => workers);
-    expect(Math.max(...requested)).toBe(MAX_ASKED);
+    expect(Math.max(...requested)).toBe(MAX_REQUESTED);
     expect(requested.at(-1)).toBe(1);
     for (const { oldestSeconds, pending } of figures) {
       expect(oldestSeconds).toBeLessThan(elapsedSeconds);

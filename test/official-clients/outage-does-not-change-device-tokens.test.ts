@@ -76,7 +76,7 @@ test('MongoDB unavailable: an app that starts again and again keeps its token, a
   }
 });
 
-test('after a failure no app can register for a minute, even without a token', async () => {
+test('after a failure no app can register for a minute, whatever its credentials', async () => {
   const wrong = { token, auth: '0'.repeat(64), sdk: 1 };
   const check = () => postWithoutKey(stack.dev.api, '/devices/auth', wrong);
   proxy.cut();

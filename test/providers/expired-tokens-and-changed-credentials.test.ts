@@ -175,7 +175,7 @@ test('without the removed credential the remaining recipients fail with the reas
   });
 });
 
-test("a credential of Apple's other environment is not used", async () => {
+test("devices of Apple's other environment fail until it has a credential of its own", async () => {
   const { app } = tenant;
   await fixture.saveCredential(
     { app, channel: 'apns', environment: 'production' },
@@ -199,7 +199,7 @@ test("a credential of Apple's other environment is not used", async () => {
 
   const secret = createApnsSecret(fixture.credentials);
   await fixture.saveCredential({ app, channel: 'apns', environment: 'development' }, secret);
-  // What is accepted after its credential was kept doesn't fail for want of it.
+  // A push that is accepted after its credential was saved does not fail for lack of it.
   const next = await send(tenant, theirs.tokens);
   await untilOutcomeCounts(fixture.store, next, { sent: SUBSET_SIZE }, { timeoutMs: SECONDS_MS });
 });

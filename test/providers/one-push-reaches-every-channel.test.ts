@@ -92,7 +92,7 @@ test('an Android device that acknowledges in time gets nothing over FCM', async 
 test('a receipt after FCM has accepted the push makes it delivered, and ends the push', () =>
   begun.lateReceipt);
 
-test('a push that FCM accepted ends as sent without a receipt, one that it did not as expired', () =>
+test('without a receipt a push ends as sent if FCM accepted it, and as expired otherwise', () =>
   begun.noReceipt);
 
 async function acknowledgeAfterFcm(): Promise<void> {

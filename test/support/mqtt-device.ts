@@ -27,14 +27,14 @@ export interface MqttDeviceOptions extends Credentials {
 
 /** A device at the wire: the real MQTT.js, addressed as the official SDKs do. */
 export interface MqttDevice extends Credentials {
-  /** Everything that arrived, over all connections, in order. */
+  /** Everything that arrived, over all connections, in the order of arrival. */
   readonly arrivals: Arrival[];
   readonly connected: boolean;
   /** Opens a connection. @throws when CONNECT is refused or cut; `code` is the return code. */
   connect(): Promise<void>;
   /** Ends the connection with DISCONNECT. Without a connection harmless. */
   disconnect(): Promise<void>;
-  /** Destroys the socket without a word. */
+  /** Destroys the socket without DISCONNECT. */
   cut(): void;
   /** From now on receipts (PUBACK) are kept back while pushes go on arriving. */
   holdReceipts(): void;
@@ -129,7 +129,7 @@ async function connectClient(
     ...(ca === undefined ? {} : { ca }),
   });
   prepare(client);
-  // Stays for good: a broken link is a test's subject, not a crash.
+  // Stays for good: a broken connection is a test's subject, not a crash.
   client.on('error', () => undefined);
   await untilAccepted(client).catch(async (error: unknown) => {
     await client.endAsync(true);

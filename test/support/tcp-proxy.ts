@@ -7,10 +7,10 @@ import { createGate, type Gate } from './gate.ts';
 /** Where bytes go: `requests` to the server, `responses` to the client. */
 export type Direction = 'requests' | 'responses';
 
-/** Stands between a stack and a server, to break the way between them. */
+/** Forwards bytes between a stack and a server, to cause faults between them. */
 export interface TcpProxy {
   port: number;
-  /** Breaks every connection and refuses new ones until it is mended. */
+  /** Cuts every connection and refuses new ones until `restore`. */
   cut(): void;
   /** Ends what `cut`, `block`, `delayRequests` and `delayResponses` have done. */
   restore(): void;
@@ -26,7 +26,7 @@ export interface TcpProxy {
   delayRequests(ms: number): void;
   /** Passes each chunk of bytes to the client so much later, as over a long way: chunks don't wait for each other. */
   delayResponses(ms: number): void;
-  /** Leaves every connection open and passes no answer on any more; what is asked still arrives. */
+  /** Leaves every connection open and passes no response any more; requests still arrive. */
   dropResponses(): void;
   /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
   stall(): void;
@@ -36,7 +36,7 @@ export interface TcpProxy {
    * Passes no response any more on connections that send one of these texts, now and later; all others work.
    * Requests still arrive.
    *
-   * @returns a function that lets answers pass on new connections and breaks the silent ones
+   * @returns a function that lets responses pass on new connections and breaks the silent ones
    */
   muteConnections(texts: readonly string[]): () => void;
   /** Twice is harmless. */

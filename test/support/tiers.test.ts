@@ -21,7 +21,7 @@ test.each(tiers)('the tier $name has files, and all of them exist', (tier) => {
   expect(own.filter((path) => !existsSync(`${ROOT}/${path}`))).toEqual([]);
 });
 
-/** Names here what it looks for. */
+/** Contains the text that it searches for. */
 const SELF = 'test/support/tiers.test.ts';
 const textOf = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8');
 

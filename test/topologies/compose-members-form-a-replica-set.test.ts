@@ -54,7 +54,7 @@ async function runScript(members: readonly string[]): Promise<string> {
   return child.output();
 }
 
-/** Waits until all of some members hold data, and returns how often the set was changed. */
+/** Waits until all of some members have data, and returns how often the set was changed. */
 async function untilFormed(members: readonly string[]): Promise<number> {
   const client = await new MongoClient(addressOf(members)).connect();
   try {

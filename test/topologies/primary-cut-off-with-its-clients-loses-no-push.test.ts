@@ -78,7 +78,7 @@ async function askDoctor(): Promise<string> {
   return findings.find(({ check }) => check === 'mongodb servers')?.detail ?? '';
 }
 
-test('carillon doctor says what members there are, and names one that is away', async () => {
+test('carillon doctor lists the members, and names one that is unreachable', async () => {
   const { replicaSet } = divided;
   expect(await askDoctor()).toMatch(/^replica set \w+ of 3 members, all up, at most \d+ s behind/);
   const primary = await replicaSet.findPrimary();
@@ -96,7 +96,7 @@ test.each<[string, readonly Service[]]>([
   ['all services', SERVICES],
   ['the workers', ['delivery-worker']],
 ])(
-  'the primary is cut off with %s: what is accepted arrives, what is not does not',
+  'the primary is cut off with %s: accepted pushes arrive, others do not',
   async (side, services) => {
     const { stack, pool } = divided;
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
@@ -190,7 +190,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
   }
 }, 400_000);
 
-/** Counts what a server itself holds, also what its replica set does not have: idempotency keys, and pushes with payloads. */
+/** Counts the documents of a server itself, including those that its replica set does not have: idempotency keys, and pushes with payloads. */
 async function countHeld(
   { port }: MongodProcess,
   payloads: readonly string[],

@@ -60,7 +60,7 @@ async function restartMembers({ members, findPrimary, stepDown, startAll }: Repl
   return elections;
 }
 
-/** Prints how many pushes a second were sent and accepted, and expects about as many as were asked for. */
+/** Prints how many pushes a second were sent and accepted, and expects about as many as requested. */
 function expectRate(sent: readonly SteadyPush[]): void {
   const rate = rateOf(sent);
   const accepted = rate * (1 - refusedOf(sent).length / sent.length);

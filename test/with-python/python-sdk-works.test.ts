@@ -51,7 +51,7 @@ test('it registers and connects over TLS', async () => {
   expect(info.subscriptions).toEqual(['news']);
 });
 
-test('its listener gets what is sent to it and to its topic, and that is known', async () => {
+test('its listener gets pushes to it and to its topic, which are then delivered', async () => {
   const data = { message: 'Grüße 👋', list: [1, 2.5, null] };
   const { id } = await send(stack, [token, '/topics/news'], { data });
   await until(() => lastEvent('payload'));

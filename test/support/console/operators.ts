@@ -28,7 +28,7 @@ export async function openOwner(browser: Browser, link: string | undefined): Pro
   return page;
 }
 
-/** Opens a browser of a new viewer, whom an owner has invited. */
+/** Opens a browser of a new viewer that an owner has invited. */
 export async function openViewer(browser: Browser, owner: Page): Promise<Page> {
   const link = (await owner.evaluate(INVITE)) as string;
   const page = await openPage(browser);

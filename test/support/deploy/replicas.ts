@@ -56,7 +56,7 @@ export async function writeReplicas(path: string): Promise<Replica[]> {
       replicas.push(replica);
     }
   }
-  // The images are there, and a folder to build in would be looked for beside the file.
+  // The images are there, and a folder to build in would be expected beside the file.
   for (const one of Object.values(file.services)) delete one.build;
   // JSON is YAML too, and quotes every text: podman-compose reads an unquoted `no` as false.
   writeFileSync(path, JSON.stringify(file));

@@ -27,7 +27,7 @@ export interface FailingWorkers extends Tables {
   /** Inserts an open push to devices that are offline. */
   insertPush(recipients: number, fields?: { data?: string; lapsed?: number }): Promise<TestPush>;
   /**
-   * Runs a worker, and another in its place when it ends, until no batch is open.
+   * Runs a worker, and another one when it ends, until no batch is open.
    *
    * @param failpoints of each worker that is started
    * @returns how many have ended
@@ -128,7 +128,7 @@ async function insertOpenPush(
   return push;
 }
 
-/** Creates the function that ends leases now instead of seconds later: of claims that are held for `ageMs`. */
+/** Creates the function that ends leases now instead of seconds later: of claims that are `ageMs` old. */
 function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<void> {
   const seenAt = new Map<string, number>();
   return async (ageMs) => {

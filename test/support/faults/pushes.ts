@@ -4,7 +4,7 @@ import type { TestMongo } from '../mongo.ts';
 import type { Stack } from '../stack.ts';
 import { type PollOptions, until } from '../until.ts';
 
-/** A push that was answered with 200. */
+/** A push that got a 200. */
 export interface SentPush {
   id: string;
   /** The payload's text, which no other push has. */
@@ -43,7 +43,7 @@ export async function pushStatusOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'
   return pushStatus;
 }
 
-/** Waits until the recipients of a push stand exactly so. @throws naming how they stand instead. */
+/** Waits until the recipients of a push have exactly these outcomes. @throws naming the outcomes that they have instead. */
 export async function untilOutcomes(
   mongo: TestMongo,
   push: Pick<SentPush, 'id'>,

@@ -10,7 +10,7 @@ export interface MongoTime {
 
 const SAMPLES = 10;
 
-/** Compares the clocks a few times; the quickest answer bounds the difference best. */
+/** Compares the clocks a few times; the quickest response bounds the difference best. */
 export async function readMongoTime({ db }: TestMongo): Promise<MongoTime> {
   let atMost = Number.POSITIVE_INFINITY;
   let atLeast = Number.NEGATIVE_INFINITY;

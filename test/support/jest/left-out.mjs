@@ -38,7 +38,7 @@ export function findLeftOut(argv) {
   const isWithContainers = argv.some((arg) => CONTAINER_WORDS.some((word) => arg.includes(word)));
   /** @type {[string[], string | undefined][]} */
   const needs = [
-    // Only root may mount, and not in every container; tried where nobody else sees it.
+    // Only root may mount, and not in every container; tried in a mount namespace of its own.
     [
       ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),

@@ -8,7 +8,7 @@ const PACKAGES = `${sep}node_modules${sep}`;
 const OWN_CODE = /\.m?[jt]s$/;
 const JEST_GLOBALS = '@jest/globals';
 
-/** What Jest's transformers are told about the syntax that Node understands. */
+/** The options of Jest's transformers about the syntax that Node supports. */
 const TRANSFORM_OPTIONS = {
   isInternalModule: false,
   supportsDynamicImport: true,
@@ -67,7 +67,7 @@ export class ModuleGraph {
     return module.namespace;
   }
 
-  /** Lets go of all modules: something that a test left behind may hold the graph. */
+  /** Releases all modules: something that a test left behind may reference the graph. */
   clear(): void {
     this.#modules.clear();
   }

@@ -1,6 +1,6 @@
 import { freePortBase } from './port-block.ts';
 
-/** How many of each process, and what else a stack should be told. */
+/** How many of each process, and the other options of a stack. */
 export interface StackOptions {
   apis?: number;
   deliveryWorkers?: number;

@@ -15,7 +15,7 @@ export interface DemoPage {
   notifications(): Promise<ShownNotification[]>;
   /** The text of an element. */
   text(id: string): Promise<string>;
-  /** The data of the pushes that the open page was told of, the newest first. */
+  /** The data of the pushes that the open page got, the newest first. */
   receivedPayloads(): Promise<Record<string, unknown>[]>;
   /** Calls a function of the page's client. */
   call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
@@ -38,7 +38,7 @@ export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage
   await browser.defaultBrowserContext().overridePermissions(url.origin, ['notifications']);
   const page = await browser.newPage();
   await page.goto(url.href);
-  // A subscription that is asked for before the browser has reached its push service may be lost.
+  // A subscription that is requested before the browser has reached its push service may be lost.
   await until(() => subscribePage(page), {
     timeoutMs: READY_MS,
     what: 'the browser is registered',
