@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.stop());
 
-/** Every route with the key, well and badly, also while the database stands still. */
+/** Every route with the key, with valid and invalid requests, also while the database is frozen. */
 async function sendRequestsWithKey(): Promise<void> {
   const { token } = await registerDevice(tenant.dev);
   await tenant.api('POST', '/topics/subscribe', { token, topics: ['news'] });

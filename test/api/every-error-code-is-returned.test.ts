@@ -46,7 +46,7 @@ const post = (path: string, body: unknown) => postWithoutKey(stack.dev.api, path
 const withWrongKey = () => callWithoutKey(stack.dev.api, `/topics?api_key=${WRONG_KEY}`);
 const inAnHour = () => Math.floor(Date.now() / 1_000) + 3_600;
 
-/** How each error comes about, in this order: the wrong keys of the last ones would be in the way. */
+/** A request for each error, in this order: the wrong keys of the last ones would affect the others. */
 const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>> = {
   INVALID_PARAM: () => push({ time_to_live: -1 }),
   NO_RECIPIENTS: () => push({ to: 'unknown' }),

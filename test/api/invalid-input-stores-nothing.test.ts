@@ -58,7 +58,7 @@ const CASES: Case[] = [
   push('a topic without name', { to: '/topics/' }),
   push('a topic of 101 characters', { to: `/topics/${'x'.repeat(101)}` }),
   push('a topic with an umlaut', { to: '/topics/ä' }),
-  push('a topic of nobody', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
+  push('a topic without subscribers', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
   push('no data', { data: undefined }),
   push('null as data', { data: null }),
   push('a list as data', { data: [] }),

@@ -21,7 +21,7 @@ beforeAll(async () => {
     accountSuspended: suspendAndResume(),
     keyRotated: rotateKey(),
   };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(changes)) checked.catch(() => undefined);
   // A frozen Redis and hundreds of requests at once are for later.
   await Promise.allSettled(Object.values(changes));

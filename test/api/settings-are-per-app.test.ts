@@ -29,7 +29,7 @@ beforeAll(async () => {
   stack = await startStack(ONLY_API);
   [one, second] = [await createApp(), await createApp()];
   begun = { payloadLimit: setPayloadLimit(one), dataString: allowDataString(second) };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(() => stack?.stop());

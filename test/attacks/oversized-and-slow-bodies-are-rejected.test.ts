@@ -21,9 +21,9 @@ const MARGIN_MS = 8_000;
 let stack: Stack;
 let open: UnfinishedRequest[] = [];
 /** Requests that are never whole; all of them begin before the tests, so that half a minute is waited for only once. */
-const late: (UnfinishedRequest & { answered: ReturnType<typeof untilAnswered> })[] = [];
+const late: (UnfinishedRequest & { response: ReturnType<typeof untilResponse> })[] = [];
 let headless: UnfinishedRequest;
-let headlessAnswered: Promise<unknown>;
+let headlessResponse: Promise<unknown>;
 beforeAll(async () => {
   stack = await startStack(ONLY_API);
   await beginLateRequests();
@@ -51,7 +51,7 @@ async function beginLateRequests(): Promise<void> {
     openUnfinishedRequest(stack.dev.api, '/register', { contentLength: 100, sent: 99 }),
     openUnfinishedRequest(stack.dev.api, path(), { contentLength: 8 * MEGABYTE, sent: MEGABYTE }),
   ]);
-  late.push(...opened.map((request) => ({ ...request, answered: untilAnswered(request) })));
+  late.push(...opened.map((request) => ({ ...request, response: untilResponse(request) })));
   headless = await openUnfinishedRequest(stack.dev.api, '/register', {
     contentLength: 100,
     sent: 100,
@@ -59,20 +59,20 @@ async function beginLateRequests(): Promise<void> {
   await until(() => parseResponse(headless.text()));
   headless.socket.write('POST /register HTTP/1.1\r\nHost:');
   const second = () => headless.text().split(/(?=HTTP\/1\.1)/)[1] ?? '';
-  headlessAnswered = until(() => parseResponse(second()), { timeoutMs: TOO_LATE_MS });
-  // Its own test says what is wrong with it.
-  headlessAnswered.catch(() => undefined);
+  headlessResponse = until(() => parseResponse(second()), { timeoutMs: TOO_LATE_MS });
+  // Its own test reports its failure.
+  headlessResponse.catch(() => undefined);
 }
 
-/** Waits for the response to a late request; gives it with the time that it took. */
-function untilAnswered({ text }: UnfinishedRequest) {
+/** Waits for the response to a late request. Returns it with the time that it took. */
+function untilResponse({ text }: UnfinishedRequest) {
   const sentAt = performance.now();
   const pollOptions = { timeoutMs: TOO_LATE_MS + MARGIN_MS };
-  const answered = until(() => parseResponse(text()), pollOptions).then((response) => {
-    return { response, tookMs: performance.now() - sentAt };
+  const response = until(() => parseResponse(text()), pollOptions).then((parsed) => {
+    return { response: parsed, tookMs: performance.now() - sentAt };
   });
-  answered.catch(() => undefined);
-  return answered;
+  response.catch(() => undefined);
+  return response;
 }
 
 describe('a body beyond the limit', () => {
@@ -130,8 +130,8 @@ describe('a body beyond the limit', () => {
 
 describe('a request that is not whole after 30 s', () => {
   test('gets 408 in JSON, wherever it stopped', async () => {
-    for (const { socket, answered } of late) {
-      const { response, tookMs } = await answered;
+    for (const { socket, response: pending } of late) {
+      const { response, tookMs } = await pending;
       expect(tookMs).toBeGreaterThan(TOO_LATE_MS - 1_000);
       expectApiError(response, 'REQUEST_TIMEOUT');
       for (const name of ['retry-after', 'allow']) expect(response.headers.has(name)).toBe(false);
@@ -140,7 +140,7 @@ describe('a request that is not whole after 30 s', () => {
   }, 90_000);
 
   test('whose headers never arrived gets 408 too', async () => {
-    expect(await headlessAnswered).toMatchObject({
+    expect(await headlessResponse).toMatchObject({
       status: 408,
       json: { code: 'REQUEST_TIMEOUT' },
     });

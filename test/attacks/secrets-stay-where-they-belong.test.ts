@@ -142,14 +142,14 @@ async function failAtProviders([
   browser,
 ]: readonly ProviderDevice[]): Promise<void> {
   const { sandbox, store } = fixture;
-  const answers = [
+  const responses = [
     ['apns', iphone, { as: 'BadDeviceToken' }],
     ['fcm', android, { as: 'INVALID_ARGUMENT' }],
     ['web-push', browser, { status: 410 }],
   ] as const;
-  for (const [channel, device, answer] of answers) {
+  for (const [channel, device, response] of responses) {
     if (device === undefined) throw new Error(`no device of ${channel}`);
-    await sandbox.script(channel, device.address, [{ status: 503 }, answer]);
+    await sandbox.script(channel, device.address, [{ status: 503 }, response]);
     const push = await send(tenant, device.token, FIELDS);
     await until(async () => (await sandbox.received(push.id)).length > 1, { timeoutMs: 20_000 });
     // An Android device may still connect.

@@ -175,7 +175,7 @@ test('without devices and pushes two processes of each service remain, with what
 test('units: cores, MB, GB', () => {
   const { services, mongodb, redis } = load(24_000, 100, 1_000, '--registered', '1000000');
   expect(services['device-gateway']).toMatchObject({ processes: 2 });
-  // 100 MB, 2 KB for each of 12,000 links, 48 KB more with TLS, and 64 MB that wait for devices.
+  // 100 MB, 2 KB for each of 12,000 connections, 48 KB more with TLS, and 64 MB that wait for devices.
   expect(services['device-gateway'].mbEach).toBeCloseTo(100 + 24 + 576 + 64 * 1.048576, 6);
   expect(redis.memoryGb).toBeCloseTo(0.0048, 9);
   const disk = 1e6 * 300 + 100 * 0.4 * 2 * 86_400 * (200 + 200 + 25_000);

@@ -156,13 +156,13 @@ describe('with data', () => {
     const page = await fixture.owner.browserContext().newPage();
     await page.goto(`${origin}/queues/board/queue/maintenance`);
     await waitForText(page, 'maintenance');
-    const answer = await page.evaluate(`new Promise((resolve) => {
+    const response = await page.evaluate(`new Promise((resolve) => {
       const request = new XMLHttpRequest();
       request.open('PUT', '/queues/board/api/queues/maintenance/pause');
       request.onload = () => resolve(request.responseText);
       request.send();
     })`);
-    expect(JSON.parse(String(answer)).error).toContain('Only retry and promote are allowed');
+    expect(JSON.parse(String(response)).error).toContain('Only retry and promote are allowed');
     await page.close();
   });
 
@@ -254,7 +254,7 @@ function isForData(request: HTTPRequest): boolean {
 }
 
 const FAULTS = {
-  'a server that does not answer': {
+  'a server that does not respond': {
     text: 'No connection',
     apply: (request: HTTPRequest) => request.abort('connectionrefused'),
   },

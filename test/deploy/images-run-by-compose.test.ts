@@ -140,14 +140,14 @@ test(
     expect((await fetch(new URL(script, base))).status).toBe(200);
     const { link = '' } = await carillon('operator', 'set-up');
     expect(link).toContain(`${base}/setup#token=`);
-    const answer = await fetch(`${base}/api/setup`, {
+    const response = await fetch(`${base}/api/setup`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', origin: base },
       body: JSON.stringify({
         ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
       }),
     });
-    expect(await answer.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
+    expect(await response.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
     expect(await carillon('operator', 'set-up')).toEqual({});
   },
   MINUTES,

@@ -15,7 +15,7 @@ import {
 } from '../../services/device-gateway/test/raw-connection.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
-import { type RunningPod, type PodSettings, startPod, untilReady } from '../support/k8s/pods.ts';
+import { type PodSettings, type RunningPod, startPod, untilReady } from '../support/k8s/pods.ts';
 import { render } from '../support/k8s/render.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { startMongod } from '../support/mongod-server.ts';
@@ -229,7 +229,7 @@ function createCertificate(path: string): Record<string, string> {
   };
 }
 
-/** Connects a device by TLS, with the header of a load balancer in front. @returns the first packet that comes back */
+/** Connects a device by TLS, with the header of a load balancer in front. @returns the first packet of the response */
 async function connectBehindBalancer(
   port: number,
   ca: string,
@@ -239,9 +239,9 @@ async function connectBehindBalancer(
   plain.write(createHeader('203.0.113.9'));
   const socket = connectTls({ socket: plain, ca });
   const packet = connectPacket(token, { password: Buffer.from(auth) });
-  const answer = await sendAndRead(socket, packet, CONNECTION_ACCEPTED.length);
+  const reply = await sendAndRead(socket, packet, CONNECTION_ACCEPTED.length);
   socket.destroy();
-  return answer;
+  return reply;
 }
 
 /** Makes the replica set, as the migration does, and writes in a transaction. */

@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 /** As long and of the letters that a real key has. */
 const CANARY = `canary${'0123456789abcdef'.repeat(4)}`.slice(0, 64);
 const JSON_TYPE = { 'content-type': 'application/json' };
-/** Stands in a body where something else is to stand. */
+/** A placeholder in a body. */
 const VALUE = 'value';
 const VALUE_TEXT = '"value"';
 const MEGABYTE = 1_048_576;
@@ -226,7 +226,7 @@ test('no log line of any process holds a key, right or wrong', async () => {
   expect(lines.find((line) => /^api-0.log.*"level":50/.test(line))).toBeDefined();
 });
 
-/** Ways that end well, are refused, and fail as long as MongoDB stands still. */
+/** Requests that succeed, are refused, and fail while MongoDB is frozen. */
 function askInManyWays(key: string) {
   const headers = { ...JSON_TYPE, authorization: `Bearer ${key}` };
   const paths = ['/push', '/nothing', '/pushes/%zz', '/topics', `/pushes/${key}`];

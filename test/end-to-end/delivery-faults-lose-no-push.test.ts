@@ -71,7 +71,7 @@ describe('a delivery-worker killed between dispatch and settling', () => {
     const offline = await newDevice();
     for (const device of slow) device.holdReceipts();
     const push = await send(stack, [...devices.map(({ token }) => token)]);
-    // The first arrival shows that all are handed over: they went to the gateway together.
+    // The first arrival shows that all are dispatched: they went to the gateway together.
     await Promise.race(slow.map((device) => device.waitFor(1)));
     await killWorkerWithClaim(push.id);
     await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));

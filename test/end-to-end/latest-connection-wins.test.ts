@@ -56,7 +56,7 @@ describe('a device that connects again while its old connection is open', () => 
     const registered = await registerDevice(stack.dev);
     for (let n = 0; n < 12; n += 1) await connect(registered);
     const last = connections.at(-1) as MqttDevice;
-    await until(() => connections.every((connection) => connection.connected === (connection === last)));
+    await until(() => connections.every((one) => one.connected === (one === last)));
     const push = await send(stack, registered.token);
     expect((await last.waitFor(1))[0]?.payload).toBe(push.payload);
     await untilPending(stack, push.id, []);

@@ -98,7 +98,7 @@ describe('a push to an offline device', () => {
     const device = await newDevice();
     const sent: Sent[] = [];
     for (let n = 0; n < 40; n += 1) sent.push(await send(stack, device.token));
-    // A pending push may still be on its way to the inbox, which has an order only once it is there (guarantee G5).
+    // A pending push may not be in the inbox yet, which has an order only once it is there (guarantee G5).
     for (const push of sent) await untilOutcomes(mongo, push, { inbox: 1 });
     expect((await getDeviceInfo(stack, device.token)).pending_notifications).toHaveLength(40);
     await device.connect();
@@ -166,7 +166,7 @@ async function expectNothingMore(device: MqttDevice, sofar: number): Promise<voi
   expect(arrivals.at(-1)?.payload).toBe(last.payload);
 }
 
-/** Well-formed and not: nothing is said about a token's form beyond "a short string". */
+/** Well-formed and not: a token's form is not specified beyond "a short string". */
 function unknownTokens(count: number): string[] {
   const odd = ['', ' ', 'a:b', '$ne', '__proto__', 'ü😀', 'x'.repeat(500), 'a\n', "'", '%00'];
   const even = Array.from(

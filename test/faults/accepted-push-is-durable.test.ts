@@ -10,7 +10,7 @@ const POOL_SIZE = { registered: 100_000, real: 20 };
 const BATCHES = 100;
 const SMALL_PUSHES = 40;
 
-/** A mongod killed among 100,000 inserts first replays its journal, on a machine that does other things too. */
+/** A mongod killed among 100,000 inserts first replays its journal, on a busy machine. */
 const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' };
 
 const UNDER_WAY_MS = 100;
@@ -82,7 +82,7 @@ async function stopMidAccept(): Promise<{ attempt: Promise<Attempt>; id: string 
   for (;;) {
     const { attempt, id } = await sendUntilHalfAccepted();
     stack.kill('api', 'SIGSTOP');
-    // Gives writes that are under way to MongoDB the time to arrive there.
+    // Gives writes in flight to MongoDB the time to arrive there.
     await sleep(UNDER_WAY_MS);
     if ((await stateOf(id)) === 'accepting') return { attempt, id };
     stack.kill('api', 'SIGCONT');

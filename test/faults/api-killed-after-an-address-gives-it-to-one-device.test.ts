@@ -60,7 +60,7 @@ test.each([
     const address = `fcm:${randomBytes(20).toString('hex')}`;
     const before = isTaken ? [await register(otherApi(), address)] : [];
     await expect(register(set.dev.api, address)).rejects.toThrow('fetch failed');
-    // It is entered, and was never written.
+    // The device is entered, and was never written.
     expect(await listEntered()).toHaveLength(before.length + 1);
     expect(await findHolders(address)).toEqual(before);
     const repeated = await register(otherApi(), address);

@@ -11,7 +11,7 @@ import {
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 30_000, real: 60 };
-/** Devices that keep a few batches open by keeping their receipts back. */
+/** Devices that keep a few batches open by delaying their receipts. */
 const UNACKNOWLEDGING = 6;
 /** Three leases of a worker. */
 const WORKER_FROZEN_MS = 18_000;

@@ -25,7 +25,7 @@ afterAll(async () => {
   await mongo?.close();
 });
 
-/** Sends one after the other, each once the one before is worked: of two worked at once neither is first. */
+/** Sends one after the other, each once the previous one is processed: of two processed at once neither is first. */
 async function sendMany(device: MqttDevice, count: number): Promise<SentPush[]> {
   const sent: SentPush[] = [];
   for (let n = 0; n < count; n += 1) {

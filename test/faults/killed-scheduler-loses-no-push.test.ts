@@ -43,7 +43,7 @@ test('a push that fell due meanwhile is sent soon after the restart, and not ear
 
 test('jobs that were lost while no scheduler ran are added again', async () => {
   const { stack, mongo, pool } = fixture;
-  // Who keeps a receipt back keeps a batch open, however quick the machine is.
+  // A device that delays its receipt keeps a batch open, on a fast machine too.
   for (const device of pool.devices) device.holdReceipts();
   const push = await sendPush(stack, pool.tokens);
   await untilPartlyClosed(mongo, push);

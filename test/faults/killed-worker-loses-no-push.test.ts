@@ -52,7 +52,7 @@ async function pushUntilUnsettled(): Promise<SentPush | undefined> {
   const row = { push: push.id, sent: true };
   await until(() => mongo.db.collection('inbox').findOne(row), { everyMs: 0 });
   stack.kill(WORKER, 'SIGSTOP');
-  // A settlement that was on its way when the worker froze lands all the same.
+  // A settlement that was in flight when the worker froze is still executed.
   await sleep(LANDED_MS);
   if (isPartlyClosed(await countBatchStates(mongo, push))) return push;
   stack.kill(WORKER, 'SIGCONT');

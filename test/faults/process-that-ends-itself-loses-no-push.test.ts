@@ -102,7 +102,7 @@ test(
     expect(deletedCount).toBe(RECIPIENTS);
     const responds = async () => (await faulty.probe('/livez')).status === 200;
     await until(responds, { timeoutMs: ENDS_WITHIN_MS + BLOCKED_MS, everyMs: 500 });
-    // It goes on with other work.
+    // It continues with other batches.
     const later = await pushToOffline();
     await untilOutcomes(mongo, later, { inbox: RECIPIENTS });
     expect(await countRows(push)).toBe(0);

@@ -77,12 +77,12 @@ test('for a minute, and delivery continues after the restart', async () => {
   const sent = attempts.flatMap((attempt) => (attempt.isAccepted ? [attempt.push] : []));
   const hasArrived = () =>
     pool.devices.some((device) => sent.some((one) => countArrivals(device, one) > 0));
-  await until(hasArrived, { timeoutMs: RESUME_TIMEOUT_MS, what: 'delivery to go on' });
+  await until(hasArrived, { timeoutMs: RESUME_TIMEOUT_MS, what: 'delivery to continue' });
   expect(attempts.filter((attempt) => !attempt.isAccepted)).toEqual([]);
   expect(Math.max(...attempts.map(({ tookMs }) => tookMs))).toBeLessThan(ACCEPTED_WITHIN_MS);
   await expectComplete(fixture, push, 'Redis unavailable');
   const hasAll = () =>
     pool.devices.every((device) => sent.every((one) => countArrivals(device, one) > 0));
-  await until(hasAll, { timeoutMs: 30_000, what: 'all that was sent meanwhile' });
+  await until(hasAll, { timeoutMs: 30_000, what: 'all pushes sent meanwhile' });
   expectFewDuplicatesIn(sent);
 }, 180_000);

@@ -57,7 +57,7 @@ test.each([
       primaries.push(await replicaSet.findPrimary());
       await expectAcceptedAgain(`a primary that ${fault}`, load, performance.now());
       await load.untilAccepted(PUSHES);
-      // A member that comes back undoes what no other one has.
+      // A member that rejoins rolls back writes that no other one has.
       await replicaSet.startAll();
       await load.untilAccepted(PUSHES);
     });

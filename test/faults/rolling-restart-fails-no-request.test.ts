@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => fixture?.close());
 
-/** Has several senders send without a pause, until they are stopped; gives what became of each push. */
+/** Has several senders send without a pause, until they are stopped. Returns the outcome of each push. */
 function sendContinuously(): { stop(): Promise<Attempt[]> } {
   const attempts: Attempt[] = [];
   let isStopped = false;

@@ -16,7 +16,7 @@ const STUCK_MS = 10_000;
 const SEND_EVERY_MS = 500;
 const ACCEPTED_WITHIN_MS = 1_000;
 /** Workers resume, and everything that was sent meanwhile has arrived. */
-const GOES_ON = { timeoutMs: 30_000, what: 'what was sent meanwhile' };
+const GOES_ON = { timeoutMs: 30_000, what: 'the pushes sent meanwhile' };
 
 let fixture: Fixture;
 let server: RedisServer;

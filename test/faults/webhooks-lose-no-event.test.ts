@@ -17,7 +17,7 @@ import { until } from '../support/until.ts';
 const DEVICES = 1_500;
 const PUSHES = 2;
 /** A claim whose process died ends after half a minute. */
-const REPORTED_MS = 120_000;
+const EVENTS_MS = 120_000;
 
 /** An app with devices that are offline, and the receiver of its webhook. */
 interface Tenant extends TestTenant {
@@ -98,8 +98,8 @@ const expectedOf = ({ tokens }: Tenant, pushes: readonly SentPush[]) =>
 /** Expects every event of the pushes, and as duplicates at most the request during the fault. */
 async function expectReported(tenant: Tenant, pushes: readonly SentPush[], fault: string) {
   const expected = new Set(expectedOf(tenant, pushes));
-  const areReceived = () => new Set(receivedOf(tenant, pushes)).size >= expected.size;
-  await until(areReceived, { timeoutMs: REPORTED_MS, everyMs: 200, what: `all events after ${fault}` });
+  const hasAll = () => new Set(receivedOf(tenant, pushes)).size >= expected.size;
+  await until(hasAll, { timeoutMs: EVENTS_MS, everyMs: 200, what: `all events after ${fault}` });
   const received = receivedOf(tenant, pushes);
   expect(new Set(received)).toEqual(expected);
   const duplicates = received.length - expected.size;

@@ -99,7 +99,7 @@ test.each(['', 'gateway', 'api:x', 'api:0', 'api:70000', 'api:1:2'])(
   },
 );
 
-/** As an editor's save does, but for the content. A folder stands for the first file in it. */
+/** As an editor's save does, but for the content. A folder means the first file in it. */
 function touch(path: string): void {
   const at = join(ROOT, path);
   const file = statSync(at).isDirectory() ? join(at, readdirSync(at)[0] ?? '') : at;

@@ -69,7 +69,7 @@ describe.each([
   });
 });
 
-/** The lines to copy: each stands under a line that begins with #. */
+/** The lines to copy: each follows a line that begins with #. */
 function commandsIn(banner: string): [string, string, string, ...string[]] {
   const lines = banner.split('\n').map((line) => line.trim());
   const commands = lines.filter((_line, at) => lines[at - 1]?.startsWith('# '));

@@ -34,7 +34,7 @@ beforeAll(async () => {
   device = await newMqttDevice(stack.dev);
   suspendedAndResumed = suspendAndResume();
   keyRevoked = revokeKey();
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of [suspendedAndResumed, keyRevoked]) checked.catch(() => undefined);
 });
 afterAll(async () => {

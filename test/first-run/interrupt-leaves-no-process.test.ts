@@ -28,10 +28,10 @@ beforeAll(async () => {
   testHome = await createTestHome({ demo: true });
 });
 afterAll(() => testHome?.remove());
-// What one test has left behind is not the next one's fault.
+// Processes that one test leaves behind must not fail the next one.
 afterEach(() => killProcesses(testHome.processes()));
 
-/** Moments on the way of a start, in their order. */
+/** Stages of a start, in their order. */
 const START_STAGES: [string, (start: NpmStart) => boolean][] = [
   ['at once', () => true],
   ['when the folder is there', () => hasFile(testHome, '.')],
@@ -54,7 +54,7 @@ const START_STAGES: [string, (start: NpmStart) => boolean][] = [
 
 describe('SIGINT', () => {
   test.each(START_STAGES)(
-    '%s ends npm start and all that it has started',
+    '%s ends npm start and all processes that it has started',
     async (_when, isTime) => {
       const start = testHome.start();
       await until(() => isTime(start), SUPERVISOR_OPTIONS);
@@ -123,7 +123,7 @@ describe('kill -9', () => {
     await killed.exit();
     await until(() => testHome.processes().length === 0);
     const start = testHome.start();
-    // What the killed run has said of itself is taken back before anything else is said.
+    // The state of the killed run is removed before anything else is reported.
     await until(() => !hasFile(testHome, 'dev.json'));
     await start.ready();
     start.signal('SIGINT');
@@ -153,7 +153,7 @@ describe('a MongoDB that a killed run left behind', () => {
   });
 });
 
-/** Checks that no process runs and no file says that one does. */
+/** Checks that no process runs and no file names one. */
 async function expectNothingLeft(): Promise<void> {
   await until(() => testHome.processes().length === 0, { timeoutMs: 25_000 }).catch(() => {
     throw new Error(`left behind: ${testHome.processes().map(readCommand).join('; ')}`);

@@ -153,7 +153,7 @@ describe('a second stack on the same folder', () => {
   });
 });
 
-/** Starts, and gives the one sentence of the refusal. */
+/** Starts. Returns the one sentence of the error. */
 async function expectStartError(more: Record<string, string>): Promise<string> {
   const start = testHome.start(more);
   const code = await start.exit();

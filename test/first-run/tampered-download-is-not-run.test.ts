@@ -133,7 +133,7 @@ function createPackage(name: string, version: string, trace: string): Buffer {
   return readFileSync(join(folder, 'package.tgz'));
 }
 
-/** Metadata of a package in a registry; a hostile registry gives the digest of the file that it serves. */
+/** Metadata of a package in a registry; a hostile registry names the digest of the file that it serves. */
 function createPackument(
   registry: string,
   { name, version, packed }: { name: string; version: string; packed: Buffer },

@@ -19,7 +19,7 @@ import { type FuzzRequest, sendRequest, type WireRequest, type WireResponse } fr
 /** Target of random requests: three tenants, of which no request has the key of the third. */
 export interface FuzzTarget {
   api: string;
-  /** Ids of all things that were made by requests that were accepted. */
+  /** Ids of all objects that accepted requests have created. */
   knownIds: Set<string>;
   /** Apps whose keys requests are sent with. */
   apps: string[];

@@ -39,7 +39,7 @@ function begun(): Record<Waits, Promise<void>> {
     expiry: expireInPart(),
     lateReceipt: acknowledgeAfterEnd(),
   };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(waits)) checked.catch(() => undefined);
   return waits;
 }

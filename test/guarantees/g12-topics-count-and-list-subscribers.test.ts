@@ -38,7 +38,7 @@ beforeAll(async () => {
 afterEach(() => fleet.disconnectAll());
 afterAll(() => stack?.stop());
 
-/** Waits until the counter says what the list does, and gives both. */
+/** Waits until the counter agrees with the list. Returns both. */
 async function expectExact(topic: string, expected: readonly string[]): Promise<void> {
   const restsSince = performance.now();
   expect((await allOf(topic)).toSorted()).toEqual([...expected].sort());
@@ -47,10 +47,10 @@ async function expectExact(topic: string, expected: readonly string[]): Promise<
   await until(isExact, { timeoutMs: left, everyMs: 250, what: `${expected.length} counted` });
 }
 
-/** Topics that rest from here on, with all their subscribers. */
+/** Topics that are no longer changed, with all their subscribers. */
 type Rested = [topic: string, subscribers: readonly string[]][];
 
-/** Expects exact counters of all; what is wrong is said to who waits for it. */
+/** Expects exact counters of all; a fault is reported by the test that awaits it. */
 function restOf(rested: Rested): Promise<void> {
   const all = rested.map(([topic, expected]) => expectExact(topic, expected));
   const exact = Promise.all(all).then(() => undefined);
@@ -194,7 +194,7 @@ describe('2,500 subscribers on pages', () => {
   });
 });
 
-// Last, for both are waited for while the others run.
+// Last, because both run beside the other tests.
 test(
   'counters are exact after 500 changes at once over two API processes',
   () => changed500,

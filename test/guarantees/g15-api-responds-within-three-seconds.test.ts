@@ -15,7 +15,7 @@ import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
-/** Guarantee G15, measured at the client, with some time for the way and for a machine that is busy. */
+/** Guarantee G15, measured at the client, with a margin for the network and for a busy machine. */
 const ANSWERED_WITHIN_MS = 3_300;
 /** Longer than an API key is remembered. */
 const BROKEN_MS = 9_000;
@@ -56,7 +56,7 @@ async function requestDuringFault(): Promise<KindResponse[]> {
 
 function expectPromptAndCorrect(responses: readonly KindResponse[]): void {
   const longest = Math.max(...responses.map(({ tookMs }) => tookMs));
-  process.stdout.write(`${responses.length} responses, the longest took ${Math.round(longest)} ms\n`);
+  process.stdout.write(`${responses.length} responses, the slowest in ${Math.round(longest)} ms\n`);
   const brief = ({ kind, status, text, tookMs }: KindResponse) => ({ kind, status, text, tookMs });
   const isFit = ({ status }: KindResponse) => status === 200 || status >= 500;
   expect(responses.filter((response) => !isFit(response)).map(brief)).toEqual([]);

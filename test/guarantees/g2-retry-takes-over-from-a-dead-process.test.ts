@@ -32,7 +32,7 @@ afterAll(async () => {
   await fixture?.stop();
 });
 
-/** Every real device has it once, and nothing more is on its way: another push came behind it. */
+/** Every real device has it once, and no other copy is in flight: another push arrived after it. */
 async function expectArrivedOnce(push: SentPush): Promise<void> {
   const { devices } = pool;
   const arrivals = (sent: SentPush) => devices.map((device) => countArrivals(device, sent));

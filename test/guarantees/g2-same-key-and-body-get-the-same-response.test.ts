@@ -23,7 +23,7 @@ function bodyFor(to: string | readonly string[], fields: object = {}): string {
   return JSON.stringify({ to, data: { mark: randomUUID() }, ...fields });
 }
 
-/** Expects that so many pushes came, whatever else may still have been under way. */
+/** Expects that so many pushes arrived, and no further one in flight. */
 async function expectArrivals(device: MqttDevice, count: number): Promise<void> {
   const last = await sendPush(stack, device.token);
   await device.waitFor(count + 1);

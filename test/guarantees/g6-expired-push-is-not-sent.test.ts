@@ -26,7 +26,7 @@ beforeAll(async () => {
   stack = await startStackWithoutLimits();
   mongo = await openMongo(stack.dev);
   begun = { shortTimeToLive: expireOffline(), scheduled: expireScheduled() };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterEach(() => fleet.disconnectAll());
@@ -121,7 +121,7 @@ test('a push that expires before it is processed is not sent at all', async () =
       await sendPush(stack, device.token, { time_to_live: 1 }),
       await sendPush(stack, device.token, { time_to_live: 0 }),
     ] as const;
-    // A time to live of 0 is worked for 5 s.
+    // A push with a time to live of 0 is tried for 5 s.
     const longer = await sendPush(stack, device.token, { time_to_live: 6 });
     await untilNotPending(stack, longer);
     return pushes;

@@ -34,7 +34,7 @@ async function untilNothingPending(push: SentPush): Promise<void> {
   await until(isOver, { timeoutMs: 30_000, everyMs: 100, what: `push ${push.id} over` });
 }
 
-/** Sends one more push, without a key, and waits for it: what was under way has come before it. */
+/** Sends one more push, without a key, and waits for it: everything in flight has arrived before it. */
 async function sendLast(device: MqttDevice): Promise<SentPush> {
   const last = await sendPush(stack, device.token);
   await until(() => payloadsOf(device).includes(last.payload), { timeoutMs: 20_000 });
@@ -50,7 +50,7 @@ test('an offline device gets only the newest', async () => {
   const newest = pushes[4] as SentPush;
   await untilPending(stack, newest, [device.token]);
   const listed = async () => (await pendingPushesOf(stack, device.token)).map(({ id }) => id);
-  // An older one has the row until the newest is worked.
+  // An older one has the row until the newest is processed.
   await until(async () => isDeepStrictEqual(await listed(), [newest.id, other.id]));
   await device.connect();
   const last = await sendLast(device);

@@ -62,7 +62,7 @@ async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
   expect(overtaken.filter(isWrong)).toEqual([]);
 }
 
-/** All get the newest push of each key; and what was under way has come when one without a key, sent after it, has. */
+/** All get the newest push of each key; everything in flight has arrived once a later push without a key has. */
 async function expectNewest(devices: MqttDevice[], pushes: SentPush[][]): Promise<void> {
   const newest = pushes.map((some) => some.at(-1)?.payload ?? '');
   await untilAllHave(devices, newest);

@@ -26,7 +26,7 @@ afterAll(async () => {
   await stack?.stop();
 });
 
-/** Registers an Android device with an FCM token: an installation that registers again brings the same one. */
+/** Registers an Android device with an FCM token: an installation that registers again sends the same one. */
 async function registerAndroid(fcmToken: string): Promise<string> {
   const body = { appId: stack.dev.app, platform: 'android', sdk: 10_000, fcmToken };
   const { status, json } = await stack.api<{ token: string }>('POST', '/register', body);

@@ -20,7 +20,7 @@ const DUE_AFTER_SECONDS = 2;
 /** One step of a run. */
 export type Command = fc.AsyncCommand<Model, System>;
 
-/** Gives a command a name for the report of a failure, and ends holds that last too long after it. */
+/** Names a command for the report of a failure, and ends delays of receipts that last too long after it. */
 function command(
   name: string,
   check: (model: Model) => boolean,

@@ -5,7 +5,7 @@ export type Outcome = 'delivered' | 'inbox' | 'superseded' | 'deleted';
 export interface ModelDevice {
   token: string;
   isConnected: boolean;
-  /** It keeps its receipts back. */
+  /** It delays its receipts. */
   isHolding: boolean;
   /** Steps since it began to. */
   heldSteps: number;
@@ -127,7 +127,7 @@ export class Model {
   }
 }
 
-/** Counts a push's recipients by how they stand. */
+/** Counts a push's recipients by outcome. */
 export function countOutcomes({ outcomes }: ModelPush): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const status of outcomes.values()) counts[status] = (counts[status] ?? 0) + 1;

@@ -35,7 +35,7 @@ const PUSH_EVERY_MS = 150;
 /** Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. */
 const BLOCKED_MS = 200;
 const BLOCKING_SENDERS = 3;
-/** The scheduler is frozen and goes on in turns, so that pushes are ten seconds late. */
+/** The scheduler is frozen and resumed in turns, so that pushes are ten seconds late. */
 const FREEZE_OF_SCHEDULER = { frozenMs: 13_000, runningMs: 3_000 };
 /** The API takes 4,096 characters, APNs 4,096 bytes. */
 const TOO_LARGE_FOR_APNS = 'é'.repeat(3_000);
@@ -118,7 +118,7 @@ async function keepBlocking(to: string, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Freezes the scheduler and lets it go on, in turns. */
+/** Freezes and resumes the scheduler in turns. */
 async function keepFreezing(signal: AbortSignal): Promise<void> {
   const { frozenMs, runningMs } = FREEZE_OF_SCHEDULER;
   while (!signal.aborted) {

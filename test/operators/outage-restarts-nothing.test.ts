@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 /** Of each server's two minutes, one is spent frozen (no response), one stopped (connections are refused). */
 const PHASE_MS = 60_000;
 const PROBE_EVERY_MS = 2_000;
-/** Guarantee G15, with some time for the way and for a machine that is busy. */
+/** Guarantee G15, with a margin for the network and for a busy machine. */
 const ANSWERED_WITHIN_MS = 3_300;
 const RECOVERED_WITHIN_MS = 30_000;
 
@@ -106,7 +106,7 @@ test('MongoDB unavailable for two minutes: the API responds with 500 in time, no
   mongodProxy.restore();
   expect(whileFrozen.flat(2)).toEqual([]);
   await expectDelivery();
-  // The time in which the loops stood still because of MongoDB counts no more.
+  // The time in which the loops were blocked by MongoDB no longer counts.
   expect(await probeAllFor(PHASE_MS)).toEqual([]);
   expect(readPids()).toEqual(pids);
 }, 300_000);

@@ -26,7 +26,7 @@ test('a batch that waits for an open circuit is released unchanged, by one write
     mongo.db
       .collection<PushDocument>('pushes')
       .findOne({ _id: push.id, 'work.tries': { $gt: 0 }, 'work.claim': { $exists: false } });
-  const what = { timeoutMs: 30_000, what: 'a batch that is given back' };
+  const what = { timeoutMs: 30_000, what: 'a released batch' };
   const { work } = await until(async () => (await readReleased()) ?? false, what);
   expect(work).toEqual({
     ...{ state: 'ready', channel: 'apns', at: expect.any(Date), tries: 1, n: 1 },

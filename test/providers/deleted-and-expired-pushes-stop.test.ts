@@ -20,7 +20,7 @@ const SUBSET_SIZE = 20;
 const SLOW = { delayMs: 500 };
 /** Guarantee G8. */
 const STOPS_WITHIN_MS = 1_000;
-/** How long a push for devices that are there now is worked at. */
+/** How long a push with time to live 0 is tried. */
 const SEND_NOW_MS = 5_000;
 const DAY = 86_400;
 
@@ -38,7 +38,7 @@ async function untilSending({ id }: Sent): Promise<void> {
   await until(async () => (await fixture.sandbox.received(id)).length > 0);
 }
 
-/** Sends one more push to each of these devices, and waits until a provider has got it: what was under way has come before. */
+/** Sends one more push to each of these devices, and waits until a provider has got it, after everything in flight. */
 async function untilMarkersReceived(tokens: readonly string[], fields = {}): Promise<void> {
   const marker = await send(tenant, tokens, fields);
   await until(async () => {

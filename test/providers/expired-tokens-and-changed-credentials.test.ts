@@ -142,7 +142,7 @@ test('a credential refused during a push fails no recipient, and a valid one is 
   const before = await refusals();
   const goal = sender.count() + FURTHER_PUSHES;
   await until(() => sender.count() >= goal, { what: 'further pushes while the circuit is open' });
-  // A probe a minute, and what the line carried when it was refused.
+  // A probe a minute, and the requests in flight when it was refused.
   expect((await refusals()) - before).toBeLessThanOrEqual(1);
   const refused = (await sandbox.received(push.id)).filter(({ status }) => status === 403);
   expect(refused.length).toBeLessThanOrEqual(WINDOW + 1);

@@ -48,7 +48,7 @@ test('killed three times in the middle, it loses nothing and repeats few request
     const before = await requests();
     await stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGKILL'));
     const isSending = async () => (await requests()) > before + WINDOW / 2;
-    await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker goes on' });
+    await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker continues' });
   }
   await untilOutcomeCounts(store, push, { sent: IPHONES });
   const { duplicates } = await sandbox.counts();

@@ -21,7 +21,7 @@ beforeAll(async () => {
   fixture = await openProviderFixture();
   tenant = await fixture.tenant({ fcmFallbackSeconds: FALLBACK_SECONDS });
   begun = { lateReceipt: acknowledgeAfterFcm(), noReceipt: expireAfterFcm() };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(() => fixture?.close());

@@ -158,7 +158,7 @@ async function expectTold(
 test('the pages add up to the counts and match what devices and providers got, until the end', async () => {
   const fields = { collapse_key: 'scores' };
   const push = await sendPush(tenant, ['/topics/crowd', '/topics/phones'], fields);
-  // While it is fanned out and worked: each recipient is in one page.
+  // During the fan-out and the delivery: each recipient is in one page.
   const during = await readPages(push);
   expect(during.map(({ token }) => token).sort()).toEqual(
     [...pool.tokens, ...iphones.tokens].sort(),
@@ -234,7 +234,7 @@ test('a push that expires has the outcomes of its fallbacks, and the webhook get
 
 test('pushes that were removed are unknown', async () => {
   expect(pushes).toHaveLength(2);
-  // What is to be reported would keep them.
+  // Pending reports would keep them.
   await until(async () => (await fixture.store.outbox.countPending(webhook.id, 1)) === 0);
   const stored = mongo.db.collection<{ _id: string }>('pushes');
   const ids = { _id: { $in: pushes.map(({ id }) => id) } };

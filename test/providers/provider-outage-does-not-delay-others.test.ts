@@ -20,7 +20,7 @@ import { type SecondSandbox, startSecondSandbox } from '../support/providers/sec
 import { until } from '../support/until.ts';
 
 const IPHONES = 2_000;
-/** More than the jobs of a queue that are worked at once. */
+/** More than the jobs of a queue that are processed at once. */
 const LONE_PUSHES = 60;
 const ANDROIDS = 100;
 const BROWSERS = 50;

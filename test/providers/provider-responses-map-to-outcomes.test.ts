@@ -12,7 +12,7 @@ import { type FinalOutcome, untilFinal } from '../support/providers/outcomes.ts'
 import type { ScriptedResponse } from '../support/providers/sandbox.ts';
 import { until } from '../support/until.ts';
 
-/** A response that a provider gives once before it recovers, and the outcome of the delivery. */
+/** A response that a provider sends once before it recovers, and the outcome of the delivery. */
 type Row = [response: ScriptedResponse, outcome: FinalOutcome | 'tried again'];
 
 const failed = (reason: NonNullable<FinalOutcome['reason']>): FinalOutcome => ({
@@ -78,7 +78,7 @@ beforeAll(async () => {
   // At once: only devices over FCM are tested here.
   tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   fcmResponses = respondOverFcm();
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   fcmResponses.catch(() => undefined);
 });
 afterAll(() => fixture?.close());

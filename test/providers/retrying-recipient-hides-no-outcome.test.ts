@@ -31,7 +31,7 @@ interface ReportedRecipient {
 const runJson = <T>(...args: string[]): Promise<T> =>
   runCarillonJson<T>(fixture.stack.home, 'push', 'outcomes', ...args);
 
-/** Four iPhones, of which APNs takes the push for one, and what it says of the others. */
+/** Four iPhones: APNs accepts the push for one, and these are its responses for the others. */
 async function sendToFour(): Promise<{ push: Sent; tokens: string[] }> {
   const { sandbox } = fixture;
   const { tokens, addresses } = await registerIphones(tenant, 4);

@@ -36,17 +36,17 @@ export interface MqttDevice extends Credentials {
   disconnect(): Promise<void>;
   /** Destroys the socket without DISCONNECT. */
   cut(): void;
-  /** From now on receipts (PUBACK) are kept back while pushes go on arriving. */
+  /** From now on receipts (PUBACK) are delayed while pushes keep arriving. */
   holdReceipts(): void;
-  /** Sends the receipts kept back on this connection, and those to come at once again. */
+  /** Sends the delayed receipts of this connection, and later ones at once again. */
   releaseReceipts(): void;
-  /** Sends only the oldest of the receipts kept back. */
+  /** Sends only the oldest of the delayed receipts. */
   releaseOldestReceipt(): void;
-  /** Waits for at least `count` arrivals and gives all. */
+  /** Waits for at least `count` arrivals. Returns all. */
   waitFor(count: number, pollOptions?: PollOptions): Promise<Arrival[]>;
 }
 
-/** Registers a new device of the stack's app and gives it, not yet connected. */
+/** Registers a new device of the stack's app. Returns it, not yet connected. */
 export async function newMqttDevice(dev: Dev, platform?: string): Promise<MqttDevice> {
   return createMqttDevice({ url: dev.mqtt, ...(await registerDevice(dev, platform)) });
 }

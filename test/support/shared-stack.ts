@@ -13,7 +13,7 @@ export interface SharedStack
 }
 
 /**
- * Gives a test file a tenant of its own on the stack that calm files share: two APIs, two
+ * Gives a test file a tenant of its own on the stack that files without faults share: two APIs, two
  * delivery-workers, one of each other process, no limits per address. Calm is a file that breaks nothing
  * and reads nothing but its own tenant: at no collection, queue, metric or log as a whole. All
  * others start a stack of their own.

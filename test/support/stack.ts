@@ -32,7 +32,7 @@ export interface Stack {
   ): Promise<ApiResponse<T>>;
   /** The process that runs now, after a restart the new one. */
   pidOf(service: string, index?: number): number;
-  /** Sends a signal and gives the pid it went to. */
+  /** Sends a signal. Returns the pid of the process. */
   kill(service: string, signal: NodeJS.Signals, index?: number): number;
   /** Waits until another process than `oldPid` has replaced it and is ready. Returns its pid. */
   waitForRestart(service: string, oldPid: number, index?: number): Promise<number>;

@@ -22,7 +22,7 @@ const FILES = {
     export const load = (...names) => Promise.all(names.map((name) => import(name)));`,
 };
 
-/** What `some.test.mjs` exports. */
+/** Exports of `some.test.mjs`. */
 interface Exports {
   mark: unknown;
   state: object;

@@ -13,7 +13,7 @@ const TEST_MS = 180_000;
 const FORMED = { timeoutMs: 60_000, everyMs: 200 };
 
 let folder: string;
-/** Addresses of this machine that stand for the containers; each run has its own. */
+/** Addresses of this machine that simulate the containers; each run has its own. */
 let hosts: string[];
 const processes: TestProcess[] = [];
 

@@ -71,7 +71,7 @@ async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promi
   expect(repeats).toBeLessThanOrEqual(IN_PROGRESS);
 }
 
-/** Returns what carillon doctor says of MongoDB's servers. */
+/** Returns the findings of carillon doctor about MongoDB's servers. */
 async function askDoctor(): Promise<string> {
   const { stdout } = await runCarillonHere(divided.stack.home, ['--json', 'doctor']);
   const findings = JSON.parse(stdout) as { check: string; detail: string }[];

@@ -12,7 +12,7 @@ const FORMED = { timeoutMs: 120_000, everyMs: 500 };
 const TEST_MS = 240_000;
 
 let folder: string;
-/** Addresses of this machine that stand for pods; each run has its own. */
+/** Addresses of this machine that simulate pods; each run has its own. */
 let network: string;
 const processes = new Map<string, TestProcess>();
 

@@ -14,7 +14,7 @@ import {
 } from '../support/with-python/python.ts';
 
 const DEVICE = fileURLToPath(new URL('../support/with-python/device.py', import.meta.url));
-/** The SDK connects to port 8883 whatever one says, so the stack has the default ports on an address of its own. */
+/** The SDK connects to port 8883 with any setting, so the stack has the default ports on an address of its own. */
 const HOST = '127.0.0.83';
 
 let stack: Stack;

@@ -22,7 +22,7 @@ const FUNCTIONS = new Set([
   'GetterProperty',
   'SetterProperty',
 ]);
-/** What stands before the first token, where the parser begins to count. */
+/** Text before the first token, where the parser begins to count. */
 const LEADING = /^(?:#!.*\n|\s+|\/\/.*\n?|\/\*[\s\S]*?\*\/)*/;
 
 /**

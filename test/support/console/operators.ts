@@ -36,7 +36,7 @@ export async function openViewer(browser: Browser, owner: Page): Promise<Page> {
   return page;
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const INVITE = `(async () => {
   const { csrf } = await (await fetch('/api/session')).json();
   const headers = { 'content-type': 'application/json', 'x-csrf-token': csrf };

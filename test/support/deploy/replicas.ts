@@ -69,7 +69,7 @@ function parseSeconds(text = ''): number {
   return Number(minutes) * 60 + Number(seconds);
 }
 
-/** Waits until a replica says that it is ready. */
+/** Waits until a replica reports that it is ready. */
 export function untilReady({ name, opsPort }: Replica, timeoutMs: number): Promise<true> {
   const isReady = async () => {
     const options = { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) };

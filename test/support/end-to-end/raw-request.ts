@@ -51,7 +51,7 @@ export function sendRawRequest(base: string, expected: RawRequest): Promise<RawR
   });
 }
 
-/** Writes bytes that need not be HTTP, and gives all that the server says until it hangs up. */
+/** Writes bytes that need not be HTTP. Returns all that the server sends until it closes the connection. */
 export function sendRawBytes(base: string, bytes: string): Promise<string> {
   const { hostname, port } = new URL(base);
   return new Promise((resolve, reject) => {

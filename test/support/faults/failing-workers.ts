@@ -35,7 +35,7 @@ export interface FailingWorkers extends Tables {
   run(failpoints: string): Promise<number>;
   /** Starts a worker, kills it when it has stopped itself at a failpoint, and does so again. */
   killInWork(times: number, failpoints: string): Promise<void>;
-  /** Gives the numbers of a push's recipients by outcome. */
+  /** Returns the numbers of a push's recipients by outcome. */
   outcomesOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
   stop(): Promise<void>;
 }

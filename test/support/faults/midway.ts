@@ -19,12 +19,12 @@ export function openLargeFixture(): Promise<Fixture> {
   return openFixture(POOL_SIZE);
 }
 
-/** Returns the devices that keep a few batches open by keeping their receipts back. */
+/** Returns the devices that keep a few batches open by delaying their receipts. */
 export function unacknowledging({ pool }: Fixture): MqttDevice[] {
   return pool.devices.slice(0, UNACKNOWLEDGING);
 }
 
-/** Makes these devices keep their receipts back from now on. */
+/** Makes these devices delay their receipts from now on. */
 export function holdReceipts(fixture: Fixture): void {
   for (const device of unacknowledging(fixture)) device.holdReceipts();
 }

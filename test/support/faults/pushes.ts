@@ -36,7 +36,7 @@ export async function sendPush(
   return { id: json.id, payload: JSON.stringify(data), devices: json.info.devices };
 }
 
-/** A push's state and its recipients by outcome, as `carillon push outcomes` gives them. */
+/** A push's state and its recipients by outcome, as `carillon push outcomes` shows them. */
 export async function pushStatusOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'>) {
   const pushStatus = await createDeliveryStatus(mongo.db).statusOfPush(id);
   if (pushStatus === undefined) throw new Error(`there is no push ${id}`);
@@ -101,7 +101,7 @@ export function untilPartlyClosed(mongo: TestMongo, push: { id: string }): Promi
     const states = await countBatchStates(mongo, push);
     return isPartlyClosed(states) && states;
   };
-  return until(midway, { everyMs: 2, what: `push ${push.id} half worked` });
+  return until(midway, { everyMs: 2, what: `push ${push.id} half processed` });
 }
 
 /** Checks whether both open and closed batches exist. */

@@ -20,7 +20,7 @@ export interface RedisServer {
   /** The folder of its data. */
   dir: string;
   start(): Promise<void>;
-  /** Stops it in its tracks, its connections open, and lets it go on. */
+  /** Suspends it with its connections open, and resumes it. */
   freeze(): void;
   thaw(): void;
   /** Kills it (SIGKILL). */

@@ -40,7 +40,7 @@ export interface NpmStart {
   ready(): Promise<Dev>;
   /** Sends a signal to the one process that a user has started, and no other. */
   signal(signal: NodeJS.Signals): void;
-  /** Waits for its end; gives the exit code, 128 + its number for a signal. @throws after 40 s */
+  /** Waits for its end. Returns the exit code, 128 + its number for a signal. @throws after 40 s */
   exit(): Promise<number>;
 }
 

@@ -15,7 +15,7 @@ export interface DeviceFleet {
   freeze(count: number): void;
   thaw(): void;
   report(): Promise<FleetReport>;
-  /** Waits until all are connected; gives the milliseconds it took. */
+  /** Waits until all are connected. Returns the milliseconds it took. */
   untilConnected(timeoutMs?: number): Promise<number>;
   stop(): Promise<void>;
 }

@@ -87,7 +87,7 @@ export async function startMosquitto(dev: Dev, scheme: 'mqtt' | 'mqtts'): Promis
   };
 }
 
-/** Publishes as a device; gives the exit code of mosquitto_pub. */
+/** Publishes as a device. Returns the exit code of mosquitto_pub. */
 export async function publishByMosquitto(dev: Dev): Promise<number> {
   const { url, token, auth } = await connectOptionsFor(dev, 'mqtt');
   const { hostname, port } = new URL(url);

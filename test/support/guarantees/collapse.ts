@@ -34,7 +34,7 @@ export function findOutOfOrder(device: MqttDevice, pushes: readonly SentPush[]):
   });
 }
 
-/** Sends pushes of a collapse key one after another for a while; gives those that were accepted, oldest first. */
+/** Sends pushes of a collapse key one after another for a while. Returns the accepted ones, oldest first. */
 export async function sendRepeatedly(
   stack: Pick<Stack, 'api'>,
   devices: readonly MqttDevice[],

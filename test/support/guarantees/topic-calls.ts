@@ -18,9 +18,9 @@ export function createTopicCalls(stack: () => Pick<Stack, 'api'>) {
   }
 
   return {
-    /** Gives the HTTP status. */
+    /** Returns the HTTP status. */
     subscribe: changeSubscription('subscribe'),
-    /** Gives the HTTP status. */
+    /** Returns the HTTP status. */
     unsubscribe: changeSubscription('unsubscribe'),
     pageOf: getPage,
 

@@ -9,7 +9,7 @@ export interface FrozenProcess {
 }
 
 /**
- * Freezes processes (SIGSTOP) while something is done, and lets them go on whatever comes of it.
+ * Freezes processes (SIGSTOP) during a task, and resumes them after it, also if it fails.
  * A frozen process keeps its connections and claims, and does nothing.
  */
 export async function whileFrozen<T>(

@@ -29,7 +29,7 @@ function unlessExists(pattern) {
 }
 
 /**
- * Finds the tests that this machine can't run, and says so. They are left out as files; `.ci/run` installs what they need.
+ * Finds the tests that this machine can't run, and prints them. They are left out as files; `.ci/run` installs what they need.
  *
  * @param {readonly string[]} argv arguments of the run: tiers or paths
  * @returns {string[]} patterns of their paths

@@ -43,7 +43,7 @@ const shared = new Map<string, Promise<Module>>();
 
 /** The modules of a test file. Those of this repository are evaluated for each test file: none sees another's state. */
 export class ModuleGraph {
-  /** What `@jest/globals` exports. */
+  /** Exports of `@jest/globals`. */
   globals: Record<string, unknown> = {};
   /** Where the source map of each module is. */
   readonly sourceMaps = new Map<string, string>();

@@ -30,7 +30,7 @@ export async function startElectronApp(
 ): Promise<ElectronApp> {
   const child = fork(APP, [folder], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // What it depends on uses a module that Node would rather see gone.
+    // Its dependencies use a module that Node has deprecated.
     execArgv: ['--disable-warning=DEP0040'],
   });
   const payloads: unknown[] = [];

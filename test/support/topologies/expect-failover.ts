@@ -14,7 +14,7 @@ const WAITED_MS = 60_000;
 
 /** A fault of a set of servers. */
 export interface ServerFault {
-  /** What happens, for the output. */
+  /** Name of the fault, for the output. */
   label: string;
   begin(): Promise<void> | void;
   /** Waits until there is a new primary; absent if none was replaced. */

@@ -186,7 +186,7 @@ async function readSlots(nodes: readonly RedisNode[]): Promise<(RedisNode | unde
   return bySlot;
 }
 
-/** Returns the node that says itself that it serves the slot. */
+/** Returns the node that reports that it serves the slot itself. */
 async function findServing(
   nodes: readonly RedisNode[],
   slot: number,

@@ -110,7 +110,7 @@ async function runRedis<T>(
       tls: { ca: security.ca },
     }),
   });
-  // The command's own error says as much.
+  // The command's own error reports the fault.
   redis.on('error', () => undefined);
   try {
     await redis.connect();

@@ -20,7 +20,7 @@ export interface Security {
   ca: string;
   /** Lines of each node's configuration, but for its port. */
   lines: readonly string[];
-  /** What stands before the hosts in a URL. */
+  /** User and password before the hosts in a URL. */
   credentials: string;
 }
 

@@ -47,7 +47,7 @@ export async function horizontalOverflow(page: Page): Promise<number> {
   return page.evaluate(OVERHANG) as Promise<number>;
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const RUN_AXE = `axe.run(document).then(({ violations }) =>
   violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => id + ' at ' + target.join(' '))))`;
 

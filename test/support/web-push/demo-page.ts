@@ -21,7 +21,7 @@ export interface DemoPage {
   call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
   /** Ends the subscription behind the page's back, as browsers do now and then. */
   dropSubscription(): Promise<void>;
-  /** Loads the page again, as on a later visit; gives its token then. */
+  /** Loads the page again, as on a later visit. Returns its token then. */
   reopen(): Promise<string>;
 }
 
@@ -86,7 +86,7 @@ function readToken(page: Page): Promise<string> {
   return page.$eval('#token', (element) => element.textContent ?? '');
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const READ_NOTIFICATIONS = `navigator.serviceWorker.getRegistration()
   .then((registration) => registration.getNotifications())
   .then((shown) => shown.map(({ title, body, tag }) => ({ title, body, tag })))`;

@@ -68,7 +68,7 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
     client = socket;
     stream = 1;
     socket.on('error', () => undefined);
-    // The first bytes are the login; what the browser says later is only of receipts.
+    // The first bytes are the login; later bytes of the browser are only receipts.
     socket.once('data', () => socket.write(encodeLoginResponse()));
     socket.resume();
   });
@@ -76,12 +76,13 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
   const endpoints = createTlsServer({}, pushed);
   const servers = [plain, connections, endpoints];
   const sockets = await Promise.all(servers.map(listen));
-  const [plainPort, connection, push] = servers.map((server) => (server.address() as AddressInfo).port);
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  const [plainPort, tlsPort, push] = ports;
   return {
     host: `127.0.0.1:${push}`,
     checkin: `http://127.0.0.1:${plainPort}/checkin`,
     registration: `http://127.0.0.1:${plainPort}/register`,
-    connection: `https://127.0.0.1:${connection}`,
+    connection: `https://127.0.0.1:${tlsPort}`,
     useCertificate({ certificate, key }) {
       for (const server of [connections, endpoints]) {
         server.setSecureContext({ cert: certificate, key });
