@@ -29,7 +29,7 @@ function readAddresses(folder: string): { ofObject: string[]; ofFiles: string[] 
   };
 }
 
-test('each alert links to its runbook below the given address, also when the rules are written again', () => {
+test('each alert has the URL of its runbook below the given address, also when the rules are written again', () => {
   const out = createTemporaryFolder();
   for (const runbooks of [[`--runbooks=${BASE}/`], []]) {
     expect(writeRules(`--out=${out}`, ...runbooks)).toMatchObject({ status: 0, stderr: '' });

@@ -125,6 +125,6 @@ test.each(Object.keys(REQUESTS_BY_CODE) as ApiErrorCode[])('%s', async (code) =>
   expect(response.headers.has('allow')).toBe(code === 'METHOD_NOT_ALLOWED');
 });
 
-test('there is a way for each code of the table', () => {
+test('each code of the table has a request', () => {
   expect(Object.keys(REQUESTS_BY_CODE).sort()).toEqual(Object.keys(API_ERRORS).sort());
 });

@@ -96,7 +96,7 @@ describe('an export', () => {
     await devices.updateOne({ _id: first }, { $unset: { authDigest: 1 } });
   });
 
-  test('of subscriptions, pushes and recipients has what the API shows elsewhere', async () => {
+  test('of subscriptions, pushes and recipients has the fields that the API shows elsewhere', async () => {
     const [first = '', second = ''] = tokens;
     for (const token of [first, second])
       await stack.api('POST', '/topics/subscribe', { token, topics: ['b', 'a'] });

@@ -215,7 +215,7 @@ test('payloads with names of database operators and prototypes are returned unch
   expect(text).toContain(`"payload":${data}`);
 });
 
-test('an unknown field is ignored however deep it is', async () => {
+test('an unknown field is ignored at any depth', async () => {
   const body = `{"to":"${token}","data":{},"unknown":${NESTED_JSON}}`;
   expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
 });

@@ -8,7 +8,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const LONGEST_WINDOW_SECONDS = 60;
-/** How long an API process may go by what it knows of a key. */
+/** How long an API process may use its cache of a key. */
 const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
 
 let stack: Stack;

@@ -9,7 +9,7 @@ import type { ApiResponse } from '../support/stack/call-api.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** How long an API process may go by what it knows of an app. */
+/** How long an API process may use its cache of an app. */
 const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
 
 /** An app and a device of it. */
@@ -45,9 +45,9 @@ async function createApp(): Promise<App> {
   };
 }
 
-test('its pushes may have longer payloads, or shorter ones', () => begun.payloadLimit);
+test('the limit of its payloads may be higher or lower', () => begun.payloadLimit);
 
-test('data may come as a JSON string once that is switched on', () => begun.dataString);
+test('data may be a JSON string once that is enabled', () => begun.dataString);
 
 async function setPayloadLimit({ set, push }: App): Promise<void> {
   const longer = { data: { a: 'x'.repeat(9_000) } };

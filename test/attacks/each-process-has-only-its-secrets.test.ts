@@ -26,7 +26,7 @@ interface RunningProcess {
   env: Map<string, string>;
 }
 
-/** All processes of the stack but the supervisor, which gives the others what they have. */
+/** All processes of the stack but the supervisor, which gives the others their variables. */
 function listProcesses(): RunningProcess[] {
   return findProcesses(stack.home)
     .map((pid) => ({ service: serviceOf(pid), env: readEnvironment(pid) }))

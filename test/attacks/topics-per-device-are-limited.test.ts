@@ -37,7 +37,7 @@ describe('1,000 topics a device', () => {
     const refused = await subscribe(device, topicNames(MAX_TOPICS, 1));
     expectApiError(refused, 'INVALID_PARAM');
     expect(refused.json.error).toMatch(/1,000 topics/);
-    // Those it has may be named again, and what it leaves makes room.
+    // Its own topics may be named again, and an unsubscribe makes room.
     expect((await subscribe(device, topicNames(0))).status).toBe(200);
     expect((await subscribeAsDevice(device, topicNames(0, 1), 'unsubscribe')).status).toBe(200);
     expect((await subscribe(device, topicNames(MAX_TOPICS, 1))).status).toBe(200);

@@ -224,7 +224,7 @@ describe('as a viewer', () => {
     expect(watch.take()).toEqual([]);
   });
 
-  test.each([...SESSION_PATHS, FILTERED])('%s comes back after a login', async (path) => {
+  test.each([...SESSION_PATHS, FILTERED])('%s is shown again after a login', async (path) => {
     const address = fillPath(path, ids);
     const page = await viewer.browserContext().newPage();
     const ofPage = watchPage(page, origin, [401, 403]);

@@ -119,7 +119,7 @@ test(
   MINUTES,
 );
 
-test('migrate has run once, whenever MongoDB was there', async () => {
+test('migrate has run once, whenever MongoDB was ready', async () => {
   const format = '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}';
   const state = await engine.podman('inspect', '--format', format, nameOf('migrate'));
   const log = await engine.podman('logs', nameOf('migrate'));
@@ -171,7 +171,7 @@ test('every container is without root, capabilities, a writable root, and within
 });
 
 test(
-  'a killed container comes back, and devices are served again',
+  'a killed container is restarted, and devices are served again',
   async () => {
     for (const service of CONTAINERS) {
       const killed = await readPid(engine, nameOf(service));

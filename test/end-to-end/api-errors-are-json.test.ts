@@ -47,7 +47,7 @@ describe('the key', () => {
     expect(await sendRequest({ method, path, headers })).toMatchObject(refusal);
   });
 
-  test('is taken from the query and from the header Authorization', async () => {
+  test('is read from the query and from the header Authorization', async () => {
     expect(await sendRequest({ method: 'GET', path: withKey('/topics') })).toMatchObject({
       status: 200,
     });
@@ -142,7 +142,7 @@ describe('a body', () => {
     },
   );
 
-  test('of the type application/json with a charset is taken', async () => {
+  test('of the type application/json with a charset is accepted', async () => {
     const headers = { 'content-type': 'Application/JSON; charset=utf-8' };
     const response = await sendRequest({ path: withKey('/push'), headers, body: text() });
     expect(response).toMatchObject({ status: 200, json: { success: true } });

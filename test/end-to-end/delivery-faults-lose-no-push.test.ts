@@ -164,7 +164,7 @@ async function killWorkerWithClaim(push: string): Promise<void> {
   });
 }
 
-/** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */
+/** Suspends worker and scheduler: new pushes stay where the API has stored them. */
 async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
   // A push that joins an open job has no job of its own, and the stopped worker's connection may take it from the list.
   await until(async () => (await listKeys(redis, '*send*:open')).length === 0);

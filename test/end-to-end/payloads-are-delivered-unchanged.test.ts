@@ -69,7 +69,7 @@ function post(lane: Lane, payload: string) {
   return stack.api<{ id: string }>('POST', '/push', `{"to":${to},"data":${payload}}`);
 }
 
-/** Sends a payload's text and compares what comes out at the three ends, token by token. */
+/** Sends a payload's text and compares the payloads at the three ends, token by token. */
 async function passesThrough(lane: Lane, payload: string): Promise<void> {
   const { arrivals } = lane.connected;
   const before = arrivals.length;

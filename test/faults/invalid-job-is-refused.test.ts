@@ -17,14 +17,14 @@ import { type DataServers, startDataServers } from '../support/operators/data-se
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
-/** Stands for what a log must not have. */
+/** A text that no log may have. */
 const SECRET = 'payload of a customer';
 const HUGE = `${SECRET} `.repeat(20_000);
 const RECIPIENTS = 40;
 const LONGEST_LINE = 10_000;
 const LIMIT_MS = 120_000;
 
-/** Jobs of other releases, and what is no job at all. */
+/** Jobs of other releases, and data that is no job at all. */
 const INVALID_DATA: unknown[] = [
   {},
   null,

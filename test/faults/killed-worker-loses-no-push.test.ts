@@ -24,7 +24,7 @@ import { until } from '../support/until.ts';
 /** Three batches: enough for one that stays open and others that close. */
 const SUBSET_SIZE = 3_000;
 const WORKER = 'delivery-worker';
-/** MongoDB has done by then what was sent to it before. */
+/** MongoDB has executed earlier commands by then. */
 const LANDED_MS = 500;
 
 let fixture: Fixture;

@@ -69,7 +69,7 @@ interface Figures {
   workers: number;
 }
 
-/** Reads what an autoscaler reads: the value of each scheduler. */
+/** Reads the metric of an autoscaler: the value of each scheduler. */
 async function readFigures(current: number): Promise<Figures> {
   const read = (name: string) =>
     Promise.all(

@@ -62,7 +62,7 @@ test('the notice of a row lost with the connection', async () => {
   expect(await last()).toBe(push.payload);
 });
 
-test("lost with Redis's last seconds, in which a device came and another one came back", async () => {
+test("an entry lost with Redis's last seconds, in which a device connected and another one reconnected", async () => {
   const back = await connectDevice();
   let came: MqttDevice | undefined;
   await server.restoreAfter(async () => {

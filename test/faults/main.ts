@@ -2,7 +2,7 @@
 //
 //   npm run faults
 //   npm run faults -- 5 24      only the faults of these numbers
-//   npm run faults -- --table   runs nothing: prints what docs/guarantees.md has of the plans
+//   npm run faults -- --table   runs nothing: prints the tables of the plans in docs/guarantees.md
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

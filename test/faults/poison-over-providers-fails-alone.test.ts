@@ -32,7 +32,7 @@ interface Poisoned {
   pool: ProviderDevicePool;
   /** One of its recipients is the poison. */
   recipient: SentPush;
-  /** Its payload is the poison. */
+  /** Its payload ends the workers. */
   payload: SentPush;
   /** To all but the poison. */
   neighbour: SentPush;

@@ -159,7 +159,7 @@ describe('a scheduler that is killed', () => {
   afterAll(() => killed?.stop());
 
   test(
-    'when it has opened pushes that are due, at opened:kill#1: they come once, and not early',
+    'when it has opened pushes that are due, at opened:kill#1: they are sent once, and not early',
     async () => {
       const { set, mongo } = killed;
       const device = await newMqttDevice(set.dev);

@@ -49,7 +49,7 @@ test('a file of a service restarts the processes of that service only, without a
   expect(run.stdout()).not.toMatch(/delivery-worker.* ended/);
 });
 
-test('a request that comes while the API restarts is served by the next one', async () => {
+test('a request during a restart of the API is served by the next process', async () => {
   const before = pids();
   touch('services/api/src/main.ts');
   await until(() => run.stdout().includes('restarting api\n'));

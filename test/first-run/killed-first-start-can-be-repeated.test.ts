@@ -102,7 +102,7 @@ test('servers that no file names are ended, and do not delay the next start', as
   await testHome.start().ready();
 });
 
-/** Waits for MongoDB and for what comes before the rest of a start. */
+/** Waits for MongoDB and for the steps before it in a start. */
 async function untilMongodResponds(start: NpmStart): Promise<void> {
   let code: number | undefined;
   void start.exit().then((found) => {

@@ -22,7 +22,7 @@ const TOPIC = 'kept';
 let testHome: TestHome;
 let before: Dev;
 let after: Dev;
-/** Of three devices: never connected; connected, and silent about what it got; done with all. */
+/** Of three devices: never connected; connected without receipts; connected with all receipts. */
 let offline: { device: MqttDevice; push: Sent };
 let unackedDelivery: { device: MqttDevice; push: Sent };
 let ackedDelivery: { device: MqttDevice; push: Sent };

@@ -29,7 +29,7 @@ describe('two stacks', () => {
     expect(new URL(one.dev.api).port).toBe(new URL(other.dev.api).port);
   });
 
-  test('know nothing of each other', async () => {
+  test('share no data', async () => {
     const { token } = await newDevice(one);
     expect((await getDeviceInfo(one, token)).device.platform).toBe('electron');
     expect((await other.api('GET', `/devices/${token}`)).json.code).toBe('INVALID_DEVICE_TOKEN');
@@ -49,7 +49,7 @@ describe('two stacks', () => {
 });
 
 describe('several processes of a service', () => {
-  test('are all there, each with an ops port of its own', async () => {
+  test('all run, each with an ops port of its own', async () => {
     const names = one.dev.processes.map(({ service, index }) => `${service} ${index}`);
     for (const service of ['api', 'delivery-worker', 'scheduler', 'device-gateway']) {
       expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));

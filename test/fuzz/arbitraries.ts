@@ -7,7 +7,7 @@ import type {
 } from '../support/api/endpoints.ts';
 import type { FuzzRequest } from './request.ts';
 
-/** Values by the name of a field or a parameter, so that many requests reach what is behind the checks. */
+/** Values by the name of a field or a parameter, so that many requests pass the checks. */
 const KNOWN: Record<string, readonly string[]> = {
   token: ['{{device}}', '{{iphone}}', '{{browser}}', '{{victim.device}}'],
   tokens: ['{{device}}', '{{android}}', '{{victim.device}}', '{{mark}}'],

@@ -85,7 +85,7 @@ interface Exchange {
   response: WireResponse;
 }
 
-/** Returns what is wrong with a response; undefined if nothing is. */
+/** Returns the fault of a response; undefined if it has none. */
 function findProblem(
   target: FuzzTarget,
   endpoint: Endpoint,

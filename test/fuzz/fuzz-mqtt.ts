@@ -82,7 +82,7 @@ async function findOpenConnections({ dev }: Pick<TestTenant, 'dev'>): Promise<st
   );
 }
 
-/** Sends one stream and then hangs up. Returns what is wrong: the gateway must close its side, whatever it was sent. */
+/** Sends one stream and closes its side. Returns the fault: the gateway must close its side after every stream. */
 async function playStream(
   mqtt: string,
   random: Random,

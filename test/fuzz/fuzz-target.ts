@@ -26,7 +26,7 @@ export interface FuzzTarget {
   /** Writes a request with the ids and keys of now, and with a mark of its own. */
   toWire(request: FuzzRequest, mark: string): WireRequest;
   send(request: WireRequest): Promise<WireResponse>;
-  /** Replaces what an accepted request may have deleted. */
+  /** Replaces objects that an accepted request may have deleted. */
   renew(): Promise<void>;
   /** Returns the secrets of the third tenant only. */
   victimSecrets: readonly string[];
@@ -43,7 +43,7 @@ export interface FuzzTarget {
 const WRONG_KEY = 'f0'.repeat(32);
 const PLACEHOLDER = /\{\{([\w.]+)\}\}/g;
 
-/** Creates the tenants and what they have. */
+/** Creates the tenants and their objects. */
 export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTarget> {
   const [caller, other, victim] = [
     await fixture.tenant(),

@@ -68,7 +68,7 @@ describe("another tenant's token appears absent", () => {
     expect(json.presence).toMatchObject([{ id: own }]);
   });
 
-  test('but device info says APP_MISMATCH', async () => {
+  test('but device info returns APP_MISMATCH', async () => {
     const response = await other.api('GET', `/devices/${device.token}`);
     expect(response).toMatchObject({ status: 400, json: { code: 'APP_MISMATCH' } });
     expect(response.text).not.toContain(device.token);

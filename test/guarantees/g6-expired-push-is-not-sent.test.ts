@@ -18,7 +18,7 @@ const HELD_MS = 500;
 let stack: Stack;
 let mongo: TestMongo;
 const fleet = createFleet(() => stack.dev);
-/** Devices of what is begun before all tests. */
+/** Devices of the cases that begin before all tests. */
 const earlyFleet = createFleet(() => stack.dev);
 /** Waits of seconds, in which the first tests run. */
 let begun: Record<'shortTimeToLive' | 'scheduled', Promise<void>>;

@@ -40,7 +40,7 @@ async function deletePush({ id }: { id: string }): Promise<number> {
   return respondedAt;
 }
 
-/** Sends one more push to devices and waits until all have it: what was before it has come, too. */
+/** Sends one more push to devices and waits until all have it, and with it all earlier ones. */
 async function sendLast(devices: readonly MqttDevice[]): Promise<SentPush> {
   const last = await sendPush(
     stack,

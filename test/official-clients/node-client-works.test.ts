@@ -90,7 +90,7 @@ test('devices: info and presence', async () => {
   ]);
 });
 
-test('a scheduled push says so until it is deleted', async () => {
+test('a scheduled push has that status until it is deleted', async () => {
   const schedule = nowSeconds() + 3_600;
   const { id } = await client.sendPushNotification({ e: 5 }, online.token, { schedule });
   await expect(client.getNotificationStatus(id)).rejects.toMatchObject({ code: 'PUSH_SCHEDULED' });
@@ -110,7 +110,7 @@ test('a pending push is deleted and never arrives', async () => {
   expect(payloadsOf(late)).toEqual(['{"next":true}']);
 });
 
-test('subscribers come in pages of 1,000, each once', async () => {
+test('subscribers are listed in pages of 1,000, each once', async () => {
   await withStore(stack, async ({ devices, subscriptions }) => {
     const one = async () => {
       const { token } = await devices.register(stack.dev.app, 'android');

@@ -99,7 +99,7 @@ test('a payload with an id of its own has our id too, over both channels', async
   expect((await requestsTo(push, iphone))[0]?.payload).toMatchObject({ _pushyId: push.id });
 });
 
-test('without a receipt it ends as sent, and one that comes after the end changes nothing', async () => {
+test('without a receipt it ends as sent, and a receipt after the end changes nothing', async () => {
   iphone.mqtt.holdReceipts();
   const push = await send(tenant, iphone.token);
   await iphone.mqtt.waitFor(1);

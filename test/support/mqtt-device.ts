@@ -13,7 +13,7 @@ export interface Arrival {
   /** The DUP flag: sent before, perhaps on another connection. */
   dup: boolean;
   messageId: number;
-  /** 1 for what came on the device's first connection, and so on. */
+  /** 1 for arrivals on the device's first connection, and so on. */
   connection: number;
 }
 

@@ -41,7 +41,7 @@ test('the files that run on one MongoDB or one Redis only exist', () => {
 
 const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);
 
-test('what is begun first is of the tier fast', () => {
+test('the files that are begun first are of the tier fast', () => {
   expect(FIRST.filter((path) => !fast.includes(path))).toEqual([]);
 });
 

@@ -19,7 +19,7 @@ afterEach(async () => {
 });
 
 test(
-  'by the Sentinels, with what it had written',
+  'by the Sentinels, with its data',
   async () => {
     const set = await startSentinelSet();
     servers = set;

@@ -50,7 +50,7 @@ async function listStored(sent: readonly SteadyPush[]): Promise<ReadonlySet<stri
   return new Set(found.map(({ data }) => data));
 }
 
-/** Expects that all accepted pushes have arrived, and of the others those that are stored; counts what came again. */
+/** Expects that all accepted pushes have arrived, and of the others those that are stored; counts the duplicates. */
 async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promise<void> {
   const accepted = sent.filter(({ isAccepted }) => isAccepted);
   const isWhole = (push: SteadyPush) => arrivalsOf(push).every((n) => n > 0);
@@ -178,7 +178,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
     const lastDueAt = Math.max(...(await listRequests()).map(({ at }) => at)) + LAST_RETRY_MS;
     await until(() => Date.now() > Math.max(quietFrom, lastDueAt), SETTLED);
     divided.heal();
-    // Whatever was held back is sent before a push that is sent now.
+    // Everything that was held back is sent before a push that is sent now.
     const next = await Promise.all(tokens.map((token) => send(tenant, token)));
     await Promise.all(next.map((push) => untilOutcomeCounts(store, push, { sent: 1 })));
     const late = (await listRequests()).filter(({ at }) => at > quietFrom);
@@ -190,7 +190,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
   }
 }, 400_000);
 
-/** Counts the documents of a server itself, including those that its replica set does not have: idempotency keys, and pushes with payloads. */
+/** Counts a server's own documents, which its replica set may not have: idempotency keys, and pushes with payloads. */
 async function countHeld(
   { port }: MongodProcess,
   payloads: readonly string[],

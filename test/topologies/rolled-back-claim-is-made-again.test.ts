@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 afterEach(() => replicaSet.startAll());
 
-/** Makes the primary forget what it writes: it is cut off from its secondaries, and killed. */
+/** Makes the primary lose its writes: it is cut off from its secondaries, and killed. */
 async function losePrimary(write: () => Promise<void>): Promise<void> {
   const primary = await replicaSet.findPrimary();
   network.separate([primary], []);

@@ -56,7 +56,7 @@ async function kill(pod: number): Promise<void> {
   await child?.exited;
 }
 
-/** Waits until the servers of an address are whole, and returns what they are. */
+/** Waits until the servers of an address are complete. Returns their summary. */
 async function untilWhole(url: string, summary: RegExp): Promise<string> {
   const isWhole = async () => {
     const { summary: found, failoverFaults, nodes } = await inspectRedis({ url });

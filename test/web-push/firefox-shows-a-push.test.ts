@@ -52,7 +52,7 @@ describe('a real Firefox on the demonstration page', () => {
     expect(scores.map(({ title }) => title)).toEqual(['2 : 1']);
   });
 
-  test('gets what is sent to its topics', async () => {
+  test('gets pushes to its topics', async () => {
     await page.call('subscribe', 'weather');
     expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual(['weather']);
     await send(stack, '/topics/weather', { data: { title: 'Rain' } });

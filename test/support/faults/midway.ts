@@ -29,7 +29,7 @@ export function holdReceipts(fixture: Fixture): void {
   for (const device of unacknowledging(fixture)) device.holdReceipts();
 }
 
-/** Makes them acknowledge again, also what they have got. */
+/** Makes them acknowledge again, including earlier arrivals. */
 export function releaseReceipts(fixture: Fixture): void {
   for (const device of unacknowledging(fixture)) device.releaseReceipts();
 }

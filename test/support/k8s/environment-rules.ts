@@ -52,7 +52,7 @@ const requiredVariables: Rule = {
     ),
 };
 
-/** Lists what is wrong with the files that variables name. */
+/** Lists the faults of the files that variables name. */
 function checkFiles({ pod, container }: Workload): string[] {
   const mounts = container.volumeMounts ?? [];
   return (container.env ?? [])
