@@ -127,7 +127,7 @@ describe('topics', () => {
     expect(await change(verb, names(101))).toMatchObject(REFUSED);
   });
 
-  test('a push takes 100', async () => {
+  test('a push accepts 100', async () => {
     await change('subscribe', names(1));
     expect(await push({ to: recipients(100) })).toMatchObject(ACCEPTED);
     expect(await push({ to: recipients(101) })).toMatchObject(REFUSED);
@@ -163,7 +163,7 @@ describe('topics', () => {
 describe('presence', () => {
   const presence = (some: unknown) => stack.api('POST', '/devices/presence', { tokens: some });
 
-  test('takes 1,000 tokens', async () => {
+  test('accepts 1,000 tokens', async () => {
     expect(await presence(tokens(1_000))).toMatchObject({
       status: 200,
       json: { presence: [{ id: token, online: false }] },

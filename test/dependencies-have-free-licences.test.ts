@@ -23,7 +23,7 @@ const isAllowed = (licence: string) =>
     .split(' OR ')
     .some((choice) => choice.split(' AND ').every((part) => ALLOWED.has(part)));
 
-test('every package that is installed has a licence of the list', () => {
+test('every installed package has a licence of the list', () => {
   const own = globSync(MANIFESTS, { cwd: ROOT }).filter(
     (path) => !lstatSync(`${ROOT}/${dirname(path)}`).isSymbolicLink(),
   );

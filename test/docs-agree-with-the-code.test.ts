@@ -302,7 +302,7 @@ interface Quotation {
   file: string;
   line: number;
   name: string;
-  /** Undefined when no number stands in front of the comment. */
+  /** Undefined when no number precedes the comment. */
   value: number | undefined;
 }
 

@@ -57,7 +57,7 @@ test('prometheus accepts its configuration, with the rules where it finds them',
   expect({ status, output: `${stdout}${stderr}` }).toMatchObject({ status: 0 });
 });
 
-test('prometheus asks each service at its operators’ port, in a network that both have', () => {
+test('prometheus scrapes each service at its ops port, in a network that both have', () => {
   const config = readYaml(findSource('prometheus', PROMETHEUS_CONFIG)) as {
     scrape_configs: { dns_sd_configs: { names: string[]; port: number }[] }[];
   };

@@ -29,7 +29,7 @@ function readAddresses(folder: string): { ofObject: string[]; ofFiles: string[] 
   };
 }
 
-test('each alert links to its runbook below the given address, also when the rules are written again', () => {
+test('each alert has the URL of its runbook below the given address, also when the rules are written again', () => {
   const out = createTemporaryFolder();
   for (const runbooks of [[`--runbooks=${BASE}/`], []]) {
     expect(writeRules(`--out=${out}`, ...runbooks)).toMatchObject({ status: 0, stderr: '' });
@@ -43,7 +43,7 @@ test('each alert links to its runbook below the given address, also when the rul
   }
 });
 
-test('without an address, or with an empty one, they are paths of the repository', () => {
+test('without an address, or with an empty one, the links are paths of the repository', () => {
   const out = createTemporaryFolder();
   writeRules(`--out=${out}`, `--runbooks=${BASE}`);
   writeRules(`--out=${out}`, '--runbooks=');
@@ -55,7 +55,7 @@ test('without an address, or with an empty one, they are paths of the repository
   );
 });
 
-test('what is no address is refused', () => {
+test('an invalid address is refused', () => {
   const { status, stderr } = writeRules(`--out=${createTemporaryFolder()}`, '--runbooks=wiki');
   expect(status).toBe(1);
   expect(stderr).toContain('--runbooks=wiki is not an address');

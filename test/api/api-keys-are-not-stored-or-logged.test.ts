@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.stop());
 
-/** Every route with the key, well and badly, also while the database stands still. */
+/** Every route with the key, with valid and invalid requests, also while the database is frozen. */
 async function sendRequestsWithKey(): Promise<void> {
   const { token } = await registerDevice(tenant.dev);
   await tenant.api('POST', '/topics/subscribe', { token, topics: ['news'] });
@@ -51,7 +51,7 @@ async function sendRequestsWithKey(): Promise<void> {
   });
 }
 
-test('in no answer', () => {
+test('in no response', () => {
   expect(responses.filter((text) => text.includes(tenant.apiKey))).toEqual([]);
 });
 
@@ -71,7 +71,7 @@ test('in no metric', async () => {
   }
 });
 
-test('in no job and in nothing else that Redis holds', async () => {
+test('in no job and in no other key of Redis', async () => {
   const redis = await openRedis(stack.dev);
   const entries = await readRedisContents(redis);
   redis.disconnect();

@@ -38,7 +38,7 @@ test('an absent, a deleted and a foreign token have one text', async () => {
   );
 });
 
-test('topics without subscribers, and nobody at all, are told as such', async () => {
+test('topics without subscribers and an empty list of recipients have texts of their own', async () => {
   expect(await pushError({ to: '/topics/void' })).toBe(
     `${NO_RECIPIENTS_TEXT} The topic "void" has no subscribers.`,
   );
@@ -53,13 +53,13 @@ test.each(['news', 'topics/news', '/topic/news', '/Topics/news'])(
   async (to) => expect(await pushError({ to })).toMatch(/Did you mean \/topics\/news\?$/),
 );
 
-test("another app's topic is not", async () => {
+test("another app's topic is not recognised", async () => {
   expect(await pushError({ to: 'theirs' })).toBe(
     `${NO_RECIPIENTS_TEXT} The device token belongs to no device of this app.`,
   );
 });
 
-test('a payload that is too long is told with its size and the limit', async () => {
+test('the error of a payload that is too long names its size and the limit', async () => {
   const error = await pushError({ data: { a: 'x'.repeat(4_992) } });
   expect(error).toMatch(/5,000 characters.* 4,096\.$/);
 });
@@ -70,7 +70,7 @@ test('a schedule in milliseconds is recognised', async () => {
   expect(await pushError({ schedule: Math.floor(now / 1_000) - 60 })).not.toMatch(/milli/);
 });
 
-test('no key, two keys and a wrong key read differently', async () => {
+test('no key, two keys and a wrong key have different texts', async () => {
   const { api } = stack.dev;
   const errors = await Promise.all(
     ['/topics', '/topics?api_key=a&api_key=b', '/topics?api_key=a'].map(async (path) => {
@@ -101,7 +101,7 @@ test('unknown fields that resemble known ones are named, others are not', async 
   expect((await push({ extra: 1 })).json.info).toEqual({ devices: 1, failed: [] });
 });
 
-test('ten at most, of 64 characters at most', async () => {
+test('a response has at most ten warnings, of at most 64 characters', async () => {
   const names = Array.from({ length: 30 }, (_, n) => `${'_'.repeat(n + 1)}time_to_live`);
   const { json } = await push(Object.fromEntries(names.map((name) => [name, 1])));
   const { warnings } = json.info as { warnings: string[] };
@@ -109,7 +109,7 @@ test('ten at most, of 64 characters at most', async () => {
   expect(Math.max(...warnings.map((text) => text.length))).toBeLessThanOrEqual(64);
 });
 
-test('a repeated request is warned too', async () => {
+test('the response to a repeated request has the warnings too', async () => {
   const headers = { 'idempotency-key': 'warned', authorization: `Bearer ${stack.dev.apiKey}` };
   const body = { to: token, data: {}, timetolive: 1 };
   const sendRequest = () => postWithoutKey(stack.dev.api, '/push', body, headers);
@@ -118,7 +118,7 @@ test('a repeated request is warned too', async () => {
   expect((await sendRequest()).text).toBe(first.text);
 });
 
-test('data as a string is told apart from the body', async () => {
+test('the error of data as a string names the field, not the body', async () => {
   expect(await pushError({ data: '{"a":1}' })).toMatch(/"data" must be an object, not a string/);
   await stack.api('GET', '/topics');
 });

@@ -46,7 +46,7 @@ const post = (path: string, body: unknown) => postWithoutKey(stack.dev.api, path
 const withWrongKey = () => callWithoutKey(stack.dev.api, `/topics?api_key=${WRONG_KEY}`);
 const inAnHour = () => Math.floor(Date.now() / 1_000) + 3_600;
 
-/** How each error comes about, in this order: the wrong keys of the last ones would be in the way. */
+/** A request for each error, in this order: the wrong keys of the last ones would affect the others. */
 const REQUESTS_BY_CODE: Record<ApiErrorCode, () => Promise<ApiResponse<object>>> = {
   INVALID_PARAM: () => push({ time_to_live: -1 }),
   NO_RECIPIENTS: () => push({ to: 'unknown' }),
@@ -125,6 +125,6 @@ test.each(Object.keys(REQUESTS_BY_CODE) as ApiErrorCode[])('%s', async (code) =>
   expect(response.headers.has('allow')).toBe(code === 'METHOD_NOT_ALLOWED');
 });
 
-test('there is a way for each code of the table', () => {
+test('each code of the table has a request', () => {
   expect(Object.keys(REQUESTS_BY_CODE).sort()).toEqual(Object.keys(API_ERRORS).sort());
 });

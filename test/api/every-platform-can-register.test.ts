@@ -112,7 +112,7 @@ describe('registering', () => {
     ['ios', () => ({ pushToken: null, pushEnvironment: 'development', pushBundle: 'a.b' })],
     ['web', () => ({ subscription: webSubscription() })],
     ['web', () => ({ subscription: webSubscription(), appId: undefined, app: 'www.example.com' })],
-  ])('%s gets credentials that are good', async (platform, fields) => {
+  ])('%s gets valid credentials', async (platform, fields) => {
     const device = await register({ platform, ...fields() });
     expect((await post('/devices/auth', device)).json).toEqual({ success: true });
     expect((await getDeviceInfo(stack, device.token)).device.platform).toBe(platform);
@@ -132,7 +132,7 @@ describe('registering', () => {
     expectApiError(await post('/register', body), 'INVALID_PARAM');
   });
 
-  test('a page of any origin may ask, for no key is involved', async () => {
+  test('a page of any origin may register, because no key is involved', async () => {
     const preflight = await fetch(new URL('/register', stack.dev.api), { method: 'OPTIONS' });
     expect(preflight.status).toBe(204);
     expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
@@ -144,7 +144,7 @@ describe('registering', () => {
 });
 
 describe('an address of a provider belongs to one device', () => {
-  test('who registers it again replaces the device before, topics included', async () => {
+  test('a second registration replaces the previous device, topics included', async () => {
     const address = appleAddress();
     const before = await register({ platform: 'ios', ...address });
     const topics = [`t-${before.token}`];
@@ -157,7 +157,7 @@ describe('an address of a provider belongs to one device', () => {
     expect((await stack.api('GET', `/topics/${topics[0]}`)).json).toEqual({ subscribers: [] });
   });
 
-  test('of twenty that register it at once one stays', async () => {
+  test('of twenty devices that register it at once one remains', async () => {
     const subscription = webSubscription();
     const all = await Promise.all(
       Array.from({ length: 20 }, () => register({ platform: 'web', subscription })),
@@ -166,7 +166,7 @@ describe('an address of a provider belongs to one device', () => {
     expect(deleted.filter((one) => !one)).toHaveLength(1);
   });
 
-  test('a device may change it, and take it over', async () => {
+  test('a device may change its address, and take over that of another device', async () => {
     const [one, other] = [appleAddress(), appleAddress()];
     const first = await register({ platform: 'ios', ...one });
     const second = await register({ platform: 'ios', ...other });
@@ -183,7 +183,7 @@ describe('an address of a provider belongs to one device', () => {
 
 describe('subscribing from either side', () => {
   test.each(['subscribe', 'unsubscribe'])(
-    'a device may %s itself, and nobody else',
+    'a device may %s itself, and no other device',
     async (verb) => {
       const [device, other] = await Promise.all([
         register({ platform: 'electron' }),

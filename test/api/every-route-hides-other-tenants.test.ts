@@ -16,12 +16,12 @@ import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-/** Kind of thing that a parameter or a field of a request names. Things of an app are hidden from other apps. */
+/** Kind of object that a parameter or a field of a request names. Objects of an app are hidden from other apps. */
 type Kind = 'device' | 'auth' | 'push' | 'webhook' | 'topic' | 'cursor' | 'nothing';
 
 /**
  * Every name of a parameter or a field in the OpenAPI document. A new one must be added here: as what it names, so that
- * the test below asks for another tenant's, or as nothing of an app.
+ * the test below requests another tenant's, or as not part of an app.
  */
 const KINDS: Record<string, Kind> = {
   push_id: 'push',
@@ -38,7 +38,7 @@ const KINDS: Record<string, Kind> = {
   auth: 'auth',
   after: 'cursor',
   page: 'cursor',
-  // Every installed app contains it: whoever knows it may register devices.
+  // Every installed app contains it: a client that knows it may register devices.
   appId: 'nothing',
   app: 'nothing',
   platform: 'nothing',
@@ -109,23 +109,23 @@ test('every parameter and field of the OpenAPI document is classified', () => {
   expect(Object.keys(KINDS).filter((name) => !names.includes(name))).toEqual([]);
 });
 
-/** Puts an id, or a list of it, in the place of a field's or a parameter's example. */
+/** Replaces the example of a field or a parameter by an id, or by a list of it. */
 function fill(name: string, example: unknown, ids: Ids): unknown {
   const kind = KINDS[name] ?? 'nothing';
   if (kind === 'nothing' || typeof example === 'number') return example;
   return Array.isArray(example) ? [ids[kind]] : ids[kind];
 }
 
-/** Writes the endpoint's example with these ids, and with or without a place in a list to go on from. */
+/** Writes the endpoint's example with these ids, and with or without a cursor into a list. */
 function buildRequest(endpoint: Endpoint, ids: Ids, hasCursor: boolean) {
   const { method, parameters, body } = endpoint;
   const query = new URLSearchParams();
   let path = endpoint.path;
-  for (const { name, in: place, required, example } of parameters) {
+  for (const { name, in: location, required, example } of parameters) {
     const value = String(fill(name, example, ids));
-    if (place === 'path') path = path.replace(`{${name}}`, encodeURIComponent(value));
+    if (location === 'path') path = path.replace(`{${name}}`, encodeURIComponent(value));
     // Without the others a list is whole.
-    else if (place === 'query' && (required || (hasCursor && KINDS[name] === 'cursor')))
+    else if (location === 'query' && (required || (hasCursor && KINDS[name] === 'cursor')))
       query.set(name, value);
   }
   const fields = Object.entries(body?.example ?? {}).map(([name, value]) => [
@@ -159,9 +159,9 @@ async function call({ method, target, body }: ReturnType<typeof buildRequest>, h
 /** Texts by which the victim would be recognised, unless the request has them itself. */
 function findLeaks(text: string, request: object): string[] {
   const { device, push, scheduled, webhook, topic, mark } = victim;
-  const asked = decodeURIComponent(JSON.stringify(request));
+  const requested = decodeURIComponent(JSON.stringify(request));
   return [device.token, device.auth, push, scheduled, webhook, topic, mark, stack.dev.app].filter(
-    (secret) => text.includes(secret) && !asked.includes(secret),
+    (secret) => text.includes(secret) && !requested.includes(secret),
   );
 }
 
@@ -171,7 +171,7 @@ const endpointOf = (id: string): Endpoint => {
   return found;
 };
 
-/** Checks that requests of an endpoint name things of an app. */
+/** Checks that requests of an endpoint name objects of an app. */
 function namesThings({ parameters, body }: Endpoint): boolean {
   const names = [
     ...parameters.filter(({ required }) => required).map(({ name }) => name),
@@ -181,7 +181,7 @@ function namesThings({ parameters, body }: Endpoint): boolean {
 }
 
 test.each(OPERATIONS.map(({ id }) => id))(
-  '%s: what another tenant has is as if absent',
+  '%s: data of another tenant appears absent',
   async (id) => {
     const endpoint = endpointOf(id);
     for (const ids of namesThings(endpoint) ? foreign : foreign.slice(0, 3)) {
@@ -196,23 +196,23 @@ test.each(OPERATIONS.map(({ id }) => id))(
           expect(toComparable(response, ids)).toEqual(toComparable(absent, ABSENT));
         }
       }
-      // A place in a list is no thing of an app: what is behind it differs with it.
+      // A cursor is no object of an app: what follows it differs with it.
       const behind = buildRequest(endpoint, ids, true);
       expect(findLeaks((await call(behind)).text, behind)).toEqual([]);
     }
   },
 );
 
-/** A response without what is new in each: ids and secrets that it has made, and the ids that were asked for. */
+/** A response without what is new in each: ids and secrets that it has made, and the requested ids. */
 function toComparable({ status, text }: { status: number; text: string }, ids: Ids) {
-  const asked = Object.values(ids).reduce((rest, id) => rest.replaceAll(id, 'ID'), text);
-  const made = asked.replaceAll(/[0-9a-f]{20,}|whsec_[\w+/=-]+/g, 'NEW');
+  const requested = Object.values(ids).reduce((rest, id) => rest.replaceAll(id, 'ID'), text);
+  const made = requested.replaceAll(/[0-9a-f]{20,}|whsec_[\w+/=-]+/g, 'NEW');
   return { status, text: made.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d{10}\b/g, 'TIME') };
 }
 
-test('and nothing of it has changed', async () => {
+test("the other tenant's data is unchanged", async () => {
   expect(await readEverything(stack, victim)).toEqual(before);
-  // The calls above worked: the other tenant's own things are found in the same way.
+  // The calls above worked: the other tenant finds its own objects in the same way.
   const { status, text } = await call(
     buildRequest(endpointOf('getDevice'), { ...ABSENT, device: ownToken }, false),
   );

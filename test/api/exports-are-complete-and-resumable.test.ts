@@ -64,7 +64,7 @@ async function exportLines(path: string): Promise<Line[]> {
 }
 
 describe('an export', () => {
-  test('of devices is in order, complete, and continued by after', async () => {
+  test('of devices is sorted, complete, and continued by after', async () => {
     const lines = await exportLines('/export/devices');
     expect(lines.at(-1)).toEqual({ complete: true });
     expect(lines.slice(0, -1).map(({ token }) => token)).toEqual(tokens);
@@ -78,7 +78,7 @@ describe('an export', () => {
     ]);
   });
 
-  test('as CSV has the same rows, a head once, and no formula', async () => {
+  test('as CSV has the same rows, one header row, and no formula', async () => {
     const devices = mongo.db.collection<{ _id: string }>('devices');
     const [first = ''] = tokens;
     await devices.updateOne({ _id: first }, { $set: { authDigest: FORMULA } });
@@ -96,7 +96,7 @@ describe('an export', () => {
     await devices.updateOne({ _id: first }, { $unset: { authDigest: 1 } });
   });
 
-  test('of subscriptions, pushes and recipients has what the API shows elsewhere', async () => {
+  test('of subscriptions, pushes and recipients has the fields that the API shows elsewhere', async () => {
     const [first = '', second = ''] = tokens;
     for (const token of [first, second])
       await stack.api('POST', '/topics/subscribe', { token, topics: ['b', 'a'] });
@@ -136,7 +136,7 @@ describe('an export', () => {
     expectApiError(await stack.api('GET', path), code);
   });
 
-  test('has nothing of another app', async () => {
+  test('has no data of another app', async () => {
     const other = await createTestTenant(stack, { limit: null });
     const { token } = await registerDevice(other.dev);
     await other.api('POST', '/topics/subscribe', { token, topics: ['own'] });
@@ -152,7 +152,7 @@ describe('an export', () => {
   });
 });
 
-/** Gives an app more than the buffers of two sockets hold. Returns the ids in order. */
+/** Gives an app more than fits into the buffers of two sockets. Returns the ids, sorted. */
 async function insertLargePushes({ app }: Pick<TestTenant, 'app'>): Promise<string[]> {
   const now = new Date();
   const data = JSON.stringify({ text: 'x'.repeat(4_000) });
@@ -183,7 +183,7 @@ async function beginExport({ dev }: Pick<TestTenant, 'dev'>): Promise<Socket> {
   return socket;
 }
 
-test('an app has two exports at once, whatever the process, and holds up no other app', async () => {
+test('an app has two exports at once over all processes, and delays no other app', async () => {
   const busy = await createTestTenant(stack, { limit: null });
   const ids = await insertLargePushes(busy);
   const sockets = [await beginExport(busy), await beginExport(busy)];
@@ -226,7 +226,7 @@ describe('carillon export', () => {
     }
   });
 
-  test('says what the API does not accept', async () => {
+  test('reports what the API does not accept', async () => {
     const { code, stderr } = await run('recipients', '--output', join(folder, 'none'));
     expect([code, stderr]).toEqual([1, expect.stringContaining('"push"')]);
   });
@@ -255,7 +255,7 @@ describe('an export that is imported into an empty installation', () => {
     );
   }
 
-  test.each(['ndjson', 'csv'])('as %s is the same there', async (format) => {
+  test.each(['ndjson', 'csv'])('as %s has the same data there', async (format) => {
     await target.db.collection('devices').deleteMany({});
     await target.db.collection('subscriptions').deleteMany({});
     await target.db.collection('topics').deleteMany({});

@@ -58,7 +58,7 @@ const CASES: Case[] = [
   push('a topic without name', { to: '/topics/' }),
   push('a topic of 101 characters', { to: `/topics/${'x'.repeat(101)}` }),
   push('a topic with an umlaut', { to: '/topics/ä' }),
-  push('a topic of nobody', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
+  push('a topic without subscribers', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
   push('no data', { data: undefined }),
   push('null as data', { data: null }),
   push('a list as data', { data: [] }),
@@ -204,18 +204,18 @@ test.each(CASES)('%s', async (_what, method, path, body, code) => {
   expect(await countAllDocuments()).toEqual(before);
 });
 
-test('a page behind the last is empty', async () => {
+test('a page after the last is empty', async () => {
   expect((await stack.api('GET', '/topics/a?page=1000000')).json).toEqual({ subscribers: [] });
 });
 
-test('payloads with names that databases and prototypes know come out as they went in', async () => {
+test('payloads with names of database operators and prototypes are returned unchanged', async () => {
   const data = '{"__proto__":{"a":1},"$set":{"b.c":2},"constructor":null,"":[{"$ne":""}]}';
   const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
   const { text } = await stack.api('GET', `/pushes/${String(json.id)}`);
   expect(text).toContain(`"payload":${data}`);
 });
 
-test('an unknown field is ignored however deep it is', async () => {
+test('an unknown field is ignored at any depth', async () => {
   const body = `{"to":"${token}","data":{},"unknown":${NESTED_JSON}}`;
   expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
 });

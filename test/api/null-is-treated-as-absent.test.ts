@@ -40,7 +40,7 @@ test.each(OPTIONAL)('of a push: %s', async (name) => {
   expect(await push({ [name]: null })).toMatchObject({ status: 200 });
 });
 
-test('of a push: its time to live is the usual one, and what iOS shows has only what is given', async () => {
+test('of a push: its time to live is the default, and the iOS alert has only the given fields', async () => {
   const sound = { critical: 1, name: null, volume: null };
   const notification = { ...NOTIFICATION, body: 'x', sound };
   const { json } = await push({ time_to_live: null, notification });
@@ -53,19 +53,19 @@ test('of a push: its time to live is the usual one, and what iOS shows has only 
   expect(options).toEqual({ notification: { body: 'x', sound: { critical: 1 } } });
 });
 
-test('of a push: recipients stand in any of three fields', async () => {
+test('of a push: any of three fields may name the recipients', async () => {
   const given = { to: null, tokens: null, registration_ids: [token] };
   expect(await push(given)).toMatchObject({ status: 200 });
   expectApiError(await push({ to: null }), 'INVALID_PARAM');
 });
 
-test('data stays as it came', async () => {
+test('data is unchanged', async () => {
   const data = '{"a":null,"b":[null,{"c":null}]}';
   const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
   expect((await pushOf(json.id))?.data).toBe(data);
 });
 
-test('what is required, and an entry of a list, may not be null', async () => {
+test('required fields and entries of a list may not be null', async () => {
   expectApiError(await push({ data: null }), 'INVALID_PARAM');
   expectApiError(await push({ to: [token, null] }), 'INVALID_PARAM');
   expectApiError(await push({ notification: { loc_args: ['a', null] } }), 'INVALID_PARAM');
@@ -92,7 +92,7 @@ test('of a registration', async () => {
   expectApiError(await postWithoutKey(api, '/register', noName), 'INVALID_PARAM');
 });
 
-test('a push token of null takes the address away', async () => {
+test('a push token of null removes the stored address', async () => {
   const { api, app: appId } = stack.dev;
   const address = appleAddress();
   const { json } = await postWithoutKey(api, '/register', { platform: 'ios', appId, ...address });

@@ -41,7 +41,7 @@ const ENDPOINTS = [
   'POST /devices/unsubscribe',
 ];
 
-/** As much of an OpenAPI document as is looked at. */
+/** The part of an OpenAPI document that is checked. */
 interface Document {
   openapi: string;
   servers: { url: string }[];
@@ -69,16 +69,16 @@ describe('/openapi.json', () => {
     expect(described.sort()).toEqual([...ENDPOINTS].sort());
   });
 
-  test('names the address that it was asked at', async () => {
+  test('names the address of the request', async () => {
     expect((await readDocument()).servers).toEqual([{ url: new URL(stack.dev.api).origin }]);
   });
 
-  test('has nothing that generators of clients give up on', async () => {
+  test('has nothing that client generators reject', async () => {
     // A tuple ends openapi-python-client, a default makes openapi-typescript take the field for a required one.
     expect(JSON.stringify(await readDocument())).not.toMatch(/"(?:prefixItems|default)":/);
   });
 
-  test('describes nothing that is not there', async () => {
+  test('describes nothing that does not exist', async () => {
     for (const [path, methods] of Object.entries((await readDocument()).paths)) {
       for (const method of Object.keys(methods)) {
         const { status } = await callWithoutKey(stack.dev.api, path, {

@@ -8,7 +8,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 const LONGEST_WINDOW_SECONDS = 60;
-/** How long an API process may go by what it knows of a key. */
+/** How long an API process may use its cache of a key. */
 const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
 
 let stack: Stack;
@@ -21,14 +21,14 @@ beforeAll(async () => {
     accountSuspended: suspendAndResume(),
     keyRotated: rotateKey(),
   };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(changes)) checked.catch(() => undefined);
   // A frozen Redis and hundreds of requests at once are for later.
   await Promise.allSettled(Object.values(changes));
 }, 90_000);
 afterAll(() => stack.stop());
 
-/** Asks so often, some at once, and gives the statuses. */
+/** Sends so many requests, some at once. Returns the statuses. */
 async function requestTimes({ api }: Pick<TestTenant, 'api'>, times: number): Promise<number[]> {
   const statuses: number[] = [];
   let left = times;
@@ -69,7 +69,7 @@ describe('requests a minute, over all processes together', () => {
     );
   });
 
-  test('an answer tells where the account stands, and a refusal when to come again', async () => {
+  test('a response has the remaining requests, and a 429 the time to wait', async () => {
     const { api } = await createTestTenant(stack, { limit: 2 });
     const { headers } = await api('GET', '/topics');
     expect(headers.get('ratelimit-limit')).toBe('2');
@@ -84,7 +84,7 @@ describe('requests a minute, over all processes together', () => {
 
   test('an operator can lift the limit', () => changes.limitLifted);
 
-  test('a frozen Redis delays nobody for long, and each process goes on counting', async () => {
+  test('a frozen Redis delays no request for long, and each process continues to count', async () => {
     const tenant = await createTestTenant(stack, { limit: 20 });
     await requestTimes(tenant, 1);
     const statuses = await whileFrozen(stack, [{ service: 'redis' }], () =>
@@ -98,7 +98,7 @@ describe('requests a minute, over all processes together', () => {
 });
 
 describe('keys and accounts', () => {
-  test('a suspended account is refused within 10 s, and welcome again', () =>
+  test('a suspended account is refused within 10 s, and accepted after it is resumed', () =>
     changes.accountSuspended);
 
   test('a key is rotated: both work, then only the new one', () => changes.keyRotated);

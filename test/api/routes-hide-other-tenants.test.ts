@@ -39,7 +39,7 @@ async function expectSameResponse(
 }
 
 describe('of another app', () => {
-  test.each(['GET', 'DELETE'])('%s /pushes: a push is as if absent', async (method) => {
+  test.each(['GET', 'DELETE'])('%s /pushes: a push appears absent', async (method) => {
     for (const push of [foreign.push, foreign.scheduled]) {
       const paths: [string, string] = [`/pushes/${push}`, `/pushes/${ABSENT_PUSH}`];
       expectApiError(await expectSameResponse(method, paths), 'INVALID_PUSH_ID');
@@ -48,7 +48,7 @@ describe('of another app', () => {
   });
 
   test.each(['outcomes', 'recipients', `recipients/${ABSENT_TOKEN}`])(
-    'GET /pushes/:id/%s: a push is as if absent',
+    'GET /pushes/:id/%s: a push appears absent',
     async (what) => {
       for (const push of [foreign.push, foreign.scheduled]) {
         const paths: [string, string] = [
@@ -70,7 +70,7 @@ describe('of another app', () => {
     expect(JSON.stringify(json)).not.toContain(foreign.push);
   });
 
-  test('GET /devices: a device is told as such and nothing more', async () => {
+  test('GET /devices: a device is reported as that of another app, and nothing more', async () => {
     expectApiError(await otherTenant.api('GET', `/devices/${foreign.token}`), 'APP_MISMATCH');
   });
 
@@ -104,7 +104,7 @@ describe('of another app', () => {
     '/topics/unsubscribe',
     '/devices/subscribe',
     '/devices/unsubscribe',
-  ])('POST %s: a device is as if absent', async (path) => {
+  ])('POST %s: a device appears absent', async (path) => {
     const bodies = [foreign.token, ABSENT_TOKEN].map((token) => ({ token, topics: ['secret'] }));
     const response = await expectSameResponse('POST', [path, path], [bodies[0], bodies[1]]);
     expectApiError(response, 'INVALID_DEVICE_TOKEN');

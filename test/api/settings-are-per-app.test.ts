@@ -9,7 +9,7 @@ import type { ApiResponse } from '../support/stack/call-api.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** How long an API process may go by what it knows of an app. */
+/** How long an API process may use its cache of an app. */
 const POLL_OPTIONS = { timeoutMs: 10_000, everyMs: 200 };
 
 /** An app and a device of it. */
@@ -29,7 +29,7 @@ beforeAll(async () => {
   stack = await startStack(ONLY_API);
   [one, second] = [await createApp(), await createApp()];
   begun = { payloadLimit: setPayloadLimit(one), dataString: allowDataString(second) };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(() => stack?.stop());
@@ -45,9 +45,9 @@ async function createApp(): Promise<App> {
   };
 }
 
-test('its pushes may have longer payloads, or shorter ones', () => begun.payloadLimit);
+test('the limit of its payloads may be higher or lower', () => begun.payloadLimit);
 
-test('data may come as a JSON string once that is switched on', () => begun.dataString);
+test('data may be a JSON string once that is enabled', () => begun.dataString);
 
 async function setPayloadLimit({ set, push }: App): Promise<void> {
   const longer = { data: { a: 'x'.repeat(9_000) } };
@@ -92,7 +92,7 @@ test('a bundle id or host name belongs to one app', async () => {
   expect([taken.code, taken.stderr]).toEqual([1, expect.stringContaining('another app')]);
 });
 
-test('what senders of other makes write is taken', async () => {
+test('pushes in the formats of other senders are accepted', async () => {
   const { tenant, token, push } = second;
   const notification = { title: 'x', thread_id: 7, sound: { critical: 1, name: 'a', volume: 0.5 } };
   expect((await push({ notification })).status).toBe(200);

@@ -19,7 +19,7 @@ afterAll(() => stack?.stop());
 const sendRequest = (query: string) =>
   callWithoutKey(stack.dev.api, `/web-push/public-key${query}`);
 
-describe('a page that asks for the public key', () => {
+describe('a page that requests the public key', () => {
   test.each([
     ['?appId=ffffffffffffffffffffffff', 'INVALID_APP_ID'],
     ['?app=unknown.example', 'INVALID_APP_ID'],

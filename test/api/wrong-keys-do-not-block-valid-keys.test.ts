@@ -19,14 +19,14 @@ describe('keys from one address', () => {
   const sendRequest = (path: string, headers: Record<string, string> = {}) =>
     callWithoutKey(stack.dev.api, path, { headers });
 
-  test('100 wrong ones an hour are slips, the next is told so; a good one passes', async () => {
+  test('100 wrong ones an hour get 403, the next is limited; a valid one passes', async () => {
     for (let i = 0; i < ALLOWED_AN_HOUR; i += 1) {
       expectApiError(await sendRequest(`/topics?api_key=${WRONG}${i}`), 'INVALID_API_KEY');
     }
     expectApiError(await sendRequest(`/topics?api_key=${WRONG}`), 'AUTH_LIMIT_EXCEEDED');
     expectApiError(await sendRequest('/topics?api_key[$ne]='), 'INVALID_API_KEY');
     expect((await sendRequest(`/topics?api_key=${stack.dev.apiKey}`)).status).toBe(200);
-    // Nobody gets another address by saying so: no proxy of ours stands in front.
+    // A client does not get another address by a header: no trusted proxy is in front.
     const elsewhere = { 'x-forwarded-for': '203.0.113.7' };
     expectApiError(await sendRequest(`/topics?api_key=${WRONG}`, elsewhere), 'AUTH_LIMIT_EXCEEDED');
   });

@@ -45,7 +45,7 @@ test('a connected device is disconnected within a second and refused from then o
   await other.waitFor(1);
 });
 
-test('its subscriptions and its inbox go, and what waits for it ends as gone', async () => {
+test('its subscriptions and its inbox are removed, and pending pushes end as gone', async () => {
   const device = await fleet.offline();
   const other = await fleet.offline();
   const topic = randomUUID();
@@ -60,7 +60,7 @@ test('its subscriptions and its inbox go, and what waits for it ends as gone', a
   expect(json.subscribers).toEqual([other.token]);
 });
 
-test('a push that is worked while its device is deleted leaves no row', async () => {
+test('a push that is processed while its device is deleted leaves no row', async () => {
   const device = await fleet.offline();
   const push = await whileFrozen(stack, [{ service: 'delivery-worker' }], async () => {
     const sent = await sendPush(stack, device.token);
@@ -70,7 +70,7 @@ test('a push that is worked while its device is deleted leaves no row', async ()
   await untilOutcomes(mongo, push, { gone: 1 });
 });
 
-test('another app can not delete it, and is told nothing of it', async () => {
+test('another app can not delete it, and its response is that of an absent device', async () => {
   const device = await fleet.online();
   const tenant = await createTenant(stack);
   const foreign = await tenant.api('DELETE', `/devices/${device.token}`);
@@ -89,7 +89,7 @@ test('the command line deletes it too', async () => {
   await until(() => !device.connected, { timeoutMs: 2_000 });
 });
 
-test('while Redis is away it is disconnected at its next PINGREQ', async () => {
+test('while Redis is unavailable it is disconnected at its next PINGREQ', async () => {
   const { token, auth } = await fleet.offline();
   const url = stack.dev.mqtt;
   const device = createMqttDevice({ url, token, auth, keepaliveSeconds: KEEPALIVE_SECONDS });
@@ -101,7 +101,7 @@ test('while Redis is away it is disconnected at its next PINGREQ', async () => {
   await expect(device.connect()).rejects.toMatchObject(NOT_AUTHORIZED);
 });
 
-test('while MongoDB is away it is let in, and out again when MongoDB is back', async () => {
+test('while MongoDB is unavailable it may connect, and is disconnected when MongoDB is back', async () => {
   const device = await fleet.offline();
   await remove(device);
   await whileFrozen(stack, [{ service: 'mongodb' }], () => device.connect());

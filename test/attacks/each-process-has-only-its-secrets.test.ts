@@ -26,7 +26,7 @@ interface RunningProcess {
   env: Map<string, string>;
 }
 
-/** All processes of the stack but the supervisor, which gives the others what they have. */
+/** All processes of the stack but the supervisor, which gives the others their variables. */
 function listProcesses(): RunningProcess[] {
   return findProcesses(stack.home)
     .map((pid) => ({ service: serviceOf(pid), env: readEnvironment(pid) }))
@@ -63,7 +63,7 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-test('a secret is known to the processes that use it, and to no other', () => {
+test('a secret is given to the processes that use it, and to no other', () => {
   const secrets = JSON.parse(readFileSync(join(stack.home, 'secrets.json'), 'utf8'));
   const services = listProcesses().map(({ service }) => service);
   expect(services).toEqual(expect.arrayContaining(['cli', 'sandbox', 'scheduler', 'mongod']));

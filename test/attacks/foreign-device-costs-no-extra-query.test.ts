@@ -20,7 +20,7 @@ afterAll(async () => {
   await mongo?.close();
 });
 
-test('GET /devices/<token> of another app asks no more of MongoDB than of a device that is not there', async () => {
+test('GET /devices/<token> of another app causes no more queries than that of an absent device', async () => {
   const { token } = await registerDevice(owner.dev);
   const topics = Array.from({ length: 100 }, (_, n) => `topic-${n}`);
   await owner.api('POST', '/topics/subscribe', { token, topics });
@@ -38,7 +38,7 @@ test('GET /devices/<token> of another app asks no more of MongoDB than of a devi
     expectApiError(await sendRequest(token), 'APP_MISMATCH'),
   );
   expect(foreign.operations).toEqual(absent.operations);
-  // Both queries look at the device: the first for this app's, the second for the error.
+  // Both queries read the device: the first one for this app's, the second for the error.
   expect(foreign.documents).toBeLessThanOrEqual(absent.documents + 2);
   const own = await owner.api<{ subscriptions: string[] }>('GET', `/devices/${token}`);
   expect(own.json.subscriptions).toHaveLength(topics.length);

@@ -25,8 +25,8 @@ const register = (fcmToken: string) =>
     fcmToken,
   });
 
-test('a document that MongoDB refuses is the failure of its own device', async () => {
-  // In place of whatever it is that MongoDB will one day refuse to keep.
+test('a document that MongoDB refuses fails only its own device', async () => {
+  // Stands for any document that MongoDB refuses to store.
   const validator = { 'provider.address': { $ne: INVALID_TOKEN } };
   await mongo.db.command({ collMod: 'devices', validator });
   for (let i = 0; i < 3; i += 1) expect((await register(INVALID_TOKEN)).status).toBe(503);
@@ -36,7 +36,7 @@ test('a document that MongoDB refuses is the failure of its own device', async (
 
 test('many devices that claim one address are no outage', async () => {
   const all = await Promise.all(Array.from({ length: 100 }, () => register('contested')));
-  // Some of so many at once are asked to come again.
+  // Some of so many at once get a 503 and are repeated.
   for (const { status } of all) expect([200, 503]).toContain(status);
   await registerDevice(stack.dev);
 });

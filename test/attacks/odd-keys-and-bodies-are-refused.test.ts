@@ -30,7 +30,7 @@ describe('a key', () => {
     ['in capitals', (key) => `api_key=${key.toUpperCase()}`],
     ['with spaces around it', (key) => `api_key=%20${key}%20`],
     ['under a name in capitals', (key) => `API_KEY=${key}`],
-  ])('%s is none', async (_what, write) => {
+  ])('%s is not accepted', async (_what, write) => {
     const path = `/topics?${write(stack.dev.apiKey)}`;
     expectApiError(await callWithoutKey(stack.dev.api, path), 'INVALID_API_KEY');
   });
@@ -59,7 +59,7 @@ describe('a compressed body', () => {
   });
 });
 
-test('of a field that is given twice the last one counts', async () => {
+test('the last value of a field that is given twice counts', async () => {
   const body = `{"to":"nobody","data":{"a":1},"to":"${token}","data":{"b":2}}`;
   const { json } = await stack.api<{ id: string; info: object }>('POST', '/push', body);
   expect(json.info).toEqual({ devices: 1, failed: [] });

@@ -26,7 +26,7 @@ function requestWithHost(
   });
 }
 
-test('every ops port refuses names that are not its own, and answers probes by address', async () => {
+test('every ops port refuses names that are not its own, and responds to probes by address', async () => {
   const served = stack.dev.processes.filter(({ ops }) => ops !== undefined);
   expect(served.length).toBeGreaterThanOrEqual(4);
   for (const { ops = '' } of served) {

@@ -15,15 +15,15 @@ import { untilClosed } from '../support/until-closed.ts';
 
 const MEGABYTE = 1_048_576;
 const TOO_LATE_MS = 30_000;
-/** How often late requests are looked for, and some for a busy machine. */
+/** Interval of the check for late requests, and some more for a busy machine. */
 const MARGIN_MS = 8_000;
 
 let stack: Stack;
 let open: UnfinishedRequest[] = [];
 /** Requests that are never whole; all of them begin before the tests, so that half a minute is waited for only once. */
-const late: (UnfinishedRequest & { answered: ReturnType<typeof untilAnswered> })[] = [];
+const late: (UnfinishedRequest & { response: ReturnType<typeof untilResponse> })[] = [];
 let headless: UnfinishedRequest;
-let headlessAnswered: Promise<unknown>;
+let headlessResponse: Promise<unknown>;
 beforeAll(async () => {
   stack = await startStack(ONLY_API);
   await beginLateRequests();
@@ -51,7 +51,7 @@ async function beginLateRequests(): Promise<void> {
     openUnfinishedRequest(stack.dev.api, '/register', { contentLength: 100, sent: 99 }),
     openUnfinishedRequest(stack.dev.api, path(), { contentLength: 8 * MEGABYTE, sent: MEGABYTE }),
   ]);
-  late.push(...opened.map((request) => ({ ...request, answered: untilAnswered(request) })));
+  late.push(...opened.map((request) => ({ ...request, response: untilResponse(request) })));
   headless = await openUnfinishedRequest(stack.dev.api, '/register', {
     contentLength: 100,
     sent: 100,
@@ -59,27 +59,27 @@ async function beginLateRequests(): Promise<void> {
   await until(() => parseResponse(headless.text()));
   headless.socket.write('POST /register HTTP/1.1\r\nHost:');
   const second = () => headless.text().split(/(?=HTTP\/1\.1)/)[1] ?? '';
-  headlessAnswered = until(() => parseResponse(second()), { timeoutMs: TOO_LATE_MS });
-  // Its own test says what is wrong with it.
-  headlessAnswered.catch(() => undefined);
+  headlessResponse = until(() => parseResponse(second()), { timeoutMs: TOO_LATE_MS });
+  // Its own test reports its failure.
+  headlessResponse.catch(() => undefined);
 }
 
-/** Waits for the response to a late request; gives it with the time that it took. */
-function untilAnswered({ text }: UnfinishedRequest) {
+/** Waits for the response to a late request. Returns it with the time that it took. */
+function untilResponse({ text }: UnfinishedRequest) {
   const sentAt = performance.now();
   const pollOptions = { timeoutMs: TOO_LATE_MS + MARGIN_MS };
-  const answered = until(() => parseResponse(text()), pollOptions).then((response) => {
-    return { response, tookMs: performance.now() - sentAt };
+  const response = until(() => parseResponse(text()), pollOptions).then((parsed) => {
+    return { response: parsed, tookMs: performance.now() - sentAt };
   });
-  answered.catch(() => undefined);
-  return answered;
+  response.catch(() => undefined);
+  return response;
 }
 
 describe('a body beyond the limit', () => {
   test.each([
     ['with its length', {}],
     ['in chunks', { 'transfer-encoding': 'chunked' }],
-  ])('of 40 MB sent %s is answered with 413 in JSON', async (_how, more) => {
+  ])('of 40 MB sent %s gets 413 in JSON', async (_how, more) => {
     const headers = { 'content-type': 'application/json', ...more };
     const body = Buffer.alloc(40 * MEGABYTE, ' ');
     for (let round = 0; round < 5; round += 1) {
@@ -88,7 +88,7 @@ describe('a body beyond the limit', () => {
     }
   });
 
-  test('is answered though its sender reads only once it has written all', async () => {
+  test('gets its response though its sender reads only once it has written all', async () => {
     const body = 40 * MEGABYTE;
     const unfinishedRequest = await openRequest(path(), {
       contentLength: body,
@@ -101,7 +101,7 @@ describe('a body beyond the limit', () => {
     expect(unfinishedRequest.failed()).toBe(false);
   });
 
-  test('is answered before it is sent, and its connection ends', async () => {
+  test('gets its response before it is sent, and its connection ends', async () => {
     const unfinishedRequest = await openRequest(path(), {
       contentLength: 400 * MEGABYTE,
       sent: 10,
@@ -113,7 +113,7 @@ describe('a body beyond the limit', () => {
     await untilClosed(unfinishedRequest.socket);
   });
 
-  test('however long it is, its sender reads the answer, and the next one is served', async () => {
+  test('of any length gets its response, and the next request is served', async () => {
     const unfinishedRequest = await openRequest(path(), {
       contentLength: 2_000 * MEGABYTE,
       sent: 200 * MEGABYTE,
@@ -129,9 +129,9 @@ describe('a body beyond the limit', () => {
 });
 
 describe('a request that is not whole after 30 s', () => {
-  test('is answered with 408 in JSON, wherever it stopped', async () => {
-    for (const { socket, answered } of late) {
-      const { response, tookMs } = await answered;
+  test('gets 408 in JSON, wherever it stopped', async () => {
+    for (const { socket, response: pending } of late) {
+      const { response, tookMs } = await pending;
       expect(tookMs).toBeGreaterThan(TOO_LATE_MS - 1_000);
       expectApiError(response, 'REQUEST_TIMEOUT');
       for (const name of ['retry-after', 'allow']) expect(response.headers.has(name)).toBe(false);
@@ -139,8 +139,8 @@ describe('a request that is not whole after 30 s', () => {
     }
   }, 90_000);
 
-  test('whose head never came is answered with 408 too', async () => {
-    expect(await headlessAnswered).toMatchObject({
+  test('whose headers never arrived gets 408 too', async () => {
+    expect(await headlessResponse).toMatchObject({
       status: 408,
       json: { code: 'REQUEST_TIMEOUT' },
     });

@@ -24,7 +24,7 @@ import { readRedisContents } from '../support/redis-contents.ts';
 import { type OtlpReceiver, startOtlpReceiver } from '../support/traces/otlp-receiver.ts';
 import { until } from '../support/until.ts';
 
-/** In payloads and in what a device shows; no secret, but nobody's but the app's and the device's. */
+/** In payloads and in what a device shows; no secret, but only for the app and the device. */
 const PAYLOAD = `canary${randomBytes(16).toString('hex')}`;
 const WRONG_KEY = randomBytes(32).toString('hex');
 const WRONG_AUTH = randomBytes(32).toString('hex');
@@ -40,7 +40,7 @@ let redis: Redis;
 let monitor: Redis;
 let connected: MqttDevice;
 let webhook: WebhookReceiver;
-/** Everything that Redis was told, as texts. */
+/** All commands that Redis got, as texts. */
 const commands: string[] = [];
 /** Responses to requests that failed. */
 const errors: string[] = [];
@@ -108,7 +108,7 @@ async function deliverOverEveryChannel(devices: readonly ProviderDevice[]): Prom
   });
 }
 
-/** Creates the first operator, who makes a key and logs in again. Returns what nobody else may know. */
+/** Creates the first operator, who makes a key and logs in again. Returns what no other user may know. */
 async function useConsole(): Promise<string[]> {
   const { dev } = fixture.stack;
   const browser = createBrowser(dev.console ?? '');
@@ -142,14 +142,14 @@ async function failAtProviders([
   browser,
 ]: readonly ProviderDevice[]): Promise<void> {
   const { sandbox, store } = fixture;
-  const answers = [
+  const responses = [
     ['apns', iphone, { as: 'BadDeviceToken' }],
     ['fcm', android, { as: 'INVALID_ARGUMENT' }],
     ['web-push', browser, { status: 410 }],
   ] as const;
-  for (const [channel, device, answer] of answers) {
+  for (const [channel, device, response] of responses) {
     if (device === undefined) throw new Error(`no device of ${channel}`);
-    await sandbox.script(channel, device.address, [{ status: 503 }, answer]);
+    await sandbox.script(channel, device.address, [{ status: 503 }, response]);
     const push = await send(tenant, device.token, FIELDS);
     await until(async () => (await sandbox.received(push.id)).length > 1, { timeoutMs: 20_000 });
     // An Android device may still connect.
@@ -161,7 +161,7 @@ async function failAtProviders([
   await sandbox.setFaults('apns', { refuseCredential: false });
 }
 
-/** Requests that are refused for what they hold, for their key, and because MongoDB stands still. */
+/** Requests that are refused for their content, for their key, and because MongoDB is frozen. */
 async function failAtTheApi(): Promise<void> {
   const { token } = connected;
   const record = async (method: string, path: string, body?: unknown) => {
@@ -197,7 +197,7 @@ test('no key is in a log, and no payload', () => {
   expect(lines.filter((line) => line.includes(PAYLOAD))).toEqual([]);
 });
 
-test('no key was ever told to Redis; payloads only in the streams of gateways, in no job', () => {
+test('no command of Redis has a key; payloads are only in the streams of gateways, in no job', () => {
   expect(commands.length).toBeGreaterThan(100);
   expect(commands.filter((command) => findKeys(command).length > 0)).toEqual([]);
   const withPayload = commands.filter((command) => command.includes(PAYLOAD));
@@ -207,7 +207,7 @@ test('no key was ever told to Redis; payloads only in the streams of gateways, i
   expect(withPayload.filter((command) => !toGateway.test(command))).toEqual([]);
 });
 
-test('nothing is left of either in Redis at the end but in those streams', async () => {
+test('at the end Redis has payloads in those streams only, and no key', async () => {
   const entries = await readRedisContents(redis);
   expect(entries.length).toBeGreaterThan(0);
   expect(entries.filter(({ key, text }) => findKeys(`${key} ${text}`).length > 0)).toEqual([]);

@@ -22,7 +22,7 @@ interface Held {
 
 let stack: SharedStack;
 let mongo: TestMongo;
-/** A device of an account that nobody suspends. */
+/** A device of an account that is not suspended. */
 let appDevice: MqttDevice;
 let held: Held;
 /** A push that expires while its account is suspended. */
@@ -83,7 +83,7 @@ function secondsFromNow(seconds: number): number {
   return Math.floor(Date.now() / 1_000) + seconds;
 }
 
-test('what falls due and what waits is held until the suspension ends', async () => {
+test('scheduled and pending pushes wait until the suspension ends', async () => {
   const { online, offline, schedule, scheduled } = held;
   const isKnown = () => Date.now() > suspendedAt + KNOWN_MS;
   const isLongDue = () => Date.now() / 1_000 > schedule + 3;
@@ -98,7 +98,7 @@ test('what falls due and what waits is held until the suspension ends', async ()
   await Promise.all([online.disconnect(), offline.disconnect()]);
 }, 90_000);
 
-test('work that is under way is not claimed over and over, and expires in its time', async () => {
+test('batches in progress are not claimed again and again, and expire in time', async () => {
   const { push } = short;
   await untilOutcomes(mongo, push, { expired: 1 });
   const found = await mongo.db
@@ -109,7 +109,7 @@ test('work that is under way is not claimed over and over, and expires in its ti
   expect((await pushStatusOf(mongo, push)).outcomes).toEqual({ expired: 1 });
 }, 90_000);
 
-test('no device registers, and those that are registered connect and are told that they are well', async () => {
+test('no device can register, and registered devices connect and pass the check of their credentials', async () => {
   const { tenant, device } = quiet;
   const { token, auth } = device;
   const register = { appId: tenant.dev.app, platform: 'electron', sdk: 10_000 };

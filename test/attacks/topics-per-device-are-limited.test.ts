@@ -37,14 +37,14 @@ describe('1,000 topics a device', () => {
     const refused = await subscribe(device, topicNames(MAX_TOPICS, 1));
     expectApiError(refused, 'INVALID_PARAM');
     expect(refused.json.error).toMatch(/1,000 topics/);
-    // Those it has may be named again, and what it leaves makes room.
+    // Its own topics may be named again, and an unsubscribe makes room.
     expect((await subscribe(device, topicNames(0))).status).toBe(200);
     expect((await subscribeAsDevice(device, topicNames(0, 1), 'unsubscribe')).status).toBe(200);
     expect((await subscribe(device, topicNames(MAX_TOPICS, 1))).status).toBe(200);
     expect(await topicsOf(device)).toHaveLength(MAX_TOPICS);
   });
 
-  test('nor by many calls at once', async () => {
+  test('and not one more by many calls at once', async () => {
     const device = await registerDevice(tenant.dev);
     const calls = Array.from({ length: 30 }, (_, n) =>
       subscribeAsBackend(device, topicNames(n * TOPICS_PER_CALL)),
@@ -56,7 +56,7 @@ describe('1,000 topics a device', () => {
 });
 
 describe('changes of topics by a device', () => {
-  test('are limited by the device, and hold up no other behind the same address', async () => {
+  test('are limited by the device, and delay no other behind the same address', async () => {
     const [attacker, victim] = [await registerDevice(tenant.dev), await registerDevice(tenant.dev)];
     const statuses: number[] = [];
     for (let i = 0; i < 100; i += 1) {
@@ -74,7 +74,7 @@ describe('changes of topics by a device', () => {
     expect((await subscribeAsBackend(attacker, ['news'])).status).toBe(200);
   });
 
-  test('are not used up by who does not know the auth key', async () => {
+  test('are not used up by requests without the auth key', async () => {
     const device = await registerDevice(tenant.dev);
     const forged = { ...device, auth: '0'.repeat(64) };
     for (let i = 0; i < 100; i += 1) {

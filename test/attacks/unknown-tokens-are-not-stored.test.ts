@@ -32,7 +32,7 @@ async function documentBytes(id: string): Promise<number> {
   return size?.bytes ?? 0;
 }
 
-test('a request of a hundred thousand unknown tokens is kept as a bit for each, and its repeat is told the same', async () => {
+test('a request of 100,000 unknown tokens is stored as one bit for each, and its repeat gets the same response', async () => {
   const { token } = await fleet.offline();
   const unknown = Array.from({ length: UNKNOWN }, () => randomBytes(32).toString('hex'));
   const to = [...unknown.slice(0, 50_000), token, ...unknown.slice(50_000)];
@@ -48,7 +48,7 @@ test('a request of a hundred thousand unknown tokens is kept as a bit for each, 
   });
 });
 
-test('the same when the tokens come more than once, under several names, and a schedule is past', async () => {
+test('so is a request whose tokens are repeated in several fields, and whose schedule is past', async () => {
   const { token } = await fleet.offline();
   const schedule = Math.floor(Date.now() / 1_000) + 1;
   const lists = { to: ['a', token, 'a'], tokens: ['b', 'a'], registration_ids: ['c', token] };

@@ -29,7 +29,7 @@ const sendRequest = (key: string) => callWithoutKey(stack.dev.api, `/topics?api_
 const countLookups = (operations: readonly string[]) =>
   operations.filter((operation) => operation === 'command keys').length;
 
-test('300 wrong keys above the limit share a few look-ups a second', async () => {
+test('300 wrong keys above the limit share a few lookups a second', async () => {
   const startedAt = performance.now();
   const { operations } = await apiOperationsDuring(mongo, () =>
     inParallel(300, 50, async () =>
@@ -40,7 +40,7 @@ test('300 wrong keys above the limit share a few look-ups a second', async () =>
   expect(countLookups(operations)).toBeLessThanOrEqual(A_SECOND * seconds + 1);
 });
 
-test('a good key behind the same address passes meanwhile, known or new', async () => {
+test('a valid key behind the same address passes meanwhile, cached or not', async () => {
   const known = await createTestTenant(stack);
   expect((await sendRequest(known.apiKey)).status).toBe(200);
   let isOver = false;
@@ -58,7 +58,7 @@ test('a good key behind the same address passes meanwhile, known or new', async 
   await attack;
 });
 
-test('11,000 wrong keys put no good key out of the cache', async () => {
+test('11,000 wrong keys evict no valid key from the cache', async () => {
   const good = await createTestTenant(stack);
   expect((await sendRequest(good.apiKey)).status).toBe(200);
   const { operations } = await apiOperationsDuring(mongo, async () => {
@@ -68,6 +68,6 @@ test('11,000 wrong keys put no good key out of the cache', async () => {
     });
     expect((await sendRequest(good.apiKey)).status).toBe(200);
   });
-  // An attacker that flushed the cache would cause one look-up for each request, its own and those of others.
+  // An attacker that flushed the cache would cause one lookup for each request, its own and those of others.
   expect(countLookups(operations)).toBeLessThan(500);
 }, 120_000);

@@ -175,7 +175,7 @@ test('without devices and pushes two processes of each service remain, with what
 test('units: cores, MB, GB', () => {
   const { services, mongodb, redis } = load(24_000, 100, 1_000, '--registered', '1000000');
   expect(services['device-gateway']).toMatchObject({ processes: 2 });
-  // 100 MB, 2 KB for each of 12,000 links, 48 KB more with TLS, and 64 MB that wait for devices.
+  // 100 MB, 2 KB for each of 12,000 connections, 48 KB more with TLS, and 64 MB that wait for devices.
   expect(services['device-gateway'].mbEach).toBeCloseTo(100 + 24 + 576 + 64 * 1.048576, 6);
   expect(redis.memoryGb).toBeCloseTo(0.0048, 9);
   const disk = 1e6 * 300 + 100 * 0.4 * 2 * 86_400 * (200 + 200 + 25_000);
@@ -203,7 +203,7 @@ describe('limits', () => {
   };
   const args = ['--connected', '1000000', '--pushes', '1000', '--fan-out', '100'];
 
-  test('the one with the least room is first', () => {
+  test('the limit with the least room is first', () => {
     const limits = limitsOf(...args);
     const rooms = limits.map(({ headroom }) => headroom);
     expect(rooms).toEqual([...rooms].sort((a, b) => a - b));
@@ -244,7 +244,7 @@ describe('inputs are refused with all their faults', () => {
     for (const message of messages) expect(() => readInputs(given)).toThrow(message);
   });
 
-  test('and taken with defaults otherwise', () => {
+  test('and valid inputs get the defaults', () => {
     expect(readInputs([...needed, '--no-tls'])).toMatchObject({
       registered: 200,
       fanOut: 1,

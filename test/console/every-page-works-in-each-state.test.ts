@@ -87,7 +87,7 @@ describe('without anything', () => {
     ids = { app: fixture.stack.dev.app, push: '', token: '', topic: 'none' };
   });
 
-  test.each(EMPTY_PATHS)('%s says what belongs there', async (path) => {
+  test.each(EMPTY_PATHS)('%s explains what belongs there', async (path) => {
     await showsText(fixture.owner, path, textOf(path, 'empty'));
     expect(watch.take()).toEqual([]);
   });
@@ -152,17 +152,17 @@ describe('with data', () => {
     },
   );
 
-  test('what Bull Board may not do is refused in the words of the console', async () => {
+  test('an action that Bull Board may not do is refused with the text of the console', async () => {
     const page = await fixture.owner.browserContext().newPage();
     await page.goto(`${origin}/queues/board/queue/maintenance`);
     await waitForText(page, 'maintenance');
-    const answer = await page.evaluate(`new Promise((resolve) => {
+    const response = await page.evaluate(`new Promise((resolve) => {
       const request = new XMLHttpRequest();
       request.open('PUT', '/queues/board/api/queues/maintenance/pause');
       request.onload = () => resolve(request.responseText);
       request.send();
     })`);
-    expect(JSON.parse(String(answer)).error).toContain('Only retry and promote are allowed');
+    expect(JSON.parse(String(response)).error).toContain('Only retry and promote are allowed');
     await page.close();
   });
 
@@ -224,7 +224,7 @@ describe('as a viewer', () => {
     expect(watch.take()).toEqual([]);
   });
 
-  test.each([...SESSION_PATHS, FILTERED])('%s comes back after a login', async (path) => {
+  test.each([...SESSION_PATHS, FILTERED])('%s is shown again after a login', async (path) => {
     const address = fillPath(path, ids);
     const page = await viewer.browserContext().newPage();
     const ofPage = watchPage(page, origin, [401, 403]);
@@ -254,7 +254,7 @@ function isForData(request: HTTPRequest): boolean {
 }
 
 const FAULTS = {
-  'a server that does not answer': {
+  'a server that does not respond': {
     text: 'No connection',
     apply: (request: HTTPRequest) => request.abort('connectionrefused'),
   },
@@ -269,7 +269,7 @@ const FAULTS = {
       }),
   },
 };
-/** They ask for nothing before they are used. */
+/** They request nothing before they are used. */
 const WITHOUT_DATA = ['/password'];
 const BEFORE_LOGIN = ['/login', '/setup'];
 
@@ -365,7 +365,7 @@ async function readTop(page: Page): Promise<number> {
 
 // Jest runs the tests outside of groups first, and this one has to be the last.
 describe('a console that is killed', () => {
-  test('is live again by itself, and says that it was not', async () => {
+  test('is live again by itself, and reports that it was not', async () => {
     await visit(fixture.owner, origin, '/', ids);
     await waitForText(fixture.owner, 'Live');
     const pid = fixture.stack.kill('dashboard', 'SIGKILL');

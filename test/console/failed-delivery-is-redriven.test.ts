@@ -67,7 +67,7 @@ test('a test push over FCM reaches an Android device, whose first channel is MQT
   expect(await fixture.sandbox.received(push)).toMatchObject([{ to: android.address }]);
 });
 
-test('a refused delivery is listed with the words of APNs, re-driven, and sent', async () => {
+test('a refused delivery is listed with the reason of APNs, redriven, and sent', async () => {
   await fixture.sandbox.script('apns', device.address, [{ as: 'BadCollapseId' }]);
   const { id } = await send(tenant, [device.token]);
   expect(await untilFinal(fixture.store, { id }, device.token)).toMatchObject({

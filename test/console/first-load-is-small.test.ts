@@ -61,7 +61,7 @@ test('no component on a page is without its styles', async () => {
   expect([...missing]).toEqual([]);
 });
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const FIND_UNSTYLED = `(() => {
   const rules = [...document.styleSheets].flatMap(({ cssRules }) => [...cssRules]);
   const styles = rules.map(({ cssText }) => cssText).join();

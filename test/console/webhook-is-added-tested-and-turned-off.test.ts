@@ -142,7 +142,7 @@ test('events and the address are edited, as the command line does too', async ()
   expect([isTested(), receiver.forged]).toEqual([true, 0]);
 });
 
-test('a replay reports a push from before the webhook', async () => {
+test('a replay reports a push that is older than the webhook', async () => {
   const listReported = () =>
     listEvents().flatMap(({ type, data }) => (data.push === push ? [type] : []));
   expect(listReported()).toEqual([]);
@@ -166,7 +166,7 @@ test('a webhook is turned off and on, as the command line shows and does too', a
   await waitForText(page, 'Send a test event');
 });
 
-test('410 turns it off, which the page of the app says on each tab', async () => {
+test('410 turns it off, which the page of the app shows on each tab', async () => {
   receiver.respondWith(status(410));
   await sendTestEvent('The receiver wants no more requests (410)');
   await waitForText(page, 'Turned off: the receiver responded with 410');

@@ -119,7 +119,7 @@ test(
   MINUTES,
 );
 
-test('migrate has run once, whenever MongoDB was there', async () => {
+test('migrate has run once, whenever MongoDB was ready', async () => {
   const format = '{{.State.Status}} {{.State.ExitCode}} {{.RestartCount}}';
   const state = await engine.podman('inspect', '--format', format, nameOf('migrate'));
   const log = await engine.podman('logs', nameOf('migrate'));
@@ -140,14 +140,14 @@ test(
     expect((await fetch(new URL(script, base))).status).toBe(200);
     const { link = '' } = await carillon('operator', 'set-up');
     expect(link).toContain(`${base}/setup#token=`);
-    const answer = await fetch(`${base}/api/setup`, {
+    const response = await fetch(`${base}/api/setup`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', origin: base },
       body: JSON.stringify({
         ...{ token: link.split('=').at(-1), name: 'Ada', password: 'a long enough password' },
       }),
     });
-    expect(await answer.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
+    expect(await response.json()).toMatchObject({ operator: { name: 'Ada', role: 'owner' } });
     expect(await carillon('operator', 'set-up')).toEqual({});
   },
   MINUTES,
@@ -171,7 +171,7 @@ test('every container is without root, capabilities, a writable root, and within
 });
 
 test(
-  'a killed container comes back, and devices are served again',
+  'a killed container is restarted, and devices are served again',
   async () => {
     for (const service of CONTAINERS) {
       const killed = await readPid(engine, nameOf(service));
@@ -214,7 +214,7 @@ test(
 );
 
 test(
-  'an image is small, says its version, and holds no shell and no package manager',
+  'an image is small, names its version, and has no shell and no package manager',
   async () => {
     const programs = ['/bin/sh', '/usr/bin/apt-get', '/usr/local/bin/npm', '/usr/local/bin/pnpm'];
     const script = `console.log(JSON.stringify(${JSON.stringify(programs)}.filter(require('fs').existsSync)))`;
@@ -237,7 +237,7 @@ test(
 );
 
 test(
-  'an image holds JavaScript only: Node needs 12 MB in each process to strip types',
+  'an image has JavaScript only: Node needs 12 MB in each process to strip types',
   async () => {
     const script = `
       const { globSync } = require('fs');

@@ -219,7 +219,7 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     ),
   ],
   [
-    'queues: nobody serves finish',
+    'queues: no worker serves finish',
     ALL,
     inEnv('QUEUES', 'send,deliver-mqtt,presence', 'delivery-worker'),
   ],

@@ -15,7 +15,7 @@ import {
 } from '../../services/device-gateway/test/raw-connection.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
 import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
-import { type PlayedPod, type PodSettings, playPod, untilReady } from '../support/k8s/pods.ts';
+import { type PodSettings, type RunningPod, startPod, untilReady } from '../support/k8s/pods.ts';
 import { render } from '../support/k8s/render.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { startMongod } from '../support/mongod-server.ts';
@@ -32,7 +32,7 @@ const ALL = 'test/deploy/all-components';
 const CONNECTION_ACCEPTED = [0x20, 2, 0, 0];
 const MAX_BUILD_MS = 900_000;
 
-describe('the pods of Kubernetes, played by podman', () => {
+describe('the pods of Kubernetes, run by podman', () => {
   const folder = createTemporaryFolder();
   let engine: Engine;
   const servers: TestServer[] = [];
@@ -47,13 +47,13 @@ describe('the pods of Kubernetes, played by podman', () => {
     return workload;
   }
 
-  async function play<T>(
+  async function runPod<T>(
     name: string,
-    use: (pod: PlayedPod) => Promise<T>,
+    use: (pod: RunningPod) => Promise<T>,
     { overlay, ...more }: Partial<PodSettings> & { overlay?: string } = {},
   ): Promise<T> {
     const settings = { folder, secrets, ...more };
-    const pod = await playPod(engine.program, findWorkload(name, overlay), settings);
+    const pod = await startPod(engine.program, findWorkload(name, overlay), settings);
     try {
       return await use(pod);
     } finally {
@@ -87,11 +87,11 @@ describe('the pods of Kubernetes, played by podman', () => {
     await engine?.close();
   });
 
-  test('migrate ends well under its own security context', async () => {
-    await play('migrate', endsWell);
+  test('migrate succeeds under its own security context', async () => {
+    await runPod('migrate', endsWell);
   });
 
-  async function endsWell(pod: PlayedPod): Promise<void> {
+  async function endsWell(pod: RunningPod): Promise<void> {
     const findEnd = async () => {
       const state = await pod.inspect();
       return !state.isRunning && state;
@@ -100,31 +100,31 @@ describe('the pods of Kubernetes, played by podman', () => {
   }
 
   test.each(SERVICES)('%s gets ready under its own security context', async (name) => {
-    await play(name, async (pod) => {
+    await runPod(name, async (pod) => {
       await untilReady(pod);
       await expectConfined(name, pod, 65_532);
     });
   });
 
   test('the canary’s pushes arrive', async () => {
-    await play('api', (api) =>
-      play('device-gateway', (gateway) =>
-        play('delivery-worker', async () => {
+    await runPod('api', (api) =>
+      runPod('device-gateway', (gateway) =>
+        runPod('delivery-worker', async () => {
           const env = {
             CARILLON_API: `http://${api.addresses.API_LISTEN}`,
             CARILLON_MQTT: `mqtt://${gateway.addresses.MQTT_LISTEN}`,
           };
-          await play('canary', delivers, { env, secrets: await createApp(secrets) });
+          await runPod('canary', delivers, { env, secrets: await createApp(secrets) });
         }),
       ),
     );
   }, 120_000);
 
   test('a device connects to the gateway of prod by TLS, behind a load balancer', async () => {
-    await play(
+    await runPod(
       'api',
       (api) =>
-        play(
+        runPod(
           'device-gateway',
           async (gateway) => {
             await Promise.all([untilReady(api), untilReady(gateway)]);
@@ -144,7 +144,7 @@ describe('the pods of Kubernetes, played by podman', () => {
   }, 120_000);
 
   test('the console of prod gets ready', async () => {
-    await play('dashboard', untilReady, { overlay: PROD });
+    await runPod('dashboard', untilReady, { overlay: PROD });
   });
 
   test('the workers for providers get ready with own authorities of MongoDB and Redis', async () => {
@@ -158,11 +158,11 @@ describe('the pods of Kubernetes, played by podman', () => {
       secrets: { ...secrets, MONGODB_URI, REDIS_URL: redis.url },
       authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
     };
-    await play('migrate', endsWell, more);
-    await play('delivery-worker-providers', untilReady, more);
+    await runPod('migrate', endsWell, more);
+    await runPod('delivery-worker-providers', untilReady, more);
   }, 120_000);
 
-  async function delivers(canary: PlayedPod): Promise<void> {
+  async function delivers(canary: RunningPod): Promise<void> {
     const name = 'carillon_canary_delivery_seconds_count';
     const count = async () => (await readMetric(`http://127.0.0.1:${canary.port}`, name))[''] ?? 0;
     const options = { timeoutMs: 60_000, what: 'a push of the canary has arrived' };
@@ -171,14 +171,14 @@ describe('the pods of Kubernetes, played by podman', () => {
   }
 
   test('mongodb becomes a replica set, and a transaction is committed', async () => {
-    await play('mongodb', async (pod) => {
+    await runPod('mongodb', async (pod) => {
       await useMongodb(pod.port);
       await expectConfined('mongodb', pod, 999);
     });
   });
 
   test('valkey keeps its data and evicts none', async () => {
-    await play('valkey', async (pod) => {
+    await runPod('valkey', async (pod) => {
       const redis = new Redis(pod.port, '127.0.0.1', { retryStrategy: () => 200 });
       try {
         expect(await redis.ping()).toBe('PONG');
@@ -193,7 +193,7 @@ describe('the pods of Kubernetes, played by podman', () => {
     });
   });
 
-  async function expectConfined(name: string, pod: PlayedPod, user: number): Promise<void> {
+  async function expectConfined(name: string, pod: RunningPod, user: number): Promise<void> {
     const limits = findWorkload(name).container.resources;
     const { status, root } = await pod.readStatus();
     expect(status).toMatchObject({
@@ -229,7 +229,7 @@ function createCertificate(path: string): Record<string, string> {
   };
 }
 
-/** Connects a device by TLS, with the header of a load balancer in front. @returns the first packet that comes back */
+/** Connects a device by TLS, with the header of a load balancer in front. @returns the first packet of the response */
 async function connectBehindBalancer(
   port: number,
   ca: string,
@@ -239,9 +239,9 @@ async function connectBehindBalancer(
   plain.write(createHeader('203.0.113.9'));
   const socket = connectTls({ socket: plain, ca });
   const packet = connectPacket(token, { password: Buffer.from(auth) });
-  const answer = await sendAndRead(socket, packet, CONNECTION_ACCEPTED.length);
+  const reply = await sendAndRead(socket, packet, CONNECTION_ACCEPTED.length);
   socket.destroy();
-  return answer;
+  return reply;
 }
 
 /** Makes the replica set, as the migration does, and writes in a transaction. */

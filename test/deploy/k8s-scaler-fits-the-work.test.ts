@@ -24,7 +24,7 @@ beforeAll(async () => {
   };
 }, 120_000);
 
-test('one target holds for the batches of every channel', () => {
+test('one target is valid for the batches of every channel', () => {
   const thresholds = spec.triggers
     ?.filter(({ metadata }) => metadata.query?.includes('carillon_pending_batches'))
     .map(({ metadata }) => Number(metadata.threshold));
@@ -34,9 +34,9 @@ test('one target holds for the batches of every channel', () => {
 test.each([
   ['nothing', 0, 2],
   ['a large topic that one worker keeps up with', USUAL_BATCHES, 2],
-  ['a large topic that nobody keeps up with', MOST_BATCHES, 3],
+  ['a large topic that no worker keeps up with', MOST_BATCHES, 3],
   ['ten such topics', 10 * MOST_BATCHES, 20],
-])('%s asks for the workers that it can use', (_work, pending, workers) => {
+])('%s needs the workers that it can use', (_work, pending, workers) => {
   expect(desiredWorkers([pending], bounds, 2)).toBe(workers);
 });
 

@@ -25,7 +25,7 @@ import { until } from '../support/until.ts';
 
 /** Load that two cores carry together with all containers, a mongod and the test itself; a larger machine carries more. */
 const PUSHES_PER_SECOND = Number(process.env.CARILLON_ROLLING_RATE ?? 40);
-/** Requests that a new process of the API answers before the other one is stopped, which leaves it all of them. */
+/** Requests that a new process of the API serves before the other one is stopped and leaves it all of them. */
 const WARM_UP_REQUESTS = 300;
 const MAX_ERROR_LINES = 20;
 const FLEET = { connected: 24, away: 48, ofProviders: 8 };
@@ -187,7 +187,7 @@ test(
   ROLLING_MS,
 );
 
-test('no request failed, though none was repeated', async () => {
+test('no request failed, and none was repeated', async () => {
   const { wretr, wredis, econ, eresp } = await proxy.read('api', 'BACKEND');
   report(`haproxy: ${JSON.stringify({ wretr, wredis, econ, eresp })}`);
   if (load.report.failures.length > 0) report(await readErrorLines());
@@ -207,7 +207,7 @@ async function readErrorLines(): Promise<string> {
     .join('\n');
 }
 
-test('the devices come back by themselves, and new connections go to the gateway that has fewest', async () => {
+test('the devices reconnect by themselves, and new connections go to the gateway with the fewest', async () => {
   await until(areAllConnected, { timeoutMs: 30_000, what: 'all devices are connected' });
   const before = await countByGateway();
   report(`connections of the gateways: ${before.join(' and ')}`);
@@ -217,7 +217,7 @@ test('the devices come back by themselves, and new connections go to the gateway
   expect(Math.abs((after[0] ?? 0) - (after[1] ?? 0))).toBeLessThanOrEqual(2);
 });
 
-test('every push arrived at its devices, hardly any twice', async () => {
+test('every push arrived at its devices, with few duplicates', async () => {
   const devices = Object.values(fleet).flat();
   const numbersOf = ({ arrivals }: MqttDevice) =>
     arrivals.map(({ payload }) => (JSON.parse(payload) as { n: number }).n);
@@ -236,7 +236,7 @@ test('every push arrived at its devices, hardly any twice', async () => {
   expect(duplicates).toBeLessThanOrEqual(arrived * MAX_DUPLICATE_SHARE);
 }, 120_000);
 
-test('every push arrived at its provider, hardly any twice', async () => {
+test('every push arrived at its provider, with few duplicates', async () => {
   const tokens = new Set([...iphones, ...androids, timed].map(({ token }) => token));
   const pushes = [...load.report.accepted.values()].filter(({ to }) =>
     to.some((token) => tokens.has(token)),
@@ -271,7 +271,7 @@ test('every scheduled push arrived on time', async () => {
   expect(worst).toBeLessThanOrEqual(MAX_SCHEDULED_LATE_MS);
 }, 60_000);
 
-/** Tells a moment, in ms on the clock of this process, in seconds since this process began. */
+/** Formats a time, in ms on the clock of this process, in seconds since this process began. */
 const clock = (at: number) => (at / 1_000).toFixed(1);
 
 function report(line: string): void {

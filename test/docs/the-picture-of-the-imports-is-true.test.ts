@@ -32,7 +32,7 @@ beforeAll(() => {
   for (const [from, to] of arrows()) drawn.get(from)?.add(to);
 });
 
-test('what a package.json declares is what the code imports', () => {
+test('each package.json declares exactly the imports of its code', () => {
   expect(declared).toEqual(imported);
 });
 

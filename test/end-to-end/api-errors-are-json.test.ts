@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 /** As long and of the letters that a real key has. */
 const CANARY = `canary${'0123456789abcdef'.repeat(4)}`.slice(0, 64);
 const JSON_TYPE = { 'content-type': 'application/json' };
-/** Stands in a body where something else is to stand. */
+/** A placeholder in a body. */
 const VALUE = 'value';
 const VALUE_TEXT = '"value"';
 const MEGABYTE = 1_048_576;
@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => stack?.stop());
 
 describe('the key', () => {
-  test.each(ENDPOINTS)('%s %s is not answered without a key or with a wrong one', async (...to) => {
+  test.each(ENDPOINTS)('%s %s is refused without a key or with a wrong one', async (...to) => {
     const [method, path] = to;
     const refusal = { status: 403, json: { code: 'INVALID_API_KEY', error: expect.any(String) } };
     expect(await sendRequest({ method, path })).toMatchObject(refusal);
@@ -47,7 +47,7 @@ describe('the key', () => {
     expect(await sendRequest({ method, path, headers })).toMatchObject(refusal);
   });
 
-  test('is taken from the query and from the header Authorization', async () => {
+  test('is read from the query and from the header Authorization', async () => {
     expect(await sendRequest({ method: 'GET', path: withKey('/topics') })).toMatchObject({
       status: 200,
     });
@@ -60,14 +60,14 @@ describe('the key', () => {
     });
   });
 
-  test('is looked at before the body', async () => {
+  test('is checked before the body', async () => {
     const headers = { ...JSON_TYPE, 'content-length': 100 * MEGABYTE };
     const path = `/push?api_key=${CANARY}`;
     expect(await sendRequest({ path, headers, keepBodyBack: true })).toMatchObject({ status: 403 });
   });
 });
 
-describe('what is not there', () => {
+describe('an unknown path or method', () => {
   test.each([
     '/',
     '/nothing',
@@ -77,7 +77,7 @@ describe('what is not there', () => {
     '/topics/a/b',
     '//',
     '/push%00',
-  ])('%s is answered with 404', async (path) => {
+  ])('%s gets 404', async (path) => {
     const response = await sendRequest({ method: 'GET', path: withKey(path) });
     expect(response).toMatchObject({ status: 404, json: { error: expect.any(String) } });
   });
@@ -89,12 +89,12 @@ describe('what is not there', () => {
     ['PATCH', '/devices/x'],
     ['DELETE', '/topics'],
     ['OPTIONS', '/topics/subscribe'],
-  ])('%s %s is answered with 405', async (method, path) => {
+  ])('%s %s gets 405', async (method, path) => {
     const response = await sendRequest({ method, path: withKey(path) });
     expect(response).toMatchObject({ status: 405, json: { error: expect.any(String) } });
   });
 
-  test('a path with a broken escape is answered with 400', async () => {
+  test('a path with a broken escape gets 400', async () => {
     const response = await sendRequest({ method: 'GET', path: withKey('/pushes/%zz') });
     expect(response).toMatchObject({ status: 400, json: { error: expect.any(String) } });
   });
@@ -121,9 +121,9 @@ describe('a body', () => {
     ['in UTF-16 without a mark', () => Buffer.from(text(), 'utf16le')],
     ['that is not UTF-8', () => Buffer.from(text().replace('"a"', '"\xe9"'), 'latin1')],
     ['nested too deep in its payload', () => text().replace(VALUE_TEXT, nested(100_000))],
-    ['nested too deep in a field that nobody asked for', () => `{"x":${nested(100_000)}}`],
+    ['nested too deep in an unknown field', () => `{"x":${nested(100_000)}}`],
     ['never closed', () => '['.repeat(1_000_000)],
-  ])('%s is answered with 400 INVALID_PARAM', async (_what, body) => {
+  ])('%s gets 400 INVALID_PARAM', async (_what, body) => {
     const response = await sendRequest({
       path: withKey('/push'),
       headers: JSON_TYPE,
@@ -134,7 +134,7 @@ describe('a body', () => {
   });
 
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/jsonx', 'x'])(
-    'of the type %s is answered with 415',
+    'of the type %s gets 415',
     async (type) => {
       const headers = { 'content-type': type };
       const response = await sendRequest({ path: withKey('/push'), headers, body: text() });
@@ -142,19 +142,19 @@ describe('a body', () => {
     },
   );
 
-  test('of the type application/json with a charset is taken', async () => {
+  test('of the type application/json with a charset is accepted', async () => {
     const headers = { 'content-type': 'Application/JSON; charset=utf-8' };
     const response = await sendRequest({ path: withKey('/push'), headers, body: text() });
     expect(response).toMatchObject({ status: 200, json: { success: true } });
   });
 
-  test('that says it is too large is answered with 413 before it is sent', async () => {
+  test('whose Content-Length is too large gets 413 before it is sent', async () => {
     const headers = { ...JSON_TYPE, 'content-length': 100 * MEGABYTE };
     const response = await sendRequest({ path: withKey('/push'), headers, keepBodyBack: true });
     expect(response).toMatchObject({ status: 413, json: { error: expect.any(String) } });
   });
 
-  test('is answered with the refusal of a wrong key however large it is', async () => {
+  test('of any size with a wrong key gets the error of the key', async () => {
     const body = JSON.stringify({ to: token, data: { a: 'x'.repeat(7 * MEGABYTE) } });
     const response = await sendRequest({
       path: `/push?api_key=${CANARY}`,
@@ -167,7 +167,7 @@ describe('a body', () => {
   test.each([
     ['with its length', {}],
     ['in chunks', { 'transfer-encoding': 'chunked' }],
-  ])('that is too large and sent %s is answered with 413', async (_how, more) => {
+  ])('that is too large and sent %s gets 413', async (_how, more) => {
     const body = JSON.stringify({ to: token, data: { a: 'x'.repeat(20 * MEGABYTE) } });
     const headers = { ...JSON_TYPE, ...more };
     const response = await sendRequest({ path: withKey('/push'), headers, body });
@@ -183,7 +183,7 @@ describe('a body', () => {
   });
 });
 
-describe('what is not even HTTP', () => {
+describe('a request that is not HTTP', () => {
   test.each([
     ['noise', 'this is no HTTP\r\n\r\n', 400],
     ['headers beyond all measure', `GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`, 431],
@@ -192,19 +192,19 @@ describe('what is not even HTTP', () => {
       'POST /push HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
       400,
     ],
-  ])('%s is answered in JSON too', async (_what, bytes, status) => {
+  ])('%s gets an error in JSON too', async (_what, bytes, status) => {
     const [head = '', body = ''] = (await sendRawBytes(stack.dev.api, bytes)).split('\r\n\r\n');
     expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     expect(JSON.parse(body)).toMatchObject({ error: expect.any(String) });
   });
 });
 
-test('noise behind a push is not answered in its place', async () => {
+test('invalid bytes after a push do not replace its response', async () => {
   const body = JSON.stringify({ to: token, data: { a: 1 } });
   const head = `POST ${withKey('/push')} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json`;
   const push = `${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
   const heard = await sendRawBytes(stack.dev.api, `${push}this is no HTTP\r\n\r\n`);
-  // A connection that is cut tells nothing (guarantee G2); a refusal would be false.
+  // A cut connection leaves the outcome unknown (guarantee G2); a refusal would be false.
   expect(heard.slice(0, 13)).toMatch(/^$|^HTTP\/1\.1 200 /);
 });
 
@@ -226,7 +226,7 @@ test('no log line of any process holds a key, right or wrong', async () => {
   expect(lines.find((line) => /^api-0.log.*"level":50/.test(line))).toBeDefined();
 });
 
-/** Ways that end well, are refused, and fail as long as MongoDB stands still. */
+/** Requests that succeed, are refused, and fail while MongoDB is frozen. */
 function askInManyWays(key: string) {
   const headers = { ...JSON_TYPE, authorization: `Bearer ${key}` };
   const paths = ['/push', '/nothing', '/pushes/%zz', '/topics', `/pushes/${key}`];

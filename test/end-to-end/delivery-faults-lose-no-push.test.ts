@@ -37,8 +37,8 @@ beforeEach(() => {
 });
 afterEach(() => Promise.all(devices.map((device) => device.disconnect())));
 
-describe('a delivery-worker killed between hand-over and settling', () => {
-  test('leaves a receipt that counts, and the push does not come again', async () => {
+describe('a delivery-worker killed between dispatch and settling', () => {
+  test('leaves a receipt that counts, and the push is not sent again', async () => {
     const device = await connectedDevice();
     device.holdReceipts();
     const push = await send(stack, device.token);
@@ -49,7 +49,7 @@ describe('a delivery-worker killed between hand-over and settling', () => {
     await expectOnly([device], 1);
   });
 
-  test('leaves a device without the receipt sent owed, and served at its next connect', async () => {
+  test('leaves the push of a device without a receipt pending, until its next connect', async () => {
     const device = await connectedDevice();
     device.holdReceipts();
     const push = await send(stack, device.token);
@@ -65,13 +65,13 @@ describe('a delivery-worker killed between hand-over and settling', () => {
     await expectOnly([device], 2);
   });
 
-  test('leaves each recipient of a batch with the end that is its own', async () => {
+  test('leaves each recipient of a batch with its own outcome', async () => {
     const quick = await Promise.all(Array.from({ length: 10 }, connectedDevice));
     const slow = await Promise.all(Array.from({ length: 10 }, connectedDevice));
     const offline = await newDevice();
     for (const device of slow) device.holdReceipts();
     const push = await send(stack, [...devices.map(({ token }) => token)]);
-    // The first arrival shows that all are handed over: they went to the gateway together.
+    // The first arrival shows that all are dispatched: they went to the gateway together.
     await Promise.race(slow.map((device) => device.waitFor(1)));
     await killWorkerWithClaim(push.id);
     await Promise.all([...quick, ...slow].map((device) => device.waitFor(1)));
@@ -125,7 +125,7 @@ describe('Redis emptied before a job is taken', () => {
     const schedule = Math.floor(Date.now() / 1_000) + 4;
     const push = await send(stack, device.token, { schedule });
     await emptyRedis(redis);
-    // And once more, in case that something was added behind the answer only.
+    // And once more, in case something was added only after the response.
     await until(() => Date.now() > schedule * 1_000 - 1_500);
     await emptyRedis(redis);
     const [arrival] = await device.waitFor(1, { timeoutMs: 14_000 });
@@ -141,7 +141,7 @@ async function newDevice(): Promise<MqttDevice> {
   return device;
 }
 
-/** A device whose link is live: until its inbox was read, right after CONNACK, a push goes through that. */
+/** A device with a live connection: until its inbox was read, right after CONNACK, a push goes through that. */
 async function connectedDevice(): Promise<MqttDevice> {
   const device = await newDevice();
   await device.connect();
@@ -164,7 +164,7 @@ async function killWorkerWithClaim(push: string): Promise<void> {
   });
 }
 
-/** Stops worker and scheduler in their tracks: what comes now stays where the API has put it. */
+/** Suspends worker and scheduler: new pushes stay where the API has stored them. */
 async function freezeThoseWhoTakeJobs(): Promise<{ letGo(): void }> {
   // A push that joins an open job has no job of its own, and the stopped worker's connection may take it from the list.
   await until(async () => (await listKeys(redis, '*send*:open')).length === 0);

@@ -16,19 +16,19 @@ const CONNECT_MS = 1_000;
 const GATEWAY_CRASH_MS = 15_000;
 
 let stack: Stack;
-let links: MqttDevice[];
+let connections: MqttDevice[];
 beforeAll(async () => {
   stack = await startStack({ deviceGateways: GATEWAYS, env: { CARILLON_ADDRESS_LIMITS: 'off' } });
   await removeRateLimit(stack);
 });
 afterAll(() => stack?.stop());
 beforeEach(() => {
-  links = [];
+  connections = [];
 });
-afterEach(() => Promise.all(links.map((link) => link.disconnect())));
+afterEach(() => Promise.all(connections.map((connection) => connection.disconnect())));
 
-describe('a device that connects again while its old link stands', () => {
-  test('loses the old link, is online, and gets pushes on the new one only', async () => {
+describe('a device that connects again while its old connection is open', () => {
+  test('loses the old connection, is online, and gets pushes on the new one only', async () => {
     const registered = await registerDevice(stack.dev);
     const old = await connect(registered);
     const last = await connect(registered);
@@ -40,7 +40,7 @@ describe('a device that connects again while its old link stands', () => {
     expect(await isOnline(registered)).toBe(true);
   });
 
-  test('gets a push that the old link had not acknowledged', async () => {
+  test('gets a push that the old connection had not acknowledged', async () => {
     const registered = await registerDevice(stack.dev);
     const old = await connect(registered);
     old.holdReceipts();
@@ -52,27 +52,27 @@ describe('a device that connects again while its old link stands', () => {
     expect(last.arrivals).toHaveLength(1);
   });
 
-  test('ends up on its last link however often, over all gateways', async () => {
+  test('keeps only its last connection of many, over all gateways', async () => {
     const registered = await registerDevice(stack.dev);
     for (let n = 0; n < 12; n += 1) await connect(registered);
-    const last = links.at(-1) as MqttDevice;
-    await until(() => links.every((link) => link.connected === (link === last)));
+    const last = connections.at(-1) as MqttDevice;
+    await until(() => connections.every((one) => one.connected === (one === last)));
     const push = await send(stack, registered.token);
     expect((await last.waitFor(1))[0]?.payload).toBe(push.payload);
     await untilPending(stack, push.id, []);
-    expect(links.flatMap(({ arrivals }) => arrivals)).toHaveLength(1);
+    expect(connections.flatMap(({ arrivals }) => arrivals)).toHaveLength(1);
     expect(await isOnline(registered)).toBe(true);
   });
 
-  test('gets every push when links and pushes come at the same time', async () => {
+  test('gets every push when connections and pushes arrive at the same time', async () => {
     const registered = await registerDevice(stack.dev);
     const sent = Array.from({ length: 30 }, () => send(stack, registered.token));
     for (let n = 0; n <= BREAKS; n += 1) await connect(registered);
     const expected = (await Promise.all(sent)).map(({ payload }) => payload).sort();
     for (const { id } of await Promise.all(sent)) await untilPending(stack, id, []);
-    const got = links.flatMap(({ arrivals }) => arrivals.map(({ payload }) => payload));
+    const got = connections.flatMap(({ arrivals }) => arrivals.map(({ payload }) => payload));
     expect([...new Set(got)].sort()).toEqual(expected);
-    // A push that a link received and did not acknowledge in time comes again on the next link.
+    // A push that a connection received and did not acknowledge in time comes again on the next one.
     expect(got.length - expected.length).toBeLessThanOrEqual(DUPLICATES_A_BREAK * BREAKS);
   });
 });
@@ -87,7 +87,7 @@ describe('presence', () => {
     await untilOffline(registered, CLEAN_CLOSE_MS);
   });
 
-  test('follows a link that is cut off', async () => {
+  test('follows a connection that is cut', async () => {
     const registered = await registerDevice(stack.dev);
     const device = await connect(registered);
     await untilOnline(registered);
@@ -95,7 +95,7 @@ describe('presence', () => {
     await untilOffline(registered, CLEAN_CLOSE_MS);
   });
 
-  test('is the same in the answer for many devices', async () => {
+  test('is the same in the response for many devices', async () => {
     const [one, other] = [await registerDevice(stack.dev), await registerDevice(stack.dev)];
     await connect(one);
     await untilOnline(one);
@@ -123,12 +123,12 @@ describe('presence', () => {
   });
 });
 
-/** Another link of the same device; the older ones stay as they are. */
+/** Another connection of the same device; the older ones stay as they are. */
 async function connect(registered: Credentials): Promise<MqttDevice> {
-  const link = createMqttDevice({ url: stack.dev.mqtt, ...registered });
-  links.push(link);
-  await link.connect();
-  return link;
+  const connection = createMqttDevice({ url: stack.dev.mqtt, ...registered });
+  connections.push(connection);
+  await connection.connect();
+  return connection;
 }
 
 async function isOnline({ token }: Credentials): Promise<boolean> {

@@ -42,12 +42,12 @@ test(
   ALL_RUNS_MS,
 );
 
-test('a payload as deep as 4,096 characters allow is taken', async () => {
+test('a payload as deep as 4,096 characters allow is accepted', async () => {
   const depth = 2_040;
   await passesThrough(lanes[0] as Lane, `{"a":${'['.repeat(depth)}1${']'.repeat(depth)}}`);
 });
 
-test('a payload of 4,096 characters is taken and one of 4,097 is not', async () => {
+test('a payload of 4,096 characters is accepted and one of 4,097 is not', async () => {
   const [lane] = lanes as [Lane];
   const payload = (length: number) => `{"a":"${'ü'.repeat(length - 8)}"}`;
   await passesThrough(lane, payload(4_096));
@@ -69,7 +69,7 @@ function post(lane: Lane, payload: string) {
   return stack.api<{ id: string }>('POST', '/push', `{"to":${to},"data":${payload}}`);
 }
 
-/** Sends a payload's text and compares what comes out at the three ends, token by token. */
+/** Sends a payload's text and compares the payloads at the three ends, token by token. */
 async function passesThrough(lane: Lane, payload: string): Promise<void> {
   const { arrivals } = lane.connected;
   const before = arrivals.length;

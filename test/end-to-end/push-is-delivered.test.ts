@@ -42,17 +42,17 @@ describe('a push to a connected device', () => {
     expect((await getDeviceInfo(stack, device.token)).pending_notifications).toEqual([]);
   });
 
-  test('is told with its payload, its date and its expiration of 30 days', async () => {
+  test('has its payload, its date and its expiration of 30 days in the status', async () => {
     const device = await connectedDevice();
     const before = Math.floor(Date.now() / 1_000);
     const { id, payload } = await send(stack, device.token);
-    const { date, expiration, payload: told } = await getPushStatus(stack, id);
-    expect(told).toEqual(JSON.parse(payload));
+    const { date, expiration, payload: seen } = await getPushStatus(stack, id);
+    expect(seen).toEqual(JSON.parse(payload));
     expect(expiration - date).toBe(30 * DAY_SECONDS);
     expect(Math.abs(date - before)).toBeLessThanOrEqual(2);
   });
 
-  test('stays pending until the receipt, however late, and does not come again', async () => {
+  test('stays pending until the receipt, however late, and is not sent again', async () => {
     const device = await connectedDevice();
     device.holdReceipts();
     const push = await send(stack, device.token);
@@ -65,7 +65,7 @@ describe('a push to a connected device', () => {
     await expectNothingMore(device, 1);
   });
 
-  test('reaches it however its tokens are given, once', async () => {
+  test('reaches it once, in whichever field its token is given', async () => {
     const device = await connectedDevice();
     const { token } = device;
     const push = await send(stack, [token, token], { tokens: [token], registration_ids: [token] });
@@ -94,11 +94,11 @@ describe('a push to an offline device', () => {
     await expectNothingMore(device, 1);
   });
 
-  test('keeps its place: many arrive in the order they were sent', async () => {
+  test('keeps its position: many arrive in the order they were sent', async () => {
     const device = await newDevice();
     const sent: Sent[] = [];
     for (let n = 0; n < 40; n += 1) sent.push(await send(stack, device.token));
-    // A pending push may still be on its way to the inbox, which has an order only once it is there (guarantee G5).
+    // A pending push may not be in the inbox yet, which has an order only once it is there (guarantee G5).
     for (const push of sent) await untilOutcomes(mongo, push, { inbox: 1 });
     expect((await getDeviceInfo(stack, device.token)).pending_notifications).toHaveLength(40);
     await device.connect();
@@ -166,7 +166,7 @@ async function expectNothingMore(device: MqttDevice, sofar: number): Promise<voi
   expect(arrivals.at(-1)?.payload).toBe(last.payload);
 }
 
-/** Well-formed and not: nothing is said about a token's form beyond "a short string". */
+/** Well-formed and not: a token's form is not specified beyond "a short string". */
 function unknownTokens(count: number): string[] {
   const odd = ['', ' ', 'a:b', '$ne', '__proto__', 'ü😀', 'x'.repeat(500), 'a\n', "'", '%00'];
   const even = Array.from(

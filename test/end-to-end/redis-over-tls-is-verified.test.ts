@@ -45,7 +45,7 @@ async function checkRedis(env: Record<string, string>) {
   return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
 }
 
-test('a push passes through queues and presence, and the doctor is content', async () => {
+test('a push passes through queues and presence, and the doctor reports no fault', async () => {
   const device = await newMqttDevice(stack.dev);
   await device.connect();
   const push = await send(stack, device.token, {});
@@ -71,7 +71,7 @@ test.each([
   expect(server).toMatchObject({ ok: false, detail: expect.stringContaining(refused) });
 });
 
-test('with another authority a service logs what is wrong, and takes no job', async () => {
+test('with another authority a service logs the fault, and takes no job', async () => {
   const env = { REDIS_URL: redis.url, REDIS_CA_FILE: wrongCa };
   const worker = await startDeliveryWorker(stack, env);
   const refused = 'is not verified by the authority of REDIS_CA_FILE';
@@ -79,7 +79,7 @@ test('with another authority a service logs what is wrong, and takes no job', as
   await worker.stop();
 });
 
-test('an authority that is no certificate is refused at the start', async () => {
+test('an invalid certificate of an authority is refused at the start', async () => {
   const worker = await startDeliveryWorker(stack, {
     REDIS_CA_FILE: write('no.pem', 'no certificate'),
   });

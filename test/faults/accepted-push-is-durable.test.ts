@@ -10,8 +10,8 @@ const POOL_SIZE = { registered: 100_000, real: 20 };
 const BATCHES = 100;
 const SMALL_PUSHES = 40;
 
-/** A mongod killed among 100,000 inserts first replays its journal, on a machine that does other things too. */
-const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to answer again' };
+/** A mongod killed among 100,000 inserts first replays its journal, on a busy machine. */
+const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' };
 
 const UNDER_WAY_MS = 100;
 
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => fixture?.close());
 
-test('an API killed before the commit has accepted nothing, and told nobody it had', async () => {
+test('an API killed before the commit has accepted nothing, and has sent no 200', async () => {
   const { stack, mongo } = fixture;
   const { attempt, id } = await stopMidAccept();
   const old = stack.kill('api', 'SIGKILL');
@@ -61,7 +61,7 @@ test('with mongod killed in the middle of accepting, every push that got its 200
   await expectCompleteOrAbsent(id, await big);
 }, 150_000);
 
-test('what was answered right before mongod is killed is there after', async () => {
+test('pushes that got their 200 right before mongod is killed are there after the restart', async () => {
   const { stack, pool } = fixture;
   const tokens = pool.devices.map(({ token }) => token);
   const attempts = await Promise.all(Array.from({ length: 10 }, () => attemptPush(stack, tokens)));
@@ -76,13 +76,13 @@ async function isApiResponding(): Promise<boolean> {
   return (await fixture.stack.api('GET', '/topics')).status === 200;
 }
 
-/** A push whose API stands still before its commit; one that was committed first is let go, and another tried. */
+/** A push whose API is frozen before its commit; one that was committed first is let go, and another tried. */
 async function stopMidAccept(): Promise<{ attempt: Promise<Attempt>; id: string }> {
   const { stack } = fixture;
   for (;;) {
     const { attempt, id } = await sendUntilHalfAccepted();
     stack.kill('api', 'SIGSTOP');
-    // Gives writes that are under way to MongoDB the time to arrive there.
+    // Gives writes in flight to MongoDB the time to arrive there.
     await sleep(UNDER_WAY_MS);
     if ((await stateOf(id)) === 'accepting') return { attempt, id };
     stack.kill('api', 'SIGCONT');
@@ -141,7 +141,7 @@ async function expectArrivedIfAccepted(attempt: Attempt): Promise<void> {
   await until(hasArrived, { timeoutMs: 40_000, what: `push ${attempt.push.id} at every device` });
 }
 
-/** An unknown answer leaves two ends, and nothing in between (guarantee G2). */
+/** A missing response leaves two possible ends, and nothing in between (guarantee G2). */
 async function expectCompleteOrAbsent(id: string, attempt: Attempt): Promise<void> {
   const isOpen = (await stateOf(id)) === 'open';
   process.stdout.write(`mongod killed: ${attempt.isAccepted}, push there: ${isOpen}\n`);

@@ -52,7 +52,7 @@ async function listEntered(): Promise<string[]> {
 }
 
 test.each([
-  ['that nobody has', false],
+  ['that no device has', false],
   ['that another device has', true],
 ])(
   'the API is killed between an address %s and the device: one device has it when the registration is repeated',
@@ -60,12 +60,12 @@ test.each([
     const address = `fcm:${randomBytes(20).toString('hex')}`;
     const before = isTaken ? [await register(otherApi(), address)] : [];
     await expect(register(set.dev.api, address)).rejects.toThrow('fetch failed');
-    // It is entered, and was never written.
+    // The device is entered, and was never written.
     expect(await listEntered()).toHaveLength(before.length + 1);
     expect(await findHolders(address)).toEqual(before);
     const repeated = await register(otherApi(), address);
     expect(await findHolders(address)).toEqual([repeated]);
-    // The entry of the device that never was is in nobody's way later either.
+    // The entry of the device that was never stored blocks no later registration either.
     const next = await register(otherApi(), address);
     expect(await findHolders(address)).toEqual([next]);
   },

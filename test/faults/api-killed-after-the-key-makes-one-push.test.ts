@@ -85,7 +85,7 @@ test.each([3, 1_500])(
 );
 
 test(
-  'the API is suspended between the key and the push: what it stores late is no second push',
+  'the API is suspended between the key and the push: its late write makes no second push',
   async () => {
     await startServices('stop');
     const { key, tokens, sendToFirst, sendToOther } = createRequest(3);

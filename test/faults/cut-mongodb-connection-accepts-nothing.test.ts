@@ -33,7 +33,7 @@ afterAll(async () => {
   await mongod?.stop();
 });
 
-/** Past the API, which registers nobody for a minute after a failure of the database. */
+/** Past the API, which registers no device for a minute after a failure of the database. */
 async function register(registered: number): Promise<string[]> {
   return (await createDevicePool(stack, mongo, { registered, real: 0 })).tokens;
 }
@@ -43,7 +43,7 @@ function isStored(data: string): Promise<boolean> {
   return found.then((push) => push !== null);
 }
 
-/** Waits until the cut was met and the API answers again. */
+/** Waits until the cut has happened and the API responds again. */
 async function untilIdle(): Promise<void> {
   await until(() => proxy.isCutDone(), { timeoutMs: 20_000 });
   await until(async () => (await stack.api('GET', '/topics')).status === 200);
@@ -63,7 +63,7 @@ test.each<CutPoint>(['before', 'in the middle'])(
 );
 
 test.each<CutPoint>(['before', 'in the middle', 'after'])(
-  'a push to absent devices waits for all of them though a cut came %s their rows',
+  'a push to offline devices is pending for all of them after a cut %s their rows',
   async (point) => {
     const tokens = await register(3);
     proxy.cutAtWrite(1, point, { collection: 'inbox' });
@@ -77,7 +77,7 @@ test.each<CutPoint>(['before', 'in the middle', 'after'])(
 );
 
 test.each<CutPoint>(['before', 'in the middle', 'after'])(
-  'a push to a topic reaches all though a cut came %s its batches',
+  'a push to a topic reaches all subscribers after a cut %s its batches',
   async (point) => {
     const pool = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
     const fixture = { stack, mongo, pool, close: async () => undefined };

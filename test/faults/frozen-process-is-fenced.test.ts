@@ -11,11 +11,11 @@ import {
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 30_000, real: 60 };
-/** Devices that keep a few batches open by keeping their receipts back. */
+/** Devices that keep a few batches open by delaying their receipts. */
 const UNACKNOWLEDGING = 6;
 /** Three leases of a worker. */
 const WORKER_FROZEN_MS = 18_000;
-/** A BullMQ worker asks for a job for so long. */
+/** A BullMQ worker waits for a job for so long. */
 const BLOCKED_MS = 5_500;
 const GATEWAY_FROZEN_MS = 10_000;
 
@@ -25,12 +25,12 @@ beforeAll(async () => {
 });
 afterAll(() => fixture?.close());
 
-test('a worker that was frozen for three leases finds its batches taken over', async () => {
+test('the batches of a worker that is frozen for three leases are taken over', async () => {
   const { stack, mongo, pool } = fixture;
   for (const device of pool.devices) device.holdReceipts();
-  // The other one joins in afterwards, so that the frozen one surely holds what is open.
+  // The other one joins in afterwards, so that the frozen one has claimed the open batches.
   stack.kill('delivery-worker', 'SIGSTOP', 1);
-  // Until Redis has answered what it waits for, a job's marker could be given to it.
+  // Until Redis has responded to its blocking command, a job's marker could be given to it.
   await sleep(BLOCKED_MS);
   const push = await sendPush(stack, pool.tokens);
   await untilPartlyClosed(mongo, push);
@@ -46,7 +46,7 @@ test('a worker that was frozen for three leases finds its batches taken over', a
   await expectComplete(fixture, push, 'worker frozen');
 });
 
-test('a gateway that was frozen goes on where it was', async () => {
+test('a gateway that was frozen continues where it was', async () => {
   const { stack, mongo, pool } = fixture;
   const holders = pool.devices.slice(0, UNACKNOWLEDGING);
   for (const device of holders) device.holdReceipts();

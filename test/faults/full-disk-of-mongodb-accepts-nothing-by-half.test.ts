@@ -48,7 +48,7 @@ async function fillUp(): Promise<void> {
   }
 }
 
-test('while it is full pushes are answered 5xx in time; once there is space all accepted ones arrive', async () => {
+test('while the disk is full pushes get 5xx in time; once there is space all accepted ones arrive', async () => {
   const { stack, pool } = fixture;
   const unready = await listUnreadyDuring(stack.dev.processes, async () => {
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {

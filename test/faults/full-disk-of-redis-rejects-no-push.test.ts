@@ -12,7 +12,7 @@ const DISK = '32m';
 const LOAD = { perSecond: 10, perPush: 3 };
 const DEVICES = 12;
 const PUSHES = 30;
-/** Takes longer than a loop may stand still before its process is unready; the lease of a gateway ends before. */
+/** Takes longer than a loop may be blocked before its process is unready; the lease of a gateway ends before. */
 const PUSHES_WHILE_FULL = 300;
 const CHANGED = { timeoutMs: 30_000 };
 
@@ -53,7 +53,7 @@ test('while its log has no space pushes are accepted and no process is unready; 
       await load.untilAccepted(PUSHES_WHILE_FULL);
       expect(await takesWrites()).toBe(false);
       disk.free();
-      await until(takesWrites, { ...CHANGED, what: 'a Redis that takes writes' });
+      await until(takesWrites, { ...CHANGED, what: 'a Redis that accepts writes' });
       await load.untilAccepted(PUSHES);
     });
     expect(sent.filter(({ isAccepted }) => !isAccepted)).toEqual([]);

@@ -25,7 +25,7 @@ afterAll(async () => {
   await mongo?.close();
 });
 
-/** Sends one after the other, each once the one before is worked: of two worked at once neither is first. */
+/** Sends one after the other, each once the previous one is processed: of two processed at once neither is first. */
 async function sendMany(device: MqttDevice, count: number): Promise<SentPush[]> {
   const sent: SentPush[] = [];
   for (let n = 0; n < count; n += 1) {
@@ -47,7 +47,7 @@ async function expectInOrder(device: MqttDevice, sent: SentPush[]): Promise<void
   expect(device.arrivals.map(({ payload }) => payload)).toEqual(sent.map(({ payload }) => payload));
 }
 
-test('pushes that come while it is held up wait behind it', async () => {
+test('pushes that arrive while the replay is blocked wait behind it', async () => {
   const device = await newMqttDevice(stack.dev);
   const pendingPushes = await enqueuePushes(device);
   device.holdReceipts();
@@ -61,7 +61,7 @@ test('pushes that come while it is held up wait behind it', async () => {
   await device.disconnect();
 });
 
-test('pushes that come while it goes out do not overtake it', async () => {
+test('pushes that arrive during the replay do not overtake it', async () => {
   const device = await newMqttDevice(stack.dev);
   const pendingPushes = await enqueuePushes(device);
   const connected = device.connect();
@@ -71,7 +71,7 @@ test('pushes that come while it goes out do not overtake it', async () => {
   await device.disconnect();
 });
 
-test('a link that breaks again and again does not change the order', async () => {
+test('a connection that breaks again and again does not change the order', async () => {
   const device = await newMqttDevice(stack.dev);
   const sent = await enqueuePushes(device);
   for (let count = WINDOW; count < STORED_PUSHES; count += WINDOW) {

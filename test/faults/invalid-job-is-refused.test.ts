@@ -17,14 +17,14 @@ import { type DataServers, startDataServers } from '../support/operators/data-se
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
-/** Stands for what a log must not have. */
+/** A text that no log may have. */
 const SECRET = 'payload of a customer';
 const HUGE = `${SECRET} `.repeat(20_000);
 const RECIPIENTS = 40;
 const LONGEST_LINE = 10_000;
 const LIMIT_MS = 120_000;
 
-/** Jobs of other releases, and what is no job at all. */
+/** Jobs of other releases, and data that is no job at all. */
 const INVALID_DATA: unknown[] = [
   {},
   null,
@@ -87,7 +87,7 @@ async function expectAllInInbox(ids: readonly string[], times: number): Promise<
 }
 
 test(
-  'it is logged without its data, and every queue goes on',
+  'the job is logged without its data, and every queue continues',
   async () => {
     for (const name of QUEUE_NAMES) {
       await jobs.pause(name);
@@ -105,7 +105,7 @@ test(
     expect(Math.max(...output.split('\n').map((line) => line.length))).toBeLessThan(LONGEST_LINE);
     for (const service of [worker, scheduler]) {
       expect(service.isRunning()).toBe(true);
-      // A busy machine may be late with an answer.
+      // A busy machine may be late with a response.
       expect(await until(() => service.probe('/readyz'))).toEqual({ status: 200, faults: [] });
     }
   },
@@ -113,7 +113,7 @@ test(
 );
 
 test(
-  'in the place of a real job it keeps nothing from being delivered',
+  'an invalid job with the id of a real one prevents no delivery',
   async () => {
     await Promise.all(['send', 'deliver-mqtt'].map((name) => jobs.pause(name as QueueName)));
     const pushes: string[] = [];

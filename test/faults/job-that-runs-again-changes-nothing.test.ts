@@ -82,8 +82,8 @@ async function runAgain<T>(
 const listBatches = ({ id }: SentPush) =>
   mongo.db.collection<{ _id: string; push: string }>('batches').find({ push: id }).toArray();
 
-/** Each recipient of the crowd stands in one place, once. */
-async function expectCrowdReached(push: SentPush): Promise<void> {
+/** Each recipient is delivered or has one row in the inbox. */
+async function expectAllReached(push: SentPush): Promise<void> {
   const inbox = POOL_SIZE.registered - REAL;
   await untilOutcomeCounts(fixture.store, push, { delivered: REAL, inbox });
   expect(await mongo.db.collection('inbox').countDocuments({ push: push.id })).toBe(inbox);
@@ -110,7 +110,7 @@ test('send: a step of a fan-out, of tokens and of a topic', async () => {
       'send',
       () => sendPush(tenant, to),
       ({ id }) => [{ fanOut: id }],
-      expectCrowdReached,
+      expectAllReached,
     );
 });
 
@@ -127,7 +127,7 @@ test('deliver-mqtt: a batch', async () => {
       return push;
     },
     async (push) => (await listBatches(push)).map(({ _id }) => ({ work: _id })),
-    expectCrowdReached,
+    expectAllReached,
   );
 });
 
@@ -248,7 +248,7 @@ test('webhook: a report', async () => {
   }
 });
 
-/** Waits until every API process knows the webhook: then it is told of a device's deletion. */
+/** Waits until every API process knows the webhook: then it gets the event of a device's deletion. */
 async function untilKnown({ requests }: Receiver): Promise<void> {
   const isTold = async () => {
     const { token } = await registerDevice(tenant.dev);

@@ -36,10 +36,10 @@ test('after it has sent a push and before it has replied', async () => {
   await killMidway(fixture, GATEWAY, push, 'gateway killed before its reply');
 });
 
-test('told to stop in the middle of a fan-out, it sends no duplicate', () =>
-  stopMidway(fixture, GATEWAY, 'gateway told to stop'));
+test('stopped by a signal in the middle of a fan-out, it sends no duplicate', () =>
+  stopMidway(fixture, GATEWAY, 'gateway stopped'));
 
-test('in the middle of an inbox, of which at most a window comes twice', async () => {
+test('in the middle of an inbox, of which at most one window is sent twice', async () => {
   const { stack, mongo } = fixture;
   const device = await newMqttDevice(stack.dev);
   const pushes = [];
@@ -50,13 +50,13 @@ test('in the middle of an inbox, of which at most a window comes twice', async (
   await device.waitFor(WINDOW);
   stack.kill(GATEWAY, 'SIGKILL');
   device.releaseReceipts();
-  const link = keepConnected([device]);
+  const connection = keepConnected([device]);
   for (const push of pushes) await untilOutcomes(mongo, push, { delivered: 1 });
   expect(device.arrivals.length - INBOX_SIZE).toBeLessThanOrEqual(WINDOW);
-  await link.stop();
+  await connection.stop();
 });
 
-test('its devices are seen offline by the end of its lease', async () => {
+test('its devices are offline by the end of its lease', async () => {
   const { stack } = fixture;
   const device = await newMqttDevice(stack.dev);
   await device.connect();

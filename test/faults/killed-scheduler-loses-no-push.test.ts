@@ -27,10 +27,10 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-test('a push that came due meanwhile goes out soon after it is back, and not early', async () => {
+test('a push that fell due meanwhile is sent soon after the restart, and not early', async () => {
   const { stack, pool } = fixture;
   const [device] = pool.devices;
-  if (device === undefined) throw new Error('a crowd without devices');
+  if (device === undefined) throw new Error('a pool without devices');
   const schedule = Math.ceil(Date.now() / 1_000) + DUE_AFTER_SECONDS;
   const push = await sendPush(stack, device.token, { schedule });
   await stack.waitForRestart('scheduler', stack.kill('scheduler', 'SIGKILL'));
@@ -41,9 +41,9 @@ test('a push that came due meanwhile goes out soon after it is back, and not ear
   expect(Date.now()).toBeGreaterThanOrEqual(schedule * 1_000);
 });
 
-test('jobs that were lost while nobody could look for them are found again', async () => {
+test('jobs that were lost while no scheduler ran are added again', async () => {
   const { stack, mongo, pool } = fixture;
-  // Who keeps a receipt back keeps a batch open, however quick the machine is.
+  // A device that delays its receipt keeps a batch open, on a fast machine too.
   for (const device of pool.devices) device.holdReceipts();
   const push = await sendPush(stack, pool.tokens);
   await untilPartlyClosed(mongo, push);

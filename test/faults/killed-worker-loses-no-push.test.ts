@@ -21,10 +21,10 @@ import {
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { until } from '../support/until.ts';
 
-/** Three batches: enough for one that is held open and others that close. */
+/** Three batches: enough for one that stays open and others that close. */
 const SUBSET_SIZE = 3_000;
 const WORKER = 'delivery-worker';
-/** MongoDB has done by then what was sent to it before. */
+/** MongoDB has executed earlier commands by then. */
 const LANDED_MS = 500;
 
 let fixture: Fixture;
@@ -52,7 +52,7 @@ async function pushUntilUnsettled(): Promise<SentPush | undefined> {
   const row = { push: push.id, sent: true };
   await until(() => mongo.db.collection('inbox').findOne(row), { everyMs: 0 });
   stack.kill(WORKER, 'SIGSTOP');
-  // A settlement that was on its way when the worker froze lands all the same.
+  // A settlement that was in flight when the worker froze is still executed.
   await sleep(LANDED_MS);
   if (isPartlyClosed(await countBatchStates(mongo, push))) return push;
   stack.kill(WORKER, 'SIGCONT');
@@ -77,7 +77,7 @@ test('in the middle of a page', async () => {
   await killMidway(fixture, WORKER, push, 'worker killed midway');
 });
 
-test('after the hand-over, while it waits for receipts', async () => {
+test('after the dispatch, while it waits for receipts', async () => {
   const push = await pushToUnacknowledging();
   const restarted = killWorker();
   await expectPartlyClosed(fixture, push);
@@ -105,5 +105,5 @@ test('twice on the same batch', async () => {
   await expectComplete(fixture, push, 'worker killed twice');
 });
 
-test('told to stop in the middle of a fan-out, it hands on what it has', () =>
-  stopMidway(fixture, WORKER, 'worker told to stop'));
+test('stopped by a signal in the middle of a fan-out, it releases its batches', () =>
+  stopMidway(fixture, WORKER, 'worker stopped'));

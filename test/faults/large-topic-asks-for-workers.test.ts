@@ -17,13 +17,13 @@ const PER_INSERT = 10_000;
 const SCHEDULERS = 2;
 const BOUNDS = { targetPerWorker: TARGET_PER_WORKER, min: 1, max: 10 };
 /** For the 64 batches that a push has at once. */
-const MAX_ASKED = 3;
+const MAX_REQUESTED = 3;
 /** Work of several minutes would mean that the push does not progress. */
 const DELIVERY_MS = 240_000;
 
 let stack: Stack;
 let mongo: TestMongo;
-/** Workers that the scaler has asked for. */
+/** Workers that the scaler has requested. */
 const workers: ServiceProcess[] = [];
 const others: ServiceProcess[] = [];
 beforeAll(async () => {
@@ -69,7 +69,7 @@ interface Figures {
   workers: number;
 }
 
-/** Reads what an autoscaler reads: the value of each scheduler. */
+/** Reads the metric of an autoscaler: the value of each scheduler. */
 async function readFigures(current: number): Promise<Figures> {
   const read = (name: string) =>
     Promise.all(
@@ -88,7 +88,7 @@ async function readFigures(current: number): Promise<Figures> {
 }
 
 test(
-  'pending batches of 200,000 offline subscribers rise and fall to 0, and so do the workers asked for',
+  'pending batches of 200,000 offline subscribers rise and fall to 0, and so do the requested workers',
   async () => {
     // It resolves the topic and delivers nothing, so that the batches pile up as far as one push may have them released.
     others.push(await startDeliveryWorker(stack, { QUEUES: 'send' }));
@@ -99,7 +99,7 @@ test(
     const figures: Figures[] = [];
     const hasPeaked = async () => {
       figures.push(await readFigures(1));
-      return figures.at(-1)?.workers === MAX_ASKED;
+      return figures.at(-1)?.workers === MAX_REQUESTED;
     };
     await until(hasPeaked, { timeoutMs: DELIVERY_MS, everyMs: 1_000 });
     const isDone = async () => {
@@ -111,9 +111,9 @@ test(
     };
     await until(isDone, { timeoutMs: DELIVERY_MS, everyMs: 1_000, what: 'a push without batches' });
     const elapsedSeconds = (performance.now() - sentAt) / 1_000;
-    const asked = figures.map(({ workers }) => workers);
-    expect(Math.max(...asked)).toBe(MAX_ASKED);
-    expect(asked.at(-1)).toBe(1);
+    const requested = figures.map(({ workers }) => workers);
+    expect(Math.max(...requested)).toBe(MAX_REQUESTED);
+    expect(requested.at(-1)).toBe(1);
     for (const { oldestSeconds, pending } of figures) {
       expect(oldestSeconds).toBeLessThan(elapsedSeconds);
       for (const n of pending) expect(n).toBeLessThanOrEqual(64);
@@ -124,7 +124,7 @@ test(
 );
 
 test(
-  'with OPEN_BATCHES_PER_PUSH of 120 the same topic asks for five workers and no more',
+  'with OPEN_BATCHES_PER_PUSH of 120 the same topic requests five workers and no more',
   async () => {
     await Promise.all([...workers, ...others].map((worker) => worker.stop()));
     const env = { QUEUES: 'send', OPEN_BATCHES_PER_PUSH: '120' };

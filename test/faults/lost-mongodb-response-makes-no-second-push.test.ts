@@ -74,7 +74,7 @@ async function untilCut(): Promise<void> {
 }
 
 test.each<CutPoint>(['before', 'in the middle', 'after'])(
-  'requests whose insert is cut %s: each push is there whole or not at all, and a retry makes no second one',
+  'requests whose insert is cut %s: each push is stored whole or not at all, and a retry makes no second one',
   async (point) => {
     const kept: SteadyPush[] = [];
     const retried: { request: KeyedRequest; push: SentPush }[] = [];

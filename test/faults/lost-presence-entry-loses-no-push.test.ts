@@ -37,7 +37,7 @@ beforeEach(() => {
 });
 afterEach(() => Promise.all(devices.map((device) => device.disconnect())));
 
-test('lost while the connection to Redis was cut so shortly that the lease survived', async () => {
+test('an entry lost while the connection to Redis was cut for less than the lease', async () => {
   const device = await connectDevice();
   const gateways = await redis.keys('g:*');
   proxy.cut();
@@ -48,11 +48,11 @@ test('lost while the connection to Redis was cut so shortly that the lease survi
   expect(await redis.keys('g:*')).toEqual(gateways);
 });
 
-test('there, but a notice of a row was lost with the connection', async () => {
+test('the notice of a row lost with the connection', async () => {
   const device = await connectDevice();
   const entry = await redis.getdel(presenceKeyOf(device));
   const push = await sendPush(fixture.stack, device.token);
-  // The worker thinks the device offline and tells no gateway of the row.
+  // The worker takes the device for offline and notifies no gateway of the row.
   await until(async () => (await countBatchStates(fixture.mongo, push)).closed === 1);
   await redis.set(presenceKeyOf(device), entry ?? '', 'EX', 300);
   proxy.cut();
@@ -62,7 +62,7 @@ test('there, but a notice of a row was lost with the connection', async () => {
   expect(await last()).toBe(push.payload);
 });
 
-test("lost with Redis's last seconds, in which a device came and another one came back", async () => {
+test("an entry lost with Redis's last seconds, in which a device connected and another one reconnected", async () => {
   const back = await connectDevice();
   let came: MqttDevice | undefined;
   await server.restoreAfter(async () => {
@@ -71,7 +71,7 @@ test("lost with Redis's last seconds, in which a device came and another one cam
     await settle(back, 2);
     came = await connectDevice();
   });
-  if (came === undefined) throw new Error('nobody came');
+  if (came === undefined) throw new Error('no device has connected');
   await Promise.all([expectDelivered(came), expectDelivered(back)]);
   expect([came, back].map(({ arrivals }) => arrivals.at(-1)?.connection)).toEqual([1, 2]);
 });

@@ -2,7 +2,7 @@
 //
 //   npm run faults
 //   npm run faults -- 5 24      only the faults of these numbers
-//   npm run faults -- --table   runs nothing: prints what docs/guarantees.md has of the plans
+//   npm run faults -- --table   runs nothing: prints the tables of the plans in docs/guarantees.md
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -64,7 +64,7 @@ async function run(file: string): Promise<Result> {
   return { end: 'failed', seconds };
 }
 
-/** Checks whether the run has said that the machine can't run the file. */
+/** Checks whether the run has reported that the machine can't run the file. */
 function isLeftOut(file: string, output: string): boolean {
   const lists = [...output.matchAll(/^Left out: (.+) \(/gm)].map(([, names = '']) => names);
   return lists.flatMap((names) => names.split(', ')).some((name) => file.includes(`/${name}`));

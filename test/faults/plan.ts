@@ -1,7 +1,7 @@
 /** A fault and the tests that apply it. */
 export interface PlannedFault {
   fault: string;
-  /** Test files; a `main.ts` is a program whose exit code tells. Several faults may share a file. */
+  /** Test files; a `main.ts` is a program that reports by its exit code. Several faults may share a file. */
   files: readonly string[];
   /** Why no file applies the fault. */
   reason?: string;

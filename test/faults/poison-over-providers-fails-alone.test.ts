@@ -32,7 +32,7 @@ interface Poisoned {
   pool: ProviderDevicePool;
   /** One of its recipients is the poison. */
   recipient: SentPush;
-  /** Its payload is the poison. */
+  /** Its payload ends the workers. */
   payload: SentPush;
   /** To all but the poison. */
   neighbour: SentPush;
@@ -129,7 +129,7 @@ async function expectEnd(
   const sent = addresses.length > 0 && { sent: addresses.length };
   if (channel !== 'fcm')
     return untilOutcomeCounts(fixture.store, { id }, { ...sent, ...(failed > 0 && { failed }) });
-  // The inbox owes all of them: the outcome of a fallback counts when the push ends.
+  // All of them are pending in the inbox: the outcome of a fallback counts when the push ends.
   expect((await tenant.api('DELETE', `/pushes/${id}`)).status).toBe(200);
   const ended = { ...sent, ...(failed > 0 && { deleted: failed }) };
   await untilOutcomeCounts(fixture.store, { id }, ended);

@@ -77,7 +77,7 @@ describe('a delivery-worker that is killed', () => {
       const { caused: push } = await killed.killAt(failpoints, send);
       await untilOutcomes(killed.mongo, push, { delivered: CONNECTED, inbox: OFFLINE });
       expect(await countRows(push)).toBe(OFFLINE);
-      // Whatever is still on its way comes before another push.
+      // Everything still in flight arrives before another push.
       const last = await sendPush(killed.set, listConnected());
       await untilOutcomes(killed.mongo, last, { delivered: CONNECTED });
       expect(devices.map((device) => countArrivals(device, push))).toEqual([1, 1, 1]);
@@ -159,7 +159,7 @@ describe('a scheduler that is killed', () => {
   afterAll(() => killed?.stop());
 
   test(
-    'when it has opened pushes that are due, at opened:kill#1: they come once, and not early',
+    'when it has opened pushes that are due, at opened:kill#1: they are sent once, and not early',
     async () => {
       const { set, mongo } = killed;
       const device = await newMqttDevice(set.dev);

@@ -55,7 +55,7 @@ async function startSound(name: ServiceName): Promise<ServiceProcess> {
   return sound;
 }
 
-/** Sends to devices that are offline: each is owed the push in its inbox. */
+/** Sends to devices that are offline: the push is pending in each inbox. */
 async function pushToOffline(): Promise<SentPush> {
   const tokens = Array.from({ length: RECIPIENTS }, newDeviceToken);
   await insertDevices(set, mongo, tokens);
@@ -74,7 +74,7 @@ test.each([
   ['runs out of memory', 'rows:fill#1', 'heap out of memory'],
   ['does not handle a rejection', 'rows:reject#1', 'stopping after an unexpected error'],
 ])(
-  'a worker that %s says so, and another one takes its batches over',
+  'a worker that %s logs it, and another one takes its batches over',
   async (_, failpoints, text) => {
     const faulty = await startWithFault('delivery-worker', failpoints);
     const push = await pushToOffline();
@@ -102,7 +102,7 @@ test(
     expect(deletedCount).toBe(RECIPIENTS);
     const responds = async () => (await faulty.probe('/livez')).status === 200;
     await until(responds, { timeoutMs: ENDS_WITHIN_MS + BLOCKED_MS, everyMs: 500 });
-    // It goes on with other work.
+    // It continues with other batches.
     const later = await pushToOffline();
     await untilOutcomes(mongo, later, { inbox: RECIPIENTS });
     expect(await countRows(push)).toBe(0);

@@ -28,7 +28,7 @@ async function expectReached(push: SentPush, plan: string): Promise<void> {
   expectFewDuplicates(plan, pool.devices, push, 0);
 }
 
-test('tokens: each is counted, reached or owed, and a thousand of the pending are shown', async () => {
+test('tokens: each is counted, and delivered or pending; 1,000 of the pending ones are listed', async () => {
   const { stack, pool } = fixture;
   const push = await sendPush(stack, pool.tokens);
   expect(push.devices).toBe(REGISTERED);
@@ -40,7 +40,7 @@ test('tokens: each is counted, reached or owed, and a thousand of the pending ar
   await expectPendingInSample(push);
 });
 
-test('a topic: each subscriber is counted, reached or owed', async () => {
+test('a topic: each subscriber is counted, and delivered or pending', async () => {
   const { stack } = fixture;
   const push = await sendPush(stack, await subscribePool(fixture, 'everybody'));
   expect(push.devices).toBe(REGISTERED);
@@ -69,7 +69,7 @@ test('no service has needed much memory for it', () => {
   expect(Object.entries(peaks).filter(([, mb]) => !(mb < MEMORY_MB))).toEqual([]);
 });
 
-/** A sample of the devices that are offline is told to be owed the push. */
+/** Expects the push among the pending notifications of a sample of the offline devices. */
 async function expectPendingInSample(push: SentPush): Promise<void> {
   const { stack, pool } = fixture;
   for (const token of [pool.tokens[REAL], pool.tokens[50_000], pool.tokens.at(-1)]) {

@@ -73,7 +73,7 @@ test(
 );
 
 test(
-  'all services, MongoDB and Redis are down, and Redis comes back empty',
+  'all services, MongoDB and Redis are down, and Redis restarts empty',
   async () => {
     const { pushes, dueAt } = await schedule();
     const folder = join(fixture.stack.home, 'redis');

@@ -42,7 +42,7 @@ async function readTimeMs(): Promise<number> {
 }
 
 test(
-  'that of the receipts, not that at which another worker took the batch over',
+  'the time is that of the receipts, not that at which another worker took the batch over',
   async () => {
     const killed = set.services.find(({ service }) => service === 'delivery-worker');
     const push = await sendPush(
@@ -54,7 +54,7 @@ test(
     successor = await startService('delivery-worker', servers.env);
     await successor.untilReady();
     await untilOutcomes(mongo, push, { delivered: DEVICES });
-    // Nobody got it twice: the successor knows the receipts from the gateway's replies.
+    // No device got it twice: the successor knows the receipts from the gateway's replies.
     expect(devices.map(({ arrivals }) => arrivals.length)).toEqual(devices.map(() => 1));
     const stored = await mongo.db
       .collection<{ _id: string; acceptedAt: Date; work: { closedAt: Date } }>('pushes')

@@ -49,7 +49,7 @@ describe.each([1, 2])('%i workers that are blocked for longer than a lease each 
   }
 
   test(
-    'the recipient fails alone; all others get their row, also those of pushes that were held with it, and no worker ends',
+    'the recipient fails alone; all others get their row, also those of pushes claimed with it, and no worker ends',
     async () => {
       const tokens = [newDeviceToken(), POISON, newDeviceToken()].sort();
       const neighbour = newDeviceToken();

@@ -35,7 +35,7 @@ test(
 );
 
 test(
-  'ten kills for another reason fail nobody',
+  'ten kills for another reason fail no recipient',
   async () => {
     const pushes = await Promise.all([1, 40].map((recipients) => workers.insertPush(recipients)));
     await workers.killInWork(10, 'rows:stop#1');

@@ -18,7 +18,7 @@ import { createRedisServer, type RedisServer } from '../support/faults/redis-ser
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 30_000, real: 40 };
-/** Guarantee G14, and how long Redis is away. */
+/** Guarantee G14, and how long Redis is unavailable. */
 const AWAY_MS = 60_000;
 const SEND_EVERY_MS = 500;
 const ACCEPTED_WITHIN_MS = 1_000;
@@ -38,7 +38,7 @@ afterAll(async () => {
   await redis?.remove();
 });
 
-/** Sends to the real devices all the while that Redis is away. */
+/** Sends to the real devices as long as Redis is unavailable. */
 async function sendDuringOutage(): Promise<Attempt[]> {
   const { stack, pool } = fixture;
   const tokens = pool.devices.map(({ token }) => token);
@@ -62,7 +62,7 @@ function expectFewDuplicatesIn(sent: readonly SentPush[]): void {
   expect(duplicates).toBeLessThanOrEqual(Math.floor(arrived.length * MAX_DUPLICATES_PER_RECIPIENT));
 }
 
-test('for a minute, and delivery goes on when it is back', async () => {
+test('for a minute, and delivery continues after the restart', async () => {
   const { stack, mongo, pool } = fixture;
   // They keep a few batches open.
   const holders = pool.devices.slice(0, UNACKNOWLEDGING);
@@ -77,12 +77,12 @@ test('for a minute, and delivery goes on when it is back', async () => {
   const sent = attempts.flatMap((attempt) => (attempt.isAccepted ? [attempt.push] : []));
   const hasArrived = () =>
     pool.devices.some((device) => sent.some((one) => countArrivals(device, one) > 0));
-  await until(hasArrived, { timeoutMs: RESUME_TIMEOUT_MS, what: 'delivery to go on' });
+  await until(hasArrived, { timeoutMs: RESUME_TIMEOUT_MS, what: 'delivery to continue' });
   expect(attempts.filter((attempt) => !attempt.isAccepted)).toEqual([]);
   expect(Math.max(...attempts.map(({ tookMs }) => tookMs))).toBeLessThan(ACCEPTED_WITHIN_MS);
-  await expectComplete(fixture, push, 'Redis away');
+  await expectComplete(fixture, push, 'Redis unavailable');
   const hasAll = () =>
     pool.devices.every((device) => sent.every((one) => countArrivals(device, one) > 0));
-  await until(hasAll, { timeoutMs: 30_000, what: 'all that was sent meanwhile' });
+  await until(hasAll, { timeoutMs: 30_000, what: 'all pushes sent meanwhile' });
   expectFewDuplicatesIn(sent);
 }, 180_000);

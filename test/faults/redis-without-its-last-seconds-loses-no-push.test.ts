@@ -35,7 +35,7 @@ async function findLog({ dir }: RedisServer): Promise<string> {
   return join(folder, name);
 }
 
-/** Keeps what is in Redis now. Returns a function that undoes what a killed Redis has stored since. */
+/** Saves the data of Redis. Returns a function that restores it in a killed Redis. */
 const KEEP: Record<Persistence, (server: RedisServer) => Promise<() => Promise<void>>> = {
   async log(server) {
     const log = await findLog(server);

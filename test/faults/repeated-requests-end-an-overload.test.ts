@@ -7,7 +7,7 @@ import {
 import { requestOnce } from '../support/guarantees/request-once.ts';
 import { registerDevice } from '../support/register-device.ts';
 
-/** With 16 connections, MongoDB then executes 160 commands a second: fewer than the clients ask for. */
+/** With 16 connections, MongoDB then executes 160 commands a second: fewer than the clients send. */
 const DELAY_MS = 100;
 const CLIENTS = 1_000;
 const REPEAT_AFTER_MS = 200;
@@ -20,7 +20,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fixture?.stop());
 
-/** Repeats a request with its key until it is accepted, whatever the API says about waiting. Returns the push's id. */
+/** Repeats a request with its key until it is accepted, without the wait that the API requests. Returns the push's id. */
 async function sendUntilAccepted(key: string, to: string): Promise<string> {
   const { api, apiKey } = fixture.stack.dev;
   const url = new URL(`/push?api_key=${apiKey}`, api);
@@ -34,7 +34,7 @@ async function sendUntilAccepted(key: string, to: string): Promise<string> {
   }
 }
 
-test('clients that repeat at once what MongoDB is too slow for are all served', async () => {
+test('clients that repeat their requests at once while MongoDB is too slow are all served', async () => {
   const { stack, proxy } = fixture;
   const { token } = await registerDevice(stack.dev);
   proxy.delayRequests(DELAY_MS);

@@ -57,7 +57,7 @@ test.each([
       primaries.push(await replicaSet.findPrimary());
       await expectAcceptedAgain(`a primary that ${fault}`, load, performance.now());
       await load.untilAccepted(PUSHES);
-      // A member that comes back undoes what no other one has.
+      // A member that rejoins rolls back writes that no other one has.
       await replicaSet.startAll();
       await load.untilAccepted(PUSHES);
     });
@@ -71,7 +71,7 @@ test.each([
   240_000,
 );
 
-test('an idempotency key that only a lost primary had: no request was told that its push is accepted', async () => {
+test('an idempotency key that only a lost primary had: no request got a 200', async () => {
   const { mongo, pool } = fixture;
   const primary = await replicaSet.findPrimary();
   const secondaries = replicaSet.members.filter((member) => member !== primary);

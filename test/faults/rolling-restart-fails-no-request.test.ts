@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => fixture?.close());
 
-/** Has several senders send without a pause, until they are stopped; gives what became of each push. */
+/** Has several senders send without a pause, until they are stopped. Returns the outcome of each push. */
 function sendContinuously(): { stop(): Promise<Attempt[]> } {
   const attempts: Attempt[] = [];
   let isStopped = false;
@@ -46,7 +46,7 @@ async function restartAll(): Promise<void> {
   await stack.waitForRestart('api', stack.kill('api', 'SIGTERM', 1), 1);
 }
 
-test('one service after the other is told to stop, and every push is accepted and arrives', async () => {
+test('each service in turn is stopped and restarted, and every push is accepted and arrives', async () => {
   const { pool } = fixture;
   const sending = sendContinuously();
   await restartAll().finally(sending.stop);

@@ -77,7 +77,7 @@ test('both workers are killed, one after the other', async () => {
   await expectDelivered(pushes);
 });
 
-test('both workers are told to stop', async () => {
+test('both workers are stopped', async () => {
   const { stack } = fixture;
   const stop = (index: number) =>
     stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGTERM', index), index);

@@ -87,7 +87,7 @@ test('by 500 ms a response: a device that connects gets its pushes live, though 
   }
 }, 180_000);
 
-test('by 500 ms a response: nothing of a deleted push is sent a second later', async () => {
+test('by 500 ms a response: a deleted push is not sent after a second', async () => {
   const { stack, proxy } = fixture;
   const [device] = pool.devices;
   if (device === undefined) throw new Error('no device');
@@ -129,7 +129,7 @@ test('by 500 ms a response: APNs gets each push once', async () => {
   }
 }, 180_000);
 
-test('by 1 s a response: what is accepted is delivered when it is faster', async () => {
+test('by 1 s a response: accepted pushes are delivered once it is faster', async () => {
   const { stack, proxy } = fixture;
   proxy.delayResponses(DELAYS_MS.heldBack);
   const sent = await sendDuring(stack, pool.devices, LOAD, (load) =>

@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 
 const OFFLINE = 20_000;
 const CONNECTED = 50;
-/** Sent at once, so that the batches of all are under way together. */
+/** Sent at once, so that the batches of all are in progress together. */
 const PUSHES = 3;
 /** The largest payload that the API accepts, but for the rest of its JSON. */
 const TEXT = 'x'.repeat(4_000);

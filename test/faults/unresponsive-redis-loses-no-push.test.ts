@@ -16,7 +16,7 @@ const STUCK_MS = 10_000;
 const SEND_EVERY_MS = 500;
 const ACCEPTED_WITHIN_MS = 1_000;
 /** Workers resume, and everything that was sent meanwhile has arrived. */
-const GOES_ON = { timeoutMs: 30_000, what: 'what was sent meanwhile' };
+const GOES_ON = { timeoutMs: 30_000, what: 'the pushes sent meanwhile' };
 
 let fixture: Fixture;
 let server: RedisServer;
@@ -36,7 +36,7 @@ afterAll(async () => {
   await server?.remove();
 });
 
-/** Sends to everybody for a while; every send must be accepted, and soon. */
+/** Sends to all devices for a while; every send must be accepted, and soon. */
 async function sendFor(ms: number): Promise<SentPush[]> {
   const { stack, pool } = fixture;
   const attempts: Attempt[] = [];
@@ -69,7 +69,7 @@ test('behind connections that lead nowhere', async () => {
   await expectAllArrive(await sendFor(STUCK_MS));
 }, 90_000);
 
-test('full, so that it takes nothing more', async () => {
+test('full, so that it accepts no more data', async () => {
   await redis.config('SET', 'maxmemory', '1mb');
   const sent = await sendFor(STUCK_MS).finally(() => redis.config('SET', 'maxmemory', '0'));
   await expectAllArrive(sent);

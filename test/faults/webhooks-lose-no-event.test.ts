@@ -17,7 +17,7 @@ import { until } from '../support/until.ts';
 const DEVICES = 1_500;
 const PUSHES = 2;
 /** A claim whose process died ends after half a minute. */
-const TOLD_MS = 120_000;
+const EVENTS_MS = 120_000;
 
 /** An app with devices that are offline, and the receiver of its webhook. */
 interface Tenant extends TestTenant {
@@ -65,7 +65,7 @@ async function endPushes(tenant: Tenant): Promise<SentPush[]> {
   return pushes;
 }
 
-/** Responds to the second request when the fault is there: it was read, and its record meets the fault. */
+/** Responds to the second request when the fault is there: it was read, and the record of its result fails. */
 function failAtSecondRequest({ webhook }: Tenant, fault: () => Promise<unknown>): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers();
   let requests = 0;
@@ -80,8 +80,8 @@ function failAtSecondRequest({ webhook }: Tenant, fault: () => Promise<unknown>)
 
 const nameOf = (push: unknown, token: unknown, type: string) => `${push} ${token ?? ''} ${type}`;
 
-/** Names the events of pushes that a webhook was told, each as often as it has arrived. */
-const toldOf = ({ webhook }: Tenant, pushes: readonly SentPush[]) => {
+/** Names the events of pushes that a webhook got, each as often as it has arrived. */
+const receivedOf = ({ webhook }: Tenant, pushes: readonly SentPush[]) => {
   const ids = new Set(pushes.map(({ id }) => id));
   return webhook
     .events()
@@ -95,24 +95,24 @@ const expectedOf = ({ tokens }: Tenant, pushes: readonly SentPush[]) =>
     nameOf(id, undefined, 'push.finished'),
   ]);
 
-/** Expects every event of the pushes, and as duplicates at most the request that the fault met. */
-async function expectTold(tenant: Tenant, pushes: readonly SentPush[], fault: string) {
+/** Expects every event of the pushes, and as duplicates at most the request during the fault. */
+async function expectReported(tenant: Tenant, pushes: readonly SentPush[], fault: string) {
   const expected = new Set(expectedOf(tenant, pushes));
-  const isTold = () => new Set(toldOf(tenant, pushes)).size >= expected.size;
-  await until(isTold, { timeoutMs: TOLD_MS, everyMs: 200, what: `all events after ${fault}` });
-  const told = toldOf(tenant, pushes);
-  expect(new Set(told)).toEqual(expected);
-  const duplicates = told.length - expected.size;
+  const hasAll = () => new Set(receivedOf(tenant, pushes)).size >= expected.size;
+  await until(hasAll, { timeoutMs: EVENTS_MS, everyMs: 200, what: `all events after ${fault}` });
+  const received = receivedOf(tenant, pushes);
+  expect(new Set(received)).toEqual(expected);
+  const duplicates = received.length - expected.size;
   process.stdout.write(`duplicates ${fault}: ${duplicates} of ${expected.size} events\n`);
   expect(duplicates).toBeLessThanOrEqual(WEBHOOK_LIMITS.eventsPerRequest);
 }
 
-/** Expects that no tenant was told of a push or by a secret of the other. */
+/** Expects that no tenant got an event of the other's push, or signed with the other's secret. */
 function expectSeparate(all: readonly { tenant: Tenant; pushes: readonly SentPush[] }[]): void {
   for (const { tenant, pushes } of all) {
     expect([tenant.webhook.forged(), tenant.webhook.foreign()]).toEqual([0, 0]);
     for (const other of all.filter((one) => one.tenant !== tenant))
-      expect(toldOf(other.tenant, pushes)).toEqual([]);
+      expect(receivedOf(other.tenant, pushes)).toEqual([]);
   }
 }
 
@@ -141,13 +141,13 @@ test.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
     for (const tenant of tenants) await turn(tenant, 'on');
     await failed;
     await recover();
-    for (const { tenant, pushes } of all) await expectTold(tenant, pushes, what);
+    for (const { tenant, pushes } of all) await expectReported(tenant, pushes, what);
     expectSeparate(all);
   },
   240_000,
 );
 
-test('a receiver that never responds holds up no push', async () => {
+test('a receiver that never responds delays no push', async () => {
   const [tenant] = tenants;
   tenant.webhook.respondWith(() => undefined);
   // A request that hangs.

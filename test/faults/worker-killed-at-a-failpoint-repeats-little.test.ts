@@ -120,7 +120,7 @@ test.each<[failpoints: string, times: number]>([
   ['webhook-sent:kill#1', 2],
   ['webhook-recorded:kill#1', 1],
 ])(
-  'at %s: the webhook is told each event %d times at most',
+  'at %s: the webhook gets each event %d times at most',
   async (failpoints, times) => {
     const { owner, webhook, token } = await openWebhook();
     const push = await killAt(failpoints, async () => {
@@ -131,16 +131,16 @@ test.each<[failpoints: string, times: number]>([
     });
     // The claim would end half a minute after its worker.
     await skipDelays(mongo, webhook.id);
-    const told = () =>
+    const received = () =>
       webhook
         .events()
         .filter(({ data }) => data.push === push.id)
         .map(({ type }) => type);
     const all = ['push.finished', 'recipient.deleted'];
-    const isTold = () => all.every((type) => told().includes(type));
-    await until(isTold, { timeoutMs: TOLD_MS, everyMs: 200, what: 'all events' });
-    expect(new Set(told())).toEqual(new Set(all));
-    expect(told().length).toBeLessThanOrEqual(times * all.length);
+    const areReceived = () => all.every((type) => received().includes(type));
+    await until(areReceived, { timeoutMs: TOLD_MS, everyMs: 200, what: 'all events' });
+    expect(new Set(received())).toEqual(new Set(all));
+    expect(received().length).toBeLessThanOrEqual(times * all.length);
     expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);
     await webhook.stop();
   },

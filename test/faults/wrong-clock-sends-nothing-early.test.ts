@@ -67,12 +67,12 @@ async function expectDeliveries(set: ServiceSet, maxEarlyMs: number): Promise<vo
 async function expectAllReady({ services }: ServiceSet): Promise<void> {
   for (const service of services) {
     expect(service.isRunning()).toBe(true);
-    // A busy machine may be late with an answer.
+    // A busy machine may be late with a response.
     expect(await until(() => service.probe('/readyz'))).toEqual({ status: 200, faults: [] });
   }
 }
 
-/** Waits until a process's wall clock, as its answers have it, is so many seconds from this one's. */
+/** Waits until a process's wall clock, as its responses have it, is so many seconds from this one's. */
 async function untilOffset(ops: string, seconds: number): Promise<void> {
   const isOff = async () => {
     const { headers } = await fetch(`${ops}/livez`);

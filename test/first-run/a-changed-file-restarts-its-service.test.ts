@@ -49,7 +49,7 @@ test('a file of a service restarts the processes of that service only, without a
   expect(run.stdout()).not.toMatch(/delivery-worker.* ended/);
 });
 
-test('a request that comes while the API restarts is answered by the next one', async () => {
+test('a request during a restart of the API is served by the next process', async () => {
   const before = pids();
   touch('services/api/src/main.ts');
   await until(() => run.stdout().includes('restarting api\n'));
@@ -67,14 +67,14 @@ test('a file of a package restarts the services that depend on it, and no other'
   );
 });
 
-test('a process that is killed comes back as without the reload', async () => {
+test('a process that is killed is restarted as without the reload', async () => {
   const before = pids();
   process.kill(before['scheduler 0'] ?? 0, 'SIGKILL');
   await untilRestarted(before, ['scheduler 0']);
   expect(run.stdout()).toMatch(/scheduler ended .*SIGKILL/);
 });
 
-test('after a restart of its process the inspector answers, on the loopback address only', async () => {
+test('after a restart of its process the inspector responds, on the loopback address only', async () => {
   const port = Number(place.env.CARILLON_PORT_BASE) + INSPECTOR_OFFSET;
   expect(run.stdout()).toContain(`api at 127.0.0.1:${port}`);
   const version = await (await fetch(`http://127.0.0.1:${port}/json/version`)).json();
@@ -99,7 +99,7 @@ test.each(['', 'gateway', 'api:x', 'api:0', 'api:70000', 'api:1:2'])(
   },
 );
 
-/** As an editor's save does, but for the content. A folder stands for the first file in it. */
+/** As an editor's save does, but for the content. A folder means the first file in it. */
 function touch(path: string): void {
   const at = join(ROOT, path);
   const file = statSync(at).isDirectory() ? join(at, readdirSync(at)[0] ?? '') : at;

@@ -39,7 +39,7 @@ describe.each([
     expect(mode & 0o777).toBe(OWNER_ONLY);
   });
 
-  test('sends, shows the arrival and tells the status, line by line in a shell', async () => {
+  test('sends, shows the arrival and prints the status, line by line in a shell', async () => {
     const [send, watch, status, ...more] = commandsIn(banner);
     expect(more).toEqual([]);
     const sent = JSON.parse(await runInShell(send));
@@ -60,7 +60,7 @@ describe.each([
     expect(new URL(url).searchParams.get('app')).toBe(dev.app);
   });
 
-  test('lies in a folder that nobody else may read', () => {
+  test('is in a folder that no other user may read', () => {
     for (const file of ['secrets.json', 'device.json', 'logs/api-0.log']) {
       expect(hasFile(testHome, file)).toBe(true);
     }
@@ -69,7 +69,7 @@ describe.each([
   });
 });
 
-/** The lines to copy: each stands under a line that begins with #. */
+/** The lines to copy: each follows a line that begins with #. */
 function commandsIn(banner: string): [string, string, string, ...string[]] {
   const lines = banner.split('\n').map((line) => line.trim());
   const commands = lines.filter((_line, at) => lines[at - 1]?.startsWith('# '));
@@ -80,7 +80,7 @@ async function runInShell(command: string): Promise<string> {
   return (await execFileAsync('sh', ['-c', command], { cwd: ROOT })).stdout;
 }
 
-/** Starts a command that never ends, and gives its output once it holds `wanted`. */
+/** Starts a command that never ends. Returns its output once it contains `wanted`. */
 async function firstLinesOf(command: string, expected: string): Promise<string> {
   const child = spawn('sh', ['-c', command], { cwd: ROOT, detached: true });
   const ended = once(child, 'exit');

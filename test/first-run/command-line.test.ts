@@ -22,7 +22,7 @@ const KEY = /^[0-9a-zA-Z]{64}$/;
 const UNKNOWN_ID = '000000000000000000000000';
 const MISSING_HOME = join(tmpdir(), 'carillon-nowhere');
 /** A revoked key may work for 10 more seconds. */
-const REVOKED_PATIENCE = { timeoutMs: 12_000, everyMs: 500 };
+const REVOKED_OPTIONS = { timeoutMs: 12_000, everyMs: 500 };
 
 let stack: Stack;
 let device: MqttDevice;
@@ -34,7 +34,7 @@ beforeAll(async () => {
   device = await newMqttDevice(stack.dev);
   suspendedAndResumed = suspendAndResume();
   keyRevoked = revokeKey();
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of [suspendedAndResumed, keyRevoked]) checked.catch(() => undefined);
 });
 afterAll(async () => {
@@ -159,7 +159,7 @@ test('simulate prints one JSON line for each push that arrives, until it is stop
 });
 
 describe('the exit code', () => {
-  test('is 0 for the doctor of a healthy stack, who says what he looked at', async () => {
+  test('is 0 for the doctor on a healthy stack, which lists its checks', async () => {
     const findings = await sendRequest<unknown[]>('doctor');
     for (const finding of findings) {
       expect(finding).toMatchObject({ check: expect.any(String), ok: true });
@@ -168,7 +168,7 @@ describe('the exit code', () => {
     expect(findings.length).toBeGreaterThan(3);
   });
 
-  test('is 1 for the doctor when the console is away', async () => {
+  test('is 1 for the doctor when the console is unreachable', async () => {
     const env = { CONSOLE_URL: 'http://127.0.0.1:1' };
     const { code, stdout } = await runCarillon(stack.home, ['--json', 'doctor'], env);
     const findings = JSON.parse(stdout) as { check: string; ok: boolean }[];
@@ -177,17 +177,17 @@ describe('the exit code', () => {
   });
 
   test.each([
-    ['an account that is not there', ['account', 'suspend', UNKNOWN_ID]],
+    ['an unknown account', ['account', 'suspend', UNKNOWN_ID]],
     ['an app of no account', ['app', 'create', 'x', '--account', UNKNOWN_ID]],
-    ['an app that is not there', ['app', 'set', UNKNOWN_ID, '--payload-limit', '5']],
+    ['an unknown app', ['app', 'set', UNKNOWN_ID, '--payload-limit', '5']],
     ['keys of no app', ['key', 'list', '--app', UNKNOWN_ID]],
-    ['a key that is not there', ['key', 'revoke', UNKNOWN_ID]],
+    ['an unknown key', ['key', 'revoke', UNKNOWN_ID]],
     ['devices of no app', ['device', 'list', '--app', UNKNOWN_ID]],
-    ['a device that is not there', ['device', 'show', 'f00d']],
-    ['a push to nobody', ['push', 'send', '--to', 'f00d', '--data', '{}']],
-    ['a push that is not there', ['push', 'status', UNKNOWN_ID]],
+    ['an unknown device', ['device', 'show', 'f00d']],
+    ['a push without a known recipient', ['push', 'send', '--to', 'f00d', '--data', '{}']],
+    ['an unknown push', ['push', 'status', UNKNOWN_ID]],
     ['pushes of no app', ['push', 'list', '--app', UNKNOWN_ID]],
-    ['pushes to a device that is not there', ['device', 'pushes', 'f00d']],
+    ['pushes to an unknown device', ['device', 'pushes', 'f00d']],
     ['outcomes of no push', ['push', 'outcomes', UNKNOWN_ID]],
   ])('is 1 for %s', async (_what, args) => {
     expectUserError(await run('--json', ...args), 1);
@@ -195,18 +195,18 @@ describe('the exit code', () => {
 
   test.each([
     ['no command', []],
-    ['a command that is none', ['dance']],
+    ['an unknown command', ['dance']],
     ['a part of a command', ['account']],
     ['a missing argument', ['account', 'create']],
     ['one argument too many', ['account', 'suspend', UNKNOWN_ID, 'x']],
     ['a missing option', ['app', 'create', 'x']],
-    ['an option that is none', ['doctor', '--gently']],
-    ['a plan that is none', ['account', 'create', 'x', '--plan', 'gold']],
+    ['an unknown option', ['doctor', '--gently']],
+    ['an unknown plan', ['account', 'create', 'x', '--plan', 'gold']],
     ['a limit that is no number', ['account', 'limit', UNKNOWN_ID, 'many']],
     ['a payload that is no JSON', ['push', 'send', '--to', 'x', '--data', '{']],
     ['a payload that is no object', ['push', 'send', '--to', 'x', '--data', '[1]']],
     ['a push to nothing', ['push', 'send', '--data', '{}']],
-    ['a number of devices that is none', ['simulate', '--app', UNKNOWN_ID, '--devices', '-1']],
+    ['an invalid number of devices', ['simulate', '--app', UNKNOWN_ID, '--devices', '-1']],
   ])('is 2 for %s', async (_what, args) => {
     expectUserError(await run('--json', ...args), 2);
   });
@@ -217,14 +217,14 @@ describe('the exit code', () => {
     ['device', ['device', 'show', 'x']],
     ['doctor', ['doctor']],
     ['simulate', ['simulate', '--app', UNKNOWN_ID]],
-  ])('is 3 for %s when no stack is there', async (_command, args) => {
+  ])('is 3 for %s when no stack runs', async (_command, args) => {
     expectUserError(await runCarillonHere(MISSING_HOME, ['--json', ...args]), 3);
   });
 
   test.each([
     ['MONGODB_URI', 'mongodb://127.0.0.1:1/carillon', ['account', 'create', 'x']],
     ['CARILLON_API', 'http://127.0.0.1:1', ['push', 'status', UNKNOWN_ID]],
-  ])('is 3 when nothing answers at %s', async (name, value, args) => {
+  ])('is 3 when nothing responds at %s', async (name, value, args) => {
     const env = { [name]: value, CARILLON_API_KEY: 'x' };
     expectUserError(await runCarillon(stack.home, ['--json', ...args], env), 3);
   });
@@ -233,7 +233,7 @@ describe('the exit code', () => {
     [0, ['account', 'create', 'five']],
     [1, ['push', 'status', UNKNOWN_ID]],
     [2, ['dance']],
-  ])('%i and the one JSON value come through npm', async (code, args) => {
+  ])('%i and the one JSON value pass through npm', async (code, args) => {
     const said = await runThroughNpm('--json', ...args);
     expect(said.code).toBe(code);
     expect(JSON.parse(said.stdout)).toEqual(expect.any(Object));
@@ -254,7 +254,7 @@ async function suspendAndResume(): Promise<void> {
   const refused = { status: 403, json: { code: 'ACCOUNT_SUSPENDED' } };
   expect(await topicsWith(`${apiKey}`)).toMatchObject(refused);
   await sendRequest('account', 'resume', `${account}`);
-  await until(async () => (await topicsWith(`${apiKey}`)).status === 200, REVOKED_PATIENCE);
+  await until(async () => (await topicsWith(`${apiKey}`)).status === 200, REVOKED_OPTIONS);
 }
 
 async function revokeKey(): Promise<void> {
@@ -267,7 +267,7 @@ async function revokeKey(): Promise<void> {
     expect(await topicsWith(`${apiKey}`)).toMatchObject({ status: 200 });
   }
   expect(await sendRequest('key', 'revoke', `${key.id}`)).toEqual({ id: key.id });
-  await until(async () => (await topicsWith(`${key.apiKey}`)).status === 403, REVOKED_PATIENCE);
+  await until(async () => (await topicsWith(`${key.apiKey}`)).status === 403, REVOKED_OPTIONS);
   expect(await topicsWith(`${app.apiKey}`)).toMatchObject({ status: 200 });
 }
 

@@ -16,29 +16,29 @@ import {
 import { findProcess } from '../support/stack/dev-file.ts';
 import { until } from '../support/until.ts';
 
-const SUPERVISOR_PATIENCE = { timeoutMs: 30_000, everyMs: 10 };
+const SUPERVISOR_OPTIONS = { timeoutMs: 30_000, everyMs: 10 };
 
 /** A signal that arrives sooner counts as the same Ctrl-C. */
 const OTHER_KEYSTROKE_MS = 1_000;
-/** How long a service that doesn't end is waited for, when nobody asks twice. */
-const SERVICE_PATIENCE_MS = 25_000;
+/** How long a service that doesn't end is waited for, without a second signal. */
+const SERVICE_STOP_TIMEOUT_MS = 25_000;
 
 let testHome: TestHome;
 beforeAll(async () => {
   testHome = await createTestHome({ demo: true });
 });
 afterAll(() => testHome?.remove());
-// What one test has left behind is not the next one's fault.
+// Processes that one test leaves behind must not fail the next one.
 afterEach(() => killProcesses(testHome.processes()));
 
-/** Moments on the way of a start, in their order. */
+/** Stages of a start, in their order. */
 const START_STAGES: [string, (start: NpmStart) => boolean][] = [
   ['at once', () => true],
   ['when the folder is there', () => hasFile(testHome, '.')],
   ['when the supervisor has the folder', () => hasFile(testHome, 'lock')],
   ['when the servers are started', () => hasFile(testHome, 'processes.json')],
   [
-    'when MongoDB answers',
+    'when MongoDB responds',
     () => /Waiting for connections/.test(readHomeFile(testHome, 'logs/mongodb-0.log')),
   ],
   [
@@ -54,10 +54,10 @@ const START_STAGES: [string, (start: NpmStart) => boolean][] = [
 
 describe('SIGINT', () => {
   test.each(START_STAGES)(
-    '%s ends npm start and all that it has started',
+    '%s ends npm start and all processes that it has started',
     async (_when, isTime) => {
       const start = testHome.start();
-      await until(() => isTime(start), SUPERVISOR_PATIENCE);
+      await until(() => isTime(start), SUPERVISOR_OPTIONS);
       start.signal('SIGINT');
       await start.exit();
       await expectNothingLeft();
@@ -84,7 +84,7 @@ describe('SIGINT', () => {
     await sleep(OTHER_KEYSTROKE_MS);
     start.signal('SIGINT');
     await start.exit();
-    expect(performance.now() - requestedAt).toBeLessThan(SERVICE_PATIENCE_MS);
+    expect(performance.now() - requestedAt).toBeLessThan(SERVICE_STOP_TIMEOUT_MS);
     await expectNothingLeft();
   });
 
@@ -92,7 +92,7 @@ describe('SIGINT', () => {
     const env = { ...testHome.env, npm_config_update_notifier: 'false' };
     const npm = spawn('npm', ['start'], { cwd: ROOT, env, stdio: 'ignore', detached: true });
     const ended = once(npm, 'exit');
-    await until(() => hasFile(testHome, 'dev.json'), SUPERVISOR_PATIENCE);
+    await until(() => hasFile(testHome, 'dev.json'), SUPERVISOR_OPTIONS);
     process.kill(-(npm.pid ?? 0), 'SIGINT');
     await ended;
     await expectNothingLeft();
@@ -123,7 +123,7 @@ describe('kill -9', () => {
     await killed.exit();
     await until(() => testHome.processes().length === 0);
     const start = testHome.start();
-    // What the killed run has said of itself is taken back before anything else is said.
+    // The state of the killed run is removed before anything else is reported.
     await until(() => !hasFile(testHome, 'dev.json'));
     await start.ready();
     start.signal('SIGINT');
@@ -153,7 +153,7 @@ describe('a MongoDB that a killed run left behind', () => {
   });
 });
 
-/** Checks that no process runs and no file says that one does. */
+/** Checks that no process runs and no file names one. */
 async function expectNothingLeft(): Promise<void> {
   await until(() => testHome.processes().length === 0, { timeoutMs: 25_000 }).catch(() => {
     throw new Error(`left behind: ${testHome.processes().map(readCommand).join('; ')}`);

@@ -54,7 +54,7 @@ test('MongoDB is stopped before its catalogue is whole: the next start works', a
   await untilMongodResponds(testHome.start());
 });
 
-test('in whatever state the files are that it leaves: the next start works', async () => {
+test('in whatever state it leaves the files: the next start works', async () => {
   const start = testHome.start();
   await until(() => hasFile(testHome, 'mongodb/storage.bson'), POLL_OPTIONS);
   await killAll();
@@ -63,7 +63,7 @@ test('in whatever state the files are that it leaves: the next start works', asy
   await untilMongodResponds(testHome.start());
 });
 
-test('what was complete is never begun anew', async () => {
+test('a complete installation is not repeated', async () => {
   const start = testHome.start();
   const { app } = await start.ready();
   await killAll();
@@ -91,7 +91,7 @@ test('stopped by Ctrl-C and killed again and again, it is complete in the end', 
   expect((await testHome.start().ready()).app).toBe(app);
 });
 
-test('servers that nobody remembers are ended, and do not keep the next start back', async () => {
+test('servers that no file names are ended, and do not delay the next start', async () => {
   const killed = testHome.start();
   await until(() => hasFile(testHome, 'mongodb/storage.bson'), POLL_OPTIONS);
   const strays = servers();
@@ -102,7 +102,7 @@ test('servers that nobody remembers are ended, and do not keep the next start ba
   await testHome.start().ready();
 });
 
-/** Waits for MongoDB and for what comes before the rest of a start. */
+/** Waits for MongoDB and for the steps before it in a start. */
 async function untilMongodResponds(start: NpmStart): Promise<void> {
   let code: number | undefined;
   void start.exit().then((found) => {

@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 test.each(SERVICES)(
-  '%s comes back after kill -9, is named, and pushes go their way',
+  '%s is restarted after kill -9 and named in the output, and pushes are delivered',
   async (service) => {
     const killed = stack.kill(service, 'SIGKILL');
     const pid = await stack.waitForRestart(service, killed);
@@ -34,14 +34,14 @@ test.each(SERVICES)(
   },
 );
 
-test('all of them come back when they are killed together', async () => {
+test('all of them are restarted when they are killed together', async () => {
   const killed = SERVICES.map((service) => [service, stack.kill(service, 'SIGKILL')] as const);
   for (const [service, pid] of killed) await stack.waitForRestart(service, pid);
   await until(isDevFileCorrect);
   await expectDelivery();
 });
 
-test('one that is killed again and again is still brought back', async () => {
+test('a process that is killed again and again is still restarted', async () => {
   for (let n = 0; n < 2; n += 1) {
     await stack.waitForRestart('scheduler', stack.kill('scheduler', 'SIGKILL'));
   }

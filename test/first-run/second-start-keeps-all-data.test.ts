@@ -22,7 +22,7 @@ const TOPIC = 'kept';
 let testHome: TestHome;
 let before: Dev;
 let after: Dev;
-/** Of three devices: never connected; connected, and silent about what it got; done with all. */
+/** Of three devices: never connected; connected without receipts; connected with all receipts. */
 let offline: { device: MqttDevice; push: Sent };
 let unackedDelivery: { device: MqttDevice; push: Sent };
 let ackedDelivery: { device: MqttDevice; push: Sent };
@@ -58,7 +58,7 @@ test('the app, the key and the addresses are the same', () => {
   expect(hasFile(testHome, 'logs/api-0.log.1')).toBe(true);
 });
 
-test('what Node compiled for the first start is there for the second', () => {
+test('the compile cache of the first start is used by the second', () => {
   const api = after.processes.find(({ service }) => service === 'api');
   const environment = readHomeFile({ home: `/proc/${api?.pid}` }, 'environ').split('\0');
   const folder = environment.find((one) => one.startsWith('NODE_COMPILE_CACHE='))?.split('=')[1];

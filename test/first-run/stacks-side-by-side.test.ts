@@ -29,12 +29,12 @@ describe('two stacks', () => {
     expect(new URL(one.dev.api).port).toBe(new URL(other.dev.api).port);
   });
 
-  test('know nothing of each other', async () => {
+  test('share no data', async () => {
     const { token } = await newDevice(one);
     expect((await getDeviceInfo(one, token)).device.platform).toBe('electron');
     expect((await other.api('GET', `/devices/${token}`)).json.code).toBe('INVALID_DEVICE_TOKEN');
-    const strange = await callApi({ ...other.dev, apiKey: one.dev.apiKey }, 'GET', '/topics');
-    expect(strange.json.code).toBe('INVALID_API_KEY');
+    const foreign = await callApi({ ...other.dev, apiKey: one.dev.apiKey }, 'GET', '/topics');
+    expect(foreign.json.code).toBe('INVALID_API_KEY');
   });
 
   test('deliver at the same time, each its own', async () => {
@@ -49,7 +49,7 @@ describe('two stacks', () => {
 });
 
 describe('several processes of a service', () => {
-  test('are all there, each with an ops port of its own', async () => {
+  test('all run, each with an ops port of its own', async () => {
     const names = one.dev.processes.map(({ service, index }) => `${service} ${index}`);
     for (const service of ['api', 'delivery-worker', 'scheduler', 'device-gateway']) {
       expect(names).toEqual(expect.arrayContaining([`${service} 0`, `${service} 1`]));
@@ -60,7 +60,7 @@ describe('several processes of a service', () => {
   });
 
   test.each([0, 1])(
-    'share the API port: whoever stands still, the other answers (%i)',
+    'share the API port: while one is frozen, the other responds (%i)',
     async (at) => {
       await whileFrozen('api', at, async () => {
         const path = `/topics?api_key=${one.dev.apiKey}`;
@@ -82,7 +82,7 @@ describe('several processes of a service', () => {
     });
   });
 
-  test.each([0, 1])('take each other’s work (%i)', async (at) => {
+  test.each([0, 1])('take over each other’s work (%i)', async (at) => {
     const device = await newDevice(one);
     await device.connect();
     await whileFrozen('delivery-worker', at, async () => {

@@ -29,7 +29,7 @@ describe('a taken port', () => {
     ['the API', API_OFFSET],
     ['Redis', REDIS_OFFSET],
     ['an ops port', OPS_OFFSET],
-  ])('of %s is named with the two ways out', async (_whose, offset) => {
+  ])('of %s is named with the two remedies', async (_whose, offset) => {
     await listen(base + offset);
     const said = await expectStartError({});
     expect(said).toContain(String(base + offset));
@@ -38,7 +38,7 @@ describe('a taken port', () => {
   });
 });
 
-describe('a value in the environment that makes no sense', () => {
+describe('an invalid value in the environment', () => {
   test.each([
     ['CARILLON_PORT_BASE', 'x'],
     ['CARILLON_PORT_BASE', '0'],
@@ -67,12 +67,12 @@ describe('a value in the environment that makes no sense', () => {
 });
 
 describe('a folder that can not be used', () => {
-  test('because a file is in its place', async () => {
+  test('because a file has its name', async () => {
     await writeFile(testHome.home, '');
     expect(await expectStartError({})).toContain('CARILLON_HOME');
   });
 
-  test('because a file is in the place of its parent', async () => {
+  test('because a file has the name of its parent', async () => {
     await writeFile(testHome.home, '');
     const said = await expectStartError({ CARILLON_HOME: join(testHome.home, 'in-it') });
     expect(said).toContain('CARILLON_HOME');
@@ -83,7 +83,7 @@ describe('a folder that can not be used', () => {
     ['of another kind', '[]'],
     ['without a secret', '{"deviceAuthKeys":"1:00"}'],
     ['empty', ''],
-  ])('because its secrets are %s: they are named, and left alone', async (_how, text) => {
+  ])('because its secrets are %s: they are named, and not changed', async (_how, text) => {
     await mkdir(testHome.home);
     await writeFile(join(testHome.home, 'secrets.json'), text);
     expect(await expectStartError({})).toContain('secrets.json');
@@ -95,20 +95,20 @@ describe('a folder that can not be used', () => {
     expect(await expectStartError({})).toContain('secrets.json');
   });
 
-  test('because a file is in the place of its logs', async () => {
+  test('because a file has the name of its logs', async () => {
     await mkdir(testHome.home);
     await writeFile(join(testHome.home, 'logs'), '');
     expect(await expectStartError({})).toContain('logs');
   });
 });
 
-describe('a server that was named and does not answer', () => {
+describe('a server that was named and does not respond', () => {
   test('because nothing listens at REDIS_URL', async () => {
     const said = await expectStartError({ REDIS_URL: `redis://127.0.0.1:${base + 99}` });
     expect(said).toContain('REDIS_URL');
   });
 
-  test('because something else listens at REDIS_URL, and is silent', async () => {
+  test('because something else listens at REDIS_URL, and sends nothing', async () => {
     const port = await listen(0);
     const said = await expectStartError({ REDIS_URL: `redis://127.0.0.1:${port}` });
     expect(said).toContain('REDIS_URL');
@@ -130,7 +130,7 @@ describe('a second stack on the same folder', () => {
   });
   afterAll(() => running?.remove());
 
-  test('is refused, and the first runs on', async () => {
+  test('is refused, and the first keeps running', async () => {
     const said = await expectStartError({ CARILLON_HOME: running.home });
     expect(said).toContain('CARILLON_HOME');
     const { api } = JSON.parse(await readFile(join(running.home, 'dev.json'), 'utf8'));
@@ -153,7 +153,7 @@ describe('a second stack on the same folder', () => {
   });
 });
 
-/** Starts, and gives the one sentence of the refusal. */
+/** Starts. Returns the one sentence of the error. */
 async function expectStartError(more: Record<string, string>): Promise<string> {
   const start = testHome.start(more);
   const code = await start.exit();

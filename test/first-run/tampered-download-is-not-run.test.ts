@@ -41,7 +41,7 @@ function createArchive(trace: string): Buffer {
   return readFileSync(join(folder, 'archive.tgz'));
 }
 
-/** A cache that holds nothing but the Node that runs this. */
+/** A cache that contains only the Node that runs this. */
 function cacheWithNode(): string {
   const cache = createTemporaryFolder();
   const node = `node-${NODE_VERSION}`;
@@ -98,7 +98,7 @@ describe("MongoDB from the vendor's host", () => {
   });
 });
 
-describe('what the npm registry gives', () => {
+describe('a package from the npm registry', () => {
   test.each([
     ['pnpm', PNPM.version, 'ensurePnpm'],
     [NODE_PACKAGE, NODE_VERSION, 'ensureNode'],
@@ -133,7 +133,7 @@ function createPackage(name: string, version: string, trace: string): Buffer {
   return readFileSync(join(folder, 'package.tgz'));
 }
 
-/** Metadata of a package in a registry; a hostile registry gives the digest of the file that it serves. */
+/** Metadata of a package in a registry; a hostile registry names the digest of the file that it serves. */
 function createPackument(
   registry: string,
   { name, version, packed }: { name: string; version: string; packed: Buffer },
@@ -149,7 +149,7 @@ describe('a download', () => {
   const SHA_256 = createHash('sha256').update(CONTENT).digest('hex');
   const path = () => join(createTemporaryFolder(), 'file');
 
-  test('is taken when it has its digest', async () => {
+  test('is accepted when it has its digest', async () => {
     server = await startFileServer(() => CONTENT);
     const to = path();
     await downloadVerified(`${server.url}/file`, SHA_256, to);
@@ -167,7 +167,7 @@ describe('a download', () => {
   });
 
   test('whose digest is published over plain HTTP, or nowhere, has none', async () => {
-    server = await startFileServer((asked) => (asked.endsWith('sha256') ? SHA_256 : undefined));
+    server = await startFileServer((path) => (path.endsWith('sha256') ? SHA_256 : undefined));
     await expect(fetchPublishedDigest(`${server.url}/file`)).rejects.toThrow('HTTPS');
     await server.stop();
     server = await startFileServer(() => undefined);

@@ -7,7 +7,7 @@ import type {
 } from '../support/api/endpoints.ts';
 import type { FuzzRequest } from './request.ts';
 
-/** Values by the name of a field or a parameter, so that many requests reach what is behind the checks. */
+/** Values by the name of a field or a parameter, so that many requests pass the checks. */
 const KNOWN: Record<string, readonly string[]> = {
   token: ['{{device}}', '{{iphone}}', '{{browser}}', '{{victim.device}}'],
   tokens: ['{{device}}', '{{android}}', '{{victim.device}}', '{{mark}}'],
@@ -26,7 +26,7 @@ const KNOWN: Record<string, readonly string[]> = {
   webhook_id: ['{{webhook}}', '{{victim.webhook}}'],
   topic: ['{{topic}}', '{{victim.topic}}', '{{mark}}'],
   topics: ['{{topic}}', '{{mark}}', '*', '{{victim.topic}}'],
-  // Whoever knows an app's id may register devices: the third tenant is to stay as it is.
+  // A client that knows an app's id may register devices: the third tenant is to stay as it is.
   appId: ['{{app}}'],
   app: ['{{mark}}.example', 'com.{{mark}}'],
   after: ['{{push}}', '{{device}}', '{{topic}}:{{device}}', '{{victim.push}}'],

@@ -9,7 +9,7 @@ import type { FuzzTarget } from './fuzz-target.ts';
 /** Collections whose documents are made by one request each, whose response has their id. */
 const MADE_BY_REQUESTS = ['pushes', 'devices', 'webhooks'];
 
-/** Looks through MongoDB and Redis for anything that a refused request has left there. */
+/** Searches MongoDB and Redis for anything that a refused request has left there. */
 export async function findTraces(
   dev: Pick<Dev, 'mongodb' | 'redis'>,
   target: Pick<FuzzTarget, 'apps' | 'knownIds'>,

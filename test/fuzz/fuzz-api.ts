@@ -85,7 +85,7 @@ interface Exchange {
   response: WireResponse;
 }
 
-/** Returns what is wrong with a response; undefined if nothing is. */
+/** Returns the fault of a response; undefined if it has none. */
 function findProblem(
   target: FuzzTarget,
   endpoint: Endpoint,
@@ -93,9 +93,9 @@ function findProblem(
 ): string | undefined {
   const { status, text } = response;
   if (status >= 500) return `a ${status}: ${text}`;
-  const asked = `${wire.target} ${wire.body?.toString('latin1')} ${wire.headers.join()}`;
+  const requested = `${wire.target} ${wire.body?.toString('latin1')} ${wire.headers.join()}`;
   const leaked = target.victimSecrets.find(
-    (secret) => text.includes(secret) && !asked.includes(secret),
+    (secret) => text.includes(secret) && !requested.includes(secret),
   );
   if (leaked !== undefined) return `${leaked} of another tenant in the response`;
   if (target.keys.some((key) => text.includes(key))) return 'an API key in the response';
@@ -111,8 +111,8 @@ function findProblem(
 
 /** Checks that a request reaches its endpoint: it has the method, and no parameter is empty or leads elsewhere. */
 function isAsDescribed({ method, path }: Endpoint, generated: FuzzRequest): boolean {
-  const [asked = ''] = generated.target.split('?');
-  const parts = asked.split('/');
+  const [target = ''] = generated.target.split('?');
+  const parts = target.split('/');
   const isWhole = parts.length === path.split('/').length && !parts.slice(1).includes('');
   return generated.method === method && isWhole;
 }

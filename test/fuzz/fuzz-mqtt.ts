@@ -27,7 +27,7 @@ export interface MqttFuzzReport {
   /** Pushes that another device received meanwhile. */
   received: number;
   violations: string[];
-  /** Credentials of the devices in whose name packets were sent: nobody may have logged them. */
+  /** Credentials of the devices in whose name packets were sent: no process may have logged them. */
   secrets: string[];
 }
 
@@ -82,7 +82,7 @@ async function findOpenConnections({ dev }: Pick<TestTenant, 'dev'>): Promise<st
   );
 }
 
-/** Sends one stream and then hangs up. Returns what is wrong: the gateway must close its side, whatever it was sent. */
+/** Sends one stream and closes its side. Returns the fault: the gateway must close its side after every stream. */
 async function playStream(
   mqtt: string,
   random: Random,

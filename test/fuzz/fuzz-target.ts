@@ -16,19 +16,19 @@ import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { type FuzzRequest, sendRequest, type WireRequest, type WireResponse } from './request.ts';
 
-/** Target of random requests: three tenants, of which nobody has the key of the third. */
+/** Target of random requests: three tenants, of which no request has the key of the third. */
 export interface FuzzTarget {
   api: string;
-  /** Ids of all things that were made by requests that were accepted. */
+  /** Ids of all objects that accepted requests have created. */
   knownIds: Set<string>;
   /** Apps whose keys requests are sent with. */
   apps: string[];
   /** Writes a request with the ids and keys of now, and with a mark of its own. */
   toWire(request: FuzzRequest, mark: string): WireRequest;
   send(request: WireRequest): Promise<WireResponse>;
-  /** Replaces what an accepted request may have deleted. */
+  /** Replaces objects that an accepted request may have deleted. */
   renew(): Promise<void>;
-  /** Returns the secrets of the third tenant, and of nobody else. */
+  /** Returns the secrets of the third tenant only. */
   victimSecrets: readonly string[];
   /** All API keys, which no response may contain. */
   keys: readonly string[];
@@ -43,7 +43,7 @@ export interface FuzzTarget {
 const WRONG_KEY = 'f0'.repeat(32);
 const PLACEHOLDER = /\{\{([\w.]+)\}\}/g;
 
-/** Creates the tenants and what they have. */
+/** Creates the tenants and their objects. */
 export async function createFuzzTarget(fixture: ProviderFixture): Promise<FuzzTarget> {
   const [caller, other, victim] = [
     await fixture.tenant(),
@@ -138,7 +138,7 @@ function toWire(
 /** Things of the caller that a request may delete. */
 const RENEWED = ['device', 'spare', 'push', 'webhook'];
 
-/** Looks what is gone of the caller's own things, and makes it anew. */
+/** Finds which of the caller's own objects were removed, and creates them again. */
 async function renew(caller: TestTenant, values: Record<string, string>): Promise<void> {
   const isGone = async (path: string) => (await caller.api('GET', path)).status !== 200;
   if (await isGone(`/devices/${values.device}`)) {

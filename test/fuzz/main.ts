@@ -53,7 +53,7 @@ async function runApi({ stack }: ProviderFixture): Promise<string[]> {
       ...violations,
       ...watch.findViolations(),
       ...(await findTraces(stack.dev, target, report)),
-      ...changed.map((path) => `${path} of a tenant whose key nobody had has changed`),
+      ...changed.map((path) => `${path} of a tenant whose key no request had has changed`),
     ];
   } finally {
     target.close();

@@ -41,10 +41,10 @@ test('nothing of a refused request is stored', async () => {
   expect(all.length).toBeGreaterThan(0);
 });
 
-test('no process has ended, grown without bound, met an error that it did not expect or logged a key', () => {
+test('no process has ended, grown without bound, logged an unexpected error or logged a key', () => {
   expect(watch.findViolations()).toEqual([]);
 });
 
-test('what a tenant has whose key nobody had is unchanged', async () => {
+test('data of a tenant whose key no request had is unchanged', async () => {
   expect(await target.readVictim()).toEqual(before);
 });

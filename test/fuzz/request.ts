@@ -3,7 +3,7 @@ import { type Agent, type IncomingMessage, request } from 'node:http';
 /** Keys that a request can be sent with. */
 export type Credential = 'caller' | 'other' | 'wrong' | 'none';
 
-/** A generated request. `{{name}}` in its texts stands for an id or a key that is known when it is sent. */
+/** A generated request. `{{name}}` in its texts is replaced by an id or a key that is known when it is sent. */
 export interface FuzzRequest {
   credential: Credential;
   method: string;

@@ -4,11 +4,11 @@ import { type FleetFixture, openFleetFixture } from '../support/gateway/fleet-fi
 
 /**
  * No more than a listening socket's backlog, or the kernel's second tries would fill the loopback that the API
- * shares here with the herd, and be measured. Ten thousand by CARILLON_HERD=10000; a process must be allowed to
- * open 12,000 files.
+ * shares here with the devices, and be measured. Ten thousand by CARILLON_FLEET_SIZE=10000; a process must be
+ * allowed to open 12,000 files.
  */
-const FLEET_SIZE = Number(process.env.CARILLON_HERD ?? 3_000);
-/** A herd is back too soon to tell a p99 from the slowest of a few: it is cut again, and asked side by side. */
+const FLEET_SIZE = Number(process.env.CARILLON_FLEET_SIZE ?? 3_000);
+/** The devices are back too soon to tell a p99 from the slowest of a few: several cuts, and probes side by side. */
 const CUTS = 5;
 const PROBES = 5;
 const ALL_BACK_MS = 60_000;
@@ -37,7 +37,7 @@ test(
       fleet.cut();
       backMs.push(await fleet.untilConnected(ALL_BACK_MS));
     }
-    // What the API answers when all are back says nothing of the time before.
+    // Responses of the API after all devices are back would not measure the time before.
     for (const pulse of pulses) await pulse.stop();
     await fixture.untilOnline(FLEET_SIZE);
     const latenciesMs = pulses.flatMap((pulse) => pulse.latenciesMs);

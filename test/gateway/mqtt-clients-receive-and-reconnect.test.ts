@@ -47,7 +47,7 @@ async function expectAllReceive(text: string): Promise<void> {
   });
 }
 
-/** A mosquitto_sub whose TLS breaks off ends itself (exit code 7): whoever runs it starts it again. */
+/** A mosquitto_sub whose TLS breaks off ends itself (exit code 7): its user starts it again. */
 async function excludeMosquittoOverTls(): Promise<void> {
   const leaver = clients.find(({ name }) => name === 'mosquitto_sub over mqtts');
   clients = clients.filter((client) => client !== leaver);
@@ -74,7 +74,7 @@ test.each([
   ['restarted', 'SIGTERM'],
   ['killed', 'SIGKILL'],
 ] as const)(
-  'they come back by themselves after the gateway was %s, and what was sent meanwhile arrives',
+  'the clients reconnect by themselves after the gateway was %s, and pushes sent meanwhile arrive',
   async (how, signal) => {
     if (signal === 'SIGKILL') await excludeMosquittoOverTls();
     const pid = stack.kill('device-gateway', signal);
@@ -87,12 +87,12 @@ test.each([
   },
 );
 
-test('nobody got anything twice', () => {
+test('no client received a push twice', () => {
   for (const { name, payloads } of clients) {
     expect([name, new Set(payloads).size]).toEqual([name, payloads.length]);
   }
 });
 
-test('mosquitto_pub, which only wants to publish, is closed', async () => {
+test('the connection of mosquitto_pub, which only publishes, is closed', async () => {
   expect(await publishByMosquitto(stack.dev)).not.toBe(0);
 });

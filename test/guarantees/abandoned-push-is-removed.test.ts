@@ -50,7 +50,7 @@ const stateOf = async (_id: string) => (await pushes().findOne({ _id }))?.state;
 
 const fromNow = (ms: number) => new Date(Date.now() + ms);
 
-test('however old an attempt is, it is not given up while its owner renews it', async () => {
+test('an attempt of any age is not abandoned while its owner renews it', async () => {
   const alive = await insertPush({ acceptingUntil: fromNow(60_000) });
   const lapsed = await insertPush({ acceptingUntil: fromNow(-1_000) });
   const ofAnEarlierVersion = await insertPush({});
@@ -60,7 +60,7 @@ test('however old an attempt is, it is not given up while its owner renews it', 
   expect(states).toEqual(['accepting', 'abandoned', 'abandoned', 'accepting']);
 });
 
-test('a renewal lasts some seconds, and what was given up can neither be renewed nor committed', async () => {
+test('a renewal lasts some seconds, and an abandoned attempt can neither be renewed nor committed', async () => {
   const idempotency = { key: 'a', bodyHash: '' };
   const id = await insertPush({ acceptingUntil: fromNow(-1_000), idempotency });
   expect(await store.pushes.renewAcceptingLease(id)).toBe(true);
@@ -77,7 +77,7 @@ test('an attempt of an earlier version has a minute', async () => {
   expect((await store.pushes.findByIdempotencyKey('app', 'b'))?._id).toBe(id);
 });
 
-test('batches whose push is gone go, whether they wait or are due, and others stay', async () => {
+test('batches without their push are removed, whether they wait or are due, and others stay', async () => {
   const batches = liveMongo.db.collection<BatchDocument>('batches');
   const app = stack.dev.app;
   const livePush = acceptingPush({ app, acceptingUntil: fromNow(HOUR_MS) });

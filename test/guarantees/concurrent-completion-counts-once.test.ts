@@ -11,7 +11,7 @@ import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { type OwnDatabase, startDatabase } from '../support/own-database.ts';
 
-/** So many that some meet in every order. */
+/** So many that some coincide in every order. */
 const PUSHES = 150;
 const RECIPIENTS = 6;
 const RETENTION_MS = 3_600_000;
@@ -23,7 +23,7 @@ let database: OwnDatabase;
 let stores: Store[] = [];
 let mongo: TestMongo;
 beforeAll(async () => {
-  // No stack: its workers must not take what lies here.
+  // No stack: its workers must not claim these batches.
   database = await startDatabase();
   const { uri } = database;
   mongo = await openMongo({ mongodb: uri });
@@ -46,7 +46,7 @@ function closedBatch(channel: Batch['channel'], code: (position: number) => numb
   return { ...batch, state: 'closed', outcomes: new Binary(Uint8Array.from(tokens.keys(), code)) };
 }
 
-/** Pushes whose time is up, owed to all of their devices over their own link; half of them FCM has taken. */
+/** Expired pushes that are in the inbox of all of their devices; FCM has accepted them for half of the devices. */
 async function insertExpiredPushes(): Promise<string[]> {
   const [acceptedAt, until] = [new Date(Date.now() - 60_000), new Date(Date.now() - 1_000)];
   const documents = Array.from({ length: PUSHES }, (): PushDocument => {
@@ -74,14 +74,14 @@ async function insertExpiredPushes(): Promise<string[]> {
   return ids;
 }
 
-test('whoever works on the same end meanwhile, each recipient is counted once, with its strongest outcome', async () => {
+test('several processes that complete the same push count each recipient once, with its strongest outcome', async () => {
   const ids = await insertExpiredPushes();
   const countedBefore = { ...processCounts.recipients.get('mqtt') };
   // Each process comes a little later than the one before it, so that one counts while another removes.
   await Promise.all(
-    ids.flatMap((id, place) =>
+    ids.flatMap((id, index) =>
       stores.map(async (store, nth) => {
-        await sleep(place * EVERY_MS + nth * (place % LATEST_MS));
+        await sleep(index * EVERY_MS + nth * (index % LATEST_MS));
         await store.pushCompletion.completeIfDone(id, RETENTION_MS);
       }),
     ),
@@ -99,17 +99,17 @@ test('whoever works on the same end meanwhile, each recipient is counted once, w
   expect((counted?.expired ?? 0) - (countedBefore.expired ?? 0)).toBe(PUSHES * counts.expired);
 });
 
-test('whoever asks while a push ends is never told of an outcome that it does not have', async () => {
+test('a request during the completion of a push shows no outcome that the push does not have', async () => {
   const [store] = stores;
   const ids = await insertExpiredPushes();
   const seenOutcomes = new Set<string | undefined>();
   const sendRequest = async (id: string, token: string): Promise<boolean> => {
-    const [push, fate] = await Promise.all([
+    const [push, recipient] = await Promise.all([
       store?.deliveryStatus.statusOfPush(id),
       store?.deliveryStatus.statusOfRecipient(id, token),
     ]);
     for (const outcome of Object.keys(push?.outcomes ?? {})) seenOutcomes.add(outcome);
-    seenOutcomes.add(fate?.outcome);
+    seenOutcomes.add(recipient?.outcome);
     return push?.state === 'finished' && push.outcomes.inbox === undefined;
   };
   for (const id of ids) {

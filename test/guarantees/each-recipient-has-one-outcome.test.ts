@@ -30,7 +30,7 @@ afterAll(async () => {
 type Waits = 'onlySubscriber' | 'noSubscriber' | 'expiry' | 'lateReceipt';
 let waits: Record<Waits, Promise<void>> | undefined;
 
-/** Cases that take seconds; all of them begin with the first test that asks. */
+/** Cases that take seconds; all of them begin with the first test that needs one. */
 function begun(): Record<Waits, Promise<void>> {
   if (waits !== undefined) return waits;
   waits = {
@@ -39,12 +39,12 @@ function begun(): Record<Waits, Promise<void>> {
     expiry: expireInPart(),
     lateReceipt: acknowledgeAfterEnd(),
   };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(waits)) checked.catch(() => undefined);
   return waits;
 }
 
-/** The recipients of a push counted one by one, as `push outcomes --token` tells them. */
+/** The recipients of a push counted one by one, as `push outcomes --token` shows them. */
 async function countPerRecipient(push: SentPush, devices: readonly Pick<MqttDevice, 'token'>[]) {
   const deliveryStatus = createDeliveryStatus(mongo.db);
   const counts: Record<string, number> = {};
@@ -95,7 +95,7 @@ async function scheduleToNobody(): Promise<void> {
   await untilFinished(push);
 }
 
-test('after its expiry each recipient has the end that the counts tell', () => begun().expiry);
+test('after its expiry each recipient has the outcome that is counted', () => begun().expiry);
 
 async function expireInPart(): Promise<void> {
   const devices = await fleet.createMany(2, 'offline');

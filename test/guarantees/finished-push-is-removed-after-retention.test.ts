@@ -39,7 +39,7 @@ async function sendToMany(fields: object): Promise<string> {
   return (await stack.api<SentPush>('POST', '/push', body)).json.id;
 }
 
-test('a push that has expired is kept for its fates, and then goes with all its documents', async () => {
+test('an expired push is kept for its outcomes, and then removed with all its documents', async () => {
   const push = await sendToMany({ time_to_live: 4 });
   await until(async () => ((await countDocumentsOf(push))[2] ?? 0) === 2, { timeoutMs: 20_000 });
   const pushes = mongo.db.collection<{ _id: string; purgeAt?: Date }>('pushes');
@@ -54,7 +54,7 @@ test('a push that has expired is kept for its fates, and then goes with all its 
   });
 });
 
-test('as many go as come: thousands that may go at once do', async () => {
+test('thousands of pushes that are due at once are removed', async () => {
   const pushes = mongo.db.collection<{ _id: string; state: string; purgeAt: Date }>('pushes');
   const mayGo = { state: 'finished', purgeAt: new Date() };
   const ids = Array.from({ length: 5_000 }, (_, n) => `f${n.toString().padStart(23, '0')}`);

@@ -53,7 +53,7 @@ async function releaseBatches({ id }: SentPush): Promise<void> {
   await batches.updateMany({ push: id, 'work.state': 'waiting' }, { $set: ready });
 }
 
-test('before a worker has touched a push, and after', async () => {
+test('before a worker has claimed a push, and after', async () => {
   const online = await fleet.online();
   const offline = await fleet.offline();
   const push = await whileFrozen(stack, WORKER, async () => {
@@ -100,7 +100,7 @@ test('a push to a topic', async () => {
   expect(await isPendingInBoth(push, token)).toEqual([true, true]);
 });
 
-test('several pushes are told in their order, each once, whoever owes them', async () => {
+test('several pushes are listed in order, each once, in whichever document they are pending', async () => {
   const { token } = await fleet.offline();
   const first = await sendPush(stack, token);
   await until(async () => (await countBatchStates(mongo, first)).closed === 1);
@@ -110,7 +110,7 @@ test('several pushes are told in their order, each once, whoever owes them', asy
   });
 });
 
-test('of one collapse key the newest is told', async () => {
+test('the newest push of a collapse key is listed', async () => {
   const { token } = await fleet.offline();
   await whileFrozen(stack, WORKER, async () => {
     await sendPush(stack, token, { collapse_key: 'one' });
@@ -120,7 +120,7 @@ test('of one collapse key the newest is told', async () => {
   });
 });
 
-test('neither what is scheduled, nor deleted, nor expired, nor for a browser', async () => {
+test('scheduled, deleted and expired pushes are not listed, nor are those for a browser', async () => {
   const { token } = await fleet.offline();
   const browser = await registerBrowser(stack.dev);
   await whileFrozen(stack, WORKER, async () => {
@@ -137,7 +137,7 @@ test('neither what is scheduled, nor deleted, nor expired, nor for a browser', a
   });
 });
 
-test('on its way from work into an inbox a push never vanishes from either', async () => {
+test('a push that moves from its batch into an inbox is missing from neither', async () => {
   const { tokens } = await createDevicePool(stack, mongo, { registered: 1_200, real: 0 });
   const last = tokens.toSorted().at(-1) ?? '';
   const missing: string[] = [];
@@ -150,7 +150,7 @@ test('on its way from work into an inbox a push never vanishes from either', asy
       const isOver = await isClosed();
       if (!(await idsAt(watched)).includes(push.id)) missing.push(`device ${round}`);
       const { pending_devices: devices = [] } = (await getPushStatus(stack, push)).push ?? {};
-      // Of more than a thousand some are told.
+      // Of more than a thousand some are listed.
       if (devices.length < 1_000 && !devices.includes(watched)) missing.push(`push ${round}`);
       return isOver;
     };

@@ -39,7 +39,7 @@ async function pendingDevicesOf(push: { id: string }): Promise<string[]> {
   return (await getPushStatus(stack, push)).push?.pending_devices ?? [];
 }
 
-test('before a worker has touched the push it waits for all', async () => {
+test('before a worker has claimed the push all are pending', async () => {
   const online = await fleet.online();
   const offline = await fleet.offline();
   const tokens = [online.token, offline.token];
@@ -51,7 +51,7 @@ test('before a worker has touched the push it waits for all', async () => {
   await untilPending(stack, push, [offline.token]);
 });
 
-test('each receipt takes its device off the list', async () => {
+test('each receipt removes its device from the list', async () => {
   const [one, two, three] = await fleet.createMany(3, 'offline');
   const tokens = [one, two, three].map((device) => device?.token ?? '');
   const push = await sendPush(stack, tokens);
@@ -92,7 +92,7 @@ test('browsers are not tracked', async () => {
   expect(await pendingPushesOf(stack, browser.token)).toEqual([]);
 });
 
-test('of a large push a thousand are listed, from the inbox and from work not yet done', async () => {
+test('of a large push 1,000 are listed, from the inbox and from open batches', async () => {
   const pool = await createDevicePool(stack, mongo, { registered: 5_000, real: 0 });
   const known = new Set(pool.tokens);
   const push = await whileFrozen(stack, WORKER, () => sendPush(stack, pool.tokens));
@@ -108,7 +108,7 @@ test('of a large push a thousand are listed, from the inbox and from work not ye
   }
 });
 
-test('work that is done and work that is not are one list', async () => {
+test('devices of closed and of open batches are in one list', async () => {
   const pool = await createDevicePool(stack, mongo, { registered: 1_400, real: 800 });
   const [first] = pool.tokens.toSorted();
   const holder = pool.devices.find(({ token }) => token === first) ?? pool.devices[0];
@@ -128,7 +128,7 @@ test('work that is done and work that is not are one list', async () => {
   await Promise.all(pool.devices.map((device) => device.disconnect()));
 });
 
-test('delivered to all it can be asked for until the retention is over', async () => {
+test('a push delivered to all has its status until the retention is over', async () => {
   const device = await fleet.online();
   const push = await sendPush(stack, device.token);
   await untilOutcomes(mongo, push, { delivered: 1 });

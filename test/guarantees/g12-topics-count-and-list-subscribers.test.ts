@@ -38,7 +38,7 @@ beforeAll(async () => {
 afterEach(() => fleet.disconnectAll());
 afterAll(() => stack?.stop());
 
-/** Waits until the counter says what the list does, and gives both. */
+/** Waits until the counter agrees with the list. Returns both. */
 async function expectExact(topic: string, expected: readonly string[]): Promise<void> {
   const restsSince = performance.now();
   expect((await allOf(topic)).toSorted()).toEqual([...expected].sort());
@@ -47,10 +47,10 @@ async function expectExact(topic: string, expected: readonly string[]): Promise<
   await until(isExact, { timeoutMs: left, everyMs: 250, what: `${expected.length} counted` });
 }
 
-/** Topics that rest from here on, with all their subscribers. */
+/** Topics that are no longer changed, with all their subscribers. */
 type Rested = [topic: string, subscribers: readonly string[]][];
 
-/** Expects exact counters of all; what is wrong is said to who waits for it. */
+/** Expects exact counters of all; a fault is reported by the test that awaits it. */
 function restOf(rested: Rested): Promise<void> {
   const all = rested.map(([topic, expected]) => expectExact(topic, expected));
   const exact = Promise.all(all).then(() => undefined);
@@ -93,8 +93,8 @@ async function changeOverCrash(): Promise<Rested> {
   );
 }
 
-describe('whoever has changed a subscription reads the change', () => {
-  test('thirty times to and fro', async () => {
+describe('a change of a subscription is visible to the next request', () => {
+  test('thirty changes in turn', async () => {
     const { token } = await fleet.offline();
     const topic = randomUUID();
     for (let i = 0; i < 30; i++) {
@@ -110,7 +110,7 @@ describe('whoever has changed a subscription reads the change', () => {
     }
   });
 
-  test('twice is once', async () => {
+  test('a repeated change counts once', async () => {
     const { token } = await fleet.offline();
     const topic = randomUUID();
     for (let i = 0; i < 3; i++) expect(await subscribe(token, [topic, topic])).toBe(200);
@@ -121,7 +121,7 @@ describe('whoever has changed a subscription reads the change', () => {
     expect(await unsubscribe(token, [randomUUID()])).toBe(200);
   });
 
-  test('["*"] drops all subscriptions of the device and no other', async () => {
+  test('["*"] removes all subscriptions of the device and no other', async () => {
     const [one, two] = await fleet.createMany(2, 'offline');
     const topics = Array.from({ length: 5 }, () => randomUUID());
     await subscribe(one?.token, topics);
@@ -142,7 +142,7 @@ describe('2,500 subscribers on pages', () => {
     await inParallel(stayers.length, 40, (index) => subscribe(stayers[index], [topic]));
   });
 
-  test('a thousand a page, each once, and no link behind the last', async () => {
+  test('1,000 a page, each once, and no link after the last', async () => {
     const first = await pageOf(topic);
     const link = `/topics/${topic}?api_key=${stack.dev.apiKey}&page=2`;
     expect(first.pagination).toBe(link);
@@ -155,13 +155,13 @@ describe('2,500 subscribers on pages', () => {
     expect(await countOf(topic)).toBe(2_500);
   });
 
-  test('a page can be asked for without the one before it', async () => {
+  test('a page can be requested without the one before it', async () => {
     const third = await pageOf(topic, `/topics/${topic}?page=3`);
     expect(third.subscribers).toHaveLength(500);
     expect(await pageOf(topic, `/topics/${topic}?page=4`)).toEqual({ subscribers: [] });
   });
 
-  test('whoever goes through them while others join and leave misses nobody who stays', async () => {
+  test('pages read while others join and leave miss no subscriber that stays', async () => {
     const restless = tokens.slice(0, 300);
     let isOver = false;
     const unrest = inParallel(8, 8, async () => {
@@ -182,7 +182,7 @@ describe('2,500 subscribers on pages', () => {
     expect((await allOf(topic)).toSorted()).toEqual(stayers.toSorted());
   });
 
-  test('a page that was begun goes on where it ended, though its end has left', async () => {
+  test('the next page continues where the previous one ended, though its last subscribers have left', async () => {
     const own = randomUUID();
     const sorted = stayers.toSorted().slice(0, 1_200);
     await inParallel(sorted.length, 40, (index) => subscribe(sorted[index], [own]));
@@ -194,7 +194,7 @@ describe('2,500 subscribers on pages', () => {
   });
 });
 
-// Last, for both are waited for while the others run.
+// Last, because both run beside the other tests.
 test(
   'counters are exact after 500 changes at once over two API processes',
   () => changed500,

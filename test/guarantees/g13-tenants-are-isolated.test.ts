@@ -47,7 +47,7 @@ interface RequestParts {
   body?: unknown;
 }
 
-describe("another tenant's token looks like one that isn't there", () => {
+describe("another tenant's token appears absent", () => {
   const routes: [string, string, string, (token: string) => RequestParts][] = [
     ['a push to it alone', 'POST', 'NO_RECIPIENTS', (to) => push({ to })],
     ['a push to it in tokens', 'POST', 'NO_RECIPIENTS', (one) => push({ tokens: [one] })],
@@ -68,7 +68,7 @@ describe("another tenant's token looks like one that isn't there", () => {
     expect(json.presence).toMatchObject([{ id: own }]);
   });
 
-  test('but device info says APP_MISMATCH', async () => {
+  test('but device info returns APP_MISMATCH', async () => {
     const response = await other.api('GET', `/devices/${device.token}`);
     expect(response).toMatchObject({ status: 400, json: { code: 'APP_MISMATCH' } });
     expect(response.text).not.toContain(device.token);
@@ -77,7 +77,7 @@ describe("another tenant's token looks like one that isn't there", () => {
   });
 });
 
-describe("another tenant's push looks like one that isn't there", () => {
+describe("another tenant's push appears absent", () => {
   const scheduled = { schedule: Math.floor(Date.now() / 1_000) + 3_600 };
   test.each([
     ['GET', 'pending', {}],
@@ -95,7 +95,7 @@ describe("another tenant's push looks like one that isn't there", () => {
   });
 });
 
-describe("another tenant's topic looks like one that nobody has", () => {
+describe("another tenant's topic appears absent", () => {
   test('in the list of topics', async () => {
     const { json } = await other.api('GET', '/topics');
     expect(json).toEqual({ topics: [] });

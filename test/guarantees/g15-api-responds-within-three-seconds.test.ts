@@ -15,7 +15,7 @@ import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
-/** Guarantee G15, measured at the client, with some time for the way and for a machine that is busy. */
+/** Guarantee G15, measured at the client, with a margin for the network and for a busy machine. */
 const ANSWERED_WITHIN_MS = 3_300;
 /** Longer than an API key is remembered. */
 const BROKEN_MS = 9_000;
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const sendRequest = () => requestEverything(fixture.stack, targets);
 
-/** Asks for everything again and again while something is broken; gives all answers. */
+/** Sends every kind of request continuously during an outage. Returns all responses. */
 async function requestDuringFault(): Promise<KindResponse[]> {
   const rounds: Promise<KindResponse[]>[] = [];
   const before = performance.now();
@@ -56,7 +56,7 @@ async function requestDuringFault(): Promise<KindResponse[]> {
 
 function expectPromptAndCorrect(responses: readonly KindResponse[]): void {
   const longest = Math.max(...responses.map(({ tookMs }) => tookMs));
-  process.stdout.write(`${responses.length} answers, the longest took ${Math.round(longest)} ms\n`);
+  process.stdout.write(`${responses.length} responses, the slowest in ${Math.round(longest)} ms\n`);
   const brief = ({ kind, status, text, tookMs }: KindResponse) => ({ kind, status, text, tookMs });
   const isFit = ({ status }: KindResponse) => status === 200 || status >= 500;
   expect(responses.filter((response) => !isFit(response)).map(brief)).toEqual([]);
@@ -64,7 +64,7 @@ function expectPromptAndCorrect(responses: readonly KindResponse[]): void {
   expect(responses.some(({ status }) => status >= 500)).toBe(true);
 }
 
-/** Every push that was answered with 200 is there. */
+/** Every push that got a 200 is there. */
 async function expectStored(responses: readonly KindResponse[]): Promise<void> {
   const accepted = responses.filter(
     ({ kind, status }) => kind.startsWith('push to') && status === 200,
@@ -80,7 +80,7 @@ async function untilHealthy(): Promise<void> {
   await until(isHealthy, { timeoutMs: 30_000 });
 }
 
-test('requests under way while the API itself is frozen are answered as if nothing had been', async () => {
+test('requests in flight while the API itself is frozen are served afterwards', async () => {
   process.kill(fixture.mongodbPid(), 'SIGSTOP');
   const pendingRequest = sendRequest();
   await sleep(ARRIVED_MS);

@@ -32,7 +32,7 @@ afterAll(async () => {
   await fixture?.stop();
 });
 
-/** Every real device has it once, and nothing more is on its way: another push came behind it. */
+/** Every real device has it once, and no other copy is in flight: another push arrived after it. */
 async function expectArrivedOnce(push: SentPush): Promise<void> {
   const { devices } = pool;
   const arrivals = (sent: SentPush) => devices.map((device) => countArrivals(device, sent));
@@ -50,7 +50,7 @@ async function killOwner(): Promise<() => Promise<number>> {
   return () => fixture.stack.waitForRestart('api', old);
 }
 
-test('its owner was killed: a retry is asked to wait a second at a time, and accepted in five', async () => {
+test('its owner was killed: a retry gets Retry-After of one second each time, and is accepted within five', async () => {
   const request = createKeyedRequest(fixture, pool.tokens);
   const { id, response } = await acceptPartly(fixture, mongo, request);
   const restarted = await killOwner();
@@ -63,7 +63,7 @@ test('its owner was killed: a retry is asked to wait a second at a time, and acc
   await restarted();
 }, 120_000);
 
-test('its owner was frozen: what it answers late is no success, and its late batches go', async () => {
+test('its owner was frozen: its late response is no success, and its late batches are removed', async () => {
   const request = createKeyedRequest(fixture, pool.tokens);
   const { id, heldWrite: held, response } = await acceptPartly(fixture, mongo, request);
   fixture.stack.kill('api', 'SIGSTOP');

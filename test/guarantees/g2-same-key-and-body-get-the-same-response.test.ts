@@ -23,7 +23,7 @@ function bodyFor(to: string | readonly string[], fields: object = {}): string {
   return JSON.stringify({ to, data: { mark: randomUUID() }, ...fields });
 }
 
-/** Expects that so many pushes came, whatever else may still have been under way. */
+/** Expects that so many pushes arrived, and no further one in flight. */
 async function expectArrivals(device: MqttDevice, count: number): Promise<void> {
   const last = await sendPush(stack, device.token);
   await device.waitFor(count + 1);
@@ -31,7 +31,7 @@ async function expectArrivals(device: MqttDevice, count: number): Promise<void> 
   expect(device.arrivals).toHaveLength(count + 1);
 }
 
-test('a repeat gets the answer of the first, and the device one push', async () => {
+test('a repeat gets the response of the first request, and the device one push', async () => {
   const device = await fleet.online();
   const key = randomUUID();
   const body = bodyFor([device.token, 'unknown-one', 'unknown-two']);
@@ -120,7 +120,7 @@ test('the same key of another app is another request', async () => {
   await expectArrivals(device, 1);
 });
 
-test('twenty at once to several batches are one push; who gets a 5xx asks again', async () => {
+test('twenty at once to several batches are one push; a 5xx is repeated', async () => {
   const mongo = await openMongo(stack.dev);
   const pool = await createDevicePool(stack, mongo, { registered: 1_500, real: 0 });
   await mongo.close();

@@ -12,13 +12,13 @@ import { until } from '../support/until.ts';
 
 const DAY = 86_400;
 const WINDOW = 16;
-/** Long enough for the push to meet the full window, short enough to come in time. */
+/** Long enough for the push to reach the full window, short enough to arrive in time. */
 const HELD_MS = 500;
 
 let stack: Stack;
 let mongo: TestMongo;
 const fleet = createFleet(() => stack.dev);
-/** Devices of what is begun before all tests. */
+/** Devices of the cases that begin before all tests. */
 const earlyFleet = createFleet(() => stack.dev);
 /** Waits of seconds, in which the first tests run. */
 let begun: Record<'shortTimeToLive' | 'scheduled', Promise<void>>;
@@ -26,7 +26,7 @@ beforeAll(async () => {
   stack = await startStackWithoutLimits();
   mongo = await openMongo(stack.dev);
   begun = { shortTimeToLive: expireOffline(), scheduled: expireScheduled() };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterEach(() => fleet.disconnectAll());
@@ -43,7 +43,7 @@ async function expectOnlyArrivals(device: MqttDevice, earlier: readonly SentPush
   expect(payloadsOf(device)).toEqual([...earlier, last].map(({ payload }) => payload));
 }
 
-test('time to live 0 reaches a device that is connected, and no status tells of it', async () => {
+test('time to live 0 reaches a device that is connected, and leaves no status', async () => {
   const device = await fleet.online();
   const push = await sendPush(stack, device.token, { time_to_live: 0 });
   expect(await getPushStatus(stack, push)).toMatchObject({ status: 400, code: 'INVALID_PUSH_ID' });
@@ -52,7 +52,7 @@ test('time to live 0 reaches a device that is connected, and no status tells of 
   await expectOnlyArrivals(device, [push]);
 });
 
-test('time to live 0 reaches a device that is connected and still empties its inbox', async () => {
+test('time to live 0 reaches a device that is connected and whose inbox is being replayed', async () => {
   const device = await fleet.offline();
   const pendingPushes: SentPush[] = [];
   for (let i = 0; i <= WINDOW; i += 1) pendingPushes.push(await sendPush(stack, device.token));
@@ -94,7 +94,7 @@ async function expireOffline(): Promise<void> {
 
 test('a short time to live ends for an offline device', () => begun.shortTimeToLive);
 
-test('what expires behind a full window is not sent when the window opens', async () => {
+test('a push that expires behind a full window is not sent when the window opens', async () => {
   const device = await fleet.offline();
   const pushes: SentPush[] = [];
   for (let i = 0; i < 2 * WINDOW; i++) {
@@ -112,7 +112,7 @@ test('what expires behind a full window is not sent when the window opens', asyn
   await expectOnlyArrivals(device, sent);
 });
 
-test('what expires before it is worked is not sent at all', async () => {
+test('a push that expires before it is processed is not sent at all', async () => {
   // A frozen worker would hold these up.
   await Promise.allSettled(Object.values(begun));
   const device = await fleet.online();
@@ -121,7 +121,7 @@ test('what expires before it is worked is not sent at all', async () => {
       await sendPush(stack, device.token, { time_to_live: 1 }),
       await sendPush(stack, device.token, { time_to_live: 0 }),
     ] as const;
-    // A time to live of 0 is worked for 5 s.
+    // A push with a time to live of 0 is tried for 5 s.
     const longer = await sendPush(stack, device.token, { time_to_live: 6 });
     await untilNotPending(stack, longer);
     return pushes;

@@ -40,7 +40,7 @@ function untilPast(seconds: number): Promise<true> {
   return until(() => time.earliest() > seconds * 1_000, { timeoutMs: 20_000, what: 'the time' });
 }
 
-test('it comes when it is due, and not before', async () => {
+test('it arrives when it is due, and not before', async () => {
   const device = await fleet.online();
   const schedule = secondsAhead(2);
   const push = await sendPush(stack, device.token, { schedule });
@@ -49,7 +49,7 @@ test('it comes when it is due, and not before', async () => {
   expect(time.latest(arrival?.receivedAtMs)).toBeGreaterThanOrEqual(schedule * 1_000);
 });
 
-test('its status is PUSH_SCHEDULED by the clock, whatever the scheduler does', async () => {
+test('its status is PUSH_SCHEDULED until it is due, even if the scheduler is frozen', async () => {
   const { token } = await fleet.offline();
   const schedule = secondsAhead(2);
   const push = await sendPush(stack, token, { schedule });
@@ -67,7 +67,7 @@ test('its status is PUSH_SCHEDULED by the clock, whatever the scheduler does', a
   });
 });
 
-test('200 that are due in one second all come, each once', async () => {
+test('200 that are due in one second all arrive, each once', async () => {
   const devices = await fleet.createMany(20, 'online');
   const schedule = secondsAhead(5);
   const pushes = await Promise.all(
@@ -98,7 +98,7 @@ test('its topics have the subscribers of the time when it is due', async () => {
   expect(early?.arrivals[0]?.payload).toBe(push.payload);
 });
 
-test('when everything was down at its time it comes within 10 s of the recovery', async () => {
+test('if everything is down at its time it arrives within 10 s of the recovery', async () => {
   const device = await fleet.offline();
   const schedule = secondsAhead(3);
   const push: SentPush = await sendPush(stack, device.token, { schedule });

@@ -34,7 +34,7 @@ async function untilNothingPending(push: SentPush): Promise<void> {
   await until(isOver, { timeoutMs: 30_000, everyMs: 100, what: `push ${push.id} over` });
 }
 
-/** Sends one more push, without a key, and waits for it: what was under way has come before it. */
+/** Sends one more push, without a key, and waits for it: everything in flight has arrived before it. */
 async function sendLast(device: MqttDevice): Promise<SentPush> {
   const last = await sendPush(stack, device.token);
   await until(() => payloadsOf(device).includes(last.payload), { timeoutMs: 20_000 });
@@ -50,7 +50,7 @@ test('an offline device gets only the newest', async () => {
   const newest = pushes[4] as SentPush;
   await untilPending(stack, newest, [device.token]);
   const listed = async () => (await pendingPushesOf(stack, device.token)).map(({ id }) => id);
-  // An older one has the row until the newest is worked.
+  // An older one has the row until the newest is processed.
   await until(async () => isDeepStrictEqual(await listed(), [newest.id, other.id]));
   await device.connect();
   const last = await sendLast(device);
@@ -59,7 +59,7 @@ test('an offline device gets only the newest', async () => {
   for (const older of pushes.slice(0, 4)) await untilOutcomes(mongo, older, { superseded: 1 });
 });
 
-test('a key is one for each device, and one for each app', async () => {
+test('a key is separate for each device, and for each app', async () => {
   const [one, two] = await fleet.createMany(2, 'offline');
   const fields = { collapse_key: 'shared' };
   const both = await sendPush(stack, [one?.token ?? '', two?.token ?? ''], fields);
@@ -70,7 +70,7 @@ test('a key is one for each device, and one for each app', async () => {
   await untilOutcomes(mongo, both, { inbox: 1, superseded: 1 });
 });
 
-test('100 pushes by 8 senders at once end with the newest, and none comes behind a newer one', async () => {
+test('100 pushes by 8 senders at once end with the newest, and none arrives after a newer one', async () => {
   const device = await fleet.offline();
   const fields = { collapse_key: 'crowded' };
   const pushes: SentPush[] = [];
@@ -91,7 +91,7 @@ test('100 pushes by 8 senders at once end with the newest, and none comes behind
   expect(await pendingPushesOf(stack, device.token)).toEqual([]);
 });
 
-test('an older push that is worked later than a newer one gives way', async () => {
+test('an older push that is processed later than a newer one is superseded', async () => {
   const device = await fleet.online();
   const fields = { collapse_key: 'late' };
   // Whatever the first worker does alone carries its name.

@@ -21,7 +21,7 @@ const TROUBLE_MS = 12_000;
 const FROZEN_MS = 6_000;
 /** The guarantee's second, and what the test's own process may add to it. */
 const AFTER_MS = 1_200;
-const PATIENT_MS = 120_000;
+const DEADLINE_MS = 120_000;
 
 let server: RedisServer;
 let proxy: TcpProxy;
@@ -41,10 +41,10 @@ afterAll(async () => {
   await server?.remove();
 });
 
-/** Sends pushes of two keys to devices that come and go, while something else happens; then all must calm down. */
+/** Sends pushes of two keys to devices that connect and disconnect, during a fault; then all must arrive. */
 async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
   const devices = await fleet.createMany(DEVICES, 'online');
-  const links = keepConnected(devices);
+  const connections = keepConnected(devices);
   const breaking = disconnectRepeatedly(devices);
   const keys = [`a-${devices[0]?.token}`, `b-${devices[0]?.token}`];
   const [pushes] = await Promise.all([
@@ -53,7 +53,7 @@ async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
   ]);
   await breaking.stop();
   await expectNewest(devices, pushes);
-  await links.stop();
+  await connections.stop();
   const overtaken = devices.flatMap((device) =>
     pushes.flatMap((some) => findOutOfOrder(device, some)),
   );
@@ -62,7 +62,7 @@ async function sendDuring(disruption: () => Promise<unknown>): Promise<void> {
   expect(overtaken.filter(isWrong)).toEqual([]);
 }
 
-/** All get the newest push of each key; and what was under way has come when one without a key, sent after it, has. */
+/** All get the newest push of each key; everything in flight has arrived once a later push without a key has. */
 async function expectNewest(devices: MqttDevice[], pushes: SentPush[][]): Promise<void> {
   const newest = pushes.map((some) => some.at(-1)?.payload ?? '');
   await untilAllHave(devices, newest);
@@ -87,25 +87,25 @@ test(
         proxy.restore();
       }
     }),
-  PATIENT_MS,
+  DEADLINE_MS,
 );
 
 test(
-  'while a gateway stands still for six seconds',
+  'while a gateway is frozen for six seconds',
   () =>
     sendDuring(async () => {
       await sleep(2_000);
       await whileFrozen(stack, [{ service: 'device-gateway' }], () => sleep(FROZEN_MS));
     }),
-  PATIENT_MS,
+  DEADLINE_MS,
 );
 
 test(
-  'while a worker stands still for four seconds',
+  'while a worker is frozen for four seconds',
   () =>
     sendDuring(async () => {
       await sleep(2_000);
       await whileFrozen(stack, [{ service: 'delivery-worker' }], () => sleep(4_000));
     }),
-  PATIENT_MS,
+  DEADLINE_MS,
 );

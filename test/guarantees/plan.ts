@@ -1,6 +1,6 @@
 const KILLED_GATEWAY = 'test/faults/killed-gateway-loses-no-push.test.ts';
 
-/** The tests that hold each guarantee of docs/guarantees.md. */
+/** The tests of each guarantee of docs/guarantees.md. */
 export const GUARANTEE_TESTS: Readonly<Record<string, readonly string[]>> = {
   G1: [
     'test/faults/accepted-push-is-durable.test.ts',

@@ -26,7 +26,7 @@ afterAll(async () => {
   await stack?.stop();
 });
 
-/** Registers an Android device with an FCM token: an installation that registers again brings the same one. */
+/** Registers an Android device with an FCM token: an installation that registers again sends the same one. */
 async function registerAndroid(fcmToken: string): Promise<string> {
   const body = { appId: stack.dev.app, platform: 'android', sdk: 10_000, fcmToken };
   const { status, json } = await stack.api<{ token: string }>('POST', '/register', body);
@@ -48,7 +48,7 @@ async function expectGone(push: SentPush, token: string): Promise<void> {
   expect((await getPushStatus(stack, push)).push?.pending_devices).toEqual([]);
 }
 
-test('what waits for it ends as gone', async () => {
+test('pending pushes end as gone', async () => {
   const fcmToken = randomUUID();
   const token = await registerAndroid(fcmToken);
   const pushes = [
@@ -71,7 +71,7 @@ test('a push that falls due later leaves no row for it', async () => {
   expect(await rowsOf(token)).toBe(0);
 });
 
-test('a batch that is worked after the replacement has rows for the other devices only', async () => {
+test('a batch that is processed after the replacement has rows for the other devices only', async () => {
   const fcmToken = randomUUID();
   const token = await registerAndroid(fcmToken);
   const { token: other } = await fleet.offline();

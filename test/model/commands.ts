@@ -11,7 +11,7 @@ import {
 } from './system.ts';
 
 const DEVICES = 5;
-/** A gateway ends a link whose receipts are missing for half a minute; a step takes some seconds at most. */
+/** A gateway closes a connection without receipts for half a minute; a step takes some seconds at most. */
 const MAX_HELD_STEPS = 4;
 /** With more than half a window unacknowledged a gateway sends no more of an inbox. */
 const MAX_HELD_PUSHES = 6;
@@ -20,7 +20,7 @@ const DUE_AFTER_SECONDS = 2;
 /** One step of a run. */
 export type Command = fc.AsyncCommand<Model, System>;
 
-/** Gives a command a name for the report of a failure, and ends holds that last too long after it. */
+/** Names a command for the report of a failure, and ends delays of receipts that last too long after it. */
 function command(
   name: string,
   check: (model: Model) => boolean,
@@ -121,7 +121,7 @@ function push(audience: Audience, collapseKey?: string): Command {
   });
 }
 
-/** Which of two fates a push has whose receipt comes after a newer push of its key is a matter of time. */
+/** Which of two outcomes a push has whose receipt comes after a newer push of its key depends on timing. */
 async function releaseAll(
   model: Model,
   system: System,

@@ -1,16 +1,16 @@
-/** How a push stands with one of its recipients, in the words of `carillon push outcomes`. */
+/** The outcome of a push for one recipient, as `carillon push outcomes` names it. */
 export type Outcome = 'delivered' | 'inbox' | 'superseded' | 'deleted';
 
 /** A device as the specification sees it. */
 export interface ModelDevice {
   token: string;
   isConnected: boolean;
-  /** It keeps its receipts back. */
+  /** It delays its receipts. */
   isHolding: boolean;
   /** Steps since it began to. */
   heldSteps: number;
   topics: Set<string>;
-  /** Pushes it is owed, in their order. */
+  /** Pending pushes, in their order. */
   pending: ModelPush[];
   /** Pushes that it received and did not acknowledge. */
   unacknowledged: Set<ModelPush>;
@@ -30,7 +30,7 @@ export interface ModelPush {
 /** Recipients of a push: devices by their index, or a topic. */
 export type Audience = { deviceIndexes: readonly number[] } | { topic: string };
 
-/** The specification as far as it concerns devices, topics and what they are owed; it knows nothing of time. */
+/** The specification as far as it concerns devices, topics and pending pushes; without any time. */
 export class Model {
   readonly devices: ModelDevice[] = [];
   readonly pushes: ModelPush[] = [];
@@ -49,7 +49,7 @@ export class Model {
     });
   }
 
-  /** The device at a place, counted round. */
+  /** The device at an index, modulo their number. */
   deviceAt(deviceIndex: number): ModelDevice {
     const device = this.devices[deviceIndex % this.devices.length];
     if (device === undefined) throw new Error('no device is registered yet');
@@ -107,7 +107,7 @@ export class Model {
     }
   }
 
-  /** A newer push of the collapse key takes the place of a pending one (specification 3). */
+  /** A newer push of the collapse key replaces a pending one (specification 3). */
   #supersede(device: ModelDevice, collapseKey: string): void {
     for (const push of device.pending) {
       if (push.collapseKey === collapseKey) push.outcomes.set(device, 'superseded');
@@ -127,7 +127,7 @@ export class Model {
   }
 }
 
-/** Counts a push's recipients by how they stand. */
+/** Counts a push's recipients by outcome. */
 export function countOutcomes({ outcomes }: ModelPush): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const status of outcomes.values()) counts[status] = (counts[status] ?? 0) + 1;

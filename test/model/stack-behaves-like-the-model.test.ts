@@ -27,7 +27,7 @@ afterAll(async () => {
 });
 
 test(
-  'whatever devices and senders do, in whatever order',
+  'for any actions of devices and senders, in any order',
   async () => {
     const property = fc.asyncProperty(commandsArbitrary(COMMANDS), async (commands) => {
       const model = new Model();

@@ -24,7 +24,7 @@ export function createSystem(stack: Stack, mongo: TestMongo): System {
   return { stack, mongo, devices: new Map(), topic: (name) => `${run}-${name}` };
 }
 
-/** Registers a device and gives its token. */
+/** Registers a device and returns its token. */
 export async function registerIn({ stack, devices }: System): Promise<string> {
   const device = await newMqttDevice(stack.dev);
   devices.set(device.token, device);
@@ -37,7 +37,7 @@ export function mqttDeviceOf({ devices }: System, { token }: ModelDevice): MqttD
   return device;
 }
 
-/** Sends, and records in the model what was sent, once the stack has worked it. */
+/** Sends, and records the push in the model once the stack has processed it. */
 export async function sendAndRecord(
   model: Model,
   system: System,
@@ -57,12 +57,12 @@ export async function sendAndRecord(
   return push;
 }
 
-/** Waits until a push stands with its recipients as the model says. */
+/** Waits until the outcomes of a push are those of the model. */
 export async function untilOutcomesMatch({ mongo }: System, push: ModelPush): Promise<void> {
   await untilOutcomes(mongo, push, countOutcomes(push), { timeoutMs: SETTLED_MS, everyMs: 20 });
 }
 
-/** Waits until a device has all that the model says it has. */
+/** Waits until a device has everything that it has in the model. */
 export async function untilReceived(system: System, device: ModelDevice): Promise<void> {
   const { arrivals } = mqttDeviceOf(system, device);
   const hasAll = () => {
@@ -72,7 +72,7 @@ export async function untilReceived(system: System, device: ModelDevice): Promis
   await until(hasAll, { timeoutMs: SETTLED_MS, what: `what ${device.token} is to receive` });
 }
 
-/** Expects that everything the stack shows and the devices have is what the model says. */
+/** Expects that everything the stack shows and the devices have agrees with the model. */
 export async function expectMatch(model: Model, system: System): Promise<void> {
   for (const push of model.pushes) await untilOutcomesMatch(system, push);
   for (const push of model.pushes) await expectStatus(system, push);
@@ -89,7 +89,7 @@ async function expectStatus({ stack }: System, push: ModelPush): Promise<void> {
     expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
     return;
   }
-  const pending = [...push.outcomes].filter(([, fate]) => fate === 'inbox');
+  const pending = [...push.outcomes].filter(([, outcome]) => outcome === 'inbox');
   expect(json.push.pending_devices.sort()).toEqual(pending.map(([{ token }]) => token).sort());
 }
 

@@ -44,7 +44,7 @@ test('it registers, connects, and its listener gets the payload', async () => {
   expect(app.payloads).toEqual([data]);
 });
 
-test('it subscribes to topics and gets what is sent to them', async () => {
+test('it subscribes to topics and gets pushes to them', async () => {
   const app = await start('bob');
   const token = await register(app);
   await until(() => app.connected);
@@ -61,7 +61,7 @@ test('it subscribes to topics and gets what is sent to them', async () => {
   expect((await getDeviceInfo(stack, token)).subscriptions).toEqual([]);
 });
 
-test('started again it keeps its token and gets what was sent meanwhile', async () => {
+test('after a restart it keeps its token and gets pushes sent meanwhile', async () => {
   const before = await start('eve');
   const token = await register(before);
   await until(() => before.connected);
@@ -74,7 +74,7 @@ test('started again it keeps its token and gets what was sent meanwhile', async 
   expect(after.payloads).toEqual([{ meanwhile: true }]);
 });
 
-test('a refusal reaches the app in words', async () => {
+test('the app gets the text of an error', async () => {
   const app = await start('joe');
   const refused = app.call('register', { appId: 'f'.repeat(24) });
   await expect(refused).rejects.toThrow('The app ID provided is invalid.');

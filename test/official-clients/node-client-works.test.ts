@@ -90,7 +90,7 @@ test('devices: info and presence', async () => {
   ]);
 });
 
-test('a scheduled push says so until it is deleted', async () => {
+test('a scheduled push has that status until it is deleted', async () => {
   const schedule = nowSeconds() + 3_600;
   const { id } = await client.sendPushNotification({ e: 5 }, online.token, { schedule });
   await expect(client.getNotificationStatus(id)).rejects.toMatchObject({ code: 'PUSH_SCHEDULED' });
@@ -100,7 +100,7 @@ test('a scheduled push says so until it is deleted', async () => {
   });
 });
 
-test('a pending push is deleted and never comes', async () => {
+test('a pending push is deleted and never arrives', async () => {
   const late = await fleet.offline();
   const { id } = await client.sendPushNotification({ gone: true }, late.token);
   await client.deletePushNotification(id);
@@ -110,7 +110,7 @@ test('a pending push is deleted and never comes', async () => {
   expect(payloadsOf(late)).toEqual(['{"next":true}']);
 });
 
-test('subscribers come in pages of 1,000, each once', async () => {
+test('subscribers are listed in pages of 1,000, each once', async () => {
   await withStore(stack, async ({ devices, subscriptions }) => {
     const one = async () => {
       const { token } = await devices.register(stack.dev.app, 'android');
@@ -123,10 +123,10 @@ test('subscribers come in pages of 1,000, each once', async () => {
   const first = await client.getSubscribers('crowd');
   expect(first.subscribers).toHaveLength(PAGE);
   const seen = [...first.subscribers];
-  for (let link: string | undefined = first.pagination; link !== undefined; ) {
-    const page: { json: Partial<typeof first> } = await callWithoutKey(stack.dev.api, link);
+  for (let next: string | undefined = first.pagination; next !== undefined; ) {
+    const page: { json: Partial<typeof first> } = await callWithoutKey(stack.dev.api, next);
     seen.push(...(page.json.subscribers ?? []));
-    link = page.json.pagination;
+    next = page.json.pagination;
   }
   expect(new Set(seen).size).toBe(SUBSCRIBERS);
   expect(seen).toHaveLength(SUBSCRIBERS);
@@ -134,7 +134,7 @@ test('subscribers come in pages of 1,000, each once', async () => {
   expect(info.devices).toBe(SUBSCRIBERS);
 });
 
-test('a wrong key is told as such', async () => {
+test('a wrong key gets its own error', async () => {
   const otherTenant = new Pushy('f'.repeat(64)) as Client;
   otherTenant.setEnterpriseConfig(stack.dev.api);
   await expect(otherTenant.getTopics()).rejects.toMatchObject({ code: 'INVALID_API_KEY' });

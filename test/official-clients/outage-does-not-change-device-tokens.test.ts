@@ -14,7 +14,7 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
 const CUT_MS = 300;
-/** Each takes some seconds while MongoDB is away. */
+/** Each takes some seconds while MongoDB is unavailable. */
 const STARTS = 5;
 
 /** Only its MongoDB is used: the other stack reaches it through the proxy. */
@@ -57,7 +57,7 @@ test('a cut of 300 ms: an app that starts meanwhile keeps its token', async () =
   await until(async () => (await getDeviceInfo(stack, token)).presence.online);
 });
 
-test('MongoDB away: an app that starts over and over keeps its token, and no device is added', async () => {
+test('MongoDB unavailable: an app that starts again and again keeps its token, and no device is added', async () => {
   const mongo = await openMongo(database.dev);
   const countDevices = () => mongo.db.collection('devices').countDocuments({});
   try {
@@ -76,7 +76,7 @@ test('MongoDB away: an app that starts over and over keeps its token, and no dev
   }
 });
 
-test('after a failure nobody registers anew for a minute, whatever an app believes of itself', async () => {
+test('after a failure no app can register for a minute, whatever its credentials', async () => {
   const wrong = { token, auth: '0'.repeat(64), sdk: 1 };
   const check = () => postWithoutKey(stack.dev.api, '/devices/auth', wrong);
   proxy.cut();

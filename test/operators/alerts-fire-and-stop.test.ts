@@ -35,7 +35,7 @@ const PUSH_EVERY_MS = 150;
 /** Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. */
 const BLOCKED_MS = 200;
 const BLOCKING_SENDERS = 3;
-/** The scheduler is frozen and goes on in turns, so that pushes are ten seconds late. */
+/** The scheduler is frozen and resumed in turns, so that pushes are ten seconds late. */
 const FREEZE_OF_SCHEDULER = { frozenMs: 13_000, runningMs: 3_000 };
 /** The API takes 4,096 characters, APNs 4,096 bytes. */
 const TOO_LARGE_FOR_APNS = 'é'.repeat(3_000);
@@ -110,7 +110,7 @@ async function sendLater(to: string): Promise<void> {
   await tenant.api('POST', '/push', push).catch(() => undefined);
 }
 
-/** Sends pushes to an offline device, each as soon as the worker answers its probe again. */
+/** Sends pushes to an offline device, each as soon as the worker responds to its probe again. */
 async function keepBlocking(to: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await tenant.api('POST', '/push', { to, data: { n: 3 }, time_to_live: 600 });
@@ -118,7 +118,7 @@ async function keepBlocking(to: string, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Freezes the scheduler and lets it go on, in turns. */
+/** Freezes and resumes the scheduler in turns. */
 async function keepFreezing(signal: AbortSignal): Promise<void> {
   const { frozenMs, runningMs } = FREEZE_OF_SCHEDULER;
   while (!signal.aborted) {
@@ -255,15 +255,15 @@ describe('with Prometheus', () => {
   slowTest('a gateway: near its limit, then many devices go', async () => {
     gateway = await startSmallGateway();
     watchAll();
-    const crowd: MqttDevice[] = [];
+    const connected: MqttDevice[] = [];
     const dev = { ...tenant.dev, mqtt: `mqtt://127.0.0.1:${gateway.port}` };
-    while (crowd.length < MAX_CONNECTIONS - 1) {
+    while (connected.length < MAX_CONNECTIONS - 1) {
       const one = await newMqttDevice(dev);
       await one.connect();
-      crowd.push(one);
+      connected.push(one);
     }
     await untilFiring('CarillonGatewayNearConnectionLimit');
-    await Promise.all(crowd.map((one) => one.disconnect()));
+    await Promise.all(connected.map((one) => one.disconnect()));
     await untilFiring('CarillonGatewayConnectionsFell');
     await untilQuiet('CarillonGatewayNearConnectionLimit', 'CarillonGatewayConnectionsFell');
   });
@@ -283,7 +283,7 @@ describe('with Prometheus', () => {
   });
 
   slowTest(
-    'a busy worker, a webhook that is gone, a full container; then late pushes',
+    'a busy worker, a webhook without receiver, a full container; then late pushes',
     async () => {
       const restore = await provokeThree();
       isScheduling = true;

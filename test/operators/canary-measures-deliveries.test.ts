@@ -83,7 +83,7 @@ test('a push that fails is counted with its step, and the next one succeeds by i
   expect(JSON.parse(failed[0] ?? '{}').step).toMatch(/^(connect|receive)$/);
 }, 120_000);
 
-test('without a stack, the step and the reason are told with exit code 1', async () => {
+test('without a stack, the step and the reason are reported with exit code 1', async () => {
   const env = {
     CARILLON_API: 'http://127.0.0.1:1',
     CARILLON_MQTT: 'mqtt://127.0.0.1:1',

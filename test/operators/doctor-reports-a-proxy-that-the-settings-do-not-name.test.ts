@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.stop());
 
-/** Reads what doctor says about the clients' addresses. */
+/** Reads the finding of doctor about the clients' addresses. */
 async function checkAddresses(): Promise<{ ok: boolean; detail: string } | undefined> {
   const { stdout } = await runCarillon(stack.home, ['--json', 'doctor']);
   const findings = JSON.parse(stdout) as { check: string; ok: boolean; detail: string }[];

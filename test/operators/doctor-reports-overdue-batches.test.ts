@@ -34,7 +34,7 @@ test('the disk that MongoDB writes to', async () => {
   expect(await find('mongodb disk space')).toMatchObject({ detail });
 });
 
-test('work that is due and that nobody does, but not that of suspended accounts', async () => {
+test('due batches that no worker claims, except those of suspended accounts', async () => {
   const { db } = database;
   await insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) }));
   expect(await find('backlog')).toMatchObject({ ok: true, detail: 'no batch is due' });

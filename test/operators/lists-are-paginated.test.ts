@@ -59,7 +59,7 @@ async function inPages(cursor: string, ...args: string[]): Promise<string[]> {
 }
 
 describe('lists', () => {
-  test('of accounts, apps and devices go on after the last of the page before', async () => {
+  test('of accounts, apps and devices continue after the last entry of the previous page', async () => {
     const ids = ['1', '2', '3'].map((n) => n.repeat(24));
     expect(await inPages('--after', 'account', 'list')).toEqual(ids);
     expect(await inPages('--after', 'app', 'list')).toEqual([...ids, APP]);
@@ -68,14 +68,14 @@ describe('lists', () => {
     expect(devices).toEqual(['device1', 'device2']);
   });
 
-  test('of pushes begin with the newest, and leave out what is not accepted yet', async () => {
+  test('of pushes begin with the newest, and leave out pushes that are not accepted yet', async () => {
     const ids = await inPages('--before', 'push', 'list', '--app', APP);
     expect(ids).toEqual([4, 3, 2, 1].map(idOf));
     const [, third] = await database.runJson<object[]>('push', 'list', '--app', APP);
     expect(third).toMatchObject({ state: 'open', devices: 5_000, topics: ['news'] });
   });
 
-  test('tell a person how to go on', async () => {
+  test('name the option for the next page in their text', async () => {
     const { out } = await database.run('push', 'list', '--app', APP, '--limit', '1');
     expect(out).toContain(`--before ${idOf(4)}`);
     const { out: devices } = await database.run('device', 'list', '--app', APP);
@@ -95,7 +95,7 @@ describe('pushes of a device', () => {
     expect(ids).toEqual([3, 2, 1].map(idOf));
   });
 
-  test('that gave way to a newer one are superseded', async () => {
+  test('that were replaced by a newer one are superseded', async () => {
     const found = await database.runJson<object[]>(
       'device',
       'pushes',
@@ -112,7 +112,7 @@ describe('pushes of a device', () => {
 });
 
 describe('names of an app', () => {
-  test('can be set, and be no more for several apps', async () => {
+  test('can be set and removed for several apps', async () => {
     for (const id of [APP, '1'.repeat(24)]) {
       const named = ['app', 'set', id, '--bundle-id', 'com.example.a', '--web-host', 'A.Example'];
       expect(await database.runJson(...named)).toMatchObject({ webHosts: ['a.example'] });

@@ -105,7 +105,7 @@ async function expire(): Promise<void> {
   await untilCounts(sent, { sent: 1, expired: 1 });
 }
 
-/** Adds up what the command line tells of all pushes. */
+/** Adds up the outcomes of all pushes as the command line shows them. */
 async function sumOutcomes(): Promise<Record<string, number>> {
   const sums: Record<string, number> = {};
   for (const { id } of pushes)
@@ -170,7 +170,7 @@ test('the metrics of all processes agree with the outcomes of all pushes', async
 });
 
 test('so do the figures of the console, with the reasons of failures', async () => {
-  // The first reading asks for the pending work.
+  // The first reading requests the pending work.
   const figures = await until(
     async () => {
       const sums = await sumFigures(fixture.stack.dev);

@@ -27,7 +27,7 @@ afterAll(async () => {
   await closed;
 });
 
-/** Answers as a mongos does, whose program can't be had everywhere: `hello` in full, all other commands with `ok`. */
+/** Responds as a mongos does, which isn't available everywhere: `hello` in full, all other commands with `ok`. */
 function serveMongos(socket: Socket): void {
   let received = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());
@@ -35,13 +35,13 @@ function serveMongos(socket: Socket): void {
     received = Buffer.concat([received, bytes]);
     while (received.length >= 4 && received.length >= received.readInt32LE(0)) {
       const size = received.readInt32LE(0);
-      socket.write(answer(received.subarray(0, size)));
+      socket.write(respond(received.subarray(0, size)));
       received = received.subarray(size);
     }
   });
 }
 
-function answer(message: Buffer): Buffer {
+function respond(message: Buffer): Buffer {
   const isMsg = message.readInt32LE(12) === OP_MSG;
   // Flags and the kind of the section; or flags, a name that ends with 0, and two numbers.
   const at = isMsg ? HEADER_BYTES + 5 : message.indexOf(0, HEADER_BYTES + 4) + 9;

@@ -24,7 +24,7 @@ function startMigrate(...options: string[]) {
   return startProcess(process.execPath, [MAIN, 'migrate', ...options], { env });
 }
 
-test('migrate --wait goes on when MongoDB can be reached, and without it fails at once', async () => {
+test('migrate --wait continues when MongoDB can be reached, and without --wait migrate fails at once', async () => {
   proxy.cut();
   expect(await startMigrate().exited).toBe(3);
   const waiting = startMigrate('--wait', '5m');

@@ -67,7 +67,7 @@ afterAll(async () => {
   await testHome?.remove();
 });
 
-test('what came after the backup is unknown', async () => {
+test('data from after the backup is unknown', async () => {
   const { json } = await api.api<{ code: string }>('GET', `/pushes/${latePush.id}`);
   expect(json.code).toBe('INVALID_PUSH_ID');
   await expect(lateDevice.connect()).rejects.toThrow();
@@ -80,7 +80,7 @@ test('a device of the backup connects and gets the push that was pending then, a
   expect(arrivals.map(({ payload }) => payload)).toEqual([pending.payload, pending.payload]);
 });
 
-test('new pushes arrive, and nothing is stuck', async () => {
+test('new pushes arrive, and none stays open', async () => {
   const next = await send(api, device.token);
   expect((await device.waitFor(3))[2]?.payload).toBe(next.payload);
   await untilPending(api, pending.id, []);

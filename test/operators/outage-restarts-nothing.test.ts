@@ -11,10 +11,10 @@ import type { Stack } from '../support/stack.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
-/** Of each server's two minutes, one is spent frozen (nothing answers), one away (connections are refused). */
+/** Of each server's two minutes, one is spent frozen (no response), one stopped (connections are refused). */
 const PHASE_MS = 60_000;
 const PROBE_EVERY_MS = 2_000;
-/** Guarantee G15, with some time for the way and for a machine that is busy. */
+/** Guarantee G15, with a margin for the network and for a busy machine. */
 const ANSWERED_WITHIN_MS = 3_300;
 const RECOVERED_WITHIN_MS = 30_000;
 
@@ -48,7 +48,7 @@ afterAll(async () => {
 const readPids = () =>
   stack.dev.processes.map(({ service, index }) => [service, index, stack.pidOf(service, index)]);
 
-/** Asks every process's probes for some time. Returns those that did not answer 200. */
+/** Requests every process's probes for some time. Returns those that did not respond with 200. */
 async function probeAllFor(durationMs: number): Promise<string[]> {
   const failed: string[] = [];
   const urls = stack.dev.processes.flatMap(({ ops }) =>
@@ -66,7 +66,7 @@ async function probeAllFor(durationMs: number): Promise<string[]> {
   return failed;
 }
 
-/** Sends pushes for some time. Returns those that were not answered as expected. */
+/** Sends pushes for some time. Returns those without the expected response. */
 async function pushFor(durationMs: number, expectedStatus: number): Promise<string[]> {
   const wrong: string[] = [];
   for (const end = performance.now() + durationMs; performance.now() < end; ) {
@@ -95,7 +95,7 @@ async function expectDelivery(): Promise<void> {
   await until(hasArrived, { timeoutMs: RECOVERED_WITHIN_MS, what: 'the push' });
 }
 
-test('MongoDB away for two minutes: the API answers 500 in time, nothing is unready or restarted', async () => {
+test('MongoDB unavailable for two minutes: the API responds with 500 in time, nothing is unready or restarted', async () => {
   await expectDelivery();
   const pids = readPids();
   process.kill(mongod.pid, 'SIGSTOP');
@@ -106,12 +106,12 @@ test('MongoDB away for two minutes: the API answers 500 in time, nothing is unre
   mongodProxy.restore();
   expect(whileFrozen.flat(2)).toEqual([]);
   await expectDelivery();
-  // The time in which the loops stood still because of MongoDB counts no more.
+  // The time in which the loops were blocked by MongoDB no longer counts.
   expect(await probeAllFor(PHASE_MS)).toEqual([]);
   expect(readPids()).toEqual(pids);
 }, 300_000);
 
-test('Redis away for two minutes: pushes are accepted, nothing is unready or restarted', async () => {
+test('Redis unavailable for two minutes: pushes are accepted, nothing is unready or restarted', async () => {
   const pids = readPids();
   redis.freeze();
   const failed = [await Promise.all([probeAllFor(PHASE_MS), pushFor(PHASE_MS, 200)])];

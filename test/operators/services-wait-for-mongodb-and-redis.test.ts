@@ -48,7 +48,7 @@ function untilReady(waiting: ServiceProcess): Promise<unknown> {
   });
 }
 
-test('that are not there yet: alive, not ready, and ready by itself once they are; it stops without Redis', async () => {
+test('that are not reachable yet: alive, not ready, and ready by itself once they are; it stops without Redis', async () => {
   const [port, redis] = [await freePort(), await createRedisServer()];
   releases.push(redis.remove);
   const env = { MONGODB_URI: `mongodb://127.0.0.1:${port}/carillon`, REDIS_URL: redis.url };

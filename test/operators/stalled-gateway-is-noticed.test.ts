@@ -22,7 +22,7 @@ test.each([
   ['stream reader', 'xread'],
   ['lease', '\r\ng:'],
 ])(
-  'whose %s gets no answers, and is well when answers come again',
+  'whose %s gets no responses, and is healthy when responses arrive again',
   async (loop, command) => {
     const unmute = servers.redisProxy.muteConnections([command]);
     const faults = (await gateway.untilStatus('/livez', 503, STALLED_WITHIN_MS)).faults;

@@ -6,9 +6,9 @@ import { type ServiceProcess, startService } from '../support/operators/service-
 /** Commands that only the connections of BullMQ's workers send. */
 const WORKER_COMMANDS = ['bzpopmin', ':stalled-check'];
 const PROBE_EVERY_MS = 1_000;
-/** Longer than a loop may stand still before the process is not alive. */
+/** Longer than a loop may be blocked before the process is not alive. */
 const SHARED_MS = 40_000;
-/** As long as a loop must stand still before the process is unready. */
+/** As long as a loop must be blocked before the process is unready. */
 const UNREADY_AFTER_MS = 15_000;
 
 let servers: DataServers;
@@ -29,15 +29,15 @@ afterAll(async () => {
   await servers?.stop();
 });
 
-test('a scheduler that gets no ticks is ready while another takes them, and not when they are left', async () => {
+test('a scheduler that gets no ticks is ready while another one processes them, and unready otherwise', async () => {
   servers.redisProxy.muteConnections(WORKER_COMMANDS);
-  const answers = new Set<number>();
+  const statuses = new Set<number>();
   for (const end = performance.now() + SHARED_MS; performance.now() < end; ) {
     for (const path of ['/readyz', '/livez'] as const)
-      answers.add((await stalled.probe(path)).status);
+      statuses.add((await stalled.probe(path)).status);
     await sleep(PROBE_EVERY_MS);
   }
-  expect([...answers]).toEqual([200]);
+  expect([...statuses]).toEqual([200]);
 
   healthy.kill('SIGTERM');
   expect(await healthy.exited).toBe(0);

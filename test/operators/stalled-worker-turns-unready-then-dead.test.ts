@@ -41,7 +41,7 @@ function keepAddingJobs(): () => Promise<void> {
   };
 }
 
-test('while jobs wait; it takes them when its connections work again', async () => {
+test('while jobs wait; it processes them when its connections work again', async () => {
   const stopAdding = keepAddingJobs();
   const unmute = servers.redisProxy.muteConnections(WORKER_COMMANDS);
   const unready = await worker.untilStatus('/readyz', 503, STALLED_WITHIN_MS);

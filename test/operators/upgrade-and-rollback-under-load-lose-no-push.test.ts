@@ -29,7 +29,7 @@ const PROCESSES_PER_SERVICE = 2;
 const PUSHES_PER_SECOND = 50;
 const SETUP_MS = 360_000;
 const ROLLOUT_MS = 240_000;
-/** How long one process of each release is left side by side; CONTRIBUTING.md tells of it. */
+/** How long one process of each release is left side by side; CONTRIBUTING.md describes it. */
 const MIXED_MS = Number(process.env.CARILLON_MIXED_MINUTES ?? 0) * 60_000;
 /** Pushes whose state is read at once. */
 const READ_AT_ONCE = 20;
@@ -209,7 +209,7 @@ test(
   ROLLOUT_MS,
 );
 
-test('every request got its success, some after the end of their connection or a 503', async () => {
+test('every request succeeded, some after the end of their connection or a 503', async () => {
   await load.stop();
   const { failures, retries, refusals, accepted } = load.report;
   const repeated = `${retries} requests repeated after the end of their connection, ${refusals} after a 503`;
@@ -217,7 +217,7 @@ test('every request got its success, some after the end of their connection or a
   expect(failures).toEqual([]);
 });
 
-test('every accepted push arrived at its devices, hardly any twice', async () => {
+test('every accepted push arrived at its devices, with few duplicates', async () => {
   await stopConnecting();
   await Promise.all(
     Object.values(fleet)
@@ -246,7 +246,7 @@ test('every accepted push arrived at its devices, hardly any twice', async () =>
   expect(duplicates).toBeLessThanOrEqual(recipients * MAX_DUPLICATE_SHARE);
 }, 120_000);
 
-test('every push to the provider arrived, hardly any twice', async () => {
+test('every push to the provider arrived, with few duplicates', async () => {
   const pushes = load.report.accepted.size;
   const sandbox = openSandbox(stack.dev.sandbox);
   const hasAll = async () => ((await sandbox.counts()).byChannel.apns?.accepted ?? 0) >= pushes;

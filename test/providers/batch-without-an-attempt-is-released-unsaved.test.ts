@@ -17,7 +17,7 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-test('a batch that waits for an open circuit is given back as it was, by one write', async () => {
+test('a batch that waits for an open circuit is released unchanged, by one write', async () => {
   const tenant = await fixture.tenant();
   const iphone = await registerIphone(tenant.dev);
   await fixture.sandbox.setFaults('apns', { refuseCredential: true });
@@ -26,7 +26,7 @@ test('a batch that waits for an open circuit is given back as it was, by one wri
     mongo.db
       .collection<PushDocument>('pushes')
       .findOne({ _id: push.id, 'work.tries': { $gt: 0 }, 'work.claim': { $exists: false } });
-  const what = { timeoutMs: 30_000, what: 'a batch that is given back' };
+  const what = { timeoutMs: 30_000, what: 'a released batch' };
   const { work } = await until(async () => (await readReleased()) ?? false, what);
   expect(work).toEqual({
     ...{ state: 'ready', channel: 'apns', at: expect.any(Date), tries: 1, n: 1 },

@@ -55,7 +55,7 @@ async function requestsTo(push: { id: string }, { address }: { address: string }
   return (await fixture.sandbox.received(push.id)).filter(({ to }) => to === address);
 }
 
-/** Look-ups so far, of whomever. */
+/** Lookups so far, of any device. */
 async function countLookups(): Promise<number> {
   const [, calls = '0'] = /cmdstat_mget:calls=(\d+)/.exec(await redis.info('commandstats')) ?? [];
   return Number(calls);
@@ -91,7 +91,7 @@ test('over its connection and over APNs, and its receipt makes the push delivere
   expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
 });
 
-test('a payload with an id of its own has ours too, over both ways', async () => {
+test('a payload with an id of its own has our id too, over both channels', async () => {
   const push = await send(tenant, iphone.token, { data: { _pushyId: 'theirs', n: 1 } });
   const [arrival] = await iphone.mqtt.waitFor(1);
   expect(arrival?.payload).toBe(`{"_pushyId":"theirs","n":1,"_pushyId":"${push.id}"}`);
@@ -99,7 +99,7 @@ test('a payload with an id of its own has ours too, over both ways', async () =>
   expect((await requestsTo(push, iphone))[0]?.payload).toMatchObject({ _pushyId: push.id });
 });
 
-test('without a receipt it ends as sent, and one that comes after the end changes nothing', async () => {
+test('without a receipt it ends as sent, and a receipt after the end changes nothing', async () => {
   iphone.mqtt.holdReceipts();
   const push = await send(tenant, iphone.token);
   await iphone.mqtt.waitFor(1);
@@ -148,7 +148,7 @@ test('a late receipt changes nothing once a push to several channels has ended',
 
 test.each([
   ['rejects it', { as: 'BadDeviceToken' }],
-  // It asks to be tried again at once: the receipt is still on its way then.
+  // It requests a retry at once: the receipt is still in flight then.
   ['is unavailable', { status: 503, headers: { 'retry-after': '0' } }],
 ])('its receipt counts when APNs %s, and the push is not tried again', async (_how, response) => {
   await fixture.sandbox.script('apns', iphone.address, [response]);
@@ -160,7 +160,7 @@ test.each([
   expect(iphone.mqtt.arrivals.map(({ topic }) => topic)).toEqual([push.id, next.id]);
 });
 
-test('one that is not connected gets it over APNs as ever', async () => {
+test('an iPhone that is not connected gets it over APNs only', async () => {
   const other = await registerIphone(tenant.dev);
   const push = await send(tenant, [other.token, iphone.token]);
   await untilOutcomeCounts(fixture.store, push, { sent: 1, delivered: 1 });
@@ -168,13 +168,13 @@ test('one that is not connected gets it over APNs as ever', async () => {
   expect(await requestsTo(push, other)).toHaveLength(1);
 });
 
-test('a push that is only for now comes over the connection too', async () => {
+test('a push with time to live 0 arrives over the connection too', async () => {
   const push = await send(tenant, iphone.token, { time_to_live: 0 });
   await expectOutcome(push, iphone.token, 'delivered');
   expect(iphone.mqtt.arrivals.map(({ topic }) => topic)).toEqual([push.id]);
 });
 
-test('nobody looks for the iPhones of an app of which none has ever connected', async () => {
+test('no lookup is made for the iPhones of an app of which none has ever connected', async () => {
   const others = await fixture.tenant();
   const tokens = [await registerIphone(others.dev), await registerIphone(others.dev)];
   const before = await countLookups();
@@ -203,7 +203,7 @@ test('a healthy push costs no more writes than one to an app without connections
   expect(connected.documents / PUSHES).toBeLessThanOrEqual(WRITES_PER_PUSH);
 }, 60_000);
 
-test('while Redis does not answer APNs is asked all the same', async () => {
+test('while Redis does not respond the request to APNs is sent all the same', async () => {
   const heldReply = proxy.holdNext('mget');
   const push = await send(tenant, iphone.token);
   await heldReply.matched;

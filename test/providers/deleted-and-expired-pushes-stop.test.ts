@@ -16,11 +16,11 @@ const IPHONES = 2_000;
 const ANDROIDS = 1_000;
 const BROWSERS = 300;
 const SUBSET_SIZE = 20;
-/** All of a crowd take some seconds more. */
+/** All devices of a pool take some seconds more. */
 const SLOW = { delayMs: 500 };
 /** Guarantee G8. */
 const STOPS_WITHIN_MS = 1_000;
-/** How long a push for devices that are there now is worked at. */
+/** How long a push with time to live 0 is tried. */
 const SEND_NOW_MS = 5_000;
 const DAY = 86_400;
 
@@ -38,7 +38,7 @@ async function untilSending({ id }: Sent): Promise<void> {
   await until(async () => (await fixture.sandbox.received(id)).length > 0);
 }
 
-/** Sends one more push to each of these devices, and waits until a provider has got it: what was under way has come before. */
+/** Sends one more push to each of these devices, and waits until a provider has got it, after everything in flight. */
 async function untilMarkersReceived(tokens: readonly string[], fields = {}): Promise<void> {
   const marker = await send(tenant, tokens, fields);
   await until(async () => {
@@ -47,7 +47,7 @@ async function untilMarkersReceived(tokens: readonly string[], fields = {}): Pro
   });
 }
 
-test('a push that is deleted in the middle goes to nobody more after a second', async () => {
+test('a push that is deleted in the middle is sent to no further device after a second', async () => {
   const { sandbox, store } = fixture;
   const pools = [
     await registerIphones(tenant, IPHONES),
@@ -79,7 +79,7 @@ test('a push that is deleted in the middle goes to nobody more after a second', 
   }
 });
 
-test('a push that expires in the middle goes to nobody more', async () => {
+test('a push that expires in the middle is sent to no further device', async () => {
   const { sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, IPHONES);
   await sandbox.setFaults('apns', SLOW);
@@ -90,9 +90,9 @@ test('a push that expires in the middle goes to nobody more', async () => {
   await until(isOver, { timeoutMs: 20_000 });
   await untilMarkersReceived(tokens.slice(-SUBSET_SIZE));
   const received = await sandbox.received(push.id);
-  // The expiration is told in whole seconds.
+  // The expiration is in whole seconds.
   expect(received.filter(({ at }) => at >= (expiration + 1) * 1_000)).toEqual([]);
-  // The rest ends when the workers have settled what they held.
+  // The rest ends when the workers have settled their batches.
   const ends = await until(async () => {
     const { outcomes = {} } = (await store.deliveryStatus.statusOfPush(push.id)) ?? {};
     return (outcomes.sent ?? 0) + (outcomes.expired ?? 0) === IPHONES && outcomes;
@@ -100,7 +100,7 @@ test('a push that expires in the middle goes to nobody more', async () => {
   expect(ends.expired).toBeGreaterThan(0);
 });
 
-test('a push for now is worked at for five seconds, and no longer', async () => {
+test('a push with time to live 0 is tried for five seconds, and no longer', async () => {
   const { sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, SUBSET_SIZE);
   await sandbox.scriptPermanently('apns', '*', { as: 'TooManyRequests' });
@@ -113,14 +113,14 @@ test('a push for now is worked at for five seconds, and no longer', async () => 
   expect(received.filter(({ at }) => at > sentAt + SEND_NOW_MS + 1_000)).toEqual([]);
 });
 
-/** The time to live as a provider is told it; APNs is told the moment. */
+/** The time to live as it is sent to a provider; APNs gets the time of the expiry. */
 function expiryOf({ channel, headers, payload }: Received): unknown {
   if (channel === 'apns') return Number(headers['apns-expiration']);
   if (channel === 'web-push') return Number(headers.ttl);
   return Number.parseFloat((payload?.android as { ttl: string } | undefined)?.ttl ?? 'NaN');
 }
 
-test('each provider is told how long it may keep a push', async () => {
+test('each provider gets the time for which it may keep a push', async () => {
   const { sandbox } = fixture;
   const [iphones, androids, browsers] = [
     await registerIphones(tenant, 1),
@@ -151,7 +151,7 @@ test('each provider is told how long it may keep a push', async () => {
   expect([year.get('fcm'), year.get('web-push')]).toEqual([28 * DAY, 28 * DAY]);
 });
 
-test('for devices that are there now, no provider keeps anything', async () => {
+test('a push with time to live 0 is kept by no provider', async () => {
   const { sandbox } = fixture;
   const pools = [await registerIphones(tenant, 1), await registerBrowsers(tenant, sandbox, 1)];
   const push = await send(

@@ -29,8 +29,8 @@ const WINDOW = 150;
 const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
 /** Android's outcomes are known when the push ends. */
 const ANDROID = { time_to_live: 20 };
-/** For Web Push a signature of less than a minute isn't taken for an old one: the line rests for a minute first. */
-const PATIENT_MS = 110_000;
+/** For Web Push a signature of less than a minute isn't taken for an old one: the circuit is open for a minute first. */
+const DEADLINE_MS = 110_000;
 /** A good credential is in use by then. */
 const SECONDS_MS = 10_000;
 /** Pushes that are sent while the credential is refused, to see that the provider gets none of them. */
@@ -71,11 +71,11 @@ test(
     ]);
     for (const channel of CHANNELS) await sandbox.setFaults(channel, { expireTokens: true });
     for (const [index, sent] of [IPHONES, ANDROIDS, BROWSERS].entries()) {
-      await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: PATIENT_MS });
+      await untilOutcomeCounts(store, began[index] as Sent, { sent }, { timeoutMs: DEADLINE_MS });
     }
     expect((await sandbox.counts()).duplicates).toBe(0);
   },
-  PATIENT_MS,
+  DEADLINE_MS,
 );
 
 interface Listed {
@@ -124,7 +124,7 @@ function sendContinuously(token: string) {
   };
 }
 
-test('a credential refused in the middle burns nobody, and a good one is in use within seconds', async () => {
+test('a credential refused during a push fails no recipient, and a valid one is in use within seconds', async () => {
   const { sandbox, store } = fixture;
   const id = `${tenant.app}:apns`;
   const pool = await registerIphones(tenant, IPHONES);
@@ -142,7 +142,7 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
   const before = await refusals();
   const goal = sender.count() + FURTHER_PUSHES;
   await until(() => sender.count() >= goal, { what: 'further pushes while the circuit is open' });
-  // A probe a minute, and what the line carried when it was refused.
+  // A probe a minute, and the requests in flight when it was refused.
   expect((await refusals()) - before).toBeLessThanOrEqual(1);
   const refused = (await sandbox.received(push.id)).filter(({ status }) => status === 403);
   expect(refused.length).toBeLessThanOrEqual(WINDOW + 1);
@@ -161,7 +161,7 @@ test('a credential refused in the middle burns nobody, and a good one is in use 
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
-test('without the credential that it had, what is left fails and says why', async () => {
+test('without the removed credential the remaining recipients fail with the reason', async () => {
   const pool = await registerIphones(tenant, SUBSET_SIZE);
   const headers = { 'retry-after': '2' };
   await fixture.sandbox.scriptPermanently('apns', '*', { as: 'ServiceUnavailable', headers });
@@ -175,7 +175,7 @@ test('without the credential that it had, what is left fails and says why', asyn
   });
 });
 
-test("a credential of Apple's other environment is no help", async () => {
+test("devices of Apple's other environment fail until it has a credential of its own", async () => {
   const { app } = tenant;
   await fixture.saveCredential(
     { app, channel: 'apns', environment: 'production' },
@@ -199,7 +199,7 @@ test("a credential of Apple's other environment is no help", async () => {
 
   const secret = createApnsSecret(fixture.credentials);
   await fixture.saveCredential({ app, channel: 'apns', environment: 'development' }, secret);
-  // What is accepted after its credential was kept doesn't fail for want of it.
+  // A push that is accepted after its credential was saved does not fail for lack of it.
   const next = await send(tenant, theirs.tokens);
   await untilOutcomeCounts(fixture.store, next, { sent: SUBSET_SIZE }, { timeoutMs: SECONDS_MS });
 });

@@ -15,7 +15,7 @@ import { until } from '../support/until.ts';
 const IPHONES = 1_000;
 /** Requests on a line to APNs at once: those that are on the wire can't be taken back. */
 const WINDOW = 150;
-/** Answers that a batch may have had without keeping them. */
+/** Responses that a batch may have got without saving them. */
 const UNSAVED = 25;
 const SLOW = { delayMs: 1_000 };
 const FROZEN_MS = 3 * BATCH_LEASE_MS;
@@ -37,7 +37,7 @@ async function requests(): Promise<number> {
   return (await fixture.sandbox.counts()).byChannel.apns?.requests ?? 0;
 }
 
-/** Freezes the worker that holds a push's work, until after another has taken it over. */
+/** Freezes the worker that has claimed a push's batch, until after another has taken it over. */
 async function freezeClaimingWorker(push: Sent, first: string | undefined): Promise<void> {
   const { reply } = await untilClaimed(mongo, push);
   const index = reply === first ? 0 : 1;
@@ -48,7 +48,7 @@ async function freezeClaimingWorker(push: Sent, first: string | undefined): Prom
   });
 }
 
-test('frozen for longer than its lease, a worker repeats no more than what was on the wire', async () => {
+test('a worker that is frozen for longer than its lease repeats only the requests in flight', async () => {
   const { sandbox, store } = fixture;
   const first = await findFirstWorker(fixture, tenant, mongo);
   const { tokens } = await registerIphones(tenant, IPHONES);

@@ -17,9 +17,9 @@ const BROWSERS = 300;
 const REQUESTS_PER_GOAWAY = 50;
 const REQUESTS_PER_DROP = 100;
 const REQUESTS_PER_RARE_DROP = 500;
-/** Requests on a line at once: over HTTP/2 they share a link. */
+/** Requests in flight to a provider: over HTTP/2 they share a connection. */
 const WINDOWS = { apns: 150, webPush: 50 };
-/** Android's outcomes are known when the push ends: its own link could have brought it until then. */
+/** Android's outcomes are known when the push ends: it could have arrived over MQTT until then. */
 const ANDROID_SECONDS = 15;
 
 let fixture: ProviderFixture;
@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterEach(() => fixture?.sandbox.reset());
 afterAll(() => fixture?.close());
 
-test('APNs says goodbye to every link after 50 requests: all is sent, and nothing twice', async () => {
+test('APNs sends GOAWAY on every connection after 50 requests: each push is sent once', async () => {
   const { tokens } = await registerIphones(tenant, IPHONES);
   await fixture.sandbox.setFaults('apns', { goawayEvery: REQUESTS_PER_GOAWAY });
   const push = await send(tenant, tokens);
@@ -42,18 +42,18 @@ test('APNs says goodbye to every link after 50 requests: all is sent, and nothin
   expect(byChannel.apns?.connections).toBeGreaterThan(5);
 });
 
-test('APNs cuts a link at every 500th request: all is sent, and only what was under way may come twice', async () => {
+test('APNs cuts a connection at every 500th request: all is sent, and only requests in flight may be repeated', async () => {
   const { tokens } = await registerIphones(tenant, IPHONES);
   await fixture.sandbox.setFaults('apns', { dropEvery: REQUESTS_PER_RARE_DROP });
   const push = await send(tenant, tokens);
   await untilOutcomeCounts(fixture.store, push, { sent: IPHONES });
   const { byChannel, duplicates } = await fixture.sandbox.counts();
-  // Nobody knows what became of requests whose link broke before their answers came.
+  // The outcome of requests whose connection broke before their responses is unknown.
   const cuts = Math.floor((byChannel.apns?.requests ?? 0) / REQUESTS_PER_RARE_DROP);
   expect(duplicates).toBeLessThanOrEqual(cuts * WINDOWS.apns);
 });
 
-test('FCM cuts the link at every 50th request: all is sent, and nothing twice', async () => {
+test('FCM cuts the connection at every 50th request: each push is sent once', async () => {
   const { tokens } = await registerAndroids(tenant, ANDROIDS);
   await fixture.sandbox.setFaults('fcm', { dropEvery: REQUESTS_PER_GOAWAY });
   const push = await send(tenant, tokens, { time_to_live: ANDROID_SECONDS });
@@ -69,7 +69,7 @@ test('FCM cuts the link at every 50th request: all is sent, and nothing twice', 
   expect(byChannel.fcm?.requests).toBeGreaterThanOrEqual(ANDROIDS + ANDROIDS / REQUESTS_PER_GOAWAY);
 });
 
-test('a Web Push service says goodbye to every link after 50 requests: all is sent, and nothing twice', async () => {
+test('a Web Push service sends GOAWAY on every connection after 50 requests: each push is sent once', async () => {
   const { tokens } = await registerBrowsers(tenant, fixture.sandbox, BROWSERS);
   await fixture.sandbox.setFaults('web-push', { goawayEvery: REQUESTS_PER_GOAWAY });
   const push = await send(tenant, tokens);
@@ -80,7 +80,7 @@ test('a Web Push service says goodbye to every link after 50 requests: all is se
   expect(byChannel['web-push']?.connections).toBeGreaterThan(5);
 });
 
-test('a Web Push service cuts a link at every 100th request: all is sent, and only what was under way may come twice', async () => {
+test('a Web Push service cuts a connection at every 100th request: all is sent, and only requests in flight may be repeated', async () => {
   const { tokens } = await registerBrowsers(tenant, fixture.sandbox, BROWSERS);
   await fixture.sandbox.setFaults('web-push', { dropEvery: REQUESTS_PER_DROP });
   const push = await send(tenant, tokens);

@@ -11,13 +11,13 @@ const IPHONES = 2_000;
 const BATCHES = 2;
 const KILLS = 3;
 const WORKER = 'delivery-worker';
-/** Requests on a line to APNs at once: nobody knows what became of those that a killed worker has sent. */
+/** Requests in flight to APNs: the outcome of those that a killed worker has sent is unknown. */
 const WINDOW = 150;
-/** Answers that a batch may have had without keeping them. */
+/** Responses that a batch may have got without saving them. */
 const UNSAVED = 25;
 const SLOW_RESPONSES = { delayMs: 400 };
 const STOPPED_MS = 20_000;
-/** Work that was given back is taken up by the next look for due work. */
+/** A released batch is claimed by the next poll for due batches. */
 const TAKEN_UP_MS = 5_000;
 
 let fixture: ProviderFixture;
@@ -41,14 +41,14 @@ async function sendSlowly(): Promise<Sent> {
   return push;
 }
 
-test('killed three times in the middle, it loses nothing and repeats few', async () => {
+test('killed three times in the middle, it loses nothing and repeats few requests', async () => {
   const { stack, sandbox, store } = fixture;
   const push = await sendSlowly();
   for (let kill = 0; kill < KILLS; kill += 1) {
     const before = await requests();
     await stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGKILL'));
     const isSending = async () => (await requests()) > before + WINDOW / 2;
-    await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker goes on' });
+    await until(isSending, { timeoutMs: 20_000, everyMs: 10, what: 'the worker continues' });
   }
   await untilOutcomeCounts(store, push, { sent: IPHONES });
   const { duplicates } = await sandbox.counts();
@@ -56,7 +56,7 @@ test('killed three times in the middle, it loses nothing and repeats few', async
   expect(duplicates).toBeLessThanOrEqual(KILLS * (WINDOW + BATCHES * UNSAVED));
 });
 
-test('told to stop in the middle, it repeats nothing, and another goes on at once', async () => {
+test('stopped by a signal in the middle, it repeats nothing, and another continues at once', async () => {
   const { stack, sandbox, store } = fixture;
   const push = await sendSlowly();
   const old = stack.kill(WORKER, 'SIGTERM');
@@ -69,7 +69,7 @@ test('told to stop in the middle, it repeats nothing, and another goes on at onc
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
-test('told to stop while APNs answers nothing, it ends in its time and gives all back', async () => {
+test('stopped while APNs does not respond, it ends within its deadline and releases all batches', async () => {
   const { stack, sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, IPHONES);
   await sandbox.setFaults('apns', { blackHole: true });

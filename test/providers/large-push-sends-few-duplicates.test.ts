@@ -10,9 +10,9 @@ import { until } from '../support/until.ts';
 const IPHONES = Number(process.env.CARILLON_CROWD ?? 20_000);
 const TOPIC = 'all';
 const WORKER = 'delivery-worker';
-/** Requests on a line to APNs at once: nobody knows what became of them when the link or the worker is lost. */
+/** Requests in flight to APNs: their outcome is unknown when the connection or the worker is lost. */
 const WINDOW = 150;
-/** Answers that a batch may have had without keeping them, and batches of one app that are worked at once. */
+/** Responses that a batch may have got without saving them, and batches of one app in progress at once. */
 const UNSAVED = 25;
 const AT_ONCE = 2;
 const POLL_OPTIONS = { timeoutMs: 50_000 + IPHONES, everyMs: 200 };
@@ -30,7 +30,7 @@ afterEach(() => fixture?.sandbox.reset());
 afterAll(() => fixture?.close());
 
 test(
-  'when its link is cut once, only what was under way may come twice',
+  'when its connection is cut once, only requests in flight may be repeated',
   async () => {
     await fixture.sandbox.setFaults('apns', { dropEvery: Math.floor(IPHONES * 0.75) });
     const push = await send(tenant, `/topics/${TOPIC}`);
@@ -43,7 +43,7 @@ test(
 );
 
 test(
-  'when its worker is killed once, only that and what was not kept yet may come twice',
+  'when its worker is killed once, only those and unsaved outcomes may be repeated',
   async () => {
     const { sandbox, stack, store } = fixture;
     const requests = async () => (await sandbox.counts()).byChannel.apns?.requests ?? 0;

@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 
 /** The lease of 6 s has less than its margin left then, and MongoDB still has the claim. */
 const BLOCKED_MS = 5_500;
-/** Of each kind, all under way when the worker is blocked. */
+/** Of each kind, all in progress when the worker is blocked. */
 const PUSHES = 50;
 
 let fixture: ProviderFixture;

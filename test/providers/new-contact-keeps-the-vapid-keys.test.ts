@@ -41,7 +41,7 @@ function newPrivateKey(): string {
   return file;
 }
 
-test('a fresh app takes a contact as documented, and keeps its pair', async () => {
+test('a new app gets a contact as documented, and keeps its key pair', async () => {
   const before = await publicKey();
   const { code, stdout } = await set(...CONTACT);
   expect(code).toBe(0);
@@ -69,7 +69,7 @@ test.each([
   expect(await publicKey()).not.toBe(before);
 });
 
-test('a pair that is brought along again keeps all, with its new contact', async () => {
+test('a key pair that is imported again stays, with its new contact', async () => {
   const file = newPrivateKey();
   await set('--replace', '--private-key-file', file);
   const before = await publicKey();

@@ -21,7 +21,7 @@ beforeAll(async () => {
   fixture = await openProviderFixture();
   tenant = await fixture.tenant({ fcmFallbackSeconds: FALLBACK_SECONDS });
   begun = { lateReceipt: acknowledgeAfterFcm(), noReceipt: expireAfterFcm() };
-  // Its own test says what is wrong with it.
+  // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(() => fixture?.close());
@@ -46,8 +46,8 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
   const android = await registerAndroid(tenant.dev);
   const iphone = await registerIphone(tenant.dev);
   const browser = await registerSimulatedBrowser(tenant.dev, sandbox);
-  const everybody = [...connected, android, iphone, browser].map(({ token }) => token);
-  await subscribe('news', everybody);
+  const tokens = [...connected, android, iphone, browser].map(({ token }) => token);
+  await subscribe('news', tokens);
 
   const push = await send(tenant, '/topics/news', { notification: { title: 'News', body: 'Hi' } });
   expect(push.info).toEqual({ devices: 5, failed: [] });
@@ -71,7 +71,7 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
     ...data,
     _pushyId: push.id,
   });
-  // Only its own link proves that the Android device has it.
+  // Only its MQTT connection proves that the Android device has it.
   await untilPending(tenant, push.id, [android.token]);
   expect((await getDeviceInfo(tenant, iphone.token)).pending_notifications).toEqual([]);
   expect((await getPushStatus(tenant, push.id)).payload).toEqual(data);
@@ -81,26 +81,26 @@ test('Electron, Python, Android, iOS and web devices, each over its own channel'
 test('an Android device that acknowledges in time gets nothing over FCM', async () => {
   const [quick, silent] = [await registerAndroid(tenant.dev), await registerAndroid(tenant.dev)];
   const push = await send(tenant, [quick.token, silent.token]);
-  const link = await connectAs(quick);
-  await link.waitFor(1);
+  const connection = await connectAs(quick);
+  await connection.waitFor(1);
   await until(async () => (await receivedAt(push, silent.address)).length === 1);
   expect(await receivedAt(push, quick.address)).toEqual([]);
   expect(await untilFinal(fixture.store, push, quick.token)).toEqual({ outcome: 'delivered' });
-  await link.disconnect();
+  await connection.disconnect();
 });
 
-test('a receipt that comes after FCM took the push makes it delivered, and ends the push', () =>
+test('a receipt after FCM has accepted the push makes it delivered, and ends the push', () =>
   begun.lateReceipt);
 
-test('what FCM took and no receipt ever came for ends as sent, what neither took as expired', () =>
+test('without a receipt a push ends as sent if FCM accepted it, and as expired otherwise', () =>
   begun.noReceipt);
 
 async function acknowledgeAfterFcm(): Promise<void> {
   const android = await registerAndroid(tenant.dev);
   const push = await send(tenant, android.token);
   await until(async () => (await receivedAt(push, android.address)).length === 1);
-  const link = await connectAs(android);
-  await link.waitFor(1);
+  const connection = await connectAs(android);
+  await connection.waitFor(1);
   await untilPending(tenant, push.id, []);
   const isFinished = async () =>
     (await fixture.store.deliveryStatus.statusOfPush(push.id))?.state === 'finished';
@@ -108,7 +108,7 @@ async function acknowledgeAfterFcm(): Promise<void> {
   expect((await fixture.store.deliveryStatus.statusOfPush(push.id))?.outcomes).toEqual({
     delivered: 1,
   });
-  await link.disconnect();
+  await connection.disconnect();
 }
 
 async function expireAfterFcm(): Promise<void> {

@@ -74,7 +74,7 @@ async function readAll(push: Sent): Promise<Record<string, string>> {
   return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
 }
 
-/** Devices of each kind, of which APNs answers as scripted. */
+/** Devices of each kind, for which APNs responds as scripted. */
 async function registerMixed() {
   const online = await fleet.online();
   const offline = await fleet.offline();
@@ -156,7 +156,7 @@ test('the receipt of a device that was offline is in the times of its push', asy
   expect(exported).toContain(`"milliseconds":${milliseconds}`);
 });
 
-test('a recipient that was handed to FCM is listed once, with both attempts', async () => {
+test('a recipient with a fallback to FCM is listed once, with both attempts', async () => {
   // An app of its own: workers keep the settings of an app that they have sent for.
   tenant = await fixture.tenant({ fcmFallbackSeconds: 1 });
   const { token } = await registerAndroid(tenant.dev);

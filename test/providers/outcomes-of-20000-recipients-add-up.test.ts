@@ -30,7 +30,7 @@ const DELETED_DEVICES = 30;
 const ANDROIDS = 200;
 const UNREACHABLE_ANDROIDS = 3;
 const TIME_TO_LIVE_SECONDS = 30;
-/** Recipients of each outcome that are asked for one by one. */
+/** Recipients of each outcome that are requested one by one. */
 const ASKED = 60;
 const LAST_PAGE_PAUSE_MS = 200;
 
@@ -117,10 +117,10 @@ async function expectSameAlone(push: SentPush): Promise<void> {
   for (const some of byOutcome.values()) {
     const listed = some.slice(0, ASKED);
     const paths = listed.map(({ token }) => `/pushes/${push.id}/recipients/${token}`);
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       paths.map((path) => tenant.api<{ recipient: object }>('GET', path)),
     );
-    expect(answers.map(({ json }) => ({ ...json.recipient, attempts: [] }))).toEqual(
+    expect(responses.map(({ json }) => ({ ...json.recipient, attempts: [] }))).toEqual(
       listed.map((recipient) => ({ ...recipient, attempts: [] })),
     );
   }
@@ -131,7 +131,7 @@ const isOf =
   ({ data }: { data: Record<string, unknown> }) =>
     data.push === id;
 
-/** Waits until the webhook was told of the push's end, and of the end of each recipient as the pages have it. */
+/** Waits until the webhook got the push's end, and the end of each recipient as the pages have it. */
 async function expectTold(
   push: SentPush,
   ended: Map<string, Set<string>>,
@@ -146,19 +146,19 @@ async function expectTold(
     webhook.events('push.finished').some(isOf(push)) &&
     reportedOutcomes(webhook, push.id).size >= expected.size;
   await until(isTold, { timeoutMs: 120_000, everyMs: 500, what: 'all events' });
-  const told = reportedOutcomes(webhook, push.id);
-  expect(told.size).toBe(expected.size);
-  // A recipient has one end, however often it is told.
-  for (const [token, outcomes] of told) expect([...outcomes]).toEqual([expected.get(token)]);
+  const reported = reportedOutcomes(webhook, push.id);
+  expect(reported.size).toBe(expected.size);
+  // A recipient has one end, however often it is reported.
+  for (const [token, outcomes] of reported) expect([...outcomes]).toEqual([expected.get(token)]);
   const [finished] = webhook.events('push.finished').filter(isOf(push));
   expect(finished?.data).toMatchObject({ state, outcomes: await countOf(push) });
   expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);
 }
 
-test('the pages add up to the counts and are what devices and providers saw, until the end', async () => {
+test('the pages add up to the counts and match what devices and providers got, until the end', async () => {
   const fields = { collapse_key: 'scores' };
   const push = await sendPush(tenant, ['/topics/crowd', '/topics/phones'], fields);
-  // While it is fanned out and worked: each recipient is in one page.
+  // During the fan-out and the delivery: each recipient is in one page.
   const during = await readPages(push);
   expect(during.map(({ token }) => token).sort()).toEqual(
     [...pool.tokens, ...iphones.tokens].sort(),
@@ -200,7 +200,7 @@ test('the pages add up to the counts and are what devices and providers saw, unt
   pushes.push(push);
 }, 300_000);
 
-test('a push that expires has the ends of its fallbacks, and is told so', async () => {
+test('a push that expires has the outcomes of its fallbacks, and the webhook gets them', async () => {
   const phones = iphones.tokens.slice(BAD + UNREGISTERED);
   const offline = pool.tokens.slice(-ANDROIDS);
   const connected = pool.devices.map(({ token }) => token);
@@ -234,7 +234,7 @@ test('a push that expires has the ends of its fallbacks, and is told so', async 
 
 test('pushes that were removed are unknown', async () => {
   expect(pushes).toHaveLength(2);
-  // What is to be reported would keep them.
+  // Pending reports would keep them.
   await until(async () => (await fixture.store.outbox.countPending(webhook.id, 1)) === 0);
   const stored = mongo.db.collection<{ _id: string }>('pushes');
   const ids = { _id: { $in: pushes.map(({ id }) => id) } };

@@ -20,7 +20,7 @@ import { type SecondSandbox, startSecondSandbox } from '../support/providers/sec
 import { until } from '../support/until.ts';
 
 const IPHONES = 2_000;
-/** More than the jobs of a queue that are worked at once. */
+/** More than the jobs of a queue that are processed at once. */
 const LONE_PUSHES = 60;
 const ANDROIDS = 100;
 const BROWSERS = 50;
@@ -31,7 +31,7 @@ const NORMAL_MS = 5_000;
 const DEAD_MS = 15_000;
 const WINDOW = 150;
 const PROBES = 20;
-/** Dead, then at rest for up to a minute more, then at work. */
+/** Unavailable, then with an open circuit for up to a minute more, then working. */
 const DEADLINE_MS = 120_000;
 
 let fixture: ProviderFixture;
@@ -64,9 +64,9 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-/** How each way in which APNs is dead begins; links that are there would live on, so they are cut. */
+/** The faults of APNs; open connections would keep working, so they are cut. */
 const OUTAGES = {
-  'takes connections and requests and answers nothing': { blackHole: true },
+  'accepts connections and requests and sends no response': { blackHole: true },
   'refuses every connection': { refuse: true, dropEvery: 1 },
 };
 const NO_FAULTS = { blackHole: false, refuse: false, dropEvery: null };

@@ -12,7 +12,7 @@ import { type FinalOutcome, untilFinal } from '../support/providers/outcomes.ts'
 import type { ScriptedResponse } from '../support/providers/sandbox.ts';
 import { until } from '../support/until.ts';
 
-/** A response that a provider gives once before it recovers, and the outcome of the delivery. */
+/** A response that a provider sends once before it recovers, and the outcome of the delivery. */
 type Row = [response: ScriptedResponse, outcome: FinalOutcome | 'tried again'];
 
 const failed = (reason: NonNullable<FinalOutcome['reason']>): FinalOutcome => ({
@@ -66,20 +66,20 @@ const WEB_PUSH: Row[] = [
   [{ status: 503 }, 'tried again'],
   [{ do: 'flood' }, { outcome: 'sent' }],
 ];
-/** In a push of its own: with the connection, answers to others would be lost that were on their way. */
+/** In a push of its own: with the connection, responses to other requests in flight would be lost. */
 const WEB_PUSH_DROP: Row[] = [[{ do: 'drop' }, 'tried again']];
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
 /** The pushes over FCM expire after seconds, in which the other channels are tested. */
-let fcmAnswered: Promise<void>;
+let fcmResponses: Promise<void>;
 beforeAll(async () => {
   fixture = await openProviderFixture();
-  // At once: only devices over FCM are looked at here.
+  // At once: only devices over FCM are tested here.
   tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
-  fcmAnswered = answerOverFcm();
-  // Its own test says what is wrong with it.
-  fcmAnswered.catch(() => undefined);
+  fcmResponses = respondOverFcm();
+  // Its own test reports its failure.
+  fcmResponses.catch(() => undefined);
 });
 afterAll(() => fixture?.close());
 
@@ -90,9 +90,9 @@ async function sendTo(
   register: () => Promise<ProviderDevice>,
 ) {
   const devices: ProviderDevice[] = [];
-  for (const [answer] of rows) {
+  for (const [response] of rows) {
     const device = await register();
-    await fixture.sandbox.script(channel, device.address, [answer]);
+    await fixture.sandbox.script(channel, device.address, [response]);
     devices.push(device);
   }
   const push = await send(
@@ -102,7 +102,7 @@ async function sendTo(
   return { push, devices };
 }
 
-/** When a provider was asked about a device, milliseconds since 1970. */
+/** The times of a provider's requests for a device, in milliseconds since 1970. */
 async function requestTimes(push: { id: string }, { address }: ProviderDevice): Promise<number[]> {
   const received = await fixture.sandbox.received(push.id);
   return received.filter(({ to }) => to === address).map(({ at }) => at);
@@ -113,12 +113,12 @@ async function requestsFor(push: { id: string }, device: ProviderDevice): Promis
 }
 
 /** Checks whether the second try came no earlier than the first response requested. */
-function isRetryDelayed([answer]: Row, [first = 0, second = 0]: readonly number[]): boolean {
-  const { headers } = answer as { headers?: Record<string, string> };
+function isRetryDelayed([response]: Row, [first = 0, second = 0]: readonly number[]): boolean {
+  const { headers } = response as { headers?: Record<string, string> };
   return second - first >= Number(headers?.['retry-after'] ?? 0) * 1_000;
 }
 
-/** The fate of each recipient, and whether it was asked for again. */
+/** Returns the outcome of each recipient, and whether it was retried. */
 async function observeRows(
   { push, devices }: Awaited<ReturnType<typeof sendTo>>,
   rows: readonly Row[],
@@ -148,7 +148,7 @@ async function flagsOf(devices: readonly ProviderDevice[], rows: readonly Row[])
 }
 
 describe('APNs', () => {
-  test('answers in every way, and each recipient ends as the table says', async () => {
+  test('sends every response, and each recipient ends as in the table', async () => {
     const sent = await sendTo('apns', APNS, () => registerIphone(tenant.dev));
     expect(await observeRows(sent, APNS)).toEqual(APNS);
     for (const presence of await flagsOf(sent.devices, APNS)) {
@@ -156,7 +156,7 @@ describe('APNs', () => {
     }
   });
 
-  test('knew the token last before the device registered: it is not flagged', async () => {
+  test('reports a token as gone before the device registered: it is not flagged', async () => {
     const device = await registerIphone(tenant.dev);
     const timestampMs = Date.now() - 86_400_000;
     await fixture.sandbox.script('apns', device.address, [{ as: 'Unregistered', timestampMs }]);
@@ -167,7 +167,7 @@ describe('APNs', () => {
     expect(await untilFinal(fixture.store, again, device.token)).toEqual({ outcome: 'sent' });
   });
 
-  test('is asked nothing for a device without a token, nor for one that is flagged', async () => {
+  test('gets no request for a device without a token, nor for one that is flagged', async () => {
     const bare = await registerIphone(tenant.dev);
     const { token, auth } = bare;
     await tenant.api('POST', '/devices/token', { token, auth, pushToken: null });
@@ -177,11 +177,11 @@ describe('APNs', () => {
   });
 });
 
-async function answerOverFcm(): Promise<void> {
+async function respondOverFcm(): Promise<void> {
   const devices: ProviderDevice[] = [];
-  for (const [answer] of FCM) {
+  for (const [response] of FCM) {
     const device = await registerAndroid(tenant.dev);
-    await fixture.sandbox.script('fcm', device.address, [answer]);
+    await fixture.sandbox.script('fcm', device.address, [response]);
     devices.push(device);
   }
   const push = await send(
@@ -197,7 +197,7 @@ async function answerOverFcm(): Promise<void> {
   for (const presence of await flagsOf(devices, FCM)) {
     expect(presence).toMatchObject({ uninstalled: true });
   }
-  // The own link owes all of them still: whom FCM took it for ends as sent, the others as expired.
+  // All of them are still pending over MQTT: those that FCM accepted end as sent, the others as expired.
   const isOver = async () => {
     const found = await fixture.store.deliveryStatus.statusOfPush(push.id);
     return found?.state === 'finished' && found.outcomes.sent !== undefined && found.outcomes;
@@ -209,7 +209,7 @@ async function answerOverFcm(): Promise<void> {
   });
 }
 
-test('a Web Push service answers in every way, and each recipient ends as the table says', async () => {
+test('a Web Push service sends every response, and each recipient ends as in the table', async () => {
   const register = () => registerSimulatedBrowser(tenant.dev, fixture.sandbox);
   const sent = await sendTo('web-push', WEB_PUSH, register);
   expect(await observeRows(sent, WEB_PUSH)).toEqual(WEB_PUSH);
@@ -220,4 +220,4 @@ test('a Web Push service answers in every way, and each recipient ends as the ta
   }
 });
 
-test('FCM answers in every way, and each recipient ends as the table says', () => fcmAnswered);
+test('FCM sends every response, and each recipient ends as in the table', () => fcmResponses);

@@ -31,7 +31,7 @@ const TOKENS = [/ya29\./, /eyJ[\w-]{10,}\.eyJ/, /[Bb]earer [\w-]/, /vapid t=/];
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
-/** Pieces of secrets that nobody else has. */
+/** Parts of secrets that occur nowhere else. */
 let secrets: string[];
 beforeAll(async () => {
   fixture = await openProviderFixture();
@@ -46,7 +46,7 @@ function findSecrets(text: string): string[] {
   return [...pieces, ...tokens];
 }
 
-test('with all channels at work and every fault: there is something to look through', async () => {
+test('with all channels in use and every fault: there is data to search', async () => {
   const { sandbox } = fixture;
   const pools = [
     await registerIphones(tenant, PER_CHANNEL),
@@ -62,7 +62,7 @@ test('with all channels at work and every fault: there is something to look thro
       return seen.size === CHANNELS.length;
     }, POLL_OPTIONS);
     if ('refuseCredential' in fault) break;
-    // A line that still rests from one fault would let nobody meet the next.
+    // A circuit that is still open after one fault would send no request to the next.
     for (const channel of CHANNELS) await sandbox.setFaults(channel, NO_FAULTS);
     await until(async () => {
       const taken = (await sandbox.received(push.id)).filter(
@@ -83,7 +83,7 @@ test('in no log', () => {
   expect(lines.filter((line) => findSecrets(line).length > 0)).toEqual([]);
 });
 
-test('in nothing that Redis holds', async () => {
+test('in no key of Redis', async () => {
   const redis = await openRedis(fixture.stack.dev);
   const entries = await readRedisContents(redis);
   redis.disconnect();
@@ -102,7 +102,7 @@ test('in no metric', async () => {
   expect(findSecrets(texts.join('\n'))).toEqual([]);
 });
 
-test('in no document of the database, where credentials lie sealed', async () => {
+test('in no document of the database, where credentials are sealed', async () => {
   const mongo = await openMongo(fixture.stack.dev);
   const collections = await mongo.db.collections();
   const documents = await Promise.all(collections.map((each) => each.find().toArray()));

@@ -58,7 +58,7 @@ async function checkWorkers(): Promise<{ ok: boolean; detail: string } | undefin
 const countBatches = async ({ ops }: ServiceProcess) =>
   (await readMetric(ops, 'carillon_works_total')).settled ?? 0;
 
-test('a queue that no worker takes is named until one comes, and each queue has its own worker', async () => {
+test('a queue without a worker is named until it has one, and each queue has its own worker', async () => {
   const others = await startReadyWorker({ QUEUES: OTHER_QUEUES.join(',') });
   const [device, iphone] = [await newMqttDevice(tenant.dev), await registerIphone(tenant.dev)];
   await device.connect();

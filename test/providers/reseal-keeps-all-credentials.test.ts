@@ -69,7 +69,7 @@ function startReseal(): ChildProcess {
   return spawn(process.execPath, args, { cwd: ROOT, env, stdio: 'ignore' });
 }
 
-test('one that is killed in the middle is finished by the next', async () => {
+test('a run that is killed in the middle is completed by the next', async () => {
   const apps = Array.from({ length: APPS }, (_, n) => `app${n}`);
   await Promise.all(apps.map((app) => insertSealed(app, `secret of ${app}`)));
   const child = startReseal();
@@ -87,7 +87,7 @@ test('one that is killed in the middle is finished by the next', async () => {
   expect(await unsealAll(NEW)).toEqual(new Map(apps.map((app) => [app, `secret of ${app}`])));
 });
 
-test('two at once, beside owners who change theirs, bring back no older secret', async () => {
+test('two runs at once, during changes of the credentials, restore no older secret', async () => {
   const apps = Array.from({ length: 50 }, (_, n) => `app${n}`);
   await Promise.all(apps.map((app) => insertSealed(app, 'before')));
   const children = [startReseal(), startReseal()];
@@ -108,7 +108,7 @@ test('two at once, beside owners who change theirs, bring back no older secret',
   expect(await unsealAll(NEW)).toEqual(found);
 });
 
-test('what opens under none of the keys is named, left as it is, and keeps nobody else back', async () => {
+test('a credential that no key opens is named, left unchanged, and blocks no other', async () => {
   await insertSealed('good', 'secret');
   await insertSealed('lost', 'secret', `7:${randomBytes(32).toString('hex')}`);
   await insertSealed('replaced', 'secret', `2:${randomBytes(32).toString('hex')}`);

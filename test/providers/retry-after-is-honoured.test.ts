@@ -19,13 +19,13 @@ const PAUSE_SECONDS = 3;
 const PAUSE_MS = PAUSE_SECONDS * 1_000;
 /** Requests that may be in flight to APNs, and to FCM. */
 const WINDOWS = { apns: 150, fcm: 100 };
-/** Answers of requests that were under way when the first came. */
+/** Responses to requests that were in flight when the first one arrived. */
 const UNDER_WAY_MS = 1_000;
 const SHORT_STORM_MS = 6_000;
 const FIRST_WAIT_MS = 1_000;
 /** The storm, and the minute in which all are to be sent. */
 const DEADLINE_MS = 120_000;
-/** Until work that is due is looked at, on a busy machine. */
+/** Until due batches are claimed, on a busy machine. */
 const LATE_MS = 4_000;
 
 let fixture: ProviderFixture;
@@ -41,14 +41,14 @@ function retryAfter(seconds: number) {
   return { headers: { 'retry-after': String(seconds) } };
 }
 
-/** All addresses of a channel are answered so from now on. */
+/** Scripts the response to all addresses of a channel from now on. */
 function scriptAll(channel: string, response: object): Promise<void> {
   return fixture.sandbox.scriptPermanently(channel, '*', { ...response });
 }
 
 /**
- * Waits until the provider was asked again after each of two pauses: had one of them not been kept, the requests of it
- * would be there. Returns all that got this status.
+ * Waits until the provider got a request after each of two pauses: had one of them not been kept, its requests would be
+ * there. Returns all requests that got this status.
  */
 async function untilProbedTwice(push: Sent, status: number): Promise<Received[]> {
   const readRejected = async () =>
@@ -63,7 +63,7 @@ async function untilProbedTwice(push: Sent, status: number): Promise<Received[]>
   );
 }
 
-test('each recipient is asked again when it may be, a line that asks for a pause gets one', async () => {
+test('each recipient is retried when it may be, and a pause of the provider applies to all', async () => {
   const { sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, POOL_SIZE);
   await scriptAll('apns', { as: 'TooManyRequests', ...retryAfter(PAUSE_SECONDS) });
@@ -87,7 +87,7 @@ test('each recipient is asked again when it may be, a line that asks for a pause
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
-test('who is asked to wait long is not asked before, though others wait less', async () => {
+test('a recipient with a long Retry-After is not retried earlier, though others are', async () => {
   const { sandbox, store } = fixture;
   const { tokens, addresses } = await registerIphones(tenant, SUBSET_SIZE);
   const secondsOf = new Map(addresses.map((address, index) => [address, index % 2 === 0 ? 1 : 8]));
@@ -101,7 +101,7 @@ test('who is asked to wait long is not asked before, though others wait less', a
   expect(received.length).toBe(2 * SUBSET_SIZE);
 });
 
-test('a quota of FCM that is used up stops all, until it may be asked again', async () => {
+test('an exhausted quota of FCM stops all requests until its Retry-After', async () => {
   const { sandbox } = fixture;
   const { tokens } = await registerAndroids(tenant, POOL_SIZE);
   await scriptAll('fcm', { as: 'QUOTA_EXCEEDED', ...retryAfter(PAUSE_SECONDS) });
@@ -115,7 +115,7 @@ test('a quota of FCM that is used up stops all, until it may be asked again', as
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
-test('those who may only be asked again after their end are expired, and asked no more', async () => {
+test('recipients whose retry would be after the expiry are expired without a retry', async () => {
   const { sandbox, store } = fixture;
   const { tokens } = await registerIphones(tenant, SUBSET_SIZE);
   await scriptAll('apns', { as: 'TooManyRequests', ...retryAfter(30) });
@@ -125,7 +125,7 @@ test('those who may only be asked again after their end are expired, and asked n
 });
 
 test(
-  'who is not told when is tried ever less often, and after a short storm soon again',
+  'without Retry-After the pauses grow, and after a short storm a retry follows soon',
   async () => {
     const { sandbox, store } = fixture;
     const { tokens } = await registerIphones(tenant, POOL_SIZE);
@@ -138,7 +138,7 @@ test(
     const received = await sandbox.received(push.id);
     // Full jitter below 1, 2, 4 and 8 s: some five tries; those that draws near 0 add are few.
     expect(Math.max(...countAttempts(received))).toBeLessThanOrEqual(11);
-    // Guarantee G16: each recipient's own waits are below 1, 2, 4 … s, however often its batch was looked at.
+    // Guarantee G16: each recipient's own waits are below 1, 2, 4 … s, however often its batch was claimed.
     const mostMs = (times: number) => FIRST_WAIT_MS * 2 ** (times - 1) + LATE_MS;
     expect(findLateRetries(received, mostMs)).toEqual([]);
   },

@@ -31,7 +31,7 @@ interface ReportedRecipient {
 const runJson = <T>(...args: string[]): Promise<T> =>
   runCarillonJson<T>(fixture.stack.home, 'push', 'outcomes', ...args);
 
-/** Four iPhones, of which APNs takes the push for one, and what it says of the others. */
+/** Four iPhones: APNs accepts the push for one, and these are its responses for the others. */
 async function sendToFour(): Promise<{ push: Sent; tokens: string[] }> {
   const { sandbox } = fixture;
   const { tokens, addresses } = await registerIphones(tenant, 4);
@@ -43,7 +43,7 @@ async function sendToFour(): Promise<{ push: Sent; tokens: string[] }> {
   return { push: await send(tenant, tokens), tokens };
 }
 
-test('while one waits, the ends of the others are told, and what the provider said', async () => {
+test("while one waits, the outcomes of the others are shown, with the provider's reason", async () => {
   const { push, tokens } = await sendToFour();
   const [taken = '', waiting = '', bad = '', gone = ''] = tokens;
   await untilOutcomeCounts(
@@ -81,8 +81,8 @@ test('while one waits, the ends of the others are told, and what the provider sa
   );
 });
 
-test('what the provider said stays known when all have ended', async () => {
-  // The line of the other one rests.
+test("the provider's reason is kept when all have ended", async () => {
+  // The circuit of the other one is open.
   const fresh = await fixture.tenant();
   const { tokens, addresses } = await registerIphones(fresh, 2);
   await fixture.sandbox.scriptPermanently('apns', addresses[1] ?? '', { as: 'BadDeviceToken' });

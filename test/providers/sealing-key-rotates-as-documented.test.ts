@@ -104,7 +104,7 @@ async function expectSent(): Promise<void> {
   };
   await until(async () => (await took()).length === CHANNELS.length, {
     timeoutMs: 20_000,
-    what: `${push.id} is taken by all providers`,
+    what: `${push.id} is accepted by all providers`,
   });
   expect(await took()).toEqual(CHANNELS);
 }

@@ -46,7 +46,7 @@ async function startWorkerBehind({ port }: { port: number }): Promise<void> {
   await worker.untilReady();
 }
 
-/** Sends pushes to one iPhone each, and waits until APNs has all requests and has answered none. */
+/** Sends pushes to one iPhone each, and waits until APNs has all requests and has responded to none. */
 async function sendUnanswered(count: number): Promise<Sent[]> {
   const { tokens } = await registerIphones(tenant, count);
   const pushes = await Promise.all(tokens.map((token) => send(tenant, token)));
@@ -63,7 +63,7 @@ async function expectSentOnce(pushes: readonly Sent[]): Promise<void> {
 const countLoggedFailures = () => worker.output().split('a step failed').length - 1;
 
 test.each(CUT_POINTS)(
-  'told to stop while its settlement is cut %s, a worker repeats no request',
+  'a worker that is stopped while its settlement is cut %s repeats no request',
   async (point) => {
     await startWorkerBehind(cutting);
     const pushes = await sendUnanswered(1);
@@ -77,11 +77,11 @@ test.each(CUT_POINTS)(
   120_000,
 );
 
-test('while MongoDB is away for a moment, a worker keeps the responses of APNs', async () => {
+test('while MongoDB is unavailable for a moment, a worker keeps the responses of APNs', async () => {
   await startWorkerBehind(proxy);
   const pushes = await sendUnanswered(PUSHES);
   proxy.cut();
-  // Settlements of the same moment share a statement, and share its failure.
+  // Settlements at the same time share a statement, and share its failure.
   const haveFailed = () => countLoggedFailures() >= PUSHES;
   await until(haveFailed, { timeoutMs: 30_000, what: 'a failed settlement of each push' });
   proxy.restore();

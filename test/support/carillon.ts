@@ -47,7 +47,7 @@ export async function runCarillonHere(
 }
 
 /**
- * Gives what `carillon --json ARGS` answers, without the second that a process of its own takes.
+ * Returns the output of `carillon --json ARGS`, without the second that a process of its own takes.
  * `T` is what the test expects; nothing checks it.
  *
  * @throws when it doesn't end with 0, or prints anything but one JSON value.

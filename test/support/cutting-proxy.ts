@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
-/** Where the way to MongoDB is cut: no byte of the statement arrives, half of them, or all but the reply is lost. */
+/** Where the connection to MongoDB is cut: no byte of the statement arrives, half of them, or all but the reply is lost. */
 export type CutPoint = 'before' | 'in the middle' | 'after';
 
 /** Statements that are counted. */

@@ -1,4 +1,4 @@
-/** A point on the way of bytes that can be closed and opened. */
+/** A gate for a stream of bytes that can be closed and opened. */
 export interface Gate {
   isOpen(): boolean;
   close(): void;

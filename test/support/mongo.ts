@@ -1,7 +1,7 @@
 import { type Db, MongoClient } from 'mongodb';
 import type { Dev } from './stack/dev-file.ts';
 
-/** The stack's database, to look and to break. */
+/** The stack's database, to read and to change. */
 export interface TestMongo {
   db: Db;
   /** `serverStatus`, of which a test picks what it counts. */

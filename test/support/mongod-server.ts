@@ -21,7 +21,7 @@ export function startMongod(
       mongod,
       ...['--port', `${port}`, '--bind_ip', '127.0.0.1', '--dbpath', folder],
       ...['--wiredTigerCacheSizeGB', '0.25', '--quiet'],
-      // Samples that nobody reads, each second.
+      // Samples that are never read, each second.
       ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
     ],
     givenPort,

@@ -9,16 +9,16 @@ const PUBACK = 0x40;
 
 let server: Server;
 let device: MqttDevice;
-let link: Socket;
+let connection: Socket;
 let connack = CONNACK;
 let received = Buffer.alloc(0);
 
-/** A server of bytes: answers CONNECT, writes what a test says, remembers what came. */
+/** A server of bytes: acknowledges CONNECT, writes the bytes of a test, records what it receives. */
 beforeEach(async () => {
   connack = CONNACK;
   received = Buffer.alloc(0);
   server = createServer((socket) => {
-    link = socket.on('error', () => undefined);
+    connection = socket.on('error', () => undefined);
     socket.once('data', () => socket.write(connack));
     socket.on('data', (bytes) => {
       received = Buffer.concat([received, bytes]);
@@ -35,7 +35,7 @@ afterEach(async () => {
 });
 
 describe('a device at the wire', () => {
-  test('proves itself as the SDKs do', async () => {
+  test('authenticates as the SDKs do', async () => {
     await device.connect();
     expect(received.toString('latin1')).toMatch(/MQTT.*a1b2.*a1b2.*secret$/s);
   });
@@ -49,7 +49,7 @@ describe('a device at the wire', () => {
     await until(() => receipts().length === 1);
   });
 
-  test('reads on while it holds receipts back', async () => {
+  test('keeps reading while it delays receipts', async () => {
     device.holdReceipts();
     await device.connect();
     for (const id of [1, 2, 3]) publish(id, `{"n":${id}}`);
@@ -62,10 +62,10 @@ describe('a device at the wire', () => {
     expect(receipts()).toEqual([1, 2, 3, 4]);
   });
 
-  test('is cut off without DISCONNECT', async () => {
+  test('is disconnected without DISCONNECT', async () => {
     await device.connect();
     const before = received.length;
-    const closed = once(link, 'close');
+    const closed = once(connection, 'close');
     device.cut();
     await closed;
     expect(received.length).toBe(before);
@@ -80,7 +80,7 @@ describe('a device at the wire', () => {
 
 function publish(messageId: number, payload: string) {
   const head = [0x32, payload.length + 5, 0, 1, 0x70, messageId >> 8, messageId & 0xff];
-  link.write(Buffer.concat([Buffer.from(head), Buffer.from(payload)]));
+  connection.write(Buffer.concat([Buffer.from(head), Buffer.from(payload)]));
 }
 
 /** Packet ids of the PUBACKs that followed CONNECT; the tests send nothing else. */

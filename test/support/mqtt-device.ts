@@ -13,7 +13,7 @@ export interface Arrival {
   /** The DUP flag: sent before, perhaps on another connection. */
   dup: boolean;
   messageId: number;
-  /** 1 for what came on the device's first connection, and so on. */
+  /** 1 for arrivals on the device's first connection, and so on. */
   connection: number;
 }
 
@@ -27,26 +27,26 @@ export interface MqttDeviceOptions extends Credentials {
 
 /** A device at the wire: the real MQTT.js, addressed as the official SDKs do. */
 export interface MqttDevice extends Credentials {
-  /** Everything that arrived, over all connections, in order. */
+  /** Everything that arrived, over all connections, in the order of arrival. */
   readonly arrivals: Arrival[];
   readonly connected: boolean;
   /** Opens a connection. @throws when CONNECT is refused or cut; `code` is the return code. */
   connect(): Promise<void>;
   /** Ends the connection with DISCONNECT. Without a connection harmless. */
   disconnect(): Promise<void>;
-  /** Destroys the socket without a word. */
+  /** Destroys the socket without DISCONNECT. */
   cut(): void;
-  /** From now on receipts (PUBACK) are kept back while pushes go on arriving. */
+  /** From now on receipts (PUBACK) are delayed while pushes keep arriving. */
   holdReceipts(): void;
-  /** Sends the receipts kept back on this connection, and those to come at once again. */
+  /** Sends the delayed receipts of this connection, and later ones at once again. */
   releaseReceipts(): void;
-  /** Sends only the oldest of the receipts kept back. */
+  /** Sends only the oldest of the delayed receipts. */
   releaseOldestReceipt(): void;
-  /** Waits for at least `count` arrivals and gives all. */
+  /** Waits for at least `count` arrivals. Returns all. */
   waitFor(count: number, pollOptions?: PollOptions): Promise<Arrival[]>;
 }
 
-/** Registers a new device of the stack's app and gives it, not yet connected. */
+/** Registers a new device of the stack's app. Returns it, not yet connected. */
 export async function newMqttDevice(dev: Dev, platform?: string): Promise<MqttDevice> {
   return createMqttDevice({ url: dev.mqtt, ...(await registerDevice(dev, platform)) });
 }
@@ -129,7 +129,7 @@ async function connectClient(
     ...(ca === undefined ? {} : { ca }),
   });
   prepare(client);
-  // Stays for good: a broken link is a test's subject, not a crash.
+  // Stays for good: a broken connection is a test's subject, not a crash.
   client.on('error', () => undefined);
   await untilAccepted(client).catch(async (error: unknown) => {
     await client.endAsync(true);

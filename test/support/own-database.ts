@@ -10,7 +10,7 @@ export interface OwnDatabase {
 let databases = 0;
 
 /**
- * Gives an empty database: on the mongod that test files share, if there is one, and else on a new one. A test that
+ * Returns an empty database: on the mongod that test files share, if there is one, and else on a new one. A test that
  * stops or freezes its mongod, or reads the status of the whole server, uses {@link startMongod}.
  *
  * @param variables for the environment of mongod, which is a new one then

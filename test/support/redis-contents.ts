@@ -1,7 +1,7 @@
 import type { Redis } from '../../packages/presence/src/redis.ts';
 import { listKeys } from './redis.ts';
 
-/** A key of Redis and all that it holds, as text. */
+/** A key of Redis and its whole value, as text. */
 export interface RedisEntry {
   key: string;
   type: string;
@@ -18,7 +18,7 @@ const READERS: Record<string, (redis: Redis, key: string) => Promise<unknown>> =
 };
 
 /**
- * Reads all that Redis holds. DUMP would not do to look for a text: it compresses long values, and a compressed text is
+ * Reads all data of Redis. DUMP can not be used to search for a text: it compresses long values, and a compressed text is
  * cut into pieces of 32 bytes.
  *
  * @throws for a type that it can't read

@@ -4,8 +4,8 @@ import { createClient } from '../../packages/presence/src/redis-clients.ts';
 import type { Dev } from './stack/dev-file.ts';
 
 /**
- * A connection of the test's own to the stack's Redis, to look and to break ({@link emptyRedis}).
- * Whoever opens it ends it with `disconnect()`.
+ * A connection of the test's own to the stack's Redis, to read and to break it ({@link emptyRedis}).
+ * The caller ends it with `disconnect()`.
  */
 export async function openRedis(dev: Pick<Dev, 'redis'>): Promise<Redis> {
   const settings = {

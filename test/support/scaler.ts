@@ -1,6 +1,6 @@
 import { environment } from '../../services/delivery-worker/src/environment.ts';
 
-/** Pending batches that ask for one worker: as many as it works on at once. The manifests are checked against it. */
+/** Pending batches that need one worker: as many as it works on at once. The manifests are checked against it. */
 export const TARGET_PER_WORKER = environment.shape.CONCURRENCY.parse(undefined);
 
 /** How many delivery-workers an autoscaler may run for a channel. */
@@ -12,7 +12,7 @@ export interface ScalerBounds {
 }
 
 /**
- * Computes the number of workers that an autoscaler asks for: the highest `carillon_pending_batches` of all schedulers
+ * Computes the number of workers that an autoscaler requests: the highest `carillon_pending_batches` of all schedulers
  * by the target of one worker, rounded up and within the bounds. Without any value the number stays as it is.
  *
  * @param pending value of each scheduler; undefined where it is absent

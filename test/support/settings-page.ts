@@ -11,7 +11,7 @@ const ROOT = new URL('../../', import.meta.url);
 const SOURCES = ['packages/runtime/src/env.ts', 'services/*/src/environment.ts'];
 const CLI_SOURCE = 'services/cli/src/stack.ts';
 
-/** Variables that hold a secret, an address that may hold a password, or the path of a secret file. */
+/** Variables with a secret, an address that may contain a password, or the path of a secret file. */
 export const SECRETS: Readonly<Record<string, 'yes' | 'the file'>> = {
   MONGODB_URI: 'yes',
   REDIS_URL: 'yes',

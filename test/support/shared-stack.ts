@@ -13,14 +13,14 @@ export interface SharedStack
 }
 
 /**
- * Gives a test file a tenant of its own on the stack that calm files share: two APIs, two
+ * Gives a test file a tenant of its own on the stack that files without faults share: two APIs, two
  * delivery-workers, one of each other process, no limits per address. Calm is a file that breaks nothing
- * and looks at nothing but its own tenant: at no collection, queue, metric or log as a whole. All
+ * and reads nothing but its own tenant: at no collection, queue, metric or log as a whole. All
  * others start a stack of their own.
  */
 export async function useSharedStack(): Promise<SharedStack> {
   const { home, pidOf, readLog, output, ...stack } = await globalThis.lendStack();
-  // The stack lives outside of this file's context, whose `expect` would meet foreign prototypes.
+  // The stack lives outside of this file's context, whose `expect` would get foreign prototypes.
   const dev = JSON.parse(JSON.stringify(stack.dev)) as Dev;
   const tenant = await createTestTenant({ home, dev }, { limit: null });
   return {

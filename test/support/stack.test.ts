@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.stop());
 
-test('a stack answers at every address it names', async () => {
+test('a stack responds at every address it names', async () => {
   const redis = await openRedis(stack.dev);
   const mongo = await openMongo(stack.dev);
   expect(await redis.ping()).toBe('PONG');
@@ -32,7 +32,7 @@ test('a new device connects', async () => {
   await device.disconnect();
 });
 
-test('a killed service comes back under another pid', async () => {
+test('a killed service is restarted with another pid', async () => {
   const old = stack.kill('api', 'SIGKILL');
   expect(await stack.waitForRestart('api', old)).not.toBe(old);
   expect((await stack.api('GET', UNKNOWN_PUSH)).status).toBe(400);

@@ -32,9 +32,9 @@ export interface Stack {
   ): Promise<ApiResponse<T>>;
   /** The process that runs now, after a restart the new one. */
   pidOf(service: string, index?: number): number;
-  /** Sends a signal and gives the pid it went to. */
+  /** Sends a signal. Returns the pid of the process. */
   kill(service: string, signal: NodeJS.Signals, index?: number): number;
-  /** Waits until another process than `oldPid` runs in its place and is ready; gives its pid. */
+  /** Waits until another process than `oldPid` has replaced it and is ready. Returns its pid. */
   waitForRestart(service: string, oldPid: number, index?: number): Promise<number>;
   readLog(service: string, index?: number): string;
   /** Returns the output of `npm start`. */
@@ -197,7 +197,7 @@ function hasEnded(child: ChildProcess): boolean {
 
 async function cleanUp(folder: string): Promise<void> {
   if ((globalThis.failures ?? 0) === 0) await rm(folder, { recursive: true, force: true });
-  else process.stderr.write(`kept for a look: ${folder}\n`);
+  else process.stderr.write(`kept for inspection: ${folder}\n`);
 }
 
 function lastLines(text: string): string {

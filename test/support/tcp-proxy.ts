@@ -7,10 +7,10 @@ import { createGate, type Gate } from './gate.ts';
 /** Where bytes go: `requests` to the server, `responses` to the client. */
 export type Direction = 'requests' | 'responses';
 
-/** Stands between a stack and a server, to break the way between them. */
+/** Forwards bytes between a stack and a server, to cause faults between them. */
 export interface TcpProxy {
   port: number;
-  /** Breaks every connection and refuses new ones until it is mended. */
+  /** Cuts every connection and refuses new ones until `restore`. */
   cut(): void;
   /** Ends what `cut`, `block`, `delayRequests` and `delayResponses` have done. */
   restore(): void;
@@ -22,30 +22,30 @@ export interface TcpProxy {
   block(direction: Direction): void;
   /** Returns how many bytes `block` has held back since it was called. */
   heldBytes(): number;
-  /** Holds each chunk of bytes back for some time on its way to the server, one after the other. */
+  /** Delays each chunk of bytes to the server for some time, one after the other. */
   delayRequests(ms: number): void;
-  /** Passes each chunk of bytes to the client so much later, as over a long way: chunks don't wait for each other. */
+  /** Passes each chunk of bytes to the client so much later, as over a long distance: chunks don't wait for each other. */
   delayResponses(ms: number): void;
-  /** Leaves every connection open and passes no answer on any more; what is asked still arrives. */
+  /** Leaves every connection open and passes no response any more; requests still arrive. */
   dropResponses(): void;
   /** Leaves every connection open and passes nothing on any more, as when the other side vanished; new ones work. */
   stall(): void;
-  /** Holds back the next thing on its way to the server that contains these bytes, and what its connection sends after. */
+  /** Holds back the next chunk to the server that contains these bytes, and everything its connection sends after. */
   holdNext(bytes: string): HeldBytes;
   /**
    * Passes no response any more on connections that send one of these texts, now and later; all others work.
    * Requests still arrive.
    *
-   * @returns a function that lets answers pass on new connections and breaks the silent ones
+   * @returns a function that lets responses pass on new connections and breaks the silent ones
    */
   muteConnections(texts: readonly string[]): () => void;
   /** Twice is harmless. */
   stop(): Promise<void>;
 }
 
-/** Something on its way to the server that goes no further until it is released. */
+/** A chunk to the server that is held back until it is released. */
 export interface HeldBytes {
-  /** Resolves when it has come. */
+  /** Resolves when the chunk has arrived. */
   matched: Promise<void>;
   release(): void;
 }
@@ -60,7 +60,7 @@ interface Filters {
   pendingHold: { bytes: string; onMatch: (pass: () => void) => void } | undefined;
 }
 
-/** Creates the way of one connection to the server. @param mute is called when a muted text passes */
+/** Creates the filter of one connection to the server. @param mute is called when a muted text passes */
 function createRequestFilter(filters: Filters, mute: () => void): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
@@ -77,7 +77,7 @@ function createRequestFilter(filters: Filters, mute: () => void): Transform {
   });
 }
 
-/** Creates the way of one connection back to the client. */
+/** Creates the filter of one connection back to the client. */
 function createResponseFilter(filters: Filters): Transform {
   /** Ends when the chunks so far have passed: none overtakes another when the delay changes. */
   let passed = Promise.resolve();

@@ -8,7 +8,7 @@ export interface TestDatabase {
   uri: string;
   /** Runs `carillon ARGS`. */
   run(...args: string[]): Promise<CliResult>;
-  /** Runs `carillon --json ARGS` and gives its answer; `T` is what the test expects. */
+  /** Runs `carillon --json ARGS` and returns its output; `T` is what the test expects. */
   runJson<T>(...args: string[]): Promise<T>;
   stop(): Promise<void>;
 }

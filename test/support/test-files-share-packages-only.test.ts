@@ -22,7 +22,7 @@ const FILES = {
     export const load = (...names) => Promise.all(names.map((name) => import(name)));`,
 };
 
-/** What `some.test.mjs` exports. */
+/** Exports of `some.test.mjs`. */
 interface Exports {
   mark: unknown;
   state: object;
@@ -76,7 +76,7 @@ test('modules that are imported later, at once, are of the same test file', asyn
   expect(late?.late).toBe(later?.late);
 });
 
-test('an import that fails says what is absent, and stops no other', async () => {
+test('an import that fails names the missing module, and blocks no other', async () => {
   const { load } = await importTestFile();
   await expect(load('./broken.mjs')).rejects.toThrow('absent.mjs');
   expect(await load('./late.mjs')).toHaveLength(1);

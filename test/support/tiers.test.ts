@@ -21,7 +21,7 @@ test.each(tiers)('the tier $name has files, and all of them exist', (tier) => {
   expect(own.filter((path) => !existsSync(`${ROOT}/${path}`))).toEqual([]);
 });
 
-/** Names here what it looks for. */
+/** Contains the text that it searches for. */
 const SELF = 'test/support/tiers.test.ts';
 const textOf = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8');
 
@@ -41,7 +41,7 @@ test('the files that run on one MongoDB or one Redis only exist', () => {
 
 const fast = tiers.filter(({ name }) => name === 'fast').flatMap(filesOf);
 
-test('what is begun first is of the tier fast', () => {
+test('the files that are begun first are of the tier fast', () => {
   expect(FIRST.filter((path) => !fast.includes(path))).toEqual([]);
 });
 

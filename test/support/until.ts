@@ -1,18 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface PollOptions {
-  /** How long to go on asking. */
+  /** How long to poll. */
   timeoutMs?: number;
-  /** Pause between two questions. */
+  /** Pause between two polls. */
   everyMs?: number;
   /** Name of the condition, for the error's text. */
   what?: string;
 }
 
 /**
- * Asks until the answer is neither false, null nor undefined, and gives that answer.
+ * Polls until the condition is neither false, null nor undefined. Returns its value.
  *
- * @throws when the time is over, naming what was waited for and the last error of `condition`.
+ * @throws at the timeout, naming the condition and the last error of `condition`.
  */
 export async function until<T>(
   condition: () => T | Promise<T>,

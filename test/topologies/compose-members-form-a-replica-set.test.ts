@@ -13,7 +13,7 @@ const TEST_MS = 180_000;
 const FORMED = { timeoutMs: 60_000, everyMs: 200 };
 
 let folder: string;
-/** Addresses of this machine that stand for the containers; each run has its own. */
+/** Addresses of this machine that simulate the containers; each run has its own. */
 let hosts: string[];
 const processes: TestProcess[] = [];
 
@@ -54,7 +54,7 @@ async function runScript(members: readonly string[]): Promise<string> {
   return child.output();
 }
 
-/** Waits until all of some members hold data, and returns how often the set was changed. */
+/** Waits until all of some members have data, and returns how often the set was changed. */
 async function untilFormed(members: readonly string[]): Promise<number> {
   const client = await new MongoClient(addressOf(members)).connect();
   try {

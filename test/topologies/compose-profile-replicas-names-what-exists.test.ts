@@ -45,7 +45,7 @@ test('each runs a script that exists, and keeps its data in a volume of its own'
   }
 });
 
-test('the address that stands beside them names the Sentinels and the primary', () => {
+test('the commented address names the Sentinels and the primary', () => {
   const url = /redis\+sentinel:\/\/\S+/.exec(text)?.[0] ?? '';
   const { hosts, ...target } = parseRedisUrl(url);
   const sentinels = ofValkey.filter(([, { command }]) => command.at(-1)?.includes('sentinel'));
@@ -62,7 +62,7 @@ test('the other members of the replica set differ from the first in their data a
   }
 });
 
-test('the address that stands beside them names all members', () => {
+test('the commented address names all members', () => {
   const uri = /mongodb:\/\/mongodb,\S+/.exec(text)?.[0] ?? '';
   const { hosts, replicaSet } = new MongoClient(uri).options;
   expect(hosts.map(({ host }) => host)).toEqual(['mongodb', ...ofMongodb.map(([name]) => name)]);

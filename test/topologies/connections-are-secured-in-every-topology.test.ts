@@ -61,7 +61,7 @@ test.each([
   ['Sentinels', startSentinelSet],
   ['a cluster', startRedisCluster],
 ])(
-  '%s: with TLS, and a user with a password; without either nothing is reached',
+  '%s: with TLS, and a user with a password; without either no connection is accepted',
   async (_name, start) => {
     servers = await start({ isSecured: true });
     const { url, ca } = servers;

@@ -89,7 +89,7 @@ async function sendAndRemove(): Promise<void> {
   expect((await stack.api('DELETE', `/devices/${token}`)).status).toBe(200);
 }
 
-/** A webhook that is told of a push. */
+/** A webhook that gets the events of a push. */
 async function sendWithWebhook(): Promise<void> {
   const { stack } = fixture;
   const url = `http://127.0.0.1:${receiver.port}/hook`;

@@ -19,19 +19,19 @@ afterEach(async () => {
 });
 
 test(
-  'by the Sentinels, with what it had written',
+  'by the Sentinels, with its data',
   async () => {
     const set = await startSentinelSet();
     servers = set;
     const former = await set.findPrimary();
-    await former.ask((redis) => redis.set(KEY, 'kept'));
-    await former.ask((redis) => redis.wait(2, 5_000));
+    await former.run((redis) => redis.set(KEY, 'kept'));
+    await former.run((redis) => redis.wait(2, 5_000));
     await former.kill();
     const primary = await set.findPrimary();
     expect(primary).not.toBe(former);
-    expect(await primary.ask((redis) => redis.get(KEY))).toBe('kept');
+    expect(await primary.run((redis) => redis.get(KEY))).toBe('kept');
     await set.startAll();
-    await until(async () => (await former.ask((redis) => redis.role()))[0] === 'slave', {
+    await until(async () => (await former.run((redis) => redis.role()))[0] === 'slave', {
       timeoutMs: FAILOVER_MS,
       what: 'the former primary as a replica',
     });
@@ -69,17 +69,17 @@ test(
     const cluster = await startRedisCluster();
     servers = cluster;
     const former = await cluster.findPrimary(SLOT);
-    await former.ask((redis) => redis.set(KEY, 'kept'));
-    await former.ask((redis) => redis.wait(1, 5_000));
+    await former.run((redis) => redis.set(KEY, 'kept'));
+    await former.run((redis) => redis.wait(1, 5_000));
     await former.kill();
     const primary = await cluster.findPrimary(SLOT);
     expect(primary).not.toBe(former);
-    expect(await primary.ask((redis) => redis.get(KEY))).toBe('kept');
+    expect(await primary.run((redis) => redis.get(KEY))).toBe('kept');
     const other = (await cluster.listPrimaries()).find((node) => node !== primary);
     if (other === undefined) throw new Error('the cluster has one primary');
     await cluster.moveSlot(SLOT, other);
     expect(await cluster.findPrimary(SLOT)).toBe(other);
-    expect(await other.ask((redis) => redis.get(KEY))).toBe('kept');
+    expect(await other.run((redis) => redis.get(KEY))).toBe('kept');
   },
   FAILOVER_MS,
 );

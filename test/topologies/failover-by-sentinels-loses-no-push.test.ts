@@ -33,14 +33,14 @@ async function untilWhole(): Promise<void> {
   await set.startAll();
   const isWhole = async () => {
     const primary = await set.findPrimary();
-    const info = await primary.ask((redis) => redis.info('replication'));
+    const info = await primary.run((redis) => redis.info('replication'));
     return info.match(/state=online/g)?.length === set.servers.length - 1;
   };
   await until(isWhole, { timeoutMs: 60_000, everyMs: 200, what: 'two replicas' });
 }
 
 test(
-  'carillon doctor says what there is, and that a failover is possible',
+  'carillon doctor lists the servers, and that a failover is possible',
   async () => {
     const findings = await runCarillonJson<{ check: string; detail: string }[]>(
       fixture.stack.home,
@@ -70,7 +70,7 @@ test(
 );
 
 test(
-  'of a primary that is suspended under load, and goes on when it is none any more',
+  'of a primary that is suspended under load, and resumed after its replacement',
   async () => {
     const former = await set.findPrimary();
     await expectFaultLosesNothing(fixture, {
@@ -87,14 +87,14 @@ test(
 );
 
 test(
-  'that an operator asks for under load',
+  'that an operator starts under load',
   async () => {
     const former = await set.findPrimary();
     const [sentinel] = set.sentinels;
     await expectFaultLosesNothing(fixture, {
       label: 'a failover on request',
       async begin() {
-        await sentinel?.ask((redis) => redis.call('SENTINEL', 'FAILOVER', 'carillon'));
+        await sentinel?.run((redis) => redis.call('SENTINEL', 'FAILOVER', 'carillon'));
       },
       untilReplaced: () => untilOtherThan(former),
       end: untilWhole,

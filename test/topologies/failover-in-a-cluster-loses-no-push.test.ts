@@ -18,7 +18,7 @@ let sendSlot: number;
 beforeAll(async () => {
   cluster = await startRedisCluster();
   const [node] = cluster.nodes;
-  sendSlot = Number(await node?.ask((redis) => redis.cluster('KEYSLOT', '{queue-send}')));
+  sendSlot = Number(await node?.run((redis) => redis.cluster('KEYSLOT', '{queue-send}')));
   const env = { REDIS_URL: cluster.url };
   const processes = { apis: 2, deliveryWorkers: 2, deviceGateways: 2, schedulers: 2 };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { ...processes, env });
@@ -52,7 +52,7 @@ async function untilWhole(): Promise<void> {
 }
 
 test(
-  'carillon doctor says what there is, and that a failover is possible',
+  'carillon doctor lists the servers, and that a failover is possible',
   async () => {
     const findings = await runCarillonJson<{ check: string; detail: string }[]>(
       fixture.stack.home,
@@ -105,7 +105,7 @@ test(
     await expectFaultLosesNothing(fixture, {
       label: 'an emptied primary of the cluster',
       async begin() {
-        await primary.ask((redis) => redis.flushall());
+        await primary.run((redis) => redis.flushall());
       },
       end: () => undefined,
     });

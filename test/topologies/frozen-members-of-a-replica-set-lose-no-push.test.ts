@@ -65,7 +65,7 @@ async function findOtherPrimary(than: MongodProcess): Promise<void> {
   process.stdout.write(`a new primary after ${Math.round(performance.now() - electedAt)} ms\n`);
 }
 
-test('a frozen primary is replaced: pushes are accepted again, and none is lost when it goes on', async () => {
+test('a frozen primary is replaced: pushes are accepted again, and none is lost when it resumes', async () => {
   await sendThrough('a frozen primary', async (load) => {
     const frozen = await replicaSet.findPrimary();
     frozen.signal('SIGSTOP');

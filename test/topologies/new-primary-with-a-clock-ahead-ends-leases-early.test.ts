@@ -34,7 +34,7 @@ afterAll(async () => {
   await replicaSet?.remove();
 });
 
-test('a batch whose lease ends early is sent by another worker, settled once, and no recipient gets it a third time', async () => {
+test('a batch whose lease ends early is sent by another worker and settled once, and no recipient gets the push three times', async () => {
   const { sandbox, stack, store } = fixture;
   const first = await findFirstWorker(fixture, tenant, mongo);
   const { tokens } = await registerIphones(tenant, IPHONES);

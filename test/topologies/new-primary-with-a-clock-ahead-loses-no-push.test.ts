@@ -11,7 +11,7 @@ import { expectWholeOrAbsent, sendDuring } from '../support/faults/steady-pushes
 import { until } from '../support/until.ts';
 
 const AHEAD_SECONDS = 2;
-/** Less shows that the clock is not ahead: the time of an answer is part of what is measured. */
+/** Less shows that the clock is not ahead: the time of a response is part of what is measured. */
 const MIN_AHEAD_MS = 1_000;
 const LOAD = { perSecond: 30, perPush: 2 };
 const DEVICES = 20;

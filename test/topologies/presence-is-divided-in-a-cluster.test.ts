@@ -51,7 +51,7 @@ afterAll(async () => {
 /** Counts the shards in which the gateway has a lease. */
 async function countLeases(): Promise<number> {
   const primaries = await cluster.listPrimaries();
-  const keys = await Promise.all(primaries.map((node) => node.ask((redis) => redis.keys('g:*'))));
+  const keys = await Promise.all(primaries.map((node) => node.run((redis) => redis.keys('g:*'))));
   return keys.flat().length;
 }
 
@@ -67,7 +67,7 @@ async function deliverToAll(): Promise<number> {
 
 test('each hash tag is in its slot, and each primary has about as many', async () => {
   const [node] = cluster.nodes;
-  const slots = await node?.ask((redis) =>
+  const slots = await node?.run((redis) =>
     Promise.all(CLUSTER_SHARDS.map(([tag]) => redis.cluster('KEYSLOT', `{${tag}}`))),
   );
   expect(slots).toEqual(CLUSTER_SHARDS.map(([, slot]) => slot));
@@ -111,7 +111,7 @@ test('while a slot is moved its devices are found and reached, and after it', as
 
 test('a node that is emptied gets its entries back, and the inboxes of their devices are read', async () => {
   const [node] = await cluster.listPrimaries();
-  await node?.ask((redis) => redis.flushall());
+  await node?.run((redis) => redis.flushall());
   await until(async () => (await deliverToAll()) === DEVICES, RECOVERED);
   const lost = gateway.reregistered.length;
   expect(lost).toBeGreaterThan(0);
@@ -125,7 +125,7 @@ test('while a primary is gone the devices of the others are reached, and then al
   const others = tokens.filter((token) => !isGone(token)).length;
   await primary?.kill();
   const [shard] = shards.all;
-  // The worker asks each shard for the time.
+  // The worker requests the time of each shard.
   await until(() => shard?.state() === 'failing', RECOVERED);
   expect(await deliverToAll()).toBeGreaterThanOrEqual(others);
   await until(async () => (await deliverToAll()) === DEVICES, RECOVERED);

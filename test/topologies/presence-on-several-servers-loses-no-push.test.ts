@@ -16,7 +16,7 @@ const TEST_MS = 300_000;
 const DEVICES = 30;
 const LOAD = { perSecond: 20, perPush: 3 };
 const PUSHES = 40;
-/** Ten seconds until the server counts as away, five until gateways read of it, eight for all inboxes; on a busy machine. */
+/** Ten seconds until the server counts as unavailable, five until gateways read it, eight for all inboxes; a busy machine. */
 const BY_INBOX = { timeoutMs: 90_000, everyMs: 100 };
 const SOON = { timeoutMs: 30_000, everyMs: 50 };
 
@@ -59,7 +59,7 @@ async function untilAllHave(
 }
 
 test(
-  'one of them gone: others get their pushes as ever, its devices by their inbox, and as ever when it is back',
+  'one server unavailable: its devices get pushes from their inbox, others live, and all live after its restart',
   async () => {
     const { stack, pool } = fixture;
     const [others, own] = [devicesOn(0), devicesOn(1)];

@@ -50,7 +50,7 @@ async function listStored(sent: readonly SteadyPush[]): Promise<ReadonlySet<stri
   return new Set(found.map(({ data }) => data));
 }
 
-/** Expects that all accepted pushes have arrived, and of the others those that are stored; counts what came again. */
+/** Expects that all accepted pushes have arrived, and of the others those that are stored; counts the duplicates. */
 async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promise<void> {
   const accepted = sent.filter(({ isAccepted }) => isAccepted);
   const isWhole = (push: SteadyPush) => arrivalsOf(push).every((n) => n > 0);
@@ -71,14 +71,14 @@ async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promi
   expect(repeats).toBeLessThanOrEqual(IN_PROGRESS);
 }
 
-/** Returns what carillon doctor says of MongoDB's servers. */
+/** Returns the findings of carillon doctor about MongoDB's servers. */
 async function askDoctor(): Promise<string> {
   const { stdout } = await runCarillonHere(divided.stack.home, ['--json', 'doctor']);
   const findings = JSON.parse(stdout) as { check: string; detail: string }[];
   return findings.find(({ check }) => check === 'mongodb servers')?.detail ?? '';
 }
 
-test('carillon doctor says what members there are, and names one that is away', async () => {
+test('carillon doctor lists the members, and names one that is unreachable', async () => {
   const { replicaSet } = divided;
   expect(await askDoctor()).toMatch(/^replica set \w+ of 3 members, all up, at most \d+ s behind/);
   const primary = await replicaSet.findPrimary();
@@ -96,7 +96,7 @@ test.each<[string, readonly Service[]]>([
   ['all services', SERVICES],
   ['the workers', ['delivery-worker']],
 ])(
-  'the primary is cut off with %s: what is accepted arrives, what is not does not',
+  'the primary is cut off with %s: accepted pushes arrive, others do not',
   async (side, services) => {
     const { stack, pool } = divided;
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
@@ -178,7 +178,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
     const lastDueAt = Math.max(...(await listRequests()).map(({ at }) => at)) + LAST_RETRY_MS;
     await until(() => Date.now() > Math.max(quietFrom, lastDueAt), SETTLED);
     divided.heal();
-    // Whatever was held back is sent before a push that is sent now.
+    // Everything that was held back is sent before a push that is sent now.
     const next = await Promise.all(tokens.map((token) => send(tenant, token)));
     await Promise.all(next.map((push) => untilOutcomeCounts(store, push, { sent: 1 })));
     const late = (await listRequests()).filter(({ at }) => at > quietFrom);
@@ -190,7 +190,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
   }
 }, 400_000);
 
-/** Counts what a server itself holds, also what its replica set does not have: idempotency keys, and pushes with payloads. */
+/** Counts a server's own documents, which its replica set may not have: idempotency keys, and pushes with payloads. */
 async function countHeld(
   { port }: MongodProcess,
   payloads: readonly string[],

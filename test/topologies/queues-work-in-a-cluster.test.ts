@@ -55,17 +55,17 @@ test('jobs of all queues are counted, taken, and added again once for a due time
   expect(errors).toEqual([]);
 }, 60_000);
 
-test('who connects while the cluster fails waits until it serves again', async () => {
+test('a client that connects while the cluster is down waits until it serves again', async () => {
   const [first, ...others] = cluster.nodes;
   const redis = createRedis(cluster, 'worker', onError);
   await until(() => redis.status === 'ready', SOON);
-  // One that reconnects already would never be told of its end.
+  // A client that already reconnects would never emit `end`.
   const ended = once(redis, 'end');
   redis.disconnect();
   await ended;
   for (const node of others) await node.kill();
   const readState = async () =>
-    readInfoField(String(await first?.ask((node) => node.cluster('INFO'))), 'cluster_state');
+    readInfoField(String(await first?.run((node) => node.cluster('INFO'))), 'cluster_state');
   await until(async () => (await readState()) === 'fail', SOON);
   const connected = redis.connect();
   // The first attempt fails, and the library makes others.

@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 afterEach(() => replicaSet.startAll());
 
-/** Makes the primary forget what it writes: it is cut off from its secondaries, and killed. */
+/** Makes the primary lose its writes: it is cut off from its secondaries, and killed. */
 async function losePrimary(write: () => Promise<void>): Promise<void> {
   const primary = await replicaSet.findPrimary();
   network.separate([primary], []);
@@ -81,7 +81,7 @@ test.each(SHAPES)(
   240_000,
 );
 
-test('a renewal of a lease that a failover undoes is no loss: the claim holds until another one is made', async () => {
+test('a failover that undoes the renewal of a lease loses nothing: the claim is valid until another one is made', async () => {
   const push = await insertPush(
     { pushes: mongo.db.collection('pushes'), batches: mongo.db.collection('batches') },
     ['device1'],

@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 const LOAD = { perSecond: Number(process.env.CARILLON_ROLLING_RATE ?? 200), perPush: 1 };
 /** Of the rate: a machine that can't send so many has shown less. */
 const SENT_AT_LEAST = 0.9;
-/** Guarantee G15, plus the way back and the sender's turn on a busy machine. */
+/** Guarantee G15, with a margin for the network and for the sender on a busy machine. */
 const ANSWERED_WITHIN_MS = 3_300;
 const DEVICES = 20;
 const PUSHES = 400;
@@ -60,7 +60,7 @@ async function restartMembers({ members, findPrimary, stepDown, startAll }: Repl
   return elections;
 }
 
-/** Prints how many pushes a second were sent and accepted, and expects about as many as were asked for. */
+/** Prints how many pushes a second were sent and accepted, and expects about as many as requested. */
 function expectRate(sent: readonly SteadyPush[]): void {
   const rate = rateOf(sent);
   const accepted = rate * (1 - refusedOf(sent).length / sent.length);

@@ -89,7 +89,7 @@ test('from POST /push to the PUBACK, over API, worker and gateway', async () => 
   expect(dispatch).toMatchObject({
     parentSpanId: batch.spanId,
     attributes: { 'carillon.result.acknowledged': 1 },
-    // The gateway's reply brought it.
+    // The worker got it with the gateway's reply.
     links: [{ traceId: request.traceId, spanId: receipts.spanId }],
   });
   expect(receipts).toMatchObject({

@@ -43,7 +43,7 @@ afterAll(async () => {
   await google?.stop();
 });
 
-/** The services trust whom it signs. */
+/** The services trust the certificates that it signs. */
 function sandboxAuthority({ home }: Stack): { certificate: string; key: string } {
   const read = (name: string) => readFileSync(join(home, 'sandbox', name), 'utf8');
   return { certificate: read('ca.pem'), key: read('ca-key.pem') };

@@ -16,7 +16,7 @@ beforeAll(async () => {
     browser: 'chrome',
     executablePath: await ensureBrowser('chromium'),
     headless: true,
-    // Its own push service can't be reached: nobody outside is.
+    // Its own push service can't be reached: no host outside can.
     args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
     ignoreDefaultArgs: ['--disable-background-networking'],
   });
@@ -35,7 +35,7 @@ test("the sandbox's page leads to it with the stack's API and app", async () => 
   expect(Object.fromEntries(searchParams)).toEqual({ api, app });
 });
 
-test('it says so when the push service of the browser can not be reached', async () => {
+test('it reports when the push service of the browser can not be reached', async () => {
   const { origin } = new URL(page.url());
   await browser.defaultBrowserContext().overridePermissions(origin, ['notifications']);
   await page.click('#register');

@@ -30,7 +30,7 @@ describe('a real Firefox on the demonstration page', () => {
     expect((await getDeviceInfo(stack, page.token)).device.platform).toBe('web');
   });
 
-  test('shows a push, acknowledges it, and tells the open page', async () => {
+  test('shows a push, acknowledges it, and notifies the open page', async () => {
     const data = { title: 'Tea', message: 'is ready', url: '/demo/', n: 1 };
     const { id } = await send(stack, page.token, { data });
     expect(await shows('Tea')).toEqual({ title: 'Tea', body: 'is ready', tag: id });
@@ -52,7 +52,7 @@ describe('a real Firefox on the demonstration page', () => {
     expect(scores.map(({ title }) => title)).toEqual(['2 : 1']);
   });
 
-  test('gets what is sent to its topics', async () => {
+  test('gets pushes to its topics', async () => {
     await page.call('subscribe', 'weather');
     expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual(['weather']);
     await send(stack, '/topics/weather', { data: { title: 'Rain' } });
@@ -61,7 +61,7 @@ describe('a real Firefox on the demonstration page', () => {
     expect((await getDeviceInfo(stack, page.token)).subscriptions).toEqual([]);
   });
 
-  test('shows something whatever a push says', async () => {
+  test('shows a notification for every payload', async () => {
     await send(stack, page.token, { data: { message: 'only a message' } });
     await shows('only a message');
     await send(stack, page.token, { data: {} });

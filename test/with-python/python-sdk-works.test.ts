@@ -14,7 +14,7 @@ import {
 } from '../support/with-python/python.ts';
 
 const DEVICE = fileURLToPath(new URL('../support/with-python/device.py', import.meta.url));
-/** The SDK connects to port 8883 whatever one says, so the stack has the default ports on an address of its own. */
+/** The SDK connects to port 8883 with any setting, so the stack has the default ports on an address of its own. */
 const HOST = '127.0.0.83';
 
 let stack: Stack;
@@ -51,7 +51,7 @@ test('it registers and connects over TLS', async () => {
   expect(info.subscriptions).toEqual(['news']);
 });
 
-test('its listener gets what is sent to it and to its topic, and that is known', async () => {
+test('its listener gets pushes to it and to its topic, which are then delivered', async () => {
   const data = { message: 'Grüße 👋', list: [1, 2.5, null] };
   const { id } = await send(stack, [token, '/topics/news'], { data });
   await until(() => lastEvent('payload'));

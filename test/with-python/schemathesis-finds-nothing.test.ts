@@ -18,7 +18,7 @@ const CHECKS = [
   'negative_data_rejection',
 ];
 
-/** It takes 413 for an acceptance unless told. */
+/** It takes 413 for an acceptance unless configured. */
 const SETTINGS = `[checks]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 413]
 `;
@@ -37,7 +37,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-test('answers keep to the OpenAPI document, whatever is asked', async () => {
+test('every response matches the OpenAPI document', async () => {
   const { api, apiKey } = stack.dev;
   const args = [
     ...['-m', 'schemathesis.cli', 'run', `${api}/openapi.json`, '--checks', CHECKS.join(',')],

@@ -104,9 +104,9 @@ function toEndpoint(method: string, path: string, operation: OpenApiOperation): 
 }
 
 function toParameter(parameter: Partial<EndpointParameter>): EndpointParameter {
-  const { name, in: place, required = false, schema = {}, example = '' } = parameter;
-  if (name === undefined || place === undefined) throw new Error('a parameter without a name');
-  return { name, in: place, required, schema, example };
+  const { name, in: location, required = false, schema = {}, example = '' } = parameter;
+  if (name === undefined || location === undefined) throw new Error('a parameter without a name');
+  return { name, in: location, required, schema, example };
 }
 
 /** Lists the fields of a body's schema with those of its alternatives; a name of several alternatives is listed once. */

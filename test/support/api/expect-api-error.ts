@@ -2,7 +2,7 @@ import { expect } from '@jest/globals';
 import { API_ERRORS, type ApiErrorCode } from '../../../packages/core/src/api-error.ts';
 import type { ApiResponse } from '../stack/call-api.ts';
 
-/** Expects an answer to be this error in the form that every error has (specification, section 7). */
+/** Expects a response to be this error in the form that every error has (specification, section 7). */
 export function expectApiError(response: ApiResponse<object>, code: ApiErrorCode): void {
   const { status, json, text, headers } = response;
   expect([status, json]).toMatchObject([API_ERRORS[code][0], { code, error: expect.any(String) }]);

@@ -4,7 +4,7 @@ import { type Credentials, registerDevice } from '../register-device.ts';
 import { until } from '../until.ts';
 import type { TestTenant } from './tenants.ts';
 
-/** One of each thing that an app can have. */
+/** One object of each kind that an app can have. */
 export interface TenantResources {
   device: Credentials;
   /** A topic that the device is subscribed to. */
@@ -19,7 +19,7 @@ export interface TenantResources {
 
 type Caller = Pick<TestTenant, 'api' | 'dev'>;
 
-/** Creates one of each thing that an app can have. A host that ends in `.invalid` does not exist (RFC 2606). */
+/** Creates one object of each kind that an app can have. A host that ends in `.invalid` does not exist (RFC 2606). */
 export async function createResources(tenant: Caller): Promise<TenantResources> {
   const mark = `mark${randomBytes(9).toString('hex')}`;
   const topic = `topic-${mark}`;

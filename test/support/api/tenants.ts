@@ -17,7 +17,7 @@ export interface TestTenant {
   api: Stack['api'];
 }
 
-/** Does what an operator does, without the second that a run of the command line takes. */
+/** Does the steps of an operator, without the second that a run of the command line takes. */
 export async function withStore<T>(
   stack: Pick<Stack, 'dev'>,
   task: (store: Store) => Promise<T>,

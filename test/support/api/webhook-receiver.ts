@@ -7,14 +7,14 @@ import { registerDevice } from '../register-device.ts';
 import { until } from '../until.ts';
 import type { TestTenant } from './tenants.ts';
 
-/** An event that a webhook was told. */
+/** An event that a webhook got. */
 type ReceivedEvent = ReceivedRequest['events'][number];
 
 /** A webhook of a tenant, and the receiver that it sends to. */
 export interface WebhookReceiver {
   id: string;
   secret: string;
-  /** Requests so far, those that were answered with an error or not at all included. */
+  /** Requests so far, including those that got an error or no response. */
   requests(): readonly ReceivedRequest[];
   /** Events of all requests, each as often as it has arrived. */
   events(type?: string): ReceivedEvent[];
@@ -51,7 +51,7 @@ export async function addReceiver(
   path = '/hook',
 ): Promise<WebhookReceiver> {
   const { app, api } = tenant;
-  // The secret is known only after the address: a placeholder holds the port.
+  // The secret is known only after the address: a placeholder keeps the port.
   const placeholder = await startReceiver('whsec_AAAA');
   const { port } = placeholder;
   await placeholder.stop();
@@ -80,17 +80,17 @@ export async function addReceiver(
 }
 
 /**
- * Returns the outcomes that a webhook was told of each recipient of a push, without repetitions: the final ones, or those
- * that were told before they were known to be final and did not change.
+ * Returns the outcomes that a webhook got for each recipient of a push, without repetitions: the final ones, or those that
+ * were reported before they were known to be final and did not change.
  */
 export function reportedOutcomes(webhook: WebhookReceiver, push: string): Map<string, Set<string>> {
   const recipients = webhook
     .events()
     .filter(({ type, data }) => data.push === push && type.startsWith('recipient.'));
   const outcomes = new Map<string, Set<string>>();
-  for (const [token, told] of Map.groupBy(recipients, ({ data }) => String(data.token))) {
-    const final = told.filter(({ data }) => data.final === true);
-    const types = (final.length > 0 ? final : told).map(({ type }) => type);
+  for (const [token, events] of Map.groupBy(recipients, ({ data }) => String(data.token))) {
+    const final = events.filter(({ data }) => data.final === true);
+    const types = (final.length > 0 ? final : events).map(({ type }) => type);
     outcomes.set(token, new Set(types.map((type) => type.slice('recipient.'.length))));
   }
   return outcomes;

@@ -3,7 +3,7 @@ type SyntaxNode = Partial<Record<string, unknown>>;
 
 /** A function of a source file. */
 export interface FunctionLength {
-  /** Its own name, or that of the variable or field that holds it; empty without one. */
+  /** Its own name, or that of the variable or field with it; empty without one. */
   name: string;
   /** Line at which it begins, from 1. */
   line: number;
@@ -22,7 +22,7 @@ const FUNCTIONS = new Set([
   'GetterProperty',
   'SetterProperty',
 ]);
-/** What stands before the first token, where the parser begins to count. */
+/** Text before the first token, where the parser begins to count. */
 const LEADING = /^(?:#!.*\n|\s+|\/\/.*\n?|\/\*[\s\S]*?\*\/)*/;
 
 /**

@@ -8,8 +8,8 @@ interface ProfiledOperation {
 }
 
 /**
- * Has MongoDB write down what the API asks of it while something is done. Gives each operation as `op collection`,
- * sorted, and how many documents were looked at for all of them.
+ * Has MongoDB record the operations of the API during a task. Returns each operation as `op collection`,
+ * sorted, and how many documents were examined for all of them.
  */
 export async function apiOperationsDuring(
   { db }: TestMongo,

@@ -5,7 +5,7 @@ import type { ApiResponse } from '../stack/call-api.ts';
 /** An HTTP request of which so far only a part was sent. */
 export interface UnfinishedRequest {
   socket: Socket;
-  /** All that was answered so far. */
+  /** The response so far. */
   text(): string;
   /** The connection broke in another way than by its end. */
   failed(): boolean;
@@ -64,7 +64,7 @@ export function closeAll(requests: readonly UnfinishedRequest[]): void {
   for (const { socket } of requests) socket.destroy();
 }
 
-/** The answer in what was read; undefined: it isn't whole yet. */
+/** Parses the response in the bytes read; undefined while it is incomplete. */
 export function parseResponse(text: string): ApiResponse<Record<string, unknown>> | undefined {
   const [head = '', body = ''] = text.split('\r\n\r\n');
   const [first = '', ...lines] = head.split('\r\n');

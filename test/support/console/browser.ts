@@ -50,7 +50,7 @@ export async function readText(page: Page): Promise<string> {
   return (await page.evaluate('document.body.innerText')) as string;
 }
 
-/** Waits until a page has its heading, and all that it asked for. */
+/** Waits until a page has its heading, and all data that it requested. */
 export async function waitUntilSettled(page: Page): Promise<void> {
   await page.waitForFunction(SETTLED, { timeout: 20_000 });
 }

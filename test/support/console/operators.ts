@@ -28,7 +28,7 @@ export async function openOwner(browser: Browser, link: string | undefined): Pro
   return page;
 }
 
-/** Opens a browser of a new viewer, whom an owner has invited. */
+/** Opens a browser of a new viewer that an owner has invited. */
 export async function openViewer(browser: Browser, owner: Page): Promise<Page> {
   const link = (await owner.evaluate(INVITE)) as string;
   const page = await openPage(browser);
@@ -36,7 +36,7 @@ export async function openViewer(browser: Browser, owner: Page): Promise<Page> {
   return page;
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const INVITE = `(async () => {
   const { csrf } = await (await fetch('/api/session')).json();
   const headers = { 'content-type': 'application/json', 'x-csrf-token': csrf };

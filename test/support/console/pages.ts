@@ -36,7 +36,7 @@ export const SESSION_PATHS = ALL_PATHS.filter((path) => !OPEN_PATHS.includes(pat
 /** Those of one app, push, device or topic. */
 export const OBJECT_PATHS = ALL_PATHS.filter((path) => path.includes('$'));
 
-/** Opens a page and waits until it shows what it has asked for. @param origin of the console */
+/** Opens a page and waits until it shows the data that it has requested. @param origin of the console */
 export async function visit(
   page: Page,
   origin: string | undefined,

@@ -90,7 +90,7 @@ export async function createEngine(): Promise<Engine> {
 
 type Execute = (program: string, args: string[], timeout: number) => Promise<string>;
 
-/** Debian's packages in place of the registry's images. */
+/** Debian's packages instead of the registry's images. */
 async function buildBase(
   folder: string,
   execute: Execute,

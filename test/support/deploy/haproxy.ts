@@ -18,7 +18,7 @@ export interface HaProxy {
   read(backend: string, server: string): Promise<ProxyStatistics>;
   /** Waits until a server gets connections. */
   untilUp(backend: string, server: string): Promise<unknown>;
-  /** Waits until a server has answered so many more requests: by then its code is compiled. */
+  /** Waits until a server has served so many more requests: by then its code is compiled. */
   untilWarm(backend: string, server: string, requests: number): Promise<unknown>;
   stop(): Promise<void>;
 }

@@ -26,7 +26,7 @@ export interface LoadReport {
   latenciesMs: number[];
 }
 
-/** A load that goes on until it is stopped. */
+/** A load that continues until it is stopped. */
 export interface PushLoad {
   report: LoadReport;
   /** Sends no more and waits for the responses. */

@@ -56,7 +56,7 @@ export async function writeReplicas(path: string): Promise<Replica[]> {
       replicas.push(replica);
     }
   }
-  // The images are there, and a folder to build in would be looked for beside the file.
+  // The images are there, and a folder to build in would be expected beside the file.
   for (const one of Object.values(file.services)) delete one.build;
   // JSON is YAML too, and quotes every text: podman-compose reads an unquoted `no` as false.
   writeFileSync(path, JSON.stringify(file));
@@ -69,7 +69,7 @@ function parseSeconds(text = ''): number {
   return Number(minutes) * 60 + Number(seconds);
 }
 
-/** Waits until a replica says that it is ready. */
+/** Waits until a replica reports that it is ready. */
 export function untilReady({ name, opsPort }: Replica, timeoutMs: number): Promise<true> {
   const isReady = async () => {
     const options = { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) };

@@ -14,8 +14,8 @@ const SETTINGS = [
 ];
 
 /**
- * Tells why the tests can't build and run images here: no root, a missing program (`.ci/run` installs them), or a
- * machine that lets nobody run a container, which one container with a limit of memory shows.
+ * Returns why the tests can't build and run images here: no root, a missing program (`.ci/run` installs them), or a
+ * machine that can run no container, which one container with a limit of memory shows.
  *
  * @returns {string | undefined} undefined: they can
  */

@@ -91,7 +91,7 @@ export async function untilInbox(
   await until(isSo, { ...POLL_OPTIONS, what: `${ids.length} in the inbox of ${token}` });
 }
 
-/** Waits until `carillon push outcomes` gives this outcome for every one of the devices. */
+/** Waits until `carillon push outcomes` shows this outcome for every one of the devices. */
 export async function untilOutcome(
   stack: Pick<Stack, 'home'>,
   id: string,
@@ -107,7 +107,7 @@ export async function untilOutcome(
   }
 }
 
-/** Counts per outcome, as `carillon push outcomes` gives them. */
+/** Counts per outcome, as `carillon push outcomes` shows them. */
 export async function getOutcomes(
   stack: Pick<Stack, 'home'>,
   id: string,

@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { connect } from 'node:net';
 
-/** An answer whose body was read as JSON. */
+/** A response whose body was read as JSON. */
 export interface RawResponse {
   status: number;
   json: Record<string, unknown>;
@@ -14,14 +14,14 @@ export interface RawRequest {
   path: string;
   headers?: Record<string, string | number>;
   body?: string | Buffer;
-  /** Only the headers go out; the server must answer without having the body. */
+  /** Only the headers go out; the server must respond without having the body. */
   keepBodyBack?: boolean;
 }
 
 /**
  * Sends a request on a connection of its own, without any correction by the client.
  *
- * @throws when the answer's body is not JSON, or the connection is cut before there is an answer.
+ * @throws when the response's body is not JSON, or the connection is cut before there is a response.
  */
 export function sendRawRequest(base: string, expected: RawRequest): Promise<RawResponse> {
   const { method = 'POST', path, headers = {}, body, keepBodyBack = false } = expected;
@@ -51,7 +51,7 @@ export function sendRawRequest(base: string, expected: RawRequest): Promise<RawR
   });
 }
 
-/** Writes bytes that need not be HTTP, and gives all that the server says until it hangs up. */
+/** Writes bytes that need not be HTTP. Returns all that the server sends until it closes the connection. */
 export function sendRawBytes(base: string, bytes: string): Promise<string> {
   const { hostname, port } = new URL(base);
   return new Promise((resolve, reject) => {

@@ -10,7 +10,7 @@ export type Attempt = { mark: string; payload: string; startedAt: number } & (
 );
 
 /**
- * Tries to send. @throws on an answer that says neither yes nor "unknown": an outage must not look like the
+ * Tries to send. @throws on a response that means neither accepted nor unknown: an outage must not look like the
  * sender's mistake.
  */
 export async function attemptPush(

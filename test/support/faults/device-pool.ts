@@ -80,7 +80,7 @@ export async function connectUnacknowledging(stack: Pick<Stack, 'dev'>): Promise
   return device;
 }
 
-/** Connects devices again whenever their link breaks, as the SDKs do, until it is stopped. */
+/** Reconnects devices whenever their connection breaks, as the SDKs do, until it is stopped. */
 export function keepConnected(devices: readonly MqttDevice[]): { stop(): Promise<void> } {
   let isStopped = false;
   const reconnect = async (device: MqttDevice) => {

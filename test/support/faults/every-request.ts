@@ -16,12 +16,12 @@ export interface RequestTargets {
   topic: string;
 }
 
-/** One answer to a request of a kind. */
+/** One response to a request of a kind. */
 export interface KindResponse extends PlainResponse {
   kind: string;
 }
 
-/** Asks the API for one of everything that needs MongoDB, all at once. */
+/** Sends one request of each kind that needs MongoDB, all at once. */
 export function requestEverything(
   { dev }: Pick<Stack, 'dev'>,
   { device, tokens, push, topic }: RequestTargets,

@@ -11,7 +11,7 @@ const MAX_DUPLICATES_PER_DEVICE = 16;
 const SETTLED_MS = 60_000;
 
 /**
- * Expects that a push to the whole crowd reached every real device and is owed to all the others; then deletes it,
+ * Expects that a push to the whole pool reached every real device and is pending for all the others; then deletes it,
  * and expects that all have ended and the sum is what was accepted (guarantees G1, G3, G4).
  */
 export async function expectComplete(
@@ -30,7 +30,7 @@ export async function expectComplete(
   expect(Object.values(outcomes).reduce((sum, n) => sum + n, 0)).toBe(devices);
 }
 
-/** Every device has the push, and whatever else was on its way has come: another push came behind it. */
+/** Every device has the push, and everything else in flight has arrived: another push arrived after it. */
 export async function expectNoneLost(
   stack: Stack,
   devices: readonly MqttDevice[],
@@ -43,7 +43,7 @@ export async function expectNoneLost(
   expect(devices.filter((device) => countArrivals(device, push) === 0)).toEqual([]);
 }
 
-/** Counts arrivals beyond the first, prints them, and holds them to guarantee G4. */
+/** Counts arrivals beyond the first, prints them, and compares them with guarantee G4. */
 export function expectFewDuplicates(
   label: string,
   devices: readonly MqttDevice[],

@@ -1,8 +1,8 @@
 import { expect } from '@jest/globals';
 import type { ServiceName } from '../operators/service-process.ts';
 import type { Direction } from '../tcp-proxy.ts';
-import type { DataServer, LinkedServices } from './linked-services.ts';
 import { listUnreadyDuring } from './list-unready.ts';
+import type { DataServer, ProxiedServices } from './proxied-services.ts';
 import { expectWholeOrAbsent, sendDuring } from './steady-pushes.ts';
 
 const LOAD = { perSecond: 5, perPush: 4 };
@@ -10,7 +10,7 @@ const PUSHES = 10;
 /** Takes longer than the lease of a batch. */
 const PUSHES_DURING_PARTITION = 40;
 
-/** Both directions of a link. */
+/** Both directions of a connection. */
 export const DIRECTIONS: readonly Direction[] = ['requests', 'responses'];
 
 /**
@@ -18,7 +18,7 @@ export const DIRECTIONS: readonly Direction[] = ['requests', 'responses'];
  * accepted and delivered, and that no process ends or turns unready.
  */
 export async function expectPartitionLosesNothing(
-  services: LinkedServices,
+  services: ProxiedServices,
   {
     service,
     server,
@@ -26,13 +26,13 @@ export async function expectPartitionLosesNothing(
   }: { service: ServiceName; server: DataServer; direction: Direction },
 ): Promise<void> {
   const { stack, pool, processes } = services;
-  const link = services.linkOf(service, server);
+  const proxy = services.proxyOf(service, server);
   const unready = await listUnreadyDuring(processes, async () => {
     const sent = await sendDuring(stack, pool.devices, LOAD, async (load) => {
       await load.untilAccepted(PUSHES);
-      link.block(direction);
-      await load.untilAccepted(PUSHES_DURING_PARTITION).finally(link.restore);
-      expect(link.heldBytes()).toBeGreaterThan(0);
+      proxy.block(direction);
+      await load.untilAccepted(PUSHES_DURING_PARTITION).finally(proxy.restore);
+      expect(proxy.heldBytes()).toBeGreaterThan(0);
       await load.untilAccepted(PUSHES);
     });
     expect(sent.filter(({ isAccepted }) => !isAccepted)).toEqual([]);

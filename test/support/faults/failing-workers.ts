@@ -27,7 +27,7 @@ export interface FailingWorkers extends Tables {
   /** Inserts an open push to devices that are offline. */
   insertPush(recipients: number, fields?: { data?: string; lapsed?: number }): Promise<TestPush>;
   /**
-   * Runs a worker, and another in its place when it ends, until no batch is open.
+   * Runs a worker, and another one when it ends, until no batch is open.
    *
    * @param failpoints of each worker that is started
    * @returns how many have ended
@@ -35,7 +35,7 @@ export interface FailingWorkers extends Tables {
   run(failpoints: string): Promise<number>;
   /** Starts a worker, kills it when it has stopped itself at a failpoint, and does so again. */
   killInWork(times: number, failpoints: string): Promise<void>;
-  /** Gives the numbers of a push's recipients by outcome. */
+  /** Returns the numbers of a push's recipients by outcome. */
   outcomesOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
   /** Gives the numbers of a push's failed recipients by reason. */
   reasonsOf(push: Pick<TestPush, 'id'>): Promise<Record<string, number>>;
@@ -136,7 +136,7 @@ async function insertOpenPush(
   return push;
 }
 
-/** Creates the function that ends leases now instead of seconds later: of claims that are held for `ageMs`. */
+/** Creates the function that ends leases now instead of seconds later: of claims that are `ageMs` old. */
 function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<void> {
   const seenAt = new Map<string, number>();
   return async (ageMs) => {

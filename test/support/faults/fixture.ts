@@ -3,7 +3,7 @@ import type { StackOptions } from '../stack/env.ts';
 import { type Stack, startStack } from '../stack.ts';
 import { createDevicePool, type DevicePool, keepConnected } from './device-pool.ts';
 
-/** A stack with a crowd whose real devices stay connected whatever breaks. */
+/** A stack with a pool of devices, the real ones of which reconnect after every fault. */
 export interface Fixture {
   stack: Stack;
   mongo: TestMongo;
@@ -12,7 +12,7 @@ export interface Fixture {
 }
 
 /**
- * Starts a stack of its own and gathers a crowd.
+ * Starts a stack of its own and creates a pool of devices.
  *
  * @param size.real how many of the registered devices are connected
  */

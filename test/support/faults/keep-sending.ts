@@ -8,7 +8,7 @@ import { type SentPush, sendPush } from './pushes.ts';
 const LIVE_RESULTS = 10;
 const LIVE_WITHIN_MS = 60_000;
 
-/** Sends pushes to a connected device, whether or not the ones before are answered, until it is stopped. */
+/** Sends pushes to a connected device, whether or not the previous ones have a response, until it is stopped. */
 export function keepSendingTo(
   stack: Pick<Stack, 'api' | 'dev'>,
   token: string,
@@ -17,7 +17,7 @@ export function keepSendingTo(
   /** Waits until the gateway has written several pushes in a row at once: none of them has an inbox row. */
   untilLive(): Promise<void>;
   stop(): void;
-  /** Returns all pushes once they are answered. @throws when one was not accepted */
+  /** Returns all pushes once they have a response. @throws when one was not accepted */
   listSent(): Promise<readonly SentPush[]>;
 } {
   const sending: Promise<SentPush>[] = [];

@@ -15,7 +15,7 @@ export interface KilledService {
   set: ServiceSet;
   mongo: TestMongo;
   /**
-   * Starts a process that ends itself at a failpoint, and another one in its place when it has done so.
+   * Starts a process that ends itself at a failpoint, and another one when it has done so.
    *
    * @param cause makes it come to the failpoint
    * @returns what `cause` has returned, and the other process, which runs until the next call

@@ -4,7 +4,7 @@ import { probe } from '../operators/service-process.ts';
 const PROBE_EVERY_MS = 1_000;
 
 /**
- * Asks processes for their readiness again and again during a task, as their orchestrator does. Returns every response other
+ * Requests the readiness of processes again and again during a task, as their orchestrator does. Returns every response other
  * than 200, and the processes that never responded.
  */
 export async function listUnreadyDuring(
@@ -15,26 +15,26 @@ export async function listUnreadyDuring(
   const unready: string[] = [];
   const silent = new Set(urls);
   let hasEnded = false;
-  async function ask(url: string): Promise<void> {
-    // A busy machine may answer late, which says nothing about the readiness.
+  async function check(url: string): Promise<void> {
+    // A busy machine may respond late, which does not show that a process is unready.
     const result = await probe(url).catch(() => undefined);
     if (result === undefined) return;
     silent.delete(url);
     if (result.status !== 200) unready.push(`${url}: ${result.status} ${result.faults.join()}`);
   }
-  async function askAll(): Promise<void> {
+  async function checkAll(): Promise<void> {
     while (!hasEnded) {
-      await Promise.all(urls.map(ask));
+      await Promise.all(urls.map(check));
       await sleep(PROBE_EVERY_MS);
     }
   }
-  const asking = askAll();
+  const checking = checkAll();
   try {
     await task();
   } finally {
     hasEnded = true;
-    await asking;
+    await checking;
   }
-  if (urls.length === 0) throw new Error('none of the processes tells its readiness');
+  if (urls.length === 0) throw new Error('none of the processes reports its readiness');
   return [...unready, ...[...silent].map((url) => `${url}: no response`)];
 }

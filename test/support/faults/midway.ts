@@ -19,17 +19,17 @@ export function openLargeFixture(): Promise<Fixture> {
   return openFixture(POOL_SIZE);
 }
 
-/** Returns the devices that keep a few batches open by keeping their receipts back. */
+/** Returns the devices that keep a few batches open by delaying their receipts. */
 export function unacknowledging({ pool }: Fixture): MqttDevice[] {
   return pool.devices.slice(0, UNACKNOWLEDGING);
 }
 
-/** Makes these devices keep their receipts back from now on. */
+/** Makes these devices delay their receipts from now on. */
 export function holdReceipts(fixture: Fixture): void {
   for (const device of unacknowledging(fixture)) device.holdReceipts();
 }
 
-/** Makes them acknowledge again, also what they have got. */
+/** Makes them acknowledge again, including earlier arrivals. */
 export function releaseReceipts(fixture: Fixture): void {
   for (const device of unacknowledging(fixture)) device.releaseReceipts();
 }
@@ -39,7 +39,7 @@ export async function expectPartlyClosed({ mongo }: Fixture, push: SentPush): Pr
   expect(isPartlyClosed(await countBatchStates(mongo, push))).toBe(true);
 }
 
-/** Kills a process in the middle of a push whose receipts are held, and expects the push to be complete. */
+/** Kills a process in the middle of a push whose receipts are delayed, and expects the push to be complete. */
 export async function killMidway(
   fixture: Fixture,
   service: string,
@@ -53,7 +53,7 @@ export async function killMidway(
   await expectComplete(fixture, push, label);
 }
 
-/** Tells a process to stop in the middle of a push, and expects the push to be complete and at no device twice. */
+/** Stops a process by a signal in the middle of a push, and expects the push to be complete and at no device twice. */
 export async function stopMidway(fixture: Fixture, service: string, label: string): Promise<void> {
   const { stack, mongo, pool } = fixture;
   const holder = await connectUnacknowledging(stack);

@@ -4,7 +4,7 @@ import type { Stack } from '../stack.ts';
 
 const SERVERS = ['redis', 'mongodb'];
 
-/** The most memory that each service of a stack has held, in MB (`VmHWM`), under names such as `api-0`. */
+/** The most memory that each service of a stack has used, in MB (`VmHWM`), under names such as `api-0`. */
 export function readPeakMemory({ home }: Pick<Stack, 'home'>): Record<string, number> {
   const services = (readDev(home)?.processes ?? []).filter(
     ({ service }) => !SERVERS.includes(service),
@@ -14,7 +14,7 @@ export function readPeakMemory({ home }: Pick<Stack, 'home'>): Record<string, nu
   );
 }
 
-/** The most memory that a process has held, in MB. */
+/** The most memory that a process has used, in MB. */
 export function readPeakOf(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   return Math.round(Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024);

@@ -4,7 +4,7 @@ import type { TestMongo } from '../mongo.ts';
 import type { Stack } from '../stack.ts';
 import { type PollOptions, until } from '../until.ts';
 
-/** A push that was answered with 200. */
+/** A push that got a 200. */
 export interface SentPush {
   id: string;
   /** The payload's text, which no other push has. */
@@ -36,14 +36,14 @@ export async function sendPush(
   return { id: json.id, payload: JSON.stringify(data), devices: json.info.devices };
 }
 
-/** A push's state and its recipients by outcome, as `carillon push outcomes` gives them. */
+/** A push's state and its recipients by outcome, as `carillon push outcomes` shows them. */
 export async function pushStatusOf(mongo: TestMongo, { id }: Pick<SentPush, 'id'>) {
   const pushStatus = await createDeliveryStatus(mongo.db).statusOfPush(id);
   if (pushStatus === undefined) throw new Error(`there is no push ${id}`);
   return pushStatus;
 }
 
-/** Waits until the recipients of a push stand exactly so. @throws naming how they stand instead. */
+/** Waits until the recipients of a push have exactly these outcomes. @throws naming the outcomes that they have instead. */
 export async function untilOutcomes(
   mongo: TestMongo,
   push: Pick<SentPush, 'id'>,
@@ -101,7 +101,7 @@ export function untilPartlyClosed(mongo: TestMongo, push: { id: string }): Promi
     const states = await countBatchStates(mongo, push);
     return isPartlyClosed(states) && states;
   };
-  return until(midway, { everyMs: 2, what: `push ${push.id} half worked` });
+  return until(midway, { everyMs: 2, what: `push ${push.id} half processed` });
 }
 
 /** Checks whether both open and closed batches exist. */

@@ -13,17 +13,17 @@ const HOST = '127.0.0.1';
 /** How it keeps its data: each write in a log (AOF), or only what was there at a SAVE (RDB). */
 export type Persistence = 'log' | 'snapshot';
 
-/** A Redis server that a test may take away and bring back, empty or as it was. */
+/** A Redis server that a test may stop and restart, empty or with its data. */
 export interface RedisServer {
   url: string;
   port: number;
   /** The folder of its data. */
   dir: string;
   start(): Promise<void>;
-  /** Stops it in its tracks, its connections open, and lets it go on. */
+  /** Suspends it with its connections open, and resumes it. */
   freeze(): void;
   thaw(): void;
-  /** Kills it without a word. */
+  /** Kills it (SIGKILL). */
   kill(): Promise<void>;
   /** Does some work, then kills the server and starts it with the data from before: its last seconds are lost. */
   restoreAfter(task: () => Promise<void>): Promise<void>;

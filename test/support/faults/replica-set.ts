@@ -12,7 +12,7 @@ const MEMBERS = 3;
 /** A primary that sees no majority steps down after this time, and the others elect another one. Default: 10 s. */
 const ELECTION_TIMEOUT_MS = 4_000;
 /**
- * A secondary that loses its source asks the same one again before it turns to another, by default. If that is a primary that
+ * A secondary that loses its source queries the same one again before it selects another, by default. If that is a primary that
  * is frozen, no write has its majority for these seconds more.
  */
 const NO_SECOND_ATTEMPT = ['--setParameter', 'oplogFetcherSteadyStateMaxFetcherRestarts=0'];
@@ -111,7 +111,7 @@ function clockEnv(seconds: number): Record<string, string> {
 function buildConfig(hosts: readonly string[]) {
   return {
     _id: NAME,
-    // The last one votes and stores, and leaves the place of a primary to the two others.
+    // The last one votes and stores, and leaves the role of the primary to the two others.
     members: hosts.map((host, _id) => ({ _id, host, priority: _id === MEMBERS - 1 ? 0 : 1 })),
     settings: { electionTimeoutMillis: ELECTION_TIMEOUT_MS },
   };

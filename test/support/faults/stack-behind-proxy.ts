@@ -4,7 +4,7 @@ import type { StackOptions } from '../stack/env.ts';
 import { type Stack, startStack } from '../stack.ts';
 import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 
-/** A stack and the way between it and its MongoDB. */
+/** A stack and the proxy between it and its MongoDB. */
 export interface StackBehindProxy {
   stack: Stack;
   proxy: TcpProxy;

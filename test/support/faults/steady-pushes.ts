@@ -13,7 +13,7 @@ const MAX_DUPLICATES_PER_DEVICE = 16;
 const SETTLED_MS = 60_000;
 /** An election or a restart takes some time, on a busy machine more. */
 const ANSWERED_MS = 90_000;
-/** Sends are answered with 200 again within this time of a new primary. */
+/** Sends get a 200 again within this time of a new primary. */
 const ACCEPTED_AGAIN_MS = 10_000;
 
 /** An attempt and the devices that it is for. */
@@ -23,13 +23,13 @@ export type SteadyPush = Attempt & { to: readonly MqttDevice[] };
 export interface SteadyLoad {
   /** Waits until so many more pushes are accepted. */
   untilAccepted(more: number): Promise<void>;
-  /** Waits until so many more pushes are answered otherwise, or not at all. */
+  /** Waits until so many more pushes get another response, or none. */
   untilFailed(more: number): Promise<void>;
 }
 
 /**
- * Sends pushes at a steady rate during a task, whether or not the ones before are answered: each to some of the devices, in
- * turn. Returns all of them once the last is answered.
+ * Sends pushes at a steady rate during a task, whether or not the previous ones have a response: each to some of the devices, in
+ * turn. Returns all of them once the last has its response.
  *
  * @param load.perPush devices of each push
  */
@@ -39,17 +39,17 @@ export async function sendDuring(
   { perSecond, perPush }: { perSecond: number; perPush: number },
   task: (load: SteadyLoad) => Promise<void>,
 ): Promise<readonly SteadyPush[]> {
-  const answered: SteadyPush[] = [];
+  const completed: SteadyPush[] = [];
   const inFlight: Promise<void>[] = [];
 
   async function send(n: number): Promise<void> {
     const indexes = Array.from({ length: perPush }, (_, at) => (n * perPush + at) % devices.length);
     const to = indexes.flatMap((index) => devices[index] ?? []);
     const tokens = to.map(({ token }) => token);
-    answered.push({ ...(await attemptPush(stack, tokens)), to });
+    completed.push({ ...(await attemptPush(stack, tokens)), to });
   }
   const countAnswered = (isAccepted: boolean) =>
-    answered.filter((one) => one.isAccepted === isAccepted).length;
+    completed.filter((one) => one.isAccepted === isAccepted).length;
   async function untilMore(isAccepted: boolean, more: number): Promise<void> {
     const before = countAnswered(isAccepted);
     const what = `${more} more pushes ${isAccepted ? '' : 'not '}accepted`;
@@ -77,7 +77,7 @@ export async function sendDuring(
     await Promise.allSettled(inFlight);
   }
   await Promise.all(inFlight);
-  return answered;
+  return completed;
 }
 
 /** Waits until a push is accepted, prints how long after the new primary that was, and expects it to be at most 10 s. */

@@ -4,7 +4,7 @@ import type { Fixture } from './fixture.ts';
 
 const DOCUMENTS_PER_INSERT = 10_000;
 
-/** Subscribes the whole crowd to a topic in bulk, straight in the database, counters included. */
+/** Subscribes the whole pool to a topic in bulk, straight in the database, counters included. */
 export async function subscribePool(
   { stack, mongo, pool }: Pick<Fixture, 'mongo' | 'pool'> & { stack: Pick<Stack, 'dev'> },
   topic: string,

@@ -5,12 +5,12 @@ import type { AddressInfo } from 'node:net';
 /** A file server of a test's own. */
 export interface FileServer {
   url: string;
-  /** Paths that were asked for. */
+  /** Paths that were requested. */
   requestedPaths: string[];
   stop(): Promise<void>;
 }
 
-/** Starts one; `answer` gives the content of a path, or undefined when there is none. */
+/** Starts one; `contentFor` returns the content of a path, or undefined when there is none. */
 export async function startFileServer(
   contentFor: (path: string) => Buffer | string | undefined,
 ): Promise<FileServer> {

@@ -46,7 +46,7 @@ function listFolder(path: string): string[] {
   return tryOr([], () => readdirSync(path));
 }
 
-/** A process may end between two looks, and others' are not open to an ordinary user. */
+/** A process may end between two reads, and those of others are not readable for an ordinary user. */
 function tryOr<T>(fallback: T, read: () => T): T {
   try {
     return read();

@@ -25,9 +25,9 @@ export interface TestHome {
   env: NodeJS.ProcessEnv;
   /** Starts; does not wait. `more` are variables that win; `dev` is `npm run dev`. */
   start(more?: Record<string, string>, command?: 'start' | 'dev'): NpmStart;
-  /** The pids of all that runs of this place. */
+  /** The pids of all processes of this folder. */
   processes(): number[];
-  /** Ends what still runs of this place, and removes it unless a test of this file failed. */
+  /** Ends the processes that still run, and removes the folder unless a test of this file failed. */
   remove(): Promise<void>;
 }
 
@@ -40,11 +40,11 @@ export interface NpmStart {
   ready(): Promise<Dev>;
   /** Sends a signal to the one process that a user has started, and no other. */
   signal(signal: NodeJS.Signals): void;
-  /** Waits for its end; gives the exit code, 128 + its number for a signal. @throws after 40 s */
+  /** Waits for its end. Returns the exit code, 128 + its number for a signal. @throws after 40 s */
   exit(): Promise<number>;
 }
 
-/** Makes a place. `name`: of the home folder in it. */
+/** Creates the folder. @param name of the home folder in it */
 export async function createTestHome(options: StackOptions = {}, name = 'home'): Promise<TestHome> {
   const folder = await createDataFolder();
   const home = join(folder, name);
@@ -63,7 +63,7 @@ export async function createTestHome(options: StackOptions = {}, name = 'home'):
     async remove() {
       await killProcesses(processes());
       if ((globalThis.failures ?? 0) === 0) await rm(folder, { recursive: true, force: true });
-      else process.stderr.write(`kept for a look: ${folder}\n`);
+      else process.stderr.write(`kept for inspection: ${folder}\n`);
     },
   };
 }
@@ -116,7 +116,7 @@ export function hasFile({ home }: Pick<TestHome, 'home'>, name: string): boolean
   return existsSync(join(home, name));
 }
 
-/** The text of a file in a place's home; empty as long as there is none. */
+/** The text of a file in the home folder; empty as long as there is none. */
 export function readHomeFile({ home }: Pick<TestHome, 'home'>, name: string): string {
   return hasFile({ home }, name) ? readFileSync(join(home, name), 'utf8') : '';
 }

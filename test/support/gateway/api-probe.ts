@@ -7,7 +7,7 @@ const INTERVAL_MS = 40;
 export interface ApiProbe {
   /** Milliseconds. */
   latenciesMs: number[];
-  /** Names of the pushes that were accepted, for the herd's report. */
+  /** Names of the pushes that were accepted, for the report of the fleet. */
   accepted: string[];
   /** Statuses of responses other than 200. */
   failures: number[];

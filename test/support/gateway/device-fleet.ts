@@ -7,15 +7,15 @@ import type { Stack } from '../stack.ts';
 import { until } from '../until.ts';
 import type { FleetCommand, FleetReport } from './fleet-process.ts';
 
-/** Thousands of lean devices, played by a process of their own. */
+/** Thousands of minimal devices, simulated by a process of their own. */
 export interface DeviceFleet {
-  /** Breaks all links at the same moment; each device comes back at once. */
+  /** Cuts all connections at the same moment; each device reconnects at once. */
   cut(): void;
   /** The first `count` devices read nothing more. */
   freeze(count: number): void;
   thaw(): void;
   report(): Promise<FleetReport>;
-  /** Waits until all are connected; gives the milliseconds it took. */
+  /** Waits until all are connected. Returns the milliseconds it took. */
   untilConnected(timeoutMs?: number): Promise<number>;
   stop(): Promise<void>;
 }
@@ -38,7 +38,7 @@ export function startDeviceFleet(stack: Stack, tokens: readonly string[]): Devic
     async untilConnected(timeoutMs = 60_000) {
       const startedAt = performance.now();
       const areConnected = async () => (await report()).connected === tokens.length;
-      await until(areConnected, { timeoutMs, everyMs: 100, what: 'the whole herd connected' });
+      await until(areConnected, { timeoutMs, everyMs: 100, what: 'all devices connected' });
       return performance.now() - startedAt;
     },
     async stop() {

@@ -8,14 +8,14 @@ import { type DeviceFleet, startDeviceFleet } from './device-fleet.ts';
 const TOKENS_PER_CALL = 1_000;
 const TIMEOUT_MS = 60_000;
 
-/** A stack with a herd of devices that are all online. */
+/** A stack with a fleet of devices that are all online. */
 export interface FleetFixture {
   stack: Stack;
   fleet: DeviceFleet;
   tokens: string[];
-  /** Waits until just so many of the herd are online for the API. */
+  /** Waits until exactly so many devices of the fleet are online for the API. */
   untilOnline(count: number): Promise<unknown>;
-  /** Sends one push to all of the herd. */
+  /** Sends one push to all devices of the fleet. */
   sendToAll(name: string): Promise<void>;
   /** Waits until each named push has arrived at so many devices. */
   untilArrived(names: readonly string[], devices: number, everyMs?: number): Promise<unknown>;

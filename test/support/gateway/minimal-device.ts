@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { encodeConnect, packetSize, pubackFor } from './mqtt-packets.ts';
 
-/** After a link that was not opened, as clients wait by default; after one that broke: not at all. */
+/** After a connection that was not opened, as clients wait by default; after one that broke: not at all. */
 const RETRY_MS = 1_000;
 
 /** Events of a minimal device. */
@@ -15,7 +15,7 @@ export interface DeviceEvents {
 export interface DeviceAddress {
   host: string;
   port: number;
-  /** Over TLS, whoever the server says it is. */
+  /** Over TLS, whatever name the server's certificate has. */
   isSecure?: boolean;
   /** Sent first, as a load balancer does. */
   proxyHeader?: Buffer;
@@ -58,10 +58,10 @@ export class MinimalDevice {
     socket.on('close', () => this.#closed());
   }
 
-  /** Breaks the link without a word; the device comes back at once. */
+  /** Cuts the connection without DISCONNECT; the device reconnects at once. */
   cut(): void {
     if (this.#isConnected) {
-      // Counted now: who asks right after the cut must not be told of links that are as good as gone.
+      // Counted now: a report right after the cut must not count connections that are about to end.
       this.#isConnected = false;
       this.#isCut = true;
       this.#on.disconnected();
@@ -70,7 +70,7 @@ export class MinimalDevice {
     else this.#socket?.resetAndDestroy();
   }
 
-  /** Reads nothing more of this link, which stays open. */
+  /** Reads nothing more from this connection, which stays open. */
   freeze(): void {
     this.#socket?.pause();
   }

@@ -9,7 +9,7 @@ import type { Dev } from '../stack/dev-file.ts';
 
 export type Scheme = 'mqtt' | 'mqtts' | 'ws';
 
-/** A client library that its users trust, playing a device; it reconnects by itself. */
+/** A common client library that acts as a device; it reconnects by itself. */
 export interface RealClient extends Credentials {
   name: string;
   /** Payloads that it delivered to its user, in order. */
@@ -87,7 +87,7 @@ export async function startMosquitto(dev: Dev, scheme: 'mqtt' | 'mqtts'): Promis
   };
 }
 
-/** Publishes as a device; gives the exit code of mosquitto_pub. */
+/** Publishes as a device. Returns the exit code of mosquitto_pub. */
 export async function publishByMosquitto(dev: Dev): Promise<number> {
   const { url, token, auth } = await connectOptionsFor(dev, 'mqtt');
   const { hostname, port } = new URL(url);

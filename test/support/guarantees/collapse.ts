@@ -34,7 +34,7 @@ export function findOutOfOrder(device: MqttDevice, pushes: readonly SentPush[]):
   });
 }
 
-/** Sends pushes of a collapse key one after another for a while; gives those that were accepted, oldest first. */
+/** Sends pushes of a collapse key one after another for a while. Returns the accepted ones, oldest first. */
 export async function sendRepeatedly(
   stack: Pick<Stack, 'api'>,
   devices: readonly MqttDevice[],
@@ -51,7 +51,7 @@ export async function sendRepeatedly(
   return pushes;
 }
 
-/** Breaks links by chance, each every second or so, and has some devices keep receipts back for a while. */
+/** Breaks connections at random, each about once a second, and has some devices delay receipts for a while. */
 export function disconnectRepeatedly(devices: readonly MqttDevice[]): { stop(): Promise<void> } {
   let isStopped = false;
   const disrupt = async (device: MqttDevice) => {

@@ -9,7 +9,7 @@ const RECOVERY_MS = 60_000;
  * Kills every process of a stack at once (SIGKILL), Redis and MongoDB too, keeps all of them down while
  * `whileDown` lasts, and resolves when the whole stack is ready again.
  *
- * @param spared services that go on
+ * @param spared services that keep running
  */
 export async function crashAndRecover(
   stack: Stack,

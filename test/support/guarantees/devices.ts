@@ -38,7 +38,7 @@ export function createFleet(dev: () => Dev): Fleet {
   };
 }
 
-/** The payloads that arrived at a device, in order. */
+/** The payloads that arrived at a device, in the order of arrival. */
 export function payloadsOf({ arrivals }: MqttDevice): string[] {
   return arrivals.map(({ payload }) => payload);
 }

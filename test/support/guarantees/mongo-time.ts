@@ -10,7 +10,7 @@ export interface MongoTime {
 
 const SAMPLES = 10;
 
-/** Compares the clocks a few times; the quickest answer bounds the difference best. */
+/** Compares the clocks a few times; the quickest response bounds the difference best. */
 export async function readMongoTime({ db }: TestMongo): Promise<MongoTime> {
   let atMost = Number.POSITIVE_INFINITY;
   let atLeast = Number.NEGATIVE_INFINITY;
@@ -19,7 +19,7 @@ export async function readMongoTime({ db }: TestMongo): Promise<MongoTime> {
     const hello = await db.admin().command({ hello: 1 });
     const after = performance.now();
     const time = (hello.localTime as Date).getTime();
-    // It gives whole milliseconds, the rest cut off.
+    // It returns whole milliseconds, rounded down.
     atMost = Math.min(atMost, time + 1 - before);
     atLeast = Math.max(atLeast, time - after);
   }

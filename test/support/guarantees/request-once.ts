@@ -1,6 +1,6 @@
 import { request } from 'node:http';
 
-/** An answer, or 0 as status when the connection broke instead. */
+/** A response, or 0 as status when the connection broke instead. */
 export interface PlainResponse {
   status: number;
   text: string;
@@ -16,7 +16,7 @@ export interface RequestOptions {
   body?: string;
 }
 
-/** Asks once; whatever comes of it is an answer. */
+/** Sends a request once; every outcome is a result. */
 export function requestOnce({
   method,
   url,

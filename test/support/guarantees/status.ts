@@ -22,7 +22,7 @@ export async function getPushStatus(
   return { status, ...json };
 }
 
-/** Waits until a push can't be asked for any more. */
+/** Waits until a push has no status any more. */
 export function untilNotPending(
   stack: Pick<Stack, 'api'>,
   push: { id: string },
@@ -43,5 +43,5 @@ export function untilPending(
     const { push: status } = await getPushStatus(stack, push);
     return status !== undefined && [...status.pending_devices].sort().join() === expected;
   };
-  return until(isSo, { what: `push ${push.id} pending for ${expected || 'nobody'}` });
+  return until(isSo, { what: `push ${push.id} pending for ${expected || 'no device'}` });
 }

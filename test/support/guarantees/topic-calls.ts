@@ -13,14 +13,14 @@ export function createTopicCalls(stack: () => Pick<Stack, 'api'>) {
       (await stack().api('POST', `/topics/${verb}`, { token, topics })).status;
 
   /** A page by its link, the first one without. */
-  async function getPage(topic: string, link = `/topics/${topic}`): Promise<SubscriberPage> {
-    return (await stack().api<SubscriberPage>('GET', link)).json;
+  async function getPage(topic: string, path = `/topics/${topic}`): Promise<SubscriberPage> {
+    return (await stack().api<SubscriberPage>('GET', path)).json;
   }
 
   return {
-    /** Gives the HTTP status. */
+    /** Returns the HTTP status. */
     subscribe: changeSubscription('subscribe'),
-    /** Gives the HTTP status. */
+    /** Returns the HTTP status. */
     unsubscribe: changeSubscription('unsubscribe'),
     pageOf: getPage,
 

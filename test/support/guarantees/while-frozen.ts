@@ -9,8 +9,8 @@ export interface FrozenProcess {
 }
 
 /**
- * Freezes processes (SIGSTOP) while something is done, and lets them go on whatever comes of it.
- * A frozen process keeps its connections and what it holds, and does nothing.
+ * Freezes processes (SIGSTOP) during a task, and resumes them after it, also if it fails.
+ * A frozen process keeps its connections and claims, and does nothing.
  */
 export async function whileFrozen<T>(
   stack: Pick<Stack, 'pidOf'>,
@@ -20,7 +20,7 @@ export async function whileFrozen<T>(
   const pids = processes.map(({ service, index }) => stack.pidOf(service, index));
   for (const pid of pids) process.kill(pid, 'SIGSTOP');
   try {
-    // The signal stops one thread, which then stops the others: on a busy machine one may still answer a request.
+    // The signal stops one thread, which then stops the others: on a busy machine one may still respond to a request.
     await until(() => pids.every(isStopped), { everyMs: 5 });
     return await task();
   } finally {

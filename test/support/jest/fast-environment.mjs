@@ -31,7 +31,7 @@ class OwnRealm {
     return ['node', 'node-addons'];
   }
 
-  /** Jest requires the method. Whoever needs a context of `node:vm` would get none. */
+  /** Jest requires the method. Code that needs a context of `node:vm` would get none. */
   getVmContext() {
     return null;
   }

@@ -42,7 +42,7 @@ function unlessExists(pattern) {
 }
 
 /**
- * Finds the tests that this machine can't run, and says so. They are left out as files; `.ci/run` installs what they need.
+ * Finds the tests that this machine can't run, and prints them. They are left out as files; `.ci/run` installs what they need.
  *
  * @param {readonly string[]} argv arguments of the run: tiers or paths
  * @returns {string[]} patterns of their paths
@@ -51,7 +51,7 @@ export function findLeftOut(argv) {
   const isWithContainers = argv.some((arg) => CONTAINER_WORDS.some((word) => arg.includes(word)));
   /** @type {[string[], string | undefined][]} */
   const needs = [
-    // Only root may mount, and not in every container; tried where nobody else sees it.
+    // Only root may mount, and not in every container; tried in a mount namespace of its own.
     [
       ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),

@@ -9,12 +9,12 @@ const OPTIONS: StackOptions = {
   env: { CARILLON_ADDRESS_LIMITS: 'off' },
 };
 
-/** The stack that calm test files of this process share, one after the other. */
+/** The stack that test files without faults share in this process, one after the other. */
 let lent: Promise<Stack> | undefined;
-/** The ends of stacks that nobody has waited for. */
+/** Stops of stacks that were not awaited yet. */
 const stops: Promise<void>[] = [];
 
-/** Gives the shared stack, and starts it for the first file that asks. */
+/** Returns the shared stack, and starts it for the first file that needs it. */
 export function lend(): Promise<Stack> {
   lent ??= startStack(OPTIONS, true).catch((error: unknown) => {
     lent = undefined;
@@ -25,9 +25,9 @@ export function lend(): Promise<Stack> {
 
 /**
  * Takes the stack back from a test file. One in which a test failed is stopped, and its folder kept for
- * a look: the next file gets a new one.
+ * inspection: the next file gets a new one.
  *
- * @throws when a process of the stack ended meanwhile; no calm file makes one end
+ * @throws when a process of the stack ended meanwhile; no file that shares it may end one
  */
 export async function giveBack(failures: number): Promise<void> {
   const stack = await lent?.catch(() => undefined);

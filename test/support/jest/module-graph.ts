@@ -8,7 +8,7 @@ const PACKAGES = `${sep}node_modules${sep}`;
 const OWN_CODE = /\.m?[jt]s$/;
 const JEST_GLOBALS = '@jest/globals';
 
-/** What Jest's transformers are told about the syntax that Node understands. */
+/** The options of Jest's transformers about the syntax that Node supports. */
 const TRANSFORM_OPTIONS = {
   isInternalModule: false,
   supportsDynamicImport: true,
@@ -43,7 +43,7 @@ const shared = new Map<string, Promise<Module>>();
 
 /** The modules of a test file. Those of this repository are evaluated for each test file: none sees another's state. */
 export class ModuleGraph {
-  /** What `@jest/globals` exports. */
+  /** Exports of `@jest/globals`. */
   globals: Record<string, unknown> = {};
   /** Where the source map of each module is. */
   readonly sourceMaps = new Map<string, string>();
@@ -67,7 +67,7 @@ export class ModuleGraph {
     return module.namespace;
   }
 
-  /** Lets go of all modules: something that a test left behind may hold the graph. */
+  /** Releases all modules: something that a test left behind may reference the graph. */
   clear(): void {
     this.#modules.clear();
   }

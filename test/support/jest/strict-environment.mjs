@@ -2,7 +2,7 @@ import { TestEnvironment as NodeEnvironment } from 'jest-environment-node';
 import { giveBack, lend } from './lent-stack.ts';
 import { strict } from './strict.mjs';
 
-/** Node's test environment, strict, and with `globalThis.lendStack`, which gives the stack that calm test files share. */
+/** Node's test environment, strict, and with `globalThis.lendStack`, which returns the shared stack. */
 export default class StrictEnvironment extends strict(NodeEnvironment) {
   #hasBorrowed = false;
 

@@ -11,8 +11,8 @@ const TRACKED_HANDLES = [
 const CLOSE_TIMEOUT_MS = 5_000;
 
 /**
- * Adds two things to a test environment: a test file that leaves sockets, servers or child processes open fails, and
- * `globalThis.failures` counts what failed so far in this file, so that support code can keep what is worth a look.
+ * Adds two features to a test environment: a test file that leaves sockets, servers or child processes open fails, and
+ * `globalThis.failures` counts what failed so far in this file, so that support code can keep files for inspection.
  */
 export function strict(Environment) {
   return class StrictEnvironment extends Environment {

@@ -145,7 +145,7 @@ const WAITING_SIDE_BY_SIDE = [
   'test/operators/outage-restarts-nothing.test.ts',
 ];
 
-/** Tests of a whole stack that look at words and states, and at no time that another stack could stretch. */
+/** Tests of a whole stack that check texts and states, and no time that another stack could stretch. */
 const STACK_SIDE_BY_SIDE = [
   // These start no stack, but take too long for `fast`.
   'packages/runtime/test/failing-receiver-of-traces-costs-little.test.ts',

@@ -3,7 +3,7 @@ import { findVariable, findWorkloads, type Manifest, type Workload } from './man
 import { listBroken, type Rule } from './rule.ts';
 import { findRequiredVariables, findSetting, SETTINGS } from './services.ts';
 
-/** Variables that hold secrets; they are never values of a manifest. */
+/** Variables that contain secrets; they are never values of a manifest. */
 const SECRET_KEYS = [
   'MONGODB_URI',
   'REDIS_URL',
@@ -52,7 +52,7 @@ const requiredVariables: Rule = {
     ),
 };
 
-/** Lists what is wrong with the files that variables name. */
+/** Lists the faults of the files that variables name. */
 function checkFiles({ pod, container }: Workload): string[] {
   const mounts = container.volumeMounts ?? [];
   return (container.env ?? [])
@@ -102,7 +102,7 @@ const queues: Rule = {
     if (served.includes(undefined)) return [];
     const names = new Set(served.flatMap((text) => text?.split(',') ?? []));
     return [
-      ...WORKER_QUEUES.filter((name) => !names.has(name)).map((name) => `nobody serves ${name}`),
+      ...WORKER_QUEUES.filter((name) => !names.has(name)).map((name) => `no worker serves ${name}`),
       ...[...names]
         .filter((name) => !WORKER_QUEUES.some((queue) => queue === name))
         .map((name) => `there is no queue ${name}`),

@@ -12,11 +12,11 @@ import { SETTINGS } from './services.ts';
 const DNS = ['53/UDP', '53/TCP'];
 /** APNs, FCM and Web Push; APNs listens on both ports. */
 const PROVIDER_PORTS = ['443/TCP', '2197/TCP'];
-/** Settings of the sandbox with the ports that delivery-workers send to in place of the providers'. */
+/** Settings of the sandbox with the ports that delivery-workers send to instead of the providers'. */
 const SANDBOX_PROVIDERS = ['SANDBOX_APNS_LISTEN', 'SANDBOX_FCM_LISTEN'];
 /** Addresses for operators, who use `kubectl port-forward`. */
 const OPERATOR_SETTINGS = ['SANDBOX_LISTEN'];
-/** Settings that hold the URL of another server. */
+/** Settings that contain the URL of another server. */
 const URL_SETTINGS = [
   'OTEL_EXPORTER_OTLP_ENDPOINT',
   'OIDC_ISSUER',
@@ -101,13 +101,13 @@ function findSetPorts(workloads: readonly Workload[]): string[] {
   return isSet ? [...new Set(servers.flatMap(portsOf))] : [];
 }
 
-/** Lists the ports of the Sentinels that users of Redis ask for the primary. */
+/** Lists the ports of the Sentinels that users of Redis query for the primary. */
 function findSentinelPorts(workloads: readonly Workload[], service: string): string[] {
   if (!hasSetting(service, 'REDIS_URL')) return [];
   return workloads.filter((workload) => workload.service === SENTINEL).flatMap(portsOf);
 }
 
-/** Derives who talks to whom from the settings of the services: one line for each flow. */
+/** Derives the network flows from the settings of the services: one line for each. */
 export function deriveFlows(manifests: readonly Manifest[]): string[] {
   const workloads = findWorkloads(manifests);
   const flows = workloads.flatMap((workload) => {

@@ -131,7 +131,7 @@ export interface Workload {
   container: Container;
 }
 
-/** Finds what runs pods. */
+/** Finds the workloads. */
 export function findWorkloads(manifests: readonly Manifest[]): Workload[] {
   return manifests.flatMap((manifest) => {
     const template = manifest.spec?.template;

@@ -31,7 +31,7 @@ interface Claim {
   spec: { accessModes: 'ReadWriteOnce'[]; resources: { requests: { storage: string } } };
 }
 
-/** What is merged into the StatefulSet that the operator makes; its containers are found by their names. */
+/** Fields that are merged into the StatefulSet that the operator makes; its containers are found by their names. */
 interface StatefulSetSpec {
   template: {
     spec: {

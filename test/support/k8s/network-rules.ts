@@ -229,7 +229,7 @@ const traces: Rule = {
   },
 };
 
-/** A Deployment that no PodMonitor selects has no metrics, and no alert says so. */
+/** A Deployment that no PodMonitor selects has no metrics, and no alert reports it. */
 const scraped: Rule = {
   name: 'scraped',
   check: (manifests) =>

@@ -26,7 +26,7 @@ const BACK_OFF_MINUTES = 5;
 const LISTENING = ['api', 'device-gateway', 'dashboard'];
 const { version } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as { version: string };
 const measuredMemory = readMeasuredMemory();
-/** What the measurements call servers that are not Carillon's. */
+/** Names of servers that are not Carillon's in the measurements. */
 const MEASURED_AS: Readonly<Record<string, string>> = {
   mongodb: 'MongoDB',
   valkey: 'Redis',

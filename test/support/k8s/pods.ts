@@ -10,11 +10,11 @@ import type { Container, Manifest, Volume, Workload } from './manifest.ts';
 const execFileAsync = promisify(execFile);
 /** Servers that Carillon's services connect to; they listen on the port that their command line names. */
 const DATA_SERVERS = ['mongodb', 'valkey'];
-/** Where the canary, which is no service, is told to listen. */
+/** Where the canary, which is no service, has to listen. */
 const OPS_ADDRESS = '0.0.0.0:9000';
 
-/** A pod that podman plays. */
-export interface PlayedPod {
+/** A pod that podman runs. */
+export interface RunningPod {
   /** Port on the loopback address: of the ops server, or of the data server itself. */
   port: number;
   /** Addresses that it listens on, by variable: `API_LISTEN`. */
@@ -25,7 +25,7 @@ export interface PlayedPod {
   stop(): Promise<void>;
 }
 
-/** What a pod gets in place of the cluster's. */
+/** Settings of a pod that replace the cluster's. */
 export interface PodSettings {
   folder: string;
   /** Contents of the files, by name; a pod gets those that it names, or all. */
@@ -36,18 +36,18 @@ export interface PodSettings {
 }
 
 /**
- * Plays the pod of a workload by `podman kube play`, on the network of the machine, and changes only what belongs to the
+ * Runs the pod of a workload by `podman kube play`, on the network of the machine, and changes only what belongs to the
  * cluster: secrets and claimed volumes are folders (podman 4.3 does not decode the former), the listening addresses are
  * free ports, and named ports are gone, because podman publishes them.
  *
  * @param podman a podman whose storage has the images
- * @param env values in place of the manifest's
+ * @param env values that replace the manifest's
  */
-export async function playPod(
+export async function startPod(
   podman: string,
   workload: Workload,
   { folder, secrets, authorities = {}, env = {} }: PodSettings,
-): Promise<PlayedPod> {
+): Promise<RunningPod> {
   const { name, labels, pod } = workload;
   const port = await freePort();
   const volumes = [
@@ -154,7 +154,7 @@ async function adapt(
 }
 
 /** Waits until the service of a pod reports that it is ready. */
-export async function untilReady({ port }: PlayedPod): Promise<void> {
+export async function untilReady({ port }: RunningPod): Promise<void> {
   const isReady = async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok;
   await until(isReady, { timeoutMs: 40_000, what: 'the pod is ready' });
 }

@@ -27,7 +27,7 @@ export const RENDERED = [
  * Renders a folder by kustomize, as `kubectl apply -k` would.
  *
  * @param folder from the repository's root, or absolute
- * @throws what kustomize says
+ * @throws with the output of kustomize
  */
 export async function render(folder: string): Promise<Manifest[]> {
   for (const [program = '', ...args] of RENDERERS) {

@@ -3,7 +3,7 @@ import type { Manifest } from './manifest.ts';
 /** A rule that all rendered manifests obey. */
 export interface Rule {
   name: string;
-  /** Returns a sentence for each place that breaks the rule. */
+  /** Returns a sentence for each violation of the rule. */
   check(manifests: readonly Manifest[]): string[];
 }
 

@@ -69,7 +69,7 @@ export async function installValidator(): Promise<void> {
 /**
  * Validates manifests against the schemas of their kinds; a key that the schema doesn't have is an error.
  *
- * @returns what the validators say; empty if they find nothing
+ * @returns the output of the validators; empty if they find nothing
  */
 export async function validate(manifests: readonly Manifest[]): Promise<string> {
   const folder = createTemporaryFolder();
@@ -101,7 +101,7 @@ async function validateOwnKinds(
 /** Finds wrong types and missing fields. */
 function findSchemaError(manifest: Manifest): string {
   const { model: Model } = CUSTOM_KINDS[manifest.kind as keyof typeof CUSTOM_KINDS];
-  // The types say all.
+  // The types are complete.
   if (Model === undefined) return '';
   try {
     new Model(manifest as never).validate();

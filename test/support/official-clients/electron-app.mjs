@@ -1,5 +1,5 @@
 // An app with the real pushy-electron. Only the module `electron` is a stand-in: what the SDK uses of
-// it is a folder for its settings. The test tells it over IPC what to call.
+// it is a folder for its settings. The test names over IPC what to call.
 
 import Module, { createRequire } from 'node:module';
 

@@ -7,7 +7,7 @@ const APP = fileURLToPath(new URL('./electron-app.mjs', import.meta.url));
 
 /** A running app with the official Electron SDK. */
 export interface ElectronApp {
-  /** Payloads that the app's listener got, in order. */
+  /** Payloads that the app's listener got, in the order of arrival. */
   readonly payloads: unknown[];
   /** True if the SDK reports that it is connected. */
   readonly connected: boolean;
@@ -23,14 +23,14 @@ type AppMessage =
   | { connected: boolean }
   | { id: number; result?: unknown; error?: string };
 
-/** Starts the app in a folder that holds its settings, pointed at a stack. */
+/** Starts the app with a folder for its settings, pointed at a stack. */
 export async function startElectronApp(
   folder: string,
   { api, mqtt }: Pick<Dev, 'api' | 'mqtt'>,
 ): Promise<ElectronApp> {
   const child = fork(APP, [folder], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // What it depends on uses a module that Node would rather see gone.
+    // Its dependencies use a module that Node has deprecated.
     execArgv: ['--disable-warning=DEP0040'],
   });
   const payloads: unknown[] = [];

@@ -27,7 +27,7 @@ export interface MeasuredContainer {
   stop(): Promise<void>;
 }
 
-/** Starts a process that stands for a container with a limit of 256 MB. */
+/** Starts a process that simulates a container with a limit of 256 MB. */
 export async function startMeasuredContainer(): Promise<MeasuredContainer> {
   const child = startProcess(process.execPath, ['--expose-gc', '-e', SCRIPT]);
   await until(() => child.output().includes('ready'), { timeoutMs: 30_000 });

@@ -12,7 +12,7 @@ const COMMAND = 'prometheus';
 const RULES = 'k8s/components/monitoring/rules/*.yaml';
 /** Every duration of the rules is shorter by this factor, so that a fault of minutes takes seconds. */
 const SHORTER_BY = 15;
-/** Ranges shorter than this would hold too few scrapes for a rate on a busy machine. */
+/** Shorter ranges would contain too few scrapes for a rate on a busy machine. */
 const MIN_RANGE_SECONDS = 8;
 const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3_600 };
 

@@ -28,9 +28,9 @@ export interface ServiceProcess extends TestProcess {
   ops: string;
   /** Port of the API or of MQTT; nothing listens on it in other services. */
   port: number;
-  /** Asks `/readyz` or `/livez`. Rejects without an answer. */
+  /** Requests `/readyz` or `/livez`. Rejects without a response. */
   probe(path: ProbePath): Promise<ProbeResult>;
-  /** Asks a probe until it answers with a status. */
+  /** Requests a probe until it responds with a status. */
   untilStatus(path: ProbePath, status: number, timeoutMs: number): Promise<ProbeResult>;
   /** Waits until it is ready. */
   untilReady(): Promise<void>;
@@ -63,11 +63,11 @@ export async function startService(
   });
   const ops = `http://127.0.0.1:${opsPort}`;
   const untilStatus = (path: ProbePath, status: number, pollOptions: PollOptions) => {
-    const answers = async () => {
+    const hasStatus = async () => {
       const result = await probe(`${ops}${path}`);
       return result.status === status && result;
     };
-    return until(answers, { what: `${path} of ${service}: ${status}`, ...pollOptions });
+    return until(hasStatus, { what: `${path} of ${service}: ${status}`, ...pollOptions });
   };
   return {
     ...child,
@@ -83,7 +83,7 @@ export async function startService(
   };
 }
 
-/** Asks a probe's URL as an orchestrator does. */
+/** Requests a probe's URL as an orchestrator does. */
 export async function probe(url: string): Promise<ProbeResult> {
   const response = await fetch(url, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
   const { faults } = (await response.json()) as { faults: string[] };

@@ -23,7 +23,7 @@ async function register({ api, app }: AppAddress, fields: object): Promise<Crede
   return JSON.parse(text) as Credentials;
 }
 
-/** An iPhone with a development build, unless said otherwise. */
+/** An iPhone with a development build by default. */
 export async function registerIphone(
   dev: AppAddress,
   {

@@ -1,6 +1,6 @@
 import type { Stack } from '../stack.ts';
 
-/** How many attempts the delivery-workers that run now have made over a channel, answered or not. */
+/** How many attempts the delivery-workers that run now have made over a channel, with or without a response. */
 export async function countAttemptsOver(
   stack: Pick<Stack, 'dev'>,
   channel: string,

@@ -5,7 +5,7 @@ import { type PollOptions, until } from '../until.ts';
 /** An outcome, with the reason of a failure. */
 export type FinalOutcome = Pick<RecipientStatus, 'outcome' | 'reason'>;
 
-/** Waits until a recipient's delivery has come to an end, and gives it. */
+/** Waits until a recipient's delivery has ended. Returns its outcome. */
 export async function untilFinal(
   store: Pick<Store, 'deliveryStatus'>,
   push: { id: string },

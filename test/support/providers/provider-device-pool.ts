@@ -33,7 +33,7 @@ export function registerIphones(
   return insertDevices(tenant, 'ios', addresses);
 }
 
-/** Android devices that FCM reaches, and that are never on a link of their own. */
+/** Android devices that FCM reaches, and that never connect over MQTT. */
 export function registerAndroids(tenant: TestTenant, n: number): Promise<ProviderDevicePool> {
   const addresses = Array.from({ length: n }, (): ProviderAddress => {
     return { channel: 'fcm', address: `fcm-${randomBytes(20).toString('hex')}` };
@@ -67,7 +67,7 @@ async function insertDevices(
 ): Promise<ProviderDevicePool> {
   const { app } = dev;
   const now = new Date();
-  // Before the first push, or nobody could be found gone.
+  // Before the first push, or no device could be found gone.
   const since = new Date(now.getTime() - 1_000);
   const documents = addresses.map((address): DeviceDocument => {
     const provider = { ...address, since };

@@ -1,19 +1,19 @@
 import type { Received } from './sandbox.ts';
 
-/** A try that came sooner than the answer before it had asked for. */
+/** A try that came sooner than the previous response had requested. */
 export interface EarlyRetry {
   to: string;
   afterMs: number;
 }
 
-/** So many are enough to see what is wrong. */
+/** So many are enough to see the fault. */
 const MAX_REPORTED = 5;
 
 /**
- * The first tries that came too soon after an answer of that status.
+ * The first tries that came too soon after a response with that status.
  *
- * @param received in order
- * @param waitMs what the answers to an address asked for
+ * @param received sorted by time
+ * @param waitMs the wait that the responses to an address requested
  */
 export function findEarlyRetries(
   received: readonly Received[],
@@ -22,11 +22,11 @@ export function findEarlyRetries(
 ): EarlyRetry[] {
   const rejectedAt = new Map<string, number>();
   const earlyRetries: EarlyRetry[] = [];
-  for (const { to, at, status: answered } of received) {
+  for (const { to, at, status: responseStatus } of received) {
     const before = rejectedAt.get(to);
     if (before !== undefined && at - before < waitMs(to))
       earlyRetries.push({ to, afterMs: at - before });
-    if (answered === status) rejectedAt.set(to, at);
+    if (responseStatus === status) rejectedAt.set(to, at);
     else rejectedAt.delete(to);
   }
   return earlyRetries.slice(0, MAX_REPORTED);
@@ -41,8 +41,8 @@ export interface LateRetry extends EarlyRetry {
 /**
  * The first tries that came too late.
  *
- * @param received in order
- * @param maxDelayMs by how often the address was asked already
+ * @param received sorted by time
+ * @param maxDelayMs by the number of earlier requests to the address
  */
 export function findLateRetries(
   received: readonly Received[],
@@ -59,7 +59,7 @@ export function findLateRetries(
   return lateRetries.slice(0, MAX_REPORTED);
 }
 
-/** How often each address was asked. */
+/** How many requests each address got. */
 export function countAttempts(received: readonly Pick<Received, 'to'>[]): number[] {
   const times = new Map<string, number>();
   for (const { to } of received) times.set(to, (times.get(to) ?? 0) + 1);

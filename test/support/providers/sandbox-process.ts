@@ -16,7 +16,7 @@ export interface SandboxSettings {
   webPush?: string;
 }
 
-/** Starts the process of a sandbox. Returns the URL of its API, which may not answer yet. */
+/** Starts the process of a sandbox. Returns the URL of its API, which may not respond yet. */
 export async function startSandboxProcess({
   filesOf,
   webPush = ANY_PORT,

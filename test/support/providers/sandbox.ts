@@ -1,4 +1,4 @@
-/** Something that a provider was asked, as the sandbox has noted it. */
+/** A request that a provider got, as the sandbox has recorded it. */
 export interface Received {
   n: number;
   at: number;
@@ -49,13 +49,13 @@ export interface SandboxCredentials {
 /** The sandbox of a stack, by its control API. */
 export interface Sandbox {
   credentials(): Promise<SandboxCredentials>;
-  /** Requests for a push, in order. */
+  /** Requests for a push, in the order of arrival. */
   received(push: string): Promise<Received[]>;
   counts(): Promise<Counts>;
-  /** The next requests for an address are answered by the steps in order, then as usual. */
+  /** Scripts the responses to the next requests for an address, step by step; later ones are as usual. */
   script(channel: string, address: string, responses: readonly ScriptedResponse[]): Promise<void>;
-  /** The next requests for an address are all answered so. */
-  scriptPermanently(channel: string, address: string, answer: ScriptedResponse): Promise<void>;
+  /** Scripts the response to all further requests for an address. */
+  scriptPermanently(channel: string, address: string, response: ScriptedResponse): Promise<void>;
   /** How one of the providers behaves from now on. */
   setFaults(channel: string, faults: Record<string, unknown>): Promise<void>;
   /** All as usual again, nothing counted. */
@@ -96,8 +96,8 @@ export function openSandbox(base: string | undefined): Sandbox {
     async script(channel, address, responses) {
       await call('PUT', scriptPath(channel, address), { answers: responses, once: true });
     },
-    async scriptPermanently(channel, address, answer) {
-      await call('PUT', scriptPath(channel, address), { answers: [answer] });
+    async scriptPermanently(channel, address, response) {
+      await call('PUT', scriptPath(channel, address), { answers: [response] });
     },
     async setFaults(channel, faults) {
       await call('PUT', `/servers/${channel}`, faults);

@@ -9,7 +9,7 @@ export interface SecondSandbox extends Sandbox {
   stop(): Promise<void>;
 }
 
-/** Starts a sandbox and waits until it answers. */
+/** Starts a sandbox and waits until it responds. */
 export async function startSecondSandbox(settings: SandboxSettings = {}): Promise<SecondSandbox> {
   const { url, stop } = await startSandboxProcess(settings);
   const sandbox = openSandbox(url);

@@ -1,6 +1,6 @@
 import type { Dev } from './dev-file.ts';
 
-/** An answer of the API. `T` is what the test expects the body to be; nothing checks it. */
+/** A response of the API. `T` is what the test expects the body to be; nothing checks it. */
 export interface ApiResponse<T> {
   status: number;
   json: T;

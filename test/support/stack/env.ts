@@ -1,6 +1,6 @@
 import { freePortBase } from './port-block.ts';
 
-/** How many of each process, and what else a stack should be told. */
+/** How many of each process, and the other options of a stack. */
 export interface StackOptions {
   apis?: number;
   deliveryWorkers?: number;
@@ -14,13 +14,13 @@ export interface StackOptions {
   host?: string;
   /** The folder of another release to run; this one if absent. */
   root?: string;
-  /** The stack runs its MongoDB itself, whatever `--topology` says. */
+  /** The stack runs its MongoDB itself, for every `--topology`. */
   ownMongodb?: boolean;
   /** More variables, which win over all others. */
   env?: Record<string, string>;
 }
 
-/** The caller's variables that reach a stack; a REDIS_URL, say, must not. */
+/** The caller's variables that reach a stack; a REDIS_URL, for example, must not. */
 const INHERITED_VARIABLES =
   /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD|RECORD_STATEMENTS)$/;
 

@@ -7,12 +7,12 @@ const BLOCKS_PER_WORKER = 20;
 /** Two workers, and the process that runs the files of a shared stack. */
 const WORKERS = 3;
 
-/** Ports of a stack that stand for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
+/** Ports of a stack that are checked for its block: API, MQTT, Redis, MongoDB, console, ops ports. */
 const PROBED_OFFSETS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 40, 60, 80];
 
 /**
  * Finds a value for CARILLON_PORT_BASE whose ports are free on `host` now. Below 32,768, where
- * the system's own choices begin; each Jest worker looks in a range of its own.
+ * the system's own choices begin; each Jest worker searches a range of its own.
  *
  * @throws when every block is taken.
  */

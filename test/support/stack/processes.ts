@@ -36,7 +36,7 @@ export function readChildPids(pid: number): number[] {
   }
 }
 
-/** The fields after the name, which is in parentheses and may hold anything. */
+/** The fields after the name, which is in parentheses and may contain anything. */
 function readStat(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

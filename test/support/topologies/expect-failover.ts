@@ -9,12 +9,12 @@ const LOAD = { perSecond: 20, perPush: 2 };
 const PUSHES = 40;
 /** Pushes are delivered again within this time of the new primary. */
 const RECOVERED_MS = 10_000;
-/** Long enough to tell by how much it was missed. */
+/** Long enough to show by how much it was missed. */
 const WAITED_MS = 60_000;
 
 /** A fault of a set of servers. */
 export interface ServerFault {
-  /** What happens, for the output. */
+  /** Name of the fault, for the output. */
   label: string;
   begin(): Promise<void> | void;
   /** Waits until there is a new primary; absent if none was replaced. */

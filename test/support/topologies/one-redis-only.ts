@@ -10,7 +10,7 @@ export const ONE_REDIS_ONLY: Record<string, string> = {
   'test/end-to-end/single-push-needs-no-script.test.ts':
     "refuses scripts, by which the time of a cluster's servers is read",
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts':
-    'kills the Redis of the stack, and looks into its folder',
+    'kills the Redis of the stack, and reads its folder',
   'test/first-run/killed-process-is-restarted.test.ts': 'kills the Redis of the stack',
   'test/operators/older-backup-is-restored.test.ts': "removes the folder of the stack's Redis",
 };

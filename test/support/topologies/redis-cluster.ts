@@ -115,24 +115,24 @@ async function formCluster(
   const primaries = nodes.slice(0, PRIMARIES);
   const [first] = primaries;
   for (const [n, node] of primaries.entries()) {
-    await node.ask((redis) => redis.cluster('SET-CONFIG-EPOCH', n + 1));
-    await node.ask((redis) => redis.cluster('ADDSLOTSRANGE', ...slotRange(n)));
+    await node.run((redis) => redis.cluster('SET-CONFIG-EPOCH', n + 1));
+    await node.run((redis) => redis.cluster('ADDSLOTSRANGE', ...slotRange(n)));
   }
-  const readState = (node: RedisNode) => node.ask((redis) => redis.cluster('INFO'));
+  const readState = (node: RedisNode) => node.run((redis) => redis.cluster('INFO'));
   const polling = { timeoutMs: FORMED_WITHIN_MS, everyMs: 100 };
   let metAt = Number.NEGATIVE_INFINITY;
   const allKnowAll = async () => {
     if (performance.now() - metAt > MEET_INTERVAL_MS) {
       metAt = performance.now();
-      await meet(first, nodes.slice(1), busPorts);
+      await join(first, nodes.slice(1), busPorts);
     }
     const infos = await Promise.all(nodes.map(readState));
     return infos.every((info) => readInfoField(info, 'cluster_known_nodes') === `${nodes.length}`);
   };
   await until(allKnowAll, { ...polling, what: 'nodes that know each other' });
   for (const [n, replica] of nodes.slice(PRIMARIES).entries()) {
-    const id = await primaries[n % PRIMARIES]?.ask((redis) => redis.cluster('MYID'));
-    await replica.ask((redis) => redis.cluster('REPLICATE', String(id)));
+    const id = await primaries[n % PRIMARIES]?.run((redis) => redis.cluster('MYID'));
+    await replica.run((redis) => redis.cluster('REPLICATE', String(id)));
   }
   const hasReplicas = nodes.length > PRIMARIES;
   const isReady = async (node: RedisNode) =>
@@ -143,21 +143,21 @@ async function formCluster(
 }
 
 /** Introduces nodes to the first one; a handshake that takes too long is forgotten. */
-async function meet(
+async function join(
   first: RedisNode | undefined,
   others: readonly RedisNode[],
   busPorts: ReadonlyMap<RedisNode, number>,
 ): Promise<void> {
-  const known = (await first?.ask((redis) => redis.cluster('NODES'))) ?? '';
+  const known = (await first?.run((redis) => redis.cluster('NODES'))) ?? '';
   for (const node of others.filter(({ address }) => !String(known).includes(address))) {
     const busPort = busPorts.get(node) ?? 0;
-    await first?.ask((redis) => redis.call('CLUSTER', 'MEET', '127.0.0.1', node.port, busPort));
+    await first?.run((redis) => redis.call('CLUSTER', 'MEET', '127.0.0.1', node.port, busPort));
   }
 }
 
 /** Checks that a node knows who serves each slot, and perhaps a replica that could take over. */
 async function knowsAll(node: RedisNode, hasReplicas: boolean): Promise<boolean> {
-  const ranges = await node.ask((redis) => redis.cluster('SLOTS'));
+  const ranges = await node.run((redis) => redis.cluster('SLOTS'));
   const served = ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   return (
     served === SLOTS && ranges.every(([, , ...servers]) => servers.length > Number(hasReplicas))
@@ -171,13 +171,13 @@ function slotRange(n: number): [first: number, last: number] {
 
 /** Returns the node that serves each slot, as a running node sees it. */
 async function readSlots(nodes: readonly RedisNode[]): Promise<(RedisNode | undefined)[]> {
-  const asked = await Promise.any(
+  const ranges = await Promise.any(
     nodes
       .filter((node) => node.isRunning())
-      .map((node) => node.ask((redis) => redis.cluster('SLOTS'))),
+      .map((node) => node.run((redis) => redis.cluster('SLOTS'))),
   );
   const bySlot: (RedisNode | undefined)[] = Array.from({ length: SLOTS });
-  for (const [first, last, primary] of asked)
+  for (const [first, last, primary] of ranges)
     bySlot.fill(
       nodes.find(({ port }) => port === primary?.[1]),
       first,
@@ -186,14 +186,14 @@ async function readSlots(nodes: readonly RedisNode[]): Promise<(RedisNode | unde
   return bySlot;
 }
 
-/** Returns the node that says itself that it serves the slot. */
+/** Returns the node that reports that it serves the slot itself. */
 async function findServing(
   nodes: readonly RedisNode[],
   slot: number,
 ): Promise<RedisNode | undefined> {
   const node = (await readSlots(nodes))[slot];
   if (node === undefined || !node.isRunning()) return undefined;
-  const own = await node.ask(async (redis) => ({
+  const own = await node.run(async (redis) => ({
     role: readInfoField(await redis.info('replication'), 'role'),
     state: readInfoField(await redis.cluster('INFO'), 'cluster_state'),
   }));
@@ -209,12 +209,12 @@ async function moveSlot(
 ): Promise<void> {
   const from = await findServing(nodes, slot);
   if (from === undefined || from === to) throw new Error(`slot ${slot} can't be moved`);
-  const idOf = (node: RedisNode) => node.ask((redis) => redis.cluster('MYID'));
+  const idOf = (node: RedisNode) => node.run((redis) => redis.cluster('MYID'));
   const [fromId, toId] = [await idOf(from), await idOf(to)];
-  await to.ask((redis) => redis.cluster('SETSLOT', slot, 'IMPORTING', fromId));
-  await from.ask((redis) => redis.cluster('SETSLOT', slot, 'MIGRATING', toId));
+  await to.run((redis) => redis.cluster('SETSLOT', slot, 'IMPORTING', fromId));
+  await from.run((redis) => redis.cluster('SETSLOT', slot, 'MIGRATING', toId));
   await midway();
-  await from.ask(async (redis) => {
+  await from.run(async (redis) => {
     for (;;) {
       const keys = (await redis.cluster('GETKEYSINSLOT', slot, 10)) as string[];
       if (keys.length === 0) return;
@@ -222,8 +222,8 @@ async function moveSlot(
     }
   });
   const isPrimary = async (node: RedisNode) =>
-    readInfoField(await node.ask((redis) => redis.info('replication')), 'role') === 'master';
+    readInfoField(await node.run((redis) => redis.info('replication')), 'role') === 'master';
   for (const node of [to, from, ...nodes])
     if (node.isRunning() && (await isPrimary(node)))
-      await node.ask((redis) => redis.cluster('SETSLOT', slot, 'NODE', toId));
+      await node.run((redis) => redis.cluster('SETSLOT', slot, 'NODE', toId));
 }

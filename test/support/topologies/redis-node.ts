@@ -8,7 +8,7 @@ import type { Security } from './security.ts';
 
 const HOST = '127.0.0.1';
 const START_TIMEOUT_MS = 40_000;
-const ANSWER_TIMEOUT_MS = 2_000;
+const RESPONSE_TIMEOUT_MS = 2_000;
 
 /** A server or a Sentinel of a set, with a port and a folder of its own for as long as the set exists. */
 export interface RedisNode {
@@ -16,20 +16,20 @@ export interface RedisNode {
   address: string;
   port: number;
   isRunning(): boolean;
-  /** Starts it with what it has written, and waits until it answers. */
+  /** Starts it with its data of the last run, and waits until it responds. */
   start(): Promise<void>;
-  /** Stops it in its tracks, its connections open, and lets it go on. */
+  /** Suspends it with its connections open, and resumes it. */
   freeze(): void;
   thaw(): void;
-  /** Kills it without a word. Harmless if it is not running. */
+  /** Kills it (SIGKILL). Harmless if it is not running. */
   kill(): Promise<void>;
-  /** Asks it over a connection of its own. @throws if it does not answer within 2 s */
-  ask<T>(question: (redis: Redis) => Promise<T>): Promise<T>;
+  /** Runs commands over a connection of its own. @throws if it does not respond within 2 s */
+  run<T>(commands: (redis: Redis) => Promise<T>): Promise<T>;
   /** Kills it and removes its files. */
   remove(): Promise<void>;
 }
 
-/** What a node is told in its configuration file, besides its address. It rewrites the file itself. */
+/** The configuration file of a node, besides its address. The node rewrites the file itself. */
 export interface NodeSettings {
   lines: readonly string[];
   /** Arguments after the name of the file. */
@@ -68,7 +68,7 @@ export async function createRedisNode(
     child?.kill('SIGKILL');
     await child?.exited;
   };
-  const ask = <T>(question: (redis: Redis) => Promise<T>) => askRedis(port, security, question);
+  const run = <T>(commands: (redis: Redis) => Promise<T>) => runRedis(port, security, commands);
   return {
     address: `${HOST}:${port}`,
     port,
@@ -78,14 +78,14 @@ export async function createRedisNode(
       const command = process.env.CARILLON_REDIS_SERVER ?? 'redis-server';
       const output = { file: join(folder, 'log') };
       child = startProcess(command, [file, ...args], { output, isLent });
-      const answers = async () => !isRunning() || (await ask((redis) => redis.ping())) === 'PONG';
-      await until(answers, { timeoutMs: START_TIMEOUT_MS, what: `a Redis on port ${port}` });
+      const responds = async () => !isRunning() || (await run((redis) => redis.ping())) === 'PONG';
+      await until(responds, { timeoutMs: START_TIMEOUT_MS, what: `a Redis on port ${port}` });
       if (!isRunning()) throw new Error(`Redis on port ${port} ended with ${await child.exited}`);
     },
     freeze: () => child?.kill('SIGSTOP'),
     thaw: () => child?.kill('SIGCONT'),
     kill,
-    ask,
+    run,
     async remove() {
       await kill();
       await rm(folder, { recursive: true, force: true });
@@ -93,28 +93,28 @@ export async function createRedisNode(
   };
 }
 
-async function askRedis<T>(
+async function runRedis<T>(
   port: number,
   security: Security | undefined,
-  question: (redis: Redis) => Promise<T>,
+  commands: (redis: Redis) => Promise<T>,
 ): Promise<T> {
   const redis = new Redis(port, HOST, {
     lazyConnect: true,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
     enableReadyCheck: false,
-    commandTimeout: ANSWER_TIMEOUT_MS,
+    commandTimeout: RESPONSE_TIMEOUT_MS,
     ...(security && {
       username: security.user,
       password: security.password,
       tls: { ca: security.ca },
     }),
   });
-  // The command's own error says as much.
+  // The command's own error reports the fault.
   redis.on('error', () => undefined);
   try {
     await redis.connect();
-    return await question(redis);
+    return await commands(redis);
   } finally {
     redis.disconnect();
   }

@@ -20,7 +20,7 @@ export interface Security {
   ca: string;
   /** Lines of each node's configuration, but for its port. */
   lines: readonly string[];
-  /** What stands before the hosts in a URL. */
+  /** User and password before the hosts in a URL. */
   credentials: string;
 }
 
@@ -30,7 +30,7 @@ export async function createSecurity(parent: string): Promise<Security> {
   await mkdir(folder);
   const authority = await makeAuthority(DAYS);
   const { certificate, key } = await makeServerCertificate(authority, [HOST], DAYS);
-  // The nodes of a cluster ask each other for a certificate, whatever `tls-auth-clients` says.
+  // The nodes of a cluster require a certificate of each other, even with `tls-auth-clients no`.
   const client = await makeClientCertificate(authority, [{ CN: [USER] }], [], DAYS);
   const write = async (name: string, text: string) => {
     await writeFile(join(folder, name), text);

@@ -130,7 +130,7 @@ async function isFormed(sentinels: readonly RedisNode[]): Promise<boolean> {
   const summary = new RegExp(
     `name=${NAME},status=ok,.*slaves=${REPLICAS},sentinels=${SENTINELS}\\b`,
   );
-  const infos = await Promise.all(sentinels.map((node) => node.ask((redis) => redis.info())));
+  const infos = await Promise.all(sentinels.map((node) => node.run((redis) => redis.info())));
   return infos.every((info) => summary.test(info));
 }
 
@@ -143,12 +143,12 @@ async function findAgreedPrimary(
     sentinels
       .filter((sentinel) => sentinel.isRunning())
       .map((sentinel) =>
-        sentinel.ask((redis) => redis.call('SENTINEL', 'get-master-addr-by-name', NAME)),
+        sentinel.run((redis) => redis.call('SENTINEL', 'get-master-addr-by-name', NAME)),
       ),
   );
   const ports = new Set(named.map((address) => (address as string[])[1]));
   const primary = servers.find(({ port }) => ports.has(`${port}`));
   if (ports.size !== 1 || primary === undefined || !primary.isRunning()) return undefined;
-  const info = await primary.ask((redis) => redis.info('replication'));
+  const info = await primary.run((redis) => redis.info('replication'));
   return readInfoField(info, 'role') === 'master' ? primary : undefined;
 }

@@ -13,7 +13,7 @@ interface Servers {
   remove(): Promise<void>;
 }
 
-/** What `npm test -- --topology NAME` runs stacks on. */
+/** Topologies of `npm test -- --topology NAME`. */
 const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Servers>> = {
   // With replicas, without which the doctor finds it unwell.
   cluster: startRedisCluster,

@@ -6,7 +6,7 @@ import type {
   StatementRecord,
 } from '../../../packages/store/src/statement-recorder.ts';
 
-/** What the processes of a run have sent to MongoDB, as their records in a folder say. */
+/** Statements that the processes of a run have sent to MongoDB, from their records in a folder. */
 export interface StatementReport {
   /** Services that have written a record. */
   services: string[];

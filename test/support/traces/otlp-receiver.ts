@@ -26,11 +26,11 @@ export interface OtlpReceiver {
   spans(): ReceivedSpan[];
   /** The bytes of all requests, headers included. */
   raw(): string;
-  /** From now on it reads requests and doesn't answer them. */
+  /** From now on it reads requests and doesn't respond. */
   hang(): void;
   /** Requests that it read. */
   requestCount(): number;
-  /** Answers again, also the requests that wait. */
+  /** Responds again, also to the requests that wait. */
   resume(): void;
   close(): Promise<void>;
 }
@@ -86,7 +86,7 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
   await once(server, 'listening');
   function resume(): void {
     isHanging = false;
-    for (const answer of waiting) answer();
+    for (const respond of waiting) respond();
     waiting = [];
   }
   return {

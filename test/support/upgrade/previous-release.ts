@@ -26,7 +26,7 @@ async function git(...args: string[]): Promise<string> {
 /**
  * Reads the commit of the previous release and fetches it into a shallow clone.
  *
- * @throws an error that says why the test can't run here
+ * @throws an error with the reason why the test can't run here
  */
 async function findCommit(): Promise<string> {
   const commit = readFileSync(join(ROOT, FILE), 'utf8').trim();

@@ -5,7 +5,7 @@ import { pushWithIdempotencyKey } from '../guarantees/push-with-key.ts';
 import { registerIphone } from '../providers/devices.ts';
 import { registerDevice } from '../register-device.ts';
 
-/** An app and the API process that is asked. */
+/** An app and the API process that gets its requests. */
 interface AppAddress {
   app: string;
   apiKey: string;

@@ -17,7 +17,7 @@ export interface LoadReport {
   refusals: number;
 }
 
-/** A load that goes on until it is stopped. */
+/** A load that continues until it is stopped. */
 export interface SteadyLoad {
   report: LoadReport;
   /** Sends no more and waits for the responses. */

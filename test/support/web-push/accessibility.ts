@@ -3,7 +3,7 @@ import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 
 const HEIGHT = 844;
 
-/** How somebody looks at a page. */
+/** The window in which a page is shown. */
 export interface PageView {
   /** Of the window, in CSS pixels. */
   width: number;
@@ -18,7 +18,7 @@ export const PAGE_VIEWS: readonly PageView[] = [
   { width: 1_280, scheme: 'dark' },
 ];
 
-/** Opens a page as somebody sees it who has this window. */
+/** Opens a page in such a window. */
 export async function openView(
   browser: Browser | BrowserContext,
   url: string,
@@ -47,7 +47,7 @@ export async function horizontalOverflow(page: Page): Promise<number> {
   return page.evaluate(OVERHANG) as Promise<number>;
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const RUN_AXE = `axe.run(document).then(({ violations }) =>
   violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => id + ' at ' + target.join(' '))))`;
 

@@ -4,7 +4,7 @@ import { ensureBrowser } from './ensure-browser.ts';
 import type { GooglePushServer } from './google.ts';
 
 /**
- * Opens a Chromium without a window that has its push service played.
+ * Opens a Chromium without a window, with a simulated push service.
  *
  * @param certificate of that service, PEM
  */
@@ -24,7 +24,7 @@ export async function openChromium(
       `--gcm-registration-url=${google.registration}`,
       `--gcm-mcs-endpoint=${google.connection}`,
       `--ignore-certificate-errors-spki-list=${keyDigest(certificate)}`,
-      // Nobody outside is asked for anything.
+      // No request leaves the machine.
       '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
     ],
   });

@@ -15,13 +15,13 @@ export interface DemoPage {
   notifications(): Promise<ShownNotification[]>;
   /** The text of an element. */
   text(id: string): Promise<string>;
-  /** The data of the pushes that the open page was told of, the newest first. */
+  /** The data of the pushes that the open page got, the newest first. */
   receivedPayloads(): Promise<Record<string, unknown>[]>;
   /** Calls a function of the page's client. */
   call(name: 'subscribe' | 'unsubscribe', topic: string): Promise<void>;
   /** Ends the subscription behind the page's back, as browsers do now and then. */
   dropSubscription(): Promise<void>;
-  /** Loads the page again, as on a later visit; gives its token then. */
+  /** Loads the page again, as on a later visit. Returns its token then. */
   reopen(): Promise<string>;
 }
 
@@ -38,7 +38,7 @@ export async function openDemoPage(browser: Browser, dev: Dev): Promise<DemoPage
   await browser.defaultBrowserContext().overridePermissions(url.origin, ['notifications']);
   const page = await browser.newPage();
   await page.goto(url.href);
-  // A subscription that is asked for before the browser has reached its push service may be lost.
+  // A subscription that is requested before the browser has reached its push service may be lost.
   await until(() => subscribePage(page), {
     timeoutMs: READY_MS,
     what: 'the browser is registered',
@@ -86,7 +86,7 @@ function readToken(page: Page): Promise<string> {
   return page.$eval('#token', (element) => element.textContent ?? '');
 }
 
-// What runs in the page is text: it knows the names of browsers, which this code does not.
+// Scripts of the page are texts: they use names of browsers that this code does not have.
 const READ_NOTIFICATIONS = `navigator.serviceWorker.getRegistration()
   .then((registration) => registration.getNotifications())
   .then((shown) => shown.map(({ title, body, tag }) => ({ title, body, tag })))`;

@@ -19,7 +19,7 @@ export async function openFirefox(sandbox: string): Promise<Browser> {
       'dom.push.retryBaseInterval': 500,
       // Without a desktop the system shows nothing, and showNotification would fail.
       'alerts.useSystemBackend': false,
-      // Nobody outside is asked for anything.
+      // No request leaves the machine.
       'network.proxy.type': 1,
       'network.proxy.http': '127.0.0.1',
       'network.proxy.http_port': 9,

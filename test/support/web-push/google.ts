@@ -11,7 +11,7 @@ export const CHROMIUM_PUSH_HOST = 'jmt17.google.com';
 
 /** The part of Chromium's push service that one browser needs. */
 export interface GooglePushServer {
-  /** `host:port` that is to be reached in place of Google's. */
+  /** `host:port` that is used instead of Google's. */
   host: string;
   /** Addresses for the browser's command line. */
   checkin: string;
@@ -19,7 +19,7 @@ export interface GooglePushServer {
   connection: string;
   /** From now on it can be reached over TLS. */
   useCertificate(pair: { certificate: string; key: string }): void;
-  /** Statuses that pushes were answered with. */
+  /** Statuses of the responses to pushes. */
   responseStatuses(): number[];
   stop(): Promise<void>;
 }
@@ -31,13 +31,13 @@ interface Registration {
 }
 
 /**
- * Plays what a Chromium asks Google for: checking in, registering, the connection that brings pushes, and the end
- * points that they are sent to.
+ * Simulates what a Chromium uses of Google: check-in, registration, the connection that delivers pushes, and the
+ * endpoints that they are sent to.
  */
 export async function startGooglePushServer(): Promise<GooglePushServer> {
   const registrations = new Map<string, Registration>();
   const responseStatuses: number[] = [];
-  let link: Socket | undefined;
+  let client: Socket | undefined;
   let stream = 1;
 
   const requestedRegistration: RequestListener = async (request, response) => {
@@ -61,14 +61,14 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
     response.writeHead(status).end();
     if (registration === undefined) return;
     stream += 1;
-    link?.write(encodeDataMessage({ id: randomUUID(), ...registration, stream, body }));
+    client?.write(encodeDataMessage({ id: randomUUID(), ...registration, stream, body }));
   };
 
   const connections = createRawTlsServer((socket) => {
-    link = socket;
+    client = socket;
     stream = 1;
     socket.on('error', () => undefined);
-    // The first bytes are the login; what the browser says later is only of receipts.
+    // The first bytes are the login; later bytes of the browser are only receipts.
     socket.once('data', () => socket.write(encodeLoginResponse()));
     socket.resume();
   });
@@ -76,12 +76,13 @@ export async function startGooglePushServer(): Promise<GooglePushServer> {
   const endpoints = createTlsServer({}, pushed);
   const servers = [plain, connections, endpoints];
   const sockets = await Promise.all(servers.map(listen));
-  const [ask, connection, push] = servers.map((server) => (server.address() as AddressInfo).port);
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  const [plainPort, tlsPort, push] = ports;
   return {
     host: `127.0.0.1:${push}`,
-    checkin: `http://127.0.0.1:${ask}/checkin`,
-    registration: `http://127.0.0.1:${ask}/register`,
-    connection: `https://127.0.0.1:${connection}`,
+    checkin: `http://127.0.0.1:${plainPort}/checkin`,
+    registration: `http://127.0.0.1:${plainPort}/register`,
+    connection: `https://127.0.0.1:${tlsPort}`,
     useCertificate({ certificate, key }) {
       for (const server of [connections, endpoints]) {
         server.setSecureContext({ cert: certificate, key });

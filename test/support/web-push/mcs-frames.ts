@@ -6,7 +6,7 @@ const DATA_MESSAGE = 8;
 /** A field of a protobuf message: text, bytes, or a number. */
 type Field = [number: number, value: string | Buffer | number];
 
-/** The server's answer to a login: its protocol version, and a stanza. */
+/** The server's response to a login: its protocol version, and a stanza. */
 export function encodeLoginResponse(): Buffer {
   const body = encodeMessage([
     [1, '1'],
@@ -22,7 +22,7 @@ export interface DataMessage {
   sender: string;
   app: string;
   subtype: string;
-  /** Counts the stanzas of a connection from 1, the login's answer. */
+  /** Counts the stanzas of a connection from 1, the login's response. */
   stream: number;
   body: Buffer;
 }
@@ -42,7 +42,7 @@ export function encodeDataMessage({ id, sender, app, subtype, stream, body }: Da
   return encodeStanza(DATA_MESSAGE, encodeMessage(fields));
 }
 
-/** The answer to a check-in: it went well, and who the browser is from now on. */
+/** The response to a check-in: success, and the identity of the browser from now on. */
 export function encodeCheckinResponse(androidId: bigint, securityToken: bigint): Buffer {
   const fixed = Buffer.alloc(18);
   fixed.writeUInt8((7 << 3) | 1, 0);

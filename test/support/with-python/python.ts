@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 const execFileAsync = promisify(execFile);
 const INSTALL_MS = 240_000;
 
-/** Installs a package of PyPI, and what it needs, into a folder of its own. */
+/** Installs a package of PyPI with its dependencies into a folder of its own. */
 export async function installPythonPackage(folder: string, requirement: string): Promise<void> {
   const args = ['-m', 'pip', 'install', '--quiet', '--target', folder, requirement];
   await execFileAsync('python3', args, { timeout: INSTALL_MS });

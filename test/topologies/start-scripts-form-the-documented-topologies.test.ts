@@ -12,7 +12,7 @@ const FORMED = { timeoutMs: 120_000, everyMs: 500 };
 const TEST_MS = 240_000;
 
 let folder: string;
-/** Addresses of this machine that stand for pods; each run has its own. */
+/** Addresses of this machine that simulate pods; each run has its own. */
 let network: string;
 const processes = new Map<string, TestProcess>();
 
@@ -56,7 +56,7 @@ async function kill(pod: number): Promise<void> {
   await child?.exited;
 }
 
-/** Waits until the servers of an address are whole, and returns what they are. */
+/** Waits until the servers of an address are complete. Returns their summary. */
 async function untilWhole(url: string, summary: RegExp): Promise<string> {
   const isWhole = async () => {
     const { summary: found, failoverFaults, nodes } = await inspectRedis({ url });

@@ -78,7 +78,7 @@ test('a push to a device that connects later, and a deletion', async () => {
   expect(listTypes(id).sort()).toEqual(['push.finished', 'recipient.deleted']);
 });
 
-test('a receipt that comes later is told when it comes', async () => {
+test('a later receipt is reported when it arrives', async () => {
   const device = await newMqttDevice(stack.dev);
   const { id } = await send(stack, device.token);
   await device.connect();
@@ -86,7 +86,7 @@ test('a receipt that comes later is told when it comes', async () => {
   await device.disconnect();
 });
 
-test('the address and the secret are shown nowhere, and a test is answered', async () => {
+test('the address and the secret are shown nowhere, and a test returns the response', async () => {
   await stack.api('POST', `/webhooks/${webhook.id}/test`);
   await until(() => receiver.requests.some(({ events }) => events[0]?.type === 'test'));
   const shown = await until(async () => {
@@ -105,7 +105,7 @@ test('the address and the secret are shown nowhere, and a test is answered', asy
   }
 });
 
-test('all requests are as the reference says', () => {
+test('all requests match the reference', () => {
   const types = new Set<string>();
   for (const { body } of receiver.requests) {
     const { events } = webhookEvents.parse(JSON.parse(body));
@@ -121,7 +121,7 @@ test('all requests are as the reference says', () => {
   );
 });
 
-test("another app's webhook is as if absent", async () => {
+test("another app's webhook appears absent", async () => {
   expect((await other.api<{ webhooks: View[] }>('GET', '/webhooks')).json.webhooks).toEqual([]);
   const range = { from: 1, to: 2 };
   const calls: [string, string, object?][] = [
@@ -141,7 +141,7 @@ test("another app's webhook is as if absent", async () => {
   expect(await getWebhook()).toMatchObject({ state: 'on' });
 });
 
-test('a webhook is edited: its events, its address, and nothing by a wrong input', async () => {
+test('a webhook is edited: its events and its address; invalid input changes nothing', async () => {
   const before = await getWebhook();
   const edit = (change: object) =>
     stack.api<{ webhook: View }>('PATCH', `/webhooks/${webhook.id}`, change);
@@ -182,7 +182,7 @@ test('a webhook is edited: its events, its address, and nothing by a wrong input
   }
 });
 
-test('a webhook that is off is told of nothing, and a deleted one is gone', async () => {
+test('a disabled webhook gets no event, and a deleted one is gone', async () => {
   await stack.api('POST', `/webhooks/${webhook.id}/off`);
   expect(await getWebhook()).toMatchObject({ state: 'off', reason: 'operator' });
   await stack.api('POST', `/webhooks/${webhook.id}/on`);

@@ -15,28 +15,28 @@ import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { createTemporaryFolder } from '../temporary-folder.ts';
 import { createDevicePool, type DevicePool, keepConnected } from './device-pool.ts';
 
-/** Of two delivery-workers one goes on while the other has lost its link. */
+/** Of two delivery-workers one continues while the other has lost its connection. */
 const PROCESSES: readonly ServiceName[] = [
   ...(['api', 'scheduler', 'device-gateway', 'delivery-worker', 'delivery-worker'] as const),
 ];
 
-/** A process and its links. */
-interface LinkedService {
+/** A process and the proxies of its connections. */
+interface ProxiedService {
   process: ServiceProcess;
-  links: Record<DataServer, TcpProxy>;
+  proxies: Record<DataServer, TcpProxy>;
 }
 
 /** The servers that services store their data in. */
 export type DataServer = 'mongodb' | 'redis';
 
-/** Processes of all services, which nothing restarts, each with links of its own to MongoDB and Redis. */
-export interface LinkedServices {
+/** Processes of all services, which nothing restarts, each with proxies of its own to MongoDB and Redis. */
+export interface ProxiedServices {
   stack: Pick<Stack, 'api'>;
   mongo: TestMongo;
   pool: DevicePool;
   processes: readonly ServiceProcess[];
-  /** Returns the link of a service; of two processes that of the first. */
-  linkOf(service: ServiceName, server: DataServer): TcpProxy;
+  /** Returns the proxy between a service and a server; of two processes that of the first. */
+  proxyOf(service: ServiceName, server: DataServer): TcpProxy;
   close(): Promise<void>;
 }
 
@@ -45,7 +45,7 @@ export interface LinkedServices {
  *
  * @param devices how many
  */
-export async function openLinkedServices(devices: number): Promise<LinkedServices> {
+export async function openProxiedServices(devices: number): Promise<ProxiedServices> {
   const releases: (() => Promise<void>)[] = [];
   const close = async () => {
     for (const release of releases.toReversed()) await release();
@@ -53,9 +53,9 @@ export async function openLinkedServices(devices: number): Promise<LinkedService
   try {
     const servers = await startDataServers();
     releases.push(servers.stop);
-    const linked: LinkedService[] = [];
-    for (const service of PROCESSES) linked.push(await startLinked(service, servers, releases));
-    const processes = linked.map(({ process }) => process);
+    const proxied: ProxiedService[] = [];
+    for (const service of PROCESSES) proxied.push(await startProxied(service, servers, releases));
+    const processes = proxied.map(({ process }) => process);
     await Promise.all(processes.map((process) => process.untilReady()));
 
     const home = createTemporaryFolder();
@@ -72,10 +72,10 @@ export async function openLinkedServices(devices: number): Promise<LinkedService
       mongo,
       pool,
       processes,
-      linkOf(service, server) {
-        const found = linked.find(({ process }) => process.service === service);
+      proxyOf(service, server) {
+        const found = proxied.find(({ process }) => process.service === service);
         if (found === undefined) throw new Error(`there is no ${service}`);
-        return found.links[server];
+        return found.proxies[server];
       },
       close,
     };
@@ -87,11 +87,11 @@ export async function openLinkedServices(devices: number): Promise<LinkedService
 
 const UNLIMITED = { limit: null };
 
-async function startLinked(
+async function startProxied(
   service: ServiceName,
   { env, redis }: DataServers,
   releases: (() => Promise<void>)[],
-): Promise<LinkedService> {
+): Promise<ProxiedService> {
   const mongodbUri = new URL(env.MONGODB_URI);
   const mongodb = await startTcpProxy(Number(mongodbUri.port));
   releases.push(mongodb.stop);
@@ -106,7 +106,7 @@ async function startLinked(
     process.kill('SIGKILL');
     await process.exited;
   });
-  return { process, links: { mongodb, redis: redisProxy } };
+  return { process, proxies: { mongodb, redis: redisProxy } };
 }
 
 /** Returns the addresses of the processes, as a supervisor describes them. */
