@@ -64,7 +64,7 @@ test('frozen for a minute', async () => {
   await expectAllArrive(sent);
 }, 150_000);
 
-test('behind connections that lead nowhere', async () => {
+test('behind stalled connections', async () => {
   proxy.stall();
   await expectAllArrive(await sendFor(STUCK_MS));
 }, 90_000);

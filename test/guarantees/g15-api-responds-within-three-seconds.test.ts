@@ -103,7 +103,7 @@ test('a frozen mongod', async () => {
   await expectStored(responses);
 });
 
-test('connections that lead nowhere, while new ones work', async () => {
+test('stalled connections, while new ones work', async () => {
   const busy = await Promise.all([sendRequest(), sendRequest(), sendRequest()]);
   expect(busy.flat().length).toBeGreaterThan(0);
   fixture.proxy.stall();
