@@ -132,7 +132,7 @@ describe('registering', () => {
     expectApiError(await post('/register', body), 'INVALID_PARAM');
   });
 
-  test('a page of any origin may register, because no key is involved', async () => {
+  test('a page of any origin may send these requests, because no key is involved', async () => {
     const preflight = await fetch(new URL('/register', stack.dev.api), { method: 'OPTIONS' });
     expect(preflight.status).toBe(204);
     expect(preflight.headers.get('access-control-allow-origin')).toBe('*');

@@ -73,7 +73,7 @@ const ABSENT: Ids = {
 };
 
 /** The specification (4.4, 7) has a code of its own for a device of another app. */
-const TOLD_APART: Record<string, string> = { getDevice: 'APP_MISMATCH' };
+const OWN_ERRORS: Record<string, string> = { getDevice: 'APP_MISMATCH' };
 
 let stack: SharedStack;
 let list: EndpointList;
@@ -172,7 +172,7 @@ const endpointOf = (id: string): Endpoint => {
 };
 
 /** Checks that requests of an endpoint name objects of an app. */
-function namesThings({ parameters, body }: Endpoint): boolean {
+function namesObject({ parameters, body }: Endpoint): boolean {
   const names = [
     ...parameters.filter(({ required }) => required).map(({ name }) => name),
     ...Object.keys(body?.example ?? {}),
@@ -184,14 +184,14 @@ test.each(OPERATIONS.map(({ id }) => id))(
   '%s: data of another tenant appears absent',
   async (id) => {
     const endpoint = endpointOf(id);
-    for (const ids of namesThings(endpoint) ? foreign : foreign.slice(0, 3)) {
+    for (const ids of namesObject(endpoint) ? foreign : foreign.slice(0, 3)) {
       for (const hasKey of endpoint.needsApiKey ? [true] : [true, false]) {
         const request = buildRequest(endpoint, ids, false);
         const response = await call(request, hasKey);
         expect(response.status).toBeLessThan(500);
         expect(findLeaks(response.text, request)).toEqual([]);
-        if (TOLD_APART[id] !== undefined) expect(response.text).toContain(TOLD_APART[id]);
-        else if (namesThings(endpoint)) {
+        if (OWN_ERRORS[id] !== undefined) expect(response.text).toContain(OWN_ERRORS[id]);
+        else if (namesObject(endpoint)) {
           const absent = await call(buildRequest(endpoint, ABSENT, false), hasKey);
           expect(toComparable(response, ids)).toEqual(toComparable(absent, ABSENT));
         }

@@ -46,7 +46,7 @@ describe('new devices', () => {
       platform: 'electron',
     });
 
-  test('as many an hour as the app allows, and none when it is closed', async () => {
+  test('register as often an hour as the app allows, and never while it is closed', async () => {
     const { app } = await createTestTenant(stack);
     const set = (settings: AppSettings) =>
       withStore(stack, (store) => store.apps.updateSettings(app, settings));

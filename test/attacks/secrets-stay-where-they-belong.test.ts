@@ -131,8 +131,8 @@ async function failAtTheWebhook(): Promise<void> {
   webhook.respondWith(status(500));
   const before = webhook.requests().length;
   await send(tenant, connected.token, FIELDS);
-  const isAsked = () => webhook.requests().length > before;
-  await until(isAsked, { timeoutMs: 20_000, what: 'a request to the webhook' });
+  const isRequested = () => webhook.requests().length > before;
+  await until(isRequested, { timeoutMs: 20_000, what: 'a request to the webhook' });
 }
 
 /** An error that is worth a retry and then a refused address, for each provider; at the end a refused credential. */

@@ -192,7 +192,7 @@ describe('with data', () => {
 describe('an id that does not exist', () => {
   const others = { app: NO_SUCH_ID, push: NO_SUCH_ID, token: 'f'.repeat(22), topic: 'none' };
 
-  test.each(OBJECT_PATHS)('%s says so', async (path) => {
+  test.each(OBJECT_PATHS)('%s reports it', async (path) => {
     const page = await fixture.owner.browserContext().newPage();
     const watch = watchPage(page, origin, [404]);
     await showsText(page, path, 'Not found', others);

@@ -38,7 +38,7 @@ test('compose runs the services whose settings are checked here', () => {
   expect(services.map(({ name }) => name)).toEqual([...LASTING, 'migrate', 'carillon', 'sandbox']);
 });
 
-test.each(services)('$name knows and can read what it gets', ({ settings, environment = {} }) => {
+test.each(services)('$name knows and can read its settings', ({ settings, environment = {} }) => {
   const wrong = Object.entries(environment).filter(([name, value]) => {
     const setting = settings[name] ?? settings[name.replace(/_FILE$/, '')];
     const text = withDefaults(value);
@@ -49,7 +49,7 @@ test.each(services)('$name knows and can read what it gets', ({ settings, enviro
   expect(wrong).toEqual([]);
 });
 
-test.each(services)('$name gets what has no default', ({ name, environment = {} }) => {
+test.each(services)('$name gets settings without default', ({ name, environment = {} }) => {
   const isGiven = (variable: string) =>
     variable in environment || `${variable}_FILE` in environment;
   expect(findRequiredVariables(name).filter((variable) => !isGiven(variable))).toEqual([]);

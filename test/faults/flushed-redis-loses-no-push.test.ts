@@ -33,8 +33,8 @@ test('three times in the middle of one fan-out', async () => {
     const states = await countBatchStates(mongo, push);
     expect(isPartlyClosed(states)).toBe(true);
     // Some more is done before it is emptied again, so that each time something else is lost.
-    const goesOn = async () => (await countBatchStates(mongo, push)).closed > states.closed;
-    await until(goesOn, { timeoutMs: 20_000, everyMs: 5 });
+    const continues = async () => (await countBatchStates(mongo, push)).closed > states.closed;
+    await until(continues, { timeoutMs: 20_000, everyMs: 5 });
   }
   await expectComplete(fixture, push, 'Redis emptied three times');
 });

@@ -250,12 +250,12 @@ test('webhook: a report', async () => {
 
 /** Waits until every API process knows the webhook: then it gets the event of a device's deletion. */
 async function untilKnown({ requests }: Receiver): Promise<void> {
-  const isTold = async () => {
+  const isKnown = async () => {
     const { token } = await registerDevice(tenant.dev);
     await tenant.api('DELETE', `/devices/${token}`);
     return requests.length > 0;
   };
-  await until(isTold, { timeoutMs: 20_000, everyMs: 250, what: 'a known webhook' });
+  await until(isKnown, { timeoutMs: 20_000, everyMs: 250, what: 'a known webhook' });
 }
 
 const listEvents = ({ requests }: Receiver, push: string): string[] =>

@@ -50,7 +50,7 @@ const KEEP: Record<Persistence, (server: RedisServer) => Promise<() => Promise<v
 };
 
 test.each<Persistence>(['log', 'snapshot'])(
-  'killed under load and back from a %s that is seconds old',
+  'killed under load and restarted from a %s that is seconds old',
   async (persistence) => {
     redis = await createRedisServer({ persistence });
     await redis.start();

@@ -16,7 +16,7 @@ const STUCK_MS = 10_000;
 const SEND_EVERY_MS = 500;
 const ACCEPTED_WITHIN_MS = 1_000;
 /** Workers resume, and everything that was sent meanwhile has arrived. */
-const GOES_ON = { timeoutMs: 30_000, what: 'the pushes sent meanwhile' };
+const RESUMED = { timeoutMs: 30_000, what: 'the pushes sent meanwhile' };
 
 let fixture: Fixture;
 let server: RedisServer;
@@ -55,7 +55,7 @@ async function sendFor(ms: number): Promise<SentPush[]> {
 async function expectAllArrive(sent: readonly SentPush[]): Promise<void> {
   const hasAll = () =>
     fixture.pool.devices.every((device) => sent.every((push) => countArrivals(device, push) > 0));
-  await until(hasAll, GOES_ON);
+  await until(hasAll, RESUMED);
 }
 
 test('frozen for a minute', async () => {
@@ -64,7 +64,7 @@ test('frozen for a minute', async () => {
   await expectAllArrive(sent);
 }, 150_000);
 
-test('behind connections that lead nowhere', async () => {
+test('behind stalled connections', async () => {
   proxy.stall();
   await expectAllArrive(await sendFor(STUCK_MS));
 }, 90_000);

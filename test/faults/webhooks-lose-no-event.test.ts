@@ -44,8 +44,8 @@ afterAll(async () => {
 
 async function startTenant(): Promise<Tenant> {
   const tenant = await createTestTenant(stack, { limit: null });
-  const place = { home: stack.home, dev: tenant.dev };
-  const { tokens } = await createDevicePool(place, mongo, { registered: DEVICES, real: 0 });
+  const access = { home: stack.home, dev: tenant.dev };
+  const { tokens } = await createDevicePool(access, mongo, { registered: DEVICES, real: 0 });
   return { ...tenant, tokens, webhook: await addReceiver(tenant) };
 }
 

@@ -24,7 +24,7 @@ const IPHONES = 60;
 const FEW = 3;
 /** Outcomes after which a batch in progress is saved. */
 const SAVED_AT_ONCE = 25;
-const TOLD_MS = 40_000;
+const EVENTS_MS = 40_000;
 const LIMIT_MS = 150_000;
 
 let fixture: ProviderFixture;
@@ -138,7 +138,7 @@ test.each<[failpoints: string, times: number]>([
         .map(({ type }) => type);
     const all = ['push.finished', 'recipient.deleted'];
     const areReceived = () => all.every((type) => received().includes(type));
-    await until(areReceived, { timeoutMs: TOLD_MS, everyMs: 200, what: 'all events' });
+    await until(areReceived, { timeoutMs: EVENTS_MS, everyMs: 200, what: 'all events' });
     expect(new Set(received())).toEqual(new Set(all));
     expect(received().length).toBeLessThanOrEqual(times * all.length);
     expect([webhook.forged(), webhook.foreign()]).toEqual([0, 0]);

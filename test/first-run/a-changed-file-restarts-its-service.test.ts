@@ -19,13 +19,13 @@ const SERVICES = [
   ...['sandbox', 'dashboard', 'api', 'delivery-worker', 'scheduler', 'device-gateway'],
 ];
 
-let place: TestHome;
+let setup: TestHome;
 let run: NpmStart;
 let dev: Dev;
 let device: MqttDevice;
 beforeAll(async () => {
-  place = await createTestHome({ deliveryWorkers: 2, dashboards: 1 });
-  run = place.start({ CARILLON_INSPECT: 'api' }, 'dev');
+  setup = await createTestHome({ deliveryWorkers: 2, dashboards: 1 });
+  run = setup.start({ CARILLON_INSPECT: 'api' }, 'dev');
   dev = await run.ready();
   device = await newMqttDevice(dev);
   await device.connect();
@@ -34,7 +34,7 @@ afterAll(async () => {
   await device?.disconnect();
   run.signal('SIGTERM');
   expect(await run.exit()).toBe(0);
-  await place.remove();
+  await setup.remove();
 });
 
 test('a file of a service restarts the processes of that service only, without a lost push', async () => {
@@ -75,7 +75,7 @@ test('a process that is killed is restarted as without the reload', async () => 
 });
 
 test('after a restart of its process the inspector responds, on the loopback address only', async () => {
-  const port = Number(place.env.CARILLON_PORT_BASE) + INSPECTOR_OFFSET;
+  const port = Number(setup.env.CARILLON_PORT_BASE) + INSPECTOR_OFFSET;
   expect(run.stdout()).toContain(`api at 127.0.0.1:${port}`);
   const version = await (await fetch(`http://127.0.0.1:${port}/json/version`)).json();
   expect(version).toMatchObject({ Browser: expect.stringContaining('node.js/v24') });
@@ -107,7 +107,7 @@ function touch(path: string): void {
 }
 
 function pids(): Record<string, number> {
-  const services = (readDev(place.home)?.processes ?? []).filter(({ ops }) => ops !== undefined);
+  const services = (readDev(setup.home)?.processes ?? []).filter(({ ops }) => ops !== undefined);
   const found = services.map(({ service, index, pid }) => [`${service} ${index}`, pid]);
   expect(new Set(services.map(({ service }) => service))).toEqual(new Set(SERVICES));
   return Object.fromEntries(found);
@@ -117,7 +117,7 @@ function pids(): Record<string, number> {
 async function untilRestarted(before: Record<string, number>, names: string[]): Promise<void> {
   const isNew = async (name: string) => {
     const [service = '', index] = name.split(' ');
-    const { pid, ops } = findProcess(readDev(place.home), service, Number(index));
+    const { pid, ops } = findProcess(readDev(setup.home), service, Number(index));
     return pid !== before[name] && (await fetch(`${ops}/readyz`)).ok;
   };
   const all = async () => (await Promise.all(names.map(isNew))).every(Boolean);

@@ -19,7 +19,7 @@ const OWNER_ONLY = 0o600;
 describe.each([
   ['a plain name', 'home'],
   ['a name that a shell would take apart', `it's "my" $HOME; #1`],
-])('what a start on a folder of %s prints', (_kind, name) => {
+])('the banner of a start on a folder of %s', (_kind, name) => {
   let testHome: TestHome;
   let dev: Dev;
   let banner: string;

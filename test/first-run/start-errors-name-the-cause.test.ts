@@ -59,7 +59,7 @@ describe('an invalid value in the environment', () => {
     expect(await expectStartError({ [name]: value })).toContain(name);
   });
 
-  test('does not keep others from being named too', async () => {
+  test('does not prevent that others are named too', async () => {
     const start = testHome.start({ CARILLON_APIS: 'x', CARILLON_DEMO: 'x' });
     expect(await start.exit()).not.toBe(0);
     expect(start.stderr()).toMatch(/CARILLON_APIS[\s\S]*CARILLON_DEMO/);

@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => fixture?.stop());
 
 test(
-  `${FLEET_SIZE} devices, cut at once and coming back at once, ${CUTS} times, are all back within 60 s of each`,
+  `${FLEET_SIZE} devices, all cut at once ${CUTS} times, are all connected again within 60 s of each cut`,
   async () => {
     const { stack, fleet, tokens } = fixture;
     const pulses = Array.from({ length: PROBES }, (_, n) =>

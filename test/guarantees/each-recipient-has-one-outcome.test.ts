@@ -35,7 +35,7 @@ function begun(): Record<Waits, Promise<void>> {
   if (waits !== undefined) return waits;
   waits = {
     onlySubscriber: scheduleToOnlySubscriber(),
-    noSubscriber: scheduleToNobody(),
+    noSubscriber: scheduleWithoutSubscriber(),
     expiry: expireInPart(),
     lateReceipt: acknowledgeAfterEnd(),
   };
@@ -85,7 +85,7 @@ async function scheduleToOnlySubscriber(): Promise<void> {
 
 test('a scheduled push whose topic has lost all its subscribers ends', () => begun().noSubscriber);
 
-async function scheduleToNobody(): Promise<void> {
+async function scheduleWithoutSubscriber(): Promise<void> {
   const { token } = await fleet.offline();
   const topic = randomUUID();
   await stack.api('POST', '/topics/subscribe', { token, topics: [topic] });

@@ -32,33 +32,33 @@ beforeAll(async () => {
   ({ tokens } = await createDevicePool(stack, mongo, { registered: 3_500, real: 0 }));
   await mongo.close();
   // Counting anew takes half a minute: made first, both wait for it together and while others run.
-  changed500 = restOf(await change500());
-  changedOverCrash = restOf(await changeOverCrash());
+  changed500 = expectAllExact(await change500());
+  changedOverCrash = expectAllExact(await changeOverCrash());
 }, 120_000);
 afterEach(() => fleet.disconnectAll());
 afterAll(() => stack?.stop());
 
-/** Waits until the counter agrees with the list. Returns both. */
+/** Waits until the counter agrees with the list. */
 async function expectExact(topic: string, expected: readonly string[]): Promise<void> {
-  const restsSince = performance.now();
+  const settledAt = performance.now();
   expect((await allOf(topic)).toSorted()).toEqual([...expected].sort());
-  const left = COUNTED_MS - (performance.now() - restsSince);
+  const left = COUNTED_MS - (performance.now() - settledAt);
   const isExact = async () => (await countOf(topic)) === expected.length;
   await until(isExact, { timeoutMs: left, everyMs: 250, what: `${expected.length} counted` });
 }
 
 /** Topics that are no longer changed, with all their subscribers. */
-type Rested = [topic: string, subscribers: readonly string[]][];
+type Settled = [topic: string, subscribers: readonly string[]][];
 
 /** Expects exact counters of all; a fault is reported by the test that awaits it. */
-function restOf(rested: Rested): Promise<void> {
-  const all = rested.map(([topic, expected]) => expectExact(topic, expected));
+function expectAllExact(settled: Settled): Promise<void> {
+  const all = settled.map(([topic, expected]) => expectExact(topic, expected));
   const exact = Promise.all(all).then(() => undefined);
   exact.catch(() => undefined);
   return exact;
 }
 
-async function change500(): Promise<Rested> {
+async function change500(): Promise<Settled> {
   const some = tokens.slice(0, 12);
   const topics = [randomUUID(), randomUUID()];
   await inParallel(500, 40, () => {
@@ -75,7 +75,7 @@ async function change500(): Promise<Rested> {
   });
 }
 
-async function changeOverCrash(): Promise<Rested> {
+async function changeOverCrash(): Promise<Settled> {
   const topics = [randomUUID(), randomUUID()];
   const some = tokens.slice(100, 900);
   let done = 0;
@@ -89,7 +89,7 @@ async function changeOverCrash(): Promise<Rested> {
   await changed;
   await Promise.all(killed.map((pid, index) => stack.waitForRestart('api', pid, index)));
   return Promise.all(
-    topics.map(async (topic): Promise<Rested[number]> => [topic, await allOf(topic)]),
+    topics.map(async (topic): Promise<Settled[number]> => [topic, await allOf(topic)]),
   );
 }
 
@@ -162,11 +162,11 @@ describe('2,500 subscribers on pages', () => {
   });
 
   test('pages read while others join and leave miss no subscriber that stays', async () => {
-    const restless = tokens.slice(0, 300);
+    const changing = tokens.slice(0, 300);
     let isOver = false;
-    const unrest = inParallel(8, 8, async () => {
+    const changes = inParallel(8, 8, async () => {
       while (!isOver) {
-        const token = restless[Math.floor(Math.random() * restless.length)];
+        const token = changing[Math.floor(Math.random() * changing.length)];
         await (Math.random() < 0.5 ? subscribe : unsubscribe)(token, [topic]);
       }
     });
@@ -177,8 +177,8 @@ describe('2,500 subscribers on pages', () => {
       expect([...seen].filter((token) => !known.has(token))).toEqual([]);
     }
     isOver = true;
-    await unrest;
-    await inParallel(restless.length, 40, (index) => unsubscribe(restless[index], [topic]));
+    await changes;
+    await inParallel(changing.length, 40, (index) => unsubscribe(changing[index], [topic]));
     expect((await allOf(topic)).toSorted()).toEqual(stayers.toSorted());
   });
 

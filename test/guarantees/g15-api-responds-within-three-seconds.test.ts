@@ -16,7 +16,7 @@ import { registerDevice } from '../support/register-device.ts';
 import { until } from '../support/until.ts';
 
 /** Guarantee G15, measured at the client, with a margin for the network and for a busy machine. */
-const ANSWERED_WITHIN_MS = 3_300;
+const RESPONSE_WITHIN_MS = 3_300;
 /** Longer than an API key is remembered. */
 const BROKEN_MS = 9_000;
 const ROUND_EVERY_MS = 700;
@@ -60,7 +60,7 @@ function expectPromptAndCorrect(responses: readonly KindResponse[]): void {
   const brief = ({ kind, status, text, tookMs }: KindResponse) => ({ kind, status, text, tookMs });
   const isFit = ({ status }: KindResponse) => status === 200 || status >= 500;
   expect(responses.filter((response) => !isFit(response)).map(brief)).toEqual([]);
-  expect(responses.filter(({ tookMs }) => tookMs > ANSWERED_WITHIN_MS).map(brief)).toEqual([]);
+  expect(responses.filter(({ tookMs }) => tookMs > RESPONSE_WITHIN_MS).map(brief)).toEqual([]);
   expect(responses.some(({ status }) => status >= 500)).toBe(true);
 }
 
@@ -103,7 +103,7 @@ test('a frozen mongod', async () => {
   await expectStored(responses);
 });
 
-test('connections that lead nowhere, while new ones work', async () => {
+test('stalled connections, while new ones work', async () => {
   const busy = await Promise.all([sendRequest(), sendRequest(), sendRequest()]);
   expect(busy.flat().length).toBeGreaterThan(0);
   fixture.proxy.stall();

@@ -109,7 +109,7 @@ test("another app's push can't be deleted", async () => {
   expect((await getPushStatus(stack, push)).push?.pending_devices).toEqual([token]);
 });
 
-test('devices that connect just then get nothing a second later', async () => {
+test('devices that connect during the deletion get nothing a second later', async () => {
   const devices = await fleet.createMany(20, 'offline');
   const tokens = devices.map(({ token }) => token);
   const pushes: SentPush[] = [];

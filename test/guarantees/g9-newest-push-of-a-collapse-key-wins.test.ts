@@ -152,7 +152,7 @@ test('a late receipt of the older push leaves the newer one in the inbox', async
   expect(again.map(({ payload }) => payload)).toEqual([newer.payload]);
 });
 
-test('a scheduled push is as new as its time', async () => {
+test('the age of a scheduled push counts from its due time', async () => {
   const device = await fleet.online();
   const collapse_key = 'scheduled';
   const schedule = Math.floor(Date.now() / 1_000) + 2;

@@ -31,7 +31,7 @@ const ANDROIDS = 200;
 const UNREACHABLE_ANDROIDS = 3;
 const TIME_TO_LIVE_SECONDS = 30;
 /** Recipients of each outcome that are requested one by one. */
-const ASKED = 60;
+const SAMPLE = 60;
 const LAST_PAGE_PAUSE_MS = 200;
 
 interface Recipient {
@@ -115,7 +115,7 @@ async function expectConsistent(push: SentPush): Promise<Map<string, Set<string>
 async function expectSameAlone(push: SentPush): Promise<void> {
   const byOutcome = Map.groupBy(await readPages(push), ({ outcome }) => outcome);
   for (const some of byOutcome.values()) {
-    const listed = some.slice(0, ASKED);
+    const listed = some.slice(0, SAMPLE);
     const paths = listed.map(({ token }) => `/pushes/${push.id}/recipients/${token}`);
     const responses = await Promise.all(
       paths.map((path) => tenant.api<{ recipient: object }>('GET', path)),
@@ -132,7 +132,7 @@ const isOf =
     data.push === id;
 
 /** Waits until the webhook got the push's end, and the end of each recipient as the pages have it. */
-async function expectTold(
+async function expectReported(
   push: SentPush,
   ended: Map<string, Set<string>>,
   state: string,
@@ -142,10 +142,10 @@ async function expectTold(
       [...tokens].map((token): [string, string] => [token, outcome]),
     ),
   );
-  const isTold = () =>
+  const isReported = () =>
     webhook.events('push.finished').some(isOf(push)) &&
     reportedOutcomes(webhook, push.id).size >= expected.size;
-  await until(isTold, { timeoutMs: 120_000, everyMs: 500, what: 'all events' });
+  await until(isReported, { timeoutMs: 120_000, everyMs: 500, what: 'all events' });
   const reported = reportedOutcomes(webhook, push.id);
   expect(reported.size).toBe(expected.size);
   // A recipient has one end, however often it is reported.
@@ -196,7 +196,7 @@ test('the pages add up to the counts and match what devices and providers got, u
   for (const outcome of ['delivered', 'sent', 'failed', 'gone', 'superseded'])
     expect(ended.get(outcome)).toEqual(changed.get(outcome));
   await expectSameAlone(push);
-  await expectTold(push, ended, 'deleted');
+  await expectReported(push, ended, 'deleted');
   pushes.push(push);
 }, 300_000);
 
@@ -224,7 +224,7 @@ test('a push that expires has the outcomes of its fallbacks, and the webhook get
     ]),
   );
   await expectSameAlone(push);
-  await expectTold(push, ended, 'expired');
+  await expectReported(push, ended, 'expired');
   const channels = new Map((await readPages(push)).map(({ token, channel }) => [token, channel]));
   expect(channels.get(androids.tokens.at(-1) ?? '')).toBe('fcm');
   for (const { data } of webhook.events('recipient.sent').filter(isOf(push)))

@@ -47,7 +47,7 @@ async function startWorkerBehind({ port }: { port: number }): Promise<void> {
 }
 
 /** Sends pushes to one iPhone each, and waits until APNs has all requests and has responded to none. */
-async function sendUnanswered(count: number): Promise<Sent[]> {
+async function sendWithoutResponse(count: number): Promise<Sent[]> {
   const { tokens } = await registerIphones(tenant, count);
   const pushes = await Promise.all(tokens.map((token) => send(tenant, token)));
   const haveArrived = async () => (await fixture.sandbox.counts()).requests >= count;
@@ -66,7 +66,7 @@ test.each(CUT_POINTS)(
   'a worker that is stopped while its settlement is cut %s repeats no request',
   async (point) => {
     await startWorkerBehind(cutting);
-    const pushes = await sendUnanswered(1);
+    const pushes = await sendWithoutResponse(1);
     cutting.cutAtWrite(1, point, { collection: 'pushes', bytes: SETTLEMENT });
     worker.kill('SIGTERM');
     expect(await worker.exited).toBe(0);
@@ -79,7 +79,7 @@ test.each(CUT_POINTS)(
 
 test('while MongoDB is unavailable for a moment, a worker keeps the responses of APNs', async () => {
   await startWorkerBehind(proxy);
-  const pushes = await sendUnanswered(PUSHES);
+  const pushes = await sendWithoutResponse(PUSHES);
   proxy.cut();
   // Settlements at the same time share a statement, and share its failure.
   const haveFailed = () => countLoggedFailures() >= PUSHES;

@@ -94,12 +94,12 @@ async function sendWithWebhook(): Promise<void> {
   const { stack } = fixture;
   const url = `http://127.0.0.1:${receiver.port}/hook`;
   expect((await stack.api('POST', '/webhooks', { url })).status).toBe(200);
-  const isTold = async () => {
+  const isReported = async () => {
     await sendPush(stack, tokensOf(REAL));
     // The receiver does not know the secret.
     return receiver.forged > 0;
   };
-  await until(isTold, { timeoutMs: 60_000, everyMs: 500, what: 'a webhook' });
+  await until(isReported, { timeoutMs: 60_000, everyMs: 500, what: 'a webhook' });
 }
 
 test('every statement of accepting, delivering, receiving, reporting and removing is listed', async () => {

@@ -40,7 +40,7 @@ async function untilWhole(): Promise<void> {
 }
 
 test(
-  'carillon doctor lists the servers, and that a failover is possible',
+  'carillon doctor lists the servers and reports that a failover is possible',
   async () => {
     const findings = await runCarillonJson<{ check: string; detail: string }[]>(
       fixture.stack.home,

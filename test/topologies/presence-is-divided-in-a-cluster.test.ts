@@ -118,7 +118,7 @@ test('a node that is emptied gets its entries back, and the inboxes of their dev
   expect(lost).toBeLessThan(DEVICES);
 }, 90_000);
 
-test('while a primary is gone the devices of the others are reached, and then all again', async () => {
+test('while a primary is down devices of the others are reached, and after its recovery all devices', async () => {
   const served = await Promise.all(CLUSTER_SHARDS.map(([, slot]) => cluster.findPrimary(slot)));
   const [primary] = served;
   const isGone = (token: string) => served[shards.of(token).index] === primary;

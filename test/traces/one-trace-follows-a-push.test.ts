@@ -167,7 +167,7 @@ test('two channels: a fan-out and a batch for each', async () => {
   }
 });
 
-test("a caller's trace is continued as it decided", async () => {
+test("a caller's trace is continued with its sampling decision", async () => {
   const traceId = randomUUID().replaceAll('-', '');
   const sampled = await sendWithHeader(`00-${traceId}-b7ad6b7169203331-01`);
   const unsampled = await sendWithHeader(`00-${traceId}-b7ad6b7169203331-00`);

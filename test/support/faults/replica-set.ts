@@ -119,9 +119,9 @@ function buildConfig(hosts: readonly string[]) {
 
 /** Returns by how many milliseconds the clock of a member is at most ahead of this process. */
 export async function readMaxOffsetMs(member: MongodProcess): Promise<number> {
-  const askedAt = performance.timeOrigin + performance.now();
+  const requestedAt = performance.timeOrigin + performance.now();
   const { localTime } = await runOn(member, { hello: 1 });
-  return (localTime as Date).getTime() - askedAt;
+  return (localTime as Date).getTime() - requestedAt;
 }
 
 /** Runs a command on one member, whatever its state. */

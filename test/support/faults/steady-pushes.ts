@@ -12,7 +12,7 @@ import { sendPush } from './pushes.ts';
 const MAX_DUPLICATES_PER_DEVICE = 16;
 const SETTLED_MS = 60_000;
 /** An election or a restart takes some time, on a busy machine more. */
-const ANSWERED_MS = 90_000;
+const RESPONSE_MS = 90_000;
 /** Sends get a 200 again within this time of a new primary. */
 const ACCEPTED_AGAIN_MS = 10_000;
 
@@ -48,12 +48,12 @@ export async function sendDuring(
     const tokens = to.map(({ token }) => token);
     completed.push({ ...(await attemptPush(stack, tokens)), to });
   }
-  const countAnswered = (isAccepted: boolean) =>
+  const countFinished = (isAccepted: boolean) =>
     completed.filter((one) => one.isAccepted === isAccepted).length;
   async function untilMore(isAccepted: boolean, more: number): Promise<void> {
-    const before = countAnswered(isAccepted);
+    const before = countFinished(isAccepted);
     const what = `${more} more pushes ${isAccepted ? '' : 'not '}accepted`;
-    await until(() => countAnswered(isAccepted) >= before + more, { timeoutMs: ANSWERED_MS, what });
+    await until(() => countFinished(isAccepted) >= before + more, { timeoutMs: RESPONSE_MS, what });
   }
 
   const beganAt = performance.now();

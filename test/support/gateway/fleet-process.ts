@@ -24,10 +24,10 @@ function arrived(token: string, payload: string): void {
   const { name, sentAt } = JSON.parse(payload) as { name: string; sentAt: number };
   report.pushes[name] ??= { arrived: 0, duplicates: 0, latenciesMs: [] };
   const push = report.pushes[name];
-  const isDouble = seen.has(`${token} ${name}`);
+  const isDuplicate = seen.has(`${token} ${name}`);
   seen.add(`${token} ${name}`);
-  push.arrived += isDouble ? 0 : 1;
-  push.duplicates += isDouble ? 1 : 0;
+  push.arrived += isDuplicate ? 0 : 1;
+  push.duplicates += isDuplicate ? 1 : 0;
   if (!frozen.has(token)) push.latenciesMs.push(Date.now() - sentAt);
 }
 
