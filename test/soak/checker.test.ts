@@ -296,7 +296,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     // No fault was there.
     { ...failed(30_000), faults: [] },
   ],
-  'nobody gets the push of another': [
+  'no device gets the push of another': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'c')] },
     { arrivals: [...goodRun().arrivals, arrival('another', 'a')] },
     { arrivals: [...goodRun().arrivals, overFcm('one', 'c')] },

@@ -43,7 +43,7 @@ const INVARIANTS = {
   'the status agrees with the devices': checkStatus,
   'no valid request is refused': checkRefusals,
   'requests fail only because of faults': checkFailures,
-  'nobody gets the push of another': checkForeign,
+  'no device gets the push of another': checkForeign,
   'presence agrees with the devices': checkDevices,
   'a tenant is shown its own pushes alone': checkShown,
   'each end of a recipient is reported': checkReports,
@@ -158,7 +158,7 @@ function isNewerAt(
 ): boolean {
   const otherId = acceptedId(other);
   if (otherId !== undefined) return otherId > id;
-  // Nobody knows its id. If it was accepted, it is there, since the first request for the other one or later.
+  // Its id is unknown. If it was accepted, it is there, since the first request for the other one or later.
   return (
     (other.tries.at(-1)?.endedAtMs ?? 0) >= (push.tries[0]?.startedAtMs ?? 0) &&
     arrivalsAt(history, other, token).length > 0
@@ -384,7 +384,7 @@ function checkShown(history: Prepared): string[] {
   return [...foreign, ...missing.map(({ push, id }) => `${id} is not shown to ${push.tenant}`)];
 }
 
-/** Finds ends of recipients that the tenant's webhook was not told. */
+/** Finds ends of recipients that were not reported to the tenant's webhook. */
 function checkReports(history: Prepared): string[] {
   const { tenant, sinceMs, outcomes, wrongRequests } = history.reports;
   const missing = listAccepted(history).flatMap(({ push, id, end }) => {

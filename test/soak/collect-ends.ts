@@ -27,7 +27,7 @@ const EXPORTS_AT_ONCE = 1;
 /** How long presence and counters may take to agree after all faults. */
 const AGREE_MS = 60_000;
 
-/** How long the webhook may take to be told of the last ends. */
+/** Longest time until the last ends are reported to the webhook. */
 const REPORT_MS = 120_000;
 
 /** A tenant's webhook. */
@@ -177,7 +177,7 @@ export async function collectShown(
   return shown;
 }
 
-/** Reads what a webhook was told; waits for a while until it knows the end of each recipient. */
+/** Reads the events that a webhook has received; waits for a while until they contain the end of each recipient. */
 export async function collectReports(
   { receiver, tenant, sinceMs }: Reporting,
   pushes: readonly SentPush[],

@@ -94,7 +94,7 @@ async function breakWay(
   if (fault.startsWith('cut')) proxy.cut();
   else proxy.dropResponses();
   await wait();
-  // Connections that pass no answers stay so until they break.
+  // Connections that pass no responses stay so until they break.
   proxy.cut();
   proxy.restore();
 }

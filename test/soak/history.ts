@@ -45,7 +45,7 @@ export interface Outcomes {
   recipients: Readonly<Record<string, string>>;
 }
 
-/** What other routes of the API show of a push: the counts of `/pushes/<id>/outcomes`, the recipients of the export. */
+/** A push in other routes of the API: the counts of `/pushes/<id>/outcomes`, the recipients of the export. */
 export interface PushSample extends Outcomes {
   /** From `GET /pushes/<id>`; absent if the API does not show the push any more. */
   pendingDevices?: readonly string[];
@@ -60,7 +60,7 @@ export interface PushEnd extends Outcomes {
 }
 
 /**
- * What may be left: pushes with open batches, inbox rows, pushes that are being accepted or scheduled, endings of pushes that
+ * Kinds of unfinished work: pushes with open batches, inbox rows, pushes that are being accepted or scheduled, endings of pushes that
  * have begun, and jobs in Redis.
  */
 export type Left = 'openBatches' | 'inboxRows' | 'waitingPushes' | 'endings' | 'jobs';
@@ -104,7 +104,7 @@ export interface RefusedConnect {
   code: number;
 }
 
-/** What the webhook of a tenant was told. */
+/** Outcomes that were reported to the webhook of a tenant. */
 export interface Reports {
   tenant: TenantName;
   /** Pushes of the tenant whose first request began after this are reported, Unix milliseconds. */
@@ -128,10 +128,10 @@ export interface History {
   settledAtMs: number;
   /** By how much the observer has noticed things late, in milliseconds, by Unix second. */
   observerLags: Readonly<Record<string, number>>;
-  /** What is left at rest. */
+  /** Unfinished work at the end, by kind. */
   left: Readonly<Record<Left, number>>;
   devices: readonly DeviceEnd[];
-  /** Push ids that the API has shown to each tenant, or answered a request about. */
+  /** Push ids that the API has shown to each tenant, in a list or in the response to a request for one. */
   shown: Readonly<Record<TenantName, readonly string[]>>;
   reports: Reports;
   /** In the order of their beginnings. */

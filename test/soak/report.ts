@@ -75,7 +75,7 @@ function summarize({ base, history }: FinishedRun) {
   };
 }
 
-/** Counts the pushes whose last request failed so that nobody knows whether they were accepted, and those that were there. */
+/** Counts the pushes whose last request failed so that their acceptance is unknown, and those of them that arrived. */
 function countUnknown({ pushes, arrivals }: History): { pushes: number; arrived: number } {
   const marks = pushes
     .filter(({ tries }) => tries.at(-1)?.end === 'unknown')

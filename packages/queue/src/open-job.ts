@@ -31,7 +31,10 @@ const RENEW_INTERVAL_MS = 500;
 const MAX_OPEN_MS = 10_000;
 /** While pushes wait, a job is open no longer. Then another one is called, and BullMQ sees no job that never ends. */
 const MAX_BUSY_MS = 60_000;
-/** A worker that waits longer for a free slot does not keep up: others shall get the pushes, also by the reconciler. */
+/**
+ * A worker that waits longer for a free slot does not keep up. Unless one of its waits is shorter, its job lapses after
+ * {@link OPEN_MS}: others get the pushes, also by the reconciler.
+ */
 const SLOW_MS = 100;
 /** Time for which a read of the list blocks in Redis; a stop of the worker waits for it. */
 const TAKE_BLOCK_SECONDS = 0.25;
@@ -109,8 +112,7 @@ export type OpenJob = ReturnType<typeof createOpenJob>;
 /**
  * Creates the open job of a process, over a connection of its own.
  *
- * @param limits.idleMs a job without a push for so long is closed
- * @param limits.slowMs a job whose worker has waited so long for a free slot is not kept open
+ * @param limits only tests set them
  */
 export function createOpenJob(
   { redis: address, onError }: WorkerSettings,
@@ -142,8 +144,8 @@ export function createOpenJob(
     isConnected,
     /**
      * Keeps the current job open until it had no push for a second, for ten seconds at most, or for a minute while pushes
-     * wait. Resolves when all pushes that have joined are delivered; at once if the process has an open job, or no connection. Never throws: a failure of
-     * Redis closes the job.
+     * wait. Resolves when all pushes that have joined are delivered; at once if the process has an open job, or no
+     * connection. Never throws: a failure of Redis closes the job.
      */
     async takePushes(handler: OpenJobHandler): Promise<void> {
       if (taking !== undefined || handler.isStopping() || !isConnected()) return;
@@ -163,9 +165,13 @@ export function createOpenJob(
 
 /** Times in milliseconds after which an open job is closed, or is not kept open. */
 interface OpenLimits {
+  /** Without a push. */
   idleMs: number;
+  /** Of a wait for a free slot. */
   slowMs: number;
+  /** Since it was opened, if no push waits. */
   maxOpenMs: number;
+  /** Since it was opened, if pushes wait. */
   maxBusyMs: number;
 }
 
@@ -179,12 +185,14 @@ async function takeWhileOpen(
   const openedAt = performance.now();
   let renewedAt = Number.NEGATIVE_INFINITY;
   let lastPushAt = openedAt;
+  /** A single long wait closes nothing: it may be a pause of the process. */
+  let keptUpAt = openedAt;
   let isSlow = false;
   while (!isStopping()) {
     const now = performance.now();
     if (now - lastPushAt >= idleMs || now - openedAt >= maxOpenMs) {
       // While pushes wait, a closed job would only add jobs to the queue.
-      const waiting = isSlow ? 0 : await redis.llen(keys.entries);
+      const waiting = now - keptUpAt >= OPEN_MS ? 0 : await redis.llen(keys.entries);
       if (waiting === 0) break;
       // The next pushes call a worker, which goes on with the list.
       if (now - openedAt >= maxBusyMs && waiting >= CALL_ENTRIES) return;
@@ -195,14 +203,13 @@ async function takeWhileOpen(
       renewedAt = now;
     }
     const entry = (await redis.blpop(keys.entries, TAKE_BLOCK_SECONDS))?.[1];
-    if (entry === undefined) {
-      isSlow = false;
-      continue;
+    if (entry !== undefined) {
+      lastPushAt = performance.now();
+      take(parseEntry(entry));
+      await untilFree();
     }
-    lastPushAt = performance.now();
-    take(parseEntry(entry));
-    await untilFree();
-    isSlow = performance.now() - lastPushAt >= slowMs;
+    isSlow = entry !== undefined && performance.now() - lastPushAt >= slowMs;
+    if (!isSlow) keptUpAt = performance.now();
   }
   await redis.del(keys.open);
   await takeRest(redis, handler, take);

@@ -260,6 +260,26 @@ test('an open job whose worker waits too long for a slot is not kept open', asyn
   await openJob.close();
 });
 
+test('a single long wait for a slot closes no open job for whose worker pushes wait', async () => {
+  const openJob = await openConnected({ slowMs: 200, maxOpenMs: 50 });
+  const taker = createTaker(openJob);
+  const release = taker.holdBack();
+  const closed = taker.takePushes();
+  await untilOpen();
+  await redis.rpush(ENTRIES_KEY, ...Array.from({ length: 200 }, (_, n) => `push-${n}`));
+  await until(() => taker.taken.length === 1);
+  const heldSince = performance.now();
+  await until(() => performance.now() - heldSince > 200);
+  taker.delay(30);
+  release();
+  await until(() => taker.taken.length > 3);
+  expect(await redis.exists(OPEN_KEY)).toBe(1);
+  expect(taker.taken.length).toBeLessThan(200);
+  taker.stop();
+  await closed;
+  await openJob.close();
+});
+
 test('while many pushes wait the open job ends after its maximum time and leaves the list to the next one', async () => {
   const openJob = await openConnected({ maxOpenMs: 50, maxBusyMs: 300 });
   const taker = createTaker(openJob);
