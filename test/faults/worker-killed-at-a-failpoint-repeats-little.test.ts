@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
 import { fallbackBatchId } from '../../packages/core/src/ids.ts';
 import { skipDelays } from '../../services/delivery-worker/test/webhooks/webhook-under-test.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
@@ -24,17 +25,21 @@ const IPHONES = 60;
 const FEW = 3;
 /** Outcomes after which a batch in progress is saved. */
 const SAVED_AT_ONCE = 25;
+/** All responses arrive together: those after the first of them while a save is in flight. */
+const TOGETHER = { delayMs: 400 };
 const EVENTS_MS = 40_000;
 const LIMIT_MS = 150_000;
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
 let mongo: TestMongo;
+let pushes: Collection<{ _id: string }>;
 let worker: ServiceProcess | undefined;
 beforeAll(async () => {
   fixture = await openProviderFixture({ deliveryWorkers: 0 });
   tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   mongo = await openMongo(tenant.dev);
+  pushes = mongo.db.collection('pushes');
 });
 afterEach(() => worker?.stop());
 afterAll(async () => {
@@ -66,6 +71,7 @@ async function countRequests(push: SentPush, { addresses }: ProviderDevicePool):
   return addresses.map((address) => received.filter(({ to }) => to === address).length);
 }
 
+const settled = ({ id }: SentPush) => ({ _id: id, 'work.state': 'closed' });
 const sumOf = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0);
 
 test.each<[failpoints: string, recipients: number, duplicates: number]>([
@@ -73,12 +79,17 @@ test.each<[failpoints: string, recipients: number, duplicates: number]>([
   ['sent:kill#1', FEW, FEW],
   ['save:kill#1', IPHONES, IPHONES],
   ['saved:kill#1', IPHONES, IPHONES - SAVED_AT_ONCE],
+  ['settle:kill#1', IPHONES, SAVED_AT_ONCE - 1],
 ])(
   'at %s: each of %d iPhones is sent the push, at most %d of them once more',
   async (failpoints, recipients, duplicates) => {
     const pool = await registerIphones(tenant, recipients);
+    await fixture.sandbox.setFaults('apns', TOGETHER);
     const push = await killAt(failpoints, () => sendPush(tenant, pool.tokens));
     await untilOutcomeCounts(fixture.store, push, { sent: recipients });
+    // Saved outcomes count before the batch is settled.
+    const isSettled = async () => (await pushes.countDocuments(settled(push))) === 1;
+    await until(isSettled, { timeoutMs: 40_000, what: 'the settlement' });
     const requests = await countRequests(push, pool);
     expect(Math.min(...requests)).toBeGreaterThanOrEqual(1);
     expect(Math.max(...requests)).toBeLessThanOrEqual(2);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError } from '@carillon/core/api-error';
 import { beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
@@ -5,6 +6,8 @@ import { createAdmission } from '../src/http/admission.ts';
 
 /** Requests in progress of an account that sends many. */
 const MANY = 64;
+/** Longer than a tick of the deadlines. */
+const TICK_MS = 200;
 
 let admit: ReturnType<typeof createAdmission>;
 /** Ends the requests in progress. */
@@ -55,10 +58,11 @@ test('failed requests are no longer counted', async () => {
   expect(await isRefused('busy')).toBe(false);
 });
 
-/** Starts many slow requests of an account. Returns those in progress. */
+/** Starts many requests of an account, and waits until each is slow: others would raise the limit when they end. */
 async function overload(account: string): Promise<Promise<string>[]> {
   const requests = startMany(account);
   await until(() => isRefused(account));
+  await sleep(TICK_MS);
   return requests;
 }
 

@@ -25,7 +25,10 @@ const MAX_INLINE_ROUNDS = 3;
 const OPEN_CIRCUIT_WAIT_MS = 1_000;
 const AT_CAPACITY_WAIT_MS = 1_000;
 
-/** Unsaved outcomes after which a batch is saved: a killed worker repeats at most these and what was in flight. */
+/**
+ * Unsaved outcomes after which a batch is saved: a killed worker repeats fewer than these of each batch, and what was in
+ * flight. So many are saved also before the settlement: the windows of their requests serve the next batch meanwhile.
+ */
 export const SAVE_AFTER_OUTCOMES = 25;
 const SAVE_INTERVAL_MS = 1_000;
 
@@ -180,7 +183,7 @@ async function deliverWithClients(
  * Starts saving, by the number of outcomes and by the clock.
  *
  * @param save saves all outcomes so far; may reject
- * @param hasPending false: the batch is about to be settled, which saves everything
+ * @param hasPending false: the batch is about to be settled, which saves its last outcomes
  */
 function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Progress {
   let completed = 0;
@@ -191,8 +194,9 @@ function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Pr
 
   function isDue(): boolean {
     const unsaved = completed - saved.completed;
-    if (isStopped || unsaved === 0 || !hasPending()) return false;
-    return unsaved >= SAVE_AFTER_OUTCOMES || performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
+    if (isStopped || unsaved === 0) return false;
+    if (unsaved >= SAVE_AFTER_OUTCOMES) return true;
+    return hasPending() && performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
   }
 
   async function saveNow(): Promise<void> {
