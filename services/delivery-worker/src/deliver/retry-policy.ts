@@ -1,5 +1,8 @@
+import { computeFullJitterMs } from '@carillon/core/backoff';
+
 export const BASE_BACKOFF_MS = 1_000;
 export const MAX_BACKOFF_MS = 600_000;
+const BACKOFF = { baseMs: BASE_BACKOFF_MS, maxMs: MAX_BACKOFF_MS };
 /** Longest Retry-After that is honoured: the provider is tried once a day. */
 export const MAX_RETRY_AFTER_MS = 86_400_000;
 /** Share of a Retry-After by which attempts are spread, so that they don't all come at once. */
@@ -31,9 +34,7 @@ export function computeRetryDelayMs(
   if (retryAfterMs !== undefined) {
     return Math.round(Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) * (1 + random() * JITTER));
   }
-  return Math.round(
-    random() * Math.min(MAX_BACKOFF_MS, BASE_BACKOFF_MS * 2 ** Math.min(retries, 20)),
-  );
+  return computeFullJitterMs(retries, BACKOFF, random);
 }
 
 /** Permission to send one request; the result is reported with it. */

@@ -1,7 +1,9 @@
+import { computeFullJitterMs } from '@carillon/core/backoff';
 import type { WebhookResponse } from '@carillon/store/webhooks';
 
 const BASE_DELAY_MS = 1_000;
 const MAX_DELAY_MS = 3_600_000;
+const BACKOFF = { baseMs: BASE_DELAY_MS, maxMs: MAX_DELAY_MS };
 /** Longest Retry-After that is honoured. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 /** A webhook whose requests have failed for this time is turned off. */
@@ -21,8 +23,7 @@ export function computeDelayMs(
   random: () => number,
 ): number {
   if (retryAfterMs !== undefined) return Math.max(1, Math.min(retryAfterMs, MAX_RETRY_AFTER_MS));
-  const ceiling = Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** Math.min(failures, 20));
-  return Math.max(1, Math.round(random() * ceiling));
+  return Math.max(1, computeFullJitterMs(failures, BACKOFF, random));
 }
 
 /**
