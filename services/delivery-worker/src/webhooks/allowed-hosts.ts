@@ -1,8 +1,15 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
-import { isPublicAddress } from '../channels/web-push/public-address.ts';
+import {
+  ADDRESS_NOT_ALLOWED,
+  createGuardedLookup,
+  isPublicAddress,
+} from '../channels/public-address.ts';
 
 /** Errors of a request that was not sent because its host is not allowed. */
-export const ADDRESS_ERRORS = { parsed: 'address not allowed', resolved: 'EPRIVATE' } as const;
+export const ADDRESS_ERRORS = {
+  parsed: 'address not allowed',
+  resolved: ADDRESS_NOT_ALLOWED,
+} as const;
 
 /** Receivers in the operator's network: host names, and networks as `10.0.0.0/8`. */
 export interface AllowedHosts {
@@ -37,29 +44,15 @@ export function isAddressAllowed(address: string, isHttps: boolean, hosts: Allow
   return isHttps && isPublicAddress(address);
 }
 
-/**
- * Creates a name resolution for one protocol that fails with EPRIVATE unless every result may be connected to. It runs at
- * each connect, so a name with other results the second time (DNS rebinding) gains nothing.
- */
-export function createGuardedLookup(
+/** Creates a name resolution for one protocol. It accepts any result of the operator's host names. */
+export function createReceiverLookup(
   dnsLookup: LookupFunction,
   isHttps: boolean,
   hosts: AllowedHosts,
 ): LookupFunction {
-  return (hostname, options, callback) =>
-    dnsLookup(hostname, { ...options, all: true }, (error, addresses) => {
-      if (error !== null) return callback(error, []);
-      const resolved = Array.isArray(addresses) ? addresses : [];
-      const isListed = hosts.names.has(hostname.toLowerCase());
-      const [first] = resolved;
-      if (
-        first === undefined ||
-        !(isListed || resolved.every(({ address }) => isAddressAllowed(address, isHttps, hosts)))
-      ) {
-        const notAllowed = new Error(`${hostname} has no address that is allowed`);
-        return callback(Object.assign(notAllowed, { code: ADDRESS_ERRORS.resolved }), []);
-      }
-      if (options.all === true) callback(null, resolved);
-      else callback(null, first.address, first.family);
-    });
+  return createGuardedLookup(dnsLookup, {
+    isAllowed: (address, hostname) =>
+      hosts.names.has(hostname.toLowerCase()) || isAddressAllowed(address, isHttps, hosts),
+    description: 'address that is allowed',
+  });
 }

@@ -1,21 +1,25 @@
 import { lookup } from 'node:dns';
-import type { IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { rootCertificates } from 'node:tls';
 import { http } from '@carillon/runtime/node-http';
+import {
+  type Http1Response,
+  KEEP_ALIVE,
+  MAX_HEADER_BYTES,
+  waitForResponse,
+} from '../channels/http1.ts';
 import { parseRetryAfterMs } from '../channels/retry-after.ts';
-import { createBodyPrefix } from '../channels/web-push/response.ts';
 import {
   ADDRESS_ERRORS,
   type AllowedHosts,
-  createGuardedLookup,
+  createReceiverLookup,
   isAddressAllowed,
 } from './allowed-hosts.ts';
 
 export const DEADLINE_MS = 10_000;
-const MAX_HEADER_BYTES = 16_384;
-const IDLE_TIMEOUT_MS = 30_000;
+/** Part of a response body that is read, so that the connection can be used again. Only the status counts. */
+const MAX_BODY_BYTES = 4_096;
 /** More than the requests in flight to an address: test events are sent beside them, and a request must not wait here. */
 const MAX_CONNECTIONS_PER_HOST = 64;
 
@@ -46,18 +50,14 @@ export function createWebhookClient({
   deadlineMs = DEADLINE_MS,
   dnsLookup = lookup as LookupFunction,
 }: WebhookClientOptions): WebhookClient {
-  const agentOptions = {
-    keepAlive: true,
-    maxSockets: MAX_CONNECTIONS_PER_HOST,
-    timeout: IDLE_TIMEOUT_MS,
-  };
+  const agentOptions = { ...KEEP_ALIVE, maxSockets: MAX_CONNECTIONS_PER_HOST };
   const httpAgent = new http.Agent(agentOptions);
   const httpsAgent = new HttpsAgent({
     ...agentOptions,
     ...(ca !== undefined && { ca: [...rootCertificates, ca] }),
   });
-  const httpLookup = createGuardedLookup(dnsLookup, false, hosts);
-  const httpsLookup = createGuardedLookup(dnsLookup, true, hosts);
+  const httpLookup = createReceiverLookup(dnsLookup, false, hosts);
+  const httpsLookup = createReceiverLookup(dnsLookup, true, hosts);
 
   return {
     async post(address, headers, body) {
@@ -73,27 +73,9 @@ export function createWebhookClient({
       const request = isHttps
         ? httpsRequest(url, { ...options, agent: httpsAgent })
         : http.request(url, { ...options, agent: httpAgent });
-      return new Promise((resolve) => {
-        let hasResponse = false;
-        const timer = setTimeout(() => {
-          resolve({ error: 'ETIMEDOUT' });
-          request.destroy();
-        }, deadlineMs);
-        request.on('response', (response) => {
-          hasResponse = true;
-          // The status decides; a body that drips or never ends is cut.
-          resolve(readResponse(response));
-          drain(response);
-        });
-        request.on('error', (error: NodeJS.ErrnoException) => {
-          if (!hasResponse) resolve({ error: error.code ?? error.message });
-        });
-        request.on('close', () => {
-          clearTimeout(timer);
-          resolve({ error: 'ECONNRESET' });
-        });
-        request.end(body);
-      });
+      request.end(body);
+      const limits = { deadlineMs, maxBodyBytes: MAX_BODY_BYTES };
+      return toReceiverResponse(await waitForResponse(request, limits));
     },
     close() {
       httpAgent.destroy();
@@ -113,16 +95,8 @@ function parseReceiver(address: string, hosts: AllowedHosts): URL | undefined {
   return url;
 }
 
-function readResponse({ statusCode = 0, headers }: IncomingMessage): ReceiverResponse {
-  const retryAfterMs = parseRetryAfterMs(headers['retry-after'], Date.now());
-  return { status: statusCode, ...(retryAfterMs !== undefined && { retryAfterMs }) };
-}
-
-/** Reads a short body, so that the connection can be used again, and cuts a longer one. */
-function drain(response: IncomingMessage): void {
-  const bodyPrefix = createBodyPrefix();
-  response.on('error', () => undefined);
-  response.on('data', (chunk: Buffer) => {
-    if (!bodyPrefix.append(chunk)) response.destroy();
-  });
+function toReceiverResponse(response: Http1Response): ReceiverResponse {
+  if ('error' in response) return { error: response.error };
+  const retryAfterMs = parseRetryAfterMs(response.headers['retry-after'], Date.now());
+  return { status: response.status, ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }

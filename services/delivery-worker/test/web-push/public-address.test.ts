@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { describe, expect, test } from '@jest/globals';
-import { createPublicLookup, isPublicAddress } from '../../src/channels/web-push/public-address.ts';
+import { createPublicLookup, isPublicAddress } from '../../src/channels/public-address.ts';
 
 const PUBLIC = [
   '1.1.1.1',

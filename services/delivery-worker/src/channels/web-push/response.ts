@@ -10,18 +10,3 @@ export type PushServiceResponse =
 
 /** Read part of a response; error texts are shorter. */
 export const MAX_BODY_BYTES = 4_096;
-
-/** Collects the first part of a response body; the rest is not read. */
-export function createBodyPrefix(): { append(chunk: Buffer): boolean; text(): string } {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  return {
-    /** Returns false when no more is needed. */
-    append(chunk) {
-      chunks.push(chunk);
-      length += chunk.length;
-      return length <= MAX_BODY_BYTES;
-    },
-    text: () => Buffer.concat(chunks).toString('utf8', 0, MAX_BODY_BYTES),
-  };
-}
