@@ -1,5 +1,4 @@
-import { hasBit } from '@carillon/core/batch';
-import { OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
+import type { OutcomeCounts } from '@carillon/core/outcomes';
 import type { Collection, Db, Filter } from 'mongodb';
 import type {
   Batch,
@@ -9,10 +8,16 @@ import type {
   RecipientProviderError,
   RecipientStatus,
 } from './documents.ts';
-import { findRowPositions, iterateBatches, type PositionBits } from './final-outcomes.ts';
+import { iterateBatches } from './final-outcomes.ts';
 import { rowId } from './inbox.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 import { addOutcomes, outcomeCodes, recipientsWithErrors, statusIn } from './recipient-status.ts';
+import {
+  findRowPositions,
+  type InboxReading,
+  type PositionBits,
+  readInboxPositions,
+} from './superseded.ts';
 
 /** Status of a push: its recipients by outcome. */
 interface PushDeliveryStatus {
@@ -110,8 +115,8 @@ async function countRecipients(tables: Tables, push: PushDocument): Promise<Push
   const rows = await findRowPositions(tables, push._id);
   // Read again: receipts and final outcomes are written before rows go.
   const current = (await findPush(tables, push._id)) ?? push;
-  const pending = { rows, before: first.inboxPositions };
-  const counts = current.counts ?? (await countOpen(tables, current, pending)).counts;
+  const reading = { rows, before: first.inboxPositions };
+  const counts = current.counts ?? (await countOpen(tables, current, reading)).counts;
   return toPushStatus(current, counts);
 }
 
@@ -187,33 +192,20 @@ async function hasInboxRow(
   return (await inbox.findOne({ _id: row, push: _id }, { projection: { _id: 1 } })) !== null;
 }
 
-/** The recipients that had a row, and those that were `inbox` in their batches before the rows were read. */
-interface PendingRecipients {
-  rows: PositionBits;
-  before: PositionBits;
-}
-
 /**
- * Counts the recipients of a push without counts of its own. With `pending`, those that were `inbox` before the rows
+ * Counts the recipients of a push without counts of its own. With a reading, those that were `inbox` before the rows
  * were read, had no row and still are `inbox` count as superseded.
  */
 async function countOpen(
   tables: Tables,
   push: Pick<PushDocument, '_id' | 'work'>,
-  pending?: PendingRecipients,
+  reading?: InboxReading,
 ): Promise<{ counts: OutcomeCounts; inboxPositions: PositionBits }> {
   const counts: OutcomeCounts = {};
   const inboxPositions: PositionBits = new Map();
   for await (const { id, work } of iterateBatches(tables, push)) {
     const codes = outcomeCodes(work);
-    const words: Record<number, number> = {};
-    for (const [position, code] of codes.entries()) {
-      if (code !== OUTCOMES.inbox) continue;
-      words[position >> 5] = (words[position >> 5] ?? 0) | (1 << (position & 31));
-      if (pending === undefined || !hasBit(pending.before.get(id) ?? {}, position)) continue;
-      if (!hasBit(pending.rows.get(id) ?? {}, position)) codes[position] = OUTCOMES.superseded;
-    }
-    inboxPositions.set(id, words);
+    inboxPositions.set(id, readInboxPositions(id, codes, reading));
     addOutcomes(counts, codes);
   }
   return { counts, inboxPositions };

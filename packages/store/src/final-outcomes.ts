@@ -19,6 +19,7 @@ import { isCollapseRowId } from './inbox.ts';
 import { buildEndOfReplay, buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
 import { buildReceiptTimes } from './receipt-times.ts';
 import { addOutcomes, outcomeCodes } from './recipient-status.ts';
+import { findRowPositions, markSuperseded, type PositionBits } from './superseded.ts';
 
 /*
  * Every write that ends a recipient is in this file, but for those of the worker that holds the claim: the settlement
@@ -47,8 +48,6 @@ import { addOutcomes, outcomeCodes } from './recipient-status.ts';
 /** Batches whose outcomes are written at once: they share journal syncs. */
 const BATCHES_AT_ONCE = 20;
 
-const ROWS_PER_READ = 5_000;
-
 /** Ends that are counted when the inbox row is removed. */
 const ROW_REMOVALS: readonly number[] = [OUTCOMES.delivered, OUTCOMES.gone];
 
@@ -63,9 +62,6 @@ interface Tables {
   batches: Collection<BatchDocument>;
   inbox: Collection<InboxDocument>;
 }
-
-/** Positions of recipients by the id of their batch, as words of bits. */
-export type PositionBits = Map<string, Record<number, number>>;
 
 /**
  * Filters the separate batches of a push by the range of their ids. Read them {@link BY_ID}, which never changes: a cursor
@@ -318,23 +314,6 @@ export async function sumOutcomes(
   return sum;
 }
 
-/** Reads which recipients of a push have an inbox row: 128 bytes for each batch of a thousand. */
-export async function findRowPositions(
-  { inbox }: Pick<Tables, 'inbox'>,
-  push: string,
-): Promise<PositionBits> {
-  const positions: PositionBits = new Map();
-  const projection = { _id: 0, work: 1, position: 1 };
-  // Between two replies other work gets its turn: there may be a million rows.
-  const rows = inbox.find({ push }, { projection, batchSize: ROWS_PER_READ });
-  for await (const { work, position } of rows) {
-    const words = positions.get(work) ?? {};
-    positions.set(work, words);
-    words[position >> 5] = (words[position >> 5] ?? 0) | (1 << (position & 31));
-  }
-  return positions;
-}
-
 interface EndContext {
   rows: PositionBits;
   hasFallback: boolean;
@@ -408,10 +387,10 @@ async function computeFinalOutcomes(
   const rowPositions = rows.get(id) ?? {};
   const sentPositions =
     hasFallback && rows.has(id) ? await findSentByFallback(tables, id, work) : new Set<number>();
+  markSuperseded(outcomes, (position) => !hasBit(rowPositions, position));
   for (const [position, outcome] of outcomes.entries()) {
     if (outcome !== OUTCOMES.inbox) continue;
-    if (!hasBit(rowPositions, position)) outcomes[position] = OUTCOMES.superseded;
-    else outcomes[position] = sentPositions.has(position) ? OUTCOMES.sent : code;
+    outcomes[position] = sentPositions.has(position) ? OUTCOMES.sent : code;
   }
   return outcomes;
 }

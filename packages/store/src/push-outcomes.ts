@@ -1,4 +1,3 @@
-import { hasBit } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import {
   describeOutcome,
@@ -11,10 +10,16 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { BY_ID } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { findRowPositions, type PositionBits, primaryBatches } from './final-outcomes.ts';
+import { primaryBatches } from './final-outcomes.ts';
 import { createLatencySummary, type LatencySummary } from './latency-summary.ts';
 import { listLateLatencies } from './receipt-times.ts';
 import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
+import {
+  findRowPositions,
+  type InboxReading,
+  type PositionBits,
+  readInboxPositions,
+} from './superseded.ts';
 
 /** A push as its backend may read it: without its payload. */
 export type ReportedPush = Pick<
@@ -87,12 +92,6 @@ const SUMMARY_FIELDS = {
 } as const;
 
 type CountedBatch = Pick<Batch, 'channel' | 'ms' | 'gotAt'> & Parameters<typeof outcomeCodes>[0];
-
-/** Recipients that were in an inbox at the first reading, and the inbox rows that were read after it. */
-interface InboxReading {
-  before: PositionBits;
-  rows: PositionBits;
-}
 
 /** Filters pushes whose documents are kept; pushes that were never accepted are left out. */
 function keptPushes(app: string) {
@@ -217,24 +216,12 @@ function createCounter(reading: InboxReading | undefined) {
   const inboxPositions: PositionBits = new Map();
   let hasInbox = false;
 
-  /** Returns the positions that are in an inbox, and marks those superseded that had no row meanwhile. */
-  function readInbox(id: string, codes: Uint8Array): Record<number, number> {
-    const words: Record<number, number> = {};
-    for (const [position, code] of codes.entries()) {
-      if (code !== OUTCOMES.inbox) continue;
-      words[position >> 5] = (words[position >> 5] ?? 0) | (1 << (position & 31));
-      if (reading === undefined || !hasBit(reading.before.get(id) ?? {}, position)) continue;
-      if (!hasBit(reading.rows.get(id) ?? {}, position)) codes[position] = OUTCOMES.superseded;
-    }
-    return words;
-  }
-
   return {
     add(id: string, batch: CountedBatch): void {
       const codes = outcomeCodes(batch);
       if (codes.includes(OUTCOMES.inbox)) {
         hasInbox = true;
-        inboxPositions.set(id, readInbox(id, codes));
+        inboxPositions.set(id, readInboxPositions(id, codes, reading));
       }
       const byCode = counts.get(batch.channel) ?? new Array<number>(256).fill(0);
       counts.set(batch.channel, byCode);

@@ -16,6 +16,7 @@ import { RECIPIENT_INDEX } from './migrate.ts';
 import { channelOfOutcome, type ReportedPush } from './push-outcomes.ts';
 import { latencyMsAt } from './receipt-times.ts';
 import { outcomeCodes, statusIn } from './recipient-status.ts';
+import { markSuperseded } from './superseded.ts';
 
 /** One recipient of a push. */
 export interface ReportedRecipient {
@@ -188,13 +189,12 @@ async function readCodes(
     .map((row) => row._id)
     .toArray();
   const present = new Set(rows);
-  const withoutRow = inInbox.filter((position) => !present.has(rowIdOf(position)));
-  if (withoutRow.length === 0) return codes;
+  const withoutRow = new Set(inInbox.filter((position) => !present.has(rowIdOf(position))));
+  if (withoutRow.size === 0) return codes;
   // Read again: receipts and final outcomes are written before rows go.
   const current = await readBatch(tables, push, id);
   const currentCodes = outcomeCodes(current ?? work);
-  for (const position of withoutRow)
-    if (currentCodes[position] === OUTCOMES.inbox) currentCodes[position] = OUTCOMES.superseded;
+  markSuperseded(currentCodes, (position) => withoutRow.has(position));
   return currentCodes;
 }
 
