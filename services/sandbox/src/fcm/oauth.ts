@@ -1,6 +1,7 @@
 import { createPublicKey, randomBytes } from 'node:crypto';
 import type { ServiceAccount } from '../files/ensure-files.ts';
 import { createJsonResponse, type ProviderResponse } from '../response/provider-response.ts';
+import { setBounded } from '../set-bounded.ts';
 import { parseJwt } from '../transport/jwt.ts';
 
 const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
@@ -24,9 +25,8 @@ export function createOAuthServer(account: ServiceAccount) {
 
   function issueToken(): ProviderResponse {
     const token = `ya29.${randomBytes(24).toString('base64url')}`;
-    if (expiryByAuthorization.size === MAX_ACCESS_TOKENS)
-      expiryByAuthorization.delete(expiryByAuthorization.keys().next().value ?? '');
-    expiryByAuthorization.set(`Bearer ${token}`, Date.now() + HOUR_SECONDS * 1_000);
+    const expiresAt = Date.now() + HOUR_SECONDS * 1_000;
+    setBounded(expiryByAuthorization, `Bearer ${token}`, expiresAt, MAX_ACCESS_TOKENS);
     return createJsonResponse(200, {
       access_token: token,
       expires_in: HOUR_SECONDS,

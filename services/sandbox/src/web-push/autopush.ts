@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { setBounded } from '../set-bounded.ts';
 import { type Browser, createBrowser } from './browser.ts';
 import { type BrowserMessage, browserMessageSchema } from './browser-messages.ts';
 import type { BrowserPushService } from './simulated-browser.ts';
@@ -26,12 +27,7 @@ export function createAutopush(pushService: BrowserPushService) {
     const known = uaid === undefined ? undefined : browsers.get(uaid);
     if (known !== undefined) return known;
     const browser = createBrowser(pushService, randomBytes(16).toString('hex'));
-    browsers.set(browser.uaid, browser);
-    const oldest = browsers.keys().next().value;
-    if (browsers.size > MAX_BROWSERS && oldest !== undefined) {
-      browsers.get(oldest)?.unsubscribeAll();
-      browsers.delete(oldest);
-    }
+    setBounded(browsers, browser.uaid, browser, MAX_BROWSERS)?.unsubscribeAll();
     return browser;
   }
 

@@ -1,3 +1,4 @@
+import { setBounded } from '../set-bounded.ts';
 import type { BrowserMessage } from './browser-messages.ts';
 import { ACK_CODES, type BrowserPushService } from './simulated-browser.ts';
 import type { PushMessage } from './subscriptions.ts';
@@ -43,10 +44,8 @@ export function createBrowser(
       const hasSameTopic = pending.channelID === channelID && pending.topic === message.topic;
       if (message.topic !== undefined && hasSameTopic) pendingMessages.delete(pending.id);
     }
-    if (pendingMessages.size >= MAX_PENDING_MESSAGES)
-      pendingMessages.delete(pendingMessages.keys().next().value ?? '');
     const stored = { ...message, channelID, expiresAtMs };
-    pendingMessages.set(message.id, stored);
+    setBounded(pendingMessages, message.id, stored, MAX_PENDING_MESSAGES);
     sendToBrowser?.(notification(stored));
   }
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { RequestLogEntry } from '../request-log/request-log.ts';
+import { setBounded } from '../set-bounded.ts';
 
 const MAX_SUBSCRIPTIONS = 200_000;
 const TOKEN_BYTES = 24;
@@ -33,9 +34,7 @@ export function createSubscriptions() {
     /** @returns the token of the new endpoint */
     add: (receiver: Receiver): string => {
       const token = randomBytes(TOKEN_BYTES).toString('base64url');
-      receiversByToken.set(token, receiver);
-      if (receiversByToken.size > MAX_SUBSCRIPTIONS)
-        receiversByToken.delete(receiversByToken.keys().next().value ?? '');
+      setBounded(receiversByToken, token, receiver, MAX_SUBSCRIPTIONS);
       return token;
     },
     find: (token: string): Receiver | 'gone' | undefined => receiversByToken.get(token),
