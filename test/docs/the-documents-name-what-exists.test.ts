@@ -9,6 +9,7 @@ const PATTERNS = [
   'docs/**/*.md',
   '.github/*.md',
   '{packages,services,tools}/*/README.md',
+  'services/dashboard/web/README.md',
   'bench/README.md',
 ];
 const DOCUMENTS = globSync(PATTERNS, { cwd: ROOT }).sort();
