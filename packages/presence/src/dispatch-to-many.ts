@@ -59,7 +59,7 @@ export function createDispatchToMany(
   windows: GatewayWindows,
   collectResults: CollectResults,
 ) {
-  /** Sends to groups that have room at their gateways, and gives the room back. */
+  /** Sends to groups that have room at their gateways, and releases the room. */
   async function sendGroups(
     delivery: Delivery,
     groups: readonly PermittedGroup[],

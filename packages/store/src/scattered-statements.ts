@@ -132,11 +132,11 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
   'topics.pages': { runs: REQUEST, statements: ['find topics _id <>'] },
   'topics.listPage': { runs: CONSOLE, statements: ['find topics _id <>'] },
   'devices.register': {
-    runs: 'a device with the provider address of one that a release before this has registered',
+    runs: 'a device with the provider address of one that an earlier release has registered',
     statements: ['find devices app =, provider.address ='],
   },
   'devices.setAddress': {
-    runs: 'a device with the provider address of one that a release before this has registered',
+    runs: 'a device with the provider address of one that an earlier release has registered',
     statements: ['find devices app =, provider.address ='],
   },
   'imports.importDevices': {
@@ -144,11 +144,11 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     statements: ['find devices app =, provider.address in'],
   },
   'pushes.findByIdempotencyKey': {
-    runs: 'each request with a new idempotency key: a release before this may have the key. It goes with the next release',
+    runs: 'each request with a new idempotency key: an earlier release may have the key. It goes with the next release',
     statements: ['find pushes app =, idempotency.key ='],
   },
   'pushes.insert': {
-    runs: 'a push whose idempotency key a release before this has inserted, or an expired one',
+    runs: 'a push whose idempotency key an earlier release has inserted, or an expired one',
     statements: ['find pushes app =, idempotency.key ='],
   },
   'pending.findDevices': { runs: REQUEST, statements: ['find inbox push ='] },

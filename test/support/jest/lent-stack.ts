@@ -24,12 +24,12 @@ export function lend(): Promise<Stack> {
 }
 
 /**
- * Takes the stack back from a test file. One in which a test failed is stopped, and its folder kept for
+ * Releases the stack that a test file has borrowed. One in which a test failed is stopped, and its folder kept for
  * inspection: the next file gets a new one.
  *
  * @throws when a process of the stack ended meanwhile; no file that shares it may end one
  */
-export async function giveBack(failures: number): Promise<void> {
+export async function releaseLent(failures: number): Promise<void> {
   const stack = await lent?.catch(() => undefined);
   if (stack === undefined) return;
   const ended = endedProcesses(stack);

@@ -1,5 +1,5 @@
 import { TestEnvironment as NodeEnvironment } from 'jest-environment-node';
-import { giveBack, lend } from './lent-stack.ts';
+import { lend, releaseLent } from './lent-stack.ts';
 import { strict } from './strict.mjs';
 
 /** Node's test environment, strict, and with `globalThis.lendStack`, which returns the shared stack. */
@@ -17,7 +17,7 @@ export default class StrictEnvironment extends strict(NodeEnvironment) {
   async handleTestEvent(event, state) {
     await super.handleTestEvent(event, state);
     if (event.name === 'run_finish' && this.#hasBorrowed) {
-      await giveBack(this.global.failures).catch((error) => this.fail(state, error));
+      await releaseLent(this.global.failures).catch((error) => this.fail(state, error));
     }
   }
 }

@@ -99,7 +99,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/operators/stalled-worker-turns-unready-then-dead.test.ts',
   'test/providers/frozen-worker-sends-few-duplicates.test.ts',
   'test/providers/killed-worker-sends-few-duplicates.test.ts',
-  'test/providers/late-renewal-gives-no-batch-back.test.ts',
+  'test/providers/late-renewal-releases-no-batch.test.ts',
   'test/providers/settlement-that-fails-is-repeated-not-the-request.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
   'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',

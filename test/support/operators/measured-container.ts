@@ -7,7 +7,7 @@ import { until } from '../until.ts';
 const LIMIT_BYTES = 256 * 1_024 * 1_024;
 const LABELS = '{pod="api-0",container="api"}';
 
-/** Takes 95 % of the limit at the first signal, and gives it back at the second. */
+/** Takes 95 % of the limit at the first signal, and frees it at the second. */
 const SCRIPT = `
   let kept = [];
   process.on('SIGUSR2', () => {
