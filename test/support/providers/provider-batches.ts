@@ -1,0 +1,74 @@
+import type { Collection } from 'mongodb';
+import type { ProviderChannelName } from '../../../packages/core/src/channels.ts';
+import { fallbackBatchId } from '../../../packages/core/src/ids.ts';
+import type { BatchHolder } from '../../../packages/store/src/batch-holders.ts';
+import type { Store } from '../../../packages/store/src/store.ts';
+import type { TestTenant } from '../api/tenants.ts';
+import type { TestMongo } from '../mongo.ts';
+import type { Stack } from '../stack.ts';
+import { untilOutcomeCounts } from './outcomes.ts';
+import {
+  type ProviderDevicePool,
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from './provider-device-pool.ts';
+import type { Sandbox } from './sandbox.ts';
+
+/** Registers devices that the provider of a channel reaches; for FCM the app needs a delay of the fallback. */
+export function registerFor(
+  channel: ProviderChannelName,
+  tenant: TestTenant,
+  sandbox: Pick<Sandbox, 'subscribe'>,
+  n: number,
+): Promise<ProviderDevicePool> {
+  if (channel === 'apns') return registerIphones(tenant, n);
+  if (channel === 'fcm') return registerAndroids(tenant, n);
+  return registerBrowsers(tenant, sandbox, n);
+}
+
+/** Returns the settings with which a worker reaches the sandbox's addresses of a channel. */
+export function settingsFor(
+  channel: ProviderChannelName,
+  { home }: Pick<Stack, 'home'>,
+  { addresses }: Pick<ProviderDevicePool, 'addresses'>,
+): Record<string, string> {
+  if (channel !== 'web-push') return {};
+  const hosts = new URL(addresses[0] ?? '').host;
+  return { WEB_PUSH_HOSTS: hosts, WEB_PUSH_CA_FILE: `${home}/sandbox/ca.pem` };
+}
+
+/** Returns the id of a push's batch of a channel, if it has one: FCM has that of a fallback. */
+export function providerBatchId(channel: ProviderChannelName, { id }: { id: string }): string {
+  return channel === 'fcm' ? fallbackBatchId(id) : id;
+}
+
+/** Returns the collection in which {@link providerBatchId} is. */
+export function providerBatchesOf(
+  channel: ProviderChannelName,
+  { db }: Pick<TestMongo, 'db'>,
+): Collection<BatchHolder> {
+  return db.collection(channel === 'fcm' ? 'batches' : 'pushes');
+}
+
+/**
+ * Waits until a push to devices of one channel, whose batch is closed, has ended with these outcomes. Over FCM it is deleted
+ * first, and recipients that have failed count as deleted: all are pending in their inbox, and the outcome of a fallback
+ * counts when the push ends.
+ */
+export async function untilProviderCounts(
+  channel: ProviderChannelName,
+  tenant: TestTenant,
+  store: Pick<Store, 'deliveryStatus'>,
+  push: { id: string },
+  { sent, failed }: { sent: number; failed: number },
+): Promise<void> {
+  if (channel === 'fcm') {
+    const { status, text } = await tenant.api('DELETE', `/pushes/${push.id}`);
+    if (status !== 200) throw new Error(`deletion of ${push.id}: ${status} ${text}`);
+  }
+  await untilOutcomeCounts(store, push, {
+    ...(sent > 0 && { sent }),
+    ...(failed > 0 && { [channel === 'fcm' ? 'deleted' : 'failed']: failed }),
+  });
+}
