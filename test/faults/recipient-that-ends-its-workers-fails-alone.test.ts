@@ -1,7 +1,12 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { SUSPECTED_AFTER } from '../../packages/store/src/lapsed-claims.ts';
+import type { TestPush } from '../../packages/store/test/store-under-test.ts';
 import { type FailingWorkers, openFailingWorkers } from '../support/faults/failing-workers.ts';
+import { until } from '../support/until.ts';
 
 const LIMIT_MS = 600_000;
+/** Five claims that lapse, with room for a busy machine. */
+const BESIDE_WITHIN_MS = 120_000;
 
 let workers: FailingWorkers;
 beforeAll(async () => {
@@ -12,6 +17,17 @@ afterAll(() => workers?.stop());
 /** A token in the middle of a push's recipients. */
 function middleOf({ tokens }: { tokens: string[] }): string {
   return tokens[Math.floor(tokens.length * 0.6)] ?? '';
+}
+
+/** Inserts a push while another one is suspected, and waits until it is delivered. Returns the outcomes of the other then. */
+async function deliverBeside({ id }: Pick<TestPush, 'id'>): Promise<Record<string, number>> {
+  const suspected = { _id: id, 'work.lapsed': { $gte: SUSPECTED_AFTER } };
+  const isSuspected = async () => (await workers.pushes.countDocuments(suspected)) > 0;
+  await until(isSuspected, { timeoutMs: BESIDE_WITHIN_MS, what: 'a suspected push' });
+  const push = await workers.insertPush(1);
+  const isDelivered = async () => (await workers.outcomesOf(push)).inbox === 1;
+  await until(isDelivered, { timeoutMs: BESIDE_WITHIN_MS, what: 'a push beside it' });
+  return workers.outcomesOf({ id });
 }
 
 test(
@@ -46,17 +62,27 @@ test(
   LIMIT_MS,
 );
 
-test(
-  'a payload that throws fails for all its recipients, and for no other push',
-  async () => {
+test.each([
+  ['throws', 'throw', 0],
+  // Eight lead to half of the batch, a quarter and so on down to one recipient; six end at each of three alone.
+  ['kills its workers', 'kill', 26],
+])(
+  'a payload that %s fails for all its recipients, and for no other push; one that is sent meanwhile is delivered before',
+  async (_, action, expectedEnds) => {
     const [poison, push] = await Promise.all([
       workers.insertPush(9, { data: '{"text":"unprocessable"}' }),
       workers.insertPush(9),
     ]);
-    expect(await workers.run('deliver:throw@unprocessable')).toBe(0);
+    const [ends, meanwhile] = await Promise.all([
+      workers.run(`deliver:${action}@unprocessable`),
+      deliverBeside(poison),
+    ]);
+    expect(meanwhile).toHaveProperty('pending');
+    expect(ends).toBe(expectedEnds);
     expect(await workers.outcomesOf(poison)).toEqual({ failed: 9 });
     expect(await workers.outcomesOf(push)).toEqual({ inbox: 9 });
     expect(await workers.reasonsOf(poison)).toEqual({ 'worker-failed': 9 });
+    expect(await workers.inbox.countDocuments({ push: poison.id })).toBe(0);
   },
   LIMIT_MS,
 );
