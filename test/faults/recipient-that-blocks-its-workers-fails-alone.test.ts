@@ -1,11 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { BATCH_LEASE_MS } from '../../packages/core/src/batch.ts';
 import { newDeviceToken } from '../../packages/core/src/ids.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { SUSPECTED_AFTER } from '../../packages/store/src/lapsed-claims.ts';
 import { insertDevices } from '../support/faults/device-pool.ts';
-import { sendPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { type ServiceSet, startServiceSet } from '../support/faults/service-set.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { newMqttDevice } from '../support/mqtt-device.ts';
 import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
 import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
 
@@ -15,39 +17,61 @@ const NEIGHBOURS = 200;
 const SENT_AT_ONCE = 20;
 /** A claim ends while its worker is blocked; if there is another worker, it takes the batch. */
 const BLOCKED_MS = BATCH_LEASE_MS + 2_000;
+/** Longer than each timeout of the connections to MongoDB and Redis. */
+const BLOCKED_LONG_MS = 40_000;
 /** Twelve claims, each until its lease has ended, with room for a busy machine. */
 const FAILS_WITHIN_MS = 360_000;
+const LIMIT_MS = FAILS_WITHIN_MS + 120_000;
+const POLL_OPTIONS = { timeoutMs: FAILS_WITHIN_MS, everyMs: 500 };
 
 const POISON = newDeviceToken();
-const FAILPOINTS = `rows:block=${BLOCKED_MS}@${POISON}`;
+const POISON_TEXT = 'indigestible';
+
+let servers: DataServers;
+let mongo: TestMongo;
+let set: ServiceSet;
+let workers: ServiceProcess[] = [];
+beforeEach(async () => {
+  servers = await startDataServers();
+  mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
+  set = await startServiceSet(servers, () => ({}));
+  await set.services.find(({ service }) => service === 'delivery-worker')?.stop();
+});
+afterEach(async () => {
+  await Promise.all(workers.map((worker) => worker.stop()));
+  workers = [];
+  await set?.stop();
+  await mongo?.close();
+  await servers?.stop();
+});
+
+async function startWorkers(count: number, failpoints: string): Promise<void> {
+  const env = { ...servers.env, FAILPOINTS: failpoints };
+  while (workers.length < count) workers.push(await startService('delivery-worker', env));
+}
+
+async function sendToNeighbour(token: string, count: number): Promise<SentPush[]> {
+  const pushes: SentPush[] = [];
+  while (pushes.length < count) {
+    const some = Array.from({ length: SENT_AT_ONCE }, () => sendPush(set, token));
+    pushes.push(...(await Promise.all(some)));
+  }
+  return pushes;
+}
+
+const pushesIn = ({ db }: TestMongo) => db.collection<PushDocument>('pushes');
+
+/** Makes a push one whose last claims have lapsed. */
+async function setLapsed({ id }: SentPush, lapsed: number): Promise<void> {
+  const changed = await pushesIn(mongo).updateOne({ _id: id }, { $set: { 'work.lapsed': lapsed } });
+  expect(changed.matchedCount).toBe(1);
+}
+
+async function countClaims({ id }: SentPush): Promise<number> {
+  return (await pushesIn(mongo).findOne({ _id: id }))?.work?.tries ?? 0;
+}
 
 describe.each([1, 2])('%i workers that are blocked for longer than a lease each time', (count) => {
-  let servers: DataServers;
-  let mongo: TestMongo;
-  let set: ServiceSet;
-  const workers: ServiceProcess[] = [];
-  beforeAll(async () => {
-    servers = await startDataServers();
-    mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
-    set = await startServiceSet(servers, () => ({}));
-    await set.services.find(({ service }) => service === 'delivery-worker')?.stop();
-  });
-  afterAll(async () => {
-    await Promise.all(workers.map((worker) => worker.stop()));
-    await set?.stop();
-    await mongo?.close();
-    await servers?.stop();
-  });
-
-  async function sendToNeighbour(token: string): Promise<string[]> {
-    const pushes: string[] = [];
-    for (let sent = 0; sent < NEIGHBOURS / 2; sent += SENT_AT_ONCE) {
-      const some = Array.from({ length: SENT_AT_ONCE }, () => sendPush(set, token));
-      pushes.push(...(await Promise.all(some)).map(({ id }) => id));
-    }
-    return pushes;
-  }
-
   test(
     'the recipient fails alone; all others get their row, also those of pushes claimed with it, and no worker ends',
     async () => {
@@ -55,23 +79,79 @@ describe.each([1, 2])('%i workers that are blocked for longer than a lease each 
       const neighbour = newDeviceToken();
       await insertDevices(set, mongo, [...tokens, neighbour]);
       // Without a worker all of them wait, and the first worker takes them together.
-      const neighbours = await sendToNeighbour(neighbour);
+      const sent = await sendToNeighbour(neighbour, NEIGHBOURS / 2);
       const push = await sendPush(set, tokens);
-      neighbours.push(...(await sendToNeighbour(neighbour)));
-      while (workers.length < count)
-        workers.push(await startService('delivery-worker', { ...servers.env, FAILPOINTS }));
+      sent.push(...(await sendToNeighbour(neighbour, NEIGHBOURS / 2)));
+      const neighbours = sent.map(({ id }) => id);
+      await startWorkers(count, `rows:block=${BLOCKED_MS}@${POISON}`);
 
-      const pollOptions = { timeoutMs: FAILS_WITHIN_MS, everyMs: 500 };
-      await untilOutcomes(mongo, push, { inbox: RECIPIENTS - 1, failed: 1 }, pollOptions);
-      for (const id of neighbours) await untilOutcomes(mongo, { id }, { inbox: 1 }, pollOptions);
+      await untilOutcomes(mongo, push, { inbox: RECIPIENTS - 1, failed: 1 }, POLL_OPTIONS);
+      for (const id of neighbours) await untilOutcomes(mongo, { id }, { inbox: 1 }, POLL_OPTIONS);
       const inbox = mongo.db.collection('inbox');
       expect(await inbox.countDocuments({ push: push.id })).toBe(RECIPIENTS - 1);
       expect(await inbox.countDocuments({ push: { $in: neighbours } })).toBe(NEIGHBOURS);
       const wasHeld = { _id: { $in: neighbours }, 'work.lapsed': { $gt: 0 } };
-      const pushes = mongo.db.collection<PushDocument>('pushes');
-      expect(await pushes.countDocuments(wasHeld)).toBeGreaterThan(0);
+      expect(await pushesIn(mongo).countDocuments(wasHeld)).toBeGreaterThan(0);
       for (const worker of workers) expect(worker.isRunning()).toBe(true);
     },
-    FAILS_WITHIN_MS + 120_000,
+    LIMIT_MS,
   );
 });
+
+test(
+  'a recipient that blocks two workers for 40 s each time fails alone; connected devices get their pushes, and no worker ends',
+  async () => {
+    const device = await newMqttDevice(set.dev);
+    await device.connect();
+    const offline = [newDeviceToken(), newDeviceToken()];
+    await insertDevices(set, mongo, [POISON, ...offline]);
+    const neighbours = await sendToNeighbour(device.token, SENT_AT_ONCE);
+    const push = await sendPush(set, [POISON, device.token, ...offline]);
+    // After the first block it is suspected: four slower claims before would show nothing else.
+    await setLapsed(push, SUSPECTED_AFTER - 1);
+    await startWorkers(2, `rows:block=${BLOCKED_LONG_MS}@${POISON}`);
+    neighbours.push(...(await sendToNeighbour(device.token, SENT_AT_ONCE)));
+
+    const expected = { delivered: 1, inbox: offline.length, failed: 1 };
+    await untilOutcomes(mongo, push, expected, POLL_OPTIONS);
+    for (const one of neighbours) await untilOutcomes(mongo, one, { delivered: 1 }, POLL_OPTIONS);
+    const arrived = new Set(device.arrivals.map(({ payload }) => payload));
+    expect(arrived).toEqual(new Set([push, ...neighbours].map(({ payload }) => payload)));
+    const status = await set.store.deliveryStatus.statusOfRecipient(push.id, POISON);
+    expect(status?.reason).toBe('worker-failed');
+    // One block of the whole batch, one of half of it, six of the recipient alone, and the claim that fails it.
+    expect(await countClaims(push)).toBeGreaterThanOrEqual(9);
+    for (const worker of workers) expect(worker.isRunning()).toBe(true);
+    await device.disconnect();
+  },
+  LIMIT_MS,
+);
+
+test(
+  'a payload that blocks two workers each time fails for all its recipients; they get all other pushes meanwhile',
+  async () => {
+    const tokens = Array.from({ length: RECIPIENTS + 1 }, newDeviceToken);
+    await insertDevices(set, mongo, tokens);
+    const poison = await sendPush(set, tokens, { data: { text: POISON_TEXT } });
+    await setLapsed(poison, SUSPECTED_AFTER);
+    await startWorkers(2, `deliver:block=${BLOCKED_MS}@${POISON_TEXT}`);
+
+    const push = await sendPush(set, tokens);
+    const neighbours = await sendToNeighbour(tokens[0] ?? '', SENT_AT_ONCE);
+    await untilOutcomes(mongo, push, { inbox: tokens.length }, POLL_OPTIONS);
+    for (const one of neighbours) await untilOutcomes(mongo, one, { inbox: 1 }, POLL_OPTIONS);
+    expect((await pushStatusOf(mongo, poison)).outcomes).toHaveProperty('pending');
+
+    await untilOutcomes(mongo, poison, { failed: tokens.length }, POLL_OPTIONS);
+    const inbox = mongo.db.collection('inbox');
+    expect(await inbox.countDocuments({ push: poison.id })).toBe(0);
+    for (const token of tokens) {
+      const status = await set.store.deliveryStatus.statusOfRecipient(poison.id, token);
+      expect(status?.reason).toBe('worker-failed');
+    }
+    // One block of half of the batch, six of each of three recipients alone; then the fourth fails with the third.
+    expect(await countClaims(poison)).toBeGreaterThanOrEqual(20);
+    for (const worker of workers) expect(worker.isRunning()).toBe(true);
+  },
+  LIMIT_MS,
+);
