@@ -1,24 +1,23 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { BATCH_LEASE_MS } from '../../packages/core/src/batch.ts';
-import { fallbackBatchId } from '../../packages/core/src/ids.ts';
+import { PROVIDER_CHANNELS, type ProviderChannelName } from '../../packages/core/src/channels.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { type SentPush, sendPush } from '../support/faults/pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import type { ServiceProcess } from '../support/operators/service-process.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
-import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import {
-  type ProviderDevicePool,
-  registerAndroids,
-  registerBrowsers,
-  registerIphones,
-} from '../support/providers/provider-device-pool.ts';
+  providerBatchesOf,
+  providerBatchId,
+  registerFor,
+  settingsFor,
+  untilProviderCounts,
+} from '../support/providers/provider-batches.ts';
+import type { ProviderDevicePool } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
 
 const RECIPIENTS = 3;
-const CHANNELS = ['apns', 'fcm', 'web-push'] as const;
-type Channel = (typeof CHANNELS)[number];
 /** A claim ends while its worker is blocked. */
 const BLOCKED_MS = BATCH_LEASE_MS + 2_000;
 /** Two dozen claims, each until its lease has ended, with room for a busy machine. */
@@ -28,7 +27,7 @@ const EPOCH = new Date(0);
 
 /** The pushes of one channel. */
 interface Poisoned {
-  channel: Channel;
+  channel: ProviderChannelName;
   pool: ProviderDevicePool;
   /** One of its recipients is the poison. */
   recipient: SentPush;
@@ -54,14 +53,8 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-function register(channel: Channel): Promise<ProviderDevicePool> {
-  if (channel === 'apns') return registerIphones(tenant, RECIPIENTS);
-  if (channel === 'fcm') return registerAndroids(tenant, RECIPIENTS);
-  return registerBrowsers(tenant, fixture.sandbox, RECIPIENTS);
-}
-
-async function sendAll(channel: Channel): Promise<Poisoned> {
-  const pool = await register(channel);
+async function sendAll(channel: ProviderChannelName): Promise<Poisoned> {
+  const pool = await registerFor(channel, tenant, fixture.sandbox, RECIPIENTS);
   const payload = await sendPush(tenant, pool.tokens.slice(0, 1), { data: { text: POISON_TEXT } });
   const recipient = await sendPush(tenant, pool.tokens);
   const neighbour = await sendPush(tenant, pool.tokens.slice(1));
@@ -69,22 +62,16 @@ async function sendAll(channel: Channel): Promise<Poisoned> {
 }
 
 /** Starts a worker that delivers over one channel, and acts at the poison. */
-function startPoisoned(
-  { channel, pool: { tokens, addresses } }: Poisoned,
-  action: string,
-): Promise<ServiceProcess> {
+function startPoisoned({ channel, pool }: Poisoned, action: string): Promise<ServiceProcess> {
   return startDeliveryWorker(fixture.stack, {
     QUEUES: `deliver-${channel}`,
-    FAILPOINTS: `sent:${action}@${tokens[0]},deliver:${action}@${POISON_TEXT}`,
-    ...(channel === 'web-push' && {
-      WEB_PUSH_HOSTS: new URL(addresses[0] ?? '').host,
-      WEB_PUSH_CA_FILE: `${fixture.stack.home}/sandbox/ca.pem`,
-    }),
+    FAILPOINTS: `sent:${action}@${pool.tokens[0]},deliver:${action}@${POISON_TEXT}`,
+    ...settingsFor(channel, fixture.stack, pool),
   });
 }
 
 /** Ends the leases of a killed worker now instead of seconds later. */
-async function endLeases(channel: Channel): Promise<void> {
+async function endLeases(channel: ProviderChannelName): Promise<void> {
   const held = { 'work.channel': channel, 'work.state': 'ready', 'work.claim': { $exists: true } };
   for (const collection of ['pushes', 'batches'])
     await mongo.db.collection(collection).updateMany(held, { $set: { 'work.at': EPOCH } });
@@ -92,12 +79,9 @@ async function endLeases(channel: Channel): Promise<void> {
 
 /** Checks whether the channel's batches of all pushes are closed; FCM has those of a fallback. */
 async function isDone({ channel, recipient, payload, neighbour }: Poisoned): Promise<boolean> {
-  const ids = [recipient, payload, neighbour].map(({ id }) =>
-    channel === 'fcm' ? fallbackBatchId(id) : id,
-  );
-  const closed = { _id: { $in: ids }, 'work.state': 'closed' };
-  const table = mongo.db.collection<{ _id: string }>(channel === 'fcm' ? 'batches' : 'pushes');
-  return (await table.countDocuments(closed)) === ids.length;
+  const ids = [recipient, payload, neighbour].map((push) => providerBatchId(channel, push));
+  const closed = { _id: { $in: ids }, 'work.state': 'closed' as const };
+  return (await providerBatchesOf(channel, mongo).countDocuments(closed)) === ids.length;
 }
 
 /** Runs a worker, and another in its place when it ends, until all is done. Returns how many have ended. */
@@ -120,19 +104,14 @@ async function runUntilDone(poisoned: Poisoned, action: string): Promise<number>
 /** Expects that the provider has got a push for these addresses, and how many of its recipients have failed. */
 async function expectEnd(
   { channel }: Poisoned,
-  { id }: SentPush,
+  push: SentPush,
   addresses: readonly string[],
   failed: number,
 ): Promise<void> {
-  const received = new Set((await fixture.sandbox.received(id)).map(({ to }) => to));
+  const received = new Set((await fixture.sandbox.received(push.id)).map(({ to }) => to));
   expect(addresses.filter((address) => !received.has(address))).toEqual([]);
-  const sent = addresses.length > 0 && { sent: addresses.length };
-  if (channel !== 'fcm')
-    return untilOutcomeCounts(fixture.store, { id }, { ...sent, ...(failed > 0 && { failed }) });
-  // All of them are pending in the inbox: the outcome of a fallback counts when the push ends.
-  expect((await tenant.api('DELETE', `/pushes/${id}`)).status).toBe(200);
-  const ended = { ...sent, ...(failed > 0 && { deleted: failed }) };
-  await untilOutcomeCounts(fixture.store, { id }, ended);
+  const counts = { sent: addresses.length, failed };
+  await untilProviderCounts(channel, tenant, fixture.store, push, counts);
 }
 
 test.each([
@@ -141,7 +120,7 @@ test.each([
 ])(
   'over APNs, FCM and Web Push, a response or a payload that %s each time fails alone',
   async (_, action) => {
-    const all = await Promise.all(CHANNELS.map(sendAll));
+    const all = await Promise.all(PROVIDER_CHANNELS.map(sendAll));
     const ends = await Promise.all(all.map((poisoned) => runUntilDone(poisoned, action)));
     process.stdout.write(`ends by ${action}: ${ends.join(', ')}\n`);
     for (const poisoned of all) {
