@@ -1,185 +1,59 @@
 import { expect, test } from '@jest/globals';
 import { check, INVARIANT_NAMES, type InvariantName } from './checker.ts';
-import type {
-  Arrival,
-  DeviceEnd,
-  History,
-  ProcessEnd,
-  PushEnd,
-  PushSample,
-  Reports,
-  SentPush,
-  Try,
-} from './history.ts';
-import { buildPlan, LONG_TTL_SECONDS, objectOf } from './plan.ts';
-
-const START = 1_000_000;
-const ID = '0'.repeat(24);
-const NEWER_ID = '1'.repeat(24);
-
-const ok = (id: string, devices: number): Try => ({
-  ...{ end: 'ok', startedAtMs: START, endedAtMs: START + 10, status: 200, id, devices },
-});
-
-const sent = (mark: string, audience: string[], fields: Partial<SentPush> = {}): SentPush => ({
-  ...{
-    tenant: 'a',
-    mark,
-    audience,
-    ttlSeconds: LONG_TTL_SECONDS,
-    tries: [ok(ID, audience.length)],
-  },
-  ...fields,
-});
-
-const arrival = (mark: string, token: string, atMs = START + 20): Arrival => ({
-  ...{ mark, token, atMs, channel: 'mqtt', connection: 1 },
-});
-
-const overFcm = (mark: string, token: string, atMs = START + 20): Arrival => ({
-  ...{ mark, token, atMs, channel: 'fcm', connection: 0 },
-});
-
-const countOf = (recipients: Record<string, string>): Record<string, number> =>
-  Object.fromEntries(
-    [...Map.groupBy(Object.values(recipients), (name) => name)].map(([name, all]) => [
-      name,
-      all.length,
-    ]),
-  );
-
-const endOf = (recipients: Record<string, string>): PushEnd => {
-  const outcomes = { counts: countOf(recipients), recipients };
-  return { ...outcomes, stored: outcomes, sample: { ...outcomes, pendingDevices: [] } };
-};
-
-/** The end of a push that was delivered to a and sent to b, with another answer in the sample. */
-const sampledAs = (sample: Partial<PushSample>): PushEnd => {
-  const end = endOf({ a: 'delivered', b: 'sent' });
-  return { ...end, sample: { ...end.stored, ...sample } };
-};
-
-const device = (token: string, fields: Partial<DeviceEnd>): DeviceEnd => ({
-  ...{ token, isConnected: true, isOnline: true, pendingNotifications: 0 },
-  ...fields,
-});
-
-const NOTHING_LEFT = { openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 };
-
-const killed = (process: string): ProcessEnd => ({ process, reason: 'SIGKILL' });
-
-/** A run of one push to two devices that kept every guarantee. */
-function goodRun(): History {
-  return {
-    seed: 1,
-    pushes: [sent('one', ['a', 'b'])],
-    // The device a got it over FCM as well.
-    arrivals: [arrival('one', 'a'), overFcm('one', 'a'), overFcm('one', 'b')],
-    ends: { [ID]: endOf({ a: 'delivered', b: 'sent' }) },
-    removed: [],
-    settledAtMs: START + 60_000,
-    observerLags: { [START / 1_000]: 100 },
-    left: NOTHING_LEFT,
-    devices: [device('a', {}), device('b', { isConnected: false, isOnline: false })],
-    shown: { a: [ID], b: [] },
-    reports: { tenant: 'b', sinceMs: START, outcomes: {}, wrongRequests: 0 },
-    faults: [{ fault: 'kill api', index: 1, atMs: START + 30_000, healedAtMs: START + 30_000 }],
-    ...{ failedFaults: [], refusedConnects: [] },
-    deaths: [killed('api 1')],
-    kills: ['api 1'],
-    memory: [{ service: 'api', before: 100, after: 119 }],
-  };
-}
-
-function change(push: Partial<SentPush>): Partial<History> {
-  return { pushes: [sent('one', ['a', 'b'], push)] };
-}
-
-/** A run of an older and a newer push of one collapse key, in the order of these arrivals. */
-function collapsed(...marks: string[]): Partial<History> {
-  const newer = { collapse: 'key', tries: [ok(NEWER_ID, 1)] };
-  return {
-    pushes: [sent('old', ['a'], { collapse: 'key' }), sent('new', ['a'], newer)],
-    arrivals: marks.map((mark, index) => arrival(mark, 'a', START + 1_000 * index)),
-    ends: { [ID]: endOf({ a: 'superseded' }), [NEWER_ID]: endOf({ a: 'delivered' }) },
-    shown: { a: [ID, NEWER_ID], b: [] },
-  };
-}
-
-const unknown = (endedAtMs: number): Try => ({ end: 'unknown', startedAtMs: START, endedAtMs });
-
-/** A good run in which the first request failed so long after the start, and was repeated. */
-const failed = (afterMs: number): Partial<History> => {
-  const startedAtMs = START + afterMs;
-  return change({
-    tries: [{ end: 'unknown', startedAtMs, endedAtMs: startedAtMs + 10, status: 503 }, ok(ID, 2)],
-  });
-};
-
-/** A good run in which a repeated request was refused so long after the start. */
-const refusedAfter = (endedAtMs: number, push: Partial<SentPush> = {}): Partial<History> =>
-  change({
-    ...push,
-    tries: [ok(ID, 2), { end: 'fail', startedAtMs: START, endedAtMs, status: 400 }],
-  });
-
-/** A run of a push that was superseded by one of which only a failed request is known. */
-function supersededByUnknown(newer: Try, ...marks: string[]): Partial<History> {
-  const { pushes = [], ...run } = collapsed('new');
-  return {
-    ...{
-      ...run,
-      pushes: [...pushes.slice(0, 1), sent('new', ['a'], { collapse: 'key', tries: [newer] })],
-    },
-    ...{ arrivals: marks.map((mark) => arrival(mark, 'a')), shown: { a: [ID], b: [] } },
-    faults: [{ fault: 'stop api', atMs: START, healedAtMs: START + 5_000 }],
-  };
-}
-
-const reported = (outcomes: Reports['outcomes']): Reports => ({
-  ...{ tenant: 'b', sinceMs: START, outcomes, wrongRequests: 0 },
-});
-
-/** A good run with a push of the second tenant to its device. */
-function twoTenants(): History {
-  const { pushes, arrivals, ends, ...run } = goodRun();
-  return {
-    ...run,
-    pushes: [...pushes, sent('of b', ['c'], { tenant: 'b', tries: [ok(NEWER_ID, 1)] })],
-    arrivals: [...arrivals, arrival('of b', 'c')],
-    ends: { ...ends, [NEWER_ID]: endOf({ c: 'delivered' }) },
-    shown: { a: [ID], b: [NEWER_ID] },
-    reports: reported({ [NEWER_ID]: { c: ['sent', 'delivered'] } }),
-  };
-}
-
-const refused = change({
-  tries: [{ end: 'fail', startedAtMs: START, endedAtMs: START, status: 400 }],
-});
-
-/** A run of so many recipients that twenty duplicates are below the share that is allowed. */
-const toMany = (): Partial<History> => ({
-  pushes: [
-    sent(
-      'one',
-      Array.from({ length: 20_000 }, (_, n) => `d${n}`),
-    ),
-  ],
-});
-
-/** A push that came to a device over FCM, and so often again at this time. */
-const againOverFcm = (count: number, atMs: number): Arrival[] => [
-  overFcm('one', 'd0'),
-  ...Array.from({ length: count }, () => overFcm('one', 'd0', atMs)),
-];
+import {
+  againOverFcm,
+  arrival,
+  change,
+  collapsed,
+  device,
+  endOf,
+  FAILED,
+  failed,
+  gone,
+  goodRun,
+  ID,
+  killed,
+  NEWER_ID,
+  NOTHING_LEFT,
+  OLDER_ID,
+  ok,
+  overFcm,
+  refusal,
+  refused,
+  refusedAfter,
+  repeatedWhenGone,
+  reported,
+  START,
+  STOPPED_API,
+  sampledAs,
+  sent,
+  supersededByUnknown,
+  toMany,
+  twoTenants,
+  unanswered,
+  unknown,
+  withGone,
+  withReportedFlag,
+} from './good-runs.ts';
+import type { History } from './history.ts';
+import { buildPlan, objectOf } from './plan.ts';
 
 /** For each invariant, runs with one fault in them. */
 const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
-  'one id for each key': [change({ tries: [ok(ID, 2), ok(NEWER_ID, 2)] })],
+  'one id for each key': [
+    change({ tries: [ok(ID, 2), ok(NEWER_ID, 2)] }),
+    change({ stored: [ID, NEWER_ID].map((id) => ({ id, acceptedAtMs: START })) }),
+    change({ stored: [{ id: NEWER_ID, acceptedAtMs: START }] }),
+  ],
   'each accepted recipient has one end': [
     { ends: {} },
     { ends: { [ID]: { ...endOf({ a: 'delivered', b: 'sent' }), counts: { delivered: 1 } } } },
     { ends: { [ID]: endOf({ a: 'delivered', b: 'pending' }) } },
+    { ...change(unanswered(ID)), ends: {}, faults: [STOPPED_API] },
+    {
+      ...{ ...change(unanswered(ID)), faults: [STOPPED_API] },
+      ends: { [ID]: endOf({ a: 'delivered', b: 'pending' }) },
+    },
   ],
   'nothing is lost': [
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'expired' }) } },
@@ -193,9 +67,11 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'gone' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'deleted' }) } },
     { arrivals: [arrival('one', 'a')], ends: { [ID]: endOf({ a: 'delivered', b: 'failed' }) } },
-    // A newer push that nobody got, and an older one.
-    supersededByUnknown(unknown(START + 10)),
-    supersededByUnknown(unknown(START - 1), 'new'),
+    // A newer push that is not stored, and an older one.
+    supersededByUnknown(undefined),
+    supersededByUnknown(OLDER_ID, 'new'),
+    // One without a response, which did not come to all.
+    { ...change(unanswered(ID)), arrivals: [arrival('one', 'a')], faults: [STOPPED_API] },
   ],
   'few duplicates': [
     { arrivals: [...goodRun().arrivals, arrival('one', 'a'), arrival('one', 'a')] },
@@ -216,6 +92,10 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { ...change({ ttlSeconds: 4 }), arrivals: [arrival('one', 'a', START + 5_200)] },
     { ...change({ ttlSeconds: 4 }), arrivals: [overFcm('one', 'a', START + 5_200)] },
     { ...change({ ttlSeconds: 0 }), arrivals: [arrival('one', 'a', START + 6_200)] },
+    {
+      ...change({ ttlSeconds: 4, ...unanswered(ID, START - 1_000) }),
+      arrivals: [arrival('one', 'a', START + 4_200)],
+    },
   ],
   'nothing is sent after its deletion': [
     {
@@ -232,12 +112,57 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { ...refused, arrivals: [overFcm('one', 'a')] },
     { ...change({ isInvalid: true }), arrivals: [] },
     { ...change({ isInvalid: true, tries: [unknown(START)] }), arrivals: [overFcm('one', 'a')] },
+    { ...change({ isInvalid: true, ...unanswered(ID) }), arrivals: [] },
+    {
+      ...change({ tries: [FAILED], stored: [{ id: ID, acceptedAtMs: START }] }),
+      arrivals: [],
+    },
   ],
   'an unknown push is there whole or not at all': [
     {
       ...change({ tries: [unknown(START)] }),
       arrivals: [arrival('one', 'a')],
     },
+    { ...change(unanswered(undefined)), arrivals: [arrival('one', 'a'), overFcm('one', 'b')] },
+    { ...change({ ...unanswered(undefined), ttlSeconds: 4 }), arrivals: [arrival('one', 'a')] },
+    { ...change(unanswered(ID)), arrivals: [arrival('one', 'a')] },
+    // Only another device is gone.
+    {
+      ...{ ...change(unanswered(ID)), arrivals: [arrival('one', 'a')] },
+      gone: [gone('c')],
+    },
+  ],
+  'a device is gone when its provider says so, and not before': [
+    withGone({ gone: [] }),
+    withGone({ refusals: [] }),
+    // Another push was refused when this one had ended.
+    withGone({ refusals: [refusal('two', 'b', START + 261)] }),
+    // FCM is the second way to a device with MQTT.
+    withGone({ gone: [gone('b', { channel: 'fcm' })] }),
+    // A push that the provider refused, and one that was sent afterwards.
+    withGone({ ends: { ...withGone().ends, [NEWER_ID]: endOf({ a: 'delivered', b: 'sent' }) } }),
+    withGone({
+      refusals: [refusal('one', 'b')],
+      arrivals: [arrival('one', 'a'), arrival('two', 'a', START + 140)],
+    }),
+    withGone({
+      refusals: [],
+      ends: { ...withGone().ends, [NEWER_ID]: endOf({ a: 'delivered', b: 'expired' }) },
+    }),
+  ],
+  'a device that is gone has its flag, and no other': [
+    withGone({ flags: {} }),
+    withGone({ flags: { b: 'unsubscribed' } }),
+    withGone({ flags: { a: 'uninstalled', b: 'uninstalled' } }),
+    withGone({ gone: [gone('b', { channel: 'web-push' })] }),
+    { flags: { b: 'uninstalled' } },
+  ],
+  'nothing is sent to a device with a flag': [
+    withGone({ gone: [gone('b', { flaggedAtMs: START + 120 })] }),
+    withGone({
+      gone: [gone('a', { channel: 'fcm', flaggedAtMs: START + 120 })],
+      arrivals: [...withGone().arrivals, overFcm('two', 'a', START + 150)],
+    }),
   ],
   'the newest push of a collapse key is the last': [
     collapsed('new', 'old'),
@@ -283,6 +208,9 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { arrivals: [arrival('one', 'a')] },
     { arrivals: [overFcm('one', 'a'), overFcm('one', 'b')] },
     { arrivals: [arrival('one', 'a'), arrival('one', 'b')] },
+    // The provider accepted it, no fault has lost that outcome, and the push was not repeated.
+    { ...repeatedWhenGone(), refusals: [refusal('two', 'b')], faults: [] },
+    { ...repeatedWhenGone(), gone: [] },
   ],
   'no valid request is refused': [
     refused,
@@ -312,13 +240,28 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
     { ...twoTenants(), shown: { a: [ID, NEWER_ID], b: [NEWER_ID] } },
     { ...twoTenants(), shown: { a: [ID], b: [] } },
   ],
-  'each end of a recipient is reported': [
+  'each event is reported, and no other': [
     { ...twoTenants(), reports: reported({}) },
     { ...twoTenants(), reports: reported({ [NEWER_ID]: { c: ['expired'] } }) },
     {
       ...twoTenants(),
       reports: { ...reported({ [NEWER_ID]: { c: ['delivered'] } }), wrongRequests: 1 },
     },
+    {
+      ...twoTenants(),
+      reports: reported({ [NEWER_ID]: { c: ['delivered'] } }, { finished: [] }),
+    },
+    // The push is the other tenant's.
+    {
+      ...twoTenants(),
+      reports: reported({ [NEWER_ID]: { c: ['delivered'] }, [ID]: { a: ['delivered'] } }),
+    },
+    {
+      ...twoTenants(),
+      reports: reported({ [NEWER_ID]: { c: ['delivered'] } }, { finished: [NEWER_ID, ID] }),
+    },
+    withReportedFlag({}),
+    withReportedFlag({ c: ['uninstalled'], d: ['unsubscribed'] }),
   ],
   'each fault is applied': [{ failedFaults: [{ fault: 'kill api', error: 'no process' }] }],
   'no process ends by itself': [
@@ -335,7 +278,7 @@ const BAD_RUNS: Record<InvariantName, Partial<History>[]> = {
 test('a run that kept every guarantee has no violation', () => {
   expect(check(goodRun())).toEqual([]);
   expect(check({ ...goodRun(), ...collapsed('old', 'new') })).toEqual([]);
-  expect(check({ ...goodRun(), ...supersededByUnknown(unknown(START + 10), 'new') })).toEqual([]);
+  expect(check({ ...goodRun(), ...supersededByUnknown(NEWER_ID, 'new') })).toEqual([]);
   expect(check(twoTenants())).toEqual([]);
   const expired = change({ ttlSeconds: 5 });
   const forNow = change({ ttlSeconds: 0 });
@@ -343,6 +286,28 @@ test('a run that kept every guarantee has no violation', () => {
   expect(check({ ...goodRun(), ...expired, ends, arrivals: [arrival('one', 'a')] })).toEqual([]);
   const lastMoment = [arrival('one', 'a', START + 6_000)];
   expect(check({ ...goodRun(), ...forNow, ends, arrivals: lastMoment })).toEqual([]);
+});
+
+test('a device may be gone for a push that came to it, if that was lost and repeated', () => {
+  expect(check(withGone())).toEqual([]);
+  expect(check(withGone({ gone: [gone('b', { flaggedAtMs: START + 121 })] }))).toEqual([]);
+  expect(check(withGone({ refusals: [refusal('two', 'b', START + 260)] }))).toEqual([]);
+  expect(check(repeatedWhenGone())).toEqual([]);
+  const refusals = [refusal('two', 'b')];
+  const faults = [{ fault: 'kill delivery-worker', atMs: START + 50, healedAtMs: START + 50 }];
+  expect(check({ ...repeatedWhenGone(), refusals, faults })).toEqual([]);
+  expect(check(withReportedFlag({ c: ['uninstalled'] }))).toEqual([]);
+});
+
+test('a push without a response is there whole, but for devices that are gone, or not at all', () => {
+  const faults = [STOPPED_API];
+  const whole = { ...goodRun(), ...change(unanswered(ID)), faults };
+  expect(check(whole)).toEqual([]);
+  const nothing = { ...whole, ...change(unanswered(undefined)), arrivals: [], ends: {} };
+  expect(check({ ...nothing, shown: { a: [], b: [] } })).toEqual([]);
+  const { pushes, ...run } = withGone({ faults });
+  const second = sent('two', ['a', 'b'], unanswered(NEWER_ID));
+  expect(check({ ...run, pushes: [...pushes.slice(0, 1), second] })).toEqual([]);
 });
 
 test('requests may fail during a fault and shortly after it, and a schedule may be over', () => {
@@ -369,7 +334,8 @@ test.each(
 });
 
 test('a seed decides the whole plan', () => {
-  const settings = { minutes: 2, pushesPerSecond: 5, devices: { a: 100, b: 10 }, topics: 2 };
+  const devices = { devices: { a: 100, b: 10 }, mqttOnly: { a: 60, b: 5 } };
+  const settings = { minutes: 2, pushesPerSecond: 5, topics: 2, ...devices };
   expect(buildPlan({ seed: 7, ...settings })).toEqual(buildPlan({ seed: 7, ...settings }));
   expect(buildPlan({ seed: 7, ...settings })).not.toEqual(buildPlan({ seed: 8, ...settings }));
   const { faults, pushes } = buildPlan({ seed: 7, ...settings });
@@ -377,6 +343,20 @@ test('a seed decides the whole plan', () => {
   expect(faults.filter(({ atMs }) => atMs % 20_000 === 10_000).length).toBeGreaterThanOrEqual(6);
   expect(pushes.length).toBeGreaterThan(400);
   expect(pushes.filter(({ isInvalid }) => isInvalid).length).toBeGreaterThan(3);
+});
+
+test('some devices with a provider become gone, and nothing else of the plan depends on that', () => {
+  const devices = { a: 100, b: 10 };
+  const settings = { seed: 7, minutes: 2, pushesPerSecond: 5, topics: 2, devices };
+  const { gone: planned, ...plan } = buildPlan({ ...settings, mqttOnly: { a: 60, b: 5 } });
+  expect(planned.map(({ tenant }) => tenant).sort()).toEqual(['a', 'a', 'a', 'a', 'b']);
+  for (const { atMs, tenant, device: index } of planned) {
+    expect(index).toBeGreaterThanOrEqual(tenant === 'a' ? 60 : 5);
+    expect(index).toBeLessThan(devices[tenant]);
+    expect(atMs).toBeGreaterThan(0);
+    expect(atMs).toBeLessThan(120_000);
+  }
+  expect(buildPlan({ ...settings, mqttOnly: devices })).toEqual({ ...plan, gone: [] });
 });
 
 test('a delay of the observer excuses only what it noticed at that time', () => {
@@ -390,7 +370,8 @@ test('a delay of the observer excuses only what it noticed at that time', () => 
 });
 
 test('a second fault is of another object', () => {
-  const settings = { minutes: 60, pushesPerSecond: 1, devices: { a: 100, b: 10 }, topics: 2 };
+  const devices = { devices: { a: 100, b: 10 }, mqttOnly: { a: 60, b: 5 } };
+  const settings = { minutes: 60, pushesPerSecond: 1, topics: 2, ...devices };
   const { faults } = buildPlan({ seed: 7, ...settings });
   const byTick = Map.groupBy(faults, ({ atMs }) => Math.floor((atMs - 10_000) / 20_000));
   const pairs = [...byTick.values()].filter((group) => group.length > 1);

@@ -1,8 +1,24 @@
 import { LIMITS } from '../../packages/core/src/limits.ts';
+import {
+  checkFlagged,
+  checkFlags,
+  checkGone,
+  mayBeGone,
+  mayBeGoneAfterArrival,
+} from './check-gone.ts';
+import { checkReports } from './check-reports.ts';
 import { countRepeats, listExcessiveDuplicates } from './duplicates.ts';
 import type { Arrival, History, Outcomes, PushEnd, PushSample, SentPush, Try } from './history.ts';
 import { lagAt } from './observer-lag.ts';
-import { LONG_TTL_SECONDS, TENANT_NAMES } from './plan.ts';
+import { TENANT_NAMES } from './plan.ts';
+import {
+  acceptedId,
+  arrivalsAt,
+  isPlain,
+  listAccepted,
+  type Prepared,
+  prepare,
+} from './prepare.ts';
 
 /** A guarantee that a run did not keep. */
 export interface Violation {
@@ -19,13 +35,6 @@ const KNOWN_NEWER_MS = 250;
 const RECOVERED_MS = 12_000;
 const MAX_MEMORY_GROWTH = 1.2;
 
-/** The history, prepared for the checks. */
-interface Prepared extends History {
-  byMark: ReadonlyMap<string, SentPush>;
-  /** By mark, then by token, in order of time. */
-  arrivalsOf: ReadonlyMap<string, ReadonlyMap<string, readonly Arrival[]>>;
-}
-
 type Check = (history: Prepared) => string[];
 
 const INVARIANTS = {
@@ -38,6 +47,9 @@ const INVARIANTS = {
   'nothing is sent after its deletion': checkDeleted,
   'nothing is sent that was refused': checkRefused,
   'an unknown push is there whole or not at all': checkUnknown,
+  'a device is gone when its provider says so, and not before': checkGone,
+  'a device that is gone has its flag, and no other': checkFlags,
+  'nothing is sent to a device with a flag': checkFlagged,
   'the newest push of a collapse key is the last': checkCollapse,
   'nothing is left at rest': checkRest,
   'the status agrees with the devices': checkStatus,
@@ -46,7 +58,7 @@ const INVARIANTS = {
   'no device gets the push of another': checkForeign,
   'presence agrees with the devices': checkDevices,
   'a tenant is shown its own pushes alone': checkShown,
-  'each end of a recipient is reported': checkReports,
+  'each event is reported, and no other': checkReports,
   'each fault is applied': checkFaults,
   'no process ends by itself': checkDeaths,
   'memory comes back': checkMemory,
@@ -62,49 +74,19 @@ export function check(history: History): Violation[] {
   );
 }
 
-/** Returns the id of an accepted push. */
-export function acceptedId({ tries }: Pick<SentPush, 'tries'>): string | undefined {
-  return tries.find(({ end }) => end === 'ok')?.id;
-}
-
-function prepare(history: History): Prepared {
-  const byMark = new Map(history.pushes.map((push) => [push.mark, push]));
-  const arrivalsOf = new Map<string, Map<string, Arrival[]>>();
-  for (const arrival of history.arrivals.toSorted((a, b) => a.atMs - b.atMs)) {
-    const byToken = arrivalsOf.get(arrival.mark) ?? new Map<string, Arrival[]>();
-    arrivalsOf.set(arrival.mark, byToken);
-    const list = byToken.get(arrival.token) ?? [];
-    byToken.set(arrival.token, list);
-    list.push(arrival);
-  }
-  return { ...history, byMark, arrivalsOf };
-}
-
-function listAccepted(
-  history: Prepared,
-): { push: SentPush; id: string; end: PushEnd | undefined }[] {
-  return history.pushes.flatMap((push) => {
-    const id = acceptedId(push);
-    return id === undefined ? [] : [{ push, id, end: history.ends[id] }];
-  });
-}
-
-function arrivalsAt({ arrivalsOf }: Prepared, { mark }: SentPush, token: string) {
-  return arrivalsOf.get(mark)?.get(token) ?? [];
-}
-
 /**
- * Returns when a push may at the latest have expired: its acceptance is before the response. One with a time to live of 0
- * may be sent for some seconds.
+ * Returns when a push may at the latest have expired: its acceptance is before the response. Without one, the database has its
+ * time. One with a time to live of 0 may be sent for some seconds.
  */
-function expiryOf({ tries, dueAtMs, ttlSeconds }: SentPush): number {
-  const acceptedAt = tries.find(({ end }) => end === 'ok')?.endedAtMs ?? Number.POSITIVE_INFINITY;
+function expiryOf({ tries, stored, dueAtMs, ttlSeconds }: SentPush): number {
+  const respondedAt = tries.find(({ end }) => end === 'ok')?.endedAtMs;
+  const acceptedAt = respondedAt ?? stored?.[0]?.acceptedAtMs ?? Number.POSITIVE_INFINITY;
   return (dueAtMs ?? acceptedAt) + (ttlSeconds || LIMITS.sendNowSeconds) * 1_000;
 }
 
 function checkIds({ pushes }: Prepared): string[] {
-  return pushes.flatMap(({ mark, tries }) => {
-    const ids = new Set(tries.flatMap(({ id }) => id ?? []));
+  return pushes.flatMap(({ mark, tries, stored = [] }) => {
+    const ids = new Set([...tries.flatMap(({ id }) => id ?? []), ...stored.map(({ id }) => id)]);
     return ids.size > 1 ? [`${mark} has the ids ${[...ids].join(', ')}`] : [];
   });
 }
@@ -139,7 +121,7 @@ function mayHaveNotArrived(
   { push, id, token, outcome }: { push: SentPush; id: string; token: string; outcome: string },
 ): boolean {
   if (outcome === 'deleted') return push.deletion !== undefined;
-  if (outcome === 'gone') return history.removed.includes(token);
+  if (outcome === 'gone') return history.removed.includes(token) || mayBeGone(history, token);
   if (outcome === 'expired') return expiryOf(push) <= history.settledAtMs;
   if (outcome !== 'superseded') return false;
   return history.pushes.some(
@@ -147,21 +129,7 @@ function mayHaveNotArrived(
       push.collapse !== undefined &&
       other.collapse === push.collapse &&
       other.audience.includes(token) &&
-      isNewerAt(history, { other, push, id, token }),
-  );
-}
-
-/** Checks whether a device has got, or was to get, a push that is newer than another one. */
-function isNewerAt(
-  history: Prepared,
-  { other, push, id, token }: { other: SentPush; push: SentPush; id: string; token: string },
-): boolean {
-  const otherId = acceptedId(other);
-  if (otherId !== undefined) return otherId > id;
-  // Its id is unknown. If it was accepted, it is there, since the first request for the other one or later.
-  return (
-    (other.tries.at(-1)?.endedAtMs ?? 0) >= (push.tries[0]?.startedAtMs ?? 0) &&
-    arrivalsAt(history, other, token).length > 0
+      (acceptedId(other) ?? id) > id,
   );
 }
 
@@ -213,23 +181,29 @@ function checkRefused(history: Prepared): string[] {
   const accepted = history.pushes.filter(
     ({ isInvalid, tries }) => isInvalid === true && tries.some(({ end }) => end === 'ok'),
   );
+  const stored = history.pushes.filter(
+    (push) => isRefused(push) && push.stored !== undefined && push.stored.length > 0,
+  );
   return [
     ...accepted.map(({ mark }) => `${mark}, which is invalid, was accepted`),
+    ...stored.map(({ mark }) => `${mark} was refused, and is in the database`),
     ...listArrivals(history, (_, push) => (isRefused(push) ? 'was refused' : undefined)),
   ];
 }
 
+/** Finds pushes without a response that have come to some of their devices alone, or that are not in the database. */
 function checkUnknown(history: Prepared): string[] {
   return history.pushes.flatMap((push) => {
     const { mark, tries, audience } = push;
-    const isUnknown = acceptedId(push) === undefined && tries.some(({ end }) => end === 'unknown');
-    const isBounded =
-      push.ttlSeconds < LONG_TTL_SECONDS || push.collapse !== undefined || push.deletion;
-    if (!isUnknown || isBounded) return [];
-    const reached = audience.filter((token) => arrivalsAt(history, push, token).length > 0).length;
-    return reached === 0 || reached === audience.length
-      ? []
-      : [`${mark} at ${reached} of ${audience.length}`];
+    if (tries.some(({ end }) => end === 'ok') || tries.every(({ end }) => end === 'fail'))
+      return [];
+    const missed = audience.filter((token) => arrivalsAt(history, push, token).length === 0);
+    const reached = `at ${audience.length - missed.length} of ${audience.length}`;
+    if (acceptedId(push) === undefined)
+      return missed.length === audience.length ? [] : [`${mark} is not stored, ${reached}`];
+    return isPlain(push) && missed.some((token) => !mayBeGone(history, token))
+      ? [`${mark} ${reached}`]
+      : [];
   });
 }
 
@@ -274,11 +248,9 @@ function checkStatus(history: Prepared): string[] {
       // A receipt is the device's own; a provider has none.
       if (isReached && !arrivals.some(({ channel }) => (channel === 'mqtt') === isDelivered))
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has not got it`);
-      const mustBeReached =
-        push.ttlSeconds >= LONG_TTL_SECONDS &&
-        push.deletion === undefined &&
-        push.collapse === undefined;
-      if (mustBeReached && !isReached && arrivals.length > 0)
+      const mayBeUnreached =
+        outcomes[index] === 'gone' && mayBeGoneAfterArrival(history, push, token);
+      if (isPlain(push) && !isReached && !mayBeUnreached && arrivals.length > 0)
         violations.push(`${push.mark}: ${outcomes[index]} at ${token}, which has got it`);
     }
     return violations;
@@ -382,20 +354,6 @@ function checkShown(history: Prepared): string[] {
   );
   const missing = accepted.filter(({ push, id }) => !shown[push.tenant].has(id));
   return [...foreign, ...missing.map(({ push, id }) => `${id} is not shown to ${push.tenant}`)];
-}
-
-/** Finds ends of recipients that were not reported to the tenant's webhook. */
-function checkReports(history: Prepared): string[] {
-  const { tenant, sinceMs, outcomes, wrongRequests } = history.reports;
-  const missing = listAccepted(history).flatMap(({ push, id, end }) => {
-    const startedAtMs = push.tries[0]?.startedAtMs ?? 0;
-    if (push.tenant !== tenant || startedAtMs < sinceMs) return [];
-    const unreported = push.audience.filter(
-      (token) => !outcomes[id]?.[token]?.includes(end?.recipients[token] ?? ''),
-    );
-    return unreported.map((token) => `${push.mark} (${id}) at ${token}`);
-  });
-  return wrongRequests === 0 ? missing : [...missing, `${wrongRequests} wrong requests`];
 }
 
 function checkFaults({ failedFaults }: Prepared): string[] {

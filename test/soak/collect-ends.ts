@@ -3,9 +3,12 @@ import type { WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import type { TestMongo } from '../support/mongo.ts';
 import { callApi } from '../support/stack/call-api.ts';
 import { until } from '../support/until.ts';
-import { acceptedId } from './checker.ts';
+import { FLAGS } from './check-gone.ts';
+import { listUnreported } from './check-reports.ts';
+import { readFlags } from './gone.ts';
 import type {
   DeviceEnd,
+  GoneDevice,
   History,
   Outcomes,
   PushEnd,
@@ -14,6 +17,7 @@ import type {
   SentPush,
 } from './history.ts';
 import { TENANT_NAMES, type TenantName } from './plan.ts';
+import { acceptedId } from './prepare.ts';
 import { createRandom } from './random.ts';
 import { exportOf, forEachAtOnce, read, readExport, readRecipients } from './read-api.ts';
 import { readStored } from './read-stored.ts';
@@ -177,29 +181,47 @@ export async function collectShown(
   return shown;
 }
 
-/** Reads the events that a webhook has received; waits for a while until they contain the end of each recipient. */
+/** Reads the events that a webhook has received; waits for a while until they contain each end, and each flag. */
 export async function collectReports(
   { receiver, tenant, sinceMs }: Reporting,
-  pushes: readonly SentPush[],
+  { pushes, gone }: { pushes: readonly SentPush[]; gone: readonly GoneDevice[] },
   ends: History['ends'],
 ): Promise<Reports> {
-  const expected = pushes
-    .filter((push) => push.tenant === tenant)
-    .map((push) => acceptedId(push) ?? '')
-    .flatMap((id) =>
-      Object.entries(ends[id]?.recipients ?? {}).map((one) => [id, ...one] as const),
-    );
-  let outcomes: Reports['outcomes'] = {};
+  const expected = pushes.flatMap((push) => {
+    const id = acceptedId(push);
+    return push.tenant !== tenant || id === undefined ? [] : [{ push, end: ends[id] }];
+  });
+  const flagged = gone.filter((device) => device.tenant === tenant);
+  const readAll = () => ({ outcomes: readOutcomes(receiver), ...readOtherEvents(receiver) });
+  let read = readAll();
   const areReported = () => {
-    outcomes = readReports(receiver);
-    return expected.every(([id, token, outcome]) => outcomes[id]?.[token]?.includes(outcome));
+    read = readAll();
+    return (
+      expected.every(({ push, end }) => listUnreported(read, push, end).length === 0) &&
+      flagged.every(({ token, channel }) => read.flags[token]?.includes(FLAGS[channel]))
+    );
   };
   await until(areReported, { timeoutMs: REPORT_MS, everyMs: 2_000 }).catch(() => undefined);
-  return { tenant, sinceMs, outcomes, wrongRequests: receiver.forged() + receiver.foreign() };
+  return { tenant, sinceMs, ...read, wrongRequests: receiver.forged() + receiver.foreign() };
+}
+
+/** Reads which pushes have ended, and which devices got a flag. */
+function readOtherEvents({
+  requests,
+}: Pick<WebhookReceiver, 'requests'>): Pick<Reports, 'finished' | 'flags'> {
+  const events = requests().flatMap((request) => request.events);
+  const ended = events.filter(({ type }) => type === 'push.finished');
+  const flags: Record<string, string[]> = {};
+  for (const { type, data } of events) {
+    const [, flag] = /^device\.(uninstalled|unsubscribed)$/.exec(type) ?? [];
+    const token = String(data.token);
+    if (flag !== undefined) flags[token] = [...new Set([...(flags[token] ?? []), flag])];
+  }
+  return { finished: [...new Set(ended.map(({ data }) => String(data.push)))], flags };
 }
 
 /** Reads the outcomes of recipients; those that were not final count unless final ones have followed. */
-function readReports({ requests }: Pick<WebhookReceiver, 'requests'>): Reports['outcomes'] {
+function readOutcomes({ requests }: Pick<WebhookReceiver, 'requests'>): Reports['outcomes'] {
   const reports: Record<string, Record<string, string[]>> = {};
   const final: Record<string, Record<string, string[]>> = {};
   for (const { events } of requests())
@@ -214,6 +236,17 @@ function readReports({ requests }: Pick<WebhookReceiver, 'requests'>): Reports['
   for (const [push, outcomes] of Object.entries(final))
     reports[push] = { ...reports[push], ...outcomes };
   return reports;
+}
+
+/** Reads which devices the API shows as gone. */
+export async function collectFlags(
+  tenants: Tenants,
+  { tokens }: Pick<Swarm, 'tokens'>,
+): Promise<History['flags']> {
+  const flags = await Promise.all(
+    TENANT_NAMES.map((name) => readFlags(tenants[name].dev, tokens[name])),
+  );
+  return Object.fromEntries(flags.flatMap((one) => Object.entries(one)));
 }
 
 /** Disconnects some devices, and reads what the API shows of all that have MQTT; waits for a while until it is right. */

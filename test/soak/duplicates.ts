@@ -11,6 +11,9 @@ const REPEATED_MS = 15_000;
 /** A fault of one of these may leave requests to a provider without a saved outcome, and so may one of the provider itself. */
 const BREAKING: readonly string[] = ['delivery-worker', 'mongodb'];
 
+/** An outcome is saved within this time after the response, unless there is a fault. */
+const SAVED_MS = 5_000;
+
 /** Time in which duplicates follow from one fault, or from several that overlapped. Unix milliseconds. */
 interface FaultWindow {
   fromMs: number;
@@ -47,6 +50,16 @@ export function listExcessiveDuplicates({
     ofWay[0]?.channel === 'mqtt'
       ? listOnConnections(way, ofWay)
       : listInWindows(way, ofWay, listFaultWindows(listBreaks(faults, ofWay[0]?.channel))),
+  );
+}
+
+/** Checks whether a fault may have lost the outcome of a request that a provider has accepted, so that it is repeated. */
+export function mayBeRepeated(
+  faults: readonly AppliedFault[],
+  { channel, atMs }: Pick<Arrival, 'channel' | 'atMs'>,
+): boolean {
+  return listFaultWindows(listBreaks(faults, channel)).some(
+    ({ fromMs, toMs }) => fromMs - SAVED_MS <= atMs && atMs <= toMs,
   );
 }
 

@@ -1,17 +1,25 @@
 import { expect, test } from '@jest/globals';
 import { check } from './checker.ts';
+import type { History } from './history.ts';
 import { buildPlan } from './plan.ts';
-import { DEVICE_COUNTS, run, TOPICS } from './run.ts';
+import { acceptedId } from './prepare.ts';
+import { DEVICE_COUNTS, MQTT_ONLY, run, TOPICS } from './run.ts';
 import { openSystem } from './system.ts';
 
 /** Its faults are of each service but the console, of Redis and of MongoDB, some at the same time. */
 const SEED = 15;
 
+/** Counts the recipients of the load that ended as gone. */
+function countGone({ pushes, ends }: Pick<History, 'pushes' | 'ends'>): number {
+  const counts = pushes.map((push) => ends[acceptedId(push) ?? '']?.counts.gone ?? 0);
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
 /** The short form of `npm run soak`. */
 test('random faults under a mixed load break no guarantee', async () => {
   const plan = buildPlan({
-    ...{ seed: SEED, minutes: 0.5, pushesPerSecond: 10, devices: DEVICE_COUNTS, topics: TOPICS },
-    faultEveryMs: 4_000,
+    ...{ seed: SEED, minutes: 0.5, pushesPerSecond: 10, faultEveryMs: 4_000 },
+    ...{ devices: DEVICE_COUNTS, mqttOnly: MQTT_ONLY, topics: TOPICS },
   });
   const log: string[] = [];
   const system = await openSystem();
@@ -23,6 +31,8 @@ test('random faults under a mixed load break no guarantee', async () => {
     expect(check(history)).toEqual([]);
     expect(history.pushes.length).toBe(plan.pushes.length);
     expect(history.faults.length).toBeGreaterThan(5);
+    expect(history.gone.length).toBe(plan.gone.length);
+    expect(countGone(history)).toBeGreaterThan(0);
   } finally {
     await system.close();
   }

@@ -1,4 +1,4 @@
-import type { Channel } from '../../packages/core/src/channels.ts';
+import type { Channel, ProviderChannelName } from '../../packages/core/src/channels.ts';
 import type { TenantName } from './plan.ts';
 
 /** Result of one request to send: a 5xx or a broken connection says nothing about the push. */
@@ -26,6 +26,14 @@ export interface SentPush {
   tries: Try[];
   /** Deletion: when its request began, and when a 200 came. */
   deletion?: { startedAtMs: number; deletedAtMs?: number };
+  /** At the end of the run, the pushes of its tenant in the database that have its mark; abandoned ones are left out. */
+  stored?: readonly StoredPush[];
+}
+
+/** A push in the database. */
+export interface StoredPush {
+  id: string;
+  acceptedAtMs: number;
 }
 
 /** A push that has come to a device, or that a provider has accepted for one. */
@@ -38,6 +46,29 @@ export interface Arrival {
   /** Connection of the device, from 1; 0 for providers. */
   connection: number;
 }
+
+/** A response of a provider to a request for a device: its address is not valid any more. */
+export interface Refusal {
+  token: string;
+  mark: string;
+  atMs: number;
+  channel: ProviderChannelName;
+}
+
+/** A device that its provider reports as gone. One with an FCM token still gets its pushes over MQTT. */
+export interface GoneDevice {
+  tenant: TenantName;
+  token: string;
+  channel: ProviderChannelName;
+  /** The provider reports it as gone from a moment between these times on. */
+  startedAtMs: number;
+  goneAtMs: number;
+  /** From this time on the API showed the device's flag; absent: it did not. */
+  flaggedAtMs?: number;
+}
+
+/** Flag of a device that its provider has reported as gone. */
+export type Flag = 'uninstalled' | 'unsubscribed';
 
 /** Recipients of a push: how many by outcome, and the outcome of each by its device token. */
 export interface Outcomes {
@@ -53,17 +84,31 @@ export interface PushSample extends Outcomes {
 
 /** A push as the API shows it at the end to its tenant: the counts of the export, the recipients of `/pushes/<id>/recipients`. */
 export interface PushEnd extends Outcomes {
-  /** The same in the database. */
-  stored: Outcomes;
+  /** The same in the database; `finishedAtMs`: when its last recipient had an end that can't change. */
+  stored: Outcomes & { finishedAtMs?: number };
   /** Of some of the pushes. */
   sample?: PushSample;
 }
 
-/**
- * Kinds of unfinished work: pushes with open batches, inbox rows, pushes that are being accepted or scheduled, endings of pushes that
- * have begun, and jobs in Redis.
- */
-export type Left = 'openBatches' | 'inboxRows' | 'waitingPushes' | 'endings' | 'jobs';
+/** Kinds of unfinished work. */
+export const LEFT = [
+  /** Pushes with open batches. */
+  'openBatches',
+  'inboxRows',
+  /** Pushes that are being accepted or scheduled. */
+  'waitingPushes',
+  /** Endings of pushes that have begun. */
+  'endings',
+  /** Jobs in Redis. */
+  'jobs',
+  /** Pushes, batches and devices with events that are not reported to their webhook. */
+  'unreported',
+  /** Messages in the gateways' streams: a gateway removes those that it has handled. */
+  'gatewayMessages',
+  /** Streams of gateways and workers that Redis keeps for ever. */
+  'endlessStreams',
+] as const;
+export type Left = (typeof LEFT)[number];
 
 /** A fault as it happened. Times are Unix milliseconds. */
 export interface AppliedFault {
@@ -111,6 +156,10 @@ export interface Reports {
   sinceMs: number;
   /** Outcomes of each recipient by push id and device token. */
   outcomes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+  /** Ids of the pushes whose end was reported. */
+  finished: readonly string[];
+  /** Flags of devices by their tokens. */
+  flags: Readonly<Record<string, readonly string[]>>;
   /** Requests with a wrong signature, or with the events of another app. */
   wrongRequests: number;
 }
@@ -119,11 +168,18 @@ export interface Reports {
 export interface History {
   seed: number;
   pushes: readonly SentPush[];
+  /** Pushes that were sent when the load had ended and all faults were healed. */
+  probes: readonly SentPush[];
   arrivals: readonly Arrival[];
+  refusals: readonly Refusal[];
   /** By push id. */
   ends: Readonly<Record<string, PushEnd>>;
   /** Tokens of devices that were deleted during the run. */
   removed: readonly string[];
+  /** Devices that their providers report as gone, in the order in which they became so. */
+  gone: readonly GoneDevice[];
+  /** At the end of the run, the devices that have a flag, by token. */
+  flags: Readonly<Record<string, Flag>>;
   /** When the load had ended and all faults were healed for long enough. */
   settledAtMs: number;
   /** By how much the observer has noticed things late, in milliseconds, by Unix second. */

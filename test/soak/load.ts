@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { callApi } from '../support/stack/call-api.ts';
-import { acceptedId } from './checker.ts';
 import type { SentPush, Try } from './history.ts';
 import type { PlannedPush, TenantName } from './plan.ts';
+import { acceptedId } from './prepare.ts';
 
 const TRY_FOR_MS = 60_000;
 const TRY_TIMEOUT_MS = 10_000;
@@ -20,10 +20,14 @@ export interface Sender {
   topics: readonly { name: string; tokens: readonly string[] }[];
 }
 
-/** Sends pushes as planned: most are tried with one Idempotency-Key until the response says yes or no, some only once. */
+/**
+ * Sends pushes as planned: most are tried with one Idempotency-Key until the response says yes or no, some only once.
+ *
+ * @param plan.first number of the first of these pushes, which no other push may have
+ */
 export async function sendPushes(
   senders: Record<TenantName, Sender>,
-  plan: { seed: number; pushes: readonly PlannedPush[] },
+  plan: { seed: number; pushes: readonly PlannedPush[]; first?: number },
   log: LogLine,
 ): Promise<SentPush[]> {
   const startedAt = performance.now();
@@ -32,7 +36,7 @@ export async function sendPushes(
   for (const [index, planned] of plan.pushes.entries()) {
     await sleep(Math.max(0, startedAt + planned.atMs - performance.now()));
     const sender = senders[planned.tenant];
-    const mark = `soak-${planned.tenant}-${index}-${plan.seed}`;
+    const mark = `soak-${planned.tenant}-${(plan.first ?? 0) + index}-${plan.seed}`;
     const push = createPush(mark, planned, sender);
     sent.push(push.record);
     running.push(sendOne(sender.dev, push, planned, log));

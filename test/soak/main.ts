@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { buildPlan, FAULTS, type FaultName } from './plan.ts';
 import { printReport, readRun, saveHistory } from './report.ts';
-import { DEVICE_COUNTS, run, TOPICS } from './run.ts';
+import { DEVICE_COUNTS, MQTT_ONLY, run, TOPICS } from './run.ts';
 import { openSystem } from './system.ts';
 
 const { values } = parseArgs({
@@ -37,8 +37,7 @@ async function soak(): Promise<number> {
   const seed = Number(values.seed);
   const plan = buildPlan({
     ...{ seed, minutes: Number(values.minutes), pushesPerSecond: Number(values.rate) },
-    devices: DEVICE_COUNTS,
-    topics: TOPICS,
+    ...{ devices: DEVICE_COUNTS, mqttOnly: MQTT_ONLY, topics: TOPICS },
     ...(values.faults !== undefined && { faults: parseFaults(values.faults) }),
   });
   const digest = createHash('sha256').update(JSON.stringify(plan)).digest('hex').slice(0, 12);

@@ -66,11 +66,21 @@ export interface PlannedPush {
   isInvalid?: boolean;
 }
 
+/** A device that its provider reports as gone from a time of a run on. */
+interface PlannedGone {
+  atMs: number;
+  tenant: TenantName;
+  /** Number of the device in the order of registration. */
+  device: number;
+}
+
 /** Plan of a run; the same settings give the same plan. */
 export interface Plan {
   seed: number;
   faults: PlannedFault[];
   pushes: PlannedPush[];
+  /** In the order of their times. */
+  gone: PlannedGone[];
 }
 
 /** Settings of a run. */
@@ -80,6 +90,8 @@ export interface PlanSettings {
   pushesPerSecond: number;
   /** Registered devices of each tenant, of all channels. */
   devices: Record<TenantName, number>;
+  /** Of these the first have MQTT alone. The others have a provider. */
+  mqttOnly: Record<TenantName, number>;
   topics: number;
   /** A fault begins after each of these times. */
   faultEveryMs?: number;
@@ -100,17 +112,30 @@ const TRIED_ONCE = 0.1;
 const INVALID = 0.02;
 /** Part of the pushes that the second tenant sends. */
 const SMALL_LOAD = 0.06;
+/** Part of the devices with a provider that become gone. */
+const GONE = 0.1;
+/** Parts of a run between which they do: pushes follow to most of them. */
+const GONE_FROM = 0.1;
+const GONE_TO = 0.7;
 
-/** Builds the plan of a seed. */
-export function buildPlan({
+/** Builds the plan of a seed. Each part has random numbers of its own. */
+export function buildPlan(settings: PlanSettings): Plan {
+  return {
+    seed: settings.seed,
+    faults: planFaults(settings),
+    pushes: planPushes(settings),
+    gone: planGone(settings),
+  };
+}
+
+function planFaults({
   seed,
   minutes,
   faultEveryMs = FAULT_EVERY_MS,
-  ...settings
-}: PlanSettings): Plan {
+  faults: choice = FAULTS,
+}: PlanSettings): PlannedFault[] {
   const lengthMs = minutes * 60_000;
   const forFaults = createRandom(seed);
-  const choice: readonly [FaultName, ...FaultName[]] = settings.faults ?? FAULTS;
   const faults: PlannedFault[] = [];
   for (let atMs = faultEveryMs / 2; atMs < lengthMs; atMs += faultEveryMs) {
     const first = planFault(forFaults, choice, atMs);
@@ -119,6 +144,11 @@ export function buildPlan({
     const isTogether = forFaults.next() < SECOND_FAULTS && objectOf(second) !== objectOf(first);
     faults.push(first, ...(isTogether ? [second] : []));
   }
+  return faults;
+}
+
+function planPushes({ seed, minutes, ...settings }: PlanSettings): PlannedPush[] {
+  const lengthMs = minutes * 60_000;
   const forPushes = createRandom(seed + 1);
   const pushes: PlannedPush[] = [];
   for (let atMs = 0; atMs < lengthMs; ) {
@@ -133,12 +163,25 @@ export function buildPlan({
     atMs -= (Math.log(1 - forPushes.next()) * 1_000) / settings.pushesPerSecond;
   }
   const forInvalid = createRandom(seed + 2);
-  const withInvalid = pushes.flatMap((push): PlannedPush[] => {
+  return pushes.flatMap((push): PlannedPush[] => {
     const { atMs, tenant, audience, ttlSeconds } = push;
     if (forInvalid.next() >= INVALID) return [push];
     return [push, { atMs, tenant, audience, ttlSeconds, isInvalid: true }];
   });
-  return { seed, faults, pushes: withInvalid };
+}
+
+function planGone({ seed, minutes, devices, mqttOnly }: PlanSettings): PlannedGone[] {
+  const lengthMs = minutes * 60_000;
+  const forGone = createRandom(seed - 1);
+  const gone = TENANT_NAMES.flatMap((tenant) => {
+    const first = mqttOnly[tenant];
+    const all = Array.from({ length: devices[tenant] - first }, (_, index) => first + index);
+    return forGone.sample(all, Math.ceil(all.length * GONE)).map((device) => ({
+      atMs: forGone.between(Math.round(GONE_FROM * lengthMs), Math.round(GONE_TO * lengthMs)),
+      ...{ tenant, device },
+    }));
+  });
+  return gone.toSorted((a, b) => a.atMs - b.atMs);
 }
 
 /** Returns what a fault is about: a process, a server or a provider. */

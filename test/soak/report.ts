@@ -59,6 +59,7 @@ function summarize({ base, history }: FinishedRun) {
     unknownPushes: countUnknown(history),
     recipients: accepted.reduce((sum, { audience }) => sum + audience.length, 0),
     ends: sumEnds(history),
+    gone: countGone(history),
     lost: violations.filter(({ invariant }) => invariant === 'nothing is lost').length,
     duplicates: countDuplicates(history),
     duplicatesWithoutBreak: countRepeats(history),
@@ -75,13 +76,27 @@ function summarize({ base, history }: FinishedRun) {
   };
 }
 
-/** Counts the pushes whose last request failed so that their acceptance is unknown, and those of them that arrived. */
-function countUnknown({ pushes, arrivals }: History): { pushes: number; arrived: number } {
-  const marks = pushes
-    .filter(({ tries }) => tries.at(-1)?.end === 'unknown')
-    .map(({ mark }) => mark);
+/**
+ * Counts the pushes whose last request failed so that their acceptance is unknown, those of them that were accepted by the
+ * database, and those that arrived.
+ */
+function countUnknown({ pushes, arrivals }: History) {
+  const unknown = pushes.filter(({ tries }) => tries.at(-1)?.end === 'unknown');
   const arrived = new Set(arrivals.map(({ mark }) => mark));
-  return { pushes: marks.length, arrived: marks.filter((mark) => arrived.has(mark)).length };
+  return {
+    pushes: unknown.length,
+    stored: unknown.filter(({ stored = [] }) => stored.length > 0).length,
+    arrived: unknown.filter(({ mark }) => arrived.has(mark)).length,
+  };
+}
+
+/** Counts the devices that became gone, by channel, and the pushes to them that their providers have refused. */
+function countGone({ gone, refusals }: History) {
+  const devices = Map.groupBy(gone, ({ channel }) => channel);
+  return {
+    devices: Object.fromEntries([...devices].map(([channel, all]) => [channel, all.length])),
+    refusedByProvider: refusals.length,
+  };
 }
 
 /** Measures the time from the first request to send to the last push's first. */

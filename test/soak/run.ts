@@ -1,23 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { addReceiver } from '../support/api/webhook-receiver.ts';
-import { type JobQueues, openJobQueues } from '../support/faults/job-queues.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { callApi } from '../support/stack/call-api.ts';
-import { until } from '../support/until.ts';
 import {
   collectDevices,
   collectEnds,
+  collectFlags,
   collectReports,
   collectShown,
   type Reporting,
 } from './collect-ends.ts';
 import { applyFault } from './faults.ts';
-import type { AppliedFault, FailedFault, History } from './history.ts';
+import { makeGone } from './gone.ts';
+import {
+  type AppliedFault,
+  type FailedFault,
+  type GoneDevice,
+  type History,
+  LEFT,
+  type Left,
+  type SentPush,
+} from './history.ts';
 import { type LogLine, type Sender, sendPushes } from './load.ts';
 import { watchMemory } from './memory.ts';
-import { objectOf, type Plan, type PlannedFault, TENANT_NAMES, type TenantName } from './plan.ts';
+import { objectOf, type Plan, type PlannedFault, type TenantName } from './plan.ts';
+import { sendProbes } from './probes.ts';
 import { createRandom } from './random.ts';
+import { addStored } from './read-stored.ts';
+import { openRest, type Rest } from './rest.ts';
 import { createSwarm, type Swarm, type SwarmSize } from './swarm.ts';
 import type { System } from './system.ts';
 
@@ -31,11 +42,29 @@ export const DEVICE_COUNTS: Record<TenantName, number> = {
   a: countDevices(DEVICES.a),
   b: countDevices(DEVICES.b),
 };
+/** Number of those with MQTT alone. */
+export const MQTT_ONLY: Record<TenantName, number> = {
+  a: DEVICES.a.connected,
+  b: DEVICES.b.connected,
+};
 export const TOPICS = 3;
 const SUBSCRIBERS = 50;
 /** A new webhook counts within this time. */
 const WEBHOOK_KNOWN_MS = 10_000;
-const SETTLE_MS = 180_000;
+/**
+ * Work that is to be done before the probes. Messages that a gateway had handled may be in its stream again, or still, after a
+ * fault of Redis: it removes them with the next one.
+ */
+const BEFORE_PROBES: readonly Left[] = LEFT.filter((kind) => kind !== 'gatewayMessages');
+
+/** What is observed during a run. */
+interface Observed {
+  system: System;
+  swarm: Swarm;
+  mongo: TestMongo;
+  tenants: Record<TenantName, TestTenant>;
+  reporting: Reporting;
+}
 
 /** Runs a plan on a system, waits until all is at rest, and collects the history. */
 export async function run(system: System, plan: Plan, log: LogLine): Promise<History> {
@@ -48,29 +77,29 @@ export async function run(system: System, plan: Plan, log: LogLine): Promise<His
       a: await createSender(tenants.a, swarm.tokens.a),
       b: await createSender(tenants.b, swarm.tokens.b),
     };
-    const faulting = applyFaults(system, swarm, plan, log);
     const memory = watchMemory(system, plan);
-    const pushes = await sendPushes(senders, plan, log);
-    const { faults, failedFaults } = await faulting;
-    // Devices that can't connect are found by what is left for them.
-    await swarm.heal().catch((error) => log({ op: 'heal', type: 'fail', error: String(error) }));
-    const queues = await openJobQueues(system.redis);
-    const left = await untilAtRest({ mongo, queues }, tenants, log).finally(queues.close);
+    const [pushes, { faults, failedFaults }, gone] = await Promise.all([
+      sendPushes(senders, plan, log),
+      applyFaults(system, swarm, plan, log),
+      makeGone(system, swarm, plan, log),
+    ]);
+    const rest = await openRest(system, mongo.db, tenants, log);
+    const { probes, left } = await settle(senders, { swarm, plan, gone, rest }, log).finally(
+      rest.close,
+    );
     const settledAtMs = Date.now();
     log({ op: 'settle', type: 'ok', at: settledAtMs });
-    const devices = await collectDevices(tenants, swarm);
-    log({ op: 'collect devices', type: 'ok', at: Date.now() });
-    const source = { store: system.store, db: mongo.db };
-    const ends = await collectEnds(source, tenants, { pushes, seed: plan.seed });
-    log({ op: 'collect ends', type: 'ok', at: Date.now() });
-    const shown = await collectShown(tenants, pushes);
-    log({ op: 'collect shown', type: 'ok', at: Date.now() });
-    const reports = await collectReports(reporting, pushes, ends);
-    log({ op: 'collect reports', type: 'ok', at: Date.now() });
     return {
-      ...{ seed: plan.seed, pushes, settledAtMs, left, removed: [], devices, ends },
-      ...{ faults, failedFaults, shown, reports },
+      ...{ seed: plan.seed, pushes, probes, settledAtMs, left, removed: [], gone },
+      ...{ faults, failedFaults },
+      ...(await collect(
+        { system, swarm, mongo, tenants, reporting },
+        plan,
+        { pushes: [...pushes, ...probes], gone },
+        log,
+      )),
       arrivals: await swarm.listArrivals(),
+      refusals: swarm.listRefusals(),
       refusedConnects: swarm.refusedConnects(),
       observerLags: swarm.observerLags(),
       ...system.listDeaths(),
@@ -81,6 +110,46 @@ export async function run(system: System, plan: Plan, log: LogLine): Promise<His
     await reporting.receiver.stop();
     await mongo.close();
   }
+}
+
+/** Heals the devices, waits until all is at rest, sends the probes, and waits again. */
+async function settle(
+  senders: Record<TenantName, Sender>,
+  { rest, ...run }: { swarm: Swarm; plan: Plan; gone: readonly GoneDevice[]; rest: Rest },
+  log: LogLine,
+): Promise<Pick<History, 'probes' | 'left'>> {
+  // Devices that can't connect are found by what is left for them.
+  const heal = () =>
+    run.swarm.heal().catch((error) => log({ op: 'heal', type: 'fail', error: String(error) }));
+  await heal();
+  await rest.untilAtRest(BEFORE_PROBES);
+  log({ op: 'rest', type: 'ok', at: Date.now() });
+  const probes = await sendProbes(senders, run, log);
+  await heal();
+  return { probes, left: await rest.untilAtRest(LEFT) };
+}
+
+/** Collects what the system shows of a run, one after the other. */
+async function collect(
+  { system, swarm, mongo, tenants, reporting }: Observed,
+  { seed }: Pick<Plan, 'seed'>,
+  { pushes, gone }: { pushes: readonly SentPush[]; gone: readonly GoneDevice[] },
+  log: LogLine,
+): Promise<Pick<History, 'devices' | 'flags' | 'ends' | 'shown' | 'reports'>> {
+  const collected = (what: string) => log({ op: `collect ${what}`, type: 'ok', at: Date.now() });
+  await addStored(mongo.db, tenants, pushes);
+  collected('stored pushes');
+  const flags = await collectFlags(tenants, swarm);
+  const devices = await collectDevices(tenants, swarm);
+  collected('devices');
+  const source = { store: system.store, db: mongo.db };
+  const ends = await collectEnds(source, tenants, { pushes, seed });
+  collected('ends');
+  const shown = await collectShown(tenants, pushes);
+  collected('shown');
+  const reports = await collectReports(reporting, { pushes, gone }, ends);
+  collected('reports');
+  return { devices, flags, ends, shown, reports };
 }
 
 function countDevices({ connected, ofProvider }: SwarmSize): number {
@@ -146,41 +215,4 @@ async function applyFaults(
   }
   await Promise.all(applying.values());
   return { faults, failedFaults };
-}
-
-/** Waits until nothing is pending; returns what still is when the time is over. */
-async function untilAtRest(
-  { mongo, queues }: { mongo: TestMongo; queues: JobQueues },
-  tenants: Record<TenantName, TestTenant>,
-  log: LogLine,
-): Promise<History['left']> {
-  const pushes = mongo.db.collection<{ _id: string }>('pushes');
-  const batches = mongo.db.collection<{ push: string }>('batches');
-  const app = { $in: TENANT_NAMES.map((name) => tenants[name].app) };
-  const open = { app, 'work.state': { $in: ['waiting', 'ready'] } };
-  /** Lists the pushes with an open batch; the batches of a push that was not accepted stay with it for an hour. */
-  async function listOpenPushes(): Promise<string[]> {
-    const ids = await batches.distinct('push', open);
-    const abandoned = await pushes.distinct('_id', { _id: { $in: ids }, state: 'abandoned' });
-    const embedded = await pushes.distinct('_id', open);
-    return [...embedded, ...ids.filter((id) => !abandoned.includes(id))];
-  }
-  let left: History['left'] = {
-    ...{ openBatches: 0, inboxRows: 0, waitingPushes: 0, endings: 0, jobs: 0 },
-  };
-  const isAtRest = async () => {
-    left = {
-      openBatches: (await listOpenPushes()).length,
-      inboxRows: await mongo.db.collection('inbox').countDocuments({}),
-      waitingPushes: await pushes.countDocuments({
-        ...{ app, state: { $in: ['accepting', 'scheduled'] } },
-      }),
-      endings: await pushes.countDocuments({ app, ending: { $exists: true } }),
-      jobs: await queues.countLeft(),
-    };
-    return Object.values(left).every((count) => count === 0);
-  };
-  const atRest = until(isAtRest, { timeoutMs: SETTLE_MS, everyMs: 1_000 });
-  await atRest.catch(async () => log({ op: 'rest', type: 'fail', ids: await listOpenPushes() }));
-  return left;
 }

@@ -1,12 +1,13 @@
+import type { ProviderChannelName } from '../../packages/core/src/channels.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createMqttDevice, type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
 import { registerBrowsers, registerIphones } from '../support/providers/provider-device-pool.ts';
 import { until } from '../support/until.ts';
-import type { Arrival, History, RefusedConnect } from './history.ts';
+import type { Arrival, History, Refusal, RefusedConnect } from './history.ts';
 import { createLagRecord } from './observer-lag.ts';
 import { TENANT_NAMES, type TenantName } from './plan.ts';
-import { followProviderLog, type ProviderRequest } from './provider-log.ts';
+import { lastPart, MARK, openProviderLog } from './provider-log.ts';
 import { createRandom, type Random } from './random.ts';
 import type { System } from './system.ts';
 
@@ -18,8 +19,6 @@ const OFFLINE_STEPS = 25;
 const HOLD_STEPS = 15;
 /** Of so many devices one leaves at the end of a run. */
 const LEAVES_EVERY = 10;
-const MARK = /soak-[ab]-\d+-\d+/;
-const ACCEPTED = [200, 201];
 /** Return codes of a CONNACK after which an official client registers again (MQTT 3.1.1, 3.2.2.3). */
 const REFUSALS: readonly number[] = [4, 5];
 
@@ -29,20 +28,32 @@ export interface SwarmSize {
   ofProvider: number;
 }
 
+/** How a provider knows a device. */
+interface DeviceAddress {
+  channel: ProviderChannelName;
+  address: string;
+}
+
 /** All devices of a run. */
 export interface Swarm {
   /** Device tokens of each tenant in the order of their registration. */
   tokens: Record<TenantName, readonly string[]>;
+  /** Finds the address of a device at its provider, by its token; undefined if it has MQTT alone. */
+  addressOf(token: string): DeviceAddress | undefined;
   /** Breaks the connections of all devices at once. */
   cutAll(): void;
   /** Lets all devices acknowledge, and connects them until they stay so. */
   heal(): Promise<void>;
+  /** Disconnects those of some devices that have MQTT, and does something. Then they connect again. */
+  whileAway(tokens: ReadonlySet<string>, task: () => Promise<void>): Promise<void>;
   /** Disconnects some devices for good. */
   disconnectSome(): Promise<void>;
   /** Lists the devices of a tenant that have MQTT. */
   listConnections(tenant: TenantName): { token: string; isConnected: boolean }[];
   /** Lists what has come to devices, and what providers have accepted for them. */
   listArrivals(): Promise<Arrival[]>;
+  /** Lists what providers have refused because the device was gone; all of it after the arrivals were listed. */
+  listRefusals(): Refusal[];
   /** Lists the connects that were refused because of the device's credentials, which are right. */
   refusedConnects(): RefusedConnect[];
   /** Returns by how much this process has noticed things late. */
@@ -54,8 +65,8 @@ export interface Swarm {
 interface Devices {
   mqtt: MqttDevice[];
   tokens: string[];
-  /** Device tokens by what a provider knows the device by. */
-  tokenOf: Map<string, string>;
+  /** By device token. */
+  addresses: Map<string, DeviceAddress>;
 }
 
 /** Registers devices of all channels; those with MQTT connect, stay silent, break and return as the seed says. */
@@ -70,19 +81,13 @@ export async function createSwarm(
     b: await registerDevices(system, tenants.b, sizes.b),
   };
   const devices = TENANT_NAMES.flatMap((name) => registered[name].mqtt);
-  const tokenOf = new Map(TENANT_NAMES.flatMap((name) => [...registered[name].tokenOf]));
+  const addresses = new Map(TENANT_NAMES.flatMap((name) => [...registered[name].addresses]));
+  const tokenOf = new Map([...addresses].map(([token, { address }]) => [lastPart(address), token]));
   let isStopped = false;
   let isHealing = false;
   const left = new Set<MqttDevice>();
   const lags = createLagRecord();
   const refusedConnects: RefusedConnect[] = [];
-
-  async function connect(device: MqttDevice): Promise<void> {
-    await device.connect().catch(({ code }: { code?: unknown }) => {
-      if (typeof code !== 'number' || !REFUSALS.includes(code)) return;
-      refusedConnects.push({ token: device.token, atMs: Date.now(), code });
-    });
-  }
 
   async function live(device: MqttDevice, random: Random): Promise<void> {
     let offline = 0;
@@ -91,7 +96,7 @@ export async function createSwarm(
       if (left.has(device)) {
         if (device.connected) await device.disconnect();
       } else if (offline > 0 && !isHealing) offline -= 1;
-      else if (!device.connected) await connect(device);
+      else if (!device.connected) await connect(device, refusedConnects);
       else if (!isHealing && random.next() < BREAKS) {
         offline = random.between(0, OFFLINE_STEPS);
         device.cut();
@@ -107,13 +112,11 @@ export async function createSwarm(
   }
   // Each device has numbers of its own: how long others take to connect changes nothing for it.
   const living = devices.map((device, n) => live(device, createRandom(seed + n)));
-  const accepted: Arrival[] = [];
-  const stopFollowing = followProviderLog(`${system.stack.dev.sandbox}`, (request) => {
-    accepted.push(...acceptedOf(request, tokenOf));
-  });
+  const providers = openProviderLog(`${system.stack.dev.sandbox}`, tokenOf);
 
   return {
     tokens: { a: registered.a.tokens, b: registered.b.tokens },
+    addressOf: (token) => addresses.get(token),
     cutAll() {
       for (const device of devices) device.cut();
     },
@@ -122,6 +125,16 @@ export async function createSwarm(
       const allConnected = () => devices.every((device) => device.connected);
       await until(allConnected, { timeoutMs: 60_000, everyMs: 200, what: 'all devices connected' });
     },
+    async whileAway(tokens, task) {
+      const away = devices.filter(({ token }) => tokens.has(token));
+      for (const device of away) left.add(device);
+      try {
+        await until(() => away.every((device) => !device.connected));
+        await task();
+      } finally {
+        left.clear();
+      }
+    },
     async disconnectSome() {
       for (const [n, device] of devices.entries()) if (n % LEAVES_EVERY === 0) left.add(device);
       await until(() => [...left].every((device) => !device.connected));
@@ -129,18 +142,27 @@ export async function createSwarm(
     listConnections: (name) =>
       registered[name].mqtt.map(({ token, connected }) => ({ token, isConnected: connected })),
     async listArrivals() {
-      await stopFollowing();
-      return [...devices.flatMap(arrivalsOf), ...accepted];
+      await providers.stop();
+      return [...devices.flatMap(arrivalsOf), ...providers.accepted];
     },
+    listRefusals: () => [...providers.refusals],
     refusedConnects: () => [...refusedConnects],
     observerLags: lags.read,
     async stop() {
       isStopped = true;
-      await stopFollowing().catch(() => undefined);
+      await providers.stop().catch(() => undefined);
       await Promise.all(living);
       await Promise.all(devices.map((device) => device.disconnect()));
     },
   };
+}
+
+/** Connects a device. Records a refusal of its credentials. */
+async function connect(device: MqttDevice, refused: RefusedConnect[]): Promise<void> {
+  await device.connect().catch(({ code }: { code?: unknown }) => {
+    if (typeof code !== 'number' || !REFUSALS.includes(code)) return;
+    refused.push({ token: device.token, atMs: Date.now(), code });
+  });
 }
 
 async function registerDevices(
@@ -151,23 +173,23 @@ async function registerDevices(
   const { app, mqtt: url } = tenant.dev;
   await system.store.apps.updateSettings(app, { fcmFallbackSeconds: 1 });
   const mqtt: MqttDevice[] = [];
-  const tokenOf = new Map<string, string>();
+  const addresses: Devices['addresses'] = new Map();
   for (let n = 0; n < connected; n += 1) mqtt.push(await newMqttDevice(tenant.dev));
   // FCM is their second channel, and each of their pushes may come over both.
   for (let n = 0; n < ofProvider; n += 1) {
     const { address, ...credentials } = await registerAndroid(tenant.dev);
     mqtt.push(createMqttDevice({ url, ...credentials }));
-    tokenOf.set(address, credentials.token);
+    addresses.set(credentials.token, { channel: 'fcm', address });
   }
   const pools = [
-    await registerIphones(tenant, ofProvider),
-    await registerBrowsers(tenant, system.sandbox, ofProvider),
-  ];
-  for (const { tokens, addresses } of pools)
-    for (const [index, address] of addresses.entries())
-      tokenOf.set(lastPart(address), tokens[index] ?? '');
+    { channel: 'apns', ...(await registerIphones(tenant, ofProvider)) },
+    { channel: 'web-push', ...(await registerBrowsers(tenant, system.sandbox, ofProvider)) },
+  ] as const;
+  for (const { channel, ...pool } of pools)
+    for (const [index, address] of pool.addresses.entries())
+      addresses.set(pool.tokens[index] ?? '', { channel, address });
   const tokens = [...mqtt.map(({ token }) => token), ...pools.flatMap((pool) => pool.tokens)];
-  return { mqtt, tokens, tokenOf };
+  return { mqtt, tokens, addresses };
 }
 
 function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
@@ -175,18 +197,4 @@ function arrivalsOf({ token, arrivals }: MqttDevice): Arrival[] {
     ...{ token, channel: 'mqtt', connection, mark: MARK.exec(payload)?.[0] ?? payload },
     atMs: performance.timeOrigin + receivedAtMs,
   }));
-}
-
-function acceptedOf(
-  { channel, at, to, status, payload }: ProviderRequest,
-  tokenOf: ReadonlyMap<string, string>,
-): Arrival[] {
-  if (!ACCEPTED.includes(status ?? 0)) return [];
-  const mark = MARK.exec(JSON.stringify(payload))?.[0] ?? 'no mark';
-  return [{ token: tokenOf.get(lastPart(to)) ?? to, mark, atMs: at, channel, connection: 0 }];
-}
-
-/** Returns the part of an endpoint that tells subscriptions apart. */
-function lastPart(address: string): string {
-  return address.split('/').at(-1) ?? '';
 }
