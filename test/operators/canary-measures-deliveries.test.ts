@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
 import { readMetric } from '../support/metric-values.ts';
+import { readProgress } from '../support/operators/service-process.ts';
 import type { Stack } from '../support/stack.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
@@ -64,6 +65,8 @@ test('a push that fails is counted with its step, and the next one succeeds by i
   const read = async (name: string) => (await readMetric(`http://${listen}`, name))[''] ?? 0;
   await until(async () => (await read(SUCCESSES)) > 0, { timeoutMs: 20_000, what: 'a success' });
   expect(await read(FAILURES)).toBe(0);
+  const measured = { name: 'measurement', secondsAgo: expect.any(Number), state: 'ok' };
+  expect(await readProgress(`http://${listen}`)).toEqual([measured]);
 
   stack.kill('device-gateway', 'SIGSTOP');
   try {

@@ -4,6 +4,7 @@ import { runCarillon } from '../../services/cli/test/run-carillon.ts';
 import { createRedisServer } from '../support/faults/redis-server.ts';
 import { startMongod } from '../support/mongod-server.ts';
 import {
+  readState,
   SERVICES,
   type ServiceName,
   type ServiceProcess,
@@ -57,6 +58,7 @@ test('that are not reachable yet: alive, not ready, and ready by itself once the
   for (const one of services) {
     expect((await one.probe('/readyz')).status).toBe(503);
     expect((await one.probe('/livez')).status).toBe(200);
+    expect(await readState(one.ops, 'event loop')).toBe('ok');
     await until(() => one.output().includes('waiting for MongoDB'));
   }
   const mongod = await startMongod(port);

@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
-import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import {
+  readState,
+  type ServiceProcess,
+  startService,
+} from '../support/operators/service-process.ts';
 
 const STALLED_WITHIN_MS = 90_000;
 const RECOVERED_WITHIN_MS = 30_000;
@@ -28,6 +32,7 @@ test.each([
     const faults = (await gateway.untilStatus('/livez', 503, STALLED_WITHIN_MS)).faults;
     expect(faults).toContain(`${loop}: no progress`);
     expect((await gateway.probe('/readyz')).status).toBe(503);
+    expect(await readState(gateway.ops, loop)).toBe('dead');
     unmute();
     await gateway.untilStatus('/readyz', 200, RECOVERED_WITHIN_MS);
     await gateway.untilStatus('/livez', 200, RECOVERED_WITHIN_MS);

@@ -1,7 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
-import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import {
+  readState,
+  type ServiceProcess,
+  startService,
+} from '../support/operators/service-process.ts';
 
 /** Commands that only the connections of BullMQ's workers send. */
 const WORKER_COMMANDS = ['bzpopmin', ':stalled-check'];
@@ -44,5 +48,7 @@ test('a scheduler that gets no ticks is ready while another one processes them, 
   const leftAt = performance.now();
   const { faults } = await stalled.untilStatus('/readyz', 503, 60_000);
   expect(faults).toEqual(['queue maintenance: no progress']);
+  expect(await readState(stalled.ops, 'queue maintenance')).toBe('unready');
+  expect(await readState(stalled.ops, 'job schedulers')).toBe('ok');
   expect(performance.now() - leftAt).toBeGreaterThan(UNREADY_AFTER_MS - PROBE_EVERY_MS);
 }, 150_000);

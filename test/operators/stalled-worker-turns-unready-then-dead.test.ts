@@ -2,7 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createProducers, type Producers } from '../../packages/queue/src/producers.ts';
 import { type DataServers, startDataServers } from '../support/operators/data-servers.ts';
-import { type ServiceProcess, startService } from '../support/operators/service-process.ts';
+import {
+  readState,
+  type ServiceProcess,
+  startService,
+} from '../support/operators/service-process.ts';
 import { until } from '../support/until.ts';
 
 /** Commands that only the connections of BullMQ's workers send. */
@@ -46,10 +50,12 @@ test('while jobs wait; it processes them when its connections work again', async
   const unmute = servers.redisProxy.muteConnections(WORKER_COMMANDS);
   const unready = await worker.untilStatus('/readyz', 503, STALLED_WITHIN_MS);
   expect(unready.faults).toEqual(['queue send: no progress']);
+  expect(await readState(worker.ops, 'queue send')).toBe('unready');
   expect(await worker.probe('/livez')).toEqual({ status: 200, faults: [] });
   expect(await worker.untilStatus('/livez', 503, STALLED_WITHIN_MS)).toEqual(
     expect.objectContaining({ faults: ['queue send: no progress'] }),
   );
+  expect(await readState(worker.ops, 'queue send')).toBe('dead');
   expect(worker.isRunning()).toBe(true);
   unmute();
   await stopAdding();
@@ -59,4 +65,5 @@ test('while jobs wait; it processes them when its connections work again', async
   });
   await worker.untilStatus('/readyz', 200, RECOVERED_WITHIN_MS);
   expect((await worker.probe('/livez')).status).toBe(200);
+  expect(await readState(worker.ops, 'queue send')).toBe('ok');
 }, 200_000);

@@ -30,6 +30,8 @@ export function createEventLoopWatch(now: () => number = () => performance.now()
       else if (lateBeats++ === 0) lateSince = lastBeatAt;
       lastBeatAt = at;
     },
+    /** Returns the milliseconds since the last beat. */
+    measureBeatAge: (): number => now() - lastBeatAt,
     /** Checks whether the loop has been late all the time: for 10 s (unready), for 30 s (dead). */
     state(): 'ok' | 'unready' | 'dead' {
       if (lateBeats < MIN_LATE_BEATS) return 'ok';

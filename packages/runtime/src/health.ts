@@ -1,7 +1,7 @@
 import type { EventLoopWatch } from './event-loop.ts';
 import type { Logger } from './logger.ts';
 import type { Health } from './ops-server.ts';
-import type { Progress } from './progress.ts';
+import { type Progress, toTenths } from './progress.ts';
 import type { StartConditions } from './start-conditions.ts';
 
 const BLOCKED = 'the event loop is blocked again and again';
@@ -52,5 +52,13 @@ export function createHealth({
       const { dead } = await progress.check();
       return [...(eventLoop.state() === 'dead' ? [BLOCKED] : []), ...dead.map(standStill)];
     },
+    progress: () => [
+      {
+        name: 'event loop',
+        secondsAgo: toTenths(eventLoop.measureBeatAge()),
+        state: eventLoop.state(),
+      },
+      ...progress.list(),
+    ],
   };
 }

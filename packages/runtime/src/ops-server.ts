@@ -3,13 +3,16 @@ import { isAllowedHost } from './allowed-host.ts';
 import type { ListenAddress } from './env.ts';
 import type { Metrics } from './metrics.ts';
 import { http } from './node-http.ts';
+import type { LastProgress } from './progress.ts';
 
-/** Checks the process; each function returns the faults, none if the process is healthy. */
+/** Checks the process. */
 export interface Health {
-  /** Faults for which no new work is to be sent to the process. */
+  /** Returns the faults for which no new work is to be sent to the process, none if it is ready. */
   readiness(): Promise<string[]>;
-  /** Faults that only a restart resolves. */
+  /** Returns the faults that only a restart resolves, none if the process is alive. */
   liveness(): Promise<string[]>;
+  /** Returns what the process did last; its length is bounded by the settings. */
+  progress(): LastProgress[];
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
@@ -17,8 +20,8 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
 }
 
 /**
- * Starts the ops server: /livez and /readyz (503 with the faults of `health`), /metrics (Prometheus). Returns a function
- * that closes it.
+ * Starts the ops server: /livez and /readyz (503 with the faults of `health`; both with its progress), /metrics
+ * (Prometheus). Returns a function that closes it.
  *
  * @param names allowed host names besides `localhost` and IP addresses
  */
@@ -35,21 +38,14 @@ export async function startOpsServer(
     if (host !== undefined && !isAllowedHost(host, allowedNames)) {
       return sendJson(response, 421, { error: 'The host name is not in OPS_HOSTS.' });
     }
+    const sendHealth = (name: 'alive' | 'ready', faults: string[]): void => {
+      const isHealthy = faults.length === 0;
+      const body = { [name]: isHealthy, faults, progress: health.progress() };
+      sendJson(response, isHealthy ? 200 : 503, body);
+    };
     const path = (request.url ?? '').split('?')[0];
-    if (path === '/livez') {
-      const faults = await health.liveness();
-      return sendJson(response, faults.length === 0 ? 200 : 503, {
-        alive: faults.length === 0,
-        faults,
-      });
-    }
-    if (path === '/readyz') {
-      const faults = await health.readiness();
-      return sendJson(response, faults.length === 0 ? 200 : 503, {
-        ready: faults.length === 0,
-        faults,
-      });
-    }
+    if (path === '/livez') return sendHealth('alive', await health.liveness());
+    if (path === '/readyz') return sendHealth('ready', await health.readiness());
     if (path === '/metrics') {
       const { contentType, text } = await metrics.expose();
       return response.writeHead(200, { 'content-type': contentType }).end(text);

@@ -38,6 +38,18 @@ export interface ProgressResult {
   dead: readonly string[];
 }
 
+/** What a process did last, as its probes report it. */
+export interface LastProgress {
+  name: string;
+  /** Seconds since it last happened, to a tenth; since the start of a loop that has made no progress; null: never. */
+  secondsAgo: number | null;
+  /** `unready` keeps the process from being ready, `dead` also from being alive. */
+  state: 'ok' | 'unready' | 'dead';
+}
+
+/** Converts milliseconds to seconds with one decimal place. */
+export const toTenths = (ms: number): number => Math.max(0, Math.round(ms / 100)) / 10;
+
 /** Judges the progress of a process's loops. */
 export type Progress = ReturnType<typeof createProgress>;
 
@@ -56,6 +68,8 @@ interface LoopState {
  */
 export function createProgress({ now = () => performance.now() }: { now?: () => number } = {}) {
   const states: LoopState[] = [];
+  /** Activities that are reported and not judged, with the time of the last one. */
+  const activities = new Map<string, number | undefined>();
   let result: ProgressResult = { unready: [], dead: [] };
   let checkedAt = Number.NEGATIVE_INFINITY;
   let checking: Promise<void> | undefined;
@@ -83,10 +97,35 @@ export function createProgress({ now = () => performance.now() }: { now?: () => 
     result = { unready: longerThan(UNREADY_AFTER_MS), dead: longerThan(DEAD_AFTER_MS) };
   }
 
+  function stateOf(name: string): LastProgress['state'] {
+    if (result.dead.includes(name)) return 'dead';
+    return result.unready.includes(name) ? 'unready' : 'ok';
+  }
+
   return {
     /** Adds a loop. */
     watch(loop: WatchedLoop): void {
       states.push({ loop, stillSince: undefined });
+    },
+    /**
+     * Adds an activity that is reported and never judged, because it depends on clients. Returns the function to call
+     * when it has happened; it costs next to nothing.
+     */
+    trackActivity(name: string): () => void {
+      activities.set(name, undefined);
+      return () => void activities.set(name, now());
+    },
+    /** Lists all activities and loops, with the states of the last check. */
+    list(): LastProgress[] {
+      const lastTimes: [name: string, lastAt: number | undefined][] = [
+        ...activities,
+        ...states.map(({ loop }) => [loop.name, loop.lastProgressAt()] as [string, number]),
+      ];
+      return lastTimes.map(([name, lastAt]) => ({
+        name,
+        secondsAgo: lastAt === undefined ? null : toTenths(now() - lastAt),
+        state: stateOf(name),
+      }));
     },
     /** Checks all loops, at most once a second, and returns the result within 250 ms, otherwise the one before it. */
     async check(): Promise<ProgressResult> {

@@ -34,6 +34,11 @@ export interface ServiceContext {
   waitFor<T>(name: string, check: () => Promise<T>): Promise<T>;
   /** Adds a loop, without whose progress the process is not ready and, later, not alive. */
   watch(loop: WatchedLoop): void;
+  /**
+   * Adds an activity that the probes report and never judge, because it depends on clients. Returns the function to
+   * call when it has happened.
+   */
+  trackActivity(name: string): () => void;
 }
 
 /** Deadline of a stop that has nothing to drain. */
@@ -95,6 +100,7 @@ export async function runService<S extends CommonSchema>(
         release: (resource, release) => releases.push({ name: resource, release }),
         waitFor: conditions.waitFor,
         watch: progress.watch,
+        trackActivity: progress.trackActivity,
       },
       env,
     );

@@ -2,13 +2,15 @@ import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { createMetrics } from '../src/metrics.ts';
 import { startOpsServer } from '../src/ops-server.ts';
+import type { LastProgress } from '../src/progress.ts';
 
 const PATHS = ['/livez', '/readyz', '/metrics'];
 const PORT = 19_471;
+const PROGRESS: LastProgress[] = [{ name: 'reader', secondsAgo: 40.2, state: 'dead' }];
 
 let close: () => Promise<void>;
 beforeAll(async () => {
-  const health = { readiness: async () => [], liveness: async () => [] };
+  const health = { readiness: async () => [], liveness: async () => [], progress: () => [] };
   const listen = { host: '127.0.0.1', port: PORT };
   close = await startOpsServer(listen, createMetrics(), health, ['metrics.example.com']);
 });
@@ -56,10 +58,14 @@ describe.each(PATHS)('%s', (path) => {
 });
 
 test.each([
-  ['/readyz', { ready: false, faults: ['not started'] }],
-  ['/livez', { alive: false, faults: ['stuck'] }],
-])('%s names its faults with 503', async (path, body) => {
-  const health = { readiness: async () => ['not started'], liveness: async () => ['stuck'] };
+  ['/readyz', { ready: false, faults: ['not started'], progress: PROGRESS }],
+  ['/livez', { alive: false, faults: ['stuck'], progress: PROGRESS }],
+])('%s names its faults and the last progress with 503', async (path, body) => {
+  const health = {
+    readiness: async () => ['not started'],
+    liveness: async () => ['stuck'],
+    progress: () => PROGRESS,
+  };
   const closeFaulty = await startOpsServer(
     { host: '127.0.0.1', port: PORT + 1 },
     createMetrics(),

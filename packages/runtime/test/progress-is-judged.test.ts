@@ -63,6 +63,21 @@ describe('a loop', () => {
     expect(await probeFor(PROBE_SECONDS)).toEqual({ unready: [], dead: [] });
   });
 
+  test('is listed with the seconds since its last progress, and its state', async () => {
+    const listed = (secondsAgo: number, state: string) => [{ name: 'reader', secondsAgo, state }];
+    seconds = 1.26;
+    expect(progress.list()).toEqual(listed(1.3, 'ok'));
+    const unreadyAt = 2 * PROBE_SECONDS + UNREADY_SECONDS;
+    seconds = 0;
+    await probeFor(unreadyAt);
+    expect(progress.list()).toEqual(listed(unreadyAt, 'unready'));
+    await probeFor(DEAD_SECONDS - UNREADY_SECONDS);
+    expect(progress.list()).toEqual(listed(unreadyAt + DEAD_SECONDS - UNREADY_SECONDS, 'dead'));
+    lastProgressAt = now();
+    await probeFor(PROBE_SECONDS);
+    expect(progress.list()).toEqual(listed(PROBE_SECONDS, 'ok'));
+  });
+
   test.each([
     ['there is no work', async () => false],
     ['a server does not respond', () => Promise.reject(new Error('connect ECONNREFUSED'))],
@@ -101,6 +116,19 @@ describe('a loop', () => {
   });
 });
 
+test('an activity is listed with the seconds since it last happened, and never judged', async () => {
+  const progress = createProgress({ now });
+  const note = progress.trackActivity('response');
+  expect(progress.list()).toEqual([{ name: 'response', secondsAgo: null, state: 'ok' }]);
+  note();
+  for (; seconds < 2 * DEAD_SECONDS; seconds += PROBE_SECONDS)
+    expect(await progress.check()).toEqual({ unready: [], dead: [] });
+  const secondsAgo = 2 * DEAD_SECONDS;
+  expect(progress.list()).toEqual([{ name: 'response', secondsAgo, state: 'ok' }]);
+  note();
+  expect(progress.list()).toEqual([{ name: 'response', secondsAgo: 0, state: 'ok' }]);
+});
+
 describe('the event loop', () => {
   function statesAfter(beatSeconds: readonly number[]): string[] {
     const watch = createEventLoopWatch(now);
@@ -113,6 +141,14 @@ describe('the event loop', () => {
 
   test('is ready while its timer is nearly in time', () => {
     expect(statesAfter([1, 1.5, 2.9, 1, 2.9])).toEqual(Array(5).fill('ok'));
+  });
+
+  test('has an age, which begins anew with each beat', () => {
+    const watch = createEventLoopWatch(now);
+    seconds += 4;
+    expect(watch.measureBeatAge()).toBe(4 * SECOND);
+    watch.beat();
+    expect(watch.measureBeatAge()).toBe(0);
   });
 
   test('is ready after one pause, however long', () => {

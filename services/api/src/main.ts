@@ -88,7 +88,7 @@ type GuardedRouting = ReturnType<typeof createGuardedRouting>;
 
 /** Creates the routing with its authentication, limits and counts. */
 function createGuardedRouting(
-  { log, metrics, release }: ServiceContext,
+  { log, metrics, release, trackActivity }: ServiceContext,
   env: Environment,
   { store, producers, presenceShards, proxyWarner, onRedisError }: Resources,
 ) {
@@ -108,6 +108,7 @@ function createGuardedRouting(
     countRequest: rateLimits.countRequest,
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
     onUnexpectedError: outageWatch.noteUnexpectedError,
+    onResponse: trackActivity('response'),
   });
   return { routing, rateLimits, outageWatch };
 }

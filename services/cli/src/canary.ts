@@ -4,6 +4,7 @@ import { describeError } from '@carillon/admin/admin-error';
 import { createCanaryMetrics } from '@carillon/runtime/canary-metrics';
 import { listenAddress } from '@carillon/runtime/env';
 import { startOpsServer } from '@carillon/runtime/ops-server';
+import { createProgress } from '@carillon/runtime/progress';
 import { type Command, InvalidArgumentError } from 'commander';
 import { requestApi } from './api-client.ts';
 import { EXIT, Failure, usageError } from './failure.ts';
@@ -97,7 +98,9 @@ async function runCanary(
     print: (line) => err(`${line}\n`),
   });
   const metrics = createCanaryMetrics();
-  const health = { readiness: async () => [], liveness: async () => [] };
+  const { trackActivity, list } = createProgress();
+  const noteMeasurement = trackActivity('measurement');
+  const health = { readiness: async () => [], liveness: async () => [], progress: list };
   const closeServer =
     listen === undefined ? undefined : await startOpsServer(listen, metrics, health);
   try {
@@ -105,6 +108,7 @@ async function runCanary(
       const result = await canary.measure(signal);
       // A push that the stop interrupted has not failed.
       if (signal.aborted) return;
+      noteMeasurement();
       if (result.ok) metrics.recordSuccess(result.seconds);
       else metrics.recordFailure();
       show(output, result);

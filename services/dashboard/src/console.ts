@@ -43,6 +43,8 @@ interface ConsoleParts {
   engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
+  /** Called after every response of the API. */
+  onResponse?: () => void;
 }
 
 /**
@@ -54,7 +56,7 @@ interface ConsoleParts {
 export async function createConsole(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   env: Environment,
-  { store, engine, pagesFolder }: ConsoleParts,
+  { store, engine, pagesFolder, onResponse }: ConsoleParts,
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
@@ -80,7 +82,7 @@ export async function createConsole(
     ...(openId ? openIdRoutes({ ...shared, beginSession, openId, address, signer }) : []),
   ];
   const api = createApiRouter(openRoutes, createConsoleRoutes(store, engine, env, address), {
-    ...{ log, metrics, sessions, audited, eventStreams },
+    ...{ log, metrics, sessions, audited, eventStreams, onResponse },
   });
   const board = createBoardPages({
     ...{ folder: BOARD_FILES, describeEntry: createBoard(env.CONSOLE_ENVIRONMENT).describeEntry },

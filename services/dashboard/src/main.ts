@@ -12,7 +12,7 @@ await runService('dashboard', environment, start, ({ STOP_DELAY_SECONDS }) => ({
 }));
 
 async function start(context: ServiceContext, env: Environment): Promise<void> {
-  const { release, waitFor } = context;
+  const { release, trackActivity, waitFor } = context;
   const store = await waitFor('MongoDB', () =>
     connectStore({
       uri: env.MONGODB_URI,
@@ -23,7 +23,9 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
   const engine = await createEngine(context, env, store);
-  const { stop } = await createConsole(context, env, { store, engine, pagesFolder: PAGES });
+  const onResponse = trackActivity('response');
+  const parts = { store, engine, pagesFolder: PAGES, onResponse };
+  const { stop } = await createConsole(context, env, parts);
   release('http', stop);
   // Continues the re-drives of a process that was killed.
   engine.redriveWorker.wake();

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
+import type { LastProgress } from '../../../packages/runtime/src/progress.ts';
 import { startProcess, type TestProcess } from '../child-process.ts';
 import { type PollOptions, until } from '../until.ts';
 
@@ -88,4 +89,19 @@ export async function probe(url: string): Promise<ProbeResult> {
   const response = await fetch(url, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
   const { faults } = (await response.json()) as { faults: string[] };
   return { status: response.status, faults };
+}
+
+/** Reads what a process did last. @param ops base URL of its ops server */
+export async function readProgress(ops: string): Promise<LastProgress[]> {
+  const response = await fetch(`${ops}/readyz`, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
+  const { progress } = (await response.json()) as { progress: LastProgress[] };
+  return progress;
+}
+
+/** Returns the state of one activity or loop of a process; undefined: there is none of this name. */
+export async function readState(
+  ops: string,
+  name: string,
+): Promise<LastProgress['state'] | undefined> {
+  return (await readProgress(ops)).find((one) => one.name === name)?.state;
 }

@@ -88,6 +88,8 @@ interface RoutingOptions {
   readBody: ReadBody<Request>;
   /** Called with every error that is not an ApiError, and with the request's path. */
   onUnexpectedError: (error: unknown, path: string) => void;
+  /** Called with every response. */
+  onResponse?: (() => void) | undefined;
 }
 
 /** Creates the routing of a process. */
@@ -211,7 +213,8 @@ function createRunner({
   log,
   metrics,
   onUnexpectedError,
-}: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError'>) {
+  onResponse,
+}: Pick<RoutingOptions, 'log' | 'metrics' | 'onUnexpectedError' | 'onResponse'>) {
   const recordRequest = createRequestRecorder(log, metrics);
   const startDeadline = createDeadlines<OpenRequest>((open) =>
     fail(open, new DeadlineExceededError(`no response within ${RESPONSE_TIMEOUT_MS} ms`)),
@@ -220,6 +223,7 @@ function createRunner({
   function conclude(open: OpenRequest): void {
     open.hasResponded = true;
     open.deadline?.end();
+    onResponse?.();
     recordRequest(open);
   }
 

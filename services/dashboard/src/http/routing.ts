@@ -48,16 +48,19 @@ export function createApiRouter(
     audited,
     sessions,
     eventStreams,
+    onResponse,
   }: {
     log: Logger;
     metrics: Pick<Metrics, 'createHistogram'>;
     audited: Audited;
     sessions: SessionReader;
     eventStreams: EventStreams;
+    /** Called after every response. */
+    onResponse?: (() => void) | undefined;
   },
 ): Router {
   const router = express.Router();
-  const run = createRunner(log, metrics);
+  const run = createRunner(log, metrics, onResponse);
   for (const route of openRoutes)
     router[route.method](route.path, run(handleOpen(route, sessions)));
   for (const route of routes)
@@ -206,7 +209,11 @@ async function requireSession(request: Request, sessions: SessionReader): Promis
 }
 
 /** Creates the function that wraps handlers: request id, one error form, one log line, which never has the URL. */
-function createRunner(log: Logger, metrics: Pick<Metrics, 'createHistogram'>) {
+function createRunner(
+  log: Logger,
+  metrics: Pick<Metrics, 'createHistogram'>,
+  onResponse?: () => void,
+) {
   const durations = metrics.createHistogram('carillon_console_request_seconds');
   return (handler: Handler): RequestHandler =>
     async (request, response) => {
@@ -223,6 +230,7 @@ function createRunner(log: Logger, metrics: Pick<Metrics, 'createHistogram'>) {
         }
         sendError(response, error, facts.requestId);
       }
+      onResponse?.();
       const route =
         request.route === undefined ? 'none' : `${request.method} /api${request.route.path}`;
       const { statusCode } = response;
