@@ -180,3 +180,21 @@ describe('presence', () => {
     expect(await presence(['unknown'])).toMatchObject(unknown);
   });
 });
+
+describe('a body', () => {
+  test.each([
+    ['/push', 8 * 1_024],
+    ['/topics/subscribe', 128],
+    ['/topics/unsubscribe', 128],
+    ['/devices/presence', 128],
+    ['/devices/auth', 16],
+    ['/register', 16],
+  ])('of %s has up to %d KB', async (path, kilobytes) => {
+    const bytes = kilobytes * 1_024;
+    const send = (length: number) =>
+      stack.api('POST', path, `{"x":"${'x'.repeat(length - '{"x":""}'.length)}"}`);
+    expect((await send(bytes)).json).not.toMatchObject({ code: 'BODY_TOO_LARGE' });
+    const tooLarge = { status: 413, json: { code: 'BODY_TOO_LARGE' } };
+    expect(await send(bytes + 1)).toMatchObject(tooLarge);
+  });
+});

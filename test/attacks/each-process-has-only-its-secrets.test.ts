@@ -17,7 +17,7 @@ const SOURCES: Record<string, string> = {
 
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ demo: true, ownMongodb: true });
+  stack = await startStack({ demo: true, dashboards: 1, ownMongodb: true });
 });
 afterAll(() => stack?.stop());
 
@@ -67,11 +67,11 @@ test('a secret is given to the processes that use it, and to no other', () => {
   const secrets = JSON.parse(readFileSync(join(stack.home, 'secrets.json'), 'utf8'));
   const services = listProcesses().map(({ service }) => service);
   expect(services).toEqual(expect.arrayContaining(['cli', 'sandbox', 'scheduler', 'mongod']));
-  expect(servicesKnowing(secrets.apiKeyPepper)).toEqual(['api']);
+  expect(servicesKnowing(secrets.apiKeyPepper)).toEqual(['api', 'dashboard']);
   expect(servicesKnowing(secrets.deviceAuthKeys)).toEqual(['api', 'device-gateway']);
-  expect(servicesKnowing(secrets.credentialKeys)).toEqual(['delivery-worker']);
+  expect(servicesKnowing(secrets.credentialKeys)).toEqual(['dashboard', 'delivery-worker']);
   expect(servicesKnowing(secrets.apiKey)).toEqual([]);
-  const withData = ['api', 'delivery-worker', 'device-gateway', 'scheduler'];
+  const withData = ['api', 'dashboard', 'delivery-worker', 'device-gateway', 'scheduler'];
   expect(servicesKnowing(stack.dev.mongodb)).toEqual(withData);
   expect(servicesKnowing(stack.dev.redis)).toEqual(withData);
 });

@@ -193,6 +193,7 @@ const findKeys = (text: string) => keys.filter((key) => text.includes(key));
 test('no key is in a log, and no payload', () => {
   const lines = readLogLines(fixture.stack.home);
   expect(lines.filter((line) => line.includes('"level":50')).length).toBeGreaterThan(0);
+  expect(lines.filter((line) => line.includes('"wrong password"')).length).toBeGreaterThan(0);
   expect(lines.filter((line) => findKeys(line).length > 0)).toEqual([]);
   expect(lines.filter((line) => line.includes(PAYLOAD))).toEqual([]);
 });

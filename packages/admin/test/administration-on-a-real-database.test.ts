@@ -1,7 +1,8 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { digestApiKey } from '@carillon/core/api-key';
-import { parseSealingKeys } from '@carillon/core/sealing';
+import { parseSealingKeys, unseal } from '@carillon/core/sealing';
+import { credentialId } from '@carillon/store/credentials';
 import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
@@ -126,6 +127,7 @@ test('a new app has a key that works and a key pair for Web Push', async () => {
   const { account, id, apiKey } = await newApp();
   const owner = await store.keys.owner(digestApiKey(SECRETS.pepper, apiKey));
   expect(owner).toMatchObject({ app: { _id: id }, account: { _id: account } });
+  expect(await store.keys.owner(digestApiKey('q'.repeat(64), apiKey))).toBeUndefined();
   expect(await store.credentials.webPushPublicKey(id)).toMatch(/^[\w-]{87}$/);
 });
 
@@ -188,6 +190,17 @@ describe('the key pair for Web Push', () => {
     await saveWebPush(store, KEYS, id, { privateKey, replace: true });
     expect(await store.credentials.webPushPublicKey(id)).toBe(secret.publicKey);
   });
+});
+
+test('a credential can be opened for its app and its channel alone', async () => {
+  const { id: app } = await newApp();
+  const key = { app, channel: 'web-push' } as const;
+  const found = await store.credentials.find(key);
+  if (found === undefined) throw new Error('the app has no credential');
+  const opened = JSON.parse(unseal(KEYS, credentialId(key), found.secret));
+  expect(opened).toMatchObject({ kind: 'web-push' });
+  for (const other of [{ ...key, app: UNKNOWN }, { app, channel: 'fcm' } as const])
+    expect(() => unseal(KEYS, credentialId(other), found.secret)).toThrow();
 });
 
 test('a credential is listed without its secret until it is removed', async () => {

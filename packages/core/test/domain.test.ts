@@ -74,6 +74,12 @@ describe('device credentials', () => {
     expect(isDeviceAuth(old, 'token', 'é'.repeat(64))).toBe(false);
   });
 
+  test('are invalid once their key is removed or replaced', () => {
+    const auth = createDeviceAuth(old, 'token');
+    for (const text of [`2:${'b'.repeat(64)}`, `1:${'c'.repeat(64)}`])
+      expect(isDeviceAuth(parseDeviceAuthKeys(text), 'token', auth)).toBe(false);
+  });
+
   test.each(['', '1', '1:ab', 'x:aa', `300:${'a'.repeat(64)}`])(
     'keys like %p are rejected',
     (text) => {

@@ -6,6 +6,7 @@ import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 
 const MINUTE = 60_000;
+const MAX_KEYS = 50_000;
 let server: Awaited<ReturnType<typeof startRedis>>;
 let shards: Shards;
 let redis: Redis;
@@ -60,4 +61,12 @@ test('a frozen Redis delays events only briefly and gets the missed increments l
   await until(async () => (await redis.get('n:frozen')) === '4');
   expect(await countEvents(rateCounter, 'frozen', 1)).toEqual([6]);
   expect(await redis.get('n:frozen')).toBe('6');
+});
+
+test('a process keeps at most 50,000 counters and discards the oldest first', async () => {
+  const rateCounter = newProcess();
+  const keys = Array.from({ length: MAX_KEYS + 1 }, (_, n) => `many-${n}`);
+  await Promise.all(keys.map((key) => rateCounter.increment(key, MINUTE)));
+  expect(rateCounter.currentCount('many-0')).toBe(0);
+  for (const key of ['many-1', `many-${MAX_KEYS}`]) expect(rateCounter.currentCount(key)).toBe(1);
 });

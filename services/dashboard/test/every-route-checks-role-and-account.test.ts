@@ -88,6 +88,11 @@ describe('every route', () => {
     expect(routes.map(pathOf).filter((path) => path.includes('missing'))).toEqual([]);
   });
 
+  test('of the audit log only reads it', () => {
+    const ofAudit = routes.filter(({ path }) => path.startsWith('/audit'));
+    expect(ofAudit.map(({ method }) => method)).toEqual(['get']);
+  });
+
   test('needs a session', async () => {
     const anonymous = createBrowser(started.url);
     for (const route of routes) {

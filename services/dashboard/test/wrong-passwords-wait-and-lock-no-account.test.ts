@@ -155,6 +155,11 @@ describe('turns', () => {
 });
 
 describe('the check of passwords', () => {
+  test('uses argon2id with 19 MiB and 2 passes', async () => {
+    const hash = await createPasswords().hash(PASSWORD, '192.0.2.1');
+    expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+  });
+
   test('runs for 34 at once, at most two of one address, and refuses others until some have ended', async () => {
     const passwords = createPasswords();
     const verify = (address: string) => passwords.verify('wrong', undefined, address);

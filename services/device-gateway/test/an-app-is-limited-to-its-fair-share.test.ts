@@ -4,6 +4,7 @@ import { newObjectId } from '@carillon/core/ids';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createMqttDevice, type MqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
+import { createAppShares } from '../src/app-shares.ts';
 import type { Gateway } from '../src/gateway.ts';
 import { AUTH_KEYS, type GatewayUnderTest, startGatewayUnderTest } from './gateway-under-test.ts';
 import { connectPacket, openSocket, sendAndRead, sendUntilClosed } from './raw-connection.ts';
@@ -85,6 +86,23 @@ test('an app above its share is rejected before the process is full, and others 
   expect(
     await sendUntilClosed(gateway.ports.mqtt, connectPacket(await newToken(greedyApp))),
   ).toEqual(UNAVAILABLE);
+});
+
+test('devices whose app is unknown, as while MongoDB is unavailable, are accepted until the process is full', () => {
+  const shares = createAppShares(MAX_CONNECTIONS);
+  let evictions = 0;
+  function open(app: string | undefined): boolean {
+    const load = shares.loadOf(app);
+    const isAccepted = shares.canOpen(load, () => {
+      evictions += 1;
+    });
+    if (isAccepted) shares.opened(load);
+    return isAccepted;
+  }
+  expect([modestApp, modestApp].map(open)).toEqual([true, true]);
+  const unknown = Array.from({ length: MAX_CONNECTIONS }, () => open(undefined));
+  expect(unknown).toEqual([...Array(MAX_CONNECTIONS - 2).fill(true), false, false]);
+  expect(evictions).toBe(0);
 });
 
 describe('devices that do not read', () => {
