@@ -5,7 +5,7 @@ import { readProgress } from '../support/operators/service-process.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** What each service does besides its event loop. */
+/** Activities and loops of each service besides its event loop. */
 const REPORTED: Record<string, readonly string[]> = {
   api: ['response'],
   'delivery-worker': WORKER_QUEUES.map((queue) => `queue ${queue}`),

@@ -21,7 +21,7 @@ interface ProviderRequest {
   payload: unknown;
 }
 
-/** What the providers have responded to requests for devices. */
+/** Responses of the providers to requests for devices. */
 interface ProviderLog {
   accepted: readonly Arrival[];
   refusals: readonly Refusal[];

@@ -57,7 +57,7 @@ const WEBHOOK_KNOWN_MS = 10_000;
  */
 const BEFORE_PROBES: readonly Left[] = LEFT.filter((kind) => kind !== 'gatewayMessages');
 
-/** What is observed during a run. */
+/** Sources of the observations of a run. */
 interface Observed {
   system: System;
   swarm: Swarm;

@@ -38,7 +38,7 @@ export interface ProgressResult {
   dead: readonly string[];
 }
 
-/** What a process did last, as its probes report it. */
+/** Last time of an activity or a loop of a process, as its probes report it. */
 export interface LastProgress {
   name: string;
   /** Seconds since it last happened, to a tenth; since the start of a loop that has made no progress; null: never. */
