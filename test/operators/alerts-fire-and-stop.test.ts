@@ -34,7 +34,7 @@ const TEST_MS = 600_000;
 const PUSH_EVERY_MS = 150;
 /** Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. */
 const BLOCKED_MS = 200;
-const BLOCKING_SENDERS = 3;
+const BLOCKING_SENDERS = 2;
 /** The scheduler is frozen and resumed in turns, so that pushes are ten seconds late. */
 const FREEZE_OF_SCHEDULER = { frozenMs: 13_000, runningMs: 3_000 };
 /** The API takes 4,096 characters, APNs 4,096 bytes. */

@@ -9,6 +9,7 @@ import {
 } from '../../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../../test/support/until.ts';
 import { createWebhookTick } from '../../../scheduler/src/webhooks.ts';
+import { DEADLINE_MS } from '../../src/webhooks/client.ts';
 import { status } from './receiver.ts';
 import {
   insertReportedPush,
@@ -61,7 +62,7 @@ test('every event is reported, and at most those in flight at a kill twice', asy
   }
   webhook.receiver.respondWith(status(200));
   await until(async () => {
-    await report(database.store, webhook.id);
+    await report(database.store, webhook.id, { deadlineMs: DEADLINE_MS });
     await skipDelays(database, webhook.id);
     return (await database.store.outbox.countPending(webhook.id, 1)) === 0;
   });
