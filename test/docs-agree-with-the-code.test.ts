@@ -86,6 +86,12 @@ const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
 const OPEN_JOB = readConstants('packages/queue/src/open-job.ts');
 const RECONCILE = readConstants('services/scheduler/src/reconcile.ts');
 const QUEUE_WORKERS = readConstants('packages/queue/src/workers.ts');
+const FIGURES = readConstants('packages/presence/src/figures.ts');
+const PROGRESS = readConstants('packages/runtime/src/progress.ts');
+const EVENT_LOOP = readConstants('packages/runtime/src/event-loop.ts');
+const OPENTELEMETRY = readConstants('packages/runtime/src/opentelemetry.ts');
+const REDRIVES = readConstants('services/dashboard/src/failures/redrive-worker.ts');
+const MIGRATE = readConstants('packages/store/src/migrate.ts');
 
 /**
  * The numbers that the documents may quote, in the unit of the sentence. A number in the docs is followed by a comment
@@ -281,7 +287,7 @@ const NUMBERS: Record<string, number> = {
   'login.turn-seconds': LOGIN.backOff('TURN_TIMEOUT_MS') / SECOND,
   'session.idle-hours': SESSION_IDLE_MS / HOUR,
   'session.max-days': SESSION_MAX_AGE_MS / DAY,
-  'audit.days': readConstants('packages/store/src/migrate.ts')('AUDIT_SECONDS') / DAY_SECONDS,
+  'audit.days': MIGRATE('AUDIT_SECONDS') / DAY_SECONDS,
   'live.interval-seconds':
     readConstants('services/dashboard/src/live/live-reader.ts')('READ_INTERVAL_MS') / SECOND,
   'live.watched-pushes': readConstants('services/dashboard/src/live/routes.ts')(
@@ -290,6 +296,51 @@ const NUMBERS: Record<string, number> = {
   'push-watch.pushes': PUSH_WATCH('MAX_PER_READ'),
   'push-watch.frequent-pushes': PUSH_WATCH('MAX_FREQUENT'),
   'push-watch.rare-interval-seconds': PUSH_WATCH('RARE_INTERVAL_MS') / SECOND,
+  'send-gate.read-ms': WORKER.gate('STATE_MAX_AGE_AT_WRITE_MS') - WORKER.gate('MIN_WRITE_MS'),
+  'resend.dedup-seconds':
+    readConstants('packages/queue/src/producers.ts')('RESEND_DEDUP_MS') / SECOND,
+  'presence-reports.seconds':
+    readConstants('services/device-gateway/src/missed-notices.ts')('READ_INTERVAL_MS') / SECOND,
+  'presence.ttl-seconds': TTL_SECONDS.presence,
+  'presence.recheck-seconds':
+    readConstants('packages/presence/src/presence-refresher.ts')('REDIS_LOSS_WINDOW_MS') / SECOND,
+  'webhook.refresh-seconds': readConstants('packages/store/src/webhooks.ts')('REFRESH_MS') / SECOND,
+  'figures.interval-seconds':
+    readConstants('packages/presence/src/figures-writer.ts')('INTERVAL_MS') / SECOND,
+  'figures.gauge-seconds': FIGURES('MAX_GAUGE_AGE_MS') / SECOND,
+  'figures.watched-seconds': FIGURES('WATCHED_TTL_SECONDS'),
+  'figures.kept-hours': (FIGURES('FIGURES_TTL_SECONDS') * SECOND) / HOUR,
+  'figures.counts-arrive-seconds':
+    readConstants('services/dashboard/web/src/lib/chart-scale.ts')('COUNTS_ARRIVE_WITHIN_MS') /
+    SECOND,
+  'idempotency.kept-hours':
+    (readConstants('packages/store/src/idempotency-keys.ts')('KEY_DOCUMENT_SECONDS') * SECOND) /
+    HOUR,
+  'redrive.kept-days': MIGRATE('REDRIVE_SECONDS') / DAY_SECONDS,
+  'redrive.viewer-seconds': REDRIVES('VIEWER_INTERVAL_MS') / SECOND,
+  'redrive.wait-seconds': REDRIVES('WAIT_MS') / SECOND,
+  'migrate.lease-seconds': readConstants('packages/store/src/schema.ts')('LEASE_MS') / SECOND,
+  'start.max-delay-seconds':
+    readConstants('packages/runtime/src/start-conditions.ts')('MAX_DELAY_MS') / SECOND,
+  'stop.seconds': readConstants('packages/runtime/src/service.ts')('STOP_TIMEOUT_MS') / SECOND,
+  'progress.unready-seconds': PROGRESS('UNREADY_AFTER_MS') / SECOND,
+  'progress.dead-seconds': PROGRESS('DEAD_AFTER_MS') / SECOND,
+  'event-loop.late-seconds': EVENT_LOOP('LATE_MS') / SECOND,
+  'event-loop.unready-seconds': EVENT_LOOP('UNREADY_AFTER_MS') / SECOND,
+  'tracing.tick-links': RECONCILE('MAX_LINKS'),
+  'tracing.replays-per-second': readConstants('services/device-gateway/src/replay-spans.ts')(
+    'MAX_SPANS_PER_SECOND',
+  ),
+  'tracing.queued-spans': OPENTELEMETRY('MAX_QUEUED_SPANS'),
+  'tracing.spans-per-export': OPENTELEMETRY('SPANS_PER_EXPORT'),
+  'tracing.export-seconds': OPENTELEMETRY('EXPORT_TIMEOUT_MS') / SECOND,
+  'tracing.stop-seconds':
+    readConstants('packages/runtime/src/tracing.ts')('STOP_TIMEOUT_MS') / SECOND,
+  'gateway.certificate-seconds':
+    readConstants('services/device-gateway/src/tls-listener.ts')('CHECK_INTERVAL_MS') / SECOND,
+  'web-client.subscribe-seconds':
+    readConstants('packages/web-client/carillon-web-push.js')('SUBSCRIBE_MS') / SECOND,
+  'fcm.max-fallback-seconds': readConstants('services/cli/src/app.ts')('MAX_FALLBACK_SECONDS'),
   'measured.api-mb': MEASURED_MB.get('api') ?? 0,
   'measured.worker-mb': MEASURED_MB.get('delivery-worker') ?? 0,
   'measured.scheduler-mb': MEASURED_MB.get('scheduler') ?? 0,

@@ -25,6 +25,8 @@ export const DUE_BATCHES_INDEX = {
 
 /** Time for which entries of the audit log are kept. */
 const AUDIT_SECONDS = 400 * 86_400;
+/** Time for which re-drives are kept after their end. */
+const REDRIVE_SECONDS = 30 * 86_400;
 
 /** Fields of the index on the batches of a push. */
 export const BATCHES_OF_PUSH_INDEX = { push: 1, 'work.state': 1 } as const;
@@ -180,7 +182,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
     // An app has one re-drive at a time: two of them could send to the same recipients.
     { key: { app: 1 }, unique: true, partialFilterExpression: { state: 'running' } },
     { key: { createdAt: 1 }, partialFilterExpression: { state: 'running' } },
-    { key: { endedAt: 1 }, expireAfterSeconds: 30 * 86_400 },
+    { key: { endedAt: 1 }, expireAfterSeconds: REDRIVE_SECONDS },
   ],
   operators: [
     { key: { nameKey: 1 }, unique: true },
