@@ -32,7 +32,10 @@ import { until } from '../support/until.ts';
 const MAX_CONNECTIONS = 25;
 const TEST_MS = 600_000;
 const PUSH_EVERY_MS = 150;
-/** Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. */
+/**
+ * Each push to an offline device blocks the worker for this long, and so many senders wait for it to be free again. Together
+ * they block it for less than the second that a scrape may take.
+ */
 const BLOCKED_MS = 200;
 const BLOCKING_SENDERS = 2;
 /** The scheduler is frozen and resumed in turns, so that pushes are ten seconds late. */
