@@ -303,7 +303,7 @@ const NUMBERS: Record<string, number> = {
     readConstants('services/device-gateway/src/missed-notices.ts')('READ_INTERVAL_MS') / SECOND,
   'presence.ttl-seconds': TTL_SECONDS.presence,
   'presence.recheck-seconds':
-    readConstants('packages/presence/src/presence-refresher.ts')('REDIS_LOSS_WINDOW_MS') / SECOND,
+    readConstants('packages/presence/src/presence-refresher.ts')('RECHECK_WINDOW_MS') / SECOND,
   'webhook.refresh-seconds': readConstants('packages/store/src/webhooks.ts')('REFRESH_MS') / SECOND,
   'figures.interval-seconds':
     readConstants('packages/presence/src/figures-writer.ts')('INTERVAL_MS') / SECOND,
@@ -327,6 +327,7 @@ const NUMBERS: Record<string, number> = {
   'progress.dead-seconds': PROGRESS('DEAD_AFTER_MS') / SECOND,
   'event-loop.late-seconds': EVENT_LOOP('LATE_MS') / SECOND,
   'event-loop.unready-seconds': EVENT_LOOP('UNREADY_AFTER_MS') / SECOND,
+  'event-loop.dead-seconds': EVENT_LOOP('DEAD_AFTER_MS') / SECOND,
   'tracing.tick-links': RECONCILE('MAX_LINKS'),
   'tracing.replays-per-second': readConstants('services/device-gateway/src/replay-spans.ts')(
     'MAX_SPANS_PER_SECOND',
