@@ -27,6 +27,18 @@ const LIMIT_MS = 540_000;
 const POISON_TEXT = 'indigestible';
 const EPOCH = new Date(0);
 
+/** A run with poison: its workers, what they do at the poison, and its result. */
+interface Scenario {
+  /** Number of workers of a channel. */
+  workers: number;
+  /** Action of the failpoint at the response for the first recipient. */
+  response: string;
+  /** Action of the failpoint at the payload; without it no push has the poison as its payload. */
+  payload?: string;
+  /** True if the first recipient fails. */
+  recipientFails: boolean;
+}
+
 /** The pushes of one channel. */
 interface Poisoned {
   channel: ProviderChannelName;
@@ -55,11 +67,11 @@ afterAll(async () => {
   await fixture?.close();
 });
 
-async function sendAll(channel: ProviderChannelName, expected: Expected): Promise<Poisoned> {
+async function sendAll(channel: ProviderChannelName, scenario: Scenario): Promise<Poisoned> {
   const pool = await registerFor(channel, tenant, fixture.sandbox, RECIPIENTS);
   const first = pool.tokens.slice(0, 1);
   const payload =
-    expected.payload === undefined
+    scenario.payload === undefined
       ? undefined
       : await sendPush(tenant, first, { data: { text: POISON_TEXT } });
   const recipient = await sendPush(tenant, pool.tokens);
@@ -67,22 +79,10 @@ async function sendAll(channel: ProviderChannelName, expected: Expected): Promis
   return { channel, pool, recipient, payload, neighbour };
 }
 
-/** What happens to workers, and what comes of it. */
-interface Expected {
-  /** Number of workers of a channel. */
-  workers: number;
-  /** Action at the response for the first recipient. */
-  response: string;
-  /** Action at the payload, if it has one. */
-  payload?: string;
-  /** Whether the first recipient fails. */
-  recipientFails: boolean;
-}
-
 /** Starts a worker that delivers over one channel, and acts at the poison. */
 function startPoisoned(
   { channel, pool }: Poisoned,
-  { response, payload }: Expected,
+  { response, payload }: Scenario,
 ): Promise<ServiceProcess> {
   const atPayload = payload === undefined ? [] : [`deliver:${payload}@${POISON_TEXT}`];
   return startDeliveryWorker(fixture.stack, {
@@ -108,10 +108,10 @@ async function isDone({ channel, recipient, payload, neighbour }: Poisoned): Pro
 }
 
 /** Runs workers, and others in the place of those that end, until all is done. Returns how many have ended. */
-async function runUntilDone(poisoned: Poisoned, expected: Expected): Promise<number> {
+async function runUntilDone(poisoned: Poisoned, scenario: Scenario): Promise<number> {
   let ends = 0;
-  const start = () => startPoisoned(poisoned, expected);
-  const workers = await Promise.all(Array.from({ length: expected.workers }, start));
+  const start = () => startPoisoned(poisoned, scenario);
+  const workers = await Promise.all(Array.from({ length: scenario.workers }, start));
   const step = async () => {
     for (const [at, worker] of workers.entries()) {
       if (worker.isRunning()) continue;
@@ -141,11 +141,11 @@ async function expectEnd(
 }
 
 /** Runs pushes with poison over all three channels. Returns how many workers of each have ended. */
-async function deliverAll(expected: Expected): Promise<number[]> {
-  const all = await Promise.all(PROVIDER_CHANNELS.map((channel) => sendAll(channel, expected)));
-  const ends = await Promise.all(all.map((poisoned) => runUntilDone(poisoned, expected)));
-  process.stdout.write(`${JSON.stringify(expected)}, ends: ${ends.join(', ')}\n`);
-  const failed = expected.recipientFails ? 1 : 0;
+async function deliverAll(scenario: Scenario): Promise<number[]> {
+  const all = await Promise.all(PROVIDER_CHANNELS.map((channel) => sendAll(channel, scenario)));
+  const ends = await Promise.all(all.map((poisoned) => runUntilDone(poisoned, scenario)));
+  process.stdout.write(`${JSON.stringify(scenario)}, ends: ${ends.join(', ')}\n`);
+  const failed = scenario.recipientFails ? 1 : 0;
   for (const poisoned of all) {
     const { pool, recipient, payload, neighbour } = poisoned;
     await expectEnd(poisoned, recipient, pool.addresses.slice(failed), failed);
