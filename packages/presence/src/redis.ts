@@ -28,6 +28,11 @@ export const BLOCK_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 2_000;
 const INITIAL_WAIT_MS = 2_000;
 const MAX_RETRY_DELAY_MS = 1_000;
+/**
+ * While Redis loads its data, it estimates how long that takes; the library waits for so long, up to ten seconds. The
+ * estimate is in whole seconds, and of a fast start that crosses a second it is far too long.
+ */
+const LOADING: RedisSettings = { maxLoadingRetryTime: MAX_RETRY_DELAY_MS };
 
 /** Returns the delay between reconnects: 50 ms, doubling to 1 s, with jitter, because all processes lose Redis together. */
 function retryDelayMs(attempt: number): number {
@@ -72,6 +77,7 @@ const PROFILES: Record<RedisProfile, RedisSettings> = {
 
 /** A reader that loses its node requests the next one from the cluster. */
 const SETTINGS_OF_NODE: RedisSettings = {
+  ...LOADING,
   ...PROFILES.blocking,
   connectTimeout: CONNECT_TIMEOUT_MS,
   lazyConnect: true,
@@ -106,6 +112,7 @@ export function createRedis(
   const settings: RedisSettings = {
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: retryDelayMs,
+    ...LOADING,
     ...(profile !== 'probe' && { reconnectOnError }),
     ...PROFILES[profile],
   };

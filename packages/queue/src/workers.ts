@@ -169,7 +169,8 @@ export interface KeptJobSchedulers {
 }
 
 /**
- * Keeps the job schedulers of the periodic tasks. Upserts them every 5 s, so that they survive a flush of Redis. Several
+ * Keeps the job schedulers of the periodic tasks. Upserts them every 5 s and after each connect, so that they survive a flush or
+ * a restart of Redis. Several
  * processes may keep the same ones; each interval still adds one job.
  *
  * @param intervalsMs interval of each task
@@ -207,7 +208,7 @@ export function keepJobSchedulers(
       () => undefined,
     );
   };
-  connection.once('ready', upsert);
+  connection.on('ready', upsert);
   const timer = setInterval(upsert, UPSERT_EVERY_MS);
   return {
     lastProgressAt: () => lastProgressAt,
