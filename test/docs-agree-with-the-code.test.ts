@@ -70,6 +70,7 @@ const GATEWAY = {
   session: readConstants('services/device-gateway/src/session.ts'),
   keepalive: readConstants('services/device-gateway/src/authenticate.ts'),
   reaper: readConstants('services/device-gateway/src/connection-reaper.ts'),
+  acknowledged: readConstants('services/device-gateway/src/acknowledged-pushes.ts'),
 };
 const WORKER = {
   gate: readConstants('services/delivery-worker/src/deliver/send-gate.ts'),
@@ -217,7 +218,8 @@ const NUMBERS: Record<string, number> = {
   'keepalive.max-seconds': GATEWAY.keepalive('KEEPALIVE_MAX_SECONDS'),
   'packet.kb': MAX_PACKET_BYTES / KB,
   'connection.max-in-flight': GATEWAY.connection('MAX_IN_FLIGHT'),
-  'connection.remembered-acks': GATEWAY.connection('MAX_REMEMBERED_ACKS'),
+  'connection.remembered-acks': GATEWAY.acknowledged('MAX_REMEMBERED'),
+  'connection.always-remembered-acks': GATEWAY.acknowledged('ALWAYS_REMEMBERED'),
   'connection.buffered-kb': GATEWAY.connection('MAX_BUFFERED_BYTES') / KB,
   'connection.write-buffer-kb': GATEWAY.session('MAX_WRITE_BUFFER_BYTES') / KB,
   'connection.control-packets-per-second': GATEWAY.session('MAX_CONTROL_PACKETS_PER_SECOND'),

@@ -31,7 +31,7 @@ export function startConnectionReaper(context: {
         continue;
       }
       connection.resetControlPackets();
-      connection.forgetOldReplays(now);
+      connection.forgetOld(now);
       checkInboxIfDue(connection, now);
       connection.app.waitingBytes += connection.transport.writableLength;
     }

@@ -1,6 +1,7 @@
 import { newClaimId } from '@carillon/core/ids';
 import type { Span } from '@carillon/core/tracing';
 import type { ReplyTo } from '@carillon/presence/replies';
+import { AcknowledgedPushes } from './acknowledged-pushes.ts';
 import type { AppLoad } from './app-shares.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
 import type { DispatchSpan } from './dispatch-span.ts';
@@ -10,7 +11,6 @@ import type { Transport } from './transport.ts';
 
 /** Most pushes without a PUBACK that a device has at a time. */
 const MAX_IN_FLIGHT = 16;
-const MAX_REMEMBERED_ACKS = 32;
 const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
 const MAX_REMEMBERED_REPLAYS = 128;
 /** Longer than a worker takes to write a row and to send its notice. */
@@ -20,7 +20,6 @@ const MAX_BUFFERED_BYTES = 64 * 1_024;
 
 /** Shared by all connections with nothing in flight; never modified. */
 const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
-const NO_IDS: string[] = [];
 
 /** A worker that waits for the result of one delivery. */
 export interface PendingReply extends ReplyTo {
@@ -84,11 +83,7 @@ export class Connection {
   #pendingReceiptCount = 0;
   #resumeWaiter: (() => void) | undefined;
   #inFlight: readonly InFlightPublish[] = NONE_IN_FLIGHT;
-  /** Ids of the last acknowledged pushes, a ring buffer. */
-  #acknowledged: string[] = NO_IDS;
-  #nextAcknowledged = 0;
-  /** Newest id among them: newer pushes need no search. */
-  #newestAcknowledged = '';
+  #acknowledged: AcknowledgedPushes | undefined;
   #newestByCollapseKey: Map<string, string> | undefined;
   #packetId = 0;
 
@@ -191,7 +186,8 @@ export class Connection {
     if (publish === undefined) return undefined;
     this.#inFlight =
       inFlight.length === 1 ? NONE_IN_FLIGHT : inFlight.filter((one) => one !== publish);
-    this.#rememberAcknowledged(publish.push);
+    this.#acknowledged ??= new AcknowledgedPushes();
+    this.#acknowledged.add(publish.push);
     this.#writeBlockedSince = 0;
     return publish;
   }
@@ -206,7 +202,7 @@ export class Connection {
   }
 
   hasAcknowledged(push: string): boolean {
-    return push <= this.#newestAcknowledged && this.#acknowledged.includes(push);
+    return this.#acknowledged?.has(push) ?? false;
   }
 
   /** Checks whether a newer push of the collapse key was sent on this connection (guarantee G9). */
@@ -376,8 +372,9 @@ export class Connection {
     for (const oldest of this.#replayed) return void this.#replayed.delete(oldest);
   }
 
-  /** Frees their memory some time after the last replay; called about once a second. */
-  forgetOldReplays(now: number): void {
+  /** Frees the memory of replays and acknowledged pushes some time after the last; called about once a second. */
+  forgetOld(now: number): void {
+    this.#acknowledged?.trim(now);
     if (this.#replayed !== undefined && now > this.#forgetReplaysAt) this.#replayed = undefined;
   }
 
@@ -414,16 +411,6 @@ export class Connection {
 
   #resume(): void {
     this.#resumeWaiter?.();
-  }
-
-  #rememberAcknowledged(push: string): void {
-    if (push > this.#newestAcknowledged) this.#newestAcknowledged = push;
-    if (this.#acknowledged.length < MAX_REMEMBERED_ACKS) {
-      this.#acknowledged = this.#acknowledged.concat(push);
-      return;
-    }
-    this.#acknowledged[this.#nextAcknowledged] = push;
-    this.#nextAcknowledged = (this.#nextAcknowledged + 1) % MAX_REMEMBERED_ACKS;
   }
 
   #rememberNewest(collapse: string, push: string): void {

@@ -51,6 +51,20 @@ describe('a live delivery', () => {
     await device.disconnect();
   });
 
+  test('that was acknowledged before a hundred others is not sent again, nor is its inbox row', async () => {
+    const device = await liveDevice();
+    const push = await bench.createPush(device.token);
+    await bench.dispatch(push, device.token);
+    for (let others = 0; others < 100; others += 1)
+      await bench.dispatch(await bench.createPush(device.token), device.token);
+    expect(await bench.dispatch(push, device.token)).toBe('acknowledged');
+    await enqueueInboxRow(bench, device.token, push, true);
+    await bench.notify(push, device.token);
+    await until(async () => (await bench.store.inbox.listRows(device.token)).length === 0);
+    expect(device.arrivals.filter(({ topic }) => topic === push.push)).toHaveLength(1);
+    await device.disconnect();
+  });
+
   test('without a PUBACK is unacknowledged, and a late receipt is recorded', async () => {
     const device = await liveDevice();
     const push = await bench.createPush(device.token);

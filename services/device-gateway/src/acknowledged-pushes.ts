@@ -1,0 +1,48 @@
+/** Remembered without a limit of time. */
+const ALWAYS_REMEMBERED = 32;
+/** A connection with many pushes: twenty seconds of them at a dozen a second. */
+const MAX_REMEMBERED = 256;
+/**
+ * Longer than a worker that has lost a report of a receipt takes to write a row: the results of its dispatch, a server of
+ * Redis that restarts, or the lease of a claim, pass before.
+ */
+const REMEMBERED_MS = 60_000;
+
+/**
+ * The last pushes that a device has acknowledged on a connection. The report of a receipt to the worker can be lost with Redis:
+ * then the push comes again, from another dispatch or from an inbox row, and is acknowledged without the device.
+ *
+ * Remembers the last 32; of the last minute up to 256.
+ */
+export class AcknowledgedPushes {
+  #pushes: Set<string> | undefined;
+  #addedSinceTrim = 0;
+  #trimmedAt = performance.now();
+
+  add(push: string): void {
+    this.#pushes ??= new Set();
+    this.#pushes.add(push);
+    this.#addedSinceTrim += 1;
+    if (this.#pushes.size > MAX_REMEMBERED) dropOldest(this.#pushes, MAX_REMEMBERED);
+  }
+
+  has(push: string): boolean {
+    return this.#pushes?.has(push) ?? false;
+  }
+
+  /** Frees the memory of older ones; called about once a second. @param now by the monotonic clock, milliseconds */
+  trim(now: number): void {
+    if (this.#pushes === undefined || now - this.#trimmedAt < REMEMBERED_MS) return;
+    dropOldest(this.#pushes, Math.max(ALWAYS_REMEMBERED, this.#addedSinceTrim));
+    this.#addedSinceTrim = 0;
+    this.#trimmedAt = now;
+  }
+}
+
+/** Deletes the first entries of a set until so many are left. */
+function dropOldest(entries: Set<string>, kept: number): void {
+  for (const entry of entries) {
+    if (entries.size <= kept) return;
+    entries.delete(entry);
+  }
+}
