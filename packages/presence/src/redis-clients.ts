@@ -14,6 +14,28 @@ type ClusterSettings = Omit<ClusterOptions, 'redisOptions'> & { redisOptions: No
 /** A command of the library, marked once its failure would be counted. */
 type WatchedCommand = Command & { isWatched?: true };
 
+/** A server that responds to nothing for so long after it has accepted a connection is suspended or overloaded. */
+const FIRST_RESPONSE_MS = 2_000;
+
+/**
+ * Leaves a server that accepts a connection and does not respond, so that the next attempt finds the primary that has replaced
+ * it. The library's timeout of the socket also has to exceed the longest blocking read.
+ */
+function leaveSilentServer<Client extends Redis>(redis: Client): Client {
+  redis.on('connect', () => {
+    const { stream } = redis;
+    const timer = setTimeout(() => {
+      const seconds = FIRST_RESPONSE_MS / 1_000;
+      stream.destroy(
+        new Error(`the server has accepted the connection and not responded within ${seconds} s`),
+      );
+    }, FIRST_RESPONSE_MS);
+    const clear = (): void => clearTimeout(timer);
+    stream.once('data', clear).once('close', clear);
+  });
+  return redis;
+}
+
 /**
  * A connection that counts the commands that fail. It replaces the function that rejects a command, so that a command
  * that succeeds costs no more than the function.
@@ -28,7 +50,7 @@ class CountingRedis extends Redis {
   /** BullMQ reads over a copy of its connection. */
   override duplicate(override?: Partial<RedisOptions>): Redis {
     const options: RedisSettings = { ...this.options, ...override };
-    return new CountingRedis(options);
+    return leaveSilentServer(new CountingRedis(options));
   }
 }
 
@@ -39,6 +61,7 @@ class CountingCluster extends Cluster {
   constructor(nodes: ConstructorParameters<typeof Cluster>[0], options: ClusterSettings) {
     super(nodes, options);
     this.#nodes = nodes;
+    this.on('+node', leaveSilentServer);
   }
 
   /**
@@ -99,10 +122,12 @@ export function createClient(
   switch (target.kind) {
     case 'server':
       // Without rediss://, the option alone would turn TLS on.
-      return new CountingRedis(target.url, { ...(isTls && { tls }), ...settings });
+      return leaveSilentServer(
+        new CountingRedis(target.url, { ...(isTls && { tls }), ...settings }),
+      );
     case 'sentinel': {
       const { sentinelCredentials } = target;
-      return new CountingRedis({
+      const options: RedisSettings = {
         ...settings,
         ...target.credentials,
         sentinels: [...target.hosts],
@@ -114,7 +139,8 @@ export function createClient(
         ...(isTls && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
         ...(sentinelCredentials.username && { sentinelUsername: sentinelCredentials.username }),
         ...(sentinelCredentials.password && { sentinelPassword: sentinelCredentials.password }),
-      });
+      };
+      return leaveSilentServer(new CountingRedis(options));
     }
     case 'cluster':
       return new CountingCluster([...target.hosts], {
@@ -182,10 +208,11 @@ export function createServerClient(
   ca: string | undefined,
 ): Redis {
   const colon = address.lastIndexOf(':');
-  return new CountingRedis({
+  const options: RedisSettings = {
     ...settings,
     host: address.slice(0, colon),
     port: Number(address.slice(colon + 1)),
     ...(isTls && { tls: ca === undefined ? {} : { ca } }),
-  });
+  };
+  return leaveSilentServer(new CountingRedis(options));
 }

@@ -23,7 +23,9 @@ test('they are upserted at once when Redis has restarted without its data', asyn
   const kept = keepJobSchedulers({ redis: server, onError: () => undefined }, INTERVALS_MS);
   cleanUps.push(kept.stop);
   const listTasks = () =>
-    probeRedis(server, (probe) => probe.zrange(queueKey(redis, 'maintenance', 'repeat'), '0', '-1'));
+    probeRedis(server, (probe) =>
+      probe.zrange(queueKey(redis, 'maintenance', 'repeat'), '0', '-1'),
+    );
   const hasAll = async () => (await listTasks()).length === Object.keys(INTERVALS_MS).length;
   await until(hasAll, UPSERTED);
   await server.kill();
