@@ -217,6 +217,8 @@ const NUMBERS: Record<string, number> = {
   'keepalive.min-seconds': GATEWAY.keepalive('KEEPALIVE_MIN_SECONDS'),
   'keepalive.max-seconds': GATEWAY.keepalive('KEEPALIVE_MAX_SECONDS'),
   'packet.kb': MAX_PACKET_BYTES / KB,
+  'redis.first-response-seconds':
+    readConstants('packages/presence/src/redis-clients.ts')('FIRST_RESPONSE_MS') / SECOND,
   'connection.max-in-flight': GATEWAY.connection('MAX_IN_FLIGHT'),
   'connection.remembered-acks': GATEWAY.acknowledged('MAX_REMEMBERED'),
   'connection.always-remembered-acks': GATEWAY.acknowledged('ALWAYS_REMEMBERED'),

@@ -24,13 +24,18 @@ const FIRST_RESPONSE_MS = 2_000;
 function leaveSilentServer<Client extends Redis>(redis: Client): Client {
   redis.on('connect', () => {
     const { stream } = redis;
-    const timer = setTimeout(() => {
+    let isSilent = true;
+    const leave = (): void => {
       const seconds = FIRST_RESPONSE_MS / 1_000;
-      stream.destroy(
-        new Error(`the server has accepted the connection and not responded within ${seconds} s`),
-      );
-    }, FIRST_RESPONSE_MS);
-    const clear = (): void => clearTimeout(timer);
+      const reason = `the server has accepted the connection and not responded within ${seconds} s`;
+      if (isSilent) stream.destroy(new Error(reason));
+    };
+    // After a pause of the process a response may have arrived that was not read yet.
+    const timer = setTimeout(() => setImmediate(leave), FIRST_RESPONSE_MS);
+    const clear = (): void => {
+      isSilent = false;
+      clearTimeout(timer);
+    };
     stream.once('data', clear).once('close', clear);
   });
   return redis;
