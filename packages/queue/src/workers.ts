@@ -170,8 +170,7 @@ export interface KeptJobSchedulers {
 
 /**
  * Keeps the job schedulers of the periodic tasks. Upserts them every 5 s and after each connect, so that they survive a flush or
- * a restart of Redis. Several
- * processes may keep the same ones; each interval still adds one job.
+ * a restart of Redis. Several processes may keep the same ones; each interval still adds one job.
  *
  * @param intervalsMs interval of each task
  */
