@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
@@ -36,6 +37,7 @@ async function startLoading(port: number, folder: string, delay: number): Promis
 
 test('every connection is ready soon after Redis has loaded, whatever Redis estimated', async () => {
   const [port, folder] = [await freePort(), await createDataFolder()];
+  cleanUps.push(() => rm(folder, { recursive: true, force: true }));
   const address = { url: `redis://127.0.0.1:${port}` };
   const first = await startLoading(port, folder, 0);
   await probeRedis(address, async (redis) => {

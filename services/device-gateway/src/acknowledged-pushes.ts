@@ -15,31 +15,30 @@ const REMEMBERED_MS = 60_000;
  * Remembers the last 32; of the last minute up to 256.
  */
 export class AcknowledgedPushes {
-  #pushes: Set<string> | undefined;
+  readonly #pushes = new Set<string>();
   #addedSinceTrim = 0;
   #trimmedAt = performance.now();
 
   add(push: string): void {
-    this.#pushes ??= new Set();
     this.#pushes.add(push);
     this.#addedSinceTrim += 1;
-    if (this.#pushes.size > MAX_REMEMBERED) dropOldest(this.#pushes, MAX_REMEMBERED);
+    dropOldest(this.#pushes, MAX_REMEMBERED);
   }
 
   has(push: string): boolean {
-    return this.#pushes?.has(push) ?? false;
+    return this.#pushes.has(push);
   }
 
   /** Frees the memory of older ones; called about once a second. @param now by the monotonic clock, milliseconds */
   trim(now: number): void {
-    if (this.#pushes === undefined || now - this.#trimmedAt < REMEMBERED_MS) return;
+    if (now - this.#trimmedAt < REMEMBERED_MS) return;
     dropOldest(this.#pushes, Math.max(ALWAYS_REMEMBERED, this.#addedSinceTrim));
     this.#addedSinceTrim = 0;
     this.#trimmedAt = now;
   }
 }
 
-/** Deletes the first entries of a set until so many are left. */
+/** Deletes the first entries of a set until at most so many are left. */
 function dropOldest(entries: Set<string>, kept: number): void {
   for (const entry of entries) {
     if (entries.size <= kept) return;

@@ -21,7 +21,7 @@ test('of the last minute there are 256, the newest', () => {
   expect(countRemembered(pushes, ids)).toBe(256);
 });
 
-test('after a minute without one there are 32, the newest, without an end', () => {
+test('after minutes without one there are still 32, the newest', () => {
   const { pushes, ids } = acknowledge(100);
   const now = performance.now();
   for (let minutes = 1; minutes < 10; minutes += 1) pushes.trim(now + minutes * MINUTE_MS);
