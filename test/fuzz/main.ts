@@ -1,7 +1,7 @@
 // Sends random requests to every endpoint of the OpenAPI document, and random packets to the gateway, of a stack of its own:
 //
 //   npm run fuzz -- --per-route 1000 --mqtt 20000 --seed 1
-//   npm run fuzz -- --per-route 1000 --routes /export   only to endpoints whose path has this
+//   npm run fuzz -- --per-route 1000 --routes /export   only to endpoints whose path begins with this
 
 import { parseArgs } from 'node:util';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';

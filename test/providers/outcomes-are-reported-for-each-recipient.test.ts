@@ -3,9 +3,10 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { registerAndroid } from '../support/providers/devices.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { useSharedProviders } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 const WAIT_SECONDS = 600;
@@ -36,7 +37,7 @@ let fixture: ProviderFixture;
 let tenant: TestTenant;
 const fleet = createFleet(() => tenant.dev);
 beforeAll(async () => {
-  fixture = await openProviderFixture();
+  fixture = await useSharedProviders();
   tenant = await fixture.tenant();
 });
 afterAll(async () => {

@@ -7,9 +7,10 @@ import {
   registerIphone,
   registerSimulatedBrowser,
 } from '../support/providers/devices.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { type FinalOutcome, untilFinal } from '../support/providers/outcomes.ts';
 import type { ScriptedResponse } from '../support/providers/sandbox.ts';
+import { useSharedProviders } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 /** A response that a provider sends once before it recovers, and the outcome of the delivery. */
@@ -74,7 +75,7 @@ let tenant: TestTenant;
 /** The pushes over FCM expire after seconds, in which the other channels are tested. */
 let fcmResponses: Promise<void>;
 beforeAll(async () => {
-  fixture = await openProviderFixture();
+  fixture = await useSharedProviders();
   // At once: only devices over FCM are tested here.
   tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
   fcmResponses = respondOverFcm();

@@ -2,9 +2,10 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
-import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import type { ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { useSharedProviders } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 /** Far longer than what the test waits for. */
@@ -14,7 +15,7 @@ const POLL_OPTIONS = { timeoutMs: 10_000 };
 let fixture: ProviderFixture;
 let tenant: TestTenant;
 beforeAll(async () => {
-  fixture = await openProviderFixture();
+  fixture = await useSharedProviders();
   tenant = await fixture.tenant();
 });
 afterAll(() => fixture?.close());

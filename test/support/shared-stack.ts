@@ -1,4 +1,5 @@
 import { createTestTenant } from './api/tenants.ts';
+import { openProvidersOf, type ProviderFixture } from './providers/fixture.ts';
 import type { Dev } from './stack/dev-file.ts';
 import type { Stack } from './stack.ts';
 
@@ -19,9 +20,7 @@ export interface SharedStack
  * others start a stack of their own.
  */
 export async function useSharedStack(): Promise<SharedStack> {
-  const { home, pidOf, readLog, output, ...stack } = await globalThis.lendStack();
-  // The stack lives outside of this file's context, whose `expect` would get foreign prototypes.
-  const dev = JSON.parse(JSON.stringify(stack.dev)) as Dev;
+  const { home, pidOf, readLog, output, dev } = await borrow();
   const tenant = await createTestTenant({ home, dev }, { limit: null });
   return {
     dev: tenant.dev,
@@ -32,4 +31,20 @@ export async function useSharedStack(): Promise<SharedStack> {
     readLog,
     output,
   };
+}
+
+/**
+ * Gives a test file the sandbox and the database of the same stack, and tenants of its own that send through providers.
+ * Only single addresses may be scripted: faults of a whole provider, and its counters, are everyone's.
+ */
+export async function useSharedProviders(): Promise<ProviderFixture> {
+  const providers = await openProvidersOf(await borrow());
+  // The stack goes on for the next file.
+  return { ...providers, close: () => providers.store.close() };
+}
+
+/** The shared stack, which lives outside of a test file's context: its `expect` would get foreign prototypes. */
+async function borrow(): Promise<Stack> {
+  const stack = await globalThis.lendStack();
+  return { ...stack, dev: JSON.parse(JSON.stringify(stack.dev)) as Dev };
 }

@@ -30,7 +30,7 @@ test('files that share a stack are run one at a time, by the process that stops 
   const sideBySide = tiers
     .filter(({ name }) => name !== 'stack')
     .flatMap((tier) => tier.sideBySide);
-  const sharing = sideBySide.filter((path) => textOf(path).includes('useSharedStack'));
+  const sharing = sideBySide.filter((path) => textOf(path).includes('useShared'));
   expect(sharing.filter((path) => path !== SELF)).toEqual([]);
 });
 
@@ -46,7 +46,7 @@ test('the files that are begun first are of the tier fast', () => {
 });
 
 test('a file of the tier fast starts no stack', () => {
-  const starters = /\bstartStack\b|\bstartUnlimited\b|\buseSharedStack\b|\bcreateTestHome\b/;
+  const starters = /\bstartStack\b|\bstartUnlimited\b|\buseShared(Stack|Providers)\b|\bcreateTestHome\b/;
   const found = fast.filter((path) => path !== SELF && starters.test(textOf(path)));
   expect(found).toEqual([]);
 });
