@@ -147,15 +147,19 @@ describe('the pods of Kubernetes, run by podman', () => {
     await runPod('dashboard', untilReady, { overlay: PROD });
   });
 
-  test('the workers for providers get ready with own authorities of MongoDB and Redis', async () => {
+  test('the workers for providers get ready with own authorities, and with a Redis for presence', async () => {
     const tls = await createTlsServers();
-    const [redis, mongod] = [await tls.startRedis(), await tls.startMongod()];
-    servers.push(redis, mongod);
+    const [redis, presence] = [await tls.startRedis(), await tls.startRedis()];
+    const mongod = await tls.startMongod();
+    servers.push(redis, presence, mongod);
     const own = '/run/authorities/mongodb.pem';
     const MONGODB_URI = `mongodb://127.0.0.1:${mongod.port}/carillon?tls=true&tlsCAFile=${own}`;
     const more = {
       overlay: ALL,
-      secrets: { ...secrets, MONGODB_URI, REDIS_URL: redis.url },
+      secrets: {
+        ...{ ...secrets, MONGODB_URI },
+        ...{ REDIS_URL: redis.url, PRESENCE_REDIS_URL: presence.url },
+      },
       authorities: { 'mongodb.pem': tls.ca, 'redis.pem': tls.ca },
     };
     await runPod('migrate', endsWell, more);

@@ -29,7 +29,8 @@ beforeAll(async () => {
   mongodProxy = await startTcpProxy(mongod.port);
   const MONGODB_URI = `mongodb://127.0.0.1:${mongodProxy.port}/carillon`;
   await runCarillon(['migrate'], { env: { MONGODB_URI } });
-  stack = await startStackWithoutLimits({ env: { MONGODB_URI, REDIS_URL: redis.url } });
+  const env = { MONGODB_URI, REDIS_URL: redis.url };
+  stack = await startStackWithoutLimits({ dashboards: 1, env });
   device = await newMqttDevice(stack.dev);
   await device.connect();
 }, 120_000);

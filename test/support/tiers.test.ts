@@ -46,7 +46,8 @@ test('the files that are begun first are of the tier fast', () => {
 });
 
 test('a file of the tier fast starts no stack', () => {
-  const starters = /\bstartStack\b|\bstartUnlimited\b|\buseShared(Stack|Providers)\b|\bcreateTestHome\b/;
+  const starters =
+    /\bstartStack\b|\bstartUnlimited\b|\buseShared(Stack|Providers)\b|\bcreateTestHome\b/;
   const found = fast.filter((path) => path !== SELF && starters.test(textOf(path)));
   expect(found).toEqual([]);
 });

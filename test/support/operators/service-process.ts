@@ -18,16 +18,18 @@ export const SERVICE_SECRETS = {
   CREDENTIAL_KEYS: `1:${HEX_KEY}`,
 };
 
-/** The services that an operator runs. */
+/** The services that a push needs. */
 export const SERVICES = ['api', 'delivery-worker', 'scheduler', 'device-gateway'] as const;
-export type ServiceName = (typeof SERVICES)[number];
+/** Those and the console. */
+export const SERVICES_AND_CONSOLE = [...SERVICES, 'dashboard'] as const;
+export type ServiceName = (typeof SERVICES_AND_CONSOLE)[number];
 
 /** A process of one service, started as an orchestrator does: nothing restarts it. */
 export interface ServiceProcess extends TestProcess {
   service: ServiceName;
   /** Base URL of its ops server. */
   ops: string;
-  /** Port of the API or of MQTT; nothing listens on it in other services. */
+  /** Port of the API, of MQTT or of the console; nothing listens on it in other services. */
   port: number;
   /** Requests `/readyz` or `/livez`. Rejects without a response. */
   probe(path: ProbePath): Promise<ProbeResult>;
@@ -57,6 +59,7 @@ export async function startService(
       OPS_LISTEN: `127.0.0.1:${opsPort}`,
       API_LISTEN: `127.0.0.1:${port}`,
       MQTT_LISTEN: `127.0.0.1:${port}`,
+      DASHBOARD_LISTEN: `127.0.0.1:${port}`,
       ADDRESS_LIMITS: 'off',
       ...SERVICE_SECRETS,
       ...env,
