@@ -51,6 +51,7 @@ const DAY_SECONDS = 86_400;
 const KB = 1_024;
 const CONCURRENCY = workerEnvironment.shape.CONCURRENCY.parse(undefined);
 const OPEN_BATCHES_PER_PUSH = workerEnvironment.shape.OPEN_BATCHES_PER_PUSH.parse(undefined);
+const BODY_MEMORY_MB = apiEnvironment.shape.BODY_MEMORY_MB.parse(undefined);
 const BATCHES_OF_MOST_TOKENS = LIMITS.tokensPerPush / LIMITS.batchRecipients;
 /** Memory by service, in MB, as docs/performance.md has measured it. */
 const MEASURED_MB = readMeasuredMemory();
@@ -84,6 +85,7 @@ const LOGIN = {
 };
 const PUSH_WATCH = readConstants('services/dashboard/src/live/push-watch.ts');
 const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
+const SANDBOX_BODY = readConstants('services/sandbox/src/transport/read-body.ts');
 const OPEN_JOB = readConstants('packages/queue/src/open-job.ts');
 const RECONCILE = readConstants('services/scheduler/src/reconcile.ts');
 const QUEUE_WORKERS = readConstants('packages/queue/src/workers.ts');
@@ -170,7 +172,12 @@ const NUMBERS: Record<string, number> = {
     readConstants('services/api/src/devices/routes.ts')('PRESENCE_BODY_BYTES') / KB,
   'body.device-kb': API.routing('MAX_DEVICE_BODY_BYTES') / KB,
   'body.depth': LIMITS.payloadDepth + 1,
-  'body.memory-mb': apiEnvironment.shape.BODY_MEMORY_MB.parse(undefined),
+  'body.memory-mb': BODY_MEMORY_MB,
+  'body.unlimited-mb': (BODY_MEMORY_MB * 3) / 8,
+  'body.owner-mb': (BODY_MEMORY_MB * 6) / 8 / 4,
+  'body.large-mb': (BODY_MEMORY_MB * 6) / 8,
+  'body.small-limit-mb': (BODY_MEMORY_MB * 7) / 8,
+  'body.reserved-mb': BODY_MEMORY_MB / 8,
   'body.small-kb': API.budget('SMALL_BODY_BYTES') / KB,
   'body.grace-seconds': API.budget('GRACE_MS') / SECOND,
   'body.short-grace-ms': API.budget('SHORT_GRACE_MS'),
@@ -179,6 +186,8 @@ const NUMBERS: Record<string, number> = {
   'rejected-body.linger-seconds': API.response('LINGER_TIMEOUT_MS') / SECOND,
   'request.timeout-seconds':
     readConstants('services/api/src/http/server.ts')('REQUEST_TIMEOUT_MS') / SECOND,
+  'request.headers-seconds':
+    readConstants('services/api/src/http/server.ts')('HEADERS_TIMEOUT_MS') / SECOND,
   'request.response-seconds': API.routing('RESPONSE_TIMEOUT_MS') / SECOND,
   'request.tokens-per-second': API.push('TOKENS_PER_SECOND'),
   'registration.closed-seconds':
@@ -201,6 +210,7 @@ const NUMBERS: Record<string, number> = {
   'gateway.free-auth-failures': GATEWAY.addresses('FREE_AUTH_FAILURES'),
   'gateway.delay-step-seconds': GATEWAY.addresses('DELAY_STEP_MS') / SECOND,
   'gateway.max-delay-seconds': GATEWAY.addresses('MAX_DELAY_MS') / SECOND,
+  'gateway.forget-seconds': 1 / GATEWAY.addresses('AUTH_FAILURE_DECAY_PER_SECOND'),
   'gateway.lookup-burst': GATEWAY.addresses('LOOKUP_BURST'),
   'gateway.lookups-per-second': GATEWAY.addresses('LOOKUPS_PER_SECOND'),
   'gateway.pending-per-address': GATEWAY.addresses('MAX_PENDING_PER_ADDRESS'),
@@ -242,6 +252,13 @@ const NUMBERS: Record<string, number> = {
   'send-gate.newer-age-ms': WORKER.gate('NEWER_RECIPIENTS_REFRESH_AGE_MS'),
   'send-gate.write-deadline-ms': WORKER.gate('WRITE_DEADLINE_MS'),
   'send-gate.write-age-ms': WORKER.gate('STATE_MAX_AGE_AT_WRITE_MS'),
+  'dispatch.results-ms':
+    WORKER.gate('WRITE_DEADLINE_MS') +
+    readConstants('packages/presence/src/pending-dispatches.ts')('REPLY_GRACE_MS'),
+  'presence-lookup.pause-seconds':
+    readConstants('services/delivery-worker/src/channels/mqtt/apns-with-mqtt.ts')(
+      'REDIS_BACKOFF_MS',
+    ) / SECOND,
   'settlement.gather-ms': readConstants('packages/store/src/batch-table.ts')('SETTLE_GATHER_MS'),
   'settlement.gather-count': readConstants('packages/store/src/batch-table.ts')(
     'SETTLEMENTS_ENOUGH',
@@ -273,6 +290,8 @@ const NUMBERS: Record<string, number> = {
   'webhook.concurrency': WORKER.workers('WEBHOOK_CONCURRENCY'),
   'webhook.in-flight': MAX_IN_FLIGHT,
   'webhook.deadline-seconds': WEBHOOK_DEADLINE_MS / SECOND,
+  'webhook.response-kb':
+    readConstants('services/delivery-worker/src/webhooks/client.ts')('MAX_BODY_BYTES') / KB,
   'webhook.base-delay-seconds': WORKER.retry('BASE_DELAY_MS') / SECOND,
   'webhook.max-delay-hours': WORKER.retry('MAX_DELAY_MS') / HOUR,
   'webhook.max-retry-after-hours': WORKER.retry('MAX_RETRY_AFTER_MS') / HOUR,
@@ -345,6 +364,12 @@ const NUMBERS: Record<string, number> = {
     readConstants('services/device-gateway/src/tls-listener.ts')('CHECK_INTERVAL_MS') / SECOND,
   'web-client.subscribe-seconds':
     readConstants('packages/web-client/carillon-web-push.js')('SUBSCRIBE_MS') / SECOND,
+  'sandbox.body-kb': SANDBOX_BODY('MAX_BODY_BYTES') / KB,
+  'sandbox.sent-mb': SANDBOX_BODY('MAX_SENT_BYTES') / KB / KB,
+  'sandbox.control-mb':
+    readConstants('services/sandbox/src/control/route.ts')('MAX_BODY_BYTES') / KB / KB,
+  'sandbox.request-seconds':
+    readConstants('services/sandbox/src/control/server.ts')('REQUEST_TIMEOUT_MS') / SECOND,
   'fcm.max-fallback-seconds': readConstants('services/cli/src/app.ts')('MAX_FALLBACK_SECONDS'),
   'measured.api-mb': MEASURED_MB.get('api') ?? 0,
   'measured.worker-mb': MEASURED_MB.get('delivery-worker') ?? 0,

@@ -30,6 +30,8 @@ const FREEZE_MS = 100;
 const MAX_IDLE_WAIT_MS = 5_000;
 /** Time for a request to arrive completely. */
 const REQUEST_TIMEOUT_MS = 30_000;
+/** Time for its headers. */
+const HEADERS_TIMEOUT_MS = 10_000;
 
 /** Settings of the HTTP server. */
 export interface ServerSettings {
@@ -56,7 +58,7 @@ export async function serve(
   const server = http.createServer(
     {
       ...messageClasses(app),
-      headersTimeout: Math.min(10_000, requestTimeoutMs),
+      headersTimeout: Math.min(HEADERS_TIMEOUT_MS, requestTimeoutMs),
       requestTimeout: requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
       // Node's own response to a missing Host header has no body; ours is JSON.
