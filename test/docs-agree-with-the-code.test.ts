@@ -295,6 +295,8 @@ const NUMBERS: Record<string, number> = {
   'webhook.base-delay-seconds': WORKER.retry('BASE_DELAY_MS') / SECOND,
   'webhook.max-delay-hours': WORKER.retry('MAX_DELAY_MS') / HOUR,
   'webhook.max-retry-after-hours': WORKER.retry('MAX_RETRY_AFTER_MS') / HOUR,
+  'webhook.rotation-hours':
+    readConstants('packages/store/src/manage-webhooks.ts')('ROTATION_OVERLAP_MS') / HOUR,
   'webhook.failing-days': MAX_FAILING_MS / DAY,
   'webhook.kept-days': readConstants('packages/store/src/unreported.ts')('KEEP_MS') / DAY,
   'password.min-characters': readConstants('services/dashboard/src/login/routes.ts')(
