@@ -214,6 +214,7 @@ const STACK_SIDE_BY_SIDE = [
   'test/operators/migrate-waits-for-mongodb.test.ts',
   'test/operators/older-backup-is-restored.test.ts',
   'test/operators/probes-report-what-each-service-did-last.test.ts',
+  'test/operators/services-wait-for-mongodb-and-redis.test.ts',
   'test/providers/batch-without-an-attempt-is-released-unsaved.test.ts',
   'test/providers/new-contact-keeps-the-vapid-keys.test.ts',
   'test/providers/one-push-reaches-every-channel.test.ts',
