@@ -1,12 +1,11 @@
 import { request } from 'node:http';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type Stack, startStack } from '../support/stack.ts';
+import { beforeAll, expect, test } from '@jest/globals';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 
-let stack: Stack;
+let stack: SharedStack;
 beforeAll(async () => {
-  stack = await startStack();
+  stack = await useSharedStack();
 });
-afterAll(() => stack?.stop());
 
 /** Returns the response to a browser whose page's name was pointed at this machine (DNS rebinding). */
 function requestWithHost(

@@ -4,19 +4,19 @@ import { createBatchDocument } from '../../packages/store/src/create-batches.ts'
 import type { BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
 import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
 const HOUR_MS = 3_600_000;
 
-let stack: Stack;
+let stack: SharedStack;
 /** The stack's own database, with its scheduler and worker. */
 let liveMongo: TestMongo;
 /** A database of the test's own. */
 let mongo: TestMongo;
 let store: Store;
 beforeAll(async () => {
-  stack = await startStack();
+  stack = await useSharedStack();
   liveMongo = await openMongo(stack.dev);
   const mongodb = stack.dev.mongodb.replace('/carillon', '/accepting');
   mongo = await openMongo({ mongodb });
@@ -27,7 +27,6 @@ afterAll(async () => {
   await store?.close();
   await mongo?.close();
   await liveMongo?.close();
-  await stack?.stop();
 });
 
 const pushes = () => mongo.db.collection<PushDocument>('pushes');

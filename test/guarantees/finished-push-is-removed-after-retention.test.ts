@@ -1,19 +1,16 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerDevice } from '../support/register-device.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
-let stack: Stack;
+let stack: SharedStack;
 let mongo: TestMongo;
 beforeAll(async () => {
-  stack = await startStack();
+  stack = await useSharedStack();
   mongo = await openMongo(stack.dev);
 });
-afterAll(async () => {
-  await mongo?.close();
-  await stack?.stop();
-});
+afterAll(() => mongo?.close());
 
 interface SentPush {
   id: string;

@@ -166,7 +166,10 @@ describe('an account', () => {
       const leftMs = (lease?.until.getTime() ?? 0) - database.store.clock.now();
       return leftMs > 2 * LONG_LEASE_MS && state;
     });
-    expect([waits, Object.keys(await readNewPushes())]).toEqual(['running', [expect.any(String)]]);
+    expect(waits).toBe('running');
+    // The push that was admitted may still be in flight when the other one is refused.
+    await until(async () => Object.keys(await readNewPushes()).length > 0);
+    expect(Object.keys(await readNewPushes())).toEqual([expect.any(String)]);
     await database.store.accounts.limit(account, null);
     await database.db.collection('redrives').updateMany({}, { $unset: { lease: true } });
     expect(await waitForEnd(id)).toMatchObject({ state: 'finished', recipients: 2, skipped: {} });

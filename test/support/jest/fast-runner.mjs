@@ -7,7 +7,7 @@ import { shareMongod } from '../mongod-server.ts';
  */
 export default class FastRunner extends ParallelRunner {
   constructor(globalConfig, context) {
-    super({ ...globalConfig, maxWorkers: globalConfig.maxWorkers + 1 }, context);
+    super({ ...globalConfig, maxWorkers: globalConfig.maxWorkers + 3 }, context);
   }
 
   async runTests(...run) {
