@@ -6,7 +6,7 @@ import { isSharing } from './sharing.mjs';
 export interface Tier {
   name: string;
   /**
-   * Test files, from the repository's root, of which two or three are run at once. Those of the tier `stack` that share a
+   * Test files, from the repository's root, of which some are run at once. Those of the tier `stack` that share a
    * stack are run one after the other, beside two of the others.
    */
   sideBySide: string[];
