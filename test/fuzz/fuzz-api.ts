@@ -81,7 +81,7 @@ export async function fuzzApi(
   return { requests, statuses, violations, isRefused: (mark) => refused.has(mark) };
 }
 
-/** Reads go first: after a hundred thousand requests that create topics, a list of all topics takes a second. */
+/** Reads go first: a list of all topics is long after a hundred thousand requests that create topics. */
 function isWrite({ method }: Endpoint): boolean {
   return method !== 'GET';
 }

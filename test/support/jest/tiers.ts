@@ -6,8 +6,8 @@ import { isSharing } from './sharing.mjs';
 export interface Tier {
   name: string;
   /**
-   * Test files, from the repository's root, of which some are run at once. Those of the tier `stack` that share a
-   * stack are run one after the other, beside two of the others.
+   * Test files, from the repository's root, that are run side by side, as many at once as the tier's runner has workers.
+   * Those of the tier `stack` that share a stack are run one after the other, beside two of the others.
    */
   sideBySide: string[];
   /** Those that are run one at a time: a stack is a dozen processes, and the guarantees have bounds in seconds. */
