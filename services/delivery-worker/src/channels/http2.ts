@@ -9,7 +9,8 @@ import {
 import { withTimeout } from '@carillon/core/with-timeout';
 import type { MaySend } from '../deliver/provider.ts';
 
-const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } =
+  constants;
 /** Time that a session which is being closed has for its requests in flight. */
 const CLOSE_GRACE_MS = 10_000;
 /** Codes of Node and nghttp2 for a request that the server never processed (RFC 9113, 6.8 and 8.7). */
@@ -94,110 +95,155 @@ export type Http2Result =
   /** Never written. */
   | { kind: 'withheld' };
 
-/** Sends one request. Always resolves, within the deadline. */
-export function postOverHttp2(request: Http2Request): Promise<Http2Result> {
-  const { session, waitForSettings, headers, body, maySend, deadlineMs, onTimeout } = request;
-  const { promise, resolve } = Promise.withResolvers<Http2Result>();
-  let isSettled = false;
-  let exchange: Exchange | undefined;
+/**
+ * Sends one request. Always resolves, within the deadline.
+ *
+ * @param toResponse converts the result; must not throw
+ */
+export function postOverHttp2<R>(
+  request: Http2Request,
+  toResponse: (result: Http2Result) => R,
+): Promise<R> {
+  return new Promise((resolve) => new Exchange(request, toResponse, resolve).begin());
+}
 
-  function settle(result: Http2Result): void {
-    if (isSettled) return;
-    isSettled = true;
-    // A response whose body is not waited for may still be sending it: the deadline ends that.
-    if (result.kind !== 'response') clearTimeout(deadline);
-    resolve(result);
+/** One request and its response. A class, because a closure for each of its steps costs more than all of them. */
+class Exchange<R> {
+  readonly #request: Http2Request;
+  readonly #toResponse: (result: Http2Result) => R;
+  readonly #resolve: (response: R) => void;
+  /** Not `withTimeout`, which ends with the result: this deadline ends with the stream. */
+  readonly #deadline: NodeJS.Timeout;
+  #isSettled = false;
+  #stream: ClientHttp2Stream | undefined;
+  #response: { status: number; headers: IncomingHttpHeaders } | undefined;
+  #failure: Error | undefined;
+  #bytes = 0;
+  #chunks: Buffer[] | undefined;
+
+  constructor(
+    request: Http2Request,
+    toResponse: (result: Http2Result) => R,
+    resolve: (response: R) => void,
+  ) {
+    this.#request = request;
+    this.#toResponse = toResponse;
+    this.#resolve = resolve;
+    this.#deadline = setTimeout(() => this.#onTimeout(), request.deadlineMs);
   }
-  function fail(error: Error): void {
-    settle({ kind: 'failed', error, isUnprocessed: isUnprocessed(errorTextOf(error)) });
+
+  /** Sends the request once the session may carry it. */
+  begin(): void {
+    const settingsReceived = this.#request.waitForSettings(this.#request.session);
+    if (settingsReceived === true) this.#send();
+    else void settingsReceived.then((sessionError) => this.#send(sessionError));
   }
-  function start(sessionError?: Error): void {
+
+  #send(sessionError?: Error): void {
     // After a timeout the caller knows the request as failed, so it is not sent.
-    if (isSettled) return;
-    if (sessionError !== undefined) fail(sessionError);
-    else if (maySend()) write();
-    else settle({ kind: 'withheld' });
+    if (this.#isSettled) return;
+    if (sessionError !== undefined) this.#fail(sessionError);
+    else if (this.#request.maySend()) this.#write();
+    else this.#settle({ kind: 'withheld' });
   }
-  function write(): void {
+
+  #write(): void {
+    const { session, headers, body } = this.#request;
     try {
       const stream = session.request(headers as OutgoingHttpHeaders);
-      const onClose = () => clearTimeout(deadline);
-      exchange = readResponse(stream, request.maxResponseBytes, settle, onClose);
+      this.#stream = stream;
+      stream.on('response', (responseHeaders, flags) => {
+        this.#onResponse(stream, responseHeaders, (flags & NGHTTP2_FLAG_END_STREAM) === 0);
+      });
+      stream.on('error', (error: Error) => {
+        this.#failure ??= error;
+      });
+      stream.on('close', () => this.#onClose());
       stream.end(body);
     } catch (error) {
-      fail(error instanceof Error ? error : new Error(String(error)));
+      this.#fail(error instanceof Error ? error : new Error(String(error)));
     }
   }
 
-  // Not `withTimeout`, which ends with the result: this deadline ends with the stream.
-  const deadline = setTimeout(() => {
-    const wasSettled = isSettled;
-    const error = Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' });
-    if (exchange === undefined) fail(error);
-    else exchange.abort(error);
-    if (!wasSettled) onTimeout(session);
-  }, deadlineMs);
-  const settingsReceived = waitForSettings(session);
-  if (settingsReceived === true) start();
-  else void settingsReceived.then(start);
-  return promise;
-}
-
-interface Exchange {
-  /** Settles with the data received so far, and cancels the stream. */
-  abort(error: Error): void;
-}
-
-function readResponse(
-  stream: ClientHttp2Stream,
-  maxBytes: number,
-  settle: (result: Http2Result) => void,
-  onClose: () => void,
-): Exchange {
-  let response: { status: number; headers: IncomingHttpHeaders } | undefined;
-  let failure: Error | undefined;
-  let bytes = 0;
-  const chunks: Buffer[] = [];
-
-  function settleResponse(cutBy?: Error): void {
-    if (response === undefined) return;
-    const text = bytes === 0 ? '' : Buffer.concat(chunks).toString('utf8', 0, maxBytes);
-    settle({ kind: 'response', ...response, text, ...(cutBy !== undefined && { cutBy }) });
-  }
-  function settleIncomplete(error: Error): void {
-    if (response === undefined) {
-      const wasRefused =
-        stream.rstCode === NGHTTP2_REFUSED_STREAM || isUnprocessed(errorTextOf(error));
-      settle({ kind: 'failed', error, isUnprocessed: wasRefused });
-    } else settleResponse(error);
-  }
-  function abort(error: Error): void {
-    settleIncomplete(error);
-    stream.close(NGHTTP2_CANCEL);
-  }
-
-  stream.on('response', (headers: IncomingHttpHeaders & IncomingHttpStatusHeader) => {
+  #onResponse(
+    stream: ClientHttp2Stream,
+    headers: IncomingHttpHeaders & IncomingHttpStatusHeader,
+    hasBody: boolean,
+  ): void {
     const status = headers[':status'] ?? 0;
-    response = { status, headers };
-    if (status >= 200 && status < 300) settleResponse();
-  });
-  stream.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    chunks.push(chunk);
-    if (bytes > maxBytes) abort(new Error('the response is too long'));
-  });
-  stream.on('end', () => {
-    // A lost connection ends a stream too, but with a code; a stream that was only closed may be complete.
-    if (stream.rstCode === NGHTTP2_NO_ERROR) settleResponse();
-  });
-  stream.on('error', (error: Error) => {
-    failure ??= error;
-  });
-  stream.on('close', () => {
-    onClose();
-    settleIncomplete(failure ?? CONNECTION_LOST);
-  });
-  return { abort };
+    this.#response = { status, headers };
+    const isSuccess = status >= 200 && status < 300;
+    if (isSuccess) this.#settleResponse();
+    if (isSuccess && !hasBody) {
+      // Otherwise it doesn't close.
+      stream.resume();
+      return;
+    }
+    stream.on('data', (chunk: Buffer) => this.#onData(chunk));
+    stream.on('end', () => {
+      // A lost connection ends a stream too, but with a code; a stream that was only closed may be complete.
+      if (stream.rstCode === NGHTTP2_NO_ERROR) this.#settleResponse();
+    });
+  }
+
+  #onData(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    this.#chunks ??= [];
+    this.#chunks.push(chunk);
+    if (this.#bytes > this.#request.maxResponseBytes)
+      this.#abort(new Error('the response is too long'));
+  }
+
+  #onClose(): void {
+    clearTimeout(this.#deadline);
+    if (!this.#isSettled) this.#settleIncomplete(this.#failure ?? CONNECTION_LOST);
+  }
+
+  #onTimeout(): void {
+    const wasSettled = this.#isSettled;
+    this.#abort(Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' }));
+    if (!wasSettled) this.#request.onTimeout(this.#request.session);
+  }
+
+  /** Settles with the data received so far, and cancels the stream. */
+  #abort(error: Error): void {
+    if (!this.#isSettled) this.#settleIncomplete(error);
+    this.#stream?.close(NGHTTP2_CANCEL);
+  }
+
+  #settleIncomplete(error: Error): void {
+    if (this.#response === undefined) this.#fail(error);
+    else this.#settleResponse(error);
+  }
+
+  #settleResponse(cutBy?: Error): void {
+    if (this.#response === undefined || this.#isSettled) return;
+    const { status, headers } = this.#response;
+    const { maxResponseBytes } = this.#request;
+    const text =
+      this.#chunks === undefined
+        ? ''
+        : Buffer.concat(this.#chunks).toString('utf8', 0, maxResponseBytes);
+    this.#settle(
+      cutBy === undefined
+        ? { kind: 'response', status, headers, text }
+        : { kind: 'response', status, headers, text, cutBy },
+    );
+  }
+
+  #fail(error: Error): void {
+    const wasRefused = this.#stream?.rstCode === NGHTTP2_REFUSED_STREAM;
+    const wasUnprocessed = wasRefused || isUnprocessed(errorTextOf(error));
+    this.#settle({ kind: 'failed', error, isUnprocessed: wasUnprocessed });
+  }
+
+  #settle(result: Http2Result): void {
+    if (this.#isSettled) return;
+    this.#isSettled = true;
+    // A response whose body is not waited for may still be sending it: the deadline ends that.
+    if (result.kind !== 'response') clearTimeout(this.#deadline);
+    this.#resolve(this.#toResponse(result));
+  }
 }
 
 function errorTextOf(error: Error): string {

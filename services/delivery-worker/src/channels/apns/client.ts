@@ -224,7 +224,7 @@ function createConnection(provider: Provider): ApnsConnection {
     address: string,
     maySend: MaySend,
   ): Promise<ApnsResponse> {
-    return postOverHttp2({
+    const request = {
       session,
       waitForSettings,
       headers: buildHeaders(message, address),
@@ -233,7 +233,8 @@ function createConnection(provider: Provider): ApnsConnection {
       deadlineMs: DEADLINE_MS,
       maxResponseBytes: MAX_RESPONSE_BYTES,
       onTimeout: retire,
-    }).then(toApnsResponse);
+    };
+    return postOverHttp2(request, toApnsResponse);
   }
 
   async function connectAndSend(

@@ -59,11 +59,11 @@ export function createPushHttpClient({
         deadlineMs: Math.max(1, deadlineMs - (performance.now() - startedAt)),
       };
       if (openResult === 'http/1.1') return http1.post(target, request);
-      const result = await postOverHttp2({
+      const overHttp2 = {
         ...request,
         session: openResult.session,
         // The session was opened with them.
-        waitForSettings: () => true,
+        waitForSettings: () => true as const,
         headers: {
           ':method': 'POST',
           ':path': request.path,
@@ -72,8 +72,8 @@ export function createPushHttpClient({
         },
         maxResponseBytes: MAX_BODY_BYTES,
         onTimeout: sessions.retire,
-      });
-      return toPushServiceResponse(result);
+      };
+      return postOverHttp2(overHttp2, toPushServiceResponse);
     },
     close(): void {
       sessions.close();
