@@ -264,6 +264,8 @@ const NUMBERS: Record<string, number> = {
     'SETTLEMENTS_ENOUGH',
   ),
   'device-lookup.gather-ms': readConstants('packages/store/src/devices.ts')('PUSH_GATHER_MS'),
+  'device-lookup.gather-count': readConstants('packages/store/src/devices.ts')('PUSHES_ENOUGH'),
+  'device-lookup.probe-ms': readConstants('packages/store/src/devices.ts')('PROBE_EVERY_MS'),
   'suspected.after': SUSPECTED_AFTER,
   'suspected.attempts': readConstants('services/delivery-worker/src/deliver/suspected-batch.ts')(
     'ATTEMPTS_AT_ONE',

@@ -19,6 +19,8 @@ const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 9 };
 const SECONDS: Record<Size, number> = { quick: 3, usual: 5, full: 10 };
 const IDLE_MS: Record<Size, number> = { quick: 5_000, usual: 15_000, full: 30_000 };
 const DEVICES = 400;
+/** Load before the measurement. At 100 pushes a second the code of a new process would be compiled only after minutes. */
+const WARM_UP_SECONDS = 10;
 const FLOOR_PUSHES = 100;
 /** Settlements and receipts that are still written after the last PUBACK. */
 const SETTLE_MS = 300;
@@ -64,6 +66,8 @@ interface Round {
 export async function singlePushes(fixture: StackFixture, size: Size): Promise<Row[]> {
   const floor = await startOneDeviceFloor(fixture);
   const devices = await connectDevices(fixture, DEVICES);
+  await runClosedLoop(fixture, devices, BUSY.inFlight, WARM_UP_SECONDS);
+  await fixture.untilIdle();
   const idle = await measureIdleCosts(fixture, IDLE_MS[size]);
   const measureRounds = async (
     run: () => Promise<Pick<Round, 'latenciesMs' | 'perSecond'>>,

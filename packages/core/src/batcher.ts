@@ -11,6 +11,8 @@ interface PendingCall<T, R> {
 
 /** A batch that takes longer is slow. */
 const SLOW_AFTER_MS = 200;
+/** After a pause the next probe comes after this part of the usual time: the calls of a new load soon share their batches. */
+const FIRST_PROBE = 0.1;
 
 /** Limits of the batches that calls are collected into. */
 interface BatcherLimits {
@@ -31,8 +33,12 @@ interface BatcherLimits {
   gatherMs?: number;
   /** So many calls don't wait for more; `maxBatchSize` by default. */
   enough?: number;
-  /** A call does not wait if the batch before it had a single call and has ended: there is none to share with. */
-  onlyIfShared?: boolean;
+  /**
+   * Time after which a batch waits for the whole of `gatherMs` again, as a probe. The other batches start as soon as they have as
+   * many calls as the last probe collected. So callers who each wait for their result before the next call lose nothing, however
+   * few they are: no more calls than theirs would come. By default every batch waits.
+   */
+  probeEveryMs?: number;
 }
 
 /**
@@ -51,14 +57,16 @@ export function createBatcher<T, R>(
     maxSlow = 0,
     gatherMs = 0,
     enough = maxBatchSize,
-    onlyIfShared = false,
+    probeEveryMs,
   }: BatcherLimits = {},
 ): (item: T) => Promise<R> {
   let pendingCalls: PendingCall<T, R>[] = [];
   let running = 0;
   let slow = 0;
   let startedAt = Number.NEGATIVE_INFINITY;
-  let lastSize = 0;
+  /** Calls for which a batch waits, from the last probe. */
+  let expected = probeEveryMs === undefined ? Number.POSITIVE_INFINITY : 1;
+  let nextProbeAt = Number.NEGATIVE_INFINITY;
   /** Runs while calls wait for others. */
   let timer: NodeJS.Timeout | undefined;
   const counts = batchedCountsOf(operation);
@@ -92,27 +100,37 @@ export function createBatcher<T, R>(
   }
 
   /** Returns the milliseconds for which the calls wait for others. */
-  function remainingMs(): number {
-    if (gatherMs === 0 || pendingCalls.length >= enough) return 0;
-    if (onlyIfShared && running === 0 && lastSize <= 1 && pendingCalls.length === 1) return 0;
-    return startedAt + gatherMs - performance.now();
+  function remainingMs(now: number): number {
+    const isProbe = now >= nextProbeAt;
+    if (pendingCalls.length >= (isProbe ? enough : Math.min(enough, expected))) return 0;
+    return startedAt + gatherMs - now;
+  }
+
+  /** Takes the calls of the next batch. */
+  function takeBatch(now: number): PendingCall<T, R>[] {
+    const batch = pendingCalls.slice(0, maxBatchSize);
+    pendingCalls = pendingCalls.slice(maxBatchSize);
+    if (probeEveryMs !== undefined && now >= nextProbeAt) {
+      expected = batch.length;
+      const isAfterPause = now - startedAt >= probeEveryMs;
+      nextProbeAt = now + probeEveryMs * (isAfterPause ? FIRST_PROBE : 1);
+    }
+    startedAt = now;
+    return batch;
   }
 
   function startBatches(): void {
     while (running - Math.min(slow, maxSlow) < maxInFlight && pendingCalls.length > 0) {
-      const waitMs = remainingMs();
+      const now = gatherMs === 0 ? 0 : performance.now();
+      const waitMs = gatherMs === 0 ? 0 : remainingMs(now);
       // A timer takes whole milliseconds.
       if (waitMs >= 1) {
         timer ??= setTimeout(startWaiting, waitMs);
         return;
       }
-      if (gatherMs > 0) startedAt = performance.now();
       clearTimeout(timer);
       timer = undefined;
-      const batch = pendingCalls.slice(0, maxBatchSize);
-      lastSize = batch.length;
-      pendingCalls = pendingCalls.slice(maxBatchSize);
-      void runBatch(batch);
+      void runBatch(takeBatch(now));
     }
   }
 
@@ -125,6 +143,7 @@ export function createBatcher<T, R>(
     new Promise((resolve, reject) => {
       pendingCalls.push({ item, resolve, reject });
       // Collects the calls of one turn of the event loop before the first batch starts.
-      if (pendingCalls.length === 1 || pendingCalls.length === enough) queueMicrotask(startBatches);
+      const { length } = pendingCalls;
+      if (length === 1 || length === enough || length === expected) queueMicrotask(startBatches);
     });
 }

@@ -78,7 +78,7 @@ describe('with a time to gather', () => {
   function createCounting(
     gatherMs: number,
     maxBatchSize: number,
-    rest: { enough?: number; onlyIfShared?: boolean } = {},
+    rest: { enough?: number; probeEveryMs?: number } = {},
   ) {
     const sizes: number[] = [];
     const call = createBatcher<number, void>(
@@ -121,20 +121,37 @@ describe('with a time to gather', () => {
     expect(sizes).toEqual([1, 2]);
   });
 
-  test('calls one after the other do not wait if there is no call to share with', async () => {
-    const { sizes, call } = createCounting(LONG_MS, 100, { onlyIfShared: true });
+  test('calls one after the other do not wait, because a probe found no call to share with', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 100, { probeEveryMs: LONG_MS });
     await call(1);
     await call(2);
     await call(3);
     expect(sizes).toEqual([1, 1, 1]);
   });
 
-  test('concurrent calls wait, and so do those after a shared batch', async () => {
-    const { sizes, call } = createCounting(20, 100, { onlyIfShared: true });
+  test('a batch starts as soon as it has as many calls as the probe', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 100, { probeEveryMs: LONG_MS });
     await Promise.all([call(1), call(2)]);
     const third = call(3);
     await new Promise(setImmediate);
+    expect(sizes).toEqual([2]);
     await Promise.all([third, call(4)]);
     expect(sizes).toEqual([2, 2]);
+  });
+
+  test('with fewer calls than the probe had it starts after the time', async () => {
+    const { sizes, call } = createCounting(20, 100, { probeEveryMs: LONG_MS });
+    await Promise.all([call(1), call(2), call(3)]);
+    await Promise.all([call(4), new Promise(setImmediate).then(() => call(5))]);
+    expect(sizes).toEqual([3, 2]);
+  });
+
+  test('a probe waits for the whole time, and the batches after it for its number of calls', async () => {
+    const { sizes, call } = createCounting(20, 100, { probeEveryMs: 1 });
+    await call(1);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    // Two calls a probe would not wait for without the time.
+    await Promise.all([call(2), new Promise(setImmediate).then(() => call(3))]);
+    expect(sizes).toEqual([1, 2]);
   });
 });
