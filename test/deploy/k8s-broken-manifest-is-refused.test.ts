@@ -1,12 +1,15 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { BROKEN_NETWORK } from '../support/k8s/broken-network.ts';
 import {
-  type Change,
+  ALL,
+  type BrokenManifest,
   find,
   inContainer,
   inEnv,
   inPod,
   inSpec,
   inTrigger,
+  PROD,
   remove,
 } from '../support/k8s/change.ts';
 import { checkManifests, RULES } from '../support/k8s/check-manifests.ts';
@@ -19,13 +22,8 @@ beforeAll(async () => {
   for (const folder of RENDERED) rendered.set(folder, await render(folder));
 }, 300_000);
 
-const PROD = 'k8s/overlays/prod';
-const PLAIN = 'k8s/overlays/plain';
-const DEV = 'k8s/overlays/dev';
-const ALL = 'test/deploy/all-components';
-
-/** A change, the overlay that it is made to, and the line that names it. */
-const BROKEN: [line: string, overlay: string, change: Change][] = [
+/** Manifests that break rules of pods, environments and scaling, and then those that break rules of the network. */
+const BROKEN: readonly BrokenManifest[] = [
   ['probes: api has no startup probe', PROD, inContainer((c) => delete c.startupProbe)],
   ['probes: api has no liveness probe', PROD, inContainer((c) => delete c.livenessProbe)],
   [
@@ -306,155 +304,6 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     inEnv('MAX_CONNECTIONS', '12000', 'device-gateway'),
   ],
   [
-    'flows: device-gateway from 8883/TCP is not allowed',
-    PROD,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'devices'),
-  ],
-  [
-    'flows: delivery-worker to 4007/TCP is not allowed',
-    ALL,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'sandbox-clients'),
-  ],
-  [
-    'flows: sandbox from 4008/TCP is not allowed',
-    ALL,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'sandbox'),
-  ],
-  [
-    'flows: scheduler from 9000/TCP is not allowed',
-    PROD,
-    inSpec('NetworkPolicy', 'metrics', (s) =>
-      s.podSelector?.matchExpressions?.[0]?.values?.splice(2, 1),
-    ),
-  ],
-  [
-    'flows: api to 443/TCP has no use',
-    PROD,
-    inSpec('NetworkPolicy', 'providers', (s) =>
-      Object.assign(s, {
-        podSelector: { matchLabels: { 'app.kubernetes.io/part-of': 'carillon' } },
-      }),
-    ),
-  ],
-  [
-    'flows: migrate to 6379/TCP has no use',
-    PROD,
-    inSpec('NetworkPolicy', 'redis-clients', (s) => Object.assign(s, { podSelector: {} })),
-  ],
-  [
-    'flows: scheduler to any has no use',
-    PROD,
-    inSpec('NetworkPolicy', 'dns', (s) => Object.assign(s, { egress: [{}] })),
-  ],
-  [
-    'default deny: api is selected by no policy',
-    PROD,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'default-deny'),
-  ],
-  [
-    "data servers: scheduler can't reach mongodb",
-    DEV,
-    inSpec('NetworkPolicy', 'mongodb', (s) =>
-      s.ingress?.[0]?.from?.[0]?.podSelector?.matchExpressions?.[0]?.values?.splice(2, 1),
-    ),
-  ],
-  [
-    'data servers: migrate reaches valkey',
-    DEV,
-    inSpec('NetworkPolicy', 'valkey', (s) =>
-      s.ingress?.[0]?.from?.[0]?.podSelector?.matchExpressions?.[0]?.values?.push('migrate'),
-    ),
-  ],
-  [
-    'data servers: valkey is open to all',
-    DEV,
-    inSpec('NetworkPolicy', 'valkey', (s) => delete s.ingress?.[0]?.from),
-  ],
-  [
-    'private ranges: 169.254.0.0/16 can be reached',
-    PROD,
-    inSpec('NetworkPolicy', 'providers', (s) => delete s.egress?.[0]?.to),
-  ],
-  ['client addresses: TRUST_PROXY is wrong', PROD, inEnv('TRUST_PROXY', '0')],
-  ['client addresses: TRUST_PROXY is wrong', DEV, inEnv('TRUST_PROXY', '1')],
-  [
-    'client addresses: TRUST_PROXY is wrong for the dashboard',
-    PLAIN,
-    inEnv('TRUST_PROXY', '0', 'dashboard'),
-  ],
-  [
-    'client addresses: PROXY_PROTOCOL is wrong',
-    PROD,
-    inEnv('PROXY_PROTOCOL', 'off', 'device-gateway'),
-  ],
-  [
-    'client addresses: anyone can forge the address that the api reads',
-    PLAIN,
-    inSpec('NetworkPolicy', 'api-clients', (s) => delete s.ingress?.[0]?.from),
-  ],
-  [
-    'client addresses: anyone can forge the address that the dashboard reads',
-    PROD,
-    inSpec('NetworkPolicy', 'operators', (s) => delete s.ingress?.[0]?.from),
-  ],
-  [
-    'console address: CONSOLE_URL is not https://console.example.com',
-    PLAIN,
-    inEnv('CONSOLE_URL', 'https://push.example.com', 'dashboard'),
-  ],
-  [
-    'console address: CONSOLE_URL is not https://console.example.com',
-    PROD,
-    inEnv('CONSOLE_URL', undefined, 'dashboard'),
-  ],
-  [
-    'console address: single sign-on has no CONSOLE_URL',
-    ALL,
-    inEnv('CONSOLE_URL', undefined, 'dashboard'),
-  ],
-  [
-    'flows: dashboard to 443/TCP is not allowed',
-    ALL,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'openid-provider'),
-  ],
-  [
-    'client addresses: anyone can forge the address that the device-gateway reads',
-    PROD,
-    inSpec('NetworkPolicy', 'devices', (s) => delete s.ingress?.[0]?.from),
-  ],
-  [
-    'client addresses: device-gateway-public hides',
-    PLAIN,
-    inSpec('Service', 'device-gateway-public', (s) =>
-      Object.assign(s, { externalTrafficPolicy: 'Cluster' }),
-    ),
-  ],
-  [
-    'flows: scheduler to 4318/TCP is not allowed',
-    ALL,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'traces'),
-  ],
-  [
-    'flows: api to 443/TCP is not allowed',
-    ALL,
-    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', 'https://traces.example.com'),
-  ],
-  [
-    'traces: delivery-worker-providers does not export',
-    ALL,
-    inEnv('OTEL_EXPORTER_OTLP_ENDPOINT', undefined, 'delivery-worker-providers'),
-  ],
-  [
-    'traces: others than the namespace observability are reached',
-    ALL,
-    inSpec('NetworkPolicy', 'traces', (s) => delete s.egress?.[0]?.to),
-  ],
-  [
-    'flows: canary to 8883/TCP is not allowed',
-    ALL,
-    (manifests) => remove(manifests, 'NetworkPolicy', 'canary'),
-  ],
-  [
     'secrets as files: canary has CARILLON_API_KEY as a value',
     ALL,
     inEnv('CARILLON_API_KEY', 'key', 'canary'),
@@ -464,14 +313,7 @@ const BROKEN: [line: string, overlay: string, change: Change][] = [
     ALL,
     inEnv('CARILLON_APP_FILE', undefined, 'canary'),
   ],
-  [
-    'scraped: the metrics of scheduler are not scraped',
-    PROD,
-    inSpec('PodMonitor', 'carillon', (s) =>
-      s.selector?.matchExpressions?.[0]?.values?.splice(2, 1),
-    ),
-  ],
-  ['services: api has the port http and no pod has it', PROD, inContainer((c) => c.ports?.shift())],
+  ...BROKEN_NETWORK,
 ];
 
 describe('a manifest that breaks a rule is refused', () => {

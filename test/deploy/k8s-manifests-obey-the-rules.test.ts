@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { checkManifests } from '../support/k8s/check-manifests.ts';
-import { deriveFlows, readFlows } from '../support/k8s/flows.ts';
+import { deriveFlows } from '../support/k8s/flows.ts';
 import type { Manifest } from '../support/k8s/manifest.ts';
+import { readFlows } from '../support/k8s/policy-flows.ts';
 import { RENDERED, render } from '../support/k8s/render.ts';
 
 const manifests = new Map<string, Manifest[]>();

@@ -2,6 +2,7 @@ import {
   type Container,
   findWorkloads,
   type Manifest,
+  type NetworkPeer,
   type PodSpec,
   type Spec,
   type Trigger,
@@ -25,6 +26,16 @@ export function remove(manifests: Manifest[], kind: string, name: string): void 
 
 /** Breaks rendered manifests in place. */
 export type Change = (manifests: Manifest[]) => void;
+
+/** A change, the overlay that it is made to, and a part of the line that names it. */
+export type BrokenManifest = readonly [line: string, overlay: string, change: Change];
+
+export const PROD = 'k8s/overlays/prod';
+export const PLAIN = 'k8s/overlays/plain';
+export const DEV = 'k8s/overlays/dev';
+export const MONGODB_REPLICA_SET = 'k8s/overlays/mongodb-replica-set';
+export const VALKEY_SENTINEL = 'k8s/overlays/valkey-sentinel';
+export const ALL = 'test/deploy/all-components';
 
 /** Changes the pods of a workload, the api if none is named. */
 export function inPod(change: (pod: PodSpec) => void, workload = 'api'): Change {
@@ -54,6 +65,19 @@ export function inTrigger(name: string, change: (metadata: Trigger['metadata']) 
     const triggers = manifests.flatMap((manifest) => manifest.spec?.triggers ?? []);
     change(triggers.find((trigger) => trigger.name === name)?.metadata ?? {});
   };
+}
+
+/** Replaces the peers of the first rule of a network policy; undefined stands for any. */
+export function inPeers(
+  direction: 'ingress' | 'egress',
+  policy: string,
+  peers: NetworkPeer[] | undefined,
+): Change {
+  return inSpec('NetworkPolicy', policy, (s) => {
+    const rule = s[direction]?.[0];
+    if (rule === undefined) throw new Error(`${policy} has no rule for ${direction}`);
+    Object.assign(rule, direction === 'ingress' ? { from: peers } : { to: peers });
+  });
 }
 
 /** Changes what an object specifies. */

@@ -1,21 +1,52 @@
+import type { ProviderChannelName } from '../../../packages/core/src/channels.ts';
+import { findClients, findScrapers, toPort } from './listeners.ts';
+import { findVariable, type Manifest } from './manifest.ts';
 import {
-  type Container,
-  findVariable,
-  findWorkloads,
-  isSelected,
-  type Manifest,
-  type NetworkRule,
-  type Workload,
-} from './manifest.ts';
-import { SETTINGS } from './services.ts';
+  findBackends,
+  findPodGroups,
+  findPodsOfService,
+  listPodPorts,
+  type PodGroup,
+  type PodPort,
+} from './pod-groups.ts';
+import { ANY, formatFlow, INTERNET, NAME_LABEL, nameNamespace, type Peer } from './policy-flows.ts';
+import { findSetting } from './services.ts';
 
-const DNS = ['53/UDP', '53/TCP'];
-/** APNs, FCM and Web Push; APNs listens on both ports. */
-const PROVIDER_PORTS = ['443/TCP', '2197/TCP'];
-/** Settings of the sandbox with the ports that delivery-workers send to instead of the providers'. */
-const SANDBOX_PROVIDERS = ['SANDBOX_APNS_LISTEN', 'SANDBOX_FCM_LISTEN'];
-/** Addresses for operators, who use `kubectl port-forward`. */
-const OPERATOR_SETTINGS = ['SANDBOX_LISTEN'];
+/** To any address: with a DNS cache on the node the resolver is no pod. */
+const DNS: Peer[] = ['53/UDP', '53/TCP'].map((port) => ({ name: ANY, port }));
+
+/** Kubernetes' API, to which the agent beside each member of MongoDB writes its state; no manifest has the address. */
+const KUBERNETES_API: Peer[] = ['443/TCP', '6443/TCP'].map((port) => ({ name: ANY, port }));
+
+/**
+ * Settings with the address of a data server, the port of its protocol, and the server's pods where it runs in the
+ * cluster. The address is a secret, which no manifest has, so that clients may connect to any.
+ */
+const DATA_SERVERS = [
+  { variable: 'MONGODB_URI', port: '27017/TCP', server: 'mongodb' },
+  { variable: 'REDIS_URL', port: '6379/TCP', server: 'valkey' },
+  // Another Redis than that of REDIS_URL.
+  { variable: 'PRESENCE_REDIS_URL', port: '6379/TCP', server: undefined },
+];
+/** The pods that clients with REDIS_URL query for the primary, where these pods run in the cluster. */
+const SENTINEL = 'valkey-sentinel';
+/** Settings of data servers with the hosts of the set that a server belongs to, separated by spaces: `valkey-0.valkey-nodes`. */
+const SET_VARIABLES = ['NODE', 'NODES', 'SENTINELS'];
+
+/**
+ * Ports to which a delivery-worker that takes a queue connects, and the setting of the sandbox with the port that it
+ * simulates. 2197 is APNs' other port, for a credential whose server is `api.push.apple.com:2197`.
+ */
+const PROVIDERS: Readonly<
+  Record<`deliver-${ProviderChannelName}` | 'webhook', { ports: string[]; sandbox?: string }>
+> = {
+  'deliver-apns': { ports: ['443/TCP', '2197/TCP'], sandbox: 'SANDBOX_APNS_LISTEN' },
+  'deliver-fcm': { ports: ['443/TCP'], sandbox: 'SANDBOX_FCM_LISTEN' },
+  'deliver-web-push': { ports: ['443/TCP'] },
+  webhook: { ports: ['443/TCP'] },
+};
+const SANDBOX = 'sandbox';
+
 /** Settings that contain the URL of another server. */
 const URL_SETTINGS = [
   'OTEL_EXPORTER_OTLP_ENDPOINT',
@@ -29,142 +60,109 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = {
   'mqtt:': '1883',
   'mqtts:': '8883',
 };
-/** Option of the command line for the address of its metrics. */
-const METRICS_OPTION = '--listen';
-/** A setting by which a service connects to a server, with the server's pods and port where it runs in the cluster. */
-export const DATA_SERVERS = [
-  { variable: 'MONGODB_URI', server: 'mongodb', port: 27_017 },
-  { variable: 'REDIS_URL', server: 'valkey', port: 6_379 },
-];
 
-/** Pods of servers that replace each other; they connect to each other on all of their ports. */
-const SENTINEL = 'valkey-sentinel';
-const SET_OF_SERVERS = ['valkey', SENTINEL];
-
-function hasSetting(service: string, variable: string): boolean {
-  return variable in (SETTINGS[service] ?? {});
-}
-
-/** Lists the services with a setting. */
-export function findUsers(variable: string): string[] {
-  return Object.keys(SETTINGS).filter((service) => hasSetting(service, variable));
-}
-
-/** Lists the ports that a service listens on for others than itself. */
-function findListenPorts({ container }: Workload, hasScraper: boolean): string[] {
-  const { args = [], env = [] } = container;
-  const addresses = env
-    .filter(({ name, value }) => name.endsWith('_LISTEN') && value !== 'off')
-    .filter(({ name }) => hasScraper || name !== 'OPS_LISTEN')
-    .filter(({ name }) => !OPERATOR_SETTINGS.includes(name))
-    .map(({ value }) => value);
-  if (hasScraper && args.includes(METRICS_OPTION)) {
-    addresses.push(args[args.indexOf(METRICS_OPTION) + 1]);
-  }
-  return addresses.map(toPort);
-}
-
-function toPort(address = ''): string {
-  return `${address.split(':').at(-1)}/TCP`;
-}
-
-/** Lists the ports of the providers that a sandbox in the cluster simulates. */
-function findSandboxPorts(manifests: readonly Manifest[]): string[] {
-  const sandbox = findWorkloads(manifests).find(({ service }) => service === 'sandbox');
-  if (sandbox === undefined) return [];
-  return SANDBOX_PROVIDERS.map((name) => toPort(findVariable(sandbox.container, name)));
-}
-
-/** Checks whether a PodMonitor has Prometheus read the metrics of pods with these labels. */
-export function isScraped(manifests: readonly Manifest[], labels: Workload['labels']): boolean {
-  return manifests.some(
-    ({ kind, spec }) => kind === 'PodMonitor' && isSelected(spec?.selector ?? {}, labels),
+function hasVariable({ container }: PodGroup, name: string): boolean {
+  return [name, `${name}_FILE`].some((variable) =>
+    container.env?.some((candidate) => candidate.name === variable),
   );
 }
 
-/** Lists the ports of the servers whose URLs a container has. */
-function findUrlPorts(container: Container): string[] {
-  return URL_SETTINGS.flatMap((name) => findVariable(container, name) ?? []).map((text) => {
-    const { port, protocol } = new URL(text);
-    return `${port || DEFAULT_PORTS[protocol]}/TCP`;
-  });
+function toPeers(ports: readonly PodPort[]): Peer[] {
+  return ports.map(({ group, port }) => ({ name: group, port }));
 }
 
-function portsOf({ container }: Workload): string[] {
-  return (container.ports ?? []).map(({ containerPort }) => `${containerPort}/TCP`);
+/** Lists the data servers that pods connect to by their settings. */
+function findDataServers(group: PodGroup, groups: readonly PodGroup[]): Peer[] {
+  const sentinels = groups.filter(({ name }) => name === SENTINEL);
+  return [
+    ...DATA_SERVERS.filter(({ variable }) => hasVariable(group, variable)).map(({ port }) => ({
+      name: ANY,
+      port,
+    })),
+    ...(hasVariable(group, 'REDIS_URL') ? toPeers(sentinels.flatMap(listPodPorts)) : []),
+  ];
 }
 
-/** Lists the ports of the servers of a set; none if a server stands alone. */
-function findSetPorts(workloads: readonly Workload[]): string[] {
-  const servers = workloads.filter(({ service }) => SET_OF_SERVERS.includes(service));
-  const isSet = servers.some(({ manifest }) => (manifest.spec?.replicas ?? 1) > 1);
-  return isSet ? [...new Set(servers.flatMap(portsOf))] : [];
+/** Lists the clients of pods that are a data server. */
+function findDataClients({ name: server }: PodGroup, groups: readonly PodGroup[]): Peer[] {
+  return DATA_SERVERS.filter((candidate) => candidate.server === server).flatMap(
+    ({ variable, port }) =>
+      groups.filter((group) => hasVariable(group, variable)).map(({ name }) => ({ name, port })),
+  );
 }
 
-/** Lists the ports of the Sentinels that users of Redis query for the primary. */
-function findSentinelPorts(workloads: readonly Workload[], service: string): string[] {
-  if (!hasSetting(service, 'REDIS_URL')) return [];
-  return workloads.filter((workload) => workload.service === SENTINEL).flatMap(portsOf);
+/** Lists the servers of the set that a data server belongs to. */
+function findSet(group: PodGroup, manifests: readonly Manifest[]): Peer[] {
+  const { container, members } = group;
+  const hosts = SET_VARIABLES.flatMap((name) => findVariable(container, name)?.split(' ') ?? []);
+  const services = new Set(hosts.map((host) => host.split('.').at(1) ?? ''));
+  const servers = [...services].flatMap((service) => findPodsOfService(manifests, service));
+  return [
+    ...toPeers(servers.flatMap(listPodPorts)),
+    ...(members === undefined ? [] : KUBERNETES_API),
+    ...(members !== undefined && members > 1 ? toPeers(listPodPorts(group)) : []),
+  ];
 }
 
-/** Derives the network flows from the settings of the services: one line for each. */
-export function deriveFlows(manifests: readonly Manifest[]): string[] {
-  const workloads = findWorkloads(manifests);
-  const flows = workloads.flatMap((workload) => {
-    const { service, labels, container } = workload;
-    const isOfSet = SET_OF_SERVERS.includes(service);
-    const outgoing = [
-      ...DNS,
-      ...(isOfSet ? findSetPorts(workloads) : []),
-      ...findSentinelPorts(workloads, service),
-      ...DATA_SERVERS.filter(({ variable }) => hasSetting(service, variable)).map(
-        ({ port }) => `${port}/TCP`,
-      ),
-      // Services that can read the providers' secrets and take jobs connect to the providers; the console only saves secrets.
-      ...(hasSetting(service, 'CREDENTIAL_KEYS') && hasSetting(service, 'QUEUES')
-        ? [...PROVIDER_PORTS, ...findSandboxPorts(manifests)]
+/** Lists the queues that pods take jobs from. */
+function findQueues({ labels, container }: PodGroup): string[] {
+  const setting = findSetting(labels[NAME_LABEL] ?? '', 'QUEUES');
+  const parsed = setting?.safeParse(findVariable(container, 'QUEUES'));
+  return Array.isArray(parsed?.data) ? parsed.data : [];
+}
+
+/** Lists the providers that pods send to, and the sandbox that simulates some of them. */
+function findProviders(group: PodGroup, groups: readonly PodGroup[]): Peer[] {
+  const sandbox = groups.find(({ name }) => name === SANDBOX);
+  const queues = findQueues(group);
+  return Object.entries(PROVIDERS)
+    .filter(([queue]) => queues.includes(queue))
+    .flatMap(([, { ports, sandbox: setting }]) => [
+      ...ports.map((port) => ({ name: INTERNET, port })),
+      ...(sandbox !== undefined && setting !== undefined
+        ? [{ name: SANDBOX, port: toPort(findVariable(sandbox.container, setting)) }]
         : []),
-      ...findUrlPorts(container),
+    ]);
+}
+
+/**
+ * Lists the servers whose URLs pods have. The host `NAME.NAMESPACE` is a Service of that namespace, and so is
+ * `NAME.NAMESPACE.svc...`; `NAME` is one of the own namespace. No manifest has the address of any other host.
+ */
+function findUrlServers({ container }: PodGroup, manifests: readonly Manifest[]): Peer[] {
+  const urls = URL_SETTINGS.flatMap((setting) => findVariable(container, setting) ?? []);
+  return urls.flatMap((text) => {
+    const { hostname, port: given, protocol } = new URL(text);
+    const port = given || DEFAULT_PORTS[protocol] || '';
+    const [service = '', namespace, domain = 'svc'] = hostname.split('.');
+    if (namespace === undefined) return toPeers(findBackends(manifests, service, Number(port)));
+    return { name: domain === 'svc' ? nameNamespace(namespace) : ANY, port: `${port}/TCP` };
+  });
+}
+
+/** Derives the network flows from the settings of the services and from the routes to them: `api to any 27017/TCP`. */
+export function deriveFlows(manifests: readonly Manifest[]): string[] {
+  const groups = findPodGroups(manifests);
+  const flows = groups.flatMap((group) => {
+    const { name } = group;
+    const servers = [
+      ...DNS,
+      ...findDataServers(group, groups),
+      ...findSet(group, manifests),
+      ...findProviders(group, groups),
+      ...findUrlServers(group, manifests),
     ];
-    const server = DATA_SERVERS.find((candidate) => candidate.server === service);
-    const incoming = isOfSet
-      ? portsOf(workload)
-      : server
-        ? [`${server.port}/TCP`]
-        : findListenPorts(workload, isScraped(manifests, labels));
+    const clients = [
+      ...findDataClients(group, groups),
+      ...findScrapers(group, manifests),
+      ...findClients(group, manifests),
+    ];
+    const pods = servers.filter((server) => groups.some((other) => other.name === server.name));
     return [
-      ...outgoing.map((port) => `${service} to ${port}`),
-      ...incoming.map((port) => `${service} from ${port}`),
+      ...servers.map((server) => formatFlow(name, 'to', server)),
+      ...pods.map((server) => formatFlow(server.name, 'from', { name, port: server.port })),
+      ...clients.map((client) => formatFlow(name, 'from', client)),
     ];
   });
-  return [...new Set(flows)].sort();
-}
-
-/** Finds the policies that select pods with these labels. */
-export function findPolicies(
-  manifests: readonly Manifest[],
-  labels: Workload['labels'],
-): Manifest[] {
-  return manifests.filter(
-    ({ kind, spec }) => kind === 'NetworkPolicy' && isSelected(spec?.podSelector ?? {}, labels),
-  );
-}
-
-/** Lists the ports of a policy's rules. */
-export function listPorts(rules: readonly NetworkRule[] = []): string[] {
-  return rules.flatMap(({ ports }) =>
-    // No ports are all ports.
-    ports === undefined ? ['any'] : ports.map(({ port, protocol }) => `${port}/${protocol}`),
-  );
-}
-
-/** Lists the flows that the policies allow, in the same words. */
-export function readFlows(manifests: readonly Manifest[]): string[] {
-  const flows = findWorkloads(manifests).flatMap(({ service, labels }) =>
-    findPolicies(manifests, labels).flatMap(({ spec }) => [
-      ...listPorts(spec?.egress).map((port) => `${service} to ${port}`),
-      ...listPorts(spec?.ingress).map((port) => `${service} from ${port}`),
-    ]),
-  );
   return [...new Set(flows)].sort();
 }

@@ -21,6 +21,8 @@ export interface LabelSelector {
 /** All fields of all kinds; which are there depends on the kind. */
 export interface Spec {
   replicas?: number;
+  /** Of a MongoDBCommunity. */
+  members?: number;
   minReadySeconds?: number;
   type?: string;
   externalTrafficPolicy?: string;
@@ -42,7 +44,7 @@ export interface Spec {
   triggers?: Trigger[];
   /** Of an HTTPRoute. */
   hostnames?: string[];
-  /** Of an HTTPRoute or an Ingress. */
+  /** Of a route of the Gateway API or an Ingress. */
   rules?: HttpRule[];
   groups?: { rules: { alert?: string; record?: string; expr: string }[] }[];
 }
@@ -55,14 +57,16 @@ export interface Trigger {
 
 export interface HttpRule {
   host?: string;
-  http?: { paths: { backend: { service: { name: string } } }[] };
-  backendRefs?: { name: string }[];
+  http?: {
+    paths: { backend: { service: { name: string; port?: { name?: string; number?: number } } } }[];
+  };
+  backendRefs?: { name: string; port?: number }[];
 }
 
 export interface NetworkRule {
   from?: NetworkPeer[];
   to?: NetworkPeer[];
-  ports?: { protocol: string; port: number }[];
+  ports?: { protocol?: string; port?: number | string; endPort?: number }[];
 }
 
 export interface NetworkPeer {
@@ -154,19 +158,32 @@ export function findDeployments(manifests: readonly Manifest[]): Workload[] {
   return findWorkloads(manifests).filter(({ kind }) => kind === 'Deployment');
 }
 
+/** Operators of a LabelSelector; NotIn is also true for labels without the key. */
+const OPERATORS: Readonly<
+  Record<string, (value: string | undefined, values: readonly string[]) => boolean>
+> = {
+  In: (value, values) => value !== undefined && values.includes(value),
+  NotIn: (value, values) => value === undefined || !values.includes(value),
+  Exists: (value) => value !== undefined,
+  DoesNotExist: (value) => value === undefined,
+};
+
 /** Checks whether a selector selects these labels; an empty one selects all. */
 export function isSelected(selector: LabelSelector, labels: Labels): boolean {
   const { matchLabels = {}, matchExpressions = [] } = selector;
   return (
     Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
     matchExpressions.every(
-      ({ key, operator, values = [] }) => operator === 'In' && values.includes(labels[key] ?? ''),
+      ({ key, operator, values = [] }) => OPERATORS[operator]?.(labels[key], values) === true,
     )
   );
 }
 
 /** Returns the value of a variable in a manifest; undefined if it is not set there. */
-export function findVariable({ env = [] }: Container, name: string): string | undefined {
+export function findVariable(
+  { env = [] }: Pick<Container, 'env'>,
+  name: string,
+): string | undefined {
   return env.find((variable) => variable.name === name)?.value;
 }
 

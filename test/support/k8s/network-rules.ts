@@ -1,38 +1,23 @@
-import {
-  DATA_SERVERS,
-  deriveFlows,
-  findPolicies,
-  findUsers,
-  isScraped,
-  listPorts,
-  readFlows,
-} from './flows.ts';
+import { deriveFlows } from './flows.ts';
+import { isScraped } from './listeners.ts';
 import {
   findDeployments,
   findVariable,
   findWorkloads,
   isSelected,
   type Manifest,
-  type NetworkPeer,
-  type NetworkRule,
 } from './manifest.ts';
+import { findPodGroups, listBackends } from './pod-groups.ts';
+import { ANY, findPolicies, INTERNET_BLOCKS, listPorts, readFlows } from './policy-flows.ts';
 import type { Rule } from './rule.ts';
-import { findSetting, SETTINGS } from './services.ts';
+import { findSetting } from './services.ts';
 
-/** Ranges that a Web Push endpoint given by a device must not reach: own networks, the node, a cloud's metadata. */
-const PRIVATE_RANGES = [
-  ...['10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
-  ...['192.168.0.0/16', '::1/128', 'fc00::/7', 'fe80::/10'],
-];
 const PROVIDER_CLIENT = 'delivery-worker';
 /** Services behind the proxy for HTTPS, whose TRUST_PROXY follows it. */
-const HTTP_SERVICES = [
-  { service: 'api', port: '4000/TCP' },
-  { service: 'dashboard', port: '4010/TCP' },
-];
+const HTTP_SERVICES = ['api', 'dashboard'];
 const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
-const NAMESPACE_LABEL = 'kubernetes.io/metadata.name';
 
+/** The policies allow exactly the connections that the settings need: from which pods, to which peer, at which port. */
 const flows: Rule = {
   name: 'flows',
   check(manifests) {
@@ -48,7 +33,7 @@ const flows: Rule = {
 const defaultDeny: Rule = {
   name: 'default deny',
   check: (manifests) =>
-    findWorkloads(manifests)
+    findPodGroups(manifests)
       .filter(
         ({ labels }) =>
           !findPolicies(manifests, labels).some(
@@ -61,41 +46,7 @@ const defaultDeny: Rule = {
       .map(({ name }) => `${name} is selected by no policy that denies everything`),
 };
 
-/** Lists the services that the peers of a policy let in. */
-function findAllowedServices(peers: readonly NetworkPeer[] = []): string[] {
-  return Object.keys(SETTINGS).filter((service) =>
-    peers.some(
-      ({ podSelector, namespaceSelector }) =>
-        namespaceSelector === undefined &&
-        podSelector !== undefined &&
-        isSelected(podSelector, { 'app.kubernetes.io/name': service }),
-    ),
-  );
-}
-
-const dataServers: Rule = {
-  name: 'data servers',
-  check: (manifests) =>
-    DATA_SERVERS.flatMap(({ variable, server }) => {
-      const workload = findWorkloads(manifests).find(({ service }) => service === server);
-      if (workload === undefined) return [];
-      const rules = findPolicies(manifests, workload.labels).flatMap(
-        ({ spec }) => spec?.ingress ?? [],
-      );
-      const allowed = rules.flatMap(({ from }) => findAllowedServices(from));
-      const users = findUsers(variable);
-      return [
-        ...rules.filter(({ from }) => from === undefined).map(() => `${server} is open to all`),
-        ...users
-          .filter((name) => !allowed.includes(name))
-          .map((name) => `${name} can't reach ${server}`),
-        ...allowed
-          .filter((name) => !users.includes(name))
-          .map((name) => `${name} reaches ${server}`),
-      ];
-    }),
-};
-
+/** No setting, such as the address of a collector, may open private addresses to workers on the port of the providers. */
 const privateRanges: Rule = {
   name: 'private ranges',
   check(manifests) {
@@ -103,22 +54,15 @@ const privateRanges: Rule = {
     const policies = new Set(workers.flatMap(({ labels }) => findPolicies(manifests, labels)));
     const toProviders = [...policies]
       .flatMap(({ spec }) => spec?.egress ?? [])
-      .filter((rule) => listPorts([rule]).includes('443/TCP'));
+      .filter(({ ports }) => listPorts(ports).includes('443/TCP'));
     return toProviders.flatMap(({ to }) => {
       const excepted = to?.flatMap(({ ipBlock }) => ipBlock?.except ?? []) ?? [];
-      return PRIVATE_RANGES.filter((range) => !excepted.includes(range)).map(
-        (range) => `${range} can be reached as a provider`,
-      );
+      return INTERNET_BLOCKS.flatMap(({ except }) => except)
+        .filter((range) => !excepted.includes(range))
+        .map((range) => `${range} can be reached as a provider`);
     });
   },
 };
-
-function findRule(manifests: readonly Manifest[], port: string): NetworkRule | undefined {
-  return manifests
-    .filter(({ kind }) => kind === 'NetworkPolicy')
-    .flatMap(({ spec }) => spec?.ingress ?? [])
-    .find((rule) => listPorts([rule]).includes(port));
-}
 
 function readProxySettings(manifests: readonly Manifest[]) {
   const workloads = findWorkloads(manifests);
@@ -130,8 +74,8 @@ function readProxySettings(manifests: readonly Manifest[]) {
   return {
     hasHttpProxy: kinds.has('Gateway') || kinds.has('Ingress'),
     hasMqttProxy: kinds.has('TLSRoute'),
-    httpServices: HTTP_SERVICES.map(({ service, port }) => ({
-      ...{ service, port },
+    httpServices: HTTP_SERVICES.map((service) => ({
+      service,
       trustsProxy: Number(find(service, 'TRUST_PROXY')) > 0,
     })),
     readsProxyHeader: find('device-gateway', 'PROXY_PROTOCOL') === 'on',
@@ -143,7 +87,9 @@ const clientAddresses: Rule = {
   name: 'client addresses',
   check(manifests) {
     const settings = readProxySettings(manifests);
-    const isLimited = (port: string) => findRule(manifests, port)?.from !== undefined;
+    const allowed = readFlows(manifests);
+    const isOpen = (service: string) =>
+      allowed.some((flow) => flow.startsWith(`${service} from ${ANY} `));
     return [
       ...settings.httpServices
         .filter(({ trustsProxy }) => settings.hasHttpProxy !== trustsProxy)
@@ -152,12 +98,12 @@ const clientAddresses: Rule = {
         ? ['PROXY_PROTOCOL is wrong for the device-gateway']
         : []),
       ...settings.httpServices
-        .filter(({ trustsProxy, port }) => trustsProxy && !isLimited(port))
+        .filter(({ trustsProxy, service }) => trustsProxy && isOpen(service))
         .map(
           ({ service }) =>
             `anyone can forge the address that the ${service} reads from X-Forwarded-For`,
         ),
-      ...(settings.readsProxyHeader && !isLimited('8883/TCP')
+      ...(settings.readsProxyHeader && isOpen('device-gateway')
         ? ['anyone can forge the address that the device-gateway reads from the PROXY header']
         : []),
       ...manifests
@@ -172,11 +118,9 @@ const clientAddresses: Rule = {
 function findHosts(manifests: readonly Manifest[], service: string): string[] {
   return manifests.flatMap(({ kind, spec }) => {
     if (kind !== 'Ingress' && kind !== 'HTTPRoute') return [];
-    return (spec?.rules ?? []).flatMap(({ host, http, backendRefs = [] }) => {
-      const ofIngress = http?.paths.map(({ backend }) => backend.service.name) ?? [];
-      const names = [...ofIngress, ...backendRefs.map(({ name }) => name)];
-      if (!names.includes(service)) return [];
-      return spec?.hostnames ?? [host ?? 'any host'];
+    return (spec?.rules ?? []).flatMap((rule) => {
+      if (!listBackends(rule).some(({ name }) => name === service)) return [];
+      return spec?.hostnames ?? [rule.host ?? 'any host'];
     });
   });
 }
@@ -209,23 +153,9 @@ const traces: Rule = {
     const endpoints = new Set(exporters.map(({ container }) => findVariable(container, ENDPOINT)));
     const [endpoint] = [...endpoints].filter((found) => found !== undefined);
     if (endpoint === undefined) return [];
-    const url = new URL(endpoint);
-    const [, namespace] = url.hostname.split('.');
-    const policies = manifests.filter(
-      ({ kind, spec }) =>
-        kind === 'NetworkPolicy' && listPorts(spec?.egress).includes(`${url.port}/TCP`),
-    );
-    const peers = policies.flatMap(({ spec }) => spec?.egress?.map(({ to }) => to) ?? []);
-    const isCollector = ({ namespaceSelector }: NetworkPeer) =>
-      namespaceSelector?.matchLabels?.[NAMESPACE_LABEL] === namespace;
-    return [
-      ...exporters
-        .filter(({ container }) => findVariable(container, ENDPOINT) !== endpoint)
-        .map(({ name }) => `${name} does not export to ${endpoint}`),
-      ...(peers.every((to) => to?.every(isCollector) === true)
-        ? []
-        : [`others than the namespace ${namespace} are reached as the collector`]),
-    ];
+    return exporters
+      .filter(({ container }) => findVariable(container, ENDPOINT) !== endpoint)
+      .map(({ name }) => `${name} does not export to ${endpoint}`);
   },
 };
 
@@ -263,7 +193,6 @@ const services: Rule = {
 export const NETWORK_RULES: readonly Rule[] = [
   flows,
   defaultDeny,
-  dataServers,
   privateRanges,
   clientAddresses,
   consoleAddress,

@@ -1,7 +1,7 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /** IANA's registry of special-purpose addresses that aren't globally reachable, and multicast. */
-const SPECIAL_IPV4 = [
+export const SPECIAL_IPV4: readonly string[] = [
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',
