@@ -133,6 +133,8 @@ const NUMBERS: Record<string, number> = {
   'push.max-tokens': LIMITS.tokensPerPush,
   'push.batches-of-most-tokens': BATCHES_OF_MOST_TOKENS,
   'fan-out.open-batches': OPEN_BATCHES_PER_PUSH,
+  'open-batches.min': workerEnvironment.shape.OPEN_BATCHES_PER_PUSH.unwrap().minValue ?? 0,
+  'open-batches.max': workerEnvironment.shape.OPEN_BATCHES_PER_PUSH.unwrap().maxValue ?? 0,
   'fan-out.open-recipients': OPEN_BATCHES_PER_PUSH * LIMITS.batchRecipients,
   'fan-out.lease-seconds': fanOut.LEASE_MS / SECOND,
   'fan-out.pause-ms': fanOut.NEXT_STEP_DELAY_MS,

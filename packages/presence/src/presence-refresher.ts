@@ -2,6 +2,8 @@ import { TTL_SECONDS } from './keys.ts';
 import type { ConnectedDevice, PresenceRegistry } from './presence-registry.ts';
 
 const TICK_MS = 100;
+/** Between ticks with nothing to do: each wakes the process. */
+const IDLE_TICK_MS = 1_000;
 /** 2,500 a second: a gateway with 15,000 devices registers all of them again within 6 s. */
 const REGISTRATIONS_PER_TICK = 250;
 /** Each entry is refreshed three times within its lifetime. */
@@ -70,9 +72,16 @@ export function createPresenceRefresher(
     lastProgressAt = performance.now();
   }
 
-  const stop = runEvery(TICK_MS, tick);
+  const hasWork = () =>
+    unregistered.size > 0 || cycle.hasRemaining() || unregistrations.hasFailed();
+  const idleTickMs = Math.min(IDLE_TICK_MS, refreshIntervalMs / 10);
+  const ticker = startTicker(tick, () => (hasWork() ? TICK_MS : idleTickMs));
+  function registerLater(device: ConnectedDevice): void {
+    unregistered.set(device.connection, device);
+    ticker.hurry();
+  }
   return {
-    stop,
+    stop: ticker.stop,
     /** Returns the time of the last finished run while Redis was connected, by the monotonic clock (`performance.now()`). */
     lastProgressAt: (): number => lastProgressAt,
     /** Registers a new connection. If Redis is unavailable, it is registered later and `reregistered` is called. */
@@ -80,40 +89,69 @@ export function createPresenceRefresher(
       try {
         await registry.register(device);
       } catch {
-        if (on.isOpen(device)) unregistered.set(device.connection, device);
+        if (on.isOpen(device)) registerLater(device);
       }
     },
     /** Removes the entry of a closed connection, now or once Redis is back. */
     async unregister(device: ConnectedDevice): Promise<void> {
       unregistered.delete(device.connection);
       await unregistrations.remove(device);
+      if (unregistrations.hasFailed()) ticker.hurry();
     },
     /** Registers all devices again over several ticks, under a new identity. */
     registerAll(): void {
       generation += 1;
       for (const device of on.devices()) unregistered.set(device.connection, device);
+      ticker.hurry();
     },
     /** Checks all entries over several ticks, because Redis is back and may have lost its last seconds. */
     recheckAll(): void {
       cycle.startRecheck();
       unregistrations.repeatRecent();
+      ticker.hurry();
     },
   };
 }
 
-/** Runs a task periodically, one run at a time. A failed run is retried at the next interval. */
-function runEvery(intervalMs: number, task: () => Promise<void>): () => void {
+/**
+ * Runs a task periodically, one run at a time. A failed run is retried at the next tick.
+ *
+ * @param intervalMs returns the time until the next tick
+ */
+function startTicker(task: () => Promise<void>, intervalMs: () => number) {
+  let timer: NodeJS.Timeout | undefined;
+  /** When the timer runs the task, by the monotonic clock. */
+  let dueAt = Number.POSITIVE_INFINITY;
   let isRunning = false;
-  const timer = setInterval(() => {
-    if (isRunning) return;
+  let isStopped = false;
+
+  function schedule(): void {
+    const waitMs = intervalMs();
+    const at = performance.now() + waitMs;
+    // A call in each interval must not put the tick off for ever.
+    if (isStopped || isRunning || at >= dueAt) return;
+    clearTimeout(timer);
+    dueAt = at;
+    timer = setTimeout(() => void run(), waitMs);
+  }
+
+  async function run(): Promise<void> {
     isRunning = true;
-    task()
-      .catch(() => undefined)
-      .finally(() => {
-        isRunning = false;
-      });
-  }, intervalMs);
-  return () => clearInterval(timer);
+    await task().catch(() => undefined);
+    isRunning = false;
+    dueAt = Number.POSITIVE_INFINITY;
+    schedule();
+  }
+
+  schedule();
+  return {
+    /** Has the next tick come after the interval from now, if that is earlier: there may be work after an idle time. */
+    hurry: schedule,
+    stop(): void {
+      isStopped = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 /** Creates the refresh cycle: it visits all connections again and again, spread over the interval. */
@@ -136,6 +174,8 @@ function createRefreshCycle(
 
   return {
     isRecheck: () => isRecheck,
+    /** Checks whether devices of this cycle are left. */
+    hasRemaining: () => devices.length > 0,
     /** Returns the devices to refresh in this tick. */
     takeDue(): ConnectedDevice[] {
       const elapsedMs = performance.now() - startedAt;
@@ -202,6 +242,7 @@ function createUnregistrations(registry: PresenceRegistry) {
 
   return {
     remove: unregisterOrDefer,
+    hasFailed: () => failed.size > 0,
     /** Retries failed removals. */
     async retryFailed(): Promise<void> {
       const failedDevices = [...failed.values()].slice(0, REGISTRATIONS_PER_TICK);

@@ -15,21 +15,22 @@ export function replaceActiveSets(client: MongoClient): void {
   }
 }
 
-/**
- * Interval in which an idle pool checks for connections that have ended. A pool also checks each time it returns one.
- */
+/** Interval in which an idle pool checks for connections that have ended. A pool also checks each time it returns one. */
 const POOL_CHECK_INTERVAL_MS = 2_000;
+/** For a pool that keeps connections: each check also opens one that is missing. Calls open what they need at once. */
+const KEPT_POOL_CHECK_INTERVAL_MS = 500;
 
 /**
- * Makes the pools of a client that has not connected yet check for ended connections every 2 s instead of ten times a
- * second, which are most of the times that an idle process wakes up. Not for a client that keeps connections: the same
- * look opens those that are missing, one at a time.
+ * Makes the pools of a client that has not connected yet check for ended connections less often than ten times a second,
+ * which are most of the times that an idle process wakes up.
  *
+ * @param keepsConnections the client has a least number of connections
  * @throws Error when this version of the driver does not let its options be changed
  */
-export function checkPoolsSeldom(client: MongoClient): void {
+export function checkPoolsSeldom(client: MongoClient, keepsConnections: boolean): void {
+  const intervalMs = keepsConnections ? KEPT_POOL_CHECK_INTERVAL_MS : POOL_CHECK_INTERVAL_MS;
   // The driver knows the option, but refuses it from others.
-  if (!Reflect.set(client.options, 'minPoolSizeCheckFrequencyMS', POOL_CHECK_INTERVAL_MS))
+  if (!Reflect.set(client.options, 'minPoolSizeCheckFrequencyMS', intervalMs))
     throw new Error("the driver's options can't be changed");
 }
 

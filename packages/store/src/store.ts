@@ -112,7 +112,7 @@ export async function connectStore({
     monitorCommands: recorder !== undefined,
   });
   replaceActiveSets(client);
-  if (keptConnections === undefined) checkPoolsSeldom(client);
+  checkPoolsSeldom(client, keptConnections !== undefined);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
   const { db, clock } = await connect(client).catch((error: unknown) => {
     recorder?.close();

@@ -1,3 +1,5 @@
+import { BATCH_LEASE_MS } from '@carillon/core/batch';
+
 /** Recovery of the statements of one function of the store after a cut connection. */
 export interface UnrepeatedStatements {
   /** The part that sends the statement again, or what replaces it. */
@@ -6,6 +8,7 @@ export interface UnrepeatedStatements {
   safeBecause: string;
 }
 
+const LEASE = `${BATCH_LEASE_MS / 1_000} s`;
 const TICK = 'the next tick of the scheduler, which finds the same documents';
 const CALLER = 'the client, which has received an error';
 
@@ -17,10 +20,10 @@ const CALLER = 'the client, which has received an error';
 export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements>> = {
   'batchTable.claim': {
     repeatedBy: 'the reconciler, which adds the job again when the lease of the claim ends',
-    safeBecause: 'no worker has the claim, so nothing is sent under it; the batch waits 6 s',
+    safeBecause: `no worker has the claim, so nothing is sent under it; the batch waits ${LEASE}`,
   },
   'batchTable.renew': {
-    repeatedBy: 'the next renewal, 2 s later; a lease lasts for three of them',
+    repeatedBy: 'the next renewal; a lease lasts for three of them',
     safeBecause:
       'a lease that is renewed twice ends later; one that is not stops its worker from sending',
   },
@@ -31,8 +34,7 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'batchTable.releaseClaim': {
     repeatedBy: 'not repeated: the batch is due when the lease of the claim ends',
-    safeBecause:
-      'a batch that is released is not released again; one that is not waits 6 s at most',
+    safeBecause: `a batch that is released is not released again; one that is not waits ${LEASE} at most`,
   },
   'batchTable.retryNow': {
     repeatedBy: 'the operator, who has received an error; otherwise each batch at its own time',
