@@ -34,7 +34,7 @@ const QUERIES_IN_FLIGHT = 4;
  */
 const PUSH_GATHER_MS = 10;
 /** More would save little. */
-const PUSHES_ENOUGH = 16;
+const PUSHES_ENOUGH = 64;
 /** Senders of one push after the other wait for the probes only, which is 2 % of the time. */
 const PROBE_EVERY_MS = 500;
 
