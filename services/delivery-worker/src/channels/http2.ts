@@ -96,22 +96,30 @@ export type Http2Result =
   | { kind: 'withheld' };
 
 /**
- * Sends one request. Always resolves, within the deadline.
+ * Sends one request. Settles within the deadline.
  *
- * @param toResponse converts the result; must not throw
+ * @param toResponse converts the result; the promise is rejected with what it throws, and with nothing else
  */
 export function postOverHttp2<R>(
   request: Http2Request,
   toResponse: (result: Http2Result) => R,
 ): Promise<R> {
-  return new Promise((resolve) => new Exchange(request, toResponse, resolve).begin());
+  return new Promise((resolve, reject) =>
+    new Exchange(request, { toResponse, resolve, reject }).begin(),
+  );
 }
 
-/** One request and its response. A class, because a closure for each of its steps costs more than all of them. */
+/** The caller's side of a request. */
+interface PendingRequest<R> {
+  toResponse(result: Http2Result): R;
+  resolve(response: R): void;
+  reject(thrown: unknown): void;
+}
+
+/** One request and its response. A class: closures for its steps would be created with every request. */
 class Exchange<R> {
   readonly #request: Http2Request;
-  readonly #toResponse: (result: Http2Result) => R;
-  readonly #resolve: (response: R) => void;
+  readonly #pendingRequest: PendingRequest<R>;
   /** Not `withTimeout`, which ends with the result: this deadline ends with the stream. */
   readonly #deadline: NodeJS.Timeout;
   #isSettled = false;
@@ -121,14 +129,9 @@ class Exchange<R> {
   #bytes = 0;
   #chunks: Buffer[] | undefined;
 
-  constructor(
-    request: Http2Request,
-    toResponse: (result: Http2Result) => R,
-    resolve: (response: R) => void,
-  ) {
+  constructor(request: Http2Request, pendingRequest: PendingRequest<R>) {
     this.#request = request;
-    this.#toResponse = toResponse;
-    this.#resolve = resolve;
+    this.#pendingRequest = pendingRequest;
     this.#deadline = setTimeout(() => this.#onTimeout(), request.deadlineMs);
   }
 
@@ -242,7 +245,12 @@ class Exchange<R> {
     this.#isSettled = true;
     // A response whose body is not waited for may still be sending it: the deadline ends that.
     if (result.kind !== 'response') clearTimeout(this.#deadline);
-    this.#resolve(this.#toResponse(result));
+    try {
+      this.#pendingRequest.resolve(this.#pendingRequest.toResponse(result));
+    } catch (thrown) {
+      // In a listener of the stream it would end the process.
+      this.#pendingRequest.reject(thrown);
+    }
   }
 }
 
