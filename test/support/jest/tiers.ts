@@ -33,6 +33,7 @@ const FAST = [
   'test/docs/the-documents-name-what-exists.test.ts',
   'test/docs/the-picture-of-the-imports-is-true.test.ts',
   'test/docs/the-settings-page-agrees-with-the-schemas.test.ts',
+  'test/docs/the-rates-of-scattered-statements-are-those-of-the-code.test.ts',
   'test/docs/the-table-of-faults-is-the-plan.test.ts',
   'test/first-run/tampered-download-is-not-run.test.ts',
   'test/operators/lists-are-paginated.test.ts',
