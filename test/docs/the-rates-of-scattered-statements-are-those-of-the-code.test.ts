@@ -18,7 +18,7 @@ const format = (value: number) => value.toLocaleString('en');
 const seconds = (path: string, before: string) => format(readNumber(path, before) / 1_000);
 const count = (path: string, before: string) => format(readNumber(path, before));
 
-/** What the table says of a function, with the numbers from the code that limits it. */
+/** Phrases of the table, with the numbers from the code that sets the limit or the interval. */
 const PHRASES: readonly (readonly [name: string, phrase: string])[] = [
   ['retention.abandonStale', `every ${seconds('services/scheduler/src/main.ts', 'clean: ')} s`],
   [

@@ -35,8 +35,8 @@ interface BatcherLimits {
   enough?: number;
   /**
    * Time after which a batch waits for the whole of `gatherMs` again, as a probe. The other batches start as soon as they have as
-   * many calls as the last probe collected. So callers who each wait for their result before the next call lose nothing, however
-   * few they are: no more calls than theirs would come. By default every batch waits.
+   * many calls as the last probe collected. So callers who each wait for their result before the next call wait for no calls
+   * besides their own, except in probes. By default every batch waits for the whole time.
    */
   probeEveryMs?: number;
 }
@@ -121,8 +121,8 @@ export function createBatcher<T, R>(
 
   function startBatches(): void {
     while (running - Math.min(slow, maxSlow) < maxInFlight && pendingCalls.length > 0) {
-      const now = gatherMs === 0 ? 0 : performance.now();
-      const waitMs = gatherMs === 0 ? 0 : remainingMs(now);
+      const now = performance.now();
+      const waitMs = remainingMs(now);
       // A timer takes whole milliseconds.
       if (waitMs >= 1) {
         timer ??= setTimeout(startWaiting, waitMs);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from '@jest/globals';
 import { createBatcher } from '../src/batcher.ts';
 
@@ -146,12 +147,15 @@ describe('with a time to gather', () => {
     expect(sizes).toEqual([3, 2]);
   });
 
-  test('a probe waits for the whole time, and the batches after it for its number of calls', async () => {
-    const { sizes, call } = createCounting(20, 100, { probeEveryMs: 1 });
+  test('a probe waits, although the one before it found a single call; after a pause it comes soon', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 100, { enough: 2, probeEveryMs: 2_000 });
     await call(1);
-    await new Promise((resolve) => setTimeout(resolve, 2));
-    // Two calls a probe would not wait for without the time.
-    await Promise.all([call(2), new Promise(setImmediate).then(() => call(3))]);
+    // Longer than a tenth of the time between probes.
+    await sleep(250);
+    const waiting = call(2);
+    await new Promise(setImmediate);
+    expect(sizes).toEqual([1]);
+    await Promise.all([waiting, call(3)]);
     expect(sizes).toEqual([1, 2]);
   });
 });

@@ -78,7 +78,7 @@ export function createPresenceRefresher(
   const ticker = startTicker(tick, () => (hasWork() ? TICK_MS : idleTickMs));
   function registerLater(device: ConnectedDevice): void {
     unregistered.set(device.connection, device);
-    ticker.hurry();
+    ticker.tickSoon();
   }
   return {
     stop: ticker.stop,
@@ -96,19 +96,19 @@ export function createPresenceRefresher(
     async unregister(device: ConnectedDevice): Promise<void> {
       unregistered.delete(device.connection);
       await unregistrations.remove(device);
-      if (unregistrations.hasFailed()) ticker.hurry();
+      if (unregistrations.hasFailed()) ticker.tickSoon();
     },
     /** Registers all devices again over several ticks, under a new identity. */
     registerAll(): void {
       generation += 1;
       for (const device of on.devices()) unregistered.set(device.connection, device);
-      ticker.hurry();
+      ticker.tickSoon();
     },
     /** Checks all entries over several ticks, because Redis is back and may have lost its last seconds. */
     recheckAll(): void {
       cycle.startRecheck();
       unregistrations.repeatRecent();
-      ticker.hurry();
+      ticker.tickSoon();
     },
   };
 }
@@ -146,7 +146,7 @@ function startTicker(task: () => Promise<void>, intervalMs: () => number) {
   schedule();
   return {
     /** Has the next tick come after the interval from now, if that is earlier: there may be work after an idle time. */
-    hurry: schedule,
+    tickSoon: schedule,
     stop(): void {
       isStopped = true;
       clearTimeout(timer);

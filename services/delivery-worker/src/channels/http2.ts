@@ -178,7 +178,7 @@ class Exchange<R> {
     const isSuccess = status >= 200 && status < 300;
     if (isSuccess) this.#settleResponse();
     if (isSuccess && !hasBody) {
-      // Otherwise it doesn't close.
+      // A stream that nobody reads does not close.
       stream.resume();
       return;
     }
