@@ -94,7 +94,7 @@ test(
       for (const data of INVALID_DATA) await jobs.add(name, data);
       for (const id of await jobs.add(name, {}, { times: 2 })) await corrupt(name, id);
     }
-    await redis.rpush('send:entries', SECRET, HUGE, '', '{}');
+    await redis.rpush('send:joined', SECRET, HUGE, '', '{}');
     await Promise.all(QUEUE_NAMES.map((name) => jobs.resume(name)));
     await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
     const push = await insertPush(tables, newTokens(RECIPIENTS));

@@ -1,3 +1,4 @@
+import { createBatcher } from '@carillon/core/batcher';
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
 import {
@@ -52,6 +53,15 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
   const dispatchers = await Promise.all(
     shards.all.map((shard) => createShardDispatcher(shard, worker, pendingDispatches.record)),
   );
+  /** Reads from all shards but those that fail. Throws if all of them do. */
+  async function readAll(
+    read: (one: ShardDispatcher) => Promise<DatedReply[]>,
+  ): Promise<DatedReply[]> {
+    const reads = await Promise.allSettled(dispatchers.map(read));
+    const succeeded = reads.filter((result) => result.status === 'fulfilled');
+    if (succeeded.length === 0) throw findReason(reads);
+    return succeeded.flatMap(({ value }) => value);
+  }
   const dispatcherOf = (token: string) => dispatchers[shards.of(token).index] as ShardDispatcher;
 
   return {
@@ -82,16 +92,20 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
      */
     async readReplies(stream: string, claim: string): Promise<Map<number, EarlierResult>> {
       const formerWorker = stream.slice(REPLY_STREAM_PREFIX.length);
-      const reads = await Promise.allSettled(
-        dispatchers.map((dispatcher) => dispatcher.readReplies(formerWorker)),
-      );
-      const read = reads.filter((result) => result.status === 'fulfilled');
-      if (read.length === 0) throw findReason(reads);
-      return mergeReplies(
-        read.flatMap(({ value }) => value),
-        claim,
-      );
+      return mergeReplies(await readAll((one) => one.readReplies(formerWorker)), claim);
     },
+    /**
+     * The same of a claim whose worker is not known. Reads what all workers have got in the last minute; calls at the same
+     * time share that.
+     */
+    findReplies: createBatcher<string, Map<number, EarlierResult>>(
+      'find-replies',
+      async (claims) => {
+        const wanted = new Set(claims);
+        const replies = await readAll((one) => one.findReplies(wanted));
+        return claims.map((claim) => mergeReplies(replies, claim));
+      },
+    ),
     async close(): Promise<void> {
       for (const dispatcher of dispatchers) dispatcher.close();
       windows.close();

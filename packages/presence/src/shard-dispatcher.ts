@@ -32,10 +32,31 @@ export async function createShardDispatcher(
   const replyStream = keys.replyStream(worker);
   const time = createRedisTime(shard);
 
-  const maintain = async (): Promise<void> => {
-    const expire = () => redis.expire(replyStream, TTL_SECONDS.replies);
-    await Promise.allSettled([run(time.sample), run(expire)]);
-  };
+  async function keepName(): Promise<void> {
+    const pipeline = redis.pipeline();
+    pipeline.expire(replyStream, TTL_SECONDS.replies);
+    const now = time.now();
+    // Without the time it is kept with the next sample.
+    if (!Number.isNaN(now)) {
+      pipeline.zadd(keys.workers, now, worker);
+      pipeline.zremrangebyscore(keys.workers, 0, now - TTL_SECONDS.replies * 1_000);
+    }
+    for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
+  }
+
+  async function maintain(): Promise<void> {
+    await Promise.allSettled([run(time.sample)]);
+    await Promise.allSettled([run(keepName)]);
+  }
+  async function readStream(formerWorker: string): Promise<DatedReply[]> {
+    const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
+    const now = time.now();
+    return entries.flatMap(([id, fields]) => {
+      const ageMs = Math.max(0, now - Number.parseInt(id, 10)) || 0;
+      return readReplyEntry(fields).map((reply) => ({ reply, ageMs }));
+    });
+  }
+
   await maintain();
   const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
   const stopFollowing = followReplies(reader, replyStream, onReply);
@@ -69,13 +90,18 @@ export async function createShardDispatcher(
       }),
     /** Returns the replies to another worker that the shard still holds. Throws if Redis fails. */
     readReplies: (formerWorker: string): Promise<DatedReply[]> =>
+      run(() => readStream(formerWorker)),
+    /**
+     * Returns the replies about these claims to any worker of the last minutes, as far as the shard still holds them. Throws if
+     * Redis fails.
+     */
+    findReplies: (claims: ReadonlySet<string>): Promise<DatedReply[]> =>
       run(async () => {
-        const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
-        const now = time.now();
-        return entries.flatMap(([id, fields]) => {
-          const ageMs = Math.max(0, now - Number.parseInt(id, 10)) || 0;
-          return readReplyEntry(fields).map((reply) => ({ reply, ageMs }));
-        });
+        const found: DatedReply[][] = [];
+        // One after the other: there may be many workers, and each has the replies of a minute.
+        for (const name of await redis.zrange(keys.workers, '0', '-1'))
+          found.push((await readStream(name)).filter(({ reply }) => claims.has(reply.claim)));
+        return found.flat();
       }),
     close(): void {
       clearInterval(timer);

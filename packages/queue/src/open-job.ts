@@ -1,7 +1,7 @@
 import { isPushId } from '@carillon/core/ids';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { createRedis, hashTag, type Redis } from '@carillon/presence/redis';
-import { isIdOfJob } from './jobs.ts';
+import { countEntry, decodeEntry, encodeEntry, type JoinedPush } from './joined-push.ts';
 import type { WorkerSettings } from './workers.ts';
 
 /*
@@ -11,14 +11,14 @@ import type { WorkerSettings } from './workers.ts';
  * reconciler finds their pushes in MongoDB within two ticks.
  */
 
-/** Returns the keys of open jobs. */
+/** Returns the keys of open jobs. Those of releases before pushes joined with their contents have other names. */
 function openJobKeys(redis: Redis): { open: string; entries: string; called: string } {
   const group = hashTag(redis, 'send') ?? 'send';
   return {
     /** Exists while a job is open: its worker renews it while it takes entries. */
-    open: `${group}:open`,
-    /** Entries of open jobs, the oldest first; each holds the ids of some pushes. All open jobs take from it. */
-    entries: `${group}:entries`,
+    open: `${group}:joinable`,
+    /** Entries of open jobs (joined-push.ts), the oldest first. All open jobs take from it. */
+    entries: `${group}:joined`,
     /** Exists for a while after a push got a job although it could have joined: another worker was called. */
     called: `${group}:called`,
   };
@@ -42,7 +42,7 @@ const TAKE_BLOCK_SECONDS = 0.25;
 const CLOSE_TIMEOUT_MS = 500;
 const IDLE_MS = 1_000;
 /** With so many entries the workers of open jobs don't keep up, and a job of the queue may find another worker. */
-const CALL_ENTRIES = 10;
+export const CALL_ENTRIES = 10;
 /** Another worker is called this often at most: a job costs as much as a dozen entries, each of up to 50 pushes. */
 const CALL_INTERVAL_MS = 250;
 /** The list takes no more: each push then gets a job. */
@@ -62,15 +62,15 @@ return redis.call('RPUSH', KEYS[2], ARGV[1])`;
 /**
  * Adds pushes to an open job.
  *
- * @returns false if there is none, or its worker doesn't keep up and another one is to be called: the pushes need a job of
- *   their own
+ * @returns the number of entries that wait now. 0: no job is open, or its worker doesn't keep up and another one is to be
+ *   called; the pushes need a job of their own
  * @throws if Redis fails
  */
-export async function joinOpenJob(redis: Redis, pushes: readonly string[]): Promise<boolean> {
-  const entry = pushes.join(' ');
+export async function joinOpenJob(redis: Redis, pushes: readonly JoinedPush[]): Promise<number> {
+  const entry = encodeEntry(pushes);
   const { open, entries, called } = openJobKeys(redis);
   const limits = [MAX_ENTRIES, CALL_ENTRIES, CALL_INTERVAL_MS];
-  return Number(await redis.eval(JOIN_SCRIPT, 3, open, entries, called, entry, ...limits)) > 0;
+  return Number(await redis.eval(JOIN_SCRIPT, 3, open, entries, called, entry, ...limits));
 }
 
 /**
@@ -80,7 +80,7 @@ export async function joinOpenJob(redis: Redis, pushes: readonly string[]): Prom
  */
 export async function countJoinedPushes(redis: Redis): Promise<number> {
   const entries = await redis.lrange(openJobKeys(redis).entries, 0, -1);
-  return entries.reduce((sum, entry) => sum + entry.split(' ').length, 0);
+  return entries.reduce((sum, entry) => sum + countEntry(entry), 0);
 }
 
 /**
@@ -95,14 +95,15 @@ export async function readOldestJoined(redis: Redis): Promise<string | undefined
     if (error) throw error;
     return result;
   });
-  return isOpen === 1 && typeof entry === 'string' ? entry.split(' ').find(isPushId) : undefined;
+  if (isOpen !== 1 || typeof entry !== 'string') return undefined;
+  return decodeEntry(entry).find(({ id }) => isPushId(id))?.id;
 }
 
 /** Callbacks of a worker for the pushes that join its open job. */
 export interface OpenJobHandler {
   /** Resolves when the worker can take more pushes. */
   untilFree(): Promise<void>;
-  deliver(pushes: readonly string[]): Promise<void>;
+  deliver(pushes: readonly JoinedPush[]): Promise<void>;
   isStopping(): boolean;
 }
 
@@ -178,7 +179,7 @@ interface OpenLimits {
 async function takeWhileOpen(
   redis: Redis,
   handler: OpenJobHandler & OpenLimits,
-  take: (pushes: readonly string[]) => void,
+  take: (pushes: readonly JoinedPush[]) => void,
 ): Promise<void> {
   const { untilFree, isStopping, idleMs, slowMs, maxOpenMs, maxBusyMs } = handler;
   const keys = openJobKeys(redis);
@@ -205,7 +206,7 @@ async function takeWhileOpen(
     const entry = (await redis.blpop(keys.entries, TAKE_BLOCK_SECONDS))?.[1];
     if (entry !== undefined) {
       lastPushAt = performance.now();
-      take(parseEntry(entry));
+      take(decodeEntry(entry));
       await untilFree();
     }
     isSlow = entry !== undefined && performance.now() - lastPushAt >= slowMs;
@@ -219,18 +220,13 @@ async function takeWhileOpen(
 async function takeRest(
   redis: Redis,
   { untilFree, isStopping }: OpenJobHandler,
-  take: (pushes: readonly string[]) => void,
+  take: (pushes: readonly JoinedPush[]) => void,
 ): Promise<void> {
   const { entries } = openJobKeys(redis);
   for (let taken = 0; taken < MAX_ENTRIES && !isStopping(); taken += 1) {
     const entry = await redis.lpop(entries);
     if (entry === null) break;
-    take(parseEntry(entry));
+    take(decodeEntry(entry));
     await untilFree();
   }
-}
-
-/** Reads the ids of an entry; what is no id is left out. */
-function parseEntry(entry: string): string[] {
-  return entry.split(' ').filter(isIdOfJob);
 }

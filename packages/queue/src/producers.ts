@@ -24,7 +24,8 @@ import {
   terminateJobId,
   webhookJobId,
 } from './jobs.ts';
-import { joinOpenJob, readOldestJoined } from './open-job.ts';
+import type { JoinedContents, JoinedPush } from './joined-push.ts';
+import { CALL_ENTRIES, joinOpenJob, readOldestJoined } from './open-job.ts';
 import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
@@ -39,6 +40,8 @@ const CHECKS_PER_JOB = 200;
 const DELAYED_SCORE_FACTOR = 0x1000;
 /** After a pause of this length no open job is looked up: it is closed, and the lookup would cost a round trip. */
 const JOIN_WITHIN_MS = 5_000;
+/** A push that is inserted now probably joins an open job, if one did so recently: half of the time until it is closed. */
+const RECENT_JOIN_MS = 500;
 /** A due time for which a job was added this recently gets no other one: the job may wait behind others. */
 const RESEND_DEDUP_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
@@ -88,18 +91,30 @@ function createPushProducers({
   readOldestMs,
 }: Pick<Queues, 'addTo' | 'join' | 'markResent' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
+  /** Time of the last join, if few entries waited then. */
+  let joinedAt = Number.NEGATIVE_INFINITY;
 
   async function addSendJob(jobId: string, lone: string[]): Promise<void> {
     await addTo('send', { name: 'send', data: { lone }, opts: { ...REMOVED_WHEN_DONE, jobId } });
   }
 
-  const sendBatched = createBatcher<string, void>(
+  /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
+  async function joinAll(pushes: readonly JoinedPush[]): Promise<boolean> {
+    const waiting = await join(pushes);
+    joinedAt = waiting > 0 && waiting < CALL_ENTRIES ? performance.now() : Number.NEGATIVE_INFINITY;
+    return waiting !== 0;
+  }
+
+  const sendBatched = createBatcher<JoinedPush, boolean>(
     'enqueue-push',
-    async (lone) => {
+    async (pushes) => {
       const mayJoin = performance.now() - lastPushAt < JOIN_WITHIN_MS;
       lastPushAt = performance.now();
-      if (!mayJoin || !(await join(lone))) await addSendJob(sendJobId(lone[0] ?? '', 0), lone);
-      return lone.map(() => undefined);
+      if (mayJoin && (await joinAll(pushes))) return pushes.map(() => true);
+      const unclaimed = pushes.flatMap(({ id, contents }) => (contents === undefined ? id : []));
+      const [first] = unclaimed;
+      if (first !== undefined) await addSendJob(sendJobId(first, 0), unclaimed);
+      return pushes.map(({ contents }) => contents === undefined);
     },
     { maxBatchSize: EMBEDDED_PER_JOB },
   );
@@ -132,8 +147,14 @@ function createPushProducers({
     /**
      * Enqueues the delivery of a push with an embedded batch. It joins an open job, or shares a new one with the pushes of
      * the same moment.
+     *
+     * @param contents of a push that was inserted with a claim. A job holds none: if the push can't join, nothing is enqueued
+     * @returns whether it was enqueued
      */
-    sendEmbedded: sendBatched,
+    sendEmbedded: (id: string, contents?: JoinedContents): Promise<boolean> =>
+      sendBatched({ id, contents }),
+    /** Checks whether a push that is inserted now is likely to join an open job whose workers keep up. */
+    hasOpenJob: (): boolean => performance.now() - joinedAt < RECENT_JOIN_MS,
     /**
      * Enqueues it with a job of the queue, at most every 5 s for the same due time: for a push whose first job, or the worker
      * of it, was lost. The marks are lost with the jobs.
@@ -252,12 +273,12 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   }
 
   return {
-    /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
-    join: (pushes: readonly string[]): Promise<boolean> =>
+    /** Adds pushes to an open job, and returns how many entries wait; 0: they need a job. `NaN`: Redis fails. */
+    join: (pushes: readonly JoinedPush[]): Promise<number> =>
       withTimeout(joinOpenJob(connection, pushes), ADD_TIMEOUT_MS, 'Redis').catch(
         (error: Error) => {
           onError(error);
-          return true;
+          return Number.NaN;
         },
       ),
     /** Marks pushes that get a job again. Returns which of them had no mark; none if Redis fails. */

@@ -13,8 +13,8 @@ import {
 import { createProducers, type Producers } from '../src/producers.ts';
 import { createWorker, type QueueWorker } from '../src/workers.ts';
 
-const OPEN_KEY = 'send:open';
-const ENTRIES_KEY = 'send:entries';
+const OPEN_KEY = 'send:joinable';
+const ENTRIES_KEY = 'send:joined';
 const CALLED_KEY = 'send:called';
 /** A busy machine must not close a job before its test is over. */
 const PATIENT_MS = 20_000;
@@ -54,7 +54,7 @@ function createTaker(openJob: OpenJob) {
   let delayMs = 0;
   const handler: OpenJobHandler = {
     untilFree: () => (delayMs > 0 ? sleep(delayMs) : hold),
-    deliver: async (pushes) => void taken.push(...pushes),
+    deliver: async (pushes) => void taken.push(...pushes.map(({ id }) => id)),
     isStopping: () => isStopping,
   };
   return {

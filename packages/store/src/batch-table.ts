@@ -76,7 +76,14 @@ const SETTLE_GATHER_MS = 50;
 /** So many settlements don't wait: each holds a slot of its queue, of which a worker has 24 by default. */
 const SETTLEMENTS_ENOUGH = 16;
 
-type ClaimRequest = { id: string; reply: string; leaseMs: number };
+interface ClaimRequest {
+  id: string;
+  /** The worker's reply stream, for the worker that takes over. */
+  reply: string;
+  leaseMs: number;
+  /** The claim that the batch was inserted with, if it belongs to the worker (store/initial-claim). */
+  initialClaim?: string | undefined;
+}
 
 /** Claims, progress and settlement of batches, whether they have a document of their own or lie in their push. */
 export function createBatchTable(
@@ -115,13 +122,15 @@ function createClaims(
 
   return {
     /**
-     * Claims a batch for `leaseMs` if it is due and not claimed. Undefined: it is claimed, closed, its push isn't open,
-     * or its account is suspended. Concurrent claims share round trips.
-     *
-     * @param reply the worker's reply stream, for the worker that takes over
+     * Claims a batch for `leaseMs` if it is due and not claimed, or has the worker's initial claim. Undefined: it is claimed,
+     * closed, its push isn't open, or its account is suspended. Concurrent claims share round trips.
      */
-    claim: (id: string, reply: string, leaseMs: number): Promise<ClaimedBatch | undefined> =>
-      claimBatched({ id, reply, leaseMs }),
+    claim: (
+      id: string,
+      reply: string,
+      leaseMs: number,
+      initialClaim?: string,
+    ): Promise<ClaimedBatch | undefined> => claimBatched({ id, reply, leaseMs, initialClaim }),
 
     /**
      * Renews the leases of a worker's claims with one update for each collection. If the update does not match all of
@@ -172,7 +181,7 @@ async function claimAll(
   const claims = requests.map(() => newClaimId());
   const claimChange = {
     ids,
-    filter: { ...buildClaimFilter(ids), ...suspensionFilter },
+    filter: { ...buildClaimFilter(requests), ...suspensionFilter },
     update: buildClaimUpdate(requests, claims),
   };
   // A batch document has none of the push's fields; the worker reads its push separately.
@@ -400,23 +409,38 @@ function groupByClaim(found: readonly WithId<BatchHolder>[]): Map<string, WithId
 }
 
 /**
- * Matches batches that are due by MongoDB's clock; those in a push only while it is open. All ids are of one
- * collection.
+ * Matches batches that are due by MongoDB's clock, and those with the worker's initial claim; batches in a push only while it
+ * is open. All ids are of one collection.
  */
-function buildClaimFilter(ids: readonly string[]): Document {
+function buildClaimFilter(requests: readonly ClaimRequest[]): Document {
+  const ids = requests.map(({ id }) => id);
+  const isDue = { $expr: { $lte: ['$work.at', '$$NOW'] } };
+  const initialClaims = listInitialClaims(requests);
   return {
     ...holdersById(ids),
     'work.state': 'ready',
     ...(!isBatchId(ids[0] ?? '') && { state: 'open' }),
-    $expr: { $lte: ['$work.at', '$$NOW'] },
+    ...(initialClaims.length === 0
+      ? isDue
+      : { $or: [isDue, { 'work.claim': { $in: initialClaims } }] }),
   };
+}
+
+function listInitialClaims(requests: readonly ClaimRequest[]): string[] {
+  return requests.flatMap(({ initialClaim }) => initialClaim ?? []);
 }
 
 function buildClaimUpdate(
   requests: readonly ClaimRequest[],
   claims: readonly string[],
 ): Document[] {
-  const isUnclaimed = { $eq: [{ $type: '$work.claim' }, 'missing'] };
+  const initialClaims = listInitialClaims(requests);
+  const isMissing = { $eq: [{ $type: '$work.claim' }, 'missing'] };
+  // No worker has begun under an initial claim that this worker holds itself.
+  const isUnclaimed =
+    initialClaims.length === 0
+      ? isMissing
+      : { $or: [isMissing, { $in: ['$work.claim', initialClaims] }] };
   const previousClaim = { claim: '$work.claim', reply: '$work.reply' };
   const ids = requests.map(({ id }) => id);
   return setPerDocument('$_id', ids, (pick) => ({

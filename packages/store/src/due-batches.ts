@@ -2,6 +2,7 @@ import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId } from '@carillon/core/ids';
 import { type BatchHolder, type BatchHolders, COMMITTED } from './batch-holders.ts';
 import type { Batch } from './documents.ts';
+import { isInitialClaim } from './initial-claim.ts';
 import type { Suspensions } from './suspensions.ts';
 
 /** A batch that is due and not claimed. */
@@ -10,14 +11,22 @@ export interface DueBatch {
   channel: Batch['channel'];
   at: Date;
   /**
-   * True for the embedded MQTT batch of a push that was sent at once and never claimed: the API has added it to an open job, or
-   * to a job that other pushes share.
+   * Time at which the push was accepted, if its embedded MQTT batch was sent at once and no worker has stored a claim on it: the
+   * API has added it to an open job, or to a job that other pushes share.
    */
-  isFirstAttempt: boolean;
+  firstAttemptSince?: Date;
 }
 
 /** Fields that tell whether a batch waits for its first attempt. */
-const DUE_FIELDS = { 'work.channel': 1, 'work.at': 1, 'work.tries': 1, dueAt: 1 } as const;
+const DUE_FIELDS = {
+  'work.channel': 1,
+  'work.at': 1,
+  'work.tries': 1,
+  'work.claim': 1,
+  'work.reply': 1,
+  acceptedAt: 1,
+  dueAt: 1,
+} as const;
 
 /** Batches that no worker has: those that are due, and those that wait for a retry. */
 export function createDueBatches(
@@ -102,7 +111,7 @@ export function createDueBatches(
           ...CHANNELS.map(findOf),
         ]);
         found.push(...ofChannels.flat().flatMap(toDueBatch));
-        found.push(...newest.flatMap(toDueBatch).filter(({ isFirstAttempt }) => !isFirstAttempt));
+        found.push(...newest.flatMap(toDueBatch).filter(({ firstAttemptSince: since }) => !since));
       }
       return [...new Map(found.map((one) => [one.id, one])).values()];
     },
@@ -133,9 +142,10 @@ function dueFilterOf(suspensions: Pick<Suspensions, 'filter'>, channels: readonl
   };
 }
 
-function toDueBatch({ _id: id, work, dueAt }: BatchHolder): DueBatch[] {
+function toDueBatch({ _id: id, work, acceptedAt, dueAt }: BatchHolder): DueBatch[] {
   if (work === undefined) return [];
-  const isShared = work.channel === 'mqtt' && !isBatchId(id);
-  const isFirstAttempt = isShared && work.tries === 0 && dueAt === undefined;
-  return [{ id, channel: work.channel, at: work.at, isFirstAttempt }];
+  const { channel, at } = work;
+  const isShared = channel === 'mqtt' && !isBatchId(id) && dueAt === undefined;
+  const isFirstAttempt = isShared && (work.tries === 0 || isInitialClaim(work));
+  return [{ id, channel, at, ...(isFirstAttempt && { firstAttemptSince: acceptedAt ?? at }) }];
 }

@@ -186,7 +186,7 @@ test('first attempts that wait hide neither a retry nor a scheduled push that is
   await insertPush({ at: justNow(1_500) }, { dueAt: justNow(1_500) });
   await insertPush({ at: justNow(1_000) });
   const found = await store.batchTable.findDue(4);
-  expect(found.filter(({ isFirstAttempt }) => !isFirstAttempt)).toHaveLength(2);
+  expect(found.filter(({ firstAttemptSince: since }) => !since)).toHaveLength(2);
   expect(found).toHaveLength(6);
 });
 

@@ -163,9 +163,9 @@ test('the pushes that wait in an open job are counted beside the queues', async 
   const readCount = async () => (await viewer.get('/api/queues')).body.joinedPushes;
   expect(await readCount()).toBe(0);
   // A worker that has opened a job and processes nothing.
-  await redis.set('send:open', 1);
-  expect(await joinOpenJob(redis, ['push1', 'push2'])).toBe(true);
-  expect(await joinOpenJob(redis, ['push3'])).toBe(true);
+  await redis.set('send:joinable', 1);
+  expect(await joinOpenJob(redis, [{ id: 'push1' }, { id: 'push2' }])).toBe(1);
+  expect(await joinOpenJob(redis, [{ id: 'push3' }])).toBe(2);
   // Viewers of the same second share a read.
   await until(async () => (await readCount()) === 3);
 });

@@ -3,6 +3,7 @@ import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { pingRedis } from '@carillon/presence/redis';
 import { connectShards, pingShards } from '@carillon/presence/shards';
+import type { JoinedContents } from '@carillon/queue/joined-push';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -150,11 +151,11 @@ async function createProcessors(
 function createDeliver(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   delivery: DeliveryResources,
-): (id: string) => Promise<string | undefined> {
+): (id: string, contents?: JoinedContents) => Promise<string | undefined> {
   const batchesCounter = metrics.createCounter('carillon_works_total');
-  return async (id) => {
+  return async (id, contents) => {
     const startedAt = performance.now();
-    const { trace, ...result } = await deliverBatch(delivery, id);
+    const { trace, ...result } = await deliverBatch(delivery, id, contents);
     batchesCounter.add(1, { end: result.end });
     log.info({ ...result, ms: Math.round(performance.now() - startedAt) }, 'batch');
     return trace;

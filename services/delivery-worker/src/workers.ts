@@ -1,6 +1,7 @@
 import { CHANNELS } from '@carillon/core/channels';
 import type { Tracer } from '@carillon/core/tracing';
 import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
+import type { JoinedContents, JoinedPush } from '@carillon/queue/joined-push';
 import { createOpenJob } from '@carillon/queue/open-job';
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
@@ -20,8 +21,12 @@ type DeliverQueue = ReturnType<typeof deliverQueueName>;
 /** Processors of the queues' jobs. */
 export interface Processors {
   fanOut(push: string): Promise<void>;
-  /** Returns the context of the batch's span, if the push is traced. */
-  deliver(id: string): Promise<string | undefined>;
+  /**
+   * Returns the context of the batch's span, if the push is traced.
+   *
+   * @param contents of a push that came with its claim
+   */
+  deliver(id: string, contents?: JoinedContents): Promise<string | undefined>;
   checkCompletion(push: string): Promise<void>;
   recordActivity(activities: readonly Activity[]): Promise<void>;
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
@@ -101,19 +106,19 @@ function startSending(
   /** Pushes that wait for a slot or are delivered: the reconciler adds those that wait for long to another job. */
   const taken = new Set<string>();
   let isStopping = false;
-  async function deliverWithSlot(push: string): Promise<string | undefined> {
-    if (taken.has(push)) return undefined;
-    taken.add(push);
+  async function deliverWithSlot({ id, contents }: JoinedPush): Promise<string | undefined> {
+    if (taken.has(id)) return undefined;
+    taken.add(id);
     const releaseSlot = await slots.acquire();
     try {
-      // The reconciler finds pushes that have not begun, and another process delivers them.
-      return isStopping ? undefined : await deliver(push);
+      // The reconciler finds pushes that have not begun, and another process delivers them. A claim is released.
+      return isStopping && contents === undefined ? undefined : await deliver(id, contents);
     } finally {
       releaseSlot();
-      taken.delete(push);
+      taken.delete(id);
     }
   }
-  async function deliverEmbedded(pushes: readonly string[]): Promise<void> {
+  async function deliverEmbedded(pushes: readonly JoinedPush[]): Promise<void> {
     const startedAt = performance.now();
     const results = await Promise.allSettled(pushes.map(deliverWithSlot));
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
@@ -126,9 +131,9 @@ function startSending(
     deliver: deliverEmbedded,
     isStopping: () => isStopping,
   };
-  async function runEmbedded(pushes: readonly string[]): Promise<void> {
+  async function runEmbedded(ids: readonly string[]): Promise<void> {
     const [delivered] = await Promise.allSettled([
-      deliverEmbedded(pushes),
+      deliverEmbedded(ids.map((id) => ({ id }))),
       openJob.takePushes(handler),
     ]);
     if (delivered.status === 'rejected') throw delivered.reason;

@@ -78,11 +78,11 @@ async function leaveOutWaiting(
   { clock }: Pick<Store, 'clock'>,
   producers: Pick<Producers, 'readOldestWaitingMs'>,
 ): Promise<readonly DueBatch[]> {
-  if (!due.some(({ isFirstAttempt }) => isFirstAttempt)) return due;
+  if (!due.some(({ firstAttemptSince: since }) => since)) return due;
   const oldestWaitingMs = await producers.readOldestWaitingMs();
   const now = clock.now();
   const lostBefore = Math.max(Math.min(now, oldestWaitingMs) - FIRST_JOB_MS, now - MAX_WAITING_MS);
-  return due.filter(({ isFirstAttempt, at }) => !isFirstAttempt || at.getTime() < lostBefore);
+  return due.filter(({ firstAttemptSince: since }) => !since || since.getTime() < lostBefore);
 }
 
 /** Opens the scheduled pushes that are due. Returns how many there were. */

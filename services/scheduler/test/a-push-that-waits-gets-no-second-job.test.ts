@@ -13,7 +13,7 @@ import { reconcile } from '../src/reconcile.ts';
 const APP = newObjectId();
 const TOKEN = 'c'.repeat(22);
 /** Keys of open jobs. */
-const [OPEN, ENTRIES] = ['send:open', 'send:entries'] as const;
+const [OPEN, ENTRIES] = ['send:joinable', 'send:joined'] as const;
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;

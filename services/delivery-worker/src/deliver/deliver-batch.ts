@@ -6,6 +6,7 @@ import { countOutcomes, failureCode, OUTCOMES, type OutcomeCounts } from '@caril
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
+import type { JoinedContents } from '@carillon/queue/joined-push';
 import type { Producers } from '@carillon/queue/producers';
 import type { Settlement } from '@carillon/store/batch-table';
 import type { DeferredEntry } from '@carillon/store/documents';
@@ -22,6 +23,7 @@ import type { Isolation } from './isolation.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
+import { releaseJoined, takeJoined } from './take-joined.ts';
 import { writeWhileHeld } from './write-while-held.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
@@ -89,13 +91,26 @@ interface Retry {
   hasBlocked?: boolean;
 }
 
-/** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
-export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
+/**
+ * Delivers one batch: claims it, reads its push, sends over its channel, settles it.
+ *
+ * @param contents of a push that came with its claim: if it came in time it is neither claimed nor read
+ */
+export async function deliverBatch(
+  resources: DeliveryResources,
+  id: string,
+  contents?: JoinedContents,
+): Promise<BatchResult> {
   const { isolation, leases } = resources;
   const claimed = await isolation.runTogether(async () => {
     // Redis may return one more job while the process stops. The reconciler finds its batch.
-    if (resources.isStopping()) return { result: { work: id, end: 'not taken' as const } };
-    const batch = await leases.claim(id);
+    if (resources.isStopping()) {
+      if (contents !== undefined) await releaseJoined(resources, id, contents);
+      return { result: { work: id, end: 'not taken' as const } };
+    }
+    const batch =
+      (contents && takeJoined(resources, id, contents)) ??
+      (await leases.claim(id, contents?.claim));
     if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
     if (isSuspected(batch.work)) return { batch };
     return {
@@ -273,7 +288,10 @@ async function findEarlierReceipts(
   { work: { before: previousClaim, channel } }: LeasedBatch,
 ): Promise<{ position: number; ageMs: number }[] | undefined> {
   if (previousClaim === undefined) return [];
-  const reading = dispatcher.readReplies(previousClaim.reply, previousClaim.claim);
+  const { claim, reply } = previousClaim;
+  // Whoever held the claim that the push was inserted with has stored no name.
+  const reading =
+    reply === undefined ? dispatcher.findReplies(claim) : dispatcher.readReplies(reply, claim);
   const results = await reading.catch(() => undefined);
   // Without Redis a provider gets the remaining recipients once more now, rather than later.
   if (results === undefined) return channel === 'mqtt' ? undefined : [];

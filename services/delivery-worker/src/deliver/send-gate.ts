@@ -1,4 +1,4 @@
-import { BATCH_LEASE_MS } from '@carillon/core/batch';
+import { BATCH_LEASE_MS, INITIAL_LEASE_MS } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
 import type { SendablePush } from '@carillon/store/sendable-push';
@@ -94,40 +94,43 @@ export function createLeases(
   // One that takes long does not delay the next.
   const timer = setInterval(() => void renew(), RENEW_INTERVAL_MS);
 
+  /** Holds a batch from now on. @param claimedAt earliest moment of the claim, by the monotonic clock */
+  function hold(batch: ClaimedBatch, claimedAt: number, leaseMs: number): LeasedBatch {
+    const leaseEndsAt = claimedAt + leaseMs;
+    const lease: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
+    held.set(batch.claim, lease);
+    const renewOnce = () => renewing ?? renew();
+    return { ...batch, ...watchLease(lease, () => hasLapsed(lease), renewOnce), claimedAt };
+  }
+
   return {
     /**
      * Claims a batch that is due; undefined when it can't be claimed. One that the process holds is not claimed again, even if
      * its lease has ended: the new claim would void outcomes that are not written yet, and repeat their requests.
+     *
+     * @param initialClaim the claim that the batch was inserted with, if it belongs to this process
      */
-    async claim(id: string): Promise<LeasedBatch | undefined> {
+    async claim(id: string, initialClaim?: string): Promise<LeasedBatch | undefined> {
       if (ids.has(id)) return undefined;
       ids.add(id);
       const requestedAt = performance.now();
       let batch: ClaimedBatch | undefined;
       try {
-        batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
+        batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS, initialClaim);
       } finally {
         if (batch === undefined) ids.delete(id);
       }
-      if (batch === undefined) return undefined;
-      const leaseEndsAt = requestedAt + BATCH_LEASE_MS;
-      const entry: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
-      held.set(batch.claim, entry);
-      const mayRenew = () => !entry.isClaimLost && !hasLapsed(entry);
-      return {
-        ...batch,
-        isLeaseValid: () => isValid(entry),
-        async ensureLease() {
-          for (let round = 0; round < MAX_READS && !isValid(entry) && mayRenew(); round += 1)
-            await (renewing ?? renew());
-        },
-        isClaimLost: () => entry.isClaimLost,
-        hasLapsed: () => hasLapsed(entry),
-        markClaimLost: () => {
-          entry.isClaimLost = true;
-        },
-        claimedAt: requestedAt,
-      };
+      return batch && hold(batch, requestedAt, BATCH_LEASE_MS);
+    },
+    /**
+     * Holds a batch under the claim that it was inserted with, without a statement. Undefined: the process holds it already.
+     *
+     * @param claimedAt when the push was accepted, by the monotonic clock
+     */
+    takeInitialClaim(batch: ClaimedBatch, claimedAt: number): LeasedBatch | undefined {
+      if (ids.has(batch.id)) return undefined;
+      ids.add(batch.id);
+      return hold(batch, claimedAt, INITIAL_LEASE_MS);
     },
     /** Removes a batch that was settled, released or lost. */
     stopRenewing({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): void {
@@ -135,6 +138,23 @@ export function createLeases(
       ids.delete(id);
     },
     stop: (): void => clearInterval(timer),
+  };
+}
+
+/** Creates the functions of a batch that tell about its lease. */
+function watchLease(lease: Lease, hasLapsed: () => boolean, renew: () => Promise<void>) {
+  return {
+    isLeaseValid: () => isValid(lease),
+    async ensureLease() {
+      const mayRenew = () => !lease.isClaimLost && !hasLapsed();
+      for (let round = 0; round < MAX_READS && !isValid(lease) && mayRenew(); round += 1)
+        await renew();
+    },
+    isClaimLost: () => lease.isClaimLost,
+    hasLapsed,
+    markClaimLost() {
+      lease.isClaimLost = true;
+    },
   };
 }
 
