@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
-import { BATCH_LEASE_MS } from '../packages/core/src/batch.ts';
+import { BATCH_LEASE_MS, INITIAL_LEASE_MS } from '../packages/core/src/batch.ts';
 import { apns } from '../packages/core/src/channels/apns.ts';
 import { fcm } from '../packages/core/src/channels/fcm.ts';
 import { webPush } from '../packages/core/src/channels/web-push.ts';
@@ -284,6 +284,9 @@ const NUMBERS: Record<string, number> = {
   'open-job.max-busy-seconds': OPEN_JOB('MAX_BUSY_MS') / SECOND,
   'open-job.call-entries': OPEN_JOB('CALL_ENTRIES'),
   'open-job.call-interval-ms': OPEN_JOB('CALL_INTERVAL_MS'),
+  'open-job.recent-ms': readConstants('packages/queue/src/producers.ts')('RECENT_JOIN_MS'),
+  'initial-claim.take-ms': readConstants('packages/store/src/initial-claim.ts')('MAX_TAKE_AGE_MS'),
+  'initial-claim.lease-seconds': INITIAL_LEASE_MS / SECOND,
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,
   'queue-worker.registered-seconds': QUEUE_WORKERS('REGISTERED_MS') / SECOND,
   'webhook.per-app': WEBHOOK_LIMITS.perApp,

@@ -289,6 +289,32 @@ describe('a dispatch', () => {
     await successor.close();
   });
 
+  test('leaves its replies for a successor that does not know the worker, with those of others apart', async () => {
+    const gateway = await startTestGateway();
+    await gateway.connect('e9', 'k1');
+    const presence = await presenceOf('e9');
+    const died = await createDispatcher(shards);
+    const dispatchAs = (claim: string, position: number) =>
+      died.dispatch(
+        { ...DELIVERY, claim },
+        [{ token: 'e9', position, presence }],
+        leaveWithin(500),
+      );
+    await dispatchAs('unnamed1', 6);
+    await dispatchAs('unnamed2', 7);
+    await died.close();
+    const successor = await createDispatcher(shards);
+    const claims = ['unnamed2', 'never', 'unnamed1'];
+    const found = await Promise.all(claims.map((claim) => successor.findReplies(claim)));
+    const acknowledged = { result: 'acknowledged', ageMs: expect.any(Number) };
+    expect(found.map((replies) => [...replies])).toEqual([
+      [[7, acknowledged]],
+      [],
+      [[6, acknowledged]],
+    ]);
+    await successor.close();
+  });
+
   test('an inbox notice reaches the gateway', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e8', 'k1');

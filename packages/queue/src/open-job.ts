@@ -8,7 +8,7 @@ import type { WorkerSettings } from './workers.ts';
  * A job of the queue `send` costs Redis about fifty commands, and a push that backends send is mostly a single one. So a
  * worker keeps such a job open for some seconds: pushes that are accepted meanwhile join it through a list, for four
  * commands. Entries of the list are hints like jobs are: a worker that is killed loses those that it has taken, and the
- * reconciler finds their pushes in MongoDB within two ticks.
+ * reconciler finds their pushes in MongoDB within two ticks, or when the claim that they came with ends.
  */
 
 /** Returns the keys of open jobs. Those of releases before pushes joined with their contents have other names. */

@@ -2,10 +2,14 @@ import type { JoinedContents } from '@carillon/queue/joined-push';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
 import type { PushOptions } from '@carillon/store/documents';
 import { mayTakeInitially } from '@carillon/store/initial-claim';
+import type { Store } from '@carillon/store/store';
 import type { LeasedBatch } from './channel.ts';
-import type { DeliveryResources } from './deliver-batch.ts';
+import type { Leases } from './send-gate.ts';
 
-type Resources = Pick<DeliveryResources, 'store' | 'leases'>;
+interface Resources {
+  store: Pick<Store, 'clock' | 'suspensions' | 'batchTable'>;
+  leases: Leases;
+}
 
 /**
  * Takes a push that joined the open job under the claim that it was inserted with, without a read or a write. Undefined: it
