@@ -30,8 +30,8 @@ const benchChannel: Pick<GatewayChannel, 'register' | 'unregister' | 'reply' | '
   register: async () => undefined,
   unregister: async () => undefined,
   now: clock.now,
-  reply(to, result) {
-    resultBatch.add(to, result);
+  reply(to, position, result) {
+    resultBatch.add(to, position, result);
     if (result === 'acknowledged') pendingAcks.countDown();
     else if (result !== 'handled') throw new Error(`a delivery of the bench was ${result}`);
   },

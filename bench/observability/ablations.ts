@@ -97,7 +97,7 @@ const TRACING: readonly Edit[] = [
   },
   {
     file: 'services/device-gateway/src/live-delivery.ts',
-    find: '    to.span?.record(result);\n',
+    find: '    shared.span?.record(result);\n',
     replace: '',
   },
   {

@@ -49,7 +49,8 @@ export async function createGatewayChannel(address: RedisAddress, on: GatewayEve
     /** Unregisters a connection, later if Redis is unavailable. Never throws. */
     unregister: (device: ConnectedDevice): Promise<void> => ofDevice(device).unregister(device),
     /** Sends a report about one recipient, on the shard that the delivery came from. Reports close in time share a round trip. */
-    reply: (to: ReplyTo, report: Report): void => channelOf(to.shard).reply(to, report),
+    reply: (to: ReplyTo, position: number, report: Report): void =>
+      channelOf(to.shard).reply(to, position, report),
     /** Sends the collected results, then releases the leases. */
     async close(): Promise<void> {
       await Promise.all(channels.map((channel) => channel.close()));

@@ -51,14 +51,13 @@ export interface Reply {
 
 const BITMAP_BYTES = 128;
 
-/** Where a delivery result is sent: the reply stream of a worker, and the recipient of its batch. */
+/** Where the results of a dispatch are sent: the reply stream of a worker, and its claim on the batch. */
 export interface ReplyTo {
   reply: string;
   /** The shard that holds the reply stream. */
   shard: number;
   work: string;
   claim: string;
-  position: number;
   /** Context of the gateway's span (`traceparent`), if the push is traced; one for all recipients of a dispatch. */
   trace?: string | undefined;
 }
@@ -66,43 +65,41 @@ export interface ReplyTo {
 /** Creates a collection of results until they are sent, so that many recipients share one entry per reply stream. */
 export function createResultBatch() {
   let streams = new Map<string, Map<string, Buffer>>();
-  /** Consecutive results are often for the same batch. */
-  let lastBitmap:
-    | (Omit<ReplyTo, 'position' | 'shard'> & { result: Report; bitmap: Buffer })
-    | undefined;
+  /** Bitmaps of a dispatch by report code: the name of its field costs more than a result. */
+  let ofDispatch = new Map<Omit<ReplyTo, 'shard'>, (Buffer | undefined)[]>();
 
-  function bitmapFor(
-    { reply, work, claim, trace }: Omit<ReplyTo, 'shard'>,
-    result: Report,
-  ): Buffer {
+  function bitmapFor({ reply, work, claim, trace }: Omit<ReplyTo, 'shard'>, code: number): Buffer {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
-    const untraced = `${work} ${claim} ${REPORT_CODES.indexOf(result)}`;
+    const untraced = `${work} ${claim} ${code}`;
     // A worker of an earlier release reads the first three words only.
     const name = trace === undefined ? untraced : `${untraced} ${trace}`;
     const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
     fields.set(name, bitmap);
-    lastBitmap = { reply, work, claim, trace, result, bitmap };
     return bitmap;
   }
 
   return {
-    add(to: Omit<ReplyTo, 'shard'>, result: Report): void {
-      const { reply, work, claim, position, trace } = to;
-      const isSame =
-        lastBitmap?.result === result &&
-        lastBitmap.claim === claim &&
-        lastBitmap.work === work &&
-        lastBitmap.reply === reply &&
-        lastBitmap.trace === trace;
-      const bitmap = isSame && lastBitmap ? lastBitmap.bitmap : bitmapFor(to, result);
+    /** Adds the result of the recipient at a position. @param to the same object for all recipients of a dispatch */
+    add(to: Omit<ReplyTo, 'shard'>, position: number, result: Report): void {
+      let bitmaps = ofDispatch.get(to);
+      if (bitmaps === undefined) {
+        bitmaps = [];
+        ofDispatch.set(to, bitmaps);
+      }
+      const code = REPORT_CODES.indexOf(result);
+      let bitmap = bitmaps[code];
+      if (bitmap === undefined) {
+        bitmap = bitmapFor(to, code);
+        bitmaps[code] = bitmap;
+      }
       bitmap[position >> 3] = (bitmap[position >> 3] ?? 0) | (1 << (position & 7));
     },
     /** Returns the fields of one entry by reply stream, and empties the collection. */
     takeAll(): Map<string, string[]> {
       const taken = streams;
       streams = new Map();
-      lastBitmap = undefined;
+      ofDispatch = new Map();
       return new Map([...taken].map(([reply, fields]) => [reply, encodeFields(fields)]));
     },
   };
@@ -131,10 +128,10 @@ export function readReplyEntry(fields: readonly string[]): Reply[] {
 
 function decodePositions(bitmap: Buffer): number[] {
   const positions: number[] = [];
-  for (const [index, byte] of bitmap.entries()) {
-    for (let bit = 0; bit < 8; bit += 1) {
-      if ((byte & (1 << bit)) !== 0) positions.push(index * 8 + bit);
-    }
+  for (let index = 0; index < bitmap.length; index += 1) {
+    // Most bytes are 0: an entry has the results of some milliseconds.
+    for (let rest = bitmap[index] ?? 0; rest !== 0; rest &= rest - 1)
+      positions.push(index * 8 + (31 - Math.clz32(rest & -rest)));
   }
   return positions;
 }

@@ -35,10 +35,12 @@ export function createReplySender(redis: Redis, now: () => number) {
 
   return {
     flush,
-    add(to: ReplyTo, result: Report): void {
-      resultBatch.add(to, result);
+    /** Adds the result of the recipient at a position. */
+    add(to: ReplyTo, position: number, result: Report): void {
+      resultBatch.add(to, position, result);
+      if (timer !== undefined) return;
       const delayMs = flushedAt + REPLY_INTERVAL_MS - performance.now();
-      timer ??= setTimeout(() => void flush(), Math.max(0, delayMs));
+      timer = setTimeout(() => void flush(), Math.max(0, delayMs));
     },
   };
 }

@@ -49,7 +49,7 @@ export async function openTestGateway(url: string, ca?: string): Promise<TestGat
       async deliver(delivery) {
         recorded.deliveries.push(delivery);
         for (const position of delivery.positions) {
-          if (recorded.result) channel.reply({ ...delivery, position }, recorded.result);
+          if (recorded.result) channel.reply(delivery, position, recorded.result);
         }
       },
       inboxChanged: (token) => recorded.inboxChanges.push(token),

@@ -46,10 +46,10 @@ test('a field that only a newer release knows is ignored', () => {
 
 test('a reply has a fourth word after the three that are read by position', () => {
   const results = createResultBatch();
-  results.add({ ...TO, position: 1, trace: TRACE }, 'acknowledged');
-  results.add({ ...TO, position: 2, trace: TRACE }, 'acknowledged');
-  results.add({ ...TO, position: 3, trace: OTHER_TRACE }, 'acknowledged');
-  results.add({ ...TO, position: 4 }, 'acknowledged');
+  results.add({ ...TO, trace: TRACE }, 1, 'acknowledged');
+  results.add({ ...TO, trace: TRACE }, 2, 'acknowledged');
+  results.add({ ...TO, trace: OTHER_TRACE }, 3, 'acknowledged');
+  results.add(TO, 4, 'acknowledged');
   const fields = results.takeAll().get('r') ?? [];
   expect(fields.filter((_, index) => index % 2 === 0)).toEqual([
     `p1 c1 0 ${TRACE}`,

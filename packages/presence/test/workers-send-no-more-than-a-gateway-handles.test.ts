@@ -66,7 +66,7 @@ function report(claim: string, what: 'handled' | 'acknowledged'): void {
   if (delivery === undefined) throw new Error(`${claim} was not sent`);
   const positions = what === 'handled' ? delivery.positions.slice(0, 1) : delivery.positions;
   for (const position of positions)
-    gateway.channel.reply({ ...delivery, shard: 0, position }, what);
+    gateway.channel.reply({ ...delivery, shard: 0 }, position, what);
 }
 
 test('a dispatch is sent when an earlier one is handled, and results may come later', async () => {

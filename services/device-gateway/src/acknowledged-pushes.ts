@@ -22,7 +22,7 @@ export class AcknowledgedPushes {
   add(push: string): void {
     this.#pushes.add(push);
     this.#addedSinceTrim += 1;
-    dropOldest(this.#pushes, MAX_REMEMBERED);
+    if (this.#pushes.size > MAX_REMEMBERED) dropOldest(this.#pushes, MAX_REMEMBERED);
   }
 
   has(push: string): boolean {

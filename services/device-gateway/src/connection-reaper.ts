@@ -79,7 +79,7 @@ export function startConnectionReaper(context: {
 /** Returns the reason why a connection is closed now; undefined: it stays open. */
 function closeReasonFor(connection: Connection, now: number): string | undefined {
   if (connection.isSilent(now)) return 'silent';
-  const [oldest] = connection.inFlight;
+  const oldest = connection.inFlight[0];
   if (oldest !== undefined && now - oldest.sentAt > PROGRESS_TIMEOUT_MS) return 'unacknowledged';
   return connection.measureWriteBlockedMs(now) > PROGRESS_TIMEOUT_MS ? 'stuck' : undefined;
 }

@@ -20,16 +20,28 @@ const MAX_BUFFERED_BYTES = 64 * 1_024;
 
 /** Shared by all connections with nothing in flight; never modified. */
 const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
+const NO_REPLIES: readonly PendingReply[] = [];
 
-/** A worker that waits for the result of one delivery. */
-export interface PendingReply extends ReplyTo {
-  /** End of the wait for the PUBACK; monotonic milliseconds. */
-  ackDeadline: number;
+/** What the replies about recipients of a dispatch that were written together share: thousands may be pending. */
+export interface SharedReply {
+  to: ReplyTo;
   /** Time by which the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */
   rowsWrittenBy: number | undefined;
-  isReplied: boolean;
   /** Counts the results of the dispatch, if its push is traced. */
-  span?: DispatchSpan | undefined;
+  span: DispatchSpan | undefined;
+  /** End of the wait for the PUBACKs; monotonic milliseconds. */
+  ackDeadline: number;
+  /** Connections that the push was written to. */
+  connections: Connection[];
+  /** Number of recipients without a reply among them. */
+  unreplied: number;
+}
+
+/** A worker that waits for the result of one delivery. */
+export interface PendingReply {
+  shared: SharedReply;
+  position: number;
+  isReplied: boolean;
 }
 
 /** A push that was written to the socket and has no PUBACK yet. */
@@ -39,7 +51,7 @@ export interface InFlightPublish extends DeliveryRef {
   sentAt: number;
   /** The gateway records the receipt in MongoDB: there is an inbox row, or the worker no longer waits. */
   mustRecordReceipt: boolean;
-  pendingReplies: PendingReply[];
+  pendingReplies: readonly PendingReply[];
   /** The span of a replay, from the write to the PUBACK; only a traced push has it. */
   span?: Span;
 }
@@ -170,9 +182,9 @@ export class Connection {
       packetId: this.#packetId,
       sentAt: performance.now(),
       mustRecordReceipt: false,
-      pendingReplies: [],
-      ...(notify && { notify }),
+      pendingReplies: NO_REPLIES,
     };
+    if (notify !== undefined) publish.notify = notify;
     this.#inFlight = this.#inFlight.length === 0 ? [publish] : this.#inFlight.concat(publish);
     if (collapse !== undefined) this.#rememberNewest(collapse, push);
     writePublish(packet, publish.packetId, dup, this.transport);

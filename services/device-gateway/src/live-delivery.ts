@@ -3,13 +3,13 @@ import { failpoint } from '@carillon/core/failpoint';
 import { countAttributes, type Tracer } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
 import type { ReceivedDelivery } from '@carillon/presence/gateway-messages';
-import type { DeliveryResult } from '@carillon/presence/replies';
+import type { DeliveryResult, ReplyTo } from '@carillon/presence/replies';
 import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
-import type { Connection, InFlightPublish, PendingReply } from './connection.ts';
+import type { Connection, InFlightPublish, PendingReply, SharedReply } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
-import { type DispatchSpan, startDispatchSpan } from './dispatch-span.ts';
+import { startDispatchSpan } from './dispatch-span.ts';
 import type { HeldPush } from './expected-rows.ts';
 import type { InboxReplay } from './inbox-replay.ts';
 import type { GatewayMetrics } from './metrics.ts';
@@ -37,8 +37,7 @@ interface DeliverySlice {
   delivery: ReceivedDelivery;
   packet: PublishPacket;
   deadlines: Deadlines;
-  /** Set if the push is traced. */
-  span: DispatchSpan | undefined;
+  reply: SharedReply;
 }
 
 /** The parts of the gateway that live delivery uses. */
@@ -59,40 +58,24 @@ export function createLiveDelivery(context: DeliveryContext) {
   let pendingWrites = 0;
 
   function deliverOne(slice: DeliverySlice, token: string, position: number): void {
-    const { delivery, packet, deadlines, span } = slice;
-    const { push, work, claim, reply, shard, collapse, notify } = delivery;
-    const { rowsWrittenBy } = deadlines;
-    const pendingReply: PendingReply = {
-      reply,
-      shard,
-      work,
-      claim,
-      position,
-      rowsWrittenBy,
-      ackDeadline: 0,
-      isReplied: false,
-      span,
-      trace: span?.traceparent,
-    };
+    const { delivery, packet, reply } = slice;
     const connection = connections.find(token);
     if (connection === undefined || !connection.isOpen()) {
-      replies.reply(pendingReply, 'not-connected');
+      replies.reply(reply, position, 'not-connected');
       return;
     }
-    let publish = connection.findInFlight(push);
+    let publish = connection.findInFlight(delivery.push);
     if (publish === undefined) {
-      const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
-      const ref = { push, work, position, rowId: row, ...(notify && { notify }) };
-      const rejection = findRejection(slice, ref, connection, inboxReplay);
+      const rejection = findRejection(slice, position, connection, inboxReplay);
       if (rejection !== undefined) {
-        replies.reply(pendingReply, rejection);
+        replies.reply(reply, position, rejection);
         return;
       }
-      publish = connection.send(packet, ref, collapse);
+      publish = connection.send(packet, toRef(delivery, token, position), delivery.collapse);
       failpoint('publish', token);
       metrics.countPublish('live');
     }
-    replies.awaitAck(connection, publish, pendingReply);
+    replies.awaitAck(connection, publish, reply, position);
   }
 
   return {
@@ -100,15 +83,23 @@ export function createLiveDelivery(context: DeliveryContext) {
       const { tokens, positions } = delivery;
       const packet = encodePublish(delivery.push, delivery.payload);
       const span = tracer && startDispatchSpan(tracer, delivery);
+      const { reply, shard, work, claim } = delivery;
+      const to = { reply, shard, work, claim, trace: span?.traceparent };
       pendingWrites += tokens.length;
       for (let from = 0; from < tokens.length; from += SOCKETS_PER_SLICE) {
         if (from > 0) await yieldToEventLoop();
-        const slice = { delivery, packet, deadlines: readDeadlines(context, delivery), span };
+        const deadlines = readDeadlines(context, delivery);
+        const sharedReply = createSharedReply(to, deadlines.rowsWrittenBy, span);
+        const slice = { delivery, packet, deadlines, reply: sharedReply };
         const end = Math.min(from + SOCKETS_PER_SLICE, tokens.length);
-        for (let n = from; n < end; n += 1) deliverOne(slice, tokens[n] ?? '', positions[n] ?? 0);
+        try {
+          for (let n = from; n < end; n += 1) deliverOne(slice, tokens[n] ?? '', positions[n] ?? 0);
+        } finally {
+          replies.startAckTimeout(sharedReply);
+        }
         pendingWrites -= end - from;
       }
-      replies.reportHandled(delivery);
+      replies.reportHandled(to, positions);
     },
     /** Recipients that were dispatched to this gateway and not handled yet. */
     pendingWrites: (): number => pendingWrites,
@@ -129,10 +120,29 @@ function readDeadlines(
   };
 }
 
+function createSharedReply(
+  to: ReplyTo,
+  rowsWrittenBy: number | undefined,
+  span: SharedReply['span'],
+): SharedReply {
+  return { to, rowsWrittenBy, span, ackDeadline: 0, connections: [], unreplied: 0 };
+}
+
+function toRef(
+  { push, work, collapse, notify }: ReceivedDelivery,
+  token: string,
+  position: number,
+): DeliveryRef {
+  const row = rowId(collapse === undefined ? { token, push } : { token, push, collapse });
+  const ref: DeliveryRef = { push, work, position, rowId: row };
+  if (notify !== undefined) ref.notify = notify;
+  return ref;
+}
+
 /** Returns the reason why a push is not written to this connection. The order of the checks matters. */
 function findRejection(
   slice: DeliverySlice,
-  ref: DeliveryRef,
+  position: number,
   connection: Connection,
   inboxReplay: DeliveryContext['inboxReplay'],
 ): DeliveryResult | undefined {
@@ -143,7 +153,7 @@ function findRejection(
   if (connection.hasNewer(collapse, push)) return 'superseded';
   if (connection.state === 'syncing') {
     if (rowsWrittenBy !== undefined)
-      connection.expectRow(push, rowsWrittenBy, toHeldPush(slice, ref, connection));
+      connection.expectRow(push, rowsWrittenBy, toHeldPush(slice, position, connection));
     return 'syncing';
   }
   if (!deadlines.isBeforeDeadline || connection.app.isThrottled) {
@@ -161,12 +171,13 @@ function findRejection(
 /** Returns a push that may be sent before its row is written; undefined: a newer push may replace it in its row. */
 function toHeldPush(
   { delivery, packet, deadlines }: DeliverySlice,
-  ref: DeliveryRef,
+  position: number,
   connection: Connection,
 ): HeldPush | undefined {
   const { collapse, expiresAt } = delivery;
   if (collapse !== undefined || !deadlines.isBeforeDeadline || connection.app.isThrottled)
     return undefined;
+  const ref = toRef(delivery, connection.token, position);
   return { ref, packet, writeBy: deadlines.writeBy, expiresAt };
 }
 
@@ -176,8 +187,8 @@ export type WorkerReplies = ReturnType<typeof createWorkerReplies>;
 /**
  * Replies to workers with the result of each delivery: at once, with the PUBACK, or after a second without one.
  *
- * The timeouts hold connections, not pushes: nearly all pushes are acknowledged within milliseconds, and one entry
- * for each of them would live a second, long enough to burden the garbage collector.
+ * One timeout is for all recipients that were written together, and ends early once all have acknowledged: nearly all do
+ * within milliseconds. It holds connections, not pushes, which would live a second and burden the garbage collector.
  *
  * @param channel returns the channel to the workers, which exists once a device can connect
  */
@@ -185,40 +196,38 @@ export function createWorkerReplies(
   channel: () => Pick<GatewayChannel, 'reply'>,
   metrics: Pick<GatewayMetrics, 'countReply'>,
 ) {
-  const awaitingAck = new Set<Connection>();
+  /** In the order of their deadlines. */
+  let awaitingAcks: SharedReply[] = [];
   /** Runs while a worker waits for a PUBACK. */
   let timer: NodeJS.Timeout | undefined;
 
-  function reply(to: PendingReply, result: DeliveryResult): void {
-    to.span?.record(result);
+  function reply(shared: SharedReply, position: number, result: DeliveryResult): void {
+    shared.span?.record(result);
     metrics.countReply(result);
-    channel().reply(to, result);
+    channel().reply(shared.to, position, result);
   }
 
-  /** Replies to the workers whose deadline has passed; returns whether other workers still wait. */
-  function expireAcks(connection: Connection, now: number): boolean {
-    let isAwaited = false;
-    for (const publish of connection.inFlight) {
-      for (const pendingReply of publish.pendingReplies) {
-        if (pendingReply.isReplied) continue;
-        if (pendingReply.ackDeadline > now) isAwaited = true;
-        else expireAck(connection, publish, pendingReply);
+  /** Replies to the worker that waits for the push, unless that was done. */
+  function replyOnce(pendingReply: PendingReply, result: DeliveryResult): void {
+    if (pendingReply.isReplied) return;
+    pendingReply.isReplied = true;
+    pendingReply.shared.unreplied -= 1;
+    reply(pendingReply.shared, pendingReply.position, result);
+  }
+
+  /** Replies for the recipients that have not acknowledged in time. */
+  function expireAcks(shared: SharedReply): void {
+    for (const connection of shared.connections) {
+      for (const publish of connection.inFlight) {
+        for (const pendingReply of publish.pendingReplies) {
+          if (pendingReply.isReplied || pendingReply.shared !== shared) continue;
+          // The worker no longer waits: a late receipt is recorded in MongoDB by the gateway.
+          publish.mustRecordReceipt = true;
+          if (shared.rowsWrittenBy !== undefined) connection.recheckInboxAt(shared.rowsWrittenBy);
+          replyOnce(pendingReply, 'unacked');
+        }
       }
     }
-    return isAwaited;
-  }
-
-  function expireAck(
-    connection: Connection,
-    publish: InFlightPublish,
-    pendingReply: PendingReply,
-  ): void {
-    pendingReply.isReplied = true;
-    // The worker no longer waits: a late receipt is recorded in MongoDB by the gateway.
-    publish.mustRecordReceipt = true;
-    if (pendingReply.rowsWrittenBy !== undefined)
-      connection.recheckInboxAt(pendingReply.rowsWrittenBy);
-    reply(pendingReply, 'unacked');
   }
 
   function stop(): void {
@@ -228,10 +237,14 @@ export function createWorkerReplies(
 
   function checkTimeouts(): void {
     const now = performance.now();
-    for (const connection of awaitingAck) {
-      if (!expireAcks(connection, now)) awaitingAck.delete(connection);
-    }
-    if (awaitingAck.size === 0) stop();
+    awaitingAcks = awaitingAcks.filter((shared) => {
+      if (shared.unreplied > 0 && shared.ackDeadline > now) return true;
+      if (shared.unreplied > 0) expireAcks(shared);
+      // Pushes without a PUBACK stay in flight, and hold it.
+      shared.connections = [];
+      return false;
+    });
+    if (awaitingAcks.length === 0) stop();
   }
 
   return {
@@ -240,25 +253,34 @@ export function createWorkerReplies(
      * Reports to the worker that every recipient of a dispatch was written or has a result: it may send more
      * (gateway-windows.ts).
      */
-    reportHandled({ positions, reply, shard, work, claim }: ReceivedDelivery): void {
-      const [position = 0] = positions;
-      if (positions.length > 1) channel().reply({ reply, shard, work, claim, position }, 'handled');
+    reportHandled(to: ReplyTo, positions: readonly number[]): void {
+      if (positions.length > 1) channel().reply(to, positions[0] ?? 0, 'handled');
     },
-    /** Replies with the PUBACK of `publish`, or `unacked` after a second. */
-    awaitAck(connection: Connection, publish: InFlightPublish, pendingReply: PendingReply): void {
-      pendingReply.ackDeadline = performance.now() + ACK_TIMEOUT_MS;
-      publish.pendingReplies.push(pendingReply);
-      awaitingAck.add(connection);
+    /** Replies with the PUBACK of `publish`, or `unacked` once the timeout of `shared` has ended. */
+    awaitAck(
+      connection: Connection,
+      publish: InFlightPublish,
+      shared: SharedReply,
+      position: number,
+    ): void {
+      const pendingReply = { shared, position, isReplied: false };
+      const { pendingReplies } = publish;
+      publish.pendingReplies =
+        pendingReplies.length === 0 ? [pendingReply] : pendingReplies.concat(pendingReply);
+      shared.connections.push(connection);
+      shared.unreplied += 1;
+    },
+    /** Starts the timeout of a second for PUBACKs, after all recipients were written. */
+    startAckTimeout(shared: SharedReply): void {
+      if (shared.unreplied === 0) return;
+      shared.ackDeadline = performance.now() + ACK_TIMEOUT_MS;
+      awaitingAcks.push(shared);
       timer ??= setInterval(checkTimeouts, ACK_CHECK_INTERVAL_MS);
     },
     /** Replies to every worker that still waits for this push, and ends the span of its replay. */
     settle(publish: InFlightPublish, result: 'acknowledged' | 'unacked'): void {
       publish.span?.end(countAttributes('result', { [result]: 1 }));
-      for (const pendingReply of publish.pendingReplies) {
-        if (pendingReply.isReplied) continue;
-        pendingReply.isReplied = true;
-        reply(pendingReply, result);
-      }
+      for (const pendingReply of publish.pendingReplies) replyOnce(pendingReply, result);
     },
     stop,
   };

@@ -17,14 +17,19 @@ export function createGatewayMetrics(metrics: Metrics) {
   ): (value: T) => void {
     const counter = metrics.createCounter(name);
     const counts = new Map<string, { count: number }>();
+    /** Consecutive events have the same value nearly always. */
+    let last: { value: T; cell: { count: number } } | undefined;
     reporters.push(() => {
       for (const [value, cell] of counts) counter.add(cell.count, { [label]: value });
       for (const cell of counts.values()) cell.count = 0;
     });
     return (value) => {
-      const cell = counts.get(value);
-      if (cell === undefined) counts.set(value, { count: 1 });
-      else cell.count += 1;
+      if (last?.value !== value) {
+        const cell = counts.get(value) ?? { count: 0 };
+        counts.set(value, cell);
+        last = { value, cell };
+      }
+      last.cell.count += 1;
     };
   }
 
