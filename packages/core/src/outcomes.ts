@@ -71,14 +71,29 @@ export function describeOutcome(code: number): { outcome: OutcomeName; reason?: 
 /** Number of recipients by outcome; outcomes without recipients are omitted. */
 export type OutcomeCounts = Partial<Record<OutcomeName, number>>;
 
+/** Number of values of a byte. */
+const CODES = 256;
+
 /** Counts a batch's bytes by outcome. */
 export function countOutcomes(codes: Uint8Array): OutcomeCounts {
   const counts: OutcomeCounts = {};
-  for (const code of codes) {
-    const { outcome } = describeOutcome(code);
-    counts[outcome] = (counts[outcome] ?? 0) + 1;
-  }
+  addOutcomes(counts, codes);
   return counts;
+}
+
+/** Adds a batch's bytes to counts by outcome. */
+export function addOutcomes(counts: OutcomeCounts, codes: Uint8Array): void {
+  const countsByCode = new Uint32Array(CODES);
+  for (let index = 0; index < codes.length; index += 1) {
+    const code = codes[index] ?? 0;
+    countsByCode[code] = (countsByCode[code] ?? 0) + 1;
+  }
+  for (let code = 0; code < CODES; code += 1) {
+    const count = countsByCode[code] ?? 0;
+    if (count === 0) continue;
+    const { outcome } = describeOutcome(code);
+    counts[outcome] = (counts[outcome] ?? 0) + count;
+  }
 }
 
 /** Outcomes as the HTTP API reports them. */

@@ -67,16 +67,20 @@ export function createDispatchToMany(
   ): Promise<Results> {
     const permits = new Map(groups.map(({ gateway, permit }) => [gateway, permit]));
     try {
-      const sendable = await beforeSend(groups.flatMap(({ recipients }) => recipients));
+      const checked = groups.flatMap(({ recipients }) => recipients);
+      const sendable = await beforeSend(checked);
       if (sendable === undefined) return NO_RESULTS;
       const { recipients, deadline } = sendable;
-      const sent = groupByGateway(recipients);
+      const sent =
+        recipients.length === checked.length
+          ? new Map(groups.map((group) => [group.gateway, group.recipients]))
+          : groupByGateway(recipients);
       const permitsByPosition = new Map(
         [...sent].map(([gateway, [first]]) => [first?.position, permits.get(gateway)]),
       );
       const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
         for (const gateway of sent.keys()) permits.get(gateway)?.sent();
-        await sendToShards(dispatchers, pending, recipients, messageFor);
+        await sendToShards(dispatchers, pending, [...sent.values()], messageFor);
       };
       const onHandled = (position: number) => permitsByPosition.get(position)?.handled();
       const results = await collectResults(delivery, recipients, { deadline, send, onHandled });
@@ -113,7 +117,7 @@ export function createDispatchToMany(
     delivery: Delivery,
     recipients: readonly DispatchRecipient[],
     plan: DispatchPlan,
-  ): Promise<Map<number, DeliveryResult>> {
+  ): Promise<Results> {
     const ready: PermittedGroup[] = [];
     const parts: DispatchPart[] = [];
     for (const [gateway, group] of groupByGateway(recipients)) {
@@ -150,7 +154,7 @@ function allNotSent(recipients: readonly DispatchRecipient[]): Results {
 async function mergeParts(
   parts: readonly DispatchPart[],
   { onResults }: DispatchPlan,
-): Promise<Map<number, DeliveryResult>> {
+): Promise<Results> {
   const settled = await Promise.allSettled(
     parts.map(async ({ sending }) => {
       const results = await sending;
@@ -160,10 +164,12 @@ async function mergeParts(
   );
   if (parts.length > 0 && settled.every(({ status }) => status === 'rejected'))
     throw findReason(settled);
+  const [only] = settled;
+  if (settled.length === 1 && only?.status === 'fulfilled') return only.value;
   const merged = new Map<number, DeliveryResult>();
   for (const [index, part] of settled.entries()) {
     if (part.status === 'fulfilled')
-      for (const [position, result] of part.value) merged.set(position, result);
+      part.value.forEach((result, position) => void merged.set(position, result));
     else
       for (const { position } of parts[index]?.recipients ?? [])
         merged.set(position, 'unreachable');
@@ -171,24 +177,29 @@ async function mergeParts(
   return merged;
 }
 
-/** Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail. */
+/**
+ * Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail.
+ *
+ * @param groups the recipients of each gateway, which has another identity in each shard
+ */
 async function sendToShards(
   dispatchers: readonly ShardDispatcher[],
   pending: PendingDispatch,
-  recipients: readonly DispatchRecipient[],
+  groups: readonly (readonly DispatchRecipient[])[],
   messageFor: MessageFor,
 ): Promise<void> {
-  if (recipients.length === 0) pending.settle();
-  const groups = [...groupBy(recipients, ({ presence }) => presence.shard)];
+  if (groups.length === 0) pending.settle();
+  const shards = [...groupBy(groups, ([first]) => first?.presence.shard ?? 0)];
   const sent = await Promise.allSettled(
-    groups.map(async ([shard, group]) =>
-      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, group, messageFor),
+    shards.map(async ([shard, inShard]) =>
+      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, inShard, messageFor),
     ),
   );
   if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
   for (const [index, { status }] of sent.entries()) {
     if (status === 'fulfilled') continue;
-    for (const { position } of groups[index]?.[1] ?? []) pending.record(position, 'unreachable');
+    const unsent = shards[index]?.[1] ?? [];
+    for (const { position } of unsent.flat()) pending.record(position, 'unreachable');
   }
 }
 
@@ -196,10 +207,9 @@ async function sendToShards(
 async function sendToGateways(
   dispatcher: ShardDispatcher,
   pending: PendingDispatch,
-  recipients: readonly DispatchRecipient[],
+  sentGroups: readonly (readonly DispatchRecipient[])[],
   messageFor: MessageFor,
 ): Promise<void> {
-  const sentGroups = [...groupByGateway(recipients).values()];
   const messages = sentGroups.map(async (group) => ({
     gateway: group[0]?.presence.gateway ?? '',
     fields: await messageFor(dispatcher, group),

@@ -48,26 +48,45 @@ export function createShardKeys(tag?: string) {
   };
 }
 
+/** Ids are base64url, which has no such character. */
+const SEPARATOR = '|';
+
 /**
- * Encodes a presence entry. Ids are base64url, so `|` is a safe separator.
+ * Encodes a presence entry.
  *
  * @param connectedAt milliseconds, Redis's time; decides which of two connections is newer
  */
 export function encodePresence(gateway: string, connection: string, connectedAt: number): string {
-  return `${gateway}|${connection}|${connectedAt}`;
+  return `${gateway}${SEPARATOR}${connection}${SEPARATOR}${connectedAt}`;
 }
 
 /** Decodes the text of {@link encodePresence}; undefined for a missing or foreign value. */
 export function decodePresence(
   text: string | null | undefined,
 ): { gateway: string; connection: string } | undefined {
-  const [gateway, connection] = (text ?? '').split('|');
-  if (!gateway || !connection) return undefined;
-  return { gateway, connection };
+  const gateway = decodeGateway(text);
+  const connection = gateway && decodeConnection(text, gateway);
+  return connection ? { gateway, connection } : undefined;
 }
 
-/** Decodes only the gateway of the text of {@link encodePresence}; undefined for a missing or foreign value. */
-export function decodeGateway(text: string | null | undefined): string | undefined {
-  const end = text?.indexOf('|') ?? -1;
-  return end > 0 ? text?.slice(0, end) : undefined;
+/**
+ * Decodes only the gateway of the text of {@link encodePresence}; undefined for a missing or foreign value.
+ *
+ * @param guess is returned if it is the gateway: many devices have few gateways, whose strings are used again
+ */
+export function decodeGateway(text: string | null | undefined, guess = ''): string | undefined {
+  if (text === null || text === undefined) return undefined;
+  if (guess !== '' && text.startsWith(guess) && text[guess.length] === SEPARATOR) return guess;
+  const end = text.indexOf(SEPARATOR);
+  return end > 0 ? text.slice(0, end) : undefined;
+}
+
+/** Decodes the connection of the text of {@link encodePresence}; empty or undefined for a foreign value. */
+export function decodeConnection(
+  text: string | null | undefined,
+  gateway: string,
+): string | undefined {
+  const from = gateway.length + SEPARATOR.length;
+  const end = text?.indexOf(SEPARATOR, from) ?? -1;
+  return end === -1 ? text?.slice(from) : text?.slice(from, end);
 }

@@ -1,4 +1,4 @@
-import { decodeGateway, decodePresence, type PresenceEntry } from './keys.ts';
+import { decodeConnection, decodeGateway, type PresenceEntry } from './keys.ts';
 import type { Shard, Shards } from './shards.ts';
 
 /**
@@ -80,15 +80,22 @@ function decodeEntries(
   { texts, credits }: ReadEntries,
   { index }: Shard,
 ): (PresenceEntry | undefined)[] {
+  let gateway: string | undefined;
   return texts.map((text) => {
-    const entry = decodePresence(text);
-    const credit = entry && credits.get(entry.gateway);
-    return entry && credit !== undefined ? { ...entry, credit, shard: index } : undefined;
+    gateway = decodeGateway(text, gateway);
+    const credit = credits.get(gateway ?? '');
+    if (gateway === undefined || credit === undefined) return undefined;
+    const connection = decodeConnection(text, gateway);
+    return connection ? { gateway, connection, credit, shard: index } : undefined;
   });
 }
 
 function decodeOnline({ texts, credits }: ReadEntries): boolean[] {
-  return texts.map((text) => credits.has(decodeGateway(text) ?? ''));
+  let gateway: string | undefined;
+  return texts.map((text) => {
+    gateway = decodeGateway(text, gateway);
+    return gateway !== undefined && credits.has(gateway);
+  });
 }
 
 function groupByShard(tokens: readonly string[], of: Shards['of']): Map<Shard, string[]> {
@@ -117,8 +124,9 @@ function createShardReader(shard: Shard) {
     const credits = new Map<string, number>();
     collectCredits(credits, queriedGateways, leases);
     const newGateways = new Set<string>();
+    let gateway: string | undefined;
     for (const text of texts) {
-      const gateway = decodeGateway(text);
+      gateway = decodeGateway(text, gateway);
       if (gateway !== undefined && !queriedGateways.includes(gateway)) newGateways.add(gateway);
     }
     if (newGateways.size > 0) {

@@ -1,4 +1,4 @@
-import type { OutcomeCounts } from '@carillon/core/outcomes';
+import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
 import type { Collection, Db, Filter } from 'mongodb';
 import type {
   Batch,
@@ -11,7 +11,7 @@ import type {
 import { iterateBatches } from './final-outcomes.ts';
 import { rowId } from './inbox.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
-import { addOutcomes, outcomeCodes, recipientsWithErrors, statusIn } from './recipient-status.ts';
+import { outcomeCodes, recipientsWithErrors, statusIn } from './recipient-status.ts';
 import {
   findRowPositions,
   type InboxReading,

@@ -2,7 +2,7 @@ import { hasBit, splitTokens, toBitWords } from '@carillon/core/batch';
 import { createBatcher } from '@carillon/core/batcher';
 import { failpoint } from '@carillon/core/failpoint';
 import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/ids';
-import { countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
+import { addOutcomes, countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
 import { BY_ID, holdersById } from './batch-holders.ts';
@@ -18,7 +18,7 @@ import type {
 import { isCollapseRowId } from './inbox.ts';
 import { buildEndOfReplay, buildNotifyOperators, NOTIFY_MARK } from './notify-mark.ts';
 import { buildReceiptTimes } from './receipt-times.ts';
-import { addOutcomes, outcomeCodes } from './recipient-status.ts';
+import { outcomeCodes } from './recipient-status.ts';
 import { findRowPositions, markSuperseded, type PositionBits } from './superseded.ts';
 
 /*

@@ -1,6 +1,6 @@
 import { splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
-import type { OutcomeCounts } from '@carillon/core/outcomes';
+import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
 import { BY_ID } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
@@ -8,12 +8,7 @@ import type { Batch, BatchDocument, PushDocument, RecipientProviderError } from 
 import { batchIdsOf, primaryBatches } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
 import { listLateLatencies } from './receipt-times.ts';
-import {
-  addOutcomes,
-  OUTCOME_PROJECTION,
-  outcomeCodes,
-  recipientsWithErrors,
-} from './recipient-status.ts';
+import { OUTCOME_PROJECTION, outcomeCodes, recipientsWithErrors } from './recipient-status.ts';
 
 /** Batches with errors of which the first recipients are shown. */
 const SAMPLED_BATCHES = 3;

@@ -1,10 +1,5 @@
 import { hasBit, splitTokens } from '@carillon/core/batch';
-import {
-  describeOutcome,
-  OUTCOMES,
-  type OutcomeCounts,
-  type OutcomeName,
-} from '@carillon/core/outcomes';
+import { describeOutcome, OUTCOMES, type OutcomeName } from '@carillon/core/outcomes';
 import { toBytes } from './bytes.ts';
 import type { Batch, RecipientProviderError, RecipientStatus } from './documents.ts';
 import { latencyMsAt } from './receipt-times.ts';
@@ -82,14 +77,6 @@ export function recipientsWithErrors(batch: Batch): RecipientProviderError[] {
     if (errorFields.detail === undefined) return [];
     return [{ token: tokens[position] ?? '', ...outcomeFields, ...errorFields }];
   });
-}
-
-/** Adds one batch's recipients to counts by outcome. */
-export function addOutcomes(counts: OutcomeCounts, codes: Uint8Array): void {
-  for (const code of codes) {
-    const { outcome } = describeOutcome(code);
-    counts[outcome] = (counts[outcome] ?? 0) + 1;
-  }
 }
 
 type ProviderErrorDetails = Pick<RecipientStatus, 'detail' | 'tries' | 'nextTryAt'>;

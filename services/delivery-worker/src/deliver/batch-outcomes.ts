@@ -123,9 +123,9 @@ function readSavedOutcomes(
   take: (position: number, outcome: number) => void,
 ): void {
   const saved = toBytes(outcomes);
-  for (const [position, token] of tokens.entries()) {
+  for (let position = 0; position < tokens.length; position += 1) {
     const outcome = saved[position] || OUTCOMES.pending;
-    const isErased = outcome === OUTCOMES.pending && token === ERASED_TOKEN;
+    const isErased = outcome === OUTCOMES.pending && tokens[position] === ERASED_TOKEN;
     if (hasBit(got, position)) take(position, OUTCOMES.delivered);
     else take(position, isErased ? OUTCOMES.gone : outcome);
   }

@@ -473,7 +473,8 @@ async function removeStaleRows(
   const collapse = push.collapse === undefined ? {} : { collapse: push.collapse };
   const acknowledgedRows: string[] = [];
   const obsoleteRows: string[] = [];
-  for (const [position, token] of tokens.entries()) {
+  for (let position = 0; position < tokens.length; position += 1) {
+    const token = tokens[position] ?? '';
     const isInInbox = outcomes[position] === OUTCOMES.inbox;
     const isObsolete = mayHaveRow && OUTCOMES_WITHOUT_ROW.includes(outcomes[position] ?? 0);
     if (isInInbox ? !hasBit(got, position) : !isObsolete) continue;

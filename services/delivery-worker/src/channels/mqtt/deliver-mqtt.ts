@@ -101,7 +101,8 @@ async function deliverRound(
   const online: DispatchRecipient[] = [];
   const offline: number[] = [];
   const ends = new Set<RoundEnd>();
-  for (const [index, position] of positions.entries()) {
+  for (let index = 0; index < positions.length; index += 1) {
+    const position = positions[index] ?? 0;
     if (!delivery.pending.has(position)) continue;
     const presence = presenceEntries[index];
     if (presence === 'failing') ends.add('failing');
@@ -201,7 +202,15 @@ async function dispatchAndApply(
   );
   if (failures.length > 0) throw failures[0];
   if (isWithheld) return 'may-not-send';
-  return toRoundEnd(isFailing || [...results.values()].includes('unreachable'));
+  return toRoundEnd(isFailing || includesResult(results, 'unreachable'));
+}
+
+function includesResult(
+  results: ReadonlyMap<number, DeliveryResult>,
+  searched: DeliveryResult,
+): boolean {
+  for (const result of results.values()) if (result === searched) return true;
+  return false;
 }
 
 /**
@@ -217,14 +226,15 @@ async function applyResults(
   const pendingPositions: number[] = [];
   const sentPositions: number[] = [];
   let isFailing = false;
-  for (const [position, result] of results) {
+  // With `for … of` each entry of the map is an array.
+  results.forEach((result, position) => {
     const nextStep = nextStepFor(delivery, result);
     if (nextStep === 'wait') isFailing = true;
     else if (nextStep === 'delivered') delivery.recordOutcome(position, OUTCOMES.delivered);
     else if (nextStep === 'superseded') delivery.recordOutcome(position, OUTCOMES.superseded);
     else if (nextStep === 'enqueue-as-sent') sentPositions.push(position);
     else if (nextStep === 'enqueue' || isLastRound) pendingPositions.push(position);
-  }
+  });
   const isLeft = await Promise.all([
     enqueue(resources, delivery, pendingPositions, false),
     enqueue(resources, delivery, sentPositions, true),
