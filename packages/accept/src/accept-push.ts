@@ -118,14 +118,14 @@ export async function acceptPush(
   if (audience.devices === 0) throw await createNoRecipientsError(store, app, request);
   if (audience.hasIos && !(await store.credentials.has(app, 'apns')))
     throw new ApiError('NO_APNS_AUTH');
-  const knownTokens = new Set(audience.recipients.map(({ token }) => token));
-  const failed = request.tokens.filter((token) => !knownTokens.has(token));
+  const isKnown = createTokenCheck(request, audience.recipients);
+  const failed = request.tokens.filter((token) => !isKnown(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
   if (trace !== undefined) push.trace = trace;
   const notify = store.webhooks.pushEntries(app);
   if (notify.length > 0) push.notify = notify;
   if (idempotency !== undefined) {
-    const failedBits = packFailed(request.tokens, (token) => knownTokens.has(token));
+    const failedBits = packFailed(request.tokens, isKnown);
     push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
   }
   beforeStore?.();
@@ -137,6 +137,17 @@ export async function acceptPush(
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
   else void enqueuePush(store, producers, push);
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
+}
+
+/** Creates the check whether a token of the request is a recipient's. */
+function createTokenCheck(
+  { tokens, topics }: Pick<PushRequest, 'tokens' | 'topics'>,
+  recipients: readonly Recipient[],
+): (token: string) => boolean {
+  // Both are without duplicates, and without topics each recipient has one of the tokens.
+  if (topics.length === 0 && recipients.length === tokens.length) return () => true;
+  const knownTokens = new Set(recipients.map(({ token }) => token));
+  return (token) => knownTokens.has(token);
 }
 
 /**

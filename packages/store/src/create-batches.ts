@@ -15,7 +15,16 @@ export function createBatch(
   state: BatchState,
   at: Date,
 ): Batch {
-  return { state, channel, at, tries: 0, n: tokens.length, tokens: joinTokens([...tokens].sort()) };
+  return createSortedBatch(channel, [...tokens].sort(), state, at);
+}
+
+function createSortedBatch(
+  channel: Channel,
+  tokens: readonly string[],
+  state: BatchState,
+  at: Date,
+): Batch {
+  return { state, channel, at, tries: 0, n: tokens.length, tokens: joinTokens(tokens) };
 }
 
 /**
@@ -38,7 +47,7 @@ export function createBatchDocument(
     app: push.app,
     from: tokens[0] ?? '',
     to: tokens.at(-1) ?? '',
-    work: createBatch(channel, tokens, state, at),
+    work: createSortedBatch(channel, tokens, state, at),
     ...batchEntries(push.notify),
   };
 }
