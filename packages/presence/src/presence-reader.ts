@@ -80,20 +80,22 @@ function decodeEntries(
   { texts, credits }: ReadEntries,
   { index }: Shard,
 ): (PresenceEntry | undefined)[] {
-  let gateway: string | undefined;
+  let last: string | undefined;
   return texts.map((text) => {
-    gateway = decodeGateway(text, gateway);
+    const gateway = decodeGateway(text, last);
     const credit = credits.get(gateway ?? '');
     if (gateway === undefined || credit === undefined) return undefined;
+    last = gateway;
     const connection = decodeConnection(text, gateway);
     return connection ? { gateway, connection, credit, shard: index } : undefined;
   });
 }
 
 function decodeOnline({ texts, credits }: ReadEntries): boolean[] {
-  let gateway: string | undefined;
+  let last: string | undefined;
   return texts.map((text) => {
-    gateway = decodeGateway(text, gateway);
+    const gateway = decodeGateway(text, last);
+    last = gateway ?? last;
     return gateway !== undefined && credits.has(gateway);
   });
 }
@@ -124,10 +126,13 @@ function createShardReader(shard: Shard) {
     const credits = new Map<string, number>();
     collectCredits(credits, queriedGateways, leases);
     const newGateways = new Set<string>();
-    let gateway: string | undefined;
+    let last: string | undefined;
     for (const text of texts) {
-      gateway = decodeGateway(text, gateway);
-      if (gateway !== undefined && !queriedGateways.includes(gateway)) newGateways.add(gateway);
+      const gateway = decodeGateway(text, last);
+      // Of consecutive devices of one gateway only the first is compared with all gateways.
+      if (gateway === undefined || gateway === last) continue;
+      last = gateway;
+      if (!queriedGateways.includes(gateway)) newGateways.add(gateway);
     }
     if (newGateways.size > 0) {
       const gateways = [...newGateways];
