@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { ApiError } from '@carillon/core/api-error';
 import type { RateLimitStatus } from '@carillon/presence/request-limit';
 import type { Response } from 'express';
+import { endAtEndOfTurn } from './end-responses.ts';
 
 /** Body of a successful response: a value, JSON text (payloads keep their original text), or a {@link StreamedBody}. */
 export type ResponseBody = object | string;
@@ -65,7 +66,8 @@ export function sendResponse(
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   // Without a length Node would use chunked transfer encoding.
   const length = Buffer.byteLength(text);
-  response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-length': length }).end(text);
+  response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-length': length });
+  endAtEndOfTurn(response, text);
 }
 
 /** Sends a body in chunks, each when the client has taken the one before. */
@@ -103,7 +105,11 @@ export function sendError(
     ...headersWithRetry,
     'content-length': Buffer.byteLength(text),
   };
-  if (isBodyReceived) return void response.writeHead(error.status, allHeaders).end(text);
+  if (isBodyReceived) {
+    response.writeHead(error.status, allHeaders);
+    endAtEndOfTurn(response, text);
+    return;
+  }
   response.writeHead(error.status, { ...allHeaders, connection: 'close' }).write(text);
   discardBody(response.req, () => response.end());
 }
