@@ -19,11 +19,13 @@ export class DeadlineExceededError extends Error {}
 /**
  * Deadlines of a process. They count only time in which the process ran: a process that was frozen fails none of its
  * requests. One timer serves all deadlines; it runs only while there are any. A tick checks every running deadline, so
- * that starting and ending one, which each request does, costs no more than an entry of a set.
+ * that starting and ending one, which each request does several times, costs no more than an entry of a linked list. A
+ * set would grow and shrink its table all the time.
  */
 class Deadlines<T> {
   readonly #onExpired: (owner: T) => void;
-  readonly #running = new Set<RunningDeadline<T>>();
+  /** The last one that was started or continued; the others follow it. */
+  #firstRunning: RunningDeadline<T> | undefined;
   #elapsedMs = 0;
   #lastTickAt = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -41,27 +43,44 @@ class Deadlines<T> {
   }
 
   add(deadline: RunningDeadline<T>): void {
-    this.#running.add(deadline);
+    deadline.previous = undefined;
+    deadline.next = this.#firstRunning;
+    if (deadline.next !== undefined) deadline.next.previous = deadline;
+    this.#firstRunning = deadline;
     if (this.#timer !== undefined) return;
     this.#lastTickAt = performance.now();
     this.#timer = setInterval(() => this.#tick(), TICK_MS).unref();
   }
 
   remove(deadline: RunningDeadline<T>): void {
-    this.#running.delete(deadline);
+    const { previous, next } = deadline;
+    if (previous === undefined) this.#firstRunning = next;
+    else previous.next = next;
+    if (next !== undefined) next.previous = previous;
+    deadline.previous = undefined;
+    deadline.next = undefined;
   }
 
   #tick(): void {
     this.#elapsedMs = this.now();
     this.#lastTickAt = performance.now();
-    for (const deadline of this.#running) {
-      if (deadline.dueAt > this.#elapsedMs) continue;
+    for (const deadline of this.#listDue()) {
+      // The expiry of another one may have ended it.
+      if (!deadline.isRunning) continue;
       deadline.end();
       this.#onExpired(deadline.owner);
     }
-    if (this.#running.size > 0) return;
+    if (this.#firstRunning !== undefined) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
+  }
+
+  #listDue(): RunningDeadline<T>[] {
+    const due: RunningDeadline<T>[] = [];
+    for (let deadline = this.#firstRunning; deadline !== undefined; deadline = deadline.next) {
+      if (deadline.dueAt <= this.#elapsedMs) due.push(deadline);
+    }
+    return due.reverse();
   }
 }
 
@@ -69,9 +88,12 @@ class RunningDeadline<T> implements Deadline {
   readonly owner: T;
   readonly #deadlines: Deadlines<T>;
   #remainingMs: number;
-  #isRunning = false;
+  isRunning = false;
   /** By the clock of the deadlines. */
   dueAt = 0;
+  /** The neighbours in the list of running deadlines. */
+  previous: RunningDeadline<T> | undefined = undefined;
+  next: RunningDeadline<T> | undefined = undefined;
 
   constructor(deadlines: Deadlines<T>, ms: number, owner: T) {
     this.#deadlines = deadlines;
@@ -81,20 +103,21 @@ class RunningDeadline<T> implements Deadline {
   }
 
   pause(): void {
-    if (!this.#isRunning) return;
+    if (!this.isRunning) return;
     this.#remainingMs = this.dueAt - this.#deadlines.now();
     this.end();
   }
 
   resume(extraMs = 0): void {
-    this.#isRunning = true;
     this.#remainingMs += extraMs;
-    this.#deadlines.add(this);
+    if (!this.isRunning) this.#deadlines.add(this);
+    this.isRunning = true;
     this.dueAt = this.#deadlines.now() + this.#remainingMs;
   }
 
   end(): void {
-    this.#isRunning = false;
+    if (!this.isRunning) return;
+    this.isRunning = false;
     this.#deadlines.remove(this);
   }
 }
