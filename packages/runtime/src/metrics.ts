@@ -1,4 +1,5 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
+import { createDurationHistogram } from './duration-histogram.ts';
 import { createLatencyHistogram, type LatencyHistogram } from './latency-histogram.ts';
 import { METRICS, type Metric, type MetricName } from './metric-list.ts';
 
@@ -20,7 +21,7 @@ export interface Metrics {
   createGauge(name: MetricName<'gauge'>, readValue: () => GaugeValue | Promise<GaugeValue>): void;
   /** Durations in seconds. */
   createHistogram(name: MetricName<'histogram'>): {
-    observe(seconds: number, labels?: Labels): void;
+    observe(seconds: number, labels: Labels): void;
   };
   /** Durations of which many are known at once. */
   createLatencyHistogram(
@@ -38,12 +39,11 @@ type GaugeValue = number | readonly Sample[];
  */
 const DISABLED_INTERVAL_MS = 2 ** 31 - 1;
 const UTILIZATION_INTERVAL_MS = 1_000;
-const BUCKETS_SECONDS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60];
 
 /** Creates the metrics of a process, with the default ones (CPU, memory, event loop). */
 export function createMetrics(): Metrics {
   const registry = createRegistry();
-  const latencies: LatencyHistogram[] = [];
+  const histograms: { expose(): string }[] = [];
   const describe = (name: MetricName) => {
     const { help, labels }: Metric = METRICS[name];
     return { name, help, labelNames: [...labels], registers: [registry] };
@@ -74,20 +74,19 @@ export function createMetrics(): Metrics {
       });
     },
     createHistogram(name) {
-      const histogram = new Histogram({ ...describe(name), buckets: BUCKETS_SECONDS });
-      return {
-        observe: (seconds, labels) =>
-          labels ? histogram.observe(labels, seconds) : histogram.observe(seconds),
-      };
+      const { help, labelNames } = describe(name);
+      const histogram = createDurationHistogram(name, help, labelNames);
+      histograms.push(histogram);
+      return histogram;
     },
     createLatencyHistogram(name) {
       const { help, labelNames } = describe(name);
       const histogram = createLatencyHistogram(name, help, labelNames[0] ?? '');
-      latencies.push(histogram);
+      histograms.push(histogram);
       return histogram;
     },
     async expose() {
-      const texts = [await registry.metrics(), ...latencies.map((histogram) => histogram.expose())];
+      const texts = [await registry.metrics(), ...histograms.map((one) => one.expose())];
       return { contentType: registry.contentType, text: texts.join('\n') };
     },
   };
