@@ -24,11 +24,18 @@ interface LimitedAccount {
  * Counts a request of an account over all processes (specification, section 8); undefined if the account has no limit.
  * The API and the console count in the same window.
  */
-export async function countRequest(
+export function countRequest(
   rateCounter: RateCounter,
   { _id, plan, limit = LIMITS.requestsPerMinute[plan] }: LimitedAccount,
-): Promise<RateLimitStatus | undefined> {
-  if (limit === null) return undefined;
-  const { count, resetsInMs } = await rateCounter.increment(`account:${_id}`, MINUTE_MS);
+): Promise<RateLimitStatus> | undefined {
+  return limit === null ? undefined : countWithLimit(rateCounter, _id, limit);
+}
+
+async function countWithLimit(
+  rateCounter: RateCounter,
+  account: string,
+  limit: number,
+): Promise<RateLimitStatus> {
+  const { count, resetsInMs } = await rateCounter.increment(`account:${account}`, MINUTE_MS);
   return { limit, remaining: limit - count, resetSeconds: Math.ceil(resetsInMs / 1_000) };
 }

@@ -82,9 +82,9 @@ const RESPONSE_TIMEOUT_MS = 2_700;
 interface RoutingOptions {
   log: Logger;
   metrics: Metrics;
-  authenticate: (request: Request) => Promise<Caller>;
+  authenticate: (request: Request) => Caller | Promise<Caller>;
   /** Counts a request of an account; undefined if the account has no limit. */
-  countRequest: (account: AccountDocument) => Promise<RateLimitStatus | undefined>;
+  countRequest: (account: AccountDocument) => Promise<RateLimitStatus | undefined> | undefined;
   readBody: ReadBody<Request>;
   /** Called with every error that is not an ApiError, and with the request's path. */
   onUnexpectedError: (error: unknown, path: string) => void;
@@ -175,10 +175,12 @@ function createRequestHandlers(
     { maxBodyBytes, extraMs }: { maxBodyBytes?: number; extraMs?: (body: JsonBody) => number },
     handler: Handler,
   ): Promise<ResponseBody> {
+    // Even for a known caller this waits until the parser has read a body that came with the head.
     const caller = await options.authenticate(open.request);
     open.app = caller.app._id;
     open.account = caller.account._id;
-    const rateLimit = await options.countRequest(caller.account);
+    const counting = options.countRequest(caller.account);
+    const rateLimit = counting && (await counting);
     if (rateLimit !== undefined) {
       Object.assign(open.headers, rateLimitHeaders(rateLimit));
       if (rateLimit.remaining < 0) {
@@ -186,8 +188,8 @@ function createRequestHandlers(
       }
     }
     const body = await readRequestBody(open, maxBodyBytes, extraMs);
-    const recheck = () => options.authenticate(open.request);
-    return admit(caller.account._id, body.text.length, () =>
+    const recheck = async () => options.authenticate(open.request);
+    return await admit(caller.account._id, body.text.length, () =>
       handler(new OpenRequestContext(open, body), caller, recheck),
     );
   }

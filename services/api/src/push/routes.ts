@@ -47,7 +47,8 @@ export function pushRoutes(
     trace: string | undefined,
   ): Promise<AcceptedPush> {
     const idempotency = parseIdempotencyKey(header('idempotency-key'), body.text);
-    const repeated = await replayIdempotent(store, app._id, idempotency, () => parseTokens(body));
+    const repeated =
+      idempotency && (await replayIdempotent(store, app._id, idempotency, () => parseTokens(body)));
     if (repeated !== undefined) return repeated;
     assertAwaited();
     const request = parsePush(body, app, store.clock.now());
