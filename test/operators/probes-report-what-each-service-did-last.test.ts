@@ -9,7 +9,7 @@ import { until } from '../support/until.ts';
 const REPORTED: Record<string, readonly string[]> = {
   api: ['response'],
   'delivery-worker': WORKER_QUEUES.map((queue) => `queue ${queue}`),
-  scheduler: ['queue maintenance', 'job schedulers'],
+  scheduler: ['queue maintenance', 'ticks'],
   'device-gateway': ['presence refresher', 'stream reader', 'lease'],
   dashboard: ['response'],
 };

@@ -7,8 +7,8 @@ import {
   startService,
 } from '../support/operators/service-process.ts';
 
-/** Commands that only the connections of BullMQ's workers send. */
-const WORKER_COMMANDS = ['bzpopmin', ':stalled-check'];
+/** Keys that only the connection of the ticks writes. */
+const TICK_KEYS = ['tick:reconcile', 'tick:clean'];
 const PROBE_EVERY_MS = 1_000;
 /** Longer than a loop may be blocked before the process is not alive. */
 const SHARED_MS = 40_000;
@@ -34,7 +34,7 @@ afterAll(async () => {
 });
 
 test('a scheduler that gets no ticks is ready while another one processes them, and unready otherwise', async () => {
-  servers.redisProxy.muteConnections(WORKER_COMMANDS);
+  servers.redisProxy.muteConnections(TICK_KEYS);
   const statuses = new Set<number>();
   for (const end = performance.now() + SHARED_MS; performance.now() < end; ) {
     for (const path of ['/readyz', '/livez'] as const)
@@ -47,8 +47,8 @@ test('a scheduler that gets no ticks is ready while another one processes them, 
   expect(await healthy.exited).toBe(0);
   const leftAt = performance.now();
   const { faults } = await stalled.untilStatus('/readyz', 503, 60_000);
-  expect(faults).toEqual(['queue maintenance: no progress']);
-  expect(await readState(stalled.ops, 'queue maintenance')).toBe('unready');
-  expect(await readState(stalled.ops, 'job schedulers')).toBe('ok');
+  expect(faults).toEqual(['ticks: no progress']);
+  expect(await readState(stalled.ops, 'ticks')).toBe('unready');
+  expect(await readState(stalled.ops, 'queue maintenance')).toBe('ok');
   expect(performance.now() - leftAt).toBeGreaterThan(UNREADY_AFTER_MS - PROBE_EVERY_MS);
 }, 150_000);

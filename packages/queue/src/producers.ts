@@ -27,6 +27,7 @@ import {
 import type { JoinedContents, JoinedPush } from './joined-push.ts';
 import { CALL_ENTRIES, joinOpenJob, readOldestJoined } from './open-job.ts';
 import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
+import { isTickOverdue, type Task } from './ticks.ts';
 import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
@@ -72,6 +73,7 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
      * takes no writes, without which no worker can take a job.
      */
     countDue: createBatcher<QueueName, number>('count-due-jobs', queues.countDue),
+    isTickOverdue: queues.isTickOverdue,
     close: queues.close,
   };
 }
@@ -302,6 +304,8 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       (queues.get(name) ?? openQueue(name)).addJob(job),
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
       Promise.all(names.map((name) => countDue(connection, name))),
+    /** Checks whether no scheduler has ticked for 5 s. Throws if Redis fails. */
+    isTickOverdue: (task: Task): Promise<boolean> => isTickOverdue(connection, task),
     async close(): Promise<void> {
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);

@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import { resultWithin } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -5,9 +6,9 @@ import {
   type Redis,
   type RedisAddress,
 } from '@carillon/presence/redis';
-import { type Job, type JobJson, Queue, Worker } from 'bullmq';
+import { type Job, type JobJson, Worker } from 'bullmq';
 import type { z } from 'zod';
-import { type MaintenanceJob, NO_VERSION_CHECK, type QueueName } from './jobs.ts';
+import type { QueueName } from './jobs.ts';
 import { queuePrefix, workerKey } from './queue-keys.ts';
 
 /**
@@ -105,19 +106,23 @@ export function createWorker<S extends z.ZodType>(
     lockDuration: 5_000,
     // After an error of Redis, such as those of a failover, the next job is fetched soon.
     runRetryDelay: 1_000,
-    stalledInterval: 2_500,
+    // Used by the check below, which BullMQ would run as often for a queue without active jobs.
+    stalledInterval: STALLED_CHECK_MS,
+    skipStalledCheck: true,
     maxStalledCount: 1_000,
     removeOnComplete: { count: 0 },
     removeOnFail: { count: 0 },
   });
   worker.on('error', onError);
   worker.on('failed', (_, error) => onError(error));
+  const stopChecks = checkStalledJobs(worker, connection, onError);
   const unregister = registerWorker(connection, queue, onError);
   return {
     queue,
     lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
     async stop() {
       unregister();
+      stopChecks();
       const closed = worker
         .close()
         .catch(onError)
@@ -127,6 +132,39 @@ export function createWorker<S extends z.ZodType>(
       while (!(await resultWithin(closed, CLOSE_TIMEOUT_MS, false)) && activeJobs > 0);
       connection.disconnect();
     },
+  };
+}
+
+const STALLED_CHECK_MS = 2_500;
+
+/**
+ * Gives jobs whose lock has ended, because their worker was killed, to another worker. BullMQ's own check runs a script for each
+ * queue, mostly of queues without active jobs. One command tells that there is nothing to do.
+ *
+ * @returns a function that ends the checks
+ */
+function checkStalledJobs(worker: Worker, connection: Redis, onError: OnRedisError): () => void {
+  // `stalled` holds the jobs that were active at the last check.
+  const keys = (['active', 'stalled'] as const).map((key) => worker.keys[key] ?? '');
+  let isChecking = false;
+  async function check(): Promise<void> {
+    // While Redis is unavailable, the connection would queue every call.
+    if (isChecking || connection.status !== 'ready') return;
+    isChecking = true;
+    try {
+      if ((await connection.exists(...keys)) > 0) await worker.backend.moveStalledJobsToWait();
+    } catch (error) {
+      onError(error as Error);
+    } finally {
+      isChecking = false;
+    }
+  }
+  const checkNow = () => void check();
+  connection.on('ready', checkNow);
+  const stop = startInterval(checkNow, STALLED_CHECK_MS);
+  return () => {
+    connection.off('ready', checkNow);
+    stop();
   };
 }
 
@@ -152,68 +190,9 @@ function registerWorker(connection: Redis, queue: QueueName, onError: OnRedisErr
     connection.set(workerKey(connection, queue), 1, 'PX', REGISTERED_MS).catch(onError);
   };
   connection.on('ready', register);
-  const timer = setInterval(register, REGISTER_EVERY_MS);
+  const stop = startInterval(register, REGISTER_EVERY_MS);
   return () => {
     connection.off('ready', register);
-    clearInterval(timer);
-  };
-}
-
-const UPSERT_EVERY_MS = 5_000;
-
-/** The job schedulers that a process keeps. */
-export interface KeptJobSchedulers {
-  /** Returns when they were last upserted, by the monotonic clock (`performance.now()`). */
-  lastProgressAt(): number;
-  stop(): Promise<void>;
-}
-
-/**
- * Keeps the job schedulers of the periodic tasks. Upserts them every 5 s and after each connect, so that they survive a flush or
- * a restart of Redis. Several processes may keep the same ones; each interval still adds one job.
- *
- * @param intervalsMs interval of each task
- */
-export function keepJobSchedulers(
-  { redis, onError }: WorkerSettings,
-  intervalsMs: Record<MaintenanceJob['task'], number>,
-): KeptJobSchedulers {
-  const connection = createRedis(redis, 'producer', onError);
-  const queue = new Queue<MaintenanceJob>('maintenance', {
-    connection,
-    prefix: queuePrefix(connection, 'maintenance'),
-    ...NO_VERSION_CHECK,
-  });
-  queue.on('error', onError);
-  const opts = { removeOnComplete: true, removeOnFail: true };
-  let lastProgressAt = performance.now();
-  async function upsertOne(task: string, intervalMs: number): Promise<void> {
-    // An upsert keeps the time of the next job. After the clock of a scheduler was set back, or beside one whose clock is
-    // fast, that is minutes away, and there would be no tick until then.
-    const next = (await queue.getJobScheduler(task))?.next ?? 0;
-    if (next > Date.now() + intervalMs + UPSERT_EVERY_MS) await queue.removeJobScheduler(task);
-    const data = { task: task as MaintenanceJob['task'] };
-    await queue.upsertJobScheduler(task, { every: intervalMs }, { name: task, data, opts });
-  }
-  const upsert = (): void => {
-    const upserts = Object.entries(intervalsMs).map(([task, intervalMs]) =>
-      upsertOne(task, intervalMs),
-    );
-    for (const upserted of upserts) upserted.catch(onError);
-    Promise.all(upserts).then(
-      () => {
-        lastProgressAt = performance.now();
-      },
-      () => undefined,
-    );
-  };
-  connection.on('ready', upsert);
-  const timer = setInterval(upsert, UPSERT_EVERY_MS);
-  return {
-    lastProgressAt: () => lastProgressAt,
-    async stop() {
-      clearInterval(timer);
-      await closeWithin(queue.close(), connection, onError);
-    },
+    stop();
   };
 }

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { jobSchemas } from '../src/jobs.ts';
 import { createProducers } from '../src/producers.ts';
-import { createWorker, keepJobSchedulers } from '../src/workers.ts';
+import { startTicks } from '../src/ticks.ts';
+import { createWorker } from '../src/workers.ts';
 
 const JOB_MS = 2_000;
 
@@ -17,9 +18,9 @@ const processJob = async () => {
 };
 const worker = createWorker(settings, 'deliver-mqtt', jobSchemas.deliver, processJob, 4);
 const producers = createProducers(settings.redis, settings.onError);
-const schedulers = keepJobSchedulers(settings, { reconcile: 1_000, clean: 5_000 });
+const ticks = startTicks(settings, { reconcile: 1_000, clean: 5_000 }, async () => undefined);
 process.once('SIGTERM', async () => {
-  await Promise.all([worker.stop(), producers.close(), schedulers.stop()]);
+  await Promise.all([worker.stop(), producers.close(), ticks.stop()]);
   print('stopped');
   process.exit(0);
 });

@@ -1,9 +1,10 @@
 import { startFigures } from '@carillon/presence/figures-writer';
 import { pingRedis } from '@carillon/presence/redis';
-import { jobSchemas, type MaintenanceJob } from '@carillon/queue/jobs';
+import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
+import { startTicks, type Task } from '@carillon/queue/ticks';
 import { createUnservedQueues } from '@carillon/queue/unserved-queues';
-import { createWorker, keepJobSchedulers } from '@carillon/queue/workers';
+import { createWorker } from '@carillon/queue/workers';
 import { queueRedis } from '@carillon/runtime/env';
 import { runService } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
@@ -15,8 +16,8 @@ import { createWebhookTick, exportWebhooks } from './webhooks.ts';
 
 /** Interval of each task. */
 const TICK_INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
-/** Cleaning must not delay due pushes. */
-const MAX_CONCURRENT_TASKS = 2;
+/** A check for due pushes that takes long must not delay the next one. */
+const MAX_CONCURRENT_CHECKS = 2;
 
 await runService(
   'scheduler',
@@ -55,7 +56,7 @@ await runService(
       ]);
       return { ...found, webhooks };
     }
-    async function runTask({ task }: MaintenanceJob): Promise<void> {
+    async function runTask(task: Task): Promise<void> {
       const result = task === 'reconcile' ? await reconcileAll() : await clean();
       const counts = Object.entries(result).filter(([, count]) => count > 0);
       for (const [what, count] of counts) reconciledCounter.add(count, { what });
@@ -67,13 +68,12 @@ await runService(
       settings,
       'maintenance',
       jobSchemas.maintenance,
-      runTask,
-      MAX_CONCURRENT_TASKS,
+      ({ task }) => runTask(task),
+      MAX_CONCURRENT_CHECKS,
     );
     release('worker', worker.stop);
-    const ticks = keepJobSchedulers(settings, TICK_INTERVALS_MS);
+    const ticks = startTicks(settings, TICK_INTERVALS_MS, runTask);
     release('ticks', ticks.stop);
-    // Schedulers share the ticks: one that gets none makes no progress only if due ticks are left waiting.
     watch({
       name: 'queue maintenance',
       lastProgressAt: worker.lastProgressAt,
@@ -84,12 +84,13 @@ await runService(
       },
     });
     watch({
-      name: 'job schedulers',
+      name: 'ticks',
       lastProgressAt: ticks.lastProgressAt,
       async isExpected() {
         // Throws if Redis fails, or takes no writes.
         await producers.countDue('maintenance');
-        return true;
+        // Schedulers share the ticks: the others run them.
+        return producers.isTickOverdue('reconcile');
       },
     });
   },

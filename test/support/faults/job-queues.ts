@@ -6,8 +6,6 @@ const DONE_MS = 60_000;
 const UNFINISHED = ['waiting', 'prioritized', 'delayed', 'active', 'failed'] as const;
 /** Of each state of a queue. */
 const MAX_LISTED = 1_000;
-/** Begin of the ids of the jobs that BullMQ's job schedulers add. */
-const TICK_PREFIX = 'repeat:';
 
 /** The queues of a stack, to which a test adds jobs that no process of Carillon would add. */
 export interface JobQueues {
@@ -20,7 +18,7 @@ export interface JobQueues {
     data: unknown,
     options?: { times?: number; jobId?: string },
   ): Promise<string[]>;
-  /** Counts the jobs of all queues that are left, delayed and failed ones included, without the ticks of the job schedulers. */
+  /** Counts the jobs of all queues that are left, delayed and failed ones included. */
   countLeft(): Promise<number>;
   /** Waits until no job of a queue waits or runs. */
   untilDone(name: QueueName): Promise<void>;
@@ -49,7 +47,7 @@ export async function openJobQueues(redis: { url: string }): Promise<JobQueues> 
       const lists = await Promise.all(
         board.queues.map((queue) => queue.getRanges([...UNFINISHED], 0, MAX_LISTED)),
       );
-      return lists.flat().filter((id) => !id.startsWith(TICK_PREFIX)).length;
+      return lists.flat().length;
     },
     async untilDone(name) {
       const isDone = async () => {
