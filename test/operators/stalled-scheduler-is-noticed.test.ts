@@ -7,8 +7,8 @@ import {
   startService,
 } from '../support/operators/service-process.ts';
 
-/** Keys that only the connection of the ticks writes. */
-const TICK_KEYS = ['tick:reconcile', 'tick:clean'];
+/** Keys that only the connection of the ticks uses. */
+const TICK_KEYS = ['ticks:reconcile:claim', 'ticks:clean:claim'];
 const PROBE_EVERY_MS = 1_000;
 /** Longer than a loop may be blocked before the process is not alive. */
 const SHARED_MS = 40_000;

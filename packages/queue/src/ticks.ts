@@ -1,12 +1,12 @@
 import { startInterval } from '@carillon/core/intervals';
-import { createRedis, type Redis } from '@carillon/presence/redis';
+import { createRedis, hashTag, type Redis } from '@carillon/presence/redis';
 import { Queue } from 'bullmq';
 import { type MaintenanceJob, NO_VERSION_CHECK } from './jobs.ts';
 import { queuePrefix } from './queue-keys.ts';
 import { closeWithin, type WorkerSettings } from './workers.ts';
 
 /*
- * Schedulers share the ticks: before each one a process claims it in Redis, by one command, and all others leave it out. A job
+ * Schedulers share the ticks: before each one a process claims it in Redis, by one script, and all others leave it out. A job
  * scheduler of BullMQ takes ten scripts for each tick.
  */
 
@@ -18,29 +18,39 @@ export type Task = MaintenanceJob['task'];
  * command reaches Redis a little earlier or later than a whole interval after the one before.
  */
 const CLAIMED_SHARE = 0.75;
-/** The key of a task shows for this time that a process has ticked; no interval is longer. */
-const CLAIM_TTL_MS = 5_000;
+/** A process that has begun a tick tells so for this time; no interval is longer. */
+const TICKED_MS = 5_000;
 /** At most so many tasks run in a process at once: cleaning must not delay due pushes. */
 const MAX_RUNNING = 2;
 /** Interval in which the job schedulers of the previous release are removed: it writes them again while it runs. */
 const REMOVE_EVERY_MS = 600_000;
 
-/** KEYS: the task's key. ARGV: milliseconds to live, and for which no other tick is claimed. Returns 1 if the tick is claimed. */
+/**
+ * KEYS: claim, ticked. ARGV: milliseconds for which no other tick is claimed; milliseconds for which `ticked` is kept, 0 to leave
+ * it as it is. Returns OK if the tick is claimed.
+ */
 const CLAIM_SCRIPT = `
-if redis.call('PTTL', KEYS[1]) > ARGV[1] - ARGV[2] then return 0 end
-redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])
-return 1`;
+if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], 1, 'PX', ARGV[2]) end
+return redis.call('SET', KEYS[1], 1, 'NX', 'PX', ARGV[1])`;
 
-/** Returns the key of a task. */
-const tickKey = (task: Task): string => `tick:${task}`;
+/** Returns the keys of a task. */
+function tickKeys(redis: Redis, task: Task): { claim: string; ticked: string } {
+  const group = hashTag(redis, 'ticks') ?? 'ticks';
+  return {
+    /** Exists while no other process may claim a tick. */
+    claim: `${group}:${task}:claim`,
+    /** Exists while a process has ticks, which it tells with its next claim: a claim alone may be one that got no response. */
+    ticked: `${group}:${task}:ticked`,
+  };
+}
 
 /**
- * Checks whether no process has claimed a tick of a task for 5 s.
+ * Checks whether no process has begun a tick of a task for 5 s.
  *
  * @throws if Redis fails
  */
 export async function isTickOverdue(redis: Redis, task: Task): Promise<boolean> {
-  return (await redis.exists(tickKey(task))) === 0;
+  return (await redis.exists(tickKeys(redis, task).ticked)) === 0;
 }
 
 /** The ticks of a process. */
@@ -57,39 +67,56 @@ export function startTicks(
   intervalsMs: Readonly<Record<Task, number>>,
   run: (task: Task) => Promise<void>,
 ) {
-  const connection = createRedis(redis, 'producer', onError);
+  // A claim waits for its response however long that takes: repeated meanwhile, it would take the ticks of other processes.
+  const connection = createRedis(redis, 'worker', onError);
   const stopRemoving = removeJobSchedulers(connection, onError);
+  const claiming = new Set<Task>();
   const running = new Set<Promise<void>>();
+  /** Tasks whose last claim of this process has begun a tick. */
+  const ticked = new Set<Task>();
   let lastProgressAt = performance.now();
   let isStopped = false;
 
   async function claim(task: Task): Promise<boolean> {
+    const { claim: claimKey, ticked: tickedKey } = tickKeys(connection, task);
     const claimedMs = intervalsMs[task] * CLAIMED_SHARE;
-    const key = tickKey(task);
-    const claimed = await connection.eval(CLAIM_SCRIPT, 1, key, CLAIM_TTL_MS, claimedMs);
+    const tickedMs = ticked.delete(task) ? TICKED_MS : 0;
+    const result = await connection.eval(CLAIM_SCRIPT, 2, claimKey, tickedKey, claimedMs, tickedMs);
     lastProgressAt = performance.now();
-    return claimed === 1 && !isStopped;
+    return result === 'OK';
+  }
+
+  function startTask(task: Task): void {
+    ticked.add(task);
+    const ending: Promise<void> = run(task)
+      .catch(onError)
+      .finally(() => running.delete(ending));
+    running.add(ending);
   }
 
   async function tick(task: Task): Promise<void> {
-    if (await claim(task)) await run(task);
-  }
-
-  function startTick(task: Task): void {
     // A process whose tasks take long leaves the ticks to others.
     if (running.size >= MAX_RUNNING) lastProgressAt = performance.now();
-    // The connection would fail every command.
-    else if (connection.status === 'ready') {
-      const ticking: Promise<void> = tick(task)
-        .catch(onError)
-        .finally(() => running.delete(ticking));
-      running.add(ticking);
+    // The connection would queue the command.
+    else if (
+      connection.status === 'ready' &&
+      !claiming.has(task) &&
+      running.size + claiming.size < MAX_RUNNING
+    ) {
+      claiming.add(task);
+      const isClaimed = await claim(task).finally(() => claiming.delete(task));
+      if (isClaimed && !isStopped) startTask(task);
     }
   }
 
   const stops = Object.entries(intervalsMs).map(([task, intervalMs]) =>
-    startInterval(() => startTick(task as Task), intervalMs),
+    startInterval(() => void tick(task as Task).catch(reportUnlessStopped), intervalMs),
   );
+  /** The end of the connection ends a claim. */
+  function reportUnlessStopped(error: Error): void {
+    if (!isStopped) onError(error);
+  }
+
   return {
     /** Returns when Redis last responded to a claim, or all slots were taken, by the monotonic clock (`performance.now()`). */
     lastProgressAt: (): number => lastProgressAt,
