@@ -11,8 +11,7 @@ export interface SchedulerStatements {
 const APP_NAME = 'carillon-scheduler';
 
 interface ProfiledStatement {
-  op: string;
-  command?: { q?: { state?: string } };
+  command?: { aggregate?: string };
 }
 
 /** Counts the statements of the schedulers for a while with MongoDB's profiler, which records no others. */
@@ -28,9 +27,7 @@ export async function countSchedulerStatements(
     .find({ appName: APP_NAME })
     .toArray();
   await mongo.collection('system.profile').drop();
-  const ticks = statements.filter(
-    ({ op, command }) => op === 'update' && command?.q?.state === 'scheduled',
-  );
+  const ticks = statements.filter(({ command }) => command?.aggregate === 'pushes');
   const toRate = (count: number) => (count * 1_000) / ms;
   return { perSecond: toRate(statements.length), ticksPerSecond: toRate(ticks.length) };
 }

@@ -33,7 +33,7 @@ export function createDueBatches(
   { pushes, batches }: BatchHolders,
   suspensions: Pick<Suspensions, 'filter'>,
 ) {
-  const filterDue = (channels: readonly Channel[]) => dueFilterOf(suspensions, channels);
+  const filterDue = (channels: readonly Channel[]) => dueBatchFilter(suspensions, channels);
 
   /** Reads the batches of open pushes that are due and not claimed, the oldest first of each collection. */
   async function findOldestDue(
@@ -132,7 +132,10 @@ export function createDueBatches(
 }
 
 /** Filters the batches of these channels that are due and not claimed, but those of suspended accounts. */
-function dueFilterOf(suspensions: Pick<Suspensions, 'filter'>, channels: readonly Channel[]) {
+export function dueBatchFilter(
+  suspensions: Pick<Suspensions, 'filter'>,
+  channels: readonly Channel[] = CHANNELS,
+) {
   return {
     ...suspensions.filter(),
     'work.state': 'ready' as const,

@@ -18,6 +18,16 @@ export type StepResult = { cursor?: { from: string; next: number } } & (
   | { done: false; delayMs: number }
 );
 
+/** Filters the open pushes whose fan-out is due and not claimed, but those of suspended accounts. */
+export function dueFanOutFilter(suspensions: Pick<Suspensions, 'filter'>) {
+  return {
+    ...suspensions.filter(),
+    state: 'open' as const,
+    'fan.done': false as const,
+    $expr: { $lte: ['$fan.at', '$$NOW'] },
+  };
+}
+
 /** Claims on the fan-out of pushes with many batches. */
 export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) {
   const pushes = db.collection<PushDocument>('pushes');
@@ -28,10 +38,7 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
       const push = await pushes.findOneAndUpdate(
         {
           _id: id,
-          ...suspensions.filter(),
-          state: 'open',
-          'fan.done': false,
-          $expr: { $lte: ['$fan.at', '$$NOW'] },
+          ...dueFanOutFilter(suspensions),
         },
         [
           {
@@ -94,15 +101,7 @@ export function createFanOuts(db: Db, suspensions: Pick<Suspensions, 'filter'>) 
     /** Finds open pushes whose fan-out is due and not claimed. */
     findDue: (limit: number): Promise<{ id: string; seq: number }[]> =>
       pushes
-        .find(
-          {
-            ...suspensions.filter(),
-            state: 'open',
-            'fan.done': false,
-            $expr: { $lte: ['$fan.at', '$$NOW'] },
-          },
-          { projection: { 'fan.seq': 1 }, ...COMMITTED },
-        )
+        .find(dueFanOutFilter(suspensions), { projection: { 'fan.seq': 1 }, ...COMMITTED })
         .sort({ 'fan.at': 1 })
         .limit(limit)
         .map(({ _id, fan }) => ({ id: _id, seq: fan.seq }))

@@ -7,6 +7,8 @@ export interface ScatteredStatements {
 }
 
 const TICK = 'each second, by one scheduler; the load does not change how often';
+const TICK_WITH_WORK =
+  'each second in which work is due, and at the due times of pushes, by one scheduler';
 const CLEANING = 'every 5 s, by one scheduler; the load does not change how often';
 const REQUEST = 'each request of a backend for it';
 const CONSOLE = 'a page of the console, or a command of an operator';
@@ -17,27 +19,34 @@ const REPORT = 'each job of a webhook, of which each webhook has one at a time';
  * push, batch or recipient but those that say so, and these share one statement for up to 200 of them.
  */
 export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>> = {
-  'pushes.openDue': {
+  'dueWork.exists': {
     runs: TICK,
+    statements: [
+      'aggregate batches computed(work.at), work.channel in, work.state =',
+      'aggregate pushes (( | expiresAt <), computed(dueAt), state = | computed(fan.at), fan.done =, state = | computed(sendUntil), expiresAt <, state = | computed(work.at), state =, work.channel in, work.state = | ending exists)',
+    ],
+  },
+  'pushes.openDue': {
+    runs: TICK_WITH_WORK,
     statements: ['updateMany pushes ( | expiresAt <), computed(dueAt), state ='],
   },
   'pushes.listDueTraces': {
-    runs: `${TICK}; only while traces are recorded`,
+    runs: `${TICK_WITH_WORK}, while traces are recorded`,
     statements: ['find pushes computed(dueAt), state =, trace exists'],
   },
   'batchTable.findDue': {
-    runs: TICK,
+    runs: TICK_WITH_WORK,
     statements: [
       'find batches computed(work.at), work.channel in, work.state =',
       'find pushes computed(work.at), state =, work.channel in, work.state =',
     ],
   },
   'fanOuts.findDue': {
-    runs: TICK,
+    runs: TICK_WITH_WORK,
     statements: ['find pushes computed(fan.at), fan.done =, state ='],
   },
   'pushCompletion.findDue': {
-    runs: TICK,
+    runs: TICK_WITH_WORK,
     statements: [
       'find pushes computed(sendUntil), expiresAt <, state =',
       'find pushes ending exists',

@@ -17,6 +17,7 @@ import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
 import { checkPoolsSeldom, replaceActiveSets } from './driver-state.ts';
+import { createDueWork } from './due-work.ts';
 import { createErasure } from './erasure.ts';
 import { createExportPages } from './export-pages.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
@@ -164,6 +165,7 @@ function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
     recipients: createRecipients(db),
     exportPages: createExportPages(db),
     pushes: createPushes(db, clock, suspensions, tracer),
+    dueWork: createDueWork(db, clock, suspensions),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),

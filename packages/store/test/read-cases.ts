@@ -63,6 +63,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'pushes.inspect': (store) => store.pushes.inspect(PUSH),
   'pushes.list': (store) => store.pushes.list(APP, NEWER_PUSH, 10),
   'pushes.payloads': (store) => store.pushes.payloads(APP, [PUSH]),
+  'dueWork.exists': (store) => store.dueWork.exists(),
   'fanOuts.findDue': (store) => store.fanOuts.findDue(10),
   'batchTable.findDue': (store) => store.batchTable.findDue(10),
   'backlog.measure': (store) => store.backlog.measure('mqtt', 10),

@@ -1,17 +1,18 @@
 import { startFigures } from '@carillon/presence/figures-writer';
 import { pingRedis } from '@carillon/presence/redis';
 import { jobSchemas } from '@carillon/queue/jobs';
-import { createProducers } from '@carillon/queue/producers';
-import { startTicks, type Task } from '@carillon/queue/ticks';
+import { createProducers, type Producers } from '@carillon/queue/producers';
+import { startTicks, type Task, type Ticks } from '@carillon/queue/ticks';
 import { createUnservedQueues } from '@carillon/queue/unserved-queues';
-import { createWorker } from '@carillon/queue/workers';
+import { createWorker, type QueueWorker } from '@carillon/queue/workers';
 import { queueRedis } from '@carillon/runtime/env';
+import type { WatchedLoop } from '@carillon/runtime/progress';
 import { runService } from '@carillon/runtime/service';
-import { connectStore } from '@carillon/store/store';
+import { connectStore, type Store } from '@carillon/store/store';
 import { exportBacklog } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
-import { reconcile } from './reconcile.ts';
+import { reconcile, reconcileIfDue } from './reconcile.ts';
 import { createWebhookTick, exportWebhooks } from './webhooks.ts';
 
 /** Interval of each task. */
@@ -49,49 +50,70 @@ await runService(
     exportWebhooks(metrics, store);
     const clean = createClean(store, producers);
     const tickWebhooks = createWebhookTick(store, producers);
-    async function reconcileAll() {
+    async function tick(): Promise<Record<string, number>> {
       const [found, webhooks] = await Promise.all([
-        reconcile(store, producers, tracer),
+        reconcileIfDue(store, producers, tracer),
         tickWebhooks(),
       ]);
       return { ...found, webhooks };
     }
-    async function runTask(task: Task): Promise<void> {
-      const result = task === 'reconcile' ? await reconcileAll() : await clean();
-      const counts = Object.entries(result).filter(([, count]) => count > 0);
+    async function runTask(task: Task, run: () => Promise<object>): Promise<void> {
+      const result: [string, number][] = Object.entries(await run());
+      const counts = result.filter(([, count]) => count > 0);
       for (const [what, count] of counts) reconciledCounter.add(count, { what });
       if (counts.length > 0) log.info(Object.fromEntries(counts), task);
     }
 
     const settings = { redis: queueRedis(env), onError };
+    // Its jobs are checks at the due times of pushes.
     const worker = createWorker(
       settings,
       'maintenance',
       jobSchemas.maintenance,
-      ({ task }) => runTask(task),
+      ({ task }) =>
+        runTask(task, task === 'clean' ? clean : () => reconcile(store, producers, tracer)),
       MAX_CONCURRENT_CHECKS,
     );
     release('worker', worker.stop);
-    const ticks = startTicks(settings, TICK_INTERVALS_MS, runTask);
+    const ticks = startTicks(settings, TICK_INTERVALS_MS, (task) =>
+      runTask(task, task === 'clean' ? clean : tick),
+    );
     release('ticks', ticks.stop);
-    watch({
-      name: 'queue maintenance',
-      lastProgressAt: worker.lastProgressAt,
-      async isExpected() {
-        if ((await producers.countDue('maintenance')) === 0) return false;
-        await store.ping();
-        return true;
-      },
-    });
-    watch({
-      name: 'ticks',
-      lastProgressAt: ticks.lastProgressAt,
-      async isExpected() {
-        // Throws if Redis fails, or takes no writes.
-        await producers.countDue('maintenance');
-        // Schedulers share the ticks: the others run them.
-        return producers.isTickOverdue('reconcile');
-      },
-    });
+    watchLoops(watch, { store, producers, worker, ticks });
   },
 );
+
+function watchLoops(
+  watch: (loop: WatchedLoop) => void,
+  {
+    store,
+    producers,
+    worker,
+    ticks,
+  }: {
+    store: Pick<Store, 'ping'>;
+    producers: Pick<Producers, 'countDue' | 'isTickOverdue'>;
+    worker: Pick<QueueWorker, 'lastProgressAt'>;
+    ticks: Pick<Ticks, 'lastProgressAt'>;
+  },
+): void {
+  watch({
+    name: 'queue maintenance',
+    lastProgressAt: worker.lastProgressAt,
+    async isExpected() {
+      if ((await producers.countDue('maintenance')) === 0) return false;
+      await store.ping();
+      return true;
+    },
+  });
+  watch({
+    name: 'ticks',
+    lastProgressAt: ticks.lastProgressAt,
+    async isExpected() {
+      // Throws if Redis fails, or takes no writes.
+      await producers.countDue('maintenance');
+      // Schedulers share the ticks: another one may have all of them.
+      return producers.isTickOverdue('reconcile');
+    },
+  });
+}

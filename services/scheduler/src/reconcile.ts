@@ -70,6 +70,19 @@ export async function reconcile(
 }
 
 /**
+ * Does the same, but asks first, with one statement, whether anything is due: most ticks find nothing.
+ *
+ * @returns an empty object if nothing is due
+ */
+export async function reconcileIfDue(
+  store: Parameters<typeof reconcile>[0] & Pick<Store, 'dueWork'>,
+  producers: Parameters<typeof reconcile>[1],
+  tracer?: Tracer,
+): Promise<Partial<ReconcileResult>> {
+  return (await store.dueWork.exists()) ? reconcile(store, producers, tracer) : {};
+}
+
+/**
  * Leaves out the first attempts whose job is probably not lost: those that were accepted just now, and those behind a push
  * that still waits in Redis. A second job for them would find them claimed, at the price of another claim.
  */
