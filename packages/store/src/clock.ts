@@ -1,6 +1,9 @@
+import { startInterval } from '@carillon/core/intervals';
 import { type Db, type Document, Long } from 'mongodb';
 
 const SAMPLE_COUNT = 3;
+/** A sample this narrow that agrees with the known offset needs no other one. */
+const PRECISE_MS = 5;
 const RESYNC_INTERVAL_MS = 10_000;
 
 /** MongoDB's time, advanced by the local monotonic clock: the services' wall clocks don't matter. */
@@ -32,6 +35,11 @@ function correctOffset(offsetMs: number, samples: readonly OffsetBounds[]): numb
   return Math.min(maxOffsetMs, Math.max(minOffsetMs, offsetMs));
 }
 
+function confirms({ minOffsetMs, maxOffsetMs }: OffsetBounds, offsetMs: number): boolean {
+  const isInside = minOffsetMs <= offsetMs && offsetMs <= maxOffsetMs;
+  return isInside && maxOffsetMs - minOffsetMs <= PRECISE_MS;
+}
+
 /**
  * Reads the server's clock a few times, and again every 10 s. A later reading changes the offset only as far as it
  * contradicts it: on a busy machine a response may be a second late, and the time must not jump by that.
@@ -40,16 +48,16 @@ export async function createClock(db: Db) {
   let offsetMs = Number.NaN;
   async function syncOffset(): Promise<void> {
     const samples: OffsetBounds[] = [];
-    for (let i = 0; i < SAMPLE_COUNT; i += 1) samples.push(await sampleServerTime(db));
+    while (samples.length < SAMPLE_COUNT && !samples.some((one) => confirms(one, offsetMs)))
+      samples.push(await sampleServerTime(db));
     offsetMs = correctOffset(offsetMs, samples);
   }
   await syncOffset();
-  const timer = setInterval(() => void syncOffset().catch(() => undefined), RESYNC_INTERVAL_MS);
-  timer.unref();
+  const stop = startInterval(() => void syncOffset().catch(() => undefined), RESYNC_INTERVAL_MS);
   return {
     /** Returns the milliseconds since 1970 by MongoDB's clock. */
     now: (): number => offsetMs + performance.now(),
-    stop: (): void => clearInterval(timer),
+    stop,
   };
 }
 
