@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { type BacklogFigures, encodeBacklog, FIELDS } from './figures.ts';
 import { createDeltas, createGauges, readTotals } from './figures-counters.ts';
@@ -91,15 +92,14 @@ export function startFigures(
 /** Repeats a step, never twice at once, without keeping the process alive. */
 function startTicks(step: () => Promise<void>, intervalMs: number): { stop(): Promise<void> } {
   let inFlight: Promise<void> | undefined;
-  const timer = setInterval(() => {
+  const stop = startInterval(() => {
     inFlight ??= step().finally(() => {
       inFlight = undefined;
     });
   }, intervalMs);
-  timer.unref();
   return {
     async stop() {
-      clearInterval(timer);
+      stop();
       await inFlight;
     },
   };

@@ -1,4 +1,5 @@
 import { newClaimId } from '@carillon/core/ids';
+import { startInterval } from '@carillon/core/intervals';
 import { TTL_SECONDS } from './keys.ts';
 import type { ShardServer } from './shard-server.ts';
 
@@ -71,7 +72,7 @@ export function createLease(
 
   // While Redis is unavailable workers can't see the lease either; the next renewal finds its state.
   const renewInBackground = (): void => void renew().catch(() => undefined);
-  const timer = setInterval(renewInBackground, RENEW_INTERVAL_MS);
+  const stopRenewing = startInterval(renewInBackground, RENEW_INTERVAL_MS);
   renewInBackground();
 
   return {
@@ -83,7 +84,7 @@ export function createLease(
     /** Deletes the lease, so that workers see the gateway as stopped at once. */
     async release(): Promise<void> {
       isReleased = true;
-      clearInterval(timer);
+      stopRenewing();
       if (id !== undefined) await redis.del(keys.lease(id), keys.gatewayStream(id)).catch(() => 0);
     },
   };

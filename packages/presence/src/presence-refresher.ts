@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import { TTL_SECONDS } from './keys.ts';
 import type { ConnectedDevice, PresenceRegistry } from './presence-registry.ts';
 
@@ -75,7 +76,7 @@ export function createPresenceRefresher(
   const hasWork = () =>
     unregistered.size > 0 || cycle.hasRemaining() || unregistrations.hasFailed();
   const idleTickMs = Math.min(IDLE_TICK_MS, refreshIntervalMs / 10);
-  const ticker = startTicker(tick, () => (hasWork() ? TICK_MS : idleTickMs));
+  const ticker = startTicker(tick, { intervalMs: TICK_MS, idleTickMs, hasWork });
   function registerLater(device: ConnectedDevice): void {
     unregistered.set(device.connection, device);
     ticker.tickSoon();
@@ -116,40 +117,46 @@ export function createPresenceRefresher(
 /**
  * Runs a task periodically, one run at a time. A failed run is retried at the next tick.
  *
- * @param intervalMs returns the time until the next tick
+ * @param intervalMs time until the next tick while there is work
+ * @param idleTickMs interval of the ticks that look for work, together with the other periodic tasks of the process
  */
-function startTicker(task: () => Promise<void>, intervalMs: () => number) {
+function startTicker(
+  task: () => Promise<void>,
+  {
+    intervalMs,
+    idleTickMs,
+    hasWork,
+  }: { intervalMs: number; idleTickMs: number; hasWork: () => boolean },
+) {
   let timer: NodeJS.Timeout | undefined;
-  /** When the timer runs the task, by the monotonic clock. */
-  let dueAt = Number.POSITIVE_INFINITY;
   let isRunning = false;
   let isStopped = false;
 
   function schedule(): void {
-    const waitMs = intervalMs();
-    const at = performance.now() + waitMs;
     // A call in each interval must not put the tick off for ever.
-    if (isStopped || isRunning || at >= dueAt) return;
-    clearTimeout(timer);
-    dueAt = at;
-    timer = setTimeout(() => void run(), waitMs);
+    if (isStopped || isRunning || timer !== undefined) return;
+    timer = setTimeout(() => void run(), intervalMs);
   }
 
   async function run(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
     isRunning = true;
     await task().catch(() => undefined);
     isRunning = false;
-    dueAt = Number.POSITIVE_INFINITY;
-    schedule();
+    if (hasWork()) schedule();
   }
 
-  schedule();
+  const stopIdleTicks = startInterval(() => {
+    if (!isRunning && timer === undefined) void run();
+  }, idleTickMs);
   return {
-    /** Has the next tick come after the interval from now, if that is earlier: there may be work after an idle time. */
+    /** Has the next tick come after the interval at most: there is work. */
     tickSoon: schedule,
     stop(): void {
       isStopped = true;
       clearTimeout(timer);
+      stopIdleTicks();
     },
   };
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { startInterval } from '@carillon/core/intervals';
 import { createDeviceDispatch } from './device-dispatch.ts';
 import { TTL_SECONDS } from './keys.ts';
 import { BLOCK_MS } from './redis.ts';
@@ -58,7 +59,7 @@ export async function createShardDispatcher(
   }
 
   await maintain();
-  const timer = setInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
+  const stopMaintaining = startInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
   const stopFollowing = followReplies(reader, replyStream, onReply);
 
   return {
@@ -104,7 +105,7 @@ export async function createShardDispatcher(
         return found.flat();
       }),
     close(): void {
-      clearInterval(timer);
+      stopMaintaining();
       stopFollowing();
       reader.disconnect();
     },

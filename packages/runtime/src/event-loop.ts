@@ -1,3 +1,5 @@
+import { startInterval } from '@carillon/core/intervals';
+
 const BEAT_INTERVAL_MS = 1_000;
 /** An event loop this late can't keep a response time of 3 s (guarantee G15). */
 const LATE_MS = 2_000;
@@ -44,7 +46,5 @@ export function createEventLoopWatch(now: () => number = () => performance.now()
 
 /** Starts the timer of a watch. Returns a function that stops it. */
 export function startBeats(watch: EventLoopWatch): () => void {
-  const timer = setInterval(watch.beat, BEAT_INTERVAL_MS);
-  timer.unref();
-  return () => clearInterval(timer);
+  return startInterval(watch.beat, BEAT_INTERVAL_MS);
 }

@@ -1,4 +1,12 @@
-import { Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
+import { startInterval } from '@carillon/core/intervals';
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type Histogram,
+  Registry,
+  type Summary,
+} from '@prometheus-io/client';
 import { createDurationHistogram } from './duration-histogram.ts';
 import { createLatencyHistogram, type LatencyHistogram } from './latency-histogram.ts';
 import { METRICS, type Metric, type MetricName } from './metric-list.ts';
@@ -34,8 +42,8 @@ export interface Metrics {
 type GaugeValue = number | readonly Sample[];
 
 /**
- * Effectively disables the library's event loop lag metrics, whose timer wakes an idle process a hundred times a
- * second. The event loop utilization gives the same information.
+ * Effectively disables the library's timers. That of the event loop lag wakes an idle process a hundred times a second, and the
+ * event loop utilization gives the same information. That of the utilization wakes it beside the other periodic tasks.
  */
 const DISABLED_INTERVAL_MS = 2 ** 31 - 1;
 const UTILIZATION_INTERVAL_MS = 1_000;
@@ -97,10 +105,28 @@ function createRegistry(): Registry {
   collectDefaultMetrics({
     register: registry,
     eventLoopMonitoringPrecision: DISABLED_INTERVAL_MS,
-    eventLoopUtilizationTimeout: UTILIZATION_INTERVAL_MS,
+    eventLoopUtilizationTimeout: DISABLED_INTERVAL_MS,
   });
+  observeUtilization(registry);
   for (const statistic of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
     registry.removeSingleMetric(`nodejs_eventloop_lag_${statistic}_seconds`);
   }
   return registry;
+}
+
+/** Observes the event loop utilization once for each second, as the library does, also for those in which the loop was blocked. */
+function observeUtilization(registry: Registry): void {
+  const metrics = ['histogram', 'summary'].map(
+    (kind) =>
+      registry.getSingleMetric(`nodejs_eventloop_utilization_${kind}`) as Histogram | Summary,
+  );
+  let [last, lastAt] = [performance.eventLoopUtilization(), performance.now()];
+  startInterval(() => {
+    const [current, now] = [performance.eventLoopUtilization(), performance.now()];
+    const { utilization } = performance.eventLoopUtilization(current, last);
+    const seconds = Math.round((now - lastAt) / UTILIZATION_INTERVAL_MS);
+    for (let second = 0; second < seconds; second += 1)
+      for (const metric of metrics) metric.observe(utilization);
+    [last, lastAt] = [current, now];
+  }, UTILIZATION_INTERVAL_MS);
 }

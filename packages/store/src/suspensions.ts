@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { Db } from 'mongodb';
 import type { AccountDocument, AppDocument } from './documents.ts';
 
@@ -14,7 +15,7 @@ export function createSuspensions(db: Db) {
   const accounts = db.collection<AccountDocument>('accounts');
   const apps = db.collection<AppDocument>('apps');
   let suspended = new Set<string>();
-  let timer: NodeJS.Timeout | undefined;
+  let stopRefreshing: (() => void) | undefined;
 
   async function readSuspendedApps(): Promise<Set<string>> {
     const found = await accounts
@@ -48,8 +49,8 @@ export function createSuspensions(db: Db) {
         if (hasResumed) onResumed?.();
       }
       void refreshAndNotify().catch(onError);
-      timer ??= setInterval(() => void refreshAndNotify().catch(onError), REFRESH_MS);
+      stopRefreshing ??= startInterval(() => void refreshAndNotify().catch(onError), REFRESH_MS);
     },
-    stop: (): void => clearInterval(timer),
+    stop: (): void => stopRefreshing?.(),
   };
 }

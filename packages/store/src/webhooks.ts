@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { BoxKey, SealedBox } from '@carillon/core/sealed-box';
 import { coverageOf, WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { Collection, Db, Filter } from 'mongodb';
@@ -70,7 +71,7 @@ function calledAt({ _id, address }: CalledWebhook) {
 function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
   let known: readonly KnownWebhook[] = [];
   let byApp = new Map<string, KnownWebhook[]>();
-  let timer: NodeJS.Timeout | undefined;
+  let stopRefreshing: (() => void) | undefined;
   let refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** Reads them once. */
@@ -96,9 +97,9 @@ function createKnownWebhooks(webhooks: WebhookCollection, clock: Clock) {
     /** Reads them now, and every 3 s from then on. */
     async startRefreshing(onError: (error: unknown) => void): Promise<void> {
       await refresh();
-      timer ??= setInterval(() => void refresh().catch(onError), REFRESH_MS);
+      stopRefreshing ??= startInterval(() => void refresh().catch(onError), REFRESH_MS);
     },
-    stop: (): void => clearInterval(timer),
+    stop: (): void => stopRefreshing?.(),
 
     /** Builds the entries of a new push of an app: one for each webhook that gets events of pushes. Reads nothing. */
     pushEntries(app: string): NotifyEntry[] {

@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { AppLoad, AppShares } from './app-shares.ts';
 import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
@@ -68,11 +69,11 @@ export function startConnectionReaper(context: {
       .catch(() => connection.recheckInboxAt(now + INTERVAL_MS));
   }
 
-  const timer = setInterval(reap, INTERVAL_MS);
+  const stopReaping = startInterval(reap, INTERVAL_MS);
   return {
     /** Checks whether every app with connections is throttled. */
     isOverloaded: (): boolean => isOverloaded,
-    stop: (): void => clearInterval(timer),
+    stop: stopReaping,
   };
 }
 

@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { Producers } from '@carillon/queue/producers';
 import type { ConnectingDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
@@ -31,13 +32,13 @@ export function createLastSeenRecorder(
     await Promise.all(jobs);
   }
 
-  const timer = setInterval(() => void flush(), FLUSH_INTERVAL_MS);
+  const stopFlushing = startInterval(() => void flush(), FLUSH_INTERVAL_MS);
   return {
     record(token: string): void {
       if (pending.length < MAX_PENDING) pending.push([token, Math.round(clock.now())]);
     },
     async stop(): Promise<void> {
-      clearInterval(timer);
+      stopFlushing();
       await flush();
     },
   };

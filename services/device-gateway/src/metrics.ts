@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { DeliveryResult } from '@carillon/presence/replies';
 import type { MetricName } from '@carillon/runtime/metric-list';
 import type { Metrics } from '@carillon/runtime/metrics';
@@ -37,7 +38,7 @@ export function createGatewayMetrics(metrics: Metrics) {
     for (const reporter of reporters) reporter();
   }
 
-  const timer = setInterval(report, REPORT_INTERVAL_MS);
+  const stopReporting = startInterval(report, REPORT_INTERVAL_MS);
   return {
     countConnect: createCounter<string>('carillon_gateway_connects_total', 'result'),
     countClose: createCounter<string>('carillon_gateway_closes_total', 'reason'),
@@ -61,7 +62,7 @@ export function createGatewayMetrics(metrics: Metrics) {
       });
     },
     stop(): void {
-      clearInterval(timer);
+      stopReporting();
       report();
     },
   };

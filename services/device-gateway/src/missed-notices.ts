@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { PresenceReports } from '@carillon/store/presence-reports';
 import type { Store } from '@carillon/store/store';
 
@@ -36,7 +37,7 @@ export function startMissedNotices(
       if (before !== undefined && before.missed.get(shard) !== count) presence.checkInboxes(shard);
   }
 
-  const timer = setInterval(() => void read().catch(onError), READ_INTERVAL_MS);
+  const stopReading = startInterval(() => void read().catch(onError), READ_INTERVAL_MS);
   void read().catch(onError);
-  return { stop: () => clearInterval(timer) };
+  return { stop: stopReading };
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import tls, { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
+import { startInterval } from '@carillon/core/intervals';
 import type { PendingConnection } from './pending-connections.ts';
 
 const CHECK_INTERVAL_MS = 2_000;
@@ -55,7 +56,7 @@ export function createTlsListener(
     }
   }
 
-  const timer = setInterval(checkFiles, CHECK_INTERVAL_MS);
+  const stopChecks = startInterval(checkFiles, CHECK_INTERVAL_MS);
   return {
     accept(socket: Socket, pending: PendingConnection): void {
       const secure = new TLSSocket(socket, { isServer: true, secureContext: context });
@@ -69,7 +70,7 @@ export function createTlsListener(
       });
       secure.once('secure', () => on.secured(pending));
     },
-    stop: (): void => clearInterval(timer),
+    stop: stopChecks,
   };
 }
 

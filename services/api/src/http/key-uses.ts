@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import type { Producers } from '@carillon/queue/producers';
 import { USE_PRECISION_MS } from '@carillon/store/keys';
 import type { Store } from '@carillon/store/store';
@@ -36,7 +37,7 @@ export function createKeyUseRecorder(
     await producers.publishKeyUses(uses);
   }
 
-  const timer = setInterval(() => void flush(), FLUSH_INTERVAL_MS);
+  const stopFlushing = startInterval(() => void flush(), FLUSH_INTERVAL_MS);
   return {
     /** Records a use; costs one lookup in memory. */
     record(keyId: string): void {
@@ -45,7 +46,7 @@ export function createKeyUseRecorder(
       pending.set(keyId, Math.round(clock.now()));
     },
     async stop(): Promise<void> {
-      clearInterval(timer);
+      stopFlushing();
       await flush();
     },
   };

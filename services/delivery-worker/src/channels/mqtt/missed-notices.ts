@@ -1,4 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
+import { startInterval } from '@carillon/core/intervals';
 import type { Shards } from '@carillon/presence/shards';
 import type { Store } from '@carillon/store/store';
 
@@ -18,7 +19,7 @@ export function createMissedNotices(
 ) {
   const registerList = () => void presenceReports.registerList(list).catch(onError);
   registerList();
-  const timer = setInterval(registerList, REGISTER_INTERVAL_MS);
+  const stopRegistering = startInterval(registerList, REGISTER_INTERVAL_MS);
 
   const reportShard = createBatcher<string, void>('report-missed-notices', async (shards) => {
     await presenceReports.reportMissed([...new Set(shards)]);
@@ -31,6 +32,6 @@ export function createMissedNotices(
       const shards = new Set(tokens.map((token) => of(token).name));
       await Promise.all([...shards].map((shard) => reportShard(shard)));
     },
-    stop: (): void => clearInterval(timer),
+    stop: stopRegistering,
   };
 }
