@@ -33,11 +33,10 @@ export async function createShardDispatcher(
   const replyStream = keys.replyStream(worker);
   const time = createRedisTime(shard);
 
+  /** Keeps the reply stream, and the worker's name for successors that search for its replies. */
   async function keepName(): Promise<void> {
-    const pipeline = redis.pipeline();
-    pipeline.expire(replyStream, TTL_SECONDS.replies);
     const now = time.now();
-    // Without the time it is kept with the next sample.
+    const pipeline = redis.pipeline().expire(replyStream, TTL_SECONDS.replies);
     if (!Number.isNaN(now)) {
       pipeline.zadd(keys.workers, now, worker);
       pipeline.zremrangebyscore(keys.workers, 0, now - TTL_SECONDS.replies * 1_000);
@@ -46,8 +45,7 @@ export async function createShardDispatcher(
   }
 
   async function maintain(): Promise<void> {
-    await Promise.allSettled([run(time.sample)]);
-    await Promise.allSettled([run(keepName)]);
+    await Promise.allSettled([run(time.sample), run(keepName)]);
   }
   async function readStream(formerWorker: string): Promise<DatedReply[]> {
     const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
@@ -58,6 +56,8 @@ export async function createShardDispatcher(
     });
   }
 
+  // The name is kept with the server's time.
+  await Promise.allSettled([run(time.sample)]);
   await maintain();
   const stopMaintaining = startInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
   const stopFollowing = followReplies(reader, replyStream, onReply);

@@ -19,6 +19,7 @@ import type { GetAppSettings } from './app-settings.ts';
 import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
 import { describeEnd, startBatchSpan } from './batch-span.ts';
 import type { Deferral, DeliverByChannel, LeasedBatch } from './channel.ts';
+import { findEarlierReceipts } from './earlier-receipts.ts';
 import type { Isolation } from './isolation.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
@@ -277,27 +278,6 @@ async function readPush(
   id: string,
 ): Promise<SendablePush | undefined> {
   return (await pushes.readForSending([id])).get(id);
-}
-
-/**
- * Reads the receipts that the gateways have reported to the worker of the previous claim. Undefined: Redis fails, and the
- * batch needs it anyway.
- */
-async function findEarlierReceipts(
-  { dispatcher }: Pick<DeliveryResources, 'dispatcher'>,
-  { work: { before: previousClaim, channel } }: LeasedBatch,
-): Promise<{ position: number; ageMs: number }[] | undefined> {
-  if (previousClaim === undefined) return [];
-  const { claim, reply } = previousClaim;
-  // Whoever held the claim that the push was inserted with has stored no name.
-  const reading =
-    reply === undefined ? dispatcher.findReplies(claim) : dispatcher.readReplies(reply, claim);
-  const results = await reading.catch(() => undefined);
-  // Without Redis a provider gets the remaining recipients once more now, rather than later.
-  if (results === undefined) return channel === 'mqtt' ? undefined : [];
-  return [...results].flatMap(([position, { result, ageMs }]) =>
-    result === 'acknowledged' ? [{ position, ageMs }] : [],
-  );
 }
 
 function createResult(

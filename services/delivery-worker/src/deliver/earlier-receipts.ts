@@ -1,0 +1,23 @@
+import type { Dispatcher } from '@carillon/presence/dispatcher';
+import type { LeasedBatch } from './channel.ts';
+
+/**
+ * Reads the receipts that the gateways have reported to the worker of the previous claim. Undefined: Redis fails, and the
+ * batch needs it anyway.
+ */
+export async function findEarlierReceipts(
+  { dispatcher }: { dispatcher: Pick<Dispatcher, 'readReplies' | 'findReplies'> },
+  { work: { before: previousClaim, channel } }: LeasedBatch,
+): Promise<{ position: number; ageMs: number }[] | undefined> {
+  if (previousClaim === undefined) return [];
+  const { claim, reply } = previousClaim;
+  // Whoever held the claim that the push was inserted with has stored no name.
+  const reading =
+    reply === undefined ? dispatcher.findReplies(claim) : dispatcher.readReplies(reply, claim);
+  const results = await reading.catch(() => undefined);
+  // Without Redis a provider gets the remaining recipients once more now, rather than later.
+  if (results === undefined) return channel === 'mqtt' ? undefined : [];
+  return [...results].flatMap(([position, { result, ageMs }]) =>
+    result === 'acknowledged' ? [{ position, ageMs }] : [],
+  );
+}
