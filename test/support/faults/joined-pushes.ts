@@ -46,6 +46,8 @@ export interface JoinedPushes {
   prime(api?: Api): Promise<void>;
   /** Makes the workers that run keep a job open. */
   openJobs(): Promise<void>;
+  /** Does so until a number of workers keeps one open. */
+  untilOpenJobs(count: number): Promise<void>;
   /** Sends a push that joins, after `prime`, and expects that it is inserted with its claim. */
   sendClaimed(to: string, fields?: Record<string, unknown>): Promise<SentPush>;
   /** Reads the batch of a push. */
@@ -80,8 +82,9 @@ export async function openJoinedPushes(): Promise<JoinedPushes> {
   const mongo = await openMongo({ mongodb: servers.env.MONGODB_URI });
   const set = await startServiceSet(servers, () => ({}));
   await set.services.find(({ service }) => service === 'delivery-worker')?.stop();
-  const redis = await openRedis(set.dev);
-  const jobs = await openJobQueues({ url: set.dev.redis });
+  // Not over the proxy, which a test may cut.
+  const redis = await openRedis({ redis: servers.redis.url });
+  const jobs = await openJobQueues(servers.redis);
   const started: ServiceProcess[] = [];
   const warmUpToken = newDeviceToken();
   await insertDevices(set, mongo, [warmUpToken]);
@@ -107,26 +110,9 @@ export async function openJoinedPushes(): Promise<JoinedPushes> {
 
   return {
     ...{ set, servers, mongo, redis, jobs, readBatch, stopProcesses },
+    ...createOpening({ set, redis, jobs }, warmUpToken),
     startWorker: (failpoints = '') => start('delivery-worker', failpoints),
     startApi: (failpoints) => start('api', failpoints),
-    async prime(api = set) {
-      await jobs.pause('send');
-      await redis.set(OPEN_KEY, 1, 'PX', OPEN_BY_HAND_MS);
-      // After a pause of the API the first one gets a job.
-      const warmUps = [await sendPush(api, warmUpToken), await sendPush(api, warmUpToken)];
-      const hasJoined = async () =>
-        (await redis.lrange(ENTRIES_KEY, 0, -1)).some((entry) =>
-          entry.includes(warmUps[1]?.id ?? ''),
-        );
-      await until(hasJoined, { everyMs: 2, what: 'a push that has joined' });
-      // No worker claims them, and so none reaches a failpoint with them.
-      for (const { id } of warmUps) await api.api('DELETE', `/pushes/${id}`);
-      await redis.del(ENTRIES_KEY);
-    },
-    async openJobs() {
-      await jobs.add('send', { lone: [newPushId(Date.now())] }, { times: OPENING_JOBS });
-      await jobs.resume('send');
-    },
     async sendClaimed(to, fields = {}) {
       const push = await sendPush(set, to, fields);
       expectInitialClaim(await readBatch(push));
@@ -141,6 +127,42 @@ export async function openJoinedPushes(): Promise<JoinedPushes> {
       await set.stop();
       await mongo.close();
       await servers.stop();
+    },
+  };
+}
+
+/** Creates the functions that open jobs, for workers or in the view of an API only. */
+function createOpening(
+  { set, redis, jobs }: Pick<JoinedPushes, 'set' | 'redis' | 'jobs'>,
+  warmUpToken: string,
+): Pick<JoinedPushes, 'prime' | 'openJobs' | 'untilOpenJobs'> {
+  async function openJobs(): Promise<void> {
+    await jobs.add('send', { lone: [newPushId(Date.now())] }, { times: OPENING_JOBS });
+    await jobs.resume('send');
+  }
+  return {
+    async prime(api = set) {
+      await jobs.pause('send');
+      await redis.del(ENTRIES_KEY);
+      await redis.set(OPEN_KEY, 1, 'PX', OPEN_BY_HAND_MS);
+      // After a pause of the API the first one gets a job.
+      const warmUps = [await sendPush(api, warmUpToken), await sendPush(api, warmUpToken)];
+      const joinedId = warmUps[1]?.id ?? '';
+      const listEntries = () => redis.lrange(ENTRIES_KEY, 0, -1);
+      const hasJoined = async () => (await listEntries()).some((entry) => entry.includes(joinedId));
+      await until(hasJoined, { everyMs: 2, what: 'a push that has joined' });
+      // No worker claims them, and so none reaches a failpoint with them.
+      for (const { id } of warmUps) await api.api('DELETE', `/pushes/${id}`);
+      await redis.del(ENTRIES_KEY);
+    },
+    openJobs,
+    async untilOpenJobs(count) {
+      const areOpen = async () => {
+        await openJobs();
+        const clients = String(await redis.client('LIST'));
+        return clients.split('\n').filter((line) => line.includes(' cmd=blpop ')).length >= count;
+      };
+      await until(areOpen, { everyMs: 50, what: `${count} open jobs` });
     },
   };
 }

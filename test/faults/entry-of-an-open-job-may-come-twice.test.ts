@@ -1,0 +1,265 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { countArrivals } from '../support/faults/expect-complete.ts';
+import {
+  expectClaimedAtOnce,
+  expectDelivered,
+  sendWaiting,
+  untilClaimedByWorker,
+} from '../support/faults/joined-push-ends.ts';
+import {
+  ENTRIES_KEY,
+  expectInitialClaim,
+  type JoinedPushes,
+  listRuns,
+  openJoinedPushes,
+} from '../support/faults/joined-pushes.ts';
+import { type SentPush, untilOutcomes } from '../support/faults/pushes.ts';
+import { type MqttDevice, newMqttDevice } from '../support/mqtt-device.ts';
+import type { ServiceProcess } from '../support/operators/service-process.ts';
+import { isStopped } from '../support/stack/processes.ts';
+import { until } from '../support/until.ts';
+
+const LIMIT_MS = 120_000;
+/** Redis has responded to the blocking commands of a worker that was frozen so long ago: to the read of the list, of a job. */
+const READ_ENDED_MS = 400;
+const JOB_READ_ENDED_MS = 5_500;
+/** No worker takes an entry under its initial claim after it. */
+const LATE_MS = 600;
+/** Enough for two workers at once. */
+const MANY = 900;
+const ATTEMPTS = 8;
+
+let joined: JoinedPushes;
+let device: MqttDevice;
+beforeAll(async () => {
+  joined = await openJoinedPushes();
+}, LIMIT_MS);
+beforeEach(async () => {
+  device = await newMqttDevice(joined.set.dev);
+  await device.connect();
+});
+afterEach(async () => {
+  await device?.disconnect();
+  await joined?.stopProcesses();
+}, LIMIT_MS);
+afterAll(() => joined?.stop());
+
+async function freeze(worker: ServiceProcess): Promise<void> {
+  worker.kill('SIGSTOP');
+  await until(() => isStopped(worker.pid), { everyMs: 5 });
+}
+
+/** Starts two workers that keep a job open each, and are frozen. */
+async function startTwoFrozen(): Promise<[ServiceProcess, ServiceProcess]> {
+  const first = await joined.startWorker();
+  const second = await joined.startWorker();
+  await joined.untilOpenJobs(2);
+  await Promise.all([freeze(first), freeze(second)]);
+  await sleep(READ_ENDED_MS);
+  return [first, second];
+}
+
+const handOut = (entry: string, times: number) =>
+  joined.redis.rpush(ENTRIES_KEY, ...Array<string>(times).fill(entry));
+const untilRun = (worker: ServiceProcess, push: SentPush, runs: number) =>
+  until(() => listRuns(worker, push).length >= runs, {
+    timeoutMs: 20_000,
+    what: `${runs} runs of the push`,
+  });
+const untilTaken = () =>
+  until(async () => (await joined.redis.llen(ENTRIES_KEY)) === 0, { what: 'no entry' });
+
+describe('at once', () => {
+  test(
+    'to one worker: the device has the push once',
+    async () => {
+      await joined.startWorker();
+      const [push, entry] = await sendWaiting(joined, device.token);
+      await handOut(entry, MANY);
+      await joined.openJobs();
+      expectInitialClaim(await expectDelivered(joined, device, push));
+    },
+    LIMIT_MS,
+  );
+
+  test.each(['connected', 'offline'])(
+    'to two workers: the device, which is %s, has the push once',
+    async (state) => {
+      const workers = await startTwoFrozen();
+      if (state === 'offline') await device.disconnect();
+      const [push, entry] = await sendWaiting(joined, device.token);
+      await handOut(entry, MANY);
+      workers[0].kill('SIGCONT');
+      const hasBegun = async () => (await joined.redis.llen(ENTRIES_KEY)) <= MANY;
+      await until(hasBegun, { everyMs: 0, what: 'an entry that is taken' });
+      workers[1].kill('SIGCONT');
+      await joined.jobs.resume('send');
+      await untilTaken();
+      if (state === 'offline') {
+        await untilOutcomes(joined.mongo, push, { inbox: 1 });
+        expect(await joined.countRows(push)).toBe(1);
+        await device.connect();
+      }
+      expectInitialClaim(await expectDelivered(joined, device, push));
+      const runs = workers.map((worker) => listRuns(worker, push));
+      process.stdout.write(`runs of two workers: ${JSON.stringify(runs)}\n`);
+      expect(runs.filter((ends) => ends.includes('settled'))).toHaveLength(2);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe('since the API has lost the response of Redis', () => {
+  test(
+    'the device has the push once',
+    async () => {
+      const { redisProxy } = joined.servers;
+      await joined.startWorker();
+      await joined.prime();
+      redisProxy.dropResponses();
+      const push = await joined.sendClaimed(device.token);
+      const countEntries = () => joined.redis.llen(ENTRIES_KEY);
+      await until(async () => (await countEntries()) === 1, { everyMs: 2, what: 'the entry' });
+      redisProxy.cut();
+      redisProxy.restore();
+      // The client repeats the command.
+      await until(async () => (await countEntries()) === 2, { everyMs: 2 }).catch(() => undefined);
+      process.stdout.write(`entries after a lost response: ${await countEntries()}\n`);
+      await joined.untilOpenJobs(1);
+      await expectDelivered(joined, device, push);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe('in time after the settlement', () => {
+  /** Hands out an entry again right after the settlement, until it was taken under its initial claim once more. */
+  async function handOutSettled(
+    between: () => Promise<unknown>,
+    worker?: ServiceProcess,
+  ): Promise<SentPush> {
+    const taker = worker ?? (await joined.startWorker());
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      if (!device.connected) await device.connect();
+      const [push, entry] = await sendWaiting(joined, device.token);
+      await joined.openJobs();
+      await until(() => listRuns(taker, push).length > 0, { everyMs: 1 });
+      expectInitialClaim(await joined.readBatch(push));
+      await between();
+      await handOut(entry, 1);
+      await joined.openJobs();
+      await untilRun(taker, push, 2);
+      if (listRuns(taker, push)[1] === 'settled') return push;
+    }
+    throw new Error('no entry was handed out again in time');
+  }
+
+  test(
+    'the device has the push once',
+    async () => {
+      const push = await handOutSettled(async () => undefined);
+      expectInitialClaim(await expectDelivered(joined, device, push));
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'the device that has reconnected has the push at most once more, and it counts once',
+    async () => {
+      const push = await handOutSettled(() => device.connect());
+      expectInitialClaim(await expectDelivered(joined, device, push, 2));
+    },
+    LIMIT_MS,
+  );
+});
+
+describe('late', () => {
+  test(
+    'after the settlement: nothing is sent or written',
+    async () => {
+      const worker = await joined.startWorker();
+      const [push, entry] = await sendWaiting(joined, device.token);
+      await joined.openJobs();
+      const settled = await expectDelivered(joined, device, push);
+      expectInitialClaim(settled);
+      await sleep(LATE_MS);
+      await device.connect();
+      await handOut(entry, 1);
+      await joined.openJobs();
+      await untilRun(worker, push, 2);
+      expect(listRuns(worker, push)).toEqual(['settled', 'not taken']);
+      expect(await expectDelivered(joined, device, push)).toEqual(settled);
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'to the worker that waits for the receipt: it does not claim the push, and the device has it once',
+    async () => {
+      device.holdReceipts();
+      const worker = await joined.startWorker();
+      const [push, entry] = await sendWaiting(joined, device.token);
+      await joined.openJobs();
+      await until(() => countArrivals(device, push) === 1, { everyMs: 2 });
+      await sleep(LATE_MS);
+      await handOut(entry, MANY);
+      await untilTaken();
+      device.releaseReceipts();
+      await untilRun(worker, push, 1);
+      expectInitialClaim(await expectDelivered(joined, device, push));
+    },
+    LIMIT_MS,
+  );
+
+  /**
+   * Hands out an entry again to a second worker, while the first one is frozen under the initial claim. Continues the first
+   * one when the second one has settled the push.
+   */
+  async function handOutWhileFrozen(isReceiptHeld: boolean, reconnects: boolean) {
+    const second = await joined.startWorker();
+    await freeze(second);
+    await sleep(JOB_READ_ENDED_MS);
+    if (isReceiptHeld) device.holdReceipts();
+    const first = await joined.startWorker(isReceiptHeld ? '' : 'dispatched:stop#1');
+    const [push, entry] = await sendWaiting(joined, device.token);
+    await joined.openJobs();
+    await until(() => countArrivals(device, push) === 1, { everyMs: 2 });
+    if (isReceiptHeld) await freeze(first);
+    await until(() => isStopped(first.pid), { everyMs: 2 });
+    expectInitialClaim(await joined.readBatch(push));
+    if (reconnects) await device.connect();
+    await sleep(LATE_MS);
+    second.kill('SIGCONT');
+    // The first one has read the list last, too.
+    await joined.untilOpenJobs(2);
+    await handOut(entry, 1);
+    await untilClaimedByWorker(joined, push);
+    device.releaseReceipts();
+    await untilRun(second, push, 1);
+    first.kill('SIGCONT');
+    await untilRun(first, push, 1);
+    return push;
+  }
+
+  test.each<[receipt: string, isReceiptHeld: boolean]>([
+    ['waits for the receipt', true],
+    ['has the receipt', false],
+  ])(
+    'to a second worker, while the first one %s: the second one claims the push at once, and the device has it once',
+    async (_, isReceiptHeld) => {
+      const push = await handOutWhileFrozen(isReceiptHeld, false);
+      expectClaimedAtOnce(await expectDelivered(joined, device, push));
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'to a second worker, while the first one has the receipt: the device that has reconnected has it at most once more',
+    async () => {
+      const push = await handOutWhileFrozen(false, true);
+      expectClaimedAtOnce(await expectDelivered(joined, device, push, 2));
+    },
+    LIMIT_MS,
+  );
+});
