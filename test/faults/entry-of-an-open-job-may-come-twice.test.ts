@@ -60,6 +60,13 @@ async function startTwoFrozen(): Promise<[ServiceProcess, ServiceProcess]> {
   return [first, second];
 }
 
+/** Counts the recipients of a worker that have ended as delivered. */
+async function countDelivered({ ops }: ServiceProcess): Promise<number> {
+  const text = await (await fetch(`${ops}/metrics`)).text();
+  const line = /^carillon_recipients_total\{channel="mqtt",outcome="delivered"\} (\d+)$/m;
+  return Number(line.exec(text)?.[1] ?? 0);
+}
+
 const handOut = (entry: string, times: number) =>
   joined.redis.rpush(ENTRIES_KEY, ...Array<string>(times).fill(entry));
 const untilRun = (worker: ServiceProcess, push: SentPush, runs: number) =>
@@ -169,6 +176,30 @@ describe('in time after the settlement', () => {
     async () => {
       const push = await handOutSettled(() => device.connect());
       expectInitialClaim(await expectDelivered(joined, device, push, 2));
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'it counts once in the metrics',
+    async () => {
+      const worker = await joined.startWorker();
+      let before = 0;
+      await handOutSettled(async () => {
+        before = await countDelivered(worker);
+      }, worker);
+      expect(before).toBeGreaterThan(0);
+      expect(await countDelivered(worker)).toBe(before);
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    'no row is left for the device that is offline now',
+    async () => {
+      const push = await handOutSettled(() => device.disconnect());
+      await untilOutcomes(joined.mongo, push, { delivered: 1 });
+      expect(await joined.countRows(push)).toBe(0);
     },
     LIMIT_MS,
   );
