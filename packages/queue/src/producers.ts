@@ -25,7 +25,8 @@ import {
   webhookJobId,
 } from './jobs.ts';
 import type { JoinedContents, JoinedPush } from './joined-push.ts';
-import { CALL_ENTRIES, joinOpenJob, readOldestJoined } from './open-job.ts';
+import { createJoiner } from './joiner.ts';
+import { CALL_ENTRIES, readOldestJoined } from './open-job.ts';
 import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
 import { isTickOverdue, type Task } from './ticks.ts';
 import { closeWithin } from './workers.ts';
@@ -88,10 +89,10 @@ interface DuePush {
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({
   addTo,
-  join,
+  joiner,
   markResent,
   readOldestMs,
-}: Pick<Queues, 'addTo' | 'join' | 'markResent' | 'readOldestMs'>) {
+}: Pick<Queues, 'addTo' | 'joiner' | 'markResent' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
   /** Time of the last join, if few entries waited then. */
   let joinedAt = Number.NEGATIVE_INFINITY;
@@ -102,7 +103,7 @@ function createPushProducers({
 
   /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
   async function joinAll(pushes: readonly JoinedPush[]): Promise<boolean> {
-    const waiting = await join(pushes);
+    const waiting = await joiner.join(pushes);
     joinedAt = waiting > 0 && waiting < CALL_ENTRIES ? performance.now() : Number.NEGATIVE_INFINITY;
     return waiting !== 0;
   }
@@ -110,6 +111,7 @@ function createPushProducers({
   const sendBatched = createBatcher<JoinedPush, boolean>(
     'enqueue-push',
     async (pushes) => {
+      joiner.open();
       const mayJoin = performance.now() - lastPushAt < JOIN_WITHIN_MS;
       lastPushAt = performance.now();
       if (mayJoin && (await joinAll(pushes))) return pushes.map(() => true);
@@ -251,6 +253,7 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
 function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const connection = createRedis(redis, 'producer', onError);
   const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
+  const joiner = createJoiner(redis, onError, ADD_TIMEOUT_MS);
 
   function openQueue(name: QueueName) {
     const queue = new Queue(name, {
@@ -275,14 +278,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   }
 
   return {
-    /** Adds pushes to an open job, and returns how many entries wait; 0: they need a job. `NaN`: Redis fails. */
-    join: (pushes: readonly JoinedPush[]): Promise<number> =>
-      withTimeout(joinOpenJob(connection, pushes), ADD_TIMEOUT_MS, 'Redis').catch(
-        (error: Error) => {
-          onError(error);
-          return Number.NaN;
-        },
-      ),
+    joiner,
     /** Marks pushes that get a job again. Returns which of them had no mark; none if Redis fails. */
     async markResent(due: readonly DuePush[]): Promise<boolean[]> {
       const pipeline = connection.pipeline();
@@ -307,6 +303,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     /** Checks whether no scheduler has ticked for 5 s. Throws if Redis fails. */
     isTickOverdue: (task: Task): Promise<boolean> => isTickOverdue(connection, task),
     async close(): Promise<void> {
+      joiner.close();
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
     },

@@ -29,6 +29,29 @@ export function mayTakeInitially(ageMs: number): boolean {
   return ageMs > -CLOCK_TOLERANCE_MS && ageMs < MAX_TAKE_AGE_MS;
 }
 
+/**
+ * Creates the memory of the initial claims that a process has taken: an entry that comes twice is taken once. They are
+ * remembered for as long as they may be taken.
+ *
+ * @returns a function that records a claim, and returns false if it was recorded before
+ */
+export function createTakenClaims(): (claim: string) => boolean {
+  let older = new Set<string>();
+  let recent = new Set<string>();
+  let rotatedAt = performance.now();
+  return (claim) => {
+    const now = performance.now();
+    if (now - rotatedAt >= MAX_TAKE_AGE_MS + CLOCK_TOLERANCE_MS) {
+      older = recent;
+      recent = new Set();
+      rotatedAt = now;
+    }
+    if (older.has(claim) || recent.has(claim)) return false;
+    recent.add(claim);
+    return true;
+  };
+}
+
 /** Checks whether a batch has the claim that it was inserted with: no worker has stored that it holds it. */
 export function isInitialClaim({ claim, reply }: Pick<Batch, 'claim' | 'reply'>): boolean {
   return claim !== undefined && reply === undefined;

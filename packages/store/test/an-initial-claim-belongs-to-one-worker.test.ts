@@ -1,9 +1,10 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { INITIAL_LEASE_MS } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createBatch } from '../src/create-batches.ts';
 import type { Batch } from '../src/documents.ts';
-import { claimInitially, mayTakeInitially } from '../src/initial-claim.ts';
+import { claimInitially, createTakenClaims, mayTakeInitially } from '../src/initial-claim.ts';
 import type { Store } from '../src/store.ts';
 import {
   insertPush,
@@ -106,4 +107,17 @@ test('only a push that was accepted just now is taken under it', () => {
   expect([-51, -49, 0, 499, 500, 5_000].map(mayTakeInitially)).toEqual([
     ...[false, true, true, true, false, false],
   ]);
+});
+
+test('a process takes a claim once, for as long as it may be taken', async () => {
+  const take = createTakenClaims();
+  const takenAt = performance.now();
+  expect([take('a'), take('b'), take('a')]).toEqual([true, true, false]);
+  const others: boolean[] = [];
+  while (performance.now() - takenAt < 500) {
+    others.push(take(`other-${others.length}`));
+    expect(take('a')).toBe(false);
+    await sleep(50);
+  }
+  expect(others).not.toContain(false);
 });

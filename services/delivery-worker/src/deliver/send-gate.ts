@@ -1,6 +1,7 @@
 import { BATCH_LEASE_MS, INITIAL_LEASE_MS } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
+import { createTakenClaims } from '@carillon/store/initial-claim';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { Delivery, LeasedBatch } from './channel.ts';
@@ -54,6 +55,7 @@ export function createLeases(
   const held = new Map<string, Lease>();
   /** Ids of the batches that are held, or being claimed. */
   const ids = new Set<string>();
+  const recordTaken = createTakenClaims();
   let tickedAt = performance.now();
 
   /** Checks whether the process did nothing until the lease had ended. An outage of MongoDB is no such reason. */
@@ -123,12 +125,13 @@ export function createLeases(
       return batch && hold(batch, requestedAt, BATCH_LEASE_MS);
     },
     /**
-     * Holds a batch under the claim that it was inserted with, without a statement. Undefined: the process holds it already.
+     * Holds a batch under the claim that it was inserted with, without a statement. Undefined: the process holds it, or has
+     * held it under this claim.
      *
      * @param claimedAt when the push was accepted, by the monotonic clock
      */
     takeInitialClaim(batch: ClaimedBatch, claimedAt: number): LeasedBatch | undefined {
-      if (ids.has(batch.id)) return undefined;
+      if (ids.has(batch.id) || !recordTaken(batch.claim)) return undefined;
       ids.add(batch.id);
       return hold(batch, claimedAt, INITIAL_LEASE_MS);
     },
