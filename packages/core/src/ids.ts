@@ -1,8 +1,22 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomFillSync } from 'node:crypto';
+
+/** Random bytes for ids that are no secrets: drawing some for each push would take the API a twentieth of its CPU time. */
+const pool = Buffer.alloc(4_096);
+let poolUsed = pool.length;
+
+/** Returns random bytes, which the caller encodes at once: they are overwritten later. */
+function takeFromPool(count: number): Buffer {
+  if (poolUsed + count > pool.length) {
+    randomFillSync(pool);
+    poolUsed = 0;
+  }
+  poolUsed += count;
+  return pool.subarray(poolUsed - count, poolUsed);
+}
 
 /** Creates a push id: 24 hex characters, 48 bits of milliseconds and 48 random bits (guarantee G5: ids sort by time). */
 export function newPushId(nowMs: number): string {
-  return toIdPrefix(nowMs) + randomBytes(6).toString('hex');
+  return toIdPrefix(nowMs) + takeFromPool(6).toString('hex');
 }
 
 /** Creates the id of an entry of the audit log, in the form of a push id: ids sort by time. */
@@ -52,7 +66,7 @@ export function newApiKey(): string {
 
 /** Creates the id of a claim, connection or process. Random instead of a counter, so that no two are equal. */
 export function newClaimId(): string {
-  return randomBytes(9).toString('base64url');
+  return takeFromPool(9).toString('base64url');
 }
 
 const SEQUENCE_DIGITS = 6;

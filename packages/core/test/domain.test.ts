@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { hasBit, joinTokens, splitTokens, toBitWords } from '../src/batch.ts';
 import { createDeviceAuth, isDeviceAuth, parseDeviceAuthKeys } from '../src/device-auth.ts';
-import { batchId, isBatchId, isPushId, newPushId, pushIdOfBatch } from '../src/ids.ts';
+import { batchId, isBatchId, isPushId, newClaimId, newPushId, pushIdOfBatch } from '../src/ids.ts';
 import {
   countOutcomes,
   describeOutcome,
@@ -12,6 +12,12 @@ import {
 } from '../src/outcomes.ts';
 
 describe('ids', () => {
+  test('ids of the same moment and of claims differ, also after their random bytes were drawn anew', () => {
+    const count = 5_000;
+    expect(new Set(Array.from({ length: count }, () => newPushId(0))).size).toBe(count);
+    expect(new Set(Array.from({ length: count }, newClaimId)).size).toBe(count);
+  });
+
   test('of pushes sort by time and are 24 hex characters', () => {
     const times = fc.uniqueArray(fc.integer({ min: 1e12, max: 4e12 }), { minLength: 2 });
     fc.assert(
