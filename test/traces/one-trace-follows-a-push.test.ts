@@ -112,11 +112,18 @@ test('shared jobs and writes of 200 pushes at once: linked, and without a parent
     return found.length === PUSHES && found;
   }, EXPORTED_WITHIN);
   expect(new Set(requests.map(({ traceId }) => traceId)).size).toBe(PUSHES);
-  const isComplete = (request: ReceivedSpan) => {
-    const found = new Set(sharedSpansOf(request).map(({ name }) => name));
-    return ['insert pushes', 'claim batches', 'settle batches'].every((name) => found.has(name));
-  };
-  await until(() => requests.every(isComplete), { ...EXPORTED_WITHIN, everyMs: 200 });
+  async function isComplete(push: Sent): Promise<boolean> {
+    const [request] = named(spansOf(push), 'POST /push');
+    const found = new Set(request && sharedSpansOf(request).map(({ name }) => name));
+    const claimedBy = (await fixture.store.pushes.inspect(push.id))?.work?.reply;
+    // A push that has joined an open job came with its claim.
+    return (
+      ['insert pushes', 'settle batches'].every((name) => found.has(name)) &&
+      found.has('claim batches') === (claimedBy !== undefined)
+    );
+  }
+  const areComplete = async () => !(await Promise.all(pushes.map(isComplete))).includes(false);
+  await until(areComplete, { ...EXPORTED_WITHIN, everyMs: 200 });
   const shared = [...new Set(requests.flatMap(sharedSpansOf))].filter(
     ({ name }) => name !== 'dispatch',
   );

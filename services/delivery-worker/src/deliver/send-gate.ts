@@ -96,13 +96,17 @@ export function createLeases(
   // One that takes long does not delay the next.
   const timer = setInterval(() => void renew(), RENEW_INTERVAL_MS);
 
-  /** Holds a batch from now on. @param claimedAt earliest moment of the claim, by the monotonic clock */
-  function hold(batch: ClaimedBatch, claimedAt: number, leaseMs: number): LeasedBatch {
+  function hold(
+    batch: ClaimedBatch,
+    { claimedAt, begunAt }: Pick<LeasedBatch, 'claimedAt' | 'begunAt'>,
+    leaseMs: number,
+  ): LeasedBatch {
     const leaseEndsAt = claimedAt + leaseMs;
     const lease: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
     held.set(batch.claim, lease);
     const renewOnce = () => renewing ?? renew();
-    return { ...batch, ...watchLease(lease, () => hasLapsed(lease), renewOnce), claimedAt };
+    const watched = watchLease(lease, () => hasLapsed(lease), renewOnce);
+    return { ...batch, ...watched, claimedAt, begunAt };
   }
 
   return {
@@ -122,7 +126,8 @@ export function createLeases(
       } finally {
         if (batch === undefined) ids.delete(id);
       }
-      return batch && hold(batch, requestedAt, BATCH_LEASE_MS);
+      const since = { claimedAt: requestedAt, begunAt: requestedAt };
+      return batch && hold(batch, since, BATCH_LEASE_MS);
     },
     /**
      * Holds a batch under the claim that it was inserted with, without a statement. Undefined: the process holds it, or has
@@ -133,7 +138,7 @@ export function createLeases(
     takeInitialClaim(batch: ClaimedBatch, claimedAt: number): LeasedBatch | undefined {
       if (ids.has(batch.id) || !recordTaken(batch.claim)) return undefined;
       ids.add(batch.id);
-      return hold(batch, claimedAt, INITIAL_LEASE_MS);
+      return hold(batch, { claimedAt, begunAt: performance.now() }, INITIAL_LEASE_MS);
     },
     /** Removes a batch that was settled, released or lost. */
     stopRenewing({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): void {
