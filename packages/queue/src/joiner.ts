@@ -8,9 +8,6 @@ import {
 import type { JoinedPush } from './joined-push.ts';
 import { joinOpenJob } from './open-job.ts';
 
-/** Adds pushes to open jobs. */
-export type Joiner = ReturnType<typeof createJoiner>;
-
 /**
  * Creates the joiner of a process, over a connection of its own, which repeats no command whose response was lost: unlike a
  * job, a push that joins twice may be delivered twice, because its entry holds its claim.
