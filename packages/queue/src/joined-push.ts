@@ -6,8 +6,8 @@ const id = z.string().refine(isIdOfJob);
 const time = z.number().int().nonnegative();
 
 /**
- * What a worker needs to deliver a push to one device without reading it: the push was inserted with a claim, and whoever
- * takes it from the list of the open jobs holds that claim.
+ * The contents of a push to one device, with which a worker delivers it without reading it. The push was inserted with a claim,
+ * which the worker holds that takes it from the list of the open jobs.
  */
 const contentsSchema = z.object({
   claim: id,

@@ -8,8 +8,8 @@ import type { Batch, PushDocument } from './documents.ts';
  * the batch itself, and anyone can once the lease has ended.
  *
  * The lease begins at the time at which the push was accepted, which the API estimates by MongoDB's clock before the insert.
- * What the API has stored needs no read, because nobody can have changed it much later than that: no other worker can have
- * claimed the batch, and a deletion or an expiry counts from then on like one after a read.
+ * The worker reads nothing: no other worker can claim the batch before the lease ends, and a deletion or an expiry since the
+ * insert takes effect as after a read of the same age.
  */
 export function claimInitially(batch: Batch, acceptedAt: Date): Batch {
   const at = new Date(acceptedAt.getTime() + INITIAL_LEASE_MS);

@@ -22,7 +22,7 @@ const MAX_BUFFERED_BYTES = 64 * 1_024;
 const NONE_IN_FLIGHT: readonly InFlightPublish[] = [];
 const NO_REPLIES: readonly PendingReply[] = [];
 
-/** What the replies about recipients of a dispatch that were written together share: thousands may be pending. */
+/** Shared by the replies about recipients of a dispatch that were written together: thousands may be pending. */
 export interface SharedReply {
   to: ReplyTo;
   /** Time by which the worker has written the inbox row of an unacknowledged push; undefined: it writes none. */

@@ -11,7 +11,7 @@ export async function findEarlierReceipts(
 ): Promise<{ position: number; ageMs: number }[] | undefined> {
   if (previousClaim === undefined) return [];
   const { claim, reply } = previousClaim;
-  // Whoever held the claim that the push was inserted with has stored no name.
+  // The worker of an initial claim has stored no name of its reply stream.
   const reading =
     reply === undefined ? dispatcher.findReplies(claim) : dispatcher.readReplies(reply, claim);
   const results = await reading.catch(() => undefined);
