@@ -1,5 +1,5 @@
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
-import type { PendingDispatch, PendingDispatches } from './pending-dispatches.ts';
+import type { OnReport, PendingDispatch, PendingDispatches } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
 import type { ShardDispatcher } from './shard-dispatcher.ts';
 
@@ -18,8 +18,8 @@ interface Sending {
   deadline: number;
   /** Sends the messages. */
   send(pending: PendingDispatch, messageFor: MessageFor): Promise<void>;
-  /** Is called with the first position of a message that its gateway has handled. */
-  onHandled?(position: number): void;
+  /** Is called with each report, and the positions that it is about. */
+  onReport?: OnReport;
 }
 
 export type CollectResults = ReturnType<typeof createCollectResults>;
@@ -29,10 +29,10 @@ export function createCollectResults(pendingDispatches: PendingDispatches) {
   return async function collectResults(
     delivery: Delivery,
     recipients: readonly Recipient[],
-    { deadline, send, onHandled }: Sending,
+    { deadline, send, onReport }: Sending,
   ): Promise<Map<number, DeliveryResult>> {
     const positions = recipients.map(({ position }) => position);
-    const pending = pendingDispatches.add(delivery, positions, deadline, onHandled);
+    const pending = pendingDispatches.add(delivery, positions, deadline, onReport);
     const messageFor: MessageFor = async (shard, group) =>
       encodeGatewayMessage({
         kind: 'deliver',

@@ -2,7 +2,7 @@ import type { CollectResults, MessageFor } from './collect-results.ts';
 import type { Delivery } from './gateway-messages.ts';
 import type { GatewayWindows, Permit } from './gateway-windows.ts';
 import type { PresenceEntry } from './keys.ts';
-import type { PendingDispatch } from './pending-dispatches.ts';
+import type { OnReport, PendingDispatch } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
 import type { ShardDispatcher } from './shard-dispatcher.ts';
 
@@ -75,15 +75,15 @@ export function createDispatchToMany(
         recipients.length === checked.length
           ? new Map(groups.map((group) => [group.gateway, group.recipients]))
           : groupByGateway(recipients);
-      const permitsByPosition = new Map(
-        [...sent].map(([gateway, [first]]) => [first?.position, permits.get(gateway)]),
-      );
+      const permitAt = indexPermits(sent, permits);
       const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
         for (const gateway of sent.keys()) permits.get(gateway)?.sent();
         await sendToShards(dispatchers, pending, [...sent.values()], messageFor);
       };
-      const onHandled = (position: number) => permitsByPosition.get(position)?.handled();
-      const results = await collectResults(delivery, recipients, { deadline, send, onHandled });
+      // A gateway reports the recipients of one message together.
+      const onReport: OnReport = (report, positions) =>
+        permitAt[positions[0] ?? 0]?.record(report, positions.length);
+      const results = await collectResults(delivery, recipients, { deadline, send, onReport });
       for (const [gateway, group] of sent) {
         const isStalled = group.every(({ position }) => results.get(position) === 'unanswered');
         if (isStalled) permits.get(gateway)?.stalled();
@@ -100,7 +100,7 @@ export function createDispatchToMany(
     { gateway, recipients }: GatewayGroup,
     plan: DispatchPlan,
   ): Promise<Results> {
-    const permit = await windows.acquire(gateway, plan.app, recipients.length);
+    const permit = await windows.acquire({ gateway, app: plan.app, size: recipients.length });
     if (permit === 'stalled') return allNotSent(recipients);
     return sendGroups(delivery, [{ gateway, recipients, permit }], plan);
   }
@@ -126,7 +126,8 @@ export function createDispatchToMany(
         ready.push({ gateway, recipients: group });
         continue;
       }
-      const permit = hasCredit ? windows.tryAcquire(gateway, group.length, plan) : 'stalled';
+      const room = { gateway, app: plan.app, size: group.length };
+      const permit = hasCredit ? windows.tryAcquire(room, plan) : 'stalled';
       if (permit === 'stalled' || (permit === undefined && !plan.mayWait))
         parts.push({ recipients: group, sending: Promise.resolve(allNotSent(group)) });
       else if (permit !== undefined) ready.push({ gateway, recipients: group, permit });
@@ -141,6 +142,19 @@ export function createDispatchToMany(
     }
     return mergeParts(parts, plan);
   };
+}
+
+/** Returns the permit of each recipient's gateway, by position. */
+function indexPermits(
+  groups: ReadonlyMap<string, readonly DispatchRecipient[]>,
+  permits: ReadonlyMap<string, Permit | undefined>,
+): (Permit | undefined)[] {
+  const permitAt: (Permit | undefined)[] = [];
+  for (const [gateway, recipients] of groups) {
+    const permit = permits.get(gateway);
+    if (permit !== undefined) for (const { position } of recipients) permitAt[position] = permit;
+  }
+  return permitAt;
 }
 
 function allNotSent(recipients: readonly DispatchRecipient[]): Results {

@@ -1,27 +1,34 @@
+import type { Report } from './replies.ts';
+import {
+  createReceiptWindow,
+  createWriteWindow,
+  type Window,
+  type WindowSizes,
+} from './window-size.ts';
+
 /** Sizes of the windows of a gateway. */
-const SIZES = {
-  /** Recipients that a worker dispatches to a gateway before it knows how fast the gateway writes. */
+const SIZES: WindowSizes = {
+  /** Recipients that a worker dispatches to a gateway before it knows the gateway's and the devices' pace. */
   initial: 2_000,
   /** Half of the largest batch. */
   min: 500,
   /** The bound of the gateway itself. */
   max: 20_000,
-} as const;
-/** A dispatch that was handled later than this was close to its write deadline: the window shrinks. */
-const SLOW_MS = 250;
-/** A dispatch that was handled sooner leaves room for more: the window grows. */
-const FAST_MS = 120;
+};
 /** Time for which nothing more is dispatched to a gateway that reported nothing of a dispatch. */
 const STALL_MS = 1_000;
 /** Time after which an unused window is removed: a gateway gets a new identity at each start. */
 const FORGET_MS = 60_000;
 
-/** Room for the recipients of one dispatch in the window of their gateway. */
+/** Room for the recipients of one dispatch in the windows of their gateway and their app. */
 export interface Permit {
-  /** Records that the dispatch was sent; the time until it is handled counts from here. */
+  /** Records that the dispatch was sent; the time that it takes counts from here. */
   sent(): void;
-  /** Releases the room, because the gateway has written or rejected the dispatch. */
-  handled(): void;
+  /**
+   * Records a report of the gateway about so many recipients. `handled` releases the room at the gateway; receipts of half of
+   * those that may still acknowledge release all.
+   */
+  record(report: Report, recipients: number): void;
   /** Releases the room, for any other reason; does nothing if it was released already. */
   release(): void;
   /** Releases the room, because the gateway reported nothing: waiting dispatches are refused for a second. */
@@ -30,6 +37,14 @@ export interface Permit {
 
 /** Room, or `stalled` if the gateway reports nothing at present. */
 type PermitOrStall = Permit | 'stalled';
+
+/** A dispatch that needs room. */
+export interface RoomRequest {
+  gateway: string;
+  app: string;
+  /** Number of its recipients. */
+  size: number;
+}
 
 /** The windows of a worker. */
 export type GatewayWindows = ReturnType<typeof createGatewayWindows>;
@@ -40,15 +55,18 @@ interface Waiter {
 }
 
 /**
- * Creates the windows of a worker: for each gateway the number of recipients that were dispatched to it and that it has not
- * handled yet is bounded. A gateway can write only so many before the deadline of a dispatch; what it has not written by then
- * comes back, is dispatched again and makes the gateway read an inbox.
+ * Creates the windows of a worker. Two bound what is in flight to a gateway:
  *
- * A window follows the time that a dispatch takes to be handled, so that several workers share the capacity of one
- * gateway without communication. Only the worker holds it: when a worker dies, nothing has to be released. The apps
- * whose dispatches wait take turns. A dispatch to one device takes no room.
+ * - The recipients whose dispatches the gateway has not handled. It can write only so many before the deadline of a dispatch;
+ *   what it has not written by then comes back, is dispatched again and makes the gateway read an inbox.
+ * - The recipients of an app that have not acknowledged. A gateway waits a second for a receipt; then the push gets an inbox
+ *   row. Each app has its own: devices that are slow or gone take no room of another app.
  *
- * @param shards a gateway has an identity in each of them, and so a window, which is so much smaller
+ * A window follows the time that a dispatch takes, so that several workers share the capacity of one gateway without
+ * communication. Only the worker holds it: when a worker dies, nothing has to be released. The apps whose dispatches wait take
+ * turns. A dispatch to one device takes no room.
+ *
+ * @param shards a gateway has an identity in each of them, and so windows, which are so much smaller
  */
 export function createGatewayWindows(shards: number) {
   const sizes = {
@@ -56,106 +74,99 @@ export function createGatewayWindows(shards: number) {
     min: SIZES.min / shards,
     max: SIZES.max / shards,
   };
-  const windows = new Map<string, GatewayWindow>();
+  const gateways = new Map<string, GatewayWindow>();
 
   function windowOf(gateway: string): GatewayWindow {
-    const known = windows.get(gateway);
+    const known = gateways.get(gateway);
     if (known !== undefined) return known;
-    for (const [id, window] of windows) if (window.isUnused()) windows.delete(id);
+    for (const [id, window] of gateways) if (window.isUnused()) gateways.delete(id);
     const created = createGatewayWindow(sizes);
-    windows.set(gateway, created);
+    gateways.set(gateway, created);
     return created;
   }
 
   return {
     /** Returns room for a dispatch; undefined if there is none. One that may not wait goes before those that wait. */
     tryAcquire: (
-      gateway: string,
-      size: number,
+      { gateway, app, size }: RoomRequest,
       { mayWait }: { mayWait: boolean },
-    ): PermitOrStall | undefined => windowOf(gateway).tryAcquire(size, mayWait),
+    ): PermitOrStall | undefined => windowOf(gateway).tryAcquire(app, size, mayWait),
     /** Waits for room. */
-    acquire: (gateway: string, app: string, size: number): Promise<PermitOrStall> =>
+    acquire: ({ gateway, app, size }: RoomRequest): Promise<PermitOrStall> =>
       windowOf(gateway).acquire(app, size),
     /** Refuses all that wait. */
     close(): void {
-      for (const window of windows.values()) window.refuseAll();
+      for (const window of gateways.values()) window.refuseAll();
     },
   };
 }
 
 type GatewayWindow = ReturnType<typeof createGatewayWindow>;
 
-/** Creates the window of one gateway. */
-function createGatewayWindow({ initial, min, max }: Record<keyof typeof SIZES, number>) {
+/** Creates the windows of one gateway. */
+function createGatewayWindow(sizes: WindowSizes) {
+  const writes = createWriteWindow(sizes);
+  const receipts = createReceiptWindows(sizes);
   const waiting = createTurns();
-  let maxSize = initial;
-  let taken = 0;
   let stalledUntil = Number.NEGATIVE_INFINITY;
-  /** Dispatches that were sent before the window shrank say nothing about its size. */
-  let shrunkAt = Number.NEGATIVE_INFINITY;
-  let usedAt = performance.now();
 
   const isStalled = (): boolean => performance.now() < stalledUntil;
-  /** A dispatch that is larger than the window goes alone. */
-  const hasRoom = (size: number): boolean => taken === 0 || taken + size <= maxSize;
-
-  function adjust(sentAt: number, size: number): void {
-    const tookMs = performance.now() - sentAt;
-    if (tookMs > SLOW_MS && sentAt > shrunkAt) {
-      maxSize = Math.max(min, maxSize / 2);
-      shrunkAt = performance.now();
-    } else if (tookMs < FAST_MS && !waiting.isEmpty()) {
-      maxSize = Math.min(max, maxSize + size / 2);
-    }
-  }
+  /** Returns the app whose dispatch is the next that waits only for the gateway. */
+  const nextApp = (): string | undefined =>
+    waiting.findApp((app, { size }) => receipts.of(app).hasRoom(size));
 
   function give(): void {
-    for (let next = waiting.next(); next !== undefined; next = waiting.next()) {
-      if (!hasRoom(next.size)) return;
-      waiting.shift();
-      next.resolve(take(next.size));
+    for (let app = nextApp(); app !== undefined; app = nextApp()) {
+      const size = waiting.head(app)?.size ?? 0;
+      if (!writes.hasRoom(size)) return;
+      waiting.shift(app)?.resolve(take(app, size));
     }
   }
 
-  function take(size: number): Permit {
-    let isHeld = true;
-    let sentAt = performance.now();
-    taken += size;
-    usedAt = sentAt;
+  function refuseAll(): void {
+    waiting.removeAll().forEach(({ resolve }) => void resolve('stalled'));
+  }
+
+  function take(app: string, size: number): Permit {
+    const write = takeRoom(writes, size, () => !waiting.isEmpty());
+    const receipt = takeRoom(receipts.of(app), size, () => waiting.head(app) !== undefined);
+    const progress = createProgress(size);
     function release(): void {
-      if (!isHeld) return;
-      isHeld = false;
-      taken -= size;
-      usedAt = performance.now();
+      write.release();
+      receipt.release();
       give();
     }
     return {
       sent() {
-        sentAt = performance.now();
+        write.sent();
+        receipt.sent();
       },
-      handled() {
-        if (!isHeld) return;
-        adjust(sentAt, size);
-        release();
+      record(report, recipients) {
+        progress.record(report, recipients);
+        if (report === 'handled') write.end();
+        if (progress.isMostlyEnded()) {
+          if (progress.hasReceipts()) receipt.end();
+          release();
+        } else if (report === 'handled') give();
       },
       release,
       stalled() {
-        // It has handled the dispatch, and only its results are missing.
-        if (!isHeld) return;
+        // It works on the dispatch or has handled it, and only results are missing.
+        if (progress.hasBegun()) return;
         stalledUntil = performance.now() + STALL_MS;
-        maxSize = min;
-        waiting.refuseAll();
+        writes.reset();
+        refuseAll();
         release();
       },
     };
   }
 
   return {
-    tryAcquire(size: number, mayWait: boolean): PermitOrStall | undefined {
+    tryAcquire(app: string, size: number, mayWait: boolean): PermitOrStall | undefined {
       if (isStalled()) return 'stalled';
-      const isFree = waiting.isEmpty() || !mayWait;
-      return isFree && hasRoom(size) ? take(size) : undefined;
+      const isFirst = waiting.head(app) === undefined && nextApp() === undefined;
+      const hasRoom = writes.hasRoom(size) && receipts.of(app).hasRoom(size);
+      return hasRoom && (isFirst || !mayWait) ? take(app, size) : undefined;
     },
     acquire(app: string, size: number): Promise<PermitOrStall> {
       if (isStalled()) return Promise.resolve('stalled');
@@ -164,22 +175,75 @@ function createGatewayWindow({ initial, min, max }: Record<keyof typeof SIZES, n
       give();
       return promise;
     },
-    refuseAll: waiting.refuseAll,
+    refuseAll,
     isUnused: (): boolean =>
-      taken === 0 && waiting.isEmpty() && performance.now() - usedAt > FORGET_MS,
+      waiting.isEmpty() && writes.unusedMs() > FORGET_MS && receipts.areUnused(),
+  };
+}
+
+/** Creates the windows of the apps at one gateway. */
+function createReceiptWindows(sizes: WindowSizes) {
+  const windows = new Map<string, Window>();
+  const isUnused = (window: Window): boolean => window.unusedMs() > FORGET_MS;
+  return {
+    of(app: string): Window {
+      const known = windows.get(app);
+      if (known !== undefined) return known;
+      for (const [other, window] of windows) if (isUnused(window)) windows.delete(other);
+      const created = createReceiptWindow(sizes);
+      windows.set(app, created);
+      return created;
+    },
+    areUnused: (): boolean => [...windows.values()].every(isUnused),
+  };
+}
+
+/** Takes room in a window. @param isWanted dispatches wait for room in the window */
+function takeRoom(window: Window, size: number, isWanted: () => boolean) {
+  let sentAt = performance.now();
+  let isHeld = true;
+  window.take(size);
+  function release(): void {
+    if (!isHeld) return;
+    isHeld = false;
+    window.release(size);
+  }
+  return {
+    release,
+    sent(): void {
+      sentAt = performance.now();
+    },
+    /** Releases the room, and lets the window follow the time that the dispatch took. */
+    end(): void {
+      if (isHeld) window.observe(sentAt, size, isWanted());
+      release();
+    },
+  };
+}
+
+/** Creates the progress of a dispatch to so many recipients. */
+function createProgress(size: number) {
+  let hasBegun = false;
+  let acknowledged = 0;
+  let otherResults = 0;
+  return {
+    record(report: Report, recipients: number): void {
+      hasBegun = true;
+      if (report === 'acknowledged') acknowledged += recipients;
+      else if (report !== 'handled') otherResults += recipients;
+    },
+    /** Checks whether the gateway has reported anything. */
+    hasBegun: (): boolean => hasBegun,
+    hasReceipts: (): boolean => acknowledged > 0,
+    /** Checks whether half of the devices that may still acknowledge have. */
+    isMostlyEnded: (): boolean => acknowledged * 2 >= size - otherResults,
   };
 }
 
 /** Creates queues of waiters, one for each app, that take turns. */
 function createTurns() {
-  /** The first app has the next turn. */
+  /** In the order of their turns. */
   const queues = new Map<string, Waiter[]>();
-
-  function head(): [app: string, queue: Waiter[]] | undefined {
-    const [first] = queues;
-    return first;
-  }
-
   return {
     isEmpty: (): boolean => queues.size === 0,
     add(app: string, waiter: Waiter): void {
@@ -187,22 +251,27 @@ function createTurns() {
       if (queue === undefined) queues.set(app, [waiter]);
       else queue.push(waiter);
     },
-    /** Returns the waiter whose turn it is. */
-    next: (): Waiter | undefined => head()?.[1][0],
-    /** Refuses all waiters. */
-    refuseAll(): void {
-      for (const { resolve } of [...queues.values()].flat()) resolve('stalled');
-      queues.clear();
+    /** Returns the first waiter of an app. */
+    head: (app: string): Waiter | undefined => queues.get(app)?.[0],
+    /** Returns the first app in turn whose first waiter passes the check. */
+    findApp(passes: (app: string, waiter: Waiter) => boolean): string | undefined {
+      for (const [app, [first]] of queues)
+        if (first !== undefined && passes(app, first)) return app;
+      return undefined;
     },
-    /** Removes the waiter whose turn it is, and gives the turn to the next app. */
-    shift(): Waiter | undefined {
-      const first = head();
-      if (first === undefined) return undefined;
-      const [app, queue] = first;
-      const waiter = queue.shift();
+    /** Removes the first waiter of an app, whose next turn comes after those of all others. */
+    shift(app: string): Waiter | undefined {
+      const queue = queues.get(app);
+      const waiter = queue?.shift();
       queues.delete(app);
-      if (queue.length > 0) queues.set(app, queue);
+      if (queue !== undefined && queue.length > 0) queues.set(app, queue);
       return waiter;
+    },
+    /** Removes and returns all waiters. */
+    removeAll(): Waiter[] {
+      const all = [...queues.values()].flat();
+      queues.clear();
+      return all;
     },
   };
 }

@@ -1,9 +1,12 @@
 import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing';
 import type { Delivery } from './gateway-messages.ts';
-import type { DeliveryResult, Reply } from './replies.ts';
+import type { DeliveryResult, Reply, Report } from './replies.ts';
 
 /** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
+
+/** Takes a gateway's report about the recipients of one message, by their positions in the batch. */
+export type OnReport = (report: Report, positions: readonly number[]) => void;
 
 /** A dispatch that waits for results. */
 export interface PendingDispatch {
@@ -22,7 +25,7 @@ export interface PendingDispatch {
 
 interface WaitingDispatch extends PendingDispatch {
   span: Span | undefined;
-  onHandled?: ((position: number) => void) | undefined;
+  onReport?: OnReport | undefined;
   /** Checks whether a result of the position is waited for, or there. */
   has(position: number): boolean;
 }
@@ -48,16 +51,16 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
      *
      * @param positions of the recipients in the batch
      * @param deadline by the monotonic clock
-     * @param onHandled is called with the first position of a message that its gateway has handled
+     * @param onReport is called with each report about the claim
      */
     add(
       delivery: Delivery,
       positions: readonly number[],
       deadline: number,
-      onHandled?: (position: number) => void,
+      onReport?: OnReport,
     ): PendingDispatch {
       const span = startSpan(tracer, delivery, positions.length);
-      const dispatch = { ...createWaiting(delivery.claim, span, positions), onHandled };
+      const dispatch = { ...createWaiting(delivery.claim, span, positions), onReport };
       // Not `withTimeout`: the deadline holds while the streams are written, too.
       const timeoutMs = deadline + REPLY_GRACE_MS - performance.now();
       const timer = setTimeout(dispatch.settle, Math.max(0, timeoutMs));
@@ -75,10 +78,9 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       for (const dispatch of waiting.get(claim) ?? []) {
         // Another dispatch of the claim may wait for other gateways.
         if (trace !== undefined && positions.some(dispatch.has)) dispatch.span?.link(trace);
-        for (const position of positions) {
-          if (result === 'handled') dispatch.onHandled?.(position);
-          else dispatch.record(position, result);
-        }
+        dispatch.onReport?.(result, positions);
+        if (result === 'handled') continue;
+        for (const position of positions) dispatch.record(position, result);
       }
     },
     /** Ends all waits. */

@@ -45,6 +45,8 @@ async function startWorker(name: string, dispatches: number, ms: number) {
     results,
     dispatchToOne: (claim: string) =>
       dispatcher.dispatch({ ...DELIVERY, claim }, recipients.slice(0, 1), leaveWithin(ms)),
+    dispatchOfApp: (app: string, claim: string) =>
+      dispatcher.dispatch({ ...DELIVERY, claim }, recipients, { ...leaveWithin(ms), app }),
     dispatch: (
       claim: string,
       to: readonly DispatchRecipient[],
@@ -60,26 +62,41 @@ const reset = () => {
   gateway.result = undefined;
 };
 
-/** Reports as the gateway does: first that a dispatch is handled, then the result of each recipient. */
-function report(claim: string, what: 'handled' | 'acknowledged'): void {
+/** Reports as the gateway does: first that a dispatch is handled, then the result of each recipient or of the first ones. */
+function report(claim: string, what: 'handled' | 'acknowledged', recipients = SIZE): void {
   const delivery = gateway.deliveries.find((sent) => sent.claim === claim);
   if (delivery === undefined) throw new Error(`${claim} was not sent`);
-  const positions = what === 'handled' ? delivery.positions.slice(0, 1) : delivery.positions;
-  for (const position of positions)
+  for (const position of delivery.positions.slice(0, what === 'handled' ? 1 : recipients))
     gateway.channel.reply({ ...delivery, shard: 0 }, position, what);
 }
 
-test('a dispatch is sent when an earlier one is handled, and results may come later', async () => {
+test('a dispatch is sent when half of the devices of an earlier one have acknowledged', async () => {
   reset();
   const worker = await startWorker('a', 3, 5_000);
   await until(() => claims().length === 2);
   report('a0', 'handled');
+  report('a0', 'acknowledged', SIZE / 2);
   await until(() => claims().length === 3);
   for (const claim of ['a0', 'a1', 'a2']) report(claim, 'acknowledged');
   for (const results of await Promise.all(worker.results)) {
     expect(results.size).toBe(SIZE);
     expect(new Set(results.values())).toEqual(new Set(['acknowledged']));
   }
+  await worker.close();
+});
+
+test('a dispatch of another app is sent when an earlier one is handled, and receipts may come later', async () => {
+  reset();
+  const worker = await startWorker('j', 3, 5_000);
+  await until(() => claims().length === 2);
+  const other = worker.dispatchOfApp('other', 'other');
+  report('j0', 'handled');
+  await until(() => claims().length === 3);
+  expect(claims()).toEqual(['j0', 'j1', 'other']);
+  for (const claim of ['j0', 'j1', 'other']) report(claim, 'acknowledged');
+  await until(() => claims().includes('j2'));
+  report('j2', 'acknowledged');
+  await Promise.all([...worker.results, other]);
   await worker.close();
 });
 
@@ -162,9 +179,9 @@ test('two workers at one gateway each have a window', async () => {
   const workers = await Promise.all([startWorker('f', 3, 5_000), startWorker('g', 3, 5_000)]);
   await until(() => claims().length === 4);
   expect(claims().sort()).toEqual(['f0', 'f1', 'g0', 'g1']);
-  report('f0', 'handled');
+  report('f0', 'acknowledged', SIZE / 2);
   await until(() => claims().includes('f2'));
-  report('g1', 'handled');
+  report('g1', 'acknowledged', SIZE / 2);
   await until(() => claims().includes('g2'));
   for (const claim of claims()) report(claim, 'acknowledged');
   for (const worker of workers) {

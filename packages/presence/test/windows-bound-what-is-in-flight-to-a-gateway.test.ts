@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { createGatewayWindows, type GatewayWindows, type Permit } from '../src/gateway-windows.ts';
+
+const INITIAL_SIZE = 2_000;
+const MIN_SIZE = 500;
+
+let windows: GatewayWindows;
+const realNow = performance.now;
+let nowMs = 0;
+beforeAll(() => {
+  performance.now = () => nowMs;
+});
+afterAll(() => {
+  performance.now = realNow;
+});
+beforeEach(() => {
+  windows = createGatewayWindows(1);
+});
+
+function pass(ms: number): void {
+  nowMs += ms;
+}
+
+interface Room {
+  gateway?: string;
+  app?: string;
+  mayWait?: boolean;
+}
+
+function tryTake(size: number, { gateway = 'g1', app = 'a', mayWait = true }: Room = {}) {
+  return windows.tryAcquire({ gateway, app, size }, { mayWait });
+}
+
+/** Acquires room that must be free. */
+function take(size: number, room: Room = {}): Permit {
+  const permit = tryTake(size, room);
+  if (typeof permit !== 'object') throw new Error(`${permit ?? 'full'}`);
+  permit.sent();
+  return permit;
+}
+
+/** Records the order in which waiting dispatches get room. */
+function wait(order: string[], name: string, app: string, size: number): Promise<Permit> {
+  return windows.acquire({ gateway: 'g1', app, size }).then((permit) => {
+    if (permit === 'stalled') throw new Error('stalled');
+    order.push(name);
+    permit.sent();
+    return permit;
+  });
+}
+
+/** Sends and ends a dispatch whose devices take so long to acknowledge. */
+function dispatch(size: number, receiptsMs: number, room: Room = {}): void {
+  const permit = take(size, room);
+  permit.record('handled', 1);
+  pass(receiptsMs);
+  permit.record('acknowledged', size);
+}
+
+/** Returns how much has room for an app that nothing waits for. */
+function measureRoom(room: Room = {}): number {
+  let size = 0;
+  const permits: Permit[] = [];
+  for (let permit = tryTake(100, room); typeof permit === 'object'; permit = tryTake(100, room)) {
+    permits.push(permit);
+    size += 100;
+  }
+  for (const permit of permits) permit.release();
+  return size;
+}
+
+test('each gateway has room of its own, and room is released once', () => {
+  const first = take(INITIAL_SIZE);
+  expect(tryTake(1)).toBeUndefined();
+  take(1, { gateway: 'g2' });
+  first.release();
+  first.record('acknowledged', INITIAL_SIZE);
+  first.release();
+  take(INITIAL_SIZE);
+  expect(tryTake(1)).toBeUndefined();
+});
+
+test('a dispatch that is larger than the window is sent alone', () => {
+  const first = take(1);
+  expect(tryTake(INITIAL_SIZE + 1)).toBeUndefined();
+  first.release();
+  take(INITIAL_SIZE + 1);
+});
+
+test('the room of an app is released by half of the receipts that may still come', () => {
+  const dispatched = take(INITIAL_SIZE);
+  dispatched.record('handled', 1);
+  dispatched.record('acknowledged', 400);
+  dispatched.record('not-connected', 1_000);
+  dispatched.record('acknowledged', 99);
+  expect(tryTake(1)).toBeUndefined();
+  dispatched.record('acknowledged', 1);
+  take(INITIAL_SIZE);
+});
+
+test('the room at a gateway is released for other apps when the gateway has handled a dispatch', () => {
+  const slow = take(INITIAL_SIZE, { app: 'slow' });
+  expect(tryTake(1, { app: 'other' })).toBeUndefined();
+  slow.record('handled', 1);
+  expect(tryTake(1, { app: 'slow' })).toBeUndefined();
+  take(INITIAL_SIZE, { app: 'other' });
+});
+
+test('dispatches that wait for receipts of their app delay no other app', async () => {
+  const order: string[] = [];
+  const slow = take(INITIAL_SIZE, { app: 'slow' });
+  void wait(order, 'slow', 'slow', 1_000);
+  const other = wait(order, 'other', 'other', 1_000);
+  expect(tryTake(1, { app: 'third' })).toBeUndefined();
+  slow.record('handled', 1);
+  await other;
+  expect(order).toEqual(['other']);
+  take(1_000, { app: 'third' });
+  expect(tryTake(1, { app: 'slow' })).toBeUndefined();
+});
+
+test('devices that never acknowledge do not shrink the window of another app', () => {
+  for (let n = 0; n < 5; n += 1) {
+    const gone = take(INITIAL_SIZE, { app: 'gone' });
+    gone.record('handled', 1);
+    pass(1_050);
+    gone.record('unacked', INITIAL_SIZE);
+    dispatch(1_000, 20, { app: 'other' });
+  }
+  expect(measureRoom({ app: 'other' })).toBe(INITIAL_SIZE);
+});
+
+test('apps take turns, and no dispatch overtakes those that wait for the gateway', async () => {
+  const order: string[] = [];
+  const first = take(INITIAL_SIZE, { app: 'first' });
+  const waits = ['a', 'b', 'c'].map((name) => wait(order, `large-${name}`, 'large', 1_000));
+  const other = wait(order, 'small', 'small', 10);
+  expect(tryTake(1)).toBeUndefined();
+  first.release();
+  const permits = await Promise.all([waits[0], other]);
+  expect(order).toEqual(['large-a', 'small']);
+  for (const permit of permits) permit?.release();
+  await Promise.all(waits);
+  expect(order).toEqual(['large-a', 'small', 'large-b', 'large-c']);
+});
+
+test('a dispatch that may not wait gets free room before those that wait', async () => {
+  const first = take(1_500);
+  const waiting = wait([], '', 'a', 1_000);
+  expect(tryTake(500)).toBeUndefined();
+  expect(tryTake(500, { mayWait: false })).toEqual(expect.any(Object));
+  expect(tryTake(500, { mayWait: false })).toBeUndefined();
+  first.release();
+  await waiting;
+});
+
+test('the identities of a gateway in several shards share its room', () => {
+  windows = createGatewayWindows(4);
+  for (const gateway of ['g1', 'g2', 'g3', 'g4']) take(INITIAL_SIZE / 4, { gateway });
+  expect(tryTake(1)).toBeUndefined();
+});
+
+test('the window of a gateway shrinks once for all that was sent before', () => {
+  const permits = ['a', 'b'].map((app) => take(1_000, { app }));
+  pass(300);
+  for (const permit of permits) permit.record('handled', 1);
+  expect(measureRoom({ app: 'c' })).toBe(INITIAL_SIZE / 2);
+});
+
+test('the window of an app shrinks when receipts take longer than they took before', () => {
+  dispatch(100, 20);
+  const permits = [take(100), take(100)];
+  for (const permit of permits) permit.record('handled', 1);
+  pass(350);
+  for (const permit of permits) permit.record('acknowledged', 100);
+  expect(measureRoom()).toBe(INITIAL_SIZE / 2);
+  for (let n = 0; n < 3; n += 1) dispatch(100, 350);
+  expect(measureRoom()).toBe(MIN_SIZE);
+});
+
+test('devices that always acknowledge slowly do not shrink the window', () => {
+  for (let n = 0; n < 5; n += 1) dispatch(1_000, 700);
+  expect(measureRoom()).toBe(INITIAL_SIZE);
+});
+
+test('devices that have become slow are the measure after ten seconds', async () => {
+  dispatch(100, 20);
+  for (let n = 0; n < 20; n += 1) dispatch(100, 600);
+  expect(measureRoom()).toBe(MIN_SIZE);
+  const running = take(MIN_SIZE);
+  const waiting = wait([], '', 'a', MIN_SIZE);
+  running.record('handled', 1);
+  pass(600);
+  running.record('acknowledged', MIN_SIZE);
+  (await waiting).release();
+  expect(measureRoom()).toBeGreaterThan(MIN_SIZE);
+});
+
+test('windows grow while dispatches wait that are handled and acknowledged soon', async () => {
+  const permits = [take(1_000), take(1_000)];
+  const waits = [0, 1, 2].map(() => wait([], '', 'a', 1_000));
+  for (const permit of permits) {
+    permit.record('handled', 1);
+    permit.record('acknowledged', 500);
+  }
+  await Promise.all(waits);
+});
+
+test('a gateway that reports nothing gets no more dispatches, and those that wait are refused', async () => {
+  const silent = take(INITIAL_SIZE);
+  const waiting = windows.acquire({ gateway: 'g1', app: 'a', size: 1 });
+  silent.stalled();
+  expect(await waiting).toBe('stalled');
+  expect(tryTake(1)).toBe('stalled');
+  expect(await windows.acquire({ gateway: 'g1', app: 'a', size: 1 })).toBe('stalled');
+  take(1, { gateway: 'g2' });
+});
+
+test('a gateway that has handled a dispatch is not stalled because its results are missing', () => {
+  const handled = take(INITIAL_SIZE);
+  handled.record('handled', 1);
+  handled.stalled();
+  handled.release();
+  take(INITIAL_SIZE);
+});
+
+test('waiting dispatches are refused when the worker closes', async () => {
+  take(INITIAL_SIZE);
+  const waiting = windows.acquire({ gateway: 'g1', app: 'a', size: 1 });
+  windows.close();
+  expect(await waiting).toBe('stalled');
+});
