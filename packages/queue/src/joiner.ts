@@ -1,3 +1,4 @@
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -16,6 +17,7 @@ import { joinOpenJob } from './open-job.ts';
  */
 export function createJoiner(address: RedisAddress, onError: OnRedisError, timeoutMs: number) {
   let opened: { redis: Redis; whenOpen: Promise<unknown> } | undefined;
+  let joining: Promise<number> | undefined;
 
   function open(): { redis: Redis; whenOpen: Promise<unknown> } {
     if (opened !== undefined) return opened;
@@ -25,19 +27,37 @@ export function createJoiner(address: RedisAddress, onError: OnRedisError, timeo
     return opened;
   }
 
+  async function addToOpenJob(pushes: readonly JoinedPush[]): Promise<number> {
+    const { redis, whenOpen } = open();
+    await whenOpen;
+    if (redis.status !== 'ready') return 0;
+    return withTimeout(joinOpenJob(redis, pushes), timeoutMs, 'Redis').catch((error: Error) => {
+      onError(error);
+      return Number.NaN;
+    });
+  }
+
   return {
     /** Opens the connection: most processes send no push, and have none. */
     open: (): void => void open(),
-    /** Adds pushes to an open job, and returns how many entries wait; 0: they need a job. `NaN`: Redis fails. */
-    async join(pushes: readonly JoinedPush[]): Promise<number> {
-      const { redis, whenOpen } = open();
-      await whenOpen;
-      if (redis.status !== 'ready') return 0;
-      return withTimeout(joinOpenJob(redis, pushes), timeoutMs, 'Redis').catch((error: Error) => {
-        onError(error);
-        return Number.NaN;
+    /**
+     * Adds pushes to an open job, one call at a time, and returns how many entries wait; 0: they need a job. `NaN`: Redis
+     * fails.
+     */
+    join(pushes: readonly JoinedPush[]): Promise<number> {
+      joining = addToOpenJob(pushes).finally(() => {
+        joining = undefined;
       });
+      return joining;
     },
-    close: (): void => opened?.redis.disconnect(),
+    /** Closes the connection, after the pushes that were accepted before have joined. */
+    async close(): Promise<void> {
+      // The next call follows in the same turn of the event loop.
+      do {
+        await joining;
+        await yieldToEventLoop();
+      } while (joining !== undefined);
+      opened?.redis.disconnect();
+    },
   };
 }

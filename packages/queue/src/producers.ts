@@ -303,7 +303,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     /** Checks whether no scheduler has ticked for 5 s. Throws if Redis fails. */
     isTickOverdue: (task: Task): Promise<boolean> => isTickOverdue(connection, task),
     async close(): Promise<void> {
-      joiner.close();
+      await joiner.close();
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
     },

@@ -108,3 +108,14 @@ test('while Redis fails, a push with contents counts as enqueued, and none is ex
   expect(await producers.sendEmbedded('p1', SMALL)).toBe(true);
   expect(producers.hasOpenJob()).toBe(false);
 });
+
+test('pushes join although the process closes its producers at once', async () => {
+  await redis.set(OPEN_KEY, 1);
+  // More than one call takes: the second begins after the close.
+  const ids = Array.from({ length: 60 }, (_, n) => `p${n}`);
+  const sent = ids.map((id) => producers.sendEmbedded(id, SMALL));
+  await producers.close();
+  expect(await Promise.all(sent)).toEqual(ids.map(() => true));
+  const entries = await redis.lrange(ENTRIES_KEY, 0, -1);
+  expect(entries.flatMap(decodeEntry)).toEqual(ids.map((id) => ({ id, contents: SMALL })));
+});
