@@ -115,6 +115,34 @@ describe('at once', () => {
   );
 });
 
+describe('with a collapse key', () => {
+  const COLLAPSE = { collapse_key: 'score' };
+
+  test(
+    'at once to two workers, and after a newer push of the key: the device has both once, the newer one last',
+    async () => {
+      const workers = await startTwoFrozen();
+      const [older, entry] = await sendWaiting(joined, device.token, COLLAPSE);
+      await handOut(entry, MANY);
+      for (const worker of workers) worker.kill('SIGCONT');
+      await joined.jobs.resume('send');
+      await untilTaken();
+      await untilOutcomes(joined.mongo, older, { delivered: 1 });
+      const newer = await sendPush(joined.set, device.token, COLLAPSE);
+      await untilOutcomes(joined.mongo, newer, { delivered: 1 });
+      await device.connect();
+      await joined.untilOpenJobs(2);
+      await handOut(entry, MANY);
+      await untilTaken();
+      await expectDelivered(joined, device, newer);
+      await expectDelivered(joined, device, older);
+      const order = device.arrivals.map(({ payload }) => payload);
+      expect(order.indexOf(newer.payload)).toBeGreaterThan(order.indexOf(older.payload));
+    },
+    LIMIT_MS,
+  );
+});
+
 describe('since the API has lost the response of Redis', () => {
   test(
     'the API does not repeat the entry, and the device has the push once',

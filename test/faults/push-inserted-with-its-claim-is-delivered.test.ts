@@ -142,6 +142,27 @@ describe('its worker is killed', () => {
   );
 });
 
+describe('its worker is stopped', () => {
+  test.each(['claim', 'deliver', 'dispatch', 'dispatched', 'settle'])(
+    'at %s: the worker ends by itself, and the device has the push once',
+    async (name) => {
+      await connectDevice();
+      const stopped = await joined.startWorker(`${name}:stop#1`);
+      await joined.prime();
+      await joined.openJobs();
+      const push = await joined.sendClaimed(device.token);
+      await until(() => isStopped(stopped.pid), { everyMs: 2, what: 'a frozen worker' });
+      // It continues within the lease, and learns of the signal in its next turn.
+      stopped.kill('SIGTERM');
+      stopped.kill('SIGCONT');
+      expect(await stopped.exited).toBe(0);
+      await joined.startWorker();
+      await expectDelivered(joined, device, push);
+    },
+    LIMIT_MS,
+  );
+});
+
 describe('its worker is frozen', () => {
   /** Sends a push whose worker stops itself under the initial claim, until another one has taken the push over. */
   async function freezeUnderInitialClaim(name: string): Promise<[SentPush, ServiceProcess]> {

@@ -315,6 +315,41 @@ describe('a dispatch', () => {
     await successor.close();
   });
 
+  test('leaves its replies on each of several servers, and those on the others are found when one fails', async () => {
+    const other = await startRedis();
+    const url = `${server.url},${other.url}`;
+    const both = await connectShards({ url });
+    const gateway = await openTestGateway(url);
+    const tokenIn = (shard: number) => {
+      const tokens = Array.from({ length: 100 }, (_, n) => `on-both${n}`);
+      return tokens.find((token) => both.of(token).index === shard) ?? '';
+    };
+    const died = await createDispatcher(both);
+    const claims = ['on-first', 'on-other'];
+    for (const [shard, claim] of claims.entries()) {
+      const token = tokenIn(shard);
+      await gateway.connect(token, `k${shard}`);
+      const recipient = { token, position: shard };
+      const deadline = performance.now() + 500;
+      expect(await died.dispatchToDevice({ ...DELIVERY, claim }, recipient, deadline)).toBe(
+        'acknowledged',
+      );
+    }
+    await died.close();
+    const successor = await createDispatcher(both);
+    const findPositions = async () => {
+      const found = await Promise.all(claims.map((claim) => successor.findReplies(claim)));
+      return found.map((replies) => [...replies.keys()]);
+    };
+    expect(await findPositions()).toEqual([[0], [1]]);
+    await gateway.channel.close();
+    await other.stop();
+    await until(() => both.all[1]?.state() !== 'responding', { timeoutMs: 10_000 });
+    expect(await findPositions()).toEqual([[0], []]);
+    await successor.close();
+    both.close();
+  });
+
   test('an inbox notice reaches the gateway', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e8', 'k1');

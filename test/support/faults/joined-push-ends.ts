@@ -10,9 +10,13 @@ import { type SentPush, sendPush, untilOutcomes } from './pushes.ts';
 const TAKEN_OVER: PollOptions = { timeoutMs: 40_000, everyMs: 5 };
 
 /** Sends a push that waits in the list, since no job is open. Returns it with its entry. */
-export async function sendWaiting(joined: JoinedPushes, to: string): Promise<[SentPush, string]> {
+export async function sendWaiting(
+  joined: JoinedPushes,
+  to: string,
+  fields: Record<string, unknown> = {},
+): Promise<[SentPush, string]> {
   await joined.prime();
-  const push = await joined.sendClaimed(to);
+  const push = await joined.sendClaimed(to, fields);
   const findEntry = async () => (await joined.redis.lrange(ENTRIES_KEY, 0, -1))[0];
   const entry = await until(findEntry, { everyMs: 2, what: 'the entry' });
   expect(entry).toContain(`${push.id} {"claim":"`);
