@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { failpoint } from '@carillon/core/failpoint';
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
 import { bulkWriteErrors } from './bulk-write.ts';
 import { buildDeletion } from './device-deletion.ts';
 import type { AddressDocument, DeviceDocument } from './documents.ts';
@@ -34,7 +34,8 @@ export interface AddressClaim {
  * 2. The device is written with the address. Then it reads the list.
  *
  * Of two devices that get the address at the same time, each has entered itself before it is written and reads the list
- * afterwards, so the later of the two sees the other: the one that registered the address last stays. A process that dies in
+ * afterwards, so the later of the two sees the other: the one that has entered last stays. All processes decide by the order of
+ * the list, so a device goes only for one that has entered after it, and of any number one stays. A process that dies in
  * between leaves an entry, which the next device with this address follows.
  */
 
@@ -54,7 +55,7 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
      * registers again is a new device. If the caller dies before it clears their subscriptions and inbox, the scheduler
      * finds them by `leaving` (store/deleted-devices).
      *
-     * @returns the deleted devices; the device itself is among them if another one has registered the address later
+     * @returns the deleted devices; the device itself is among them if another one has entered later
      * @throws {AddressConflictError}
      */
     async write(claim: AddressClaim, write: () => Promise<unknown>): Promise<string[]> {
@@ -79,7 +80,7 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
 
     /**
      * Finds imported devices whose address another one has got at the same moment, for the caller to remove. As in
-     * {@link write}, the one that has registered it last stays.
+     * {@link write}, the one that has entered last stays.
      *
      * @returns their tokens, each with that of the device that stays
      */
@@ -143,16 +144,31 @@ function listOthers(stored: AddressDocument | null, token: string): string[] {
 
 /** Deletes those of these devices that have the address; returns them. */
 async function deleteHolders(
-  { devices, webhooks }: Tables,
+  tables: Tables,
   { app, address }: Pick<AddressClaim, 'app' | 'address'>,
   tokens: readonly string[],
 ): Promise<string[]> {
   if (tokens.length === 0) return [];
   const filter = { _id: { $in: [...tokens] }, app, 'provider.address': address };
-  const found = await devices.find(filter, { projection: { _id: 1 } }).toArray();
-  if (found.length === 0) return [];
+  const found = await tables.devices.find(filter, { projection: { _id: 1 } }).toArray();
+  const holders = found.map(({ _id }) => _id);
+  return holders.length === 0 ? [] : markDeleted(tables, app, filter, holders);
+}
+
+/** Deletes those of these devices that match; returns those that are deleted now, by this process or another one. */
+async function markDeleted(
+  { devices, webhooks }: Tables,
+  app: string,
+  filter: Filter<DeviceDocument>,
+  tokens: string[],
+): Promise<string[]> {
   const reported = webhooks.listSubscribed(app, 'device.deleted');
-  await devices.updateMany(filter, buildDeletion(reported, ['provider']));
+  const deletion = buildDeletion(reported, ['provider']);
+  const { matchedCount } = await devices.updateMany(filter, deletion);
+  if (matchedCount === tokens.length) return tokens;
+  // Subscriptions and inbox of one that has another address by now stay.
+  const deleted = { _id: { $in: tokens }, deletedAt: { $exists: true } };
+  const found = await devices.find(deleted, { projection: { _id: 1 } }).toArray();
   return found.map(({ _id }) => _id);
 }
 
@@ -184,9 +200,9 @@ async function writeDespiteIndex(
 }
 
 /**
- * Deletes all devices with the address but the one that has registered it last; returns them. The one that stays is read once
- * more after the others: one of these may have deleted it before it was written itself, and a slow query reads its devices
- * at different moments.
+ * Deletes all devices with the address but the one that has entered last; returns them. The one that stays is read once more
+ * after the others: one of these may have deleted it before it was written itself, and a slow query reads its devices at
+ * different moments.
  *
  * @throws {AddressConflictError}
  */
@@ -204,21 +220,40 @@ async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<strin
       )
       .toArray();
     await forgetOld(addresses, stored, new Set(rivals.map(({ _id }) => _id)));
-    const [first = '', ...losers] = rivals.toSorted(compareByStart).map(({ _id }) => _id);
-    if (losers.length === 0) return [];
-    const own = { _id: first, app, 'provider.address': address };
+    const [last, ...losers] = sortByEntry(stored, rivals);
+    if (last === undefined || losers.length === 0) return [];
+    const own = { _id: last._id, app, 'provider.address': address };
     if ((await devices.findOne(own, { projection: { _id: 1 } })) !== null)
-      return deleteHolders(tables, claim, losers);
+      return deleteRivals(tables, claim, losers);
   }
   throw new AddressConflictError();
 }
 
 type Rival = Pick<DeviceDocument, '_id' | 'provider'>;
 
-/** Orders devices with the same address: first the one that keeps it. */
-function compareByStart(a: Rival, b: Rival): number {
-  const startOf = ({ provider }: Rival) => provider?.since.getTime() ?? 0;
-  return startOf(b) - startOf(a) || (a._id < b._id ? 1 : -1);
+/** Sorts devices of a list: first the one that has entered last, which keeps the address. */
+function sortByEntry<R extends Rival>({ holders }: AddressDocument, rivals: readonly R[]): R[] {
+  const places = new Map(holders.map(({ token }, index) => [token, index]));
+  const placeOf = ({ _id }: Rival) => places.get(_id) ?? -1;
+  return rivals.toSorted((a, b) => placeOf(b) - placeOf(a));
+}
+
+/** Deletes devices that have the address since the time that was read: one that gets it again has entered again. */
+function deleteRivals(
+  tables: Tables,
+  { app, address }: Pick<AddressClaim, 'app' | 'address'>,
+  rivals: readonly Rival[],
+): Promise<string[]> {
+  const unchanged = rivals.flatMap(({ _id, provider }) =>
+    provider === undefined ? [] : [{ _id, 'provider.since': provider.since }],
+  );
+  const filter = { $or: unchanged, app, 'provider.address': address };
+  return markDeleted(
+    tables,
+    app,
+    filter,
+    rivals.map(({ _id }) => _id),
+  );
 }
 
 /** Removes the entries of devices without the address, unless they may be about to get it. */
@@ -256,10 +291,8 @@ async function enterAll(
   for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
   const known = claims.filter((_, index) => errors.has(index));
   const holders = new Map<string, string>();
-  for (const [address, tokens] of await listHolders(tables, app, known)) {
-    const [first] = tokens;
-    if (first !== undefined) holders.set(address, first);
-  }
+  for (const [address, [first]] of await listHolders(tables, app, known))
+    if (first !== undefined) holders.set(address, first._id);
   // The others are not imported, and need no entry.
   for (const claim of known) if (!holders.has(claim.address)) await enter(addresses, claim);
   return holders;
@@ -274,7 +307,7 @@ async function listHolders(
   app: string,
   claims: readonly AddressClaim[],
   minLength = 1,
-): Promise<Map<string, string[]>> {
+): Promise<Map<string, Rival[]>> {
   const ids = claims.map(({ address }) => addressId(app, address));
   const lists = await addresses
     .find(
@@ -296,12 +329,13 @@ async function listHolders(
       },
     )
     .toArray();
-  const holders = Map.groupBy(found, ({ provider }) => provider?.address ?? '');
-  return new Map(
-    [...holders].flatMap(([address, some]) =>
-      wanted.has(address) ? [[address, some.toSorted(compareByStart).map(({ _id }) => _id)]] : [],
-    ),
-  );
+  const listById = new Map(lists.map((list) => [list._id, list]));
+  const holders = new Map<string, Rival[]>();
+  for (const [address, some] of Map.groupBy(found, ({ provider }) => provider?.address ?? '')) {
+    const list = listById.get(addressId(app, address));
+    if (wanted.has(address) && list !== undefined) holders.set(address, sortByEntry(list, some));
+  }
+  return holders;
 }
 
 async function resolveImported(
@@ -310,11 +344,13 @@ async function resolveImported(
   claims: readonly AddressClaim[],
 ): Promise<Map<string, string>> {
   const losers = new Map<string, string>();
-  for (const [address, [winner = '', ...others]] of await listHolders(tables, app, claims, 2)) {
+  for (const [address, [winner, ...others]] of await listHolders(tables, app, claims, 2)) {
+    if (winner === undefined) continue;
     const own = new Set(claims.flatMap((one) => (one.address === address ? one.token : [])));
-    for (const token of others) if (own.has(token)) losers.set(token, winner);
-    const rivals = others.filter((token) => !own.has(token));
-    if (own.has(winner)) await deleteHolders(tables, { app, address }, rivals);
+    for (const { _id } of others) if (own.has(_id)) losers.set(_id, winner._id);
+    const rivals = others.filter(({ _id }) => !own.has(_id));
+    if (own.has(winner._id) && rivals.length > 0)
+      await deleteRivals(tables, { app, address }, rivals);
   }
   return losers;
 }
