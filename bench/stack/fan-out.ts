@@ -33,6 +33,8 @@ interface Sent {
 /** Carillon's result, with the CPU time of each process. */
 interface SentByUs extends Sent {
   uses: ResourceUsage[];
+  /** Devices that had not acknowledged in time. */
+  rows: number;
 }
 
 type Rounds = { floor: Sent; ours: SentByUs }[];
@@ -78,7 +80,19 @@ async function sendToAll(
   const seconds = (performance.now() - startedAt) / 1_000;
   const uses = meter.read().filter(isDeliveryProcess);
   await fixture.untilIdle();
-  return { seconds, cpu: sumCpuSeconds(uses), uses };
+  return { seconds, cpu: sumCpuSeconds(uses), uses, rows: await countRows(fixture, push) };
+}
+
+/** Counts the inbox rows that the batches of a push had when they were settled. */
+async function countRows({ mongo }: StackFixture, push: string): Promise<number> {
+  const [total] = await mongo
+    .collection('batches')
+    .aggregate<{ rows: number }>([
+      { $match: { push } },
+      { $group: { _id: null, rows: { $sum: '$work.counts.inbox' } } },
+    ])
+    .toArray();
+  return total?.rows ?? 0;
 }
 
 async function measureWithDevices<T>(
@@ -109,6 +123,11 @@ function toRows(rounds: Rounds, count: number, cpuGoal: number): Row[] {
   return [
     ratioRow(`fan-out: ${to}, POST to the last kept receipt`, spreadOf('seconds', 1), time),
     ratioRow(`fan-out-cpu: ${to}, the whole chain a device`, spreadOf('cpu', perDevice), cpu),
+    valueRow(
+      `fan-out: ${to}, devices that got an inbox row`,
+      rounds.map(({ ours }) => ours.rows),
+      { unit: 'rows', goal: { atMost: 0 } },
+    ),
     ...(rounds[0]?.ours.uses ?? []).map(({ process }, at) =>
       cpuOf(process, ({ uses }) => uses[at]?.cpuSeconds ?? 0),
     ),
