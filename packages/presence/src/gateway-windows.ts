@@ -145,7 +145,8 @@ function createGatewayWindow(sizes: WindowSizes) {
         progress.record(report, recipients);
         if (report === 'handled') write.end();
         if (progress.isMostlyEnded()) {
-          if (progress.hasReceipts()) receipt.end();
+          if (progress.isMeasured()) receipt.end();
+          else if (progress.isGone()) receipt.endUnmeasured();
           release();
         } else if (report === 'handled') give();
       },
@@ -218,6 +219,11 @@ function takeRoom(window: Window, size: number, isWanted: () => boolean) {
       if (isHeld) window.observe(sentAt, size, isWanted());
       release();
     },
+    /** Releases the room of a dispatch whose time depended on no queue. */
+    endUnmeasured(): void {
+      if (isHeld && isWanted()) window.grow(size);
+      release();
+    },
   };
 }
 
@@ -225,18 +231,23 @@ function takeRoom(window: Window, size: number, isWanted: () => boolean) {
 function createProgress(size: number) {
   let hasBegun = false;
   let acknowledged = 0;
+  let unacked = 0;
   let otherResults = 0;
   return {
     record(report: Report, recipients: number): void {
       hasBegun = true;
       if (report === 'acknowledged') acknowledged += recipients;
+      else if (report === 'unacked') unacked += recipients;
       else if (report !== 'handled') otherResults += recipients;
     },
     /** Checks whether the gateway has reported anything. */
     hasBegun: (): boolean => hasBegun,
-    hasReceipts: (): boolean => acknowledged > 0,
+    /** Checks whether most devices have acknowledged in time, so that the time of their receipts counts. */
+    isMeasured: (): boolean => acknowledged > unacked,
+    /** Checks whether most devices are gone, or slower than any queue that the windows allow. */
+    isGone: (): boolean => unacked > 0 && unacked >= acknowledged,
     /** Checks whether half of the devices that may still acknowledge have. */
-    isMostlyEnded: (): boolean => acknowledged * 2 >= size - otherResults,
+    isMostlyEnded: (): boolean => acknowledged * 2 >= size - unacked - otherResults,
   };
 }
 

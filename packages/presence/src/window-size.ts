@@ -17,7 +17,7 @@ const SLOW_RECEIPTS_MS = 300;
 /** Receipts that take hardly longer leave room for more: the window grows. */
 const FAST_RECEIPTS_MS = 100;
 /** Time for which the fastest receipts count, at most twice: then devices on slow links count as fast. */
-const FASTEST_OF_MS = 5_000;
+const FASTEST_OF_MS = 3_000;
 
 /** A bound of the recipients in flight, which follows the times that dispatches take. */
 export type Window = ReturnType<typeof createWindow>;
@@ -50,6 +50,10 @@ function createWindow(
   let shrunkAt = Number.NEGATIVE_INFINITY;
   let usedAt = performance.now();
 
+  function grow(size: number): void {
+    maxTaken = Math.min(max, maxTaken + size / 2);
+  }
+
   return {
     /** A dispatch that is larger than the window goes alone. */
     hasRoom: (size: number): boolean => taken === 0 || taken + size <= maxTaken,
@@ -69,11 +73,12 @@ function createWindow(
      */
     observe(sentAt: number, size: number, isWanted: boolean): void {
       const change = judge(performance.now() - sentAt);
-      if (change === 'grow' && isWanted) maxTaken = Math.min(max, maxTaken + size / 2);
+      if (change === 'grow' && isWanted) grow(size);
       if (change !== 'shrink' || sentAt <= shrunkAt) return;
       maxTaken = Math.max(min, maxTaken / 2);
       shrunkAt = performance.now();
     },
+    grow,
     reset(): void {
       maxTaken = min;
     },
