@@ -18,7 +18,7 @@ interface Sending {
   deadline: number;
   /** Sends the messages. */
   send(pending: PendingDispatch, messageFor: MessageFor): Promise<void>;
-  /** Is called with each report, and the positions that it is about. */
+  /** Is called with each report about the dispatch. */
   onReport?: OnReport;
 }
 

@@ -77,12 +77,12 @@ export function createDispatchToMany(
           : groupByGateway(recipients);
       const permitAt = indexPermits(sent, permits);
       const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
-        for (const gateway of sent.keys()) permits.get(gateway)?.sent();
+        for (const [gateway, permit] of permits) permit?.sent(sent.get(gateway)?.length ?? 0);
         await sendToShards(dispatchers, pending, [...sent.values()], messageFor);
       };
       // A gateway reports the recipients of one message together.
-      const onReport: OnReport = (report, positions) =>
-        permitAt[positions[0] ?? 0]?.record(report, positions.length);
+      const onReport: OnReport = (report, position, count) =>
+        permitAt[position]?.record(report, count);
       const results = await collectResults(delivery, recipients, { deadline, send, onReport });
       for (const [gateway, group] of sent) {
         const isStalled = group.every(({ position }) => results.get(position) === 'unanswered');

@@ -1,4 +1,4 @@
-import type { Report } from './replies.ts';
+import type { DeliveryResult, Report } from './replies.ts';
 import {
   createReceiptWindow,
   createWriteWindow,
@@ -22,11 +22,11 @@ const FORGET_MS = 60_000;
 
 /** Room for the recipients of one dispatch in the windows of their gateway and their app. */
 export interface Permit {
-  /** Records that the dispatch was sent; the time that it takes counts from here. */
-  sent(): void;
+  /** Records that the dispatch was sent to so many recipients; the time that it takes counts from here. */
+  sent(recipients: number): void;
   /**
-   * Records a report of the gateway about so many recipients. `handled` releases the room at the gateway; receipts of half of
-   * those that may still acknowledge release all.
+   * Records a report of the gateway; a result is that of so many recipients. `handled` releases the room at the gateway, and
+   * receipts of half of those that may still acknowledge release that of the app.
    */
   record(report: Report, recipients: number): void;
   /** Releases the room, for any other reason; does nothing if it was released already. */
@@ -123,6 +123,12 @@ function createGatewayWindow(sizes: WindowSizes) {
     }
   }
 
+  function stall(): void {
+    stalledUntil = performance.now() + STALL_MS;
+    writes.reset();
+    refuseAll();
+  }
+
   function refuseAll(): void {
     waiting.removeAll().forEach(({ resolve }) => void resolve('stalled'));
   }
@@ -130,36 +136,7 @@ function createGatewayWindow(sizes: WindowSizes) {
   function take(app: string, size: number): Permit {
     const write = takeRoom(writes, size, () => !waiting.isEmpty());
     const receipt = takeRoom(receipts.of(app), size, () => waiting.head(app) !== undefined);
-    const progress = createProgress(size);
-    function release(): void {
-      write.release();
-      receipt.release();
-      give();
-    }
-    return {
-      sent() {
-        write.sent();
-        receipt.sent();
-      },
-      record(report, recipients) {
-        progress.record(report, recipients);
-        if (report === 'handled') write.end();
-        if (progress.isMostlyEnded()) {
-          if (progress.isMeasured()) receipt.end();
-          else if (progress.isGone()) receipt.endUnmeasured();
-          release();
-        } else if (report === 'handled') give();
-      },
-      release,
-      stalled() {
-        // It works on the dispatch or has handled it, and only results are missing.
-        if (progress.hasBegun()) return;
-        stalledUntil = performance.now() + STALL_MS;
-        writes.reset();
-        refuseAll();
-        release();
-      },
-    };
+    return createPermit(write, receipt, { onRoom: give, onStall: stall });
   }
 
   return {
@@ -182,6 +159,51 @@ function createGatewayWindow(sizes: WindowSizes) {
   };
 }
 
+/** Creates the permit of a dispatch that has room for what its gateway writes and for the receipts. */
+function createPermit(
+  write: Room,
+  receipt: Room,
+  { onRoom, onStall }: { onRoom(): void; onStall(): void },
+): Permit {
+  const progress = createProgress();
+  let isReported = false;
+  function release(): void {
+    write.release();
+    receipt.release();
+    onRoom();
+  }
+  function recordResult(result: DeliveryResult, recipients: number): void {
+    progress.record(result, recipients);
+    const missing = write.size() - progress.ended();
+    // A gateway of the previous release does not report that it has handled a dispatch.
+    if (missing <= 0) write.release();
+    if (progress.acknowledged() < missing) return;
+    if (result === 'acknowledged') receipt.end();
+    else if (result === 'unacked') receipt.endUnmeasured();
+    else receipt.release();
+  }
+  return {
+    sent(recipients) {
+      write.sent(recipients);
+      receipt.sent(recipients);
+      onRoom();
+    },
+    record(report, recipients) {
+      isReported = true;
+      if (report === 'handled') write.end();
+      else recordResult(report, recipients);
+      onRoom();
+    },
+    release,
+    stalled() {
+      // It works on the dispatch or has handled it, and only results are missing.
+      if (isReported) return;
+      onStall();
+      release();
+    },
+  };
+}
+
 /** Creates the windows of the apps at one gateway. */
 function createReceiptWindows(sizes: WindowSizes) {
   const windows = new Map<string, Window>();
@@ -199,8 +221,12 @@ function createReceiptWindows(sizes: WindowSizes) {
   };
 }
 
+/** Room of a dispatch in a window. */
+type Room = ReturnType<typeof takeRoom>;
+
 /** Takes room in a window. @param isWanted dispatches wait for room in the window */
-function takeRoom(window: Window, size: number, isWanted: () => boolean) {
+function takeRoom(window: Window, requested: number, isWanted: () => boolean) {
+  let size = requested;
   let sentAt = performance.now();
   let isHeld = true;
   window.take(size);
@@ -210,16 +236,23 @@ function takeRoom(window: Window, size: number, isWanted: () => boolean) {
     window.release(size);
   }
   return {
+    size: (): number => size,
     release,
-    sent(): void {
+    /** Gives back the room of recipients that are left out. */
+    sent(recipients: number): void {
       sentAt = performance.now();
+      if (isHeld) window.release(size - recipients);
+      size = recipients;
     },
     /** Releases the room, and lets the window follow the time that the dispatch took. */
     end(): void {
       if (isHeld) window.observe(sentAt, size, isWanted());
       release();
     },
-    /** Releases the room of a dispatch whose time depended on no queue. */
+    /**
+     * Releases the room of a dispatch whose devices are gone, or slower than any queue that the windows allow: its time
+     * measures nothing.
+     */
     endUnmeasured(): void {
       if (isHeld && isWanted()) window.grow(size);
       release();
@@ -227,27 +260,17 @@ function takeRoom(window: Window, size: number, isWanted: () => boolean) {
   };
 }
 
-/** Creates the progress of a dispatch to so many recipients. */
-function createProgress(size: number) {
-  let hasBegun = false;
+/** Creates the counts of the results of a dispatch. */
+function createProgress() {
   let acknowledged = 0;
-  let unacked = 0;
-  let otherResults = 0;
+  let others = 0;
   return {
-    record(report: Report, recipients: number): void {
-      hasBegun = true;
-      if (report === 'acknowledged') acknowledged += recipients;
-      else if (report === 'unacked') unacked += recipients;
-      else if (report !== 'handled') otherResults += recipients;
+    record(result: DeliveryResult, recipients: number): void {
+      if (result === 'acknowledged') acknowledged += recipients;
+      else others += recipients;
     },
-    /** Checks whether the gateway has reported anything. */
-    hasBegun: (): boolean => hasBegun,
-    /** Checks whether most devices have acknowledged in time, so that the time of their receipts counts. */
-    isMeasured: (): boolean => acknowledged > unacked,
-    /** Checks whether most devices are gone, or slower than any queue that the windows allow. */
-    isGone: (): boolean => unacked > 0 && unacked >= acknowledged,
-    /** Checks whether half of the devices that may still acknowledge have. */
-    isMostlyEnded: (): boolean => acknowledged * 2 >= size - unacked - otherResults,
+    acknowledged: (): number => acknowledged,
+    ended: (): number => acknowledged + others,
   };
 }
 

@@ -5,8 +5,11 @@ import type { DeliveryResult, Reply, Report } from './replies.ts';
 /** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
 
-/** Takes a gateway's report about the recipients of one message, by their positions in the batch. */
-export type OnReport = (report: Report, positions: readonly number[]) => void;
+/**
+ * Takes a gateway's report: the position of one of its recipients, and how many of those that the dispatch waited for have this
+ * result; 0 for `handled`.
+ */
+export type OnReport = (report: Report, position: number, recipients: number) => void;
 
 /** A dispatch that waits for results. */
 export interface PendingDispatch {
@@ -15,8 +18,8 @@ export interface PendingDispatch {
   trace: string | undefined;
   /** Resolves with a result for each position, at the latest 1.5 s after the deadline. */
   whenSettled: Promise<Map<number, DeliveryResult>>;
-  /** Records the result of a recipient. */
-  record(position: number, result: DeliveryResult): void;
+  /** Records the result of a recipient. False: it has one, or is none of this dispatch. */
+  record(position: number, result: DeliveryResult): boolean;
   /** Ends the wait: recipients without a result are `unanswered`. */
   settle(): void;
   /** Ends the wait without a result: nothing was sent. */
@@ -78,9 +81,8 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       for (const dispatch of waiting.get(claim) ?? []) {
         // Another dispatch of the claim may wait for other gateways.
         if (trace !== undefined && positions.some(dispatch.has)) dispatch.span?.link(trace);
-        dispatch.onReport?.(result, positions);
-        if (result === 'handled') continue;
-        for (const position of positions) dispatch.record(position, result);
+        if (result === 'handled') dispatch.onReport?.(result, positions[0] ?? 0, 0);
+        else recordResult(dispatch, result, positions);
       }
     },
     /** Ends all waits. */
@@ -88,6 +90,21 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       for (const dispatch of [...waiting.values()].flat()) dispatch.settle();
     },
   };
+}
+
+function recordResult(
+  dispatch: WaitingDispatch,
+  result: DeliveryResult,
+  positions: readonly number[],
+): void {
+  let recorded = 0;
+  let last = 0;
+  for (const position of positions) {
+    if (!dispatch.record(position, result)) continue;
+    recorded += 1;
+    last = position;
+  }
+  if (recorded > 0) dispatch.onReport?.(result, last, recorded);
 }
 
 function createWaiting(
@@ -117,10 +134,11 @@ function createWaiting(
     whenSettled: promise,
     has: (position) => results.has(position),
     record(position, result) {
-      if (hasEnded || results.get(position) !== 'unanswered') return;
+      if (hasEnded || results.get(position) !== 'unanswered') return false;
       results.set(position, result);
       waitingFor -= 1;
       if (waitingFor === 0) end();
+      return true;
     },
     settle: end,
     cancel() {

@@ -13,9 +13,11 @@ const FAST_WRITES_MS = 120;
  * Receipts that take so much longer than the fastest of the last seconds wait for others: the window shrinks, before devices
  * that acknowledge at once miss the second that a gateway waits for them.
  */
-const SLOW_RECEIPTS_MS = 300;
+const SLOW_RECEIPTS_MS = 200;
 /** Receipts that take hardly longer leave room for more: the window grows. */
-const FAST_RECEIPTS_MS = 100;
+const FAST_RECEIPTS_MS = 75;
+/** Dispatches to fewer recipients are no measure for others: they end sooner in any case. */
+const MIN_MEASURE = 50;
 /** Time for which the fastest receipts count, at most twice: then devices on slow links count as fast. */
 const FASTEST_OF_MS = 3_000;
 
@@ -33,8 +35,9 @@ export function createWriteWindow(sizes: WindowSizes): Window {
 /** Creates the window of the recipients whose receipts are missing yet. */
 export function createReceiptWindow(sizes: WindowSizes): Window {
   const fastest = createRecentMinimum(FASTEST_OF_MS);
-  return createWindow(sizes, (tookMs) => {
-    const delayMs = tookMs - fastest.add(tookMs);
+  return createWindow(sizes, (tookMs, size) => {
+    if (size >= MIN_MEASURE) fastest.add(tookMs);
+    const delayMs = tookMs - fastest.get();
     if (delayMs > SLOW_RECEIPTS_MS) return 'shrink';
     return delayMs < FAST_RECEIPTS_MS ? 'grow' : undefined;
   });
@@ -42,7 +45,7 @@ export function createReceiptWindow(sizes: WindowSizes): Window {
 
 function createWindow(
   { initial, min, max }: WindowSizes,
-  judge: (tookMs: number) => 'shrink' | 'grow' | undefined,
+  judge: (tookMs: number, size: number) => 'shrink' | 'grow' | undefined,
 ) {
   let maxTaken = initial;
   let taken = 0;
@@ -72,7 +75,7 @@ function createWindow(
      * @param isWanted dispatches wait for room: without them the window does not grow
      */
     observe(sentAt: number, size: number, isWanted: boolean): void {
-      const change = judge(performance.now() - sentAt);
+      const change = judge(performance.now() - sentAt, size);
       if (change === 'grow' && isWanted) grow(size);
       if (change !== 'shrink' || sentAt <= shrunkAt) return;
       maxTaken = Math.max(min, maxTaken / 2);
@@ -87,21 +90,27 @@ function createWindow(
   };
 }
 
-/** Creates the minimum of the values of the last one to two intervals. */
+/** Creates the minimum of the values of the last one to two intervals; infinite without a value. */
 function createRecentMinimum(intervalMs: number) {
   let previous = Number.POSITIVE_INFINITY;
   let current = Number.POSITIVE_INFINITY;
   let startedAt = performance.now();
+
+  function forgetOld(): void {
+    const ageMs = performance.now() - startedAt;
+    if (ageMs <= intervalMs) return;
+    previous = ageMs > 2 * intervalMs ? Number.POSITIVE_INFINITY : current;
+    current = Number.POSITIVE_INFINITY;
+    startedAt = performance.now();
+  }
+
   return {
-    /** Adds a value, and returns the minimum. */
-    add(value: number): number {
-      const ageMs = performance.now() - startedAt;
-      if (ageMs > intervalMs) {
-        previous = ageMs > 2 * intervalMs ? Number.POSITIVE_INFINITY : current;
-        current = Number.POSITIVE_INFINITY;
-        startedAt = performance.now();
-      }
+    add(value: number): void {
+      forgetOld();
       current = Math.min(current, value);
+    },
+    get(): number {
+      forgetOld();
       return Math.min(previous, current);
     },
   };

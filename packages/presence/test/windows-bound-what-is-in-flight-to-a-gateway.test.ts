@@ -35,7 +35,7 @@ function tryTake(size: number, { gateway = 'g1', app = 'a', mayWait = true }: Ro
 function take(size: number, room: Room = {}): Permit {
   const permit = tryTake(size, room);
   if (typeof permit !== 'object') throw new Error(`${permit ?? 'full'}`);
-  permit.sent();
+  permit.sent(size);
   return permit;
 }
 
@@ -44,7 +44,7 @@ function wait(order: string[], name: string, app: string, size: number): Promise
   return windows.acquire({ gateway: 'g1', app, size }).then((permit) => {
     if (permit === 'stalled') throw new Error('stalled');
     order.push(name);
-    permit.sent();
+    permit.sent(size);
     return permit;
   });
 }
@@ -52,7 +52,7 @@ function wait(order: string[], name: string, app: string, size: number): Promise
 /** Sends and ends a dispatch whose devices take so long to acknowledge. */
 function dispatch(size: number, receiptsMs: number, room: Room = {}): void {
   const permit = take(size, room);
-  permit.record('handled', 1);
+  permit.record('handled', 0);
   pass(receiptsMs);
   permit.record('acknowledged', size);
 }
@@ -89,7 +89,7 @@ test('a dispatch that is larger than the window is sent alone', () => {
 
 test('the room of an app is released by half of the receipts that may still come', () => {
   const dispatched = take(INITIAL_SIZE);
-  dispatched.record('handled', 1);
+  dispatched.record('handled', 0);
   dispatched.record('acknowledged', 400);
   dispatched.record('not-connected', 1_000);
   dispatched.record('acknowledged', 99);
@@ -98,10 +98,37 @@ test('the room of an app is released by half of the receipts that may still come
   take(INITIAL_SIZE);
 });
 
+test('recipients that are left out take no room', () => {
+  const fewer = take(INITIAL_SIZE);
+  fewer.sent(500);
+  take(1_500);
+  fewer.record('handled', 0);
+  fewer.record('acknowledged', 250);
+  take(500);
+  expect(tryTake(1)).toBeUndefined();
+});
+
+test('the gateway keeps the room of a dispatch that is acknowledged before it is handled', () => {
+  const permits = ['a', 'b'].map((app) => take(1_000, { app }));
+  for (const permit of permits) permit.record('acknowledged', 600);
+  expect(tryTake(1, { app: 'c' })).toBeUndefined();
+  pass(300);
+  for (const permit of permits) permit.record('handled', 0);
+  expect(measureRoom({ app: 'c' })).toBe(INITIAL_SIZE / 2);
+});
+
+test('small dispatches are no measure for large ones', () => {
+  for (let n = 0; n < 5; n += 1) {
+    dispatch(2, 20);
+    dispatch(1_000, 600);
+  }
+  expect(measureRoom()).toBe(INITIAL_SIZE);
+});
+
 test('the room at a gateway is released for other apps when the gateway has handled a dispatch', () => {
   const slow = take(INITIAL_SIZE, { app: 'slow' });
   expect(tryTake(1, { app: 'other' })).toBeUndefined();
-  slow.record('handled', 1);
+  slow.record('handled', 0);
   expect(tryTake(1, { app: 'slow' })).toBeUndefined();
   take(INITIAL_SIZE, { app: 'other' });
 });
@@ -112,7 +139,7 @@ test('dispatches that wait for receipts of their app delay no other app', async 
   void wait(order, 'slow', 'slow', 1_000);
   const other = wait(order, 'other', 'other', 1_000);
   expect(tryTake(1, { app: 'third' })).toBeUndefined();
-  slow.record('handled', 1);
+  slow.record('handled', 0);
   await other;
   expect(order).toEqual(['other']);
   take(1_000, { app: 'third' });
@@ -122,7 +149,7 @@ test('dispatches that wait for receipts of their app delay no other app', async 
 test('devices that never acknowledge do not shrink the window of another app', () => {
   for (let n = 0; n < 5; n += 1) {
     const gone = take(INITIAL_SIZE, { app: 'gone' });
-    gone.record('handled', 1);
+    gone.record('handled', 0);
     pass(1_050);
     gone.record('unacked', INITIAL_SIZE);
     dispatch(1_000, 20, { app: 'other' });
@@ -163,14 +190,14 @@ test('the identities of a gateway in several shards share its room', () => {
 test('the window of a gateway shrinks once for all that was sent before', () => {
   const permits = ['a', 'b'].map((app) => take(1_000, { app }));
   pass(300);
-  for (const permit of permits) permit.record('handled', 1);
+  for (const permit of permits) permit.record('handled', 0);
   expect(measureRoom({ app: 'c' })).toBe(INITIAL_SIZE / 2);
 });
 
 test('the window of an app shrinks when receipts take longer than they took before', () => {
   dispatch(100, 20);
   const permits = [take(100), take(100)];
-  for (const permit of permits) permit.record('handled', 1);
+  for (const permit of permits) permit.record('handled', 0);
   pass(350);
   for (const permit of permits) permit.record('acknowledged', 100);
   expect(measureRoom()).toBe(INITIAL_SIZE / 2);
@@ -189,7 +216,7 @@ test('devices that have become slow are the measure after six seconds', async ()
   expect(measureRoom()).toBe(MIN_SIZE);
   const running = take(MIN_SIZE);
   const waiting = wait([], '', 'a', MIN_SIZE);
-  running.record('handled', 1);
+  running.record('handled', 0);
   pass(600);
   running.record('acknowledged', MIN_SIZE);
   (await waiting).release();
@@ -200,7 +227,7 @@ test('the window of an app whose devices are gone grows while its dispatches wai
   dispatch(100, 20);
   const gone = take(INITIAL_SIZE);
   const waiting = wait([], '', 'a', 100);
-  gone.record('handled', 1);
+  gone.record('handled', 0);
   gone.record('acknowledged', 900);
   pass(1_050);
   gone.record('unacked', 1_100);
@@ -212,7 +239,7 @@ test('windows grow while dispatches wait that are handled and acknowledged soon'
   const permits = [take(1_000), take(1_000)];
   const waits = [0, 1, 2].map(() => wait([], '', 'a', 1_000));
   for (const permit of permits) {
-    permit.record('handled', 1);
+    permit.record('handled', 0);
     permit.record('acknowledged', 500);
   }
   await Promise.all(waits);
@@ -230,7 +257,7 @@ test('a gateway that reports nothing gets no more dispatches, and those that wai
 
 test('a gateway that has handled a dispatch is not stalled because its results are missing', () => {
   const handled = take(INITIAL_SIZE);
-  handled.record('handled', 1);
+  handled.record('handled', 0);
   handled.stalled();
   handled.release();
   take(INITIAL_SIZE);

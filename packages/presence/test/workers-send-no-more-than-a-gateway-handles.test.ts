@@ -179,8 +179,10 @@ test('two workers at one gateway each have a window', async () => {
   const workers = await Promise.all([startWorker('f', 3, 5_000), startWorker('g', 3, 5_000)]);
   await until(() => claims().length === 4);
   expect(claims().sort()).toEqual(['f0', 'f1', 'g0', 'g1']);
+  report('f0', 'handled');
   report('f0', 'acknowledged', SIZE / 2);
   await until(() => claims().includes('f2'));
+  report('g1', 'handled');
   report('g1', 'acknowledged', SIZE / 2);
   await until(() => claims().includes('g2'));
   for (const claim of claims()) report(claim, 'acknowledged');
