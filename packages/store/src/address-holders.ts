@@ -51,18 +51,33 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
   };
   return {
     /**
-     * Writes a device with a provider address, and deletes the app's other devices that have it: an installation that
+     * Inserts a device with a provider address, and deletes the app's other devices that have it: an installation that
      * registers again is a new device. If the caller dies before it clears their subscriptions and inbox, the scheduler
      * finds them by `leaving` (store/deleted-devices).
      *
      * @returns the deleted devices; the device itself is among them if another one has entered later
      * @throws {AddressConflictError}
      */
-    async write(claim: AddressClaim, write: () => Promise<unknown>): Promise<string[]> {
+    async insert(claim: AddressClaim, insert: () => Promise<unknown>): Promise<string[]> {
       const others = await enter(tables.addresses, claim);
       failpoint('address-entered', claim.token);
       const replaced = await deleteHolders(tables, claim, others);
-      replaced.push(...(await writeDespiteIndex(tables, claim, write)));
+      replaced.push(...(await writeDespiteIndex(tables, claim, insert)));
+      replaced.push(...(await resolveRivals(tables, claim)));
+      return [...new Set(replaced)];
+    },
+
+    /**
+     * Gives a provider address to a device that is stored, as {@link insert} does. Others are deleted only once the device has
+     * the address: it may have been deleted itself.
+     *
+     * @param update throws if the device is deleted
+     * @throws {AddressConflictError}
+     */
+    async update(claim: AddressClaim, update: () => Promise<unknown>): Promise<string[]> {
+      const others = await enter(tables.addresses, claim);
+      failpoint('address-entered', claim.token);
+      const replaced = await writeDespiteIndex(tables, claim, update, others);
       replaced.push(...(await resolveRivals(tables, claim)));
       return [...new Set(replaced)];
     },
@@ -80,20 +95,29 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
 
     /**
      * Finds imported devices whose address another one has got at the same moment, for the caller to remove. As in
-     * {@link write}, the one that has entered last stays.
+     * {@link insert}, the one that has entered last stays.
      *
      * @returns their tokens, each with that of the device that stays
      */
     resolveImported: (app: string, claims: readonly AddressClaim[]): Promise<Map<string, string>> =>
       resolveImported(tables, app, claims),
 
-    /** Removes a device from the list of an address that it no longer has. */
-    async leave({ app, token, address }: AddressClaim): Promise<void> {
+    /**
+     * Removes a device from the list of an address that it no longer has.
+     *
+     * @returns devices that were deleted because this one has got the address again in the same moment
+     * @throws {AddressConflictError}
+     */
+    async leave(claim: AddressClaim): Promise<string[]> {
+      const { app, token, address } = claim;
       const _id = addressId(app, address);
-      const { addresses } = tables;
+      const { addresses, devices } = tables;
       const alone = { _id, 'holders.token': token, holders: { $size: 1 } };
       const { deletedCount } = await addresses.deleteOne(alone);
       if (deletedCount === 0) await addresses.updateOne({ _id }, { $pull: { holders: { token } } });
+      const again = { _id: token, app, 'provider.address': address };
+      if ((await devices.findOne(again, { projection: { _id: 1 } })) === null) return [];
+      return resolveRivals(tables, claim);
     },
   };
 }
@@ -152,10 +176,11 @@ async function deleteHolders(
   const filter = { _id: { $in: [...tokens] }, app, 'provider.address': address };
   const found = await tables.devices.find(filter, { projection: { _id: 1 } }).toArray();
   const holders = found.map(({ _id }) => _id);
-  return holders.length === 0 ? [] : markDeleted(tables, app, filter, holders);
+  if (holders.length === 0) return [];
+  return markDeleted(tables, app, { ...filter, _id: { $in: holders } }, holders);
 }
 
-/** Deletes those of these devices that match; returns those that are deleted now, by this process or another one. */
+/** Deletes those of these devices that match, which are all that can; returns those that are deleted now, by this process or another one. */
 async function markDeleted(
   { devices, webhooks }: Tables,
   app: string,
@@ -173,13 +198,14 @@ async function markDeleted(
 }
 
 /**
- * Writes the device. The unique index of the previous release refuses it while another device has the address that is
- * in no list; such devices are deleted, and the write is repeated.
+ * Writes the device. The unique index of the previous release refuses it while another device has the address: one of the list
+ * or, since that release, one that is in none. Such devices are deleted, and the write is repeated.
  */
 async function writeDespiteIndex(
   tables: Tables,
   claim: AddressClaim,
   write: () => Promise<unknown>,
+  listed: readonly string[] = [],
 ): Promise<string[]> {
   const replaced: string[] = [];
   for (let attempt = 1; ; attempt += 1) {
@@ -189,14 +215,23 @@ async function writeDespiteIndex(
     } catch (error) {
       if (!isDuplicateKey(error)) throw error;
       if (attempt === MAX_ATTEMPTS) throw new AddressConflictError();
-      const { app, token, address } = claim;
-      const unlisted = { app, 'provider.address': address, _id: { $ne: token } };
-      const found = await tables.devices.find(unlisted, { projection: { _id: 1 } }).toArray();
-      const tokens = found.map(({ _id }) => _id);
-      replaced.push(...(await deleteHolders(tables, claim, tokens)));
+      const deleted = await deleteHolders(tables, claim, listed);
+      if (deleted.length === 0)
+        deleted.push(...(await deleteHolders(tables, claim, await findOthers(tables, claim))));
+      replaced.push(...deleted);
       await delay(Math.random() * Math.min(RETRY_DELAY_MS * (attempt - 1), MAX_RETRY_DELAY_MS));
     }
   }
+}
+
+/** Finds the other devices with the address, which may be in no list. */
+async function findOthers(
+  { devices }: Tables,
+  { app, token, address }: AddressClaim,
+): Promise<string[]> {
+  const others = { app, 'provider.address': address, _id: { $ne: token } };
+  const found = await devices.find(others, { projection: { _id: 1 } }).toArray();
+  return found.map(({ _id }) => _id);
 }
 
 /**
@@ -211,8 +246,13 @@ async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<strin
   const { addresses, devices } = tables;
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
     const stored = await addresses.findOne({ _id: addressId(app, address) });
+    if (stored === null || !stored.holders.some((one) => one.token === token)) {
+      // Another process has removed it: the device did not have the address then.
+      await enter(addresses, claim);
+      continue;
+    }
     const others = listOthers(stored, token);
-    if (stored === null || others.length === 0) return [];
+    if (others.length === 0) return [];
     const rivals = await devices
       .find(
         { _id: { $in: [token, ...others] }, app, 'provider.address': address },

@@ -107,9 +107,11 @@ export function createDeletedDevices(
      * @returns the pushes that may be complete now
      */
     async clearLeftovers(app: string, token: string): Promise<string[]> {
+      const projection = { deletedAt: 1, leftAddress: 1 } as const;
+      const device = await devices.findOne({ _id: token }, { projection });
+      if (device !== null && device.deletedAt === undefined) return [];
       await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
       const pushes = await recordInboxAsGone(token);
-      const device = await devices.findOne({ _id: token }, { projection: { leftAddress: 1 } });
       if (device?.leftAddress !== undefined)
         await addressHolders.leave({ app, token, address: device.leftAddress });
       await devices.updateOne({ _id: token }, { $unset: { leaving: true, leftAddress: true } });

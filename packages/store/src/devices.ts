@@ -2,7 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, UpdateFilter } from 'mongodb';
+import type { Collection, Db, Document } from 'mongodb';
 import pMap from 'p-map';
 import type { AddressHolders } from './address-holders.ts';
 import type { Clock } from './clock.ts';
@@ -37,6 +37,9 @@ const PUSH_GATHER_MS = 10;
 const PUSHES_ENOUGH = 64;
 /** Senders of one push after the other wait for the probes only, which is 2 % of the time. */
 const PROBE_EVERY_MS = 500;
+
+/** Thrown when a device was deleted in the moment in which it got an address. */
+export class DeletedDeviceError extends Error {}
 
 /** A moment at which a device was seen. */
 export interface Activity {
@@ -253,7 +256,7 @@ function createRegistration(
         return { token: _id, replaced: [] };
       }
       const claim = { app, token: _id, address: provider.address };
-      const replaced = await addressHolders.write(claim, () =>
+      const replaced = await addressHolders.insert(claim, () =>
         devices.insertOne({ ...device, provider }),
       );
       return { token: _id, replaced };
@@ -262,33 +265,44 @@ function createRegistration(
     /**
      * Sets a device's provider address; undefined removes it. Returns the tokens of the devices it replaces.
      *
-     * @throws {AddressConflictError}
+     * @throws {AddressConflictError} {DeletedDeviceError}
      */
     async setAddress(
       app: string,
       token: string,
       address: ProviderAddress | undefined,
     ): Promise<string[]> {
-      const since = new Date(clock.now());
-      const update: UpdateFilter<DeviceDocument> =
-        address === undefined
-          ? { $unset: { provider: true } }
-          : { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
       let before: Pick<DeviceDocument, 'provider'> | null = null;
       async function write(): Promise<void> {
         const filter = { _id: token, app, deletedAt: { $exists: false } };
-        const projection = { 'provider.address': 1 } as const;
-        before = await devices.findOneAndUpdate(filter, update, { projection });
+        const update = buildAddressUpdate(address, new Date(clock.now()));
+        before = await devices.findOneAndUpdate(filter, update, {
+          projection: { 'provider.address': 1 },
+        });
+        if (before === null) throw new DeletedDeviceError();
       }
       const claim = address && { app, token, address: address.address };
-      const replaced = claim ? await addressHolders.write(claim, write) : [];
+      const replaced = claim ? await addressHolders.update(claim, write) : [];
       if (claim === undefined) await write();
       const left = (before as Pick<DeviceDocument, 'provider'> | null)?.provider?.address;
       if (left !== undefined && left !== address?.address)
-        await addressHolders.leave({ app, token, address: left });
+        replaced.push(...(await addressHolders.leave({ app, token, address: left })));
       return replaced;
     },
   };
+}
+
+/**
+ * Builds the update of a device's provider address. Its time grows with each one: rivals tell by it whether the device has got
+ * the address again.
+ */
+function buildAddressUpdate(address: ProviderAddress | undefined, now: Date): Document[] {
+  if (address === undefined) return [{ $unset: 'provider' }];
+  const since = { $max: [now, { $add: ['$provider.since', 1] }] };
+  return [
+    { $set: { provider: { $mergeObjects: [{ $literal: address }, { since }] } } },
+    { $unset: 'uninstalled' },
+  ];
 }
 
 /** Writes the reports of providers and gateways about devices. */

@@ -153,13 +153,32 @@ async function insertDevices(
   );
   const own = claims.filter(({ token }) => inserted.has(token));
   const losers = await addressHolders.resolveImported(app, own);
-  if (losers.size > 0) await devices.deleteMany({ _id: { $in: [...losers.keys()] } });
+  for (const token of await removeUnchanged(devices, [...losers.keys()], inserted))
+    losers.delete(token);
   for (const [token, holder] of losers) {
     holders.set(inserted.get(token)?.provider?.address ?? '', holder);
     inserted.delete(token);
   }
   const refused = documents.filter((document) => inserted.get(document._id) !== document);
   return { refused: new Set(refused), holders };
+}
+
+/** Removes devices that were just inserted. Returns those that stay, because they have got another address meanwhile. */
+async function removeUnchanged(
+  devices: Collection<DeviceDocument>,
+  tokens: readonly string[],
+  inserted: ReadonlyMap<string, DeviceDocument>,
+): Promise<string[]> {
+  if (tokens.length === 0) return [];
+  const unchanged = tokens.map((_id) => ({
+    _id,
+    'provider.address': inserted.get(_id)?.provider?.address ?? '',
+  }));
+  const { deletedCount } = await devices.deleteMany({ $or: unchanged });
+  if (deletedCount === tokens.length) return [];
+  const kept = { _id: { $in: [...tokens] }, deletedAt: { $exists: false } };
+  const found = await devices.find(kept, { projection: { _id: 1 } }).toArray();
+  return found.map(({ _id }) => _id);
 }
 
 async function importSubscriptions(

@@ -116,7 +116,7 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
   },
   'devices.setAddress': {
     repeatedBy: CALLER,
-    safeBecause: 'as a registration',
+    safeBecause: 'the devices that had the address are listed with it, and deleted then',
   },
   'imports.importSubscriptions': {
     repeatedBy: 'the scheduler, which recounts the topics of subscriptions that keep their mark',

@@ -55,7 +55,8 @@ async function supersede(push: TestPush, ...tokens: string[]): Promise<TestPush>
 }
 
 async function deleteDevice(token: string): Promise<void> {
-  await database.db.collection<{ _id: string }>('devices').insertOne({ _id: token });
+  const devices = database.db.collection<{ _id: string; deletedAt: Date }>('devices');
+  await devices.insertOne({ _id: token, deletedAt: new Date() });
   await store.deletedDevices.clearLeftovers('app', token);
 }
 

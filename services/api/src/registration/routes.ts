@@ -2,6 +2,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { validate } from '@carillon/core/validate';
 import { AddressConflictError } from '@carillon/store/address-holders';
 import type { ClearDeletedDevices } from '@carillon/store/delete-device';
+import { DeletedDeviceError } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
 import type { RateLimits } from '../http/rate-limits.ts';
@@ -45,11 +46,11 @@ export function registrationRoutes(
     );
   const handlers = {
     '/register': routing.withDeviceAuth(({ body, address }) =>
-      registerDevice(store, context, body.value, address).catch(toUnavailable),
+      registerDevice(store, context, body.value, address).catch(toDeviceError),
     ),
     '/devices/auth': routing.withDeviceAuth(({ body }) => checkDevice(store, context, body.value)),
     '/devices/token': routing.withDeviceAuth(({ body }) =>
-      setAddress(store, context, body.value).catch(toUnavailable),
+      setAddress(store, context, body.value).catch(toDeviceError),
     ),
     '/devices/subscribe': handleTopicChange(subscribe),
     '/devices/unsubscribe': handleTopicChange(unsubscribe),
@@ -71,8 +72,12 @@ const handlePreflight: RequestHandler = (_request, response) => {
   response.writeHead(204, PREFLIGHT_HEADERS).end();
 };
 
-/** Maps a conflict between registrations to SERVICE_UNAVAILABLE: the device retries, and the conflict is over then. */
-function toUnavailable(error: unknown): never {
+/**
+ * Maps a conflict between registrations to SERVICE_UNAVAILABLE: the device retries, and the conflict is over then. A device that
+ * was deleted meanwhile registers again, as after any other request.
+ */
+function toDeviceError(error: unknown): never {
+  if (error instanceof DeletedDeviceError) throw new ApiError('INVALID_DEVICE_AUTH');
   throw error instanceof AddressConflictError ? new ApiError('SERVICE_UNAVAILABLE') : error;
 }
 
