@@ -53,8 +53,8 @@ function createWindow(
   let shrunkAt = Number.NEGATIVE_INFINITY;
   let usedAt = performance.now();
 
-  function grow(size: number): void {
-    maxTaken = Math.min(max, maxTaken + size / 2);
+  function grow(by: number): void {
+    maxTaken = Math.min(max, maxTaken + by);
   }
 
   return {
@@ -76,7 +76,7 @@ function createWindow(
      */
     observe(sentAt: number, size: number, isWanted: boolean): void {
       const change = judge(performance.now() - sentAt, size);
-      if (change === 'grow' && isWanted) grow(size);
+      if (change === 'grow' && isWanted) grow(size / 2);
       if (change !== 'shrink' || sentAt <= shrunkAt) return;
       maxTaken = Math.max(min, maxTaken / 2);
       shrunkAt = performance.now();
