@@ -10,8 +10,8 @@ import {
 const SIZES: WindowSizes = {
   /** Recipients that a worker dispatches to a gateway before it knows the gateway's and the devices' pace. */
   initial: 2_000,
-  /** Half of the largest batch. */
-  min: 500,
+  /** The largest batch. */
+  min: 1_000,
   /** The bound of the gateway itself. */
   max: 20_000,
 };

@@ -13,9 +13,9 @@ const FAST_WRITES_MS = 120;
  * Receipts that take so much longer than the fastest of the last seconds wait for others: the window shrinks, before devices
  * that acknowledge at once miss the second that a gateway waits for them.
  */
-const SLOW_RECEIPTS_MS = 200;
+const SLOW_RECEIPTS_MS = 300;
 /** Receipts that take hardly longer leave room for more: the window grows. */
-const FAST_RECEIPTS_MS = 75;
+const FAST_RECEIPTS_MS = 100;
 /** Dispatches to fewer recipients are no measure for others: they end sooner in any case. */
 const MIN_MEASURE = 50;
 /** Time for which the fastest receipts count, at most twice: then devices on slow links count as fast. */

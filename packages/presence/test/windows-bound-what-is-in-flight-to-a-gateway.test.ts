@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { createGatewayWindows, type GatewayWindows, type Permit } from '../src/gateway-windows.ts';
 
 const INITIAL_SIZE = 2_000;
-const MIN_SIZE = 500;
+const MIN_SIZE = 1_000;
 
 let windows: GatewayWindows;
 const realNow = performance.now;
