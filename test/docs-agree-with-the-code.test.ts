@@ -288,6 +288,9 @@ const NUMBERS: Record<string, number> = {
   'initial-claim.take-ms': readConstants('packages/store/src/initial-claim.ts')('MAX_TAKE_AGE_MS'),
   'receipts.slow-ms': readConstants('packages/presence/src/window-size.ts')('SLOW_RECEIPTS_MS'),
   'receipts.fast-ms': readConstants('packages/presence/src/window-size.ts')('FAST_RECEIPTS_MS'),
+  'receipts.initial-dispatches': readConstants('packages/presence/src/window-size.ts')(
+    'INITIAL_DISPATCHES',
+  ),
   'receipts.min-measure': readConstants('packages/presence/src/window-size.ts')('MIN_MEASURE'),
   'initial-claim.lease-seconds': INITIAL_LEASE_MS / SECOND,
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,

@@ -16,6 +16,8 @@ const FAST_WRITES_MS = 120;
 const SLOW_RECEIPTS_MS = 300;
 /** Receipts that take hardly longer leave room for more: the window grows. */
 const FAST_RECEIPTS_MS = 100;
+/** Dispatches of an app that are sent to a gateway before the receipts of the first are there, if they are more than `initial`. */
+const INITIAL_DISPATCHES = 12;
 /** Dispatches to fewer recipients are no measure for others: they end sooner in any case. */
 const MIN_MEASURE = 50;
 /** Time for which the fastest receipts count, at most twice: then devices on slow links count as fast. */
@@ -26,7 +28,7 @@ export type Window = ReturnType<typeof createWindow>;
 
 /** Creates the window of the recipients whose dispatches a gateway has not handled yet. */
 export function createWriteWindow(sizes: WindowSizes): Window {
-  return createWindow(sizes, (tookMs) => {
+  return createWindow({ ...sizes, firstSize: () => sizes.initial }, (tookMs) => {
     if (tookMs > SLOW_WRITES_MS) return 'shrink';
     return tookMs < FAST_WRITES_MS ? 'grow' : undefined;
   });
@@ -35,7 +37,8 @@ export function createWriteWindow(sizes: WindowSizes): Window {
 /** Creates the window of the recipients whose receipts are missing yet. */
 export function createReceiptWindow(sizes: WindowSizes): Window {
   const fastest = createRecentMinimum(FASTEST_OF_MS);
-  return createWindow(sizes, (tookMs, size) => {
+  const firstSize = (size: number): number => Math.max(sizes.initial, INITIAL_DISPATCHES * size);
+  return createWindow({ ...sizes, firstSize }, (tookMs, size) => {
     if (size >= MIN_MEASURE) fastest.add(tookMs);
     const delayMs = tookMs - fastest.get();
     if (delayMs > SLOW_RECEIPTS_MS) return 'shrink';
@@ -44,22 +47,26 @@ export function createReceiptWindow(sizes: WindowSizes): Window {
 }
 
 function createWindow(
-  { initial, min, max }: WindowSizes,
+  { firstSize, min, max }: WindowSizes & { firstSize(size: number): number },
   judge: (tookMs: number, size: number) => 'shrink' | 'grow' | undefined,
 ) {
-  let maxTaken = initial;
+  /** Follows from the first dispatch. */
+  let maxTaken: number | undefined;
   let taken = 0;
   /** Dispatches that were sent before the window shrank say nothing about its size. */
   let shrunkAt = Number.NEGATIVE_INFINITY;
   let usedAt = performance.now();
 
   function grow(by: number): void {
-    maxTaken = Math.min(max, maxTaken + by);
+    maxTaken = Math.min(max, (maxTaken ?? min) + by);
   }
 
   return {
     /** A dispatch that is larger than the window goes alone. */
-    hasRoom: (size: number): boolean => taken === 0 || taken + size <= maxTaken,
+    hasRoom(size: number): boolean {
+      maxTaken ??= Math.min(max, firstSize(size));
+      return taken === 0 || taken + size <= maxTaken;
+    },
     take(size: number): void {
       taken += size;
       usedAt = performance.now();
@@ -78,7 +85,7 @@ function createWindow(
       const change = judge(performance.now() - sentAt, size);
       if (change === 'grow' && isWanted) grow(size / 2);
       if (change !== 'shrink' || sentAt <= shrunkAt) return;
-      maxTaken = Math.max(min, maxTaken / 2);
+      maxTaken = Math.max(min, (maxTaken ?? min) / 2);
       shrunkAt = performance.now();
     },
     grow,

@@ -15,6 +15,8 @@ afterAll(() => {
 });
 beforeEach(() => {
   windows = createGatewayWindows(1);
+  // The first window of an app follows from its first dispatch: here those of all apps are the smallest.
+  for (const app of ['a', 'b', 'c', 'slow', 'other', 'gone', 'third']) take(1, { app }).release();
 });
 
 function pass(ms: number): void {
@@ -85,6 +87,11 @@ test('a dispatch that is larger than the window is sent alone', () => {
   expect(tryTake(INITIAL_SIZE + 1)).toBeUndefined();
   first.release();
   take(INITIAL_SIZE + 1);
+});
+
+test('the first window of an app has room for a dozen of its dispatches', () => {
+  for (let n = 0; n < 12; n += 1) take(1_000, { app: 'new' }).record('handled', 0);
+  expect(tryTake(1, { app: 'new' })).toBeUndefined();
 });
 
 test('the room of an app is released by half of the receipts that may still come', () => {
