@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
@@ -11,6 +12,9 @@ import { openMongo, type TestMongo } from '../support/mongo.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+
+/** No push that is sent after so long joins with a claim, which names no worker. */
+const NO_INITIAL_CLAIM_MS = 600;
 
 let stack: Stack;
 let mongo: TestMongo;
@@ -96,13 +100,16 @@ test('an older push that is processed later than a newer one is superseded', asy
   const fields = { collapse_key: 'late' };
   // Whatever the first worker does alone carries its name.
   const known = await whileFrozen(stack, [{ service: 'delivery-worker', index: 1 }], async () => {
+    await sleep(NO_INITIAL_CLAIM_MS);
     const push = await sendPush(stack, device.token);
     await untilOutcomes(mongo, push, { delivered: 1 });
     return readClaim(mongo, push);
   });
   device.holdReceipts();
+  await sleep(NO_INITIAL_CLAIM_MS);
   const older = await sendPush(stack, device.token, fields);
   const claim = await untilClaimed(mongo, older);
+  expect([typeof known?.reply, typeof claim.reply]).toEqual(['string', 'string']);
   const index = claim?.reply === known?.reply ? 0 : 1;
   const newer = await whileFrozen(stack, [{ service: 'delivery-worker', index }], async () => {
     expect((await readClaim(mongo, older))?.state).toBe('ready');
