@@ -6,15 +6,13 @@ import {
   type WindowSizes,
 } from './window-size.ts';
 
-/** Sizes of the windows of a gateway. */
-const SIZES: WindowSizes = {
-  /** Recipients that a worker dispatches to a gateway before it knows the gateway's and the devices' pace. */
-  initial: 2_000,
-  /** The largest batch. */
-  min: 1_000,
-  /** The bound of the gateway itself. */
-  max: 20_000,
-};
+/** Recipients that a worker dispatches to a gateway before it knows the gateway's and the devices' pace. */
+const INITIAL_SIZE = 2_000;
+/** The bound of the gateway itself. */
+const MAX_SIZE = 20_000;
+/** The window of what a gateway has not handled is at least half of the largest batch; that of receipts all of it. */
+const MIN_WRITES = 500;
+const MIN_RECEIPTS = 1_000;
 /** Time for which nothing more is dispatched to a gateway that reported nothing of a dispatch. */
 const STALL_MS = 1_000;
 /** Time after which an unused window is removed: a gateway gets a new identity at each start. */
@@ -69,11 +67,12 @@ interface Waiter {
  * @param shards a gateway has an identity in each of them, and so windows, which are so much smaller
  */
 export function createGatewayWindows(shards: number) {
-  const sizes = {
-    initial: SIZES.initial / shards,
-    min: SIZES.min / shards,
-    max: SIZES.max / shards,
-  };
+  const sizesFrom = (min: number): WindowSizes => ({
+    initial: INITIAL_SIZE / shards,
+    min: min / shards,
+    max: MAX_SIZE / shards,
+  });
+  const sizes = { writes: sizesFrom(MIN_WRITES), receipts: sizesFrom(MIN_RECEIPTS) };
   const gateways = new Map<string, GatewayWindow>();
 
   function windowOf(gateway: string): GatewayWindow {
@@ -104,16 +103,16 @@ export function createGatewayWindows(shards: number) {
 type GatewayWindow = ReturnType<typeof createGatewayWindow>;
 
 /** Creates the windows of one gateway. */
-function createGatewayWindow(sizes: WindowSizes) {
-  const writes = createWriteWindow(sizes);
-  const receipts = createReceiptWindows(sizes);
+function createGatewayWindow(sizes: Record<'writes' | 'receipts', WindowSizes>) {
+  const writes = createWriteWindow(sizes.writes);
+  const receipts = createReceiptWindows(sizes.receipts);
   const waiting = createTurns();
   let stalledUntil = Number.NEGATIVE_INFINITY;
 
   const isStalled = (): boolean => performance.now() < stalledUntil;
   /** Returns the app whose dispatch is the next that waits only for the gateway. */
   const nextApp = (): string | undefined =>
-    waiting.findApp((app, { size }) => receipts.of(app).hasRoom(size));
+    waiting.findApp((app, { size }) => receipts.of(app, size).hasRoom(size));
 
   function give(): void {
     for (let app = nextApp(); app !== undefined; app = nextApp()) {
@@ -135,7 +134,7 @@ function createGatewayWindow(sizes: WindowSizes) {
 
   function take(app: string, size: number): Permit {
     const write = takeRoom(writes, size, () => !waiting.isEmpty());
-    const receipt = takeRoom(receipts.of(app), size, () => waiting.head(app) !== undefined);
+    const receipt = takeRoom(receipts.of(app, size), size, () => waiting.head(app) !== undefined);
     return createPermit(write, receipt, { onRoom: give, onStall: stall });
   }
 
@@ -143,7 +142,7 @@ function createGatewayWindow(sizes: WindowSizes) {
     tryAcquire(app: string, size: number, mayWait: boolean): PermitOrStall | undefined {
       if (isStalled()) return 'stalled';
       const isFirst = waiting.head(app) === undefined && nextApp() === undefined;
-      const hasRoom = writes.hasRoom(size) && receipts.of(app).hasRoom(size);
+      const hasRoom = writes.hasRoom(size) && receipts.of(app, size).hasRoom(size);
       return hasRoom && (isFirst || !mayWait) ? take(app, size) : undefined;
     },
     acquire(app: string, size: number): Promise<PermitOrStall> {
@@ -209,11 +208,12 @@ function createReceiptWindows(sizes: WindowSizes) {
   const windows = new Map<string, Window>();
   const isUnused = (window: Window): boolean => window.unusedMs() > FORGET_MS;
   return {
-    of(app: string): Window {
+    /** Returns the window of an app; the first one follows from a dispatch to so many recipients. */
+    of(app: string, size: number): Window {
       const known = windows.get(app);
       if (known !== undefined) return known;
       for (const [other, window] of windows) if (isUnused(window)) windows.delete(other);
-      const created = createReceiptWindow(sizes);
+      const created = createReceiptWindow(sizes, size);
       windows.set(app, created);
       return created;
     },

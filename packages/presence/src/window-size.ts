@@ -28,17 +28,21 @@ export type Window = ReturnType<typeof createWindow>;
 
 /** Creates the window of the recipients whose dispatches a gateway has not handled yet. */
 export function createWriteWindow(sizes: WindowSizes): Window {
-  return createWindow({ ...sizes, firstSize: () => sizes.initial }, (tookMs) => {
+  return createWindow(sizes, (tookMs) => {
     if (tookMs > SLOW_WRITES_MS) return 'shrink';
     return tookMs < FAST_WRITES_MS ? 'grow' : undefined;
   });
 }
 
-/** Creates the window of the recipients whose receipts are missing yet. */
-export function createReceiptWindow(sizes: WindowSizes): Window {
+/**
+ * Creates the window of the recipients whose receipts are missing yet.
+ *
+ * @param first recipients of the first dispatch
+ */
+export function createReceiptWindow(sizes: WindowSizes, first: number): Window {
   const fastest = createRecentMinimum(FASTEST_OF_MS);
-  const firstSize = (size: number): number => Math.max(sizes.initial, INITIAL_DISPATCHES * size);
-  return createWindow({ ...sizes, firstSize }, (tookMs, size) => {
+  const initial = Math.min(sizes.max, Math.max(sizes.initial, INITIAL_DISPATCHES * first));
+  return createWindow({ ...sizes, initial }, (tookMs, size) => {
     if (size >= MIN_MEASURE) fastest.add(tookMs);
     const delayMs = tookMs - fastest.get();
     if (delayMs > SLOW_RECEIPTS_MS) return 'shrink';
@@ -47,26 +51,22 @@ export function createReceiptWindow(sizes: WindowSizes): Window {
 }
 
 function createWindow(
-  { firstSize, min, max }: WindowSizes & { firstSize(size: number): number },
+  { initial, min, max }: WindowSizes,
   judge: (tookMs: number, size: number) => 'shrink' | 'grow' | undefined,
 ) {
-  /** Follows from the first dispatch. */
-  let maxTaken: number | undefined;
+  let maxTaken = initial;
   let taken = 0;
   /** Dispatches that were sent before the window shrank say nothing about its size. */
   let shrunkAt = Number.NEGATIVE_INFINITY;
   let usedAt = performance.now();
 
   function grow(by: number): void {
-    maxTaken = Math.min(max, (maxTaken ?? min) + by);
+    maxTaken = Math.min(max, maxTaken + by);
   }
 
   return {
     /** A dispatch that is larger than the window goes alone. */
-    hasRoom(size: number): boolean {
-      maxTaken ??= Math.min(max, firstSize(size));
-      return taken === 0 || taken + size <= maxTaken;
-    },
+    hasRoom: (size: number): boolean => taken === 0 || taken + size <= maxTaken,
     take(size: number): void {
       taken += size;
       usedAt = performance.now();
@@ -85,7 +85,7 @@ function createWindow(
       const change = judge(performance.now() - sentAt, size);
       if (change === 'grow' && isWanted) grow(size / 2);
       if (change !== 'shrink' || sentAt <= shrunkAt) return;
-      maxTaken = Math.max(min, (maxTaken ?? min) / 2);
+      maxTaken = Math.max(min, maxTaken / 2);
       shrunkAt = performance.now();
     },
     grow,

@@ -201,6 +201,16 @@ test('the window of a gateway shrinks once for all that was sent before', () => 
   expect(measureRoom({ app: 'c' })).toBe(INITIAL_SIZE / 2);
 });
 
+test('the window of a gateway has room for half of the largest batch at least', () => {
+  for (let n = 0; n < 3; n += 1) {
+    const slow = take(100);
+    pass(300);
+    slow.record('handled', 0);
+    slow.release();
+  }
+  expect(measureRoom({ app: 'c' })).toBe(500);
+});
+
 test('the window of an app shrinks when receipts take longer than they took before', () => {
   dispatch(100, 20);
   const permits = [take(100), take(100)];

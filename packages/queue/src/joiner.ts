@@ -8,6 +8,7 @@ import {
 } from '@carillon/presence/redis';
 import type { JoinedPush } from './joined-push.ts';
 import { joinOpenJob } from './open-job.ts';
+import { closeWithin } from './workers.ts';
 
 /**
  * Creates the joiner of a process, over a connection of its own, which repeats no command whose response was lost: unlike a
@@ -37,6 +38,14 @@ export function createJoiner(address: RedisAddress, onError: OnRedisError, timeo
     });
   }
 
+  async function untilJoined(): Promise<void> {
+    // The next call follows in the same turn of the event loop.
+    do {
+      await joining;
+      await yieldToEventLoop();
+    } while (joining !== undefined);
+  }
+
   return {
     /** Opens the connection: most processes send no push, and have none. */
     open: (): void => void open(),
@@ -50,14 +59,9 @@ export function createJoiner(address: RedisAddress, onError: OnRedisError, timeo
       });
       return joining;
     },
-    /** Closes the connection, after the pushes that were accepted before have joined. */
+    /** Closes the connection, after the pushes that were accepted before have joined, unless Redis takes too long. */
     async close(): Promise<void> {
-      // The next call follows in the same turn of the event loop.
-      do {
-        await joining;
-        await yieldToEventLoop();
-      } while (joining !== undefined);
-      opened?.redis.disconnect();
+      if (opened !== undefined) await closeWithin(untilJoined(), opened.redis, onError);
     },
   };
 }

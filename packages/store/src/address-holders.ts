@@ -111,13 +111,11 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
     async leave(claim: AddressClaim): Promise<string[]> {
       const { app, token, address } = claim;
       const _id = addressId(app, address);
-      const { addresses, devices } = tables;
+      const { addresses } = tables;
       const alone = { _id, 'holders.token': token, holders: { $size: 1 } };
       const { deletedCount } = await addresses.deleteOne(alone);
       if (deletedCount === 0) await addresses.updateOne({ _id }, { $pull: { holders: { token } } });
-      const again = { _id: token, app, 'provider.address': address };
-      if ((await devices.findOne(again, { projection: { _id: 1 } })) === null) return [];
-      return resolveRivals(tables, claim);
+      return (await hasAddress(tables, claim)) ? resolveRivals(tables, claim) : [];
     },
   };
 }
@@ -247,7 +245,8 @@ async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<strin
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
     const stored = await addresses.findOne({ _id: addressId(app, address) });
     if (stored === null || !stored.holders.some((one) => one.token === token)) {
-      // Another process has removed it: the device did not have the address then.
+      // Another process has removed it: the device did not have the address then, or has been deleted.
+      if (!(await hasAddress(tables, claim))) return [];
       await enter(addresses, claim);
       continue;
     }
@@ -262,11 +261,18 @@ async function resolveRivals(tables: Tables, claim: AddressClaim): Promise<strin
     await forgetOld(addresses, stored, new Set(rivals.map(({ _id }) => _id)));
     const [last, ...losers] = sortByEntry(stored, rivals);
     if (last === undefined || losers.length === 0) return [];
-    const own = { _id: last._id, app, 'provider.address': address };
-    if ((await devices.findOne(own, { projection: { _id: 1 } })) !== null)
+    if (await hasAddress(tables, { app, token: last._id, address }))
       return deleteRivals(tables, claim, losers);
   }
   throw new AddressConflictError();
+}
+
+async function hasAddress(
+  { devices }: Pick<Tables, 'devices'>,
+  { app, token, address }: AddressClaim,
+): Promise<boolean> {
+  const holder = { _id: token, app, 'provider.address': address };
+  return (await devices.findOne(holder, { projection: { _id: 1 } })) !== null;
 }
 
 type Rival = Pick<DeviceDocument, '_id' | 'provider'>;

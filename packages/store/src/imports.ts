@@ -163,21 +163,28 @@ async function insertDevices(
   return { refused: new Set(refused), holders };
 }
 
-/** Removes devices that were just inserted. Returns those that stay, because they have got another address meanwhile. */
+/**
+ * Removes devices that were just inserted, also those that a rival has deleted. Returns those that stay, because they have got
+ * another address meanwhile.
+ */
 async function removeUnchanged(
   devices: Collection<DeviceDocument>,
   tokens: readonly string[],
   inserted: ReadonlyMap<string, DeviceDocument>,
 ): Promise<string[]> {
   if (tokens.length === 0) return [];
-  const unchanged = tokens.map((_id) => ({
-    _id,
-    'provider.address': inserted.get(_id)?.provider?.address ?? '',
-  }));
+  const unchanged = tokens.flatMap((_id) => {
+    const address = inserted.get(_id)?.provider?.address ?? '';
+    return [
+      { _id, 'provider.address': address },
+      { _id, leftAddress: address },
+    ];
+  });
   const { deletedCount } = await devices.deleteMany({ $or: unchanged });
   if (deletedCount === tokens.length) return [];
-  const kept = { _id: { $in: [...tokens] }, deletedAt: { $exists: false } };
-  const found = await devices.find(kept, { projection: { _id: 1 } }).toArray();
+  const found = await devices
+    .find({ _id: { $in: [...tokens] } }, { projection: { _id: 1 } })
+    .toArray();
   return found.map(({ _id }) => _id);
 }
 

@@ -222,6 +222,20 @@ test('an imported device that loses its address, and has got another one, stays'
   expect(await findHolders('moved')).toEqual([token]);
 });
 
+test('nothing is left of an imported device that loses its address and is deleted by its rival', async () => {
+  const api = openDevices(under.db);
+  const token = newDeviceToken();
+  const db = openDelayed(async (statement, run) => {
+    if (statement === 'devices.insertOne') await api.register(APP, 'android', addressOf('lost'));
+    if (statement === 'devices.deleteMany') await api.register(APP, 'android', addressOf('lost'));
+    return run();
+  });
+  const imports = createImports(db, under.store.clock, createAddressHolders(db, NO_WEBHOOKS));
+  const imported = { token, platform: 'android', provider: addressOf('lost') } as const;
+  expect(await imports.importDevices(APP, [imported])).toEqual([{ kind: 'address-taken' }]);
+  expect(await devices.countDocuments({ _id: token })).toBe(0);
+});
+
 test('a device that lives is not cleared', async () => {
   const { token } = await createRival(0);
   const topics = ['news'];
