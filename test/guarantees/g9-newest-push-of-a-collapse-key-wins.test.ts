@@ -13,7 +13,7 @@ import type { MqttDevice } from '../support/mqtt-device.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-/** No push that is sent after so long joins with a claim, which names no worker. */
+/** A push that is sent so long after another one is claimed by its worker, whose name is stored then. */
 const NO_INITIAL_CLAIM_MS = 600;
 
 let stack: Stack;
