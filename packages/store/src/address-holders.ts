@@ -68,8 +68,8 @@ export function createAddressHolders(db: Db, webhooks: Pick<Webhooks, 'listSubsc
     },
 
     /**
-     * Gives a provider address to a device that is stored, as {@link insert} does. Others are deleted only once the device has
-     * the address: it may have been deleted itself.
+     * Gives a provider address to a device that is stored, as {@link insert} does. It may have been deleted itself: others are
+     * deleted once it has the address, or when only a unique index refuses it.
      *
      * @param update throws if the device is deleted
      * @throws {AddressConflictError}
@@ -178,7 +178,7 @@ async function deleteHolders(
   return markDeleted(tables, app, { ...filter, _id: { $in: holders } }, holders);
 }
 
-/** Deletes those of these devices that match, which are all that can; returns those that are deleted now, by this process or another one. */
+/** Deletes those of these devices that match; returns those that are deleted now, by this process or another one. */
 async function markDeleted(
   { devices, webhooks }: Tables,
   app: string,
