@@ -140,7 +140,7 @@ COPY --from=root /root-files /
 WORKDIR /app
 # V8's heaps follow the container's memory: the rest is for sockets, buffers and code. A service can be given other
 # values by this variable. Young generation: see the supervisor's flags.
-ENV NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=8" \
+ENV NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=16" \
     NODE_ENV=production \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     OPS_LISTEN=0.0.0.0:9000
@@ -158,7 +158,6 @@ COPY --from=sources /out/api/sources /app
 # The C library keeps memory that V8's threads have freed, for each of its arenas; and it raises these thresholds by
 # itself, after which it keeps the freed pages of buffers.
 ENV API_LISTEN=0.0.0.0:4000 \
-    NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=4" \
     MALLOC_ARENA_MAX=1 \
     MALLOC_MMAP_THRESHOLD_=131072 \
     MALLOC_TRIM_THRESHOLD_=131072

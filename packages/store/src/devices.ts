@@ -114,12 +114,16 @@ function createRecipientLookups(devices: Devices) {
     },
   );
 
-  /** The server groups by platform: a thousand tokens in an array cost a third of a thousand documents. */
+  /**
+   * The server groups by platform: a thousand tokens in an array cost a third of a thousand documents. `$firstN` gives the
+   * array that `$push` would: MongoDB runs `$push` in its slot-based engine, which takes a third more CPU for this query.
+   */
   async function findPage(app: string, tokens: readonly string[]): Promise<Recipient[]> {
+    const all = { n: tokens.length, input: '$_id' };
     const groups = await devices
       .aggregate<{ _id: Platform; tokens: string[] }>([
         { $match: { _id: { $in: tokens }, app, deletedAt: { $exists: false } } },
-        { $group: { _id: '$platform', tokens: { $push: '$_id' } } },
+        { $group: { _id: '$platform', tokens: { $firstN: all } } },
       ])
       .toArray();
     return groups.flatMap(({ _id: platform, tokens: platformTokens }) =>
