@@ -1,5 +1,5 @@
 import type { Size, StackFixture } from '../support/fixture.ts';
-import { measureMedian, runConcurrently } from '../support/load-patterns.ts';
+import { measureMedian, runConcurrently, warmUp } from '../support/load-patterns.ts';
 import { measureAlternately, ratioRow } from '../support/statistics.ts';
 import type { Row } from '../table.ts';
 import { createPushFloor } from './push-floor.ts';
@@ -12,6 +12,8 @@ const LOADS = [
 ];
 /** Enough devices that no inbox becomes full. */
 const DEVICES = 500;
+/** Pushes in flight during the warm-up. */
+const WARM_UP_PUSHES = 100;
 const PUSHES: Record<Size, number> = { quick: 1_500, usual: 5_000, full: 10_000 };
 const SINGLE_PUSHES: Record<Size, number> = { quick: 100, usual: 400, full: 1_000 };
 
@@ -19,6 +21,8 @@ const SINGLE_PUSHES: Record<Size, number> = { quick: 100, usual: 400, full: 1_00
 export async function accept(fixture: StackFixture, size: Size): Promise<Row[]> {
   const sendOne = await createSender(fixture);
   const insertOne = createPushFloor(fixture.mongo, fixture.stack.dev.app);
+  await warmUp(() => runConcurrently(WARM_UP_PUSHES, WARM_UP_PUSHES, sendOne));
+  await fixture.untilIdle();
   const rows: Row[] = [];
   for (const { inFlight, goal } of LOADS) {
     const rounds = await measureAlternately(

@@ -1,5 +1,6 @@
 import { type DeviceFleet, startDeviceFleet } from '../support/device-fleet.ts';
 import { pushIdOf, type Size, type StackFixture } from '../support/fixture.ts';
+import { warmUp } from '../support/load-patterns.ts';
 import { untilSettled } from '../support/progress.ts';
 import {
   isDeliveryProcess,
@@ -51,14 +52,14 @@ export async function fanOut(fixture: StackFixture, size: Size): Promise<Row[]> 
     await fixture.untilIdle();
     const body = JSON.stringify({ to: tokens, data: PAYLOAD });
     const request = fixture.request('POST', '/push', body);
+    const measureRound = async () => ({
+      floor: await measureWithDevices(fleet, () => floor.send(PAYLOAD_BYTES)),
+      ours: await measureWithDevices(fleet, () => sendToAll(fixture, request)),
+    });
+    await warmUp(measureRound);
     const rounds: Rounds = [];
-    for (let n = 0; n <= ROUNDS; n += 1) {
-      rounds.push({
-        floor: await measureWithDevices(fleet, () => floor.send(PAYLOAD_BYTES)),
-        ours: await measureWithDevices(fleet, () => sendToAll(fixture, request)),
-      });
-    }
-    return toRows(rounds.slice(1), count, CPU_GOAL[size]);
+    for (let n = 0; n < ROUNDS; n += 1) rounds.push(await measureRound());
+    return toRows(rounds, count, CPU_GOAL[size]);
   } finally {
     await Promise.all([fleet.stop(), floor.stop()]);
   }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectedDevices, connectDevices } from '../support/connected-devices.ts';
 import type { Size, StackFixture } from '../support/fixture.ts';
-import { measureMedian, runConcurrently } from '../support/load-patterns.ts';
+import { measureMedian, runConcurrently, WARM_UP_SECONDS } from '../support/load-patterns.ts';
 import {
   measureIdleCosts,
   type StackCosts,
@@ -19,8 +19,6 @@ const ROUNDS: Record<Size, number> = { quick: 3, usual: 5, full: 9 };
 const SECONDS: Record<Size, number> = { quick: 3, usual: 5, full: 10 };
 const IDLE_MS: Record<Size, number> = { quick: 5_000, usual: 15_000, full: 30_000 };
 const DEVICES = 400;
-/** Load before the measurement. At 100 pushes a second the code of a new process would be compiled only after minutes. */
-const WARM_UP_SECONDS = 10;
 const FLOOR_PUSHES = 100;
 /** Settlements and receipts that are still written after the last PUBACK. */
 const SETTLE_MS = 300;

@@ -1,6 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { percentile } from './statistics.ts';
 
+/** Load before a measurement: the code of a new process is not compiled yet, and with little load would be after minutes only. */
+export const WARM_UP_SECONDS = 10;
+
+/** Runs a task repeatedly, in sequence, until the warm-up is over; at least once. */
+export async function warmUp(task: () => Promise<unknown>): Promise<void> {
+  const endsAt = performance.now() + WARM_UP_SECONDS * 1_000;
+  do await task();
+  while (performance.now() < endsAt);
+}
+
 /** Runs a task repeatedly with bounded concurrency. @throws the first error */
 export async function runConcurrently(
   times: number,
