@@ -140,7 +140,7 @@ COPY --from=root /root-files /
 WORKDIR /app
 # V8's heaps follow the container's memory: the rest is for sockets, buffers and code. A service can be given other
 # values by this variable. Young generation: see the supervisor's flags.
-ENV NODE_OPTIONS="--max-old-space-size-percentage=60 --max-semi-space-size=16" \
+ENV NODE_OPTIONS="--max-old-space-size-percentage=55 --max-semi-space-size=16" \
     NODE_ENV=production \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     OPS_LISTEN=0.0.0.0:9000

@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 /** Two batches. */
 const RECIPIENTS = 2_000;
 /** V8's heap in a container of 256 MB, as the image sets it. */
-const SMALL_HEAP = '--max-old-space-size=153 --max-semi-space-size=16';
+const SMALL_HEAP = '--max-old-space-size=141 --max-semi-space-size=16';
 /** Longer than a worker keeps a claim that it doesn't renew, several times. */
 const BLOCKED_MS = 40_000;
 const ENDS_WITHIN_MS = 60_000;

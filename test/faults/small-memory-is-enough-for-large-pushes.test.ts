@@ -19,7 +19,7 @@ const TEXT = 'x'.repeat(4_000);
 const REPLAYED = { devices: 200, pushes: 50 };
 const CONTAINER_MB = 256;
 /** V8's heap in such a container, as the image sets it. */
-const NODE_OPTIONS = '--max-old-space-size=153 --max-semi-space-size=16';
+const NODE_OPTIONS = '--max-old-space-size=141 --max-semi-space-size=16';
 const SMALL = ['delivery-worker', 'device-gateway'];
 const POLL_OPTIONS = { timeoutMs: 90_000, everyMs: 250 };
 const LIMIT_MS = 240_000;
