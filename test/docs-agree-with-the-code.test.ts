@@ -262,6 +262,9 @@ const NUMBERS: Record<string, number> = {
       'REDIS_BACKOFF_MS',
     ) / SECOND,
   'settlement.gather-ms': readConstants('packages/store/src/batch-table.ts')('SETTLE_GATHER_MS'),
+  'settlement.large-recipients': readConstants('packages/store/src/batch-table.ts')(
+    'LARGE_SETTLEMENT_RECIPIENTS',
+  ),
   'settlement.gather-count': readConstants('packages/store/src/batch-table.ts')(
     'SETTLEMENTS_ENOUGH',
   ),

@@ -15,7 +15,7 @@ const SLOW_AFTER_MS = 200;
 const FIRST_PROBE = 0.1;
 
 /** Limits of the batches that calls are collected into. */
-interface BatcherLimits {
+interface BatcherLimits<T> {
   /** Most items of a batch. */
   maxBatchSize?: number;
   /** Most batches in flight at once. */
@@ -33,6 +33,8 @@ interface BatcherLimits {
   gatherMs?: number;
   /** So many calls don't wait for more; `maxBatchSize` by default. */
   enough?: number;
+  /** A call with such an item does not wait for more, nor do the calls before it. */
+  isUrgent?: (item: T) => boolean;
   /**
    * Time after which a batch waits for the whole of `gatherMs` again, as a probe. The other batches start as soon as they have as
    * many calls as the last probe collected. So callers who each wait for their result before the next call wait for no calls
@@ -57,10 +59,12 @@ export function createBatcher<T, R>(
     maxSlow = 0,
     gatherMs = 0,
     enough = maxBatchSize,
+    isUrgent = () => false,
     probeEveryMs,
-  }: BatcherLimits = {},
+  }: BatcherLimits<T> = {},
 ): (item: T) => Promise<R> {
   let pendingCalls: PendingCall<T, R>[] = [];
+  let hasUrgent = false;
   let running = 0;
   let slow = 0;
   let startedAt = Number.NEGATIVE_INFINITY;
@@ -83,12 +87,7 @@ export function createBatcher<T, R>(
     };
     const slowTimer = maxSlow > 0 ? setTimeout(becomeSlow, SLOW_AFTER_MS) : undefined;
     try {
-      const results = await handleBatch(batch.map((call) => call.item));
-      for (const [index, call] of batch.entries()) {
-        const result = results[index];
-        if (result instanceof Error) call.reject(result);
-        else call.resolve(result as R);
-      }
+      settleCalls(batch, await handleBatch(batch.map((call) => call.item)));
     } catch (error) {
       for (const call of batch) call.reject(error);
     } finally {
@@ -101,6 +100,7 @@ export function createBatcher<T, R>(
 
   /** Returns the milliseconds for which the calls wait for others. */
   function remainingMs(now: number): number {
+    if (hasUrgent) return 0;
     const isProbe = now >= nextProbeAt;
     if (pendingCalls.length >= (isProbe ? enough : Math.min(enough, expected))) return 0;
     return startedAt + gatherMs - now;
@@ -110,6 +110,7 @@ export function createBatcher<T, R>(
   function takeBatch(now: number): PendingCall<T, R>[] {
     const batch = pendingCalls.slice(0, maxBatchSize);
     pendingCalls = pendingCalls.slice(maxBatchSize);
+    hasUrgent &&= pendingCalls.some(({ item }) => isUrgent(item));
     if (probeEveryMs !== undefined && now >= nextProbeAt) {
       expected = batch.length;
       const isAfterPause = now - startedAt >= probeEveryMs;
@@ -125,7 +126,10 @@ export function createBatcher<T, R>(
       const waitMs = remainingMs(now);
       // A timer takes whole milliseconds.
       if (waitMs >= 1) {
-        timer ??= setTimeout(startWaiting, waitMs);
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          startBatches();
+        }, waitMs);
         return;
       }
       clearTimeout(timer);
@@ -134,16 +138,24 @@ export function createBatcher<T, R>(
     }
   }
 
-  function startWaiting(): void {
-    timer = undefined;
-    startBatches();
-  }
-
   return (item) =>
     new Promise((resolve, reject) => {
       pendingCalls.push({ item, resolve, reject });
-      // Collects the calls of one turn of the event loop before the first batch starts.
       const { length } = pendingCalls;
-      if (length === 1 || length === enough || length === expected) queueMicrotask(startBatches);
+      hasUrgent ||= isUrgent(item);
+      // Collects the calls of one turn of the event loop before the first batch starts.
+      if (hasUrgent || length === 1 || length === enough || length === expected)
+        queueMicrotask(startBatches);
     });
+}
+
+function settleCalls<T, R>(
+  calls: readonly PendingCall<T, R>[],
+  results: readonly (R | Error)[],
+): void {
+  for (const [index, call] of calls.entries()) {
+    const result = results[index];
+    if (result instanceof Error) call.reject(result);
+    else call.resolve(result as R);
+  }
 }

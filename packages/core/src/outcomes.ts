@@ -73,6 +73,8 @@ export type OutcomeCounts = Partial<Record<OutcomeName, number>>;
 
 /** Number of values of a byte. */
 const CODES = 256;
+/** Zero between two calls of {@link addOutcomes}. Most batches have one recipient: an array for each would cost more than all else. */
+const countsByCode = new Uint32Array(CODES);
 
 /** Counts a batch's bytes by outcome. */
 export function countOutcomes(codes: Uint8Array): OutcomeCounts {
@@ -83,7 +85,6 @@ export function countOutcomes(codes: Uint8Array): OutcomeCounts {
 
 /** Adds a batch's bytes to counts by outcome. */
 export function addOutcomes(counts: OutcomeCounts, codes: Uint8Array): void {
-  const countsByCode = new Uint32Array(CODES);
   for (let index = 0; index < codes.length; index += 1) {
     const code = codes[index] ?? 0;
     countsByCode[code] = (countsByCode[code] ?? 0) + 1;
@@ -91,6 +92,7 @@ export function addOutcomes(counts: OutcomeCounts, codes: Uint8Array): void {
   for (let code = 0; code < CODES; code += 1) {
     const count = countsByCode[code] ?? 0;
     if (count === 0) continue;
+    countsByCode[code] = 0;
     const { outcome } = describeOutcome(code);
     counts[outcome] = (counts[outcome] ?? 0) + count;
   }

@@ -79,7 +79,7 @@ describe('with a time to gather', () => {
   function createCounting(
     gatherMs: number,
     maxBatchSize: number,
-    rest: { enough?: number; probeEveryMs?: number } = {},
+    rest: { enough?: number; isUrgent?: (item: number) => boolean; probeEveryMs?: number } = {},
   ) {
     const sizes: number[] = [];
     const call = createBatcher<number, void>(
@@ -102,6 +102,29 @@ describe('with a time to gather', () => {
       new Promise(setImmediate).then(() => call(4)),
     ]);
     expect(sizes).toEqual([1, 3]);
+  });
+
+  test('an urgent call does not wait, and takes those before it along', async () => {
+    const isUrgent = (item: number) => item === 4;
+    const { sizes, call } = createCounting(LONG_MS, 100, { isUrgent });
+    await call(1);
+    const early = [call(2), call(3)];
+    await new Promise(setImmediate);
+    expect(sizes).toEqual([1]);
+    await Promise.all([...early, call(4)]);
+    expect(sizes).toEqual([1, 3]);
+    const next = call(2);
+    await new Promise(setImmediate);
+    expect(sizes).toEqual([1, 3]);
+    await Promise.all([next, call(4)]);
+    expect(sizes).toEqual([1, 3, 2]);
+  });
+
+  test('an urgent call that does not fit into the batch is in the next one', async () => {
+    const { sizes, call } = createCounting(LONG_MS, 2, { isUrgent: (item) => item === 4 });
+    await call(1);
+    await Promise.all([call(2), call(3), call(4)]);
+    expect(sizes).toEqual([1, 2, 1]);
   });
 
   test('a full batch starts at once', async () => {

@@ -75,6 +75,8 @@ type TracedSettlement = Settlement & { trace?: string };
 const SETTLE_GATHER_MS = 50;
 /** So many settlements don't wait: each holds a slot of its queue, of which a worker has 24 by default. */
 const SETTLEMENTS_ENOUGH = 16;
+/** The settlement of so many recipients costs MongoDB about as much in a statement of its own: it does not wait. */
+const LARGE_SETTLEMENT_RECIPIENTS = 100;
 
 interface ClaimRequest {
   id: string;
@@ -168,7 +170,12 @@ function createSettle(
       (settlements) =>
         runPerCollection(settlements, (id, group) => settleAll(holders.of(id), group)),
     ),
-    { maxBatchSize: 200, gatherMs: SETTLE_GATHER_MS, enough: SETTLEMENTS_ENOUGH },
+    {
+      maxBatchSize: 200,
+      gatherMs: SETTLE_GATHER_MS,
+      enough: SETTLEMENTS_ENOUGH,
+      isUrgent: ({ outcomes }) => outcomes.length >= LARGE_SETTLEMENT_RECIPIENTS,
+    },
   );
 }
 

@@ -135,9 +135,11 @@ function createRecipientLookups(devices: Devices) {
     app: string,
     tokens: readonly string[],
   ): Promise<Recipient[]> {
+    // Tokens that are neighbours in the index cost MongoDB half of a search for each.
+    const sorted = [...tokens].sort();
     const size = LIMITS.batchRecipients;
-    const starts = Array.from({ length: Math.ceil(tokens.length / size) }, (_, n) => n * size);
-    const pages = await pMap(starts, (start) => findPage(app, tokens.slice(start, start + size)), {
+    const starts = Array.from({ length: Math.ceil(sorted.length / size) }, (_, n) => n * size);
+    const pages = await pMap(starts, (start) => findPage(app, sorted.slice(start, start + size)), {
       concurrency: QUERIES_IN_FLIGHT,
     });
     return pages.flat();

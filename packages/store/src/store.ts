@@ -110,6 +110,8 @@ export async function connectStore({
     minPoolSize: keptConnections ?? 0,
     maxPoolSize: keptConnections ?? MAX_CONNECTIONS,
     writeConcern: { w: 'majority', journal: true },
+    // The driver encodes all text that is stored. Validating it again takes ten times as long as decoding it.
+    enableUtf8Validation: false,
     monitorCommands: recorder !== undefined,
   });
   replaceActiveSets(client);

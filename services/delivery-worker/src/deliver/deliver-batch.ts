@@ -461,10 +461,12 @@ async function removeStaleRows(
     const rows = isInInbox ? acknowledgedRows : obsoleteRows;
     rows.push(rowId({ token, push: push._id, ...collapse }));
   }
-  const removed = await inbox.remove(push._id, acknowledgedRows);
-  countRecipients('mqtt', { delivered: removed });
-  processCounts.inboxRowsAcknowledged += removed;
-  await inbox.remove(push._id, obsoleteRows);
+  if (acknowledgedRows.length > 0) {
+    const removed = await inbox.remove(push._id, acknowledgedRows);
+    countRecipients('mqtt', { delivered: removed });
+    processCounts.inboxRowsAcknowledged += removed;
+  }
+  if (obsoleteRows.length > 0) await inbox.remove(push._id, obsoleteRows);
 }
 
 /**

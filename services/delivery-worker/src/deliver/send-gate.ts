@@ -204,6 +204,11 @@ export function createSendGate(
   async function skipSuperseded(): Promise<void> {
     if (push.collapse !== undefined) await newerRecipients.refresh();
   }
+  /** Checks whether there is nothing to renew or to read, which is so for most sends. */
+  function isUpToDate(): boolean {
+    const isStateRecent = batch.isLeaseValid() && state.isRecent();
+    return isStateRecent && (push.collapse === undefined || newerRecipients.isRecent());
+  }
 
   return {
     /**
@@ -212,6 +217,7 @@ export function createSendGate(
      */
     async maySend(): Promise<boolean> {
       for (let round = 0; round < MAX_READS && !isStopping(); round += 1) {
+        if (isUpToDate()) break;
         await batch.ensureLease();
         // At the same time: with a slow MongoDB the first would be outdated after the second.
         await Promise.all([state.refresh(), skipSuperseded()]);
@@ -287,6 +293,8 @@ function createRefresher(refreshAgeMs: number, initialReadAt: number, read: () =
         maxAgeMs = LONG_READ_MS;
       }
     },
+    /** Checks whether the last result may be used without a read. */
+    isRecent: (): boolean => !isOlderThan(refreshAgeMs),
     /** Returns when the last read was begun. */
     readAt: (): number => readAt,
   };

@@ -235,6 +235,8 @@ async function applyResults(
     else if (nextStep === 'enqueue-as-sent') sentPositions.push(position);
     else if (nextStep === 'enqueue' || isLastRound) pendingPositions.push(position);
   });
+  // Most pushes are acknowledged at once.
+  if (pendingPositions.length === 0 && sentPositions.length === 0) return isFailing;
   const isLeft = await Promise.all([
     enqueue(resources, delivery, pendingPositions, false),
     enqueue(resources, delivery, sentPositions, true),
