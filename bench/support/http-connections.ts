@@ -16,6 +16,8 @@ export interface HttpConnections {
 }
 
 const HEADER_END = '\r\n\r\n';
+/** The server closes a connection that is idle for longer, and a request on its way to it would get no response. */
+const MAX_IDLE_MS = 30_000;
 
 /** Builds a complete request as bytes, so that sending it costs little CPU. */
 export function encodeHttpRequest(method: string, url: URL, body = ''): Buffer {
@@ -58,12 +60,14 @@ interface HttpConnection {
 
 function createHttpConnection(url: URL): HttpConnection {
   let socket: Socket | undefined;
+  let usedAt = performance.now();
   return {
     async send(request) {
-      // The server closes idle connections.
+      if (performance.now() - usedAt > MAX_IDLE_MS) socket?.destroy();
       if (socket === undefined || !socket.writable || socket.readableEnded) {
         socket = await open(url);
       }
+      usedAt = performance.now();
       return sendAndReceive(socket, request);
     },
     close: () => socket?.destroy(),
