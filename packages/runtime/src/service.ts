@@ -46,7 +46,7 @@ export interface ServiceContext {
  * 60 % for heaps as small as a service's, and then collects once in every fan-out to 20,000 devices. The limit of the heap
  * bounds it.
  */
-const HEAP_GROWTH_PERCENT = 200;
+const HEAP_GROWTH_PERCENT = 100;
 
 /** Deadline of a stop that has nothing to drain. */
 export const STOP_TIMEOUT_MS = 20_000;
