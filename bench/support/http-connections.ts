@@ -16,7 +16,9 @@ export interface HttpConnections {
 }
 
 const HEADER_END = '\r\n\r\n';
-/** The server closes a connection that is idle for longer, and a request on its way to it would get no response. */
+/**
+ * Less than the time after which the server closes an idle connection: a request that crosses the close would get no response.
+ */
 const MAX_IDLE_MS = 30_000;
 
 /** Builds a complete request as bytes, so that sending it costs little CPU. */

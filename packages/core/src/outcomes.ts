@@ -73,7 +73,7 @@ export type OutcomeCounts = Partial<Record<OutcomeName, number>>;
 
 /** Number of values of a byte. */
 const CODES = 256;
-/** Zero between two calls of {@link addOutcomes}. Most batches have one recipient: an array for each would cost more than all else. */
+/** All zero between two calls of {@link addOutcomes}. Shared, because most batches have one recipient: an array for each is garbage. */
 const countsByCode = new Uint32Array(CODES);
 
 /** Counts a batch's bytes by outcome. */

@@ -135,7 +135,7 @@ function createRecipientLookups(devices: Devices) {
     app: string,
     tokens: readonly string[],
   ): Promise<Recipient[]> {
-    // Tokens that are neighbours in the index cost MongoDB half of a search for each.
+    // Of tokens that are neighbours in the index MongoDB reads one key each; of others it reads two.
     const sorted = [...tokens].sort();
     const size = LIMITS.batchRecipients;
     const starts = Array.from({ length: Math.ceil(sorted.length / size) }, (_, n) => n * size);
