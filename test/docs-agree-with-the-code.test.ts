@@ -295,6 +295,9 @@ const NUMBERS: Record<string, number> = {
     'INITIAL_DISPATCHES',
   ),
   'receipts.min-measure': readConstants('packages/presence/src/window-size.ts')('MIN_MEASURE'),
+  'windows.passed-over-ms': readConstants('packages/presence/src/gateway-windows.ts')(
+    'MAX_PASSED_OVER_MS',
+  ),
   'initial-claim.lease-seconds': INITIAL_LEASE_MS / SECOND,
   'queue-worker.register-seconds': QUEUE_WORKERS('REGISTER_EVERY_MS') / SECOND,
   'queue-worker.registered-seconds': QUEUE_WORKERS('REGISTERED_MS') / SECOND,

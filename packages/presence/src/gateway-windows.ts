@@ -15,6 +15,11 @@ const MIN_WRITES = 500;
 const MIN_RECEIPTS = 1_000;
 /** Time for which nothing more is dispatched to a gateway that reported nothing of a dispatch. */
 const STALL_MS = 1_000;
+/**
+ * Time for which dispatches that may not wait go before those that wait, while none of these gets room: a flow of them would
+ * keep a window from ever being empty enough for a large one.
+ */
+const MAX_PASSED_OVER_MS = 500;
 /** Time after which an unused window is removed: a gateway gets a new identity at each start. */
 const FORGET_MS = 60_000;
 
@@ -85,7 +90,10 @@ export function createGatewayWindows(shards: number) {
   }
 
   return {
-    /** Returns room for a dispatch; undefined if there is none. One that may not wait goes before those that wait. */
+    /**
+     * Returns room for a dispatch; undefined if there is none. One that may not wait goes before those that wait, unless these
+     * have got no room for half a second.
+     */
     tryAcquire: (
       { gateway, app, size }: RoomRequest,
       { mayWait }: { mayWait: boolean },
@@ -108,6 +116,8 @@ function createGatewayWindow(sizes: Record<'writes' | 'receipts', WindowSizes>) 
   const receipts = createReceiptWindows(sizes.receipts);
   const waiting = createTurns();
   let stalledUntil = Number.NEGATIVE_INFINITY;
+  /** When a dispatch that waited got room, or the first of those that wait came. */
+  let givenAt = Number.NEGATIVE_INFINITY;
 
   const isStalled = (): boolean => performance.now() < stalledUntil;
   /** Returns the app whose dispatch is the next that waits only for the gateway. */
@@ -118,8 +128,14 @@ function createGatewayWindow(sizes: Record<'writes' | 'receipts', WindowSizes>) 
     for (let app = nextApp(); app !== undefined; app = nextApp()) {
       const size = waiting.head(app)?.size ?? 0;
       if (!writes.hasRoom(size)) return;
+      givenAt = performance.now();
       waiting.shift(app)?.resolve(take(app, size));
     }
+  }
+
+  /** Checks whether those that wait for the gateway have got no room for long. */
+  function arePassedOver(): boolean {
+    return performance.now() - givenAt > MAX_PASSED_OVER_MS && nextApp() !== undefined;
   }
 
   function stall(): void {
@@ -141,13 +157,16 @@ function createGatewayWindow(sizes: Record<'writes' | 'receipts', WindowSizes>) 
   return {
     tryAcquire(app: string, size: number, mayWait: boolean): PermitOrStall | undefined {
       if (isStalled()) return 'stalled';
-      const isFirst = waiting.head(app) === undefined && nextApp() === undefined;
-      const hasRoom = writes.hasRoom(size) && receipts.of(app, size).hasRoom(size);
-      return hasRoom && (isFirst || !mayWait) ? take(app, size) : undefined;
+      if (!writes.hasRoom(size) || !receipts.of(app, size).hasRoom(size)) return undefined;
+      const isNext = mayWait
+        ? waiting.head(app) === undefined && nextApp() === undefined
+        : !arePassedOver();
+      return isNext ? take(app, size) : undefined;
     },
     acquire(app: string, size: number): Promise<PermitOrStall> {
       if (isStalled()) return Promise.resolve('stalled');
       const { promise, resolve } = Promise.withResolvers<PermitOrStall>();
+      if (waiting.isEmpty()) givenAt = performance.now();
       waiting.add(app, { size, resolve });
       give();
       return promise;

@@ -188,6 +188,61 @@ test('a dispatch that may not wait gets free room before those that wait', async
   await waiting;
 });
 
+function acknowledge(permit: Permit | undefined, size: number): void {
+  permit?.record('handled', 0);
+  permit?.record('acknowledged', size);
+}
+
+/**
+ * Takes room for a dispatch that may not wait every 100 ms, 100 times at most, as long as there is room. Each is handled and
+ * acknowledged when the next has got room, so that one is always in progress.
+ *
+ * @returns how many got room before one got none
+ */
+function flow(size: number, room: Room): number {
+  let count = 0;
+  let last: Permit | undefined;
+  for (; count < 100; count += 1) {
+    const permit = tryTake(size, { ...room, mayWait: false });
+    acknowledge(last, size);
+    if (typeof permit !== 'object') return count;
+    permit.sent(size);
+    last = permit;
+    pass(100);
+  }
+  acknowledge(last, size);
+  return count;
+}
+
+test('a flow of dispatches that may not wait passes over one that waits for the gateway for half a second', async () => {
+  for (let n = 0; n < 3; n += 1) {
+    const slow = take(100);
+    pass(300);
+    slow.record('handled', 0);
+    slow.release();
+  }
+  const first = take(100, { app: 'other' });
+  // Larger than the window has become: it gets room when nothing is in progress.
+  const waiting = wait([], '', 'a', 1_000);
+  const others = flow(100, { app: 'other' });
+  expect([5, 6]).toContain(others);
+  acknowledge(first, 100);
+  acknowledge(await waiting, 1_000);
+  expect(flow(100, { app: 'other' })).toBe(100);
+});
+
+test('dispatches that may not wait keep their free room while others wait and get room in turn', async () => {
+  const running = [take(900, { app: 'a' }), take(900, { app: 'a' })];
+  const waits = Array.from({ length: 20 }, () => wait([], '', 'a', 900));
+  for (const waiting of waits) {
+    const permit = take(200, { app: 'other', mayWait: false });
+    pass(100);
+    acknowledge(permit, 200);
+    acknowledge(running.shift(), 900);
+    running.push(await waiting);
+  }
+});
+
 test('the identities of a gateway in several shards share its room', () => {
   windows = createGatewayWindows(4);
   for (const gateway of ['g1', 'g2', 'g3', 'g4']) take(INITIAL_SIZE / 4, { gateway });
