@@ -269,6 +269,10 @@ const NUMBERS: Record<string, number> = {
     'SETTLEMENTS_ENOUGH',
   ),
   'device-lookup.gather-ms': readConstants('packages/store/src/devices.ts')('PUSH_GATHER_MS'),
+  'device-lookup.gather-many-ms': readConstants('packages/store/src/devices.ts')(
+    'MANY_PUSHES_GATHER_MS',
+  ),
+  'device-lookup.many': readConstants('packages/core/src/batcher.ts')('MANY_CALLS'),
   'device-lookup.gather-count': readConstants('packages/store/src/devices.ts')('PUSHES_ENOUGH'),
   'device-lookup.probe-ms': readConstants('packages/store/src/devices.ts')('PROBE_EVERY_MS'),
   'suspected.after': SUSPECTED_AFTER,

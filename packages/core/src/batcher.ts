@@ -13,6 +13,8 @@ interface PendingCall<T, R> {
 const SLOW_AFTER_MS = 200;
 /** After a pause the next probe comes after this part of the usual time: the calls of a new load soon share their batches. */
 const FIRST_PROBE = 0.1;
+/** If a probe found so many calls, `gatherManyMs` applies. */
+const MANY_CALLS = 4;
 
 /** Limits of the batches that calls are collected into. */
 interface BatcherLimits<T> {
@@ -31,12 +33,17 @@ interface BatcherLimits<T> {
    * calls wait, so that more of them share a batch.
    */
   gatherMs?: number;
+  /**
+   * The same after a probe that found four calls or more; `gatherMs` by default. Under load, more latency is acceptable for less
+   * CPU time.
+   */
+  gatherManyMs?: number;
   /** So many calls don't wait for more; `maxBatchSize` by default. */
   enough?: number;
   /** A call with such an item does not wait for more, nor do the calls before it. */
   isUrgent?: (item: T) => boolean;
   /**
-   * Time after which a batch waits for the whole of `gatherMs` again, as a probe. The other batches start as soon as they have as
+   * Time after which a batch waits for the whole time again, as a probe. The other batches start as soon as they have as
    * many calls as the last probe collected. So callers who each wait for their result before the next call wait for no calls
    * besides their own, except in probes. By default every batch waits for the whole time.
    */
@@ -58,6 +65,7 @@ export function createBatcher<T, R>(
     maxInFlight = 1,
     maxSlow = 0,
     gatherMs = 0,
+    gatherManyMs = gatherMs,
     enough = maxBatchSize,
     isUrgent = () => false,
     probeEveryMs,
@@ -103,7 +111,7 @@ export function createBatcher<T, R>(
     if (hasUrgent) return 0;
     const isProbe = now >= nextProbeAt;
     if (pendingCalls.length >= (isProbe ? enough : Math.min(enough, expected))) return 0;
-    return startedAt + gatherMs - now;
+    return startedAt + (expected < MANY_CALLS ? gatherMs : gatherManyMs) - now;
   }
 
   /** Takes the calls of the next batch. */

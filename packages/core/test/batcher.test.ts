@@ -79,7 +79,12 @@ describe('with a time to gather', () => {
   function createCounting(
     gatherMs: number,
     maxBatchSize: number,
-    rest: { enough?: number; isUrgent?: (item: number) => boolean; probeEveryMs?: number } = {},
+    rest: {
+      gatherManyMs?: number;
+      enough?: number;
+      isUrgent?: (item: number) => boolean;
+      probeEveryMs?: number;
+    } = {},
   ) {
     const sizes: number[] = [];
     const call = createBatcher<number, void>(
@@ -168,6 +173,21 @@ describe('with a time to gather', () => {
     await Promise.all([call(1), call(2), call(3)]);
     await Promise.all([call(4), new Promise(setImmediate).then(() => call(5))]);
     expect(sizes).toEqual([3, 2]);
+  });
+
+  test('after a probe with many calls batches wait for another time', async () => {
+    const limits = { gatherManyMs: LONG_MS, probeEveryMs: LONG_MS };
+    const few = createCounting(20, 100, limits);
+    await Promise.all([1, 2, 3].map(few.call));
+    await few.call(4);
+    expect(few.sizes).toEqual([3, 1]);
+    const many = createCounting(20, 100, limits);
+    await Promise.all([1, 2, 3, 4].map(many.call));
+    const early = many.call(5);
+    await sleep(100);
+    expect(many.sizes).toEqual([4]);
+    await Promise.all([early, ...[6, 7, 8].map(many.call)]);
+    expect(many.sizes).toEqual([4, 4]);
   });
 
   test('a probe waits, although the one before it found a single call; after a pause it comes soon', async () => {

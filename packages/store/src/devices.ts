@@ -33,6 +33,8 @@ const QUERIES_IN_FLIGHT = 4;
  * second they share each round trip on their way for a few milliseconds of waiting.
  */
 const PUSH_GATHER_MS = 10;
+/** The same from some 400 pushes a second on. */
+const MANY_PUSHES_GATHER_MS = 13;
 /** More would save little. */
 const PUSHES_ENOUGH = 64;
 /** Senders of one push after the other wait for the probes only, which is 2 % of the time. */
@@ -109,6 +111,7 @@ function createRecipientLookups(devices: Devices) {
     {
       maxInFlight: 4,
       gatherMs: PUSH_GATHER_MS,
+      gatherManyMs: MANY_PUSHES_GATHER_MS,
       enough: PUSHES_ENOUGH,
       probeEveryMs: PROBE_EVERY_MS,
     },
