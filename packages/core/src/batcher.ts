@@ -34,8 +34,8 @@ interface BatcherLimits<T> {
    */
   gatherMs?: number;
   /**
-   * The same after a probe that found four calls or more; `gatherMs` by default. Under load, more latency is acceptable for less
-   * CPU time.
+   * The same after a probe that found {@link MANY_CALLS} or more; `gatherMs` by default. Under load, more latency is acceptable
+   * for less CPU time.
    */
   gatherManyMs?: number;
   /** So many calls don't wait for more; `maxBatchSize` by default. */

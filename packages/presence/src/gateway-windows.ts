@@ -92,7 +92,7 @@ export function createGatewayWindows(shards: number) {
   return {
     /**
      * Returns room for a dispatch; undefined if there is none. One that may not wait goes before those that wait, unless these
-     * have got no room for half a second.
+     * have got no room for {@link MAX_PASSED_OVER_MS}.
      */
     tryAcquire: (
       { gateway, app, size }: RoomRequest,

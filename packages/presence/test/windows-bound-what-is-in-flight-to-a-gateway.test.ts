@@ -188,6 +188,16 @@ test('a dispatch that may not wait gets free room before those that wait', async
   await waiting;
 });
 
+/** Makes the window of the gateway as small as it becomes. */
+function shrinkToMinimum(): void {
+  for (let n = 0; n < 3; n += 1) {
+    const slow = take(100);
+    pass(300);
+    slow.record('handled', 0);
+    slow.release();
+  }
+}
+
 function acknowledge(permit: Permit | undefined, size: number): void {
   permit?.record('handled', 0);
   permit?.record('acknowledged', size);
@@ -215,17 +225,12 @@ function flow(size: number, room: Room): number {
 }
 
 test('a flow of dispatches that may not wait passes over one that waits for the gateway for half a second', async () => {
-  for (let n = 0; n < 3; n += 1) {
-    const slow = take(100);
-    pass(300);
-    slow.record('handled', 0);
-    slow.release();
-  }
+  shrinkToMinimum();
   const first = take(100, { app: 'other' });
   // Larger than the window has become: it gets room when nothing is in progress.
   const waiting = wait([], '', 'a', 1_000);
-  const others = flow(100, { app: 'other' });
-  expect([5, 6]).toContain(others);
+  pass(50);
+  expect(flow(100, { app: 'other' })).toBe(5);
   acknowledge(first, 100);
   acknowledge(await waiting, 1_000);
   expect(flow(100, { app: 'other' })).toBe(100);
@@ -257,12 +262,7 @@ test('the window of a gateway shrinks once for all that was sent before', () => 
 });
 
 test('the window of a gateway has room for half of the largest batch at least', () => {
-  for (let n = 0; n < 3; n += 1) {
-    const slow = take(100);
-    pass(300);
-    slow.record('handled', 0);
-    slow.release();
-  }
+  shrinkToMinimum();
   expect(measureRoom({ app: 'c' })).toBe(500);
 });
 
