@@ -1,3 +1,4 @@
+import { startInterval } from '@carillon/core/intervals';
 import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { Cluster, type Redis as RedisServer } from 'ioredis';
@@ -39,6 +40,13 @@ function retryDelayMs(attempt: number): number {
   const delay = Math.min(50 * 2 ** attempt, MAX_RETRY_DELAY_MS);
   return delay / 2 + (Math.random() * delay) / 2;
 }
+
+/**
+ * Interval of the pings of an idle connection. A suspended server closes none, and without a command in flight there is no
+ * timeout: such a connection would be left some seconds after the first command that needs it. A cluster's client needs
+ * none, because it reads the slots regularly.
+ */
+const PING_INTERVAL_MS = 5_000;
 
 /** Commands fail at once while Redis is known to be unavailable; none is repeated after a reconnect. */
 const FAIL_FAST: RedisSettings = {
@@ -122,12 +130,26 @@ export function createRedis(
   const report = target.kind === 'server' ? explain : atMostOnceASecond(explain);
   // Without a listener an error would end the process. Those of a cluster's nodes have an event of their own.
   redis.on('error', report);
+  // The others always have a command in flight, or one every few seconds.
+  const isOftenIdle = profile === 'command' || profile === 'producer';
   if (redis instanceof Cluster) {
     redis.on('node error', report);
     // A worker needs the node of its queue only.
-    if (profile === 'command' || profile === 'producer') connectToPrimaries(redis);
-  }
+    if (isOftenIdle) connectToPrimaries(redis);
+  } else if (isOftenIdle) pingWhileIdle(redis);
   return redis;
+}
+
+/** Pings the server of a connection that is idle, so that the timeout of its socket applies to it as well. */
+function pingWhileIdle(redis: RedisServer): void {
+  let bytesAtLastCheck = Number.NaN;
+  const stop = startInterval(() => {
+    if (redis.status !== 'ready') return;
+    const { bytesRead } = redis.stream;
+    if (bytesRead === bytesAtLastCheck) redis.ping().catch(() => undefined);
+    bytesAtLastCheck = bytesRead;
+  }, PING_INTERVAL_MS);
+  redis.once('end', stop);
 }
 
 /** Connects to each primary before the first command to it, which would wait for the connection, or fail. */

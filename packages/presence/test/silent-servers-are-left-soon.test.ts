@@ -29,3 +29,27 @@ test('a server that accepts a connection and does not respond is left before the
   await until(() => redis.status === 'ready', READY);
   expect(errors).toEqual(['the server has accepted the connection and not responded within 2 s']);
 });
+
+test.each(['command', 'producer'] as const)(
+  'an idle connection for a %s is left when its server is suspended',
+  async (profile) => {
+    const server = await startRedis();
+    cleanUps.push(server.stop);
+    const proxy = await startTcpProxy(server.port);
+    cleanUps.push(proxy.stop);
+    const errors: string[] = [];
+    const redis = createRedis(
+      { url: `redis://127.0.0.1:${proxy.port}` },
+      profile,
+      ({ message }) => void errors.push(message),
+    );
+    cleanUps.push(() => redis.disconnect());
+    await until(() => redis.status === 'ready');
+    // Only the connections of now stay silent; later ones work.
+    proxy.stall();
+    await until(() => errors.length > 0, { timeoutMs: 30_000, what: 'a connection that is left' });
+    await until(() => redis.status === 'ready');
+    expect(errors).toEqual(["Socket timeout. Expecting data, but didn't receive any in 5000ms."]);
+  },
+  60_000,
+);

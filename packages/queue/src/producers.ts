@@ -88,18 +88,18 @@ interface DuePush {
 
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({
+  tryAddTo,
   addTo,
   joiner,
-  markResent,
+  resent,
   readOldestMs,
-}: Pick<Queues, 'addTo' | 'joiner' | 'markResent' | 'readOldestMs'>) {
+}: Pick<Queues, 'tryAddTo' | 'addTo' | 'joiner' | 'resent' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
   /** Time of the last join, if few entries waited then. */
   let joinedAt = Number.NEGATIVE_INFINITY;
 
-  async function addSendJob(jobId: string, lone: string[]): Promise<void> {
-    await addTo('send', { name: 'send', data: { lone }, opts: { ...REMOVED_WHEN_DONE, jobId } });
-  }
+  const addSendJob = (jobId: string, lone: string[]): Promise<boolean> =>
+    tryAddTo('send', { name: 'send', data: { lone }, opts: { ...REMOVED_WHEN_DONE, jobId } });
 
   /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
   async function joinAll(pushes: readonly JoinedPush[]): Promise<boolean> {
@@ -124,14 +124,16 @@ function createPushProducers({
   );
 
   const resendBatched = createBatcher<DuePush, void>('enqueue-push', async (due) => {
-    const marked = await markResent(due);
-    const resent = due.filter((_, index) => marked[index]);
+    const lost = await resent.listUnmarked(due);
     const jobs: Promise<void>[] = [];
-    for (let from = 0; from < resent.length; from += EMBEDDED_PER_JOB) {
-      const [first, ...others] = resent.slice(from, from + EMBEDDED_PER_JOB);
+    for (let from = 0; from < lost.length; from += EMBEDDED_PER_JOB) {
+      const batch = lost.slice(from, from + EMBEDDED_PER_JOB);
+      const [first] = batch;
       if (first === undefined) break;
-      const pushes = [first, ...others].map(({ push }) => push);
-      jobs.push(addSendJob(resendJobId(first.push, first.dueAt), pushes));
+      const pushes = batch.map(({ push }) => push);
+      const added = addSendJob(resendJobId(first.push, first.dueAt), pushes);
+      // A mark without its job would keep the next tick from adding one: Redis may run a command whose response is lost.
+      jobs.push(added.then(async (isAdded) => void (isAdded && (await resent.mark(batch)))));
     }
     await Promise.all(jobs);
     return due.map(() => undefined);
@@ -252,7 +254,7 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
 /** Opens queues on first use, over one connection. */
 function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const connection = createRedis(redis, 'producer', onError);
-  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
+  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<boolean> }>();
   const joiner = createJoiner(redis, onError, ADD_TIMEOUT_MS);
 
   function openQueue(name: QueueName) {
@@ -263,12 +265,14 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       ...NO_VERSION_CHECK,
     });
     queue.on('error', onError);
-    const addJob = createBatcher<Job, void>(
+    const addJob = createBatcher<Job, boolean>(
       'add-job',
       async (jobs) => {
         // One report for all jobs of the batch.
-        await withTimeout(queue.addBulk(jobs), ADD_TIMEOUT_MS, 'Redis').catch(onError);
-        return jobs.map(() => undefined);
+        const added = await withTimeout(queue.addBulk(jobs), ADD_TIMEOUT_MS, 'Redis').catch(
+          (error: Error) => void onError(error),
+        );
+        return jobs.map(() => added !== undefined);
       },
       { maxBatchSize: 200 },
     );
@@ -277,18 +281,12 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     return openedQueue;
   }
 
+  const tryAddTo = (name: QueueName, job: Job): Promise<boolean> =>
+    (queues.get(name) ?? openQueue(name)).addJob(job);
+
   return {
     joiner,
-    /** Marks pushes that get a job again. Returns which of them had no mark; none if Redis fails. */
-    async markResent(due: readonly DuePush[]): Promise<boolean[]> {
-      const pipeline = connection.pipeline();
-      for (const { push, dueAt } of due)
-        pipeline.set(resendKey(connection, push, dueAt), 1, 'PX', RESEND_DEDUP_MS, 'NX');
-      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis').catch(
-        (error: Error) => void onError(error),
-      );
-      return due.map((_, index) => results?.[index]?.[1] === 'OK');
-    },
+    resent: createResentMarks(connection, onError),
     readOldestMs: (): Promise<number> =>
       withTimeout(readOldestWaitingMs(connection), ADD_TIMEOUT_MS, 'Redis').catch(
         (error: Error) => {
@@ -296,8 +294,11 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
           return Number.POSITIVE_INFINITY;
         },
       ),
-    addTo: (name: QueueName, job: Job): Promise<void> =>
-      (queues.get(name) ?? openQueue(name)).addJob(job),
+    /** Adds a job. Returns whether Redis has accepted it; if not, it may still do so later. */
+    tryAddTo,
+    async addTo(name: QueueName, job: Job): Promise<void> {
+      await tryAddTo(name, job);
+    },
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
       Promise.all(names.map((name) => countDue(connection, name))),
     /** Checks whether no scheduler has ticked for 5 s. Throws if Redis fails. */
@@ -306,6 +307,40 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       await joiner.close();
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
+    },
+  };
+}
+
+/** Creates the access to the marks of pushes that got a job again. */
+function createResentMarks(connection: Redis, onError: OnRedisError) {
+  /** Returns the responses; undefined if Redis fails. */
+  async function run(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[] | undefined> {
+    try {
+      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
+      return results?.map(([error, response]) => {
+        if (error) throw error;
+        return response;
+      });
+    } catch (error) {
+      onError(error as Error);
+      return undefined;
+    }
+  }
+
+  return {
+    /** Returns the pushes that have no mark; none if Redis fails. */
+    async listUnmarked(due: readonly DuePush[]): Promise<DuePush[]> {
+      const pipeline = connection.pipeline();
+      for (const { push, dueAt } of due) pipeline.exists(resendKey(connection, push, dueAt));
+      const isMarked = await run(pipeline);
+      return due.filter((_, index) => isMarked?.[index] === 0);
+    },
+    /** Marks pushes. If Redis fails they get another job, in which they are found claimed. */
+    async mark(due: readonly DuePush[]): Promise<void> {
+      const pipeline = connection.pipeline();
+      for (const { push, dueAt } of due)
+        pipeline.set(resendKey(connection, push, dueAt), 1, 'PX', RESEND_DEDUP_MS);
+      await run(pipeline);
     },
   };
 }

@@ -35,3 +35,17 @@ test('a queue that was opened while Redis stalled accepts jobs once Redis respon
   await producers.resendEmbedded('after-the-stall', new Date(0));
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });
+
+test('a push that got no job again while Redis stalled gets one at the next attempt', async () => {
+  await until(async () => (await countSendJobs()) >= 0);
+  const jobs = await countSendJobs();
+  await redis.client('PAUSE', STALL_MS, 'ALL');
+  const due = new Date(1_000);
+  await producers.resendEmbedded('lost', due);
+  expect(errors.splice(0)).not.toEqual([]);
+  // Redis runs the delayed commands now, whose responses nobody waits for.
+  await until(async () => (await countSendJobs()) >= 0);
+  errors.splice(0);
+  await producers.resendEmbedded('lost', due);
+  expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
+});
