@@ -14,7 +14,8 @@ export interface FanOutFloor {
 export async function startFanOutFloor(servers: number): Promise<FanOutFloor> {
   const script = fileURLToPath(new URL('../gateway/raw-server.ts', import.meta.url));
   const children = Array.from({ length: servers }, () =>
-    fork(script, { execArgv: ['--expose-gc'] }),
+    // Detached, as the processes of the stack and of the devices are.
+    fork(script, { execArgv: ['--expose-gc'], detached: true }),
   );
   const started = await Promise.all(children.map((child) => once(child, 'message')));
   return {

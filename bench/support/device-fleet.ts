@@ -32,7 +32,11 @@ export function startDeviceFleet(
   const perServer = Math.ceil(devices.length / DEVICES_PER_PROCESS / servers);
   const groups = splitEvenly(devices, perServer * servers);
   const children = groups.map(() =>
-    fork(fileURLToPath(new URL('devices-process.ts', import.meta.url)), { execArgv: [] }),
+    // Detached: Linux shares the CPU among sessions first, and the processes of the stack have one each.
+    fork(fileURLToPath(new URL('devices-process.ts', import.meta.url)), {
+      execArgv: [],
+      detached: true,
+    }),
   );
   let expected = 0;
 
