@@ -115,7 +115,10 @@ test.each<[damage: string, change: (entry: string) => string]>([
   ['has no id', (entry) => entry.slice(entry.indexOf(' '))],
   ['has a line end in it', (entry) => entry.replace(',', ',\n')],
   ['is empty', () => ''],
-  ['has the claim of another push', (entry) => entry.replace(/"claim":"[\w-]+"/, '"claim":"other"')],
+  [
+    'has the claim of another push',
+    (entry) => entry.replace(/"claim":"[\w-]+"/, '"claim":"other"'),
+  ],
 ])(
   'the entry %s: the device has the push once, after the lease',
   async (_, change) => {
