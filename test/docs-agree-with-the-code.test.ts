@@ -231,6 +231,8 @@ const NUMBERS: Record<string, number> = {
   'packet.kb': MAX_PACKET_BYTES / KB,
   'redis.first-response-seconds':
     readConstants('packages/presence/src/redis-clients.ts')('FIRST_RESPONSE_MS') / SECOND,
+  'redis.ping-seconds':
+    readConstants('packages/presence/src/redis.ts')('PING_INTERVAL_MS') / SECOND,
   'connection.max-in-flight': GATEWAY.connection('MAX_IN_FLIGHT'),
   'connection.remembered-acks': GATEWAY.acknowledged('MAX_REMEMBERED'),
   'connection.always-remembered-acks': GATEWAY.acknowledged('ALWAYS_REMEMBERED'),

@@ -42,9 +42,9 @@ function retryDelayMs(attempt: number): number {
 }
 
 /**
- * Interval of the pings of an idle connection. A suspended server closes none, and without a command in flight there is no
- * timeout: such a connection would be left some seconds after the first command that needs it. A cluster's client needs
- * none, because it reads the slots regularly.
+ * Interval of the pings of a connection that may be idle. A suspended server closes none, and without a command in flight there
+ * is no timeout: such a connection would be left some seconds after the first command that needs it. A cluster's client needs no
+ * pings, because it reads the slots regularly.
  */
 const PING_INTERVAL_MS = 5_000;
 
@@ -136,20 +136,16 @@ export function createRedis(
     redis.on('node error', report);
     // A worker needs the node of its queue only.
     if (isOftenIdle) connectToPrimaries(redis);
-  } else if (isOftenIdle) pingWhileIdle(redis);
+  } else if (isOftenIdle) pingRegularly(redis);
   return redis;
 }
 
-/** Pings the server of a connection that is idle, so that the timeout of its socket applies to it as well. */
-function pingWhileIdle(redis: RedisServer): void {
-  let bytesAtLastCheck = Number.NaN;
-  const stop = startInterval(() => {
-    if (redis.status !== 'ready') return;
-    const { bytesRead } = redis.stream;
-    if (bytesRead === bytesAtLastCheck) redis.ping().catch(() => undefined);
-    bytesAtLastCheck = bytesRead;
-  }, PING_INTERVAL_MS);
-  redis.once('end', stop);
+/** Pings the server of a connection, so that the timeout of its socket applies while it is idle, too. */
+function pingRegularly(redis: RedisServer): void {
+  const ping = (): void => {
+    if (redis.status === 'ready') redis.ping().catch(() => undefined);
+  };
+  redis.once('end', startInterval(ping, PING_INTERVAL_MS));
 }
 
 /** Connects to each primary before the first command to it, which would wait for the connection, or fail. */
