@@ -30,26 +30,25 @@ test('a server that accepts a connection and does not respond is left before the
   expect(errors).toEqual(['the server has accepted the connection and not responded within 2 s']);
 });
 
-test.each(['command', 'producer'] as const)(
-  'an idle connection for a %s is left when its server is suspended',
-  async (profile) => {
-    const server = await startRedis();
-    cleanUps.push(server.stop);
-    const proxy = await startTcpProxy(server.port);
-    cleanUps.push(proxy.stop);
+test('idle connections are left when their server is suspended', async () => {
+  const server = await startRedis();
+  cleanUps.push(server.stop);
+  const proxy = await startTcpProxy(server.port);
+  cleanUps.push(proxy.stop);
+  const address = { url: `redis://127.0.0.1:${proxy.port}` };
+  const connections = (['command', 'producer'] as const).map((profile) => {
     const errors: string[] = [];
-    const redis = createRedis(
-      { url: `redis://127.0.0.1:${proxy.port}` },
-      profile,
-      ({ message }) => void errors.push(message),
-    );
+    const redis = createRedis(address, profile, ({ message }) => void errors.push(message));
     cleanUps.push(() => redis.disconnect());
-    await until(() => redis.status === 'ready');
-    // Only the connections of now stay silent; later ones work.
-    proxy.stall();
-    await until(() => errors.length > 0, { timeoutMs: 30_000, what: 'a connection that is left' });
-    await until(() => redis.status === 'ready');
-    expect(errors).toEqual(["Socket timeout. Expecting data, but didn't receive any in 5000ms."]);
-  },
-  60_000,
-);
+    return { redis, errors };
+  });
+  const areReady = () => connections.every(({ redis }) => redis.status === 'ready');
+  await until(areReady);
+  // The connections of now stay silent; later ones work.
+  proxy.stall();
+  const areLeft = () => connections.every(({ errors }) => errors.length > 0);
+  await until(areLeft, { timeoutMs: 30_000, what: 'connections that are left' });
+  await until(areReady);
+  const error = "Socket timeout. Expecting data, but didn't receive any in 5000ms.";
+  expect(connections.map(({ errors }) => errors)).toEqual([[error], [error]]);
+}, 60_000);
