@@ -131,12 +131,12 @@ export function createRedis(
   // Without a listener an error would end the process. Those of a cluster's nodes have an event of their own.
   redis.on('error', report);
   // The others always have a command in flight, or one every few seconds.
-  const isOftenIdle = profile === 'command' || profile === 'producer';
+  const mayBeIdle = profile === 'command' || profile === 'producer';
   if (redis instanceof Cluster) {
     redis.on('node error', report);
     // A worker needs the node of its queue only.
-    if (isOftenIdle) connectToPrimaries(redis);
-  } else if (isOftenIdle) pingRegularly(redis);
+    if (mayBeIdle) connectToPrimaries(redis);
+  } else if (mayBeIdle) pingRegularly(redis);
   return redis;
 }
 

@@ -60,8 +60,8 @@ const REMOVED_WHEN_DONE = { removeOnComplete: true, removeOnFail: true, attempts
 export type Producers = ReturnType<typeof createProducers>;
 
 /**
- * Creates the producers of a process. Jobs added at the same time share round trips. No function throws or waits
- * longer than 600 ms: the reconciler finds a job that Redis did not accept again in MongoDB.
+ * Creates the producers of a process. Jobs added at the same time share round trips. No function that adds jobs throws, or waits
+ * longer than 600 ms for a round trip: the reconciler finds a job that Redis did not accept again in MongoDB.
  */
 export function createProducers(redis: RedisAddress, onError: OnRedisError) {
   const queues = createQueues(redis, onError);
@@ -91,9 +91,9 @@ function createPushProducers({
   tryAddTo,
   addTo,
   joiner,
-  resent,
+  resentMarks,
   readOldestMs,
-}: Pick<Queues, 'tryAddTo' | 'addTo' | 'joiner' | 'resent' | 'readOldestMs'>) {
+}: Pick<Queues, 'tryAddTo' | 'addTo' | 'joiner' | 'resentMarks' | 'readOldestMs'>) {
   let lastPushAt = Number.NEGATIVE_INFINITY;
   /** Time of the last join, if few entries waited then. */
   let joinedAt = Number.NEGATIVE_INFINITY;
@@ -123,17 +123,20 @@ function createPushProducers({
     { maxBatchSize: EMBEDDED_PER_JOB },
   );
 
+  /** Adds a job for some pushes. If Redis does not accept it, they get no mark: the next tick adds one. */
+  async function resendTogether(due: readonly [DuePush, ...DuePush[]]): Promise<void> {
+    const [first] = due;
+    const pushes = due.map(({ push }) => push);
+    // Marked afterwards: Redis may run a command whose response is lost, and a mark without a job delays the push.
+    if (await addSendJob(resendJobId(first.push, first.dueAt), pushes)) await resentMarks.set(due);
+  }
+
   const resendBatched = createBatcher<DuePush, void>('enqueue-push', async (due) => {
-    const lost = await resent.listUnmarked(due);
+    const unmarked = await resentMarks.listUnmarked(due);
     const jobs: Promise<void>[] = [];
-    for (let from = 0; from < lost.length; from += EMBEDDED_PER_JOB) {
-      const batch = lost.slice(from, from + EMBEDDED_PER_JOB);
-      const [first] = batch;
-      if (first === undefined) break;
-      const pushes = batch.map(({ push }) => push);
-      const added = addSendJob(resendJobId(first.push, first.dueAt), pushes);
-      // A mark without its job would keep the next tick from adding one: Redis may run a command whose response is lost.
-      jobs.push(added.then(async (isAdded) => void (isAdded && (await resent.mark(batch)))));
+    for (let from = 0; from < unmarked.length; from += EMBEDDED_PER_JOB) {
+      const [first, ...others] = unmarked.slice(from, from + EMBEDDED_PER_JOB);
+      if (first !== undefined) jobs.push(resendTogether([first, ...others]));
     }
     await Promise.all(jobs);
     return due.map(() => undefined);
@@ -286,7 +289,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
 
   return {
     joiner,
-    resent: createResentMarks(connection, onError),
+    resentMarks: createResentMarks(connection, onError),
     readOldestMs: (): Promise<number> =>
       withTimeout(readOldestWaitingMs(connection), ADD_TIMEOUT_MS, 'Redis').catch(
         (error: Error) => {
@@ -336,7 +339,7 @@ function createResentMarks(connection: Redis, onError: OnRedisError) {
       return due.filter((_, index) => isMarked?.[index] === 0);
     },
     /** Marks pushes. If Redis fails they get another job, in which they are found claimed. */
-    async mark(due: readonly DuePush[]): Promise<void> {
+    async set(due: readonly DuePush[]): Promise<void> {
       const pipeline = connection.pipeline();
       for (const { push, dueAt } of due)
         pipeline.set(resendKey(connection, push, dueAt), 1, 'PX', RESEND_DEDUP_MS);
