@@ -181,9 +181,17 @@ function createRefusals(credentials: Credentials, clock: Clock) {
       );
     },
 
-    /** Records that the provider accepts this revision again. */
-    async clearRefusal(id: string, revision: string): Promise<void> {
-      await credentials.updateOne({ _id: id, revision }, { $unset: { refused: true } });
+    /**
+     * Records that the provider accepts this revision again.
+     *
+     * @returns false if it has been rejected since, by what another worker got: then the mark stays
+     */
+    async clearRefusal(id: string, revision: string): Promise<boolean> {
+      const { matchedCount } = await credentials.updateOne(
+        { _id: id, revision, 'refused.until': { $not: { $gt: new Date(clock.now()) } } },
+        { $unset: { refused: true } },
+      );
+      return matchedCount === 1;
     },
   };
 }

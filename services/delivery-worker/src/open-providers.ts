@@ -4,8 +4,8 @@ import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
 import type { DeliverByChannel } from './deliver/channel.ts';
-import { createDeliverByProvider } from './deliver/deliver-by-provider.ts';
-import type { CompletedAttempt, LoadProviderChannel } from './deliver/provider.ts';
+import { type AttemptResult, createDeliverByProvider } from './deliver/deliver-by-provider.ts';
+import type { LoadProviderChannel } from './deliver/provider.ts';
 import { createProviderClientPool, type ProviderClientPool } from './deliver/provider-clients.ts';
 
 /** Settings of the channels through providers. */
@@ -47,7 +47,7 @@ export function openProviders(
     });
     clientPools[name] = clientPool;
     release(name, clientPool.close);
-    const reportAttempt = (push: string, attempt: CompletedAttempt) => report(push, name, attempt);
+    const reportAttempt = (push: string, result: AttemptResult) => report(push, name, result);
     const delivery = {
       name,
       clientPool,
@@ -86,13 +86,10 @@ function createLoaders({
 
 function createAttemptReporter({ log, metrics }: Pick<ProviderContext, 'log' | 'metrics'>) {
   const responsesCounter = metrics.createCounter('carillon_provider_answers_total');
-  return (push: string, channel: ProviderChannelName, attempt: CompletedAttempt): void => {
-    // The metric keeps its published label `refused`.
-    const kind = attempt.kind === 'auth-error' ? 'refused' : attempt.kind;
-    responsesCounter.add(1, { channel, kind });
-    if (attempt.kind === 'auth-error')
-      log.warn({ push, channel, ...attempt }, 'credential refused');
-    else if (attempt.kind === 'rejected') log.info({ push, channel, ...attempt }, 'rejected');
+  return (push: string, channel: ProviderChannelName, result: AttemptResult): void => {
+    responsesCounter.add(1, { channel, kind: result.kind });
+    if (result.kind === 'refused') log.warn({ push, channel, ...result }, 'credential refused');
+    else if (result.kind === 'rejected') log.info({ push, channel, ...result }, 'rejected');
   };
 }
 

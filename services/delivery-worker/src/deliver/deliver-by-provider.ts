@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ProviderChannelName } from '@carillon/core/channels';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
-import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
+import { REFUSED_ROUND_MS } from './circuit.ts';
 import { sanitizeProviderError } from './error-texts.ts';
 import type { Address, Attempt, CompletedAttempt, ProviderPush, Send } from './provider.ts';
 import type {
@@ -14,15 +15,14 @@ import type {
   ProviderClients,
   Upstream,
 } from './provider-clients.ts';
-import { computeRetryDelayMs, type Permit } from './retry-policy.ts';
+import { computeRetryDelayMs } from './retry-policy.ts';
+import type { Permit } from './troubled-recipients.ts';
 
 /** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
 const MAX_SMALL_BATCH_RECIPIENTS = 50;
 /** Longest wait for which a batch is not released, and the number of such waits. */
 const MAX_INLINE_WAIT_MS = 250;
 const MAX_INLINE_ROUNDS = 3;
-/** Delay after a refused credential that another request has reported; the circuit then determines it. */
-const OPEN_CIRCUIT_WAIT_MS = 1_000;
 const AT_CAPACITY_WAIT_MS = 1_000;
 
 /**
@@ -39,8 +39,16 @@ export interface ProviderResources {
   /** Requests of one batch in flight at once. */
   window: number;
   store: Pick<Store, 'devices' | 'clock'>;
-  /** Called with each attempt, for the metrics and the log. */
-  report(push: string, attempt: CompletedAttempt): void;
+  /** Called with the result of each attempt, for the metrics and the log. */
+  report(push: string, result: AttemptResult): void;
+}
+
+/** What an attempt means: `refused` is a refusal that concerns the credential, and not only its recipient. */
+export interface AttemptResult {
+  kind: 'sent' | 'gone' | 'rejected' | 'retry' | 'refused';
+  /** The provider's error. */
+  detail?: string;
+  reason?: Failure;
 }
 
 interface Recipient {
@@ -113,10 +121,10 @@ async function deliverWithSpan(
     'carillon.channel': resources.name,
     'carillon.recipients': delivery.pending.size,
   });
-  const counts: Partial<Record<CompletedAttempt['kind'], number>> = {};
-  function report(push: string, attempt: CompletedAttempt): void {
-    counts[attempt.kind] = (counts[attempt.kind] ?? 0) + 1;
-    resources.report(push, attempt);
+  const counts: Partial<Record<AttemptResult['kind'], number>> = {};
+  function report(push: string, result: AttemptResult): void {
+    counts[result.kind] = (counts[result.kind] ?? 0) + 1;
+    resources.report(push, result);
   }
   try {
     return await deliverWithClients({ ...resources, report }, delivery, clients);
@@ -337,7 +345,7 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
     if (!(await delivery.maySend())) return false;
     // A newer push of the collapse key has replaced it meanwhile.
     if (!delivery.pending.has(recipient.position)) return true;
-    const permit = circuit.acquire();
+    const permit = circuit.acquire(recipient.address.address);
     if (typeof permit === 'number') {
       run.waitMs = Math.min(run.waitMs, permit);
       return true;
@@ -348,8 +356,7 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
       circuit.release(permit);
       return false;
     }
-    run.resources.report(delivery.push._id, attempt);
-    applyAttempt(run, recipient, permit, attempt);
+    run.resources.report(delivery.push._id, applyAttempt(run, recipient, permit, attempt));
     // Before the window is released, so that no other request begins while too much is unsaved.
     await progress.saveIfDue();
     return true;
@@ -380,41 +387,26 @@ async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<
   }
 }
 
-/** Records the outcome of an attempt. */
+/** Records an attempt for its recipient, and what it tells about the upstream and the credential. */
 function applyAttempt(
   run: Run,
   recipient: Recipient,
   permit: Permit,
   attempt: CompletedAttempt,
-): void {
+): AttemptResult {
+  if (attempt.kind === 'auth-error') return applyRefusal(run, recipient, permit, attempt);
+  if (attempt.kind === 'retry') return applyRetry(run, recipient, permit, attempt);
   const { position, token, address, credentialClient, upstream } = recipient;
-  const recordOutcome = (outcome: number, providerError?: string): void => {
-    run.delivery.recordOutcome(position, outcome, providerError);
-    run.progress.recordCompleted();
-  };
-  if (attempt.kind === 'auth-error') {
-    const openForMs = upstream.circuit.onAuthError(permit);
-    if (openForMs !== undefined) credentialClient.onAuthError(attempt.detail, openForMs);
-    // The circuit opens and the recipient isn't deferred: a corrected credential is tried at once.
-    run.waitMs = Math.min(run.waitMs, openForMs ?? OPEN_CIRCUIT_WAIT_MS);
-    return;
-  }
-  if (attempt.kind === 'retry' && attempt.scope === 'upstream') {
-    upstream.circuit.onFailure(permit, attempt.afterMs);
-    defer(run, position, attempt);
-    return;
-  }
-  upstream.circuit.onSuccess(permit);
-  if (attempt.kind === 'retry') {
-    defer(run, position, attempt);
-    return;
-  }
-  credentialClient.onAccepted();
-  if (attempt.kind === 'sent') recordOutcome(OUTCOMES.sent);
-  else if (attempt.kind === 'rejected')
-    recordOutcome(failureCode(attempt.reason), sanitizeProviderError(attempt.detail));
+  if (attempt.kind === 'rejected' && attempt.isUnsent) upstream.circuit.release(permit);
   else {
-    recordOutcome(OUTCOMES.gone, sanitizeProviderError(attempt.detail));
+    upstream.circuit.onAccepted(permit);
+    credentialClient.onAccepted();
+  }
+  if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
+  else if (attempt.kind === 'rejected')
+    recordOutcome(run, position, failureCode(attempt.reason), attempt.detail);
+  else {
+    recordOutcome(run, position, OUTCOMES.gone, attempt.detail);
     const { flag, lastSeenAt } = attempt;
     run.goneDevices.push({
       token,
@@ -423,22 +415,69 @@ function applyAttempt(
       ...(lastSeenAt && { lastSeenAt }),
     });
   }
+  return attempt;
 }
 
+/** Fails a recipient for which alone the credential is refused round after round; each other one waits for a round. */
+function applyRefusal(
+  run: Run,
+  { position, credentialClient, upstream }: Recipient,
+  permit: Permit,
+  { detail }: Extract<Attempt, { kind: 'auth-error' }>,
+): AttemptResult {
+  const { concernsCredential, isFinal } = upstream.circuit.onRefusal(permit);
+  if (concernsCredential) credentialClient.onRefused(detail);
+  const kind = concernsCredential ? 'refused' : 'retry';
+  if (!isFinal) {
+    // Due at any time: the circuit makes it wait, and that of a corrected credential does not.
+    defer(run, position, { detail, retryAfterMs: 0, waitMs: REFUSED_ROUND_MS });
+    return { kind, detail };
+  }
+  const reason = 'rejected-by-provider';
+  recordOutcome(run, position, failureCode(reason), detail);
+  return { kind: 'rejected', reason, detail };
+}
+
+function applyRetry(
+  run: Run,
+  { position, upstream }: Recipient,
+  permit: Permit,
+  { scope, detail, afterMs }: Extract<Attempt, { kind: 'retry' }>,
+): AttemptResult {
+  if (scope === 'upstream') upstream.circuit.onFailure(permit, afterMs);
+  else upstream.circuit.release(permit);
+  const retries = run.deferred.get(position)?.retries ?? 0;
+  const isFree = scope === 'connection' && retries === 0;
+  const delayMs = isFree ? 0 : computeRetryDelayMs(retries, afterMs, Math.random);
+  defer(run, position, { detail, retryAfterMs: delayMs, waitMs: delayMs });
+  return { kind: 'retry', detail };
+}
+
+function recordOutcome(run: Run, position: number, outcome: number, detail?: string): void {
+  run.delivery.recordOutcome(
+    position,
+    outcome,
+    detail === undefined ? undefined : sanitizeProviderError(detail),
+  );
+  run.progress.recordCompleted();
+}
+
+/**
+ * Defers a recipient.
+ *
+ * @param wait until it may be tried again at the earliest, and until it is useful to try
+ */
 function defer(
   run: Run,
   position: number,
-  { detail, afterMs }: Extract<Attempt, { kind: 'retry' }>,
+  { detail, retryAfterMs, waitMs }: { detail: string; retryAfterMs: number; waitMs: number },
 ): void {
-  const retries = run.deferred.get(position)?.retries ?? 0;
-  const delayMs = computeRetryDelayMs(retries, afterMs, Math.random);
-  const retryAtMs = run.resources.store.clock.now() + delayMs;
   run.deferred.set(position, {
-    retryAtMs,
-    retries: retries + 1,
+    retryAtMs: run.resources.store.clock.now() + retryAfterMs,
+    retries: (run.deferred.get(position)?.retries ?? 0) + 1,
     providerError: sanitizeProviderError(detail),
   });
-  run.waitMs = Math.min(run.waitMs, delayMs);
+  run.waitMs = Math.min(run.waitMs, waitMs);
   run.hasDeferred = true;
 }
 

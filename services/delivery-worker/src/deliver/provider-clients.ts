@@ -7,8 +7,9 @@ import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
+import { type Circuit, type CircuitState, createCircuit, REFUSED_ROUND_MS } from './circuit.ts';
 import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
-import { type Circuit, type CircuitState, createCircuit } from './retry-policy.ts';
+
 import { createSemaphore, type Semaphore } from './semaphore.ts';
 
 /** Greatest age of a credential when it is used. */
@@ -157,12 +158,11 @@ function countCircuits(entries: Iterable<AppEntry>): Record<CircuitState, number
 }
 
 /**
- * Checks whether the credentials must be read again. With an open circuit or without a credential the owner may just have
+ * Checks whether the credentials must be read again. After a refusal or without a credential the owner may just have
  * corrected it: batches that are retried then must not use the old client, and new pushes must not fail.
  */
 function isStale({ readAt, current }: AppEntry): boolean {
-  const isHealthy =
-    current.length > 0 && !current.some((credential) => credential.hasOpenCircuit());
+  const isHealthy = current.length > 0 && !current.some((credential) => credential.isSuspect());
   return !isHealthy || performance.now() - readAt > MAX_AGE_MS;
 }
 
@@ -205,8 +205,8 @@ export interface CredentialClient {
   client: ProviderClient;
   upstreamOf(address: Address): Upstream;
   /** Records for operators that the provider refuses the credential. */
-  onAuthError(detail: string, openForMs: number): void;
-  /** Records that the provider accepts the credential. */
+  onRefused(detail: string): void;
+  /** Records that the provider accepts the credential, unless other recipients wait because it was refused. */
   onAccepted(): void;
 }
 
@@ -226,8 +226,8 @@ export interface ProviderClientOptions {
 interface OpenCredential {
   document: CredentialDocument;
   credentialClient: CredentialClient;
-  /** Checks whether the circuit of one of its upstreams is open. */
-  hasOpenCircuit(): boolean;
+  /** Checks whether the provider may refuse it: one of its circuits is open, or a recipient waits after a refusal. */
+  isSuspect(): boolean;
   /** Returns the state of the circuit of each upstream. */
   circuitStates(): CircuitState[];
   close(): Promise<void>;
@@ -242,7 +242,16 @@ function openCredential(
   const client = channel.connect(decryptSecret(keys, document));
   const upstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
   const { _id, revision } = document;
-  let isRefused = document.refused !== undefined;
+  const circuits = () => [...upstreams.values()].map(({ circuit }) => circuit);
+  /** Since when the mark of a refusal may be removed, by the monotonic clock; undefined: there is none. */
+  let markedUntil = document.refused === undefined ? undefined : performance.now();
+
+  /** Another process may have marked it since: then this one asks again a round later. */
+  async function clearMark(): Promise<void> {
+    markedUntil = performance.now() + REFUSED_ROUND_MS;
+    if (await credentials.clearRefusal(_id, revision)) markedUntil = undefined;
+  }
+
   const credentialClient: CredentialClient = {
     client,
     upstreamOf(address) {
@@ -256,20 +265,22 @@ function openCredential(
       upstreams.set(key, upstream);
       return upstream;
     },
-    onAuthError(detail, openForMs) {
-      isRefused = true;
-      credentials.recordRefusal(_id, revision, detail, openForMs).catch(onError);
+    onRefused(detail) {
+      markedUntil = performance.now() + REFUSED_ROUND_MS;
+      credentials.recordRefusal(_id, revision, detail, REFUSED_ROUND_MS).catch(onError);
     },
     onAccepted() {
-      if (!isRefused) return;
-      isRefused = false;
-      credentials.clearRefusal(_id, revision).catch(onError);
+      if (markedUntil === undefined || performance.now() < markedUntil) return;
+      // A single one is no sign that the credential is the cause.
+      const refused = circuits().reduce((sum, circuit) => sum + circuit.countRefused(), 0);
+      if (refused <= 1) clearMark().catch(onError);
     },
   };
-  const hasOpenCircuit = () => [...upstreams.values()].some(({ circuit }) => circuit.isOpen());
-  const circuitStates = () => [...upstreams.values()].map(({ circuit }) => circuit.state());
+  const isSuspect = () =>
+    circuits().some((circuit) => circuit.isOpen() || circuit.countRefused() > 0);
+  const circuitStates = () => circuits().map((circuit) => circuit.state());
   const close = () => client.close();
-  return { document, credentialClient, hasOpenCircuit, circuitStates, close };
+  return { document, credentialClient, isSuspect, circuitStates, close };
 }
 
 function decryptSecret(keys: SealingKeys, { _id, secret }: CredentialDocument): ProviderSecret {

@@ -14,14 +14,22 @@ export type Attempt =
    * registered the address before (guarantee G16). Absent: now.
    */
   | { kind: 'gone'; flag: 'uninstalled' | 'unsubscribed'; detail: string; lastSeenAt?: Date }
-  /** Permanently impossible for this recipient. `detail`: the provider's error. */
-  | { kind: 'rejected'; reason: Failure; detail: string }
   /**
-   * Deferred. `recipient`: only this one waits; `upstream`: the provider fails or throttles all requests, which counts
-   * as a failure of the upstream's circuit. `afterMs`: its Retry-After.
+   * Permanently impossible for this recipient. `detail`: the provider's error, or with `isUnsent` why nothing was sent.
    */
-  | { kind: 'retry'; scope: 'recipient' | 'upstream'; detail: string; afterMs?: number }
-  /** The provider refuses our credential: no recipient fails, the circuit opens until the credential is replaced. */
+  | { kind: 'rejected'; reason: Failure; detail: string; isUnsent?: true }
+  /**
+   * Deferred. `connection`: the provider has not processed the request, which is repeated at once the first time;
+   * `recipient`: only this one waits; `upstream`: the provider fails or throttles, which concerns all its recipients
+   * when several get such an answer. `afterMs`: earliest time of the next attempt, by its Retry-After.
+   */
+  | {
+      kind: 'retry';
+      scope: 'connection' | 'recipient' | 'upstream';
+      detail: string;
+      afterMs?: number;
+    }
+  /** The provider refuses our credential, or says so about this recipient only. */
   | { kind: 'auth-error'; detail: string }
   /** Never written to the provider: when its turn came, the push could not be sent any more. */
   | { kind: 'withheld' };

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { type Circuit, createCircuit } from '../deliver/retry-policy.ts';
+import { type Circuit, createCircuit } from '../deliver/circuit.ts';
 import { ADDRESS_ERRORS } from './allowed-hosts.ts';
 import type { ReceiverResponse } from './client.ts';
 
@@ -29,7 +29,7 @@ export type AddressCircuits = ReturnType<typeof createAddressCircuits>;
 
 /**
  * Creates one circuit breaker for each address (scheme, host and port), which the webhooks of all apps share. Requests
- * without a response open it, whatever the reason: the address, not a webhook, is down or hangs.
+ * of several webhooks without a response open it, whatever the reason: the address, not a webhook, is down or hangs.
  *
  * @param now monotonic clock, milliseconds
  * @param random from 0 to 1
@@ -53,12 +53,12 @@ export function createAddressCircuits(
     return address;
   }
 
-  /** Returns the reason why nothing may be sent to the address of a URL now; undefined if a request may. */
-  function check(url: string): AddressState | undefined {
+  /** Returns the reason why a webhook may not send to the address of its URL now; undefined if it may. */
+  function check(url: string, webhook: string): AddressState | undefined {
     const known = addresses.get(keyOf(url));
     if (known === undefined) return undefined;
     const { circuit, inFlight } = known;
-    const waitMs = circuit.waitMs();
+    const waitMs = circuit.waitMs(webhook);
     if (circuit.state() === 'open') return { kind: 'open', waitMs };
     return waitMs > 0 || inFlight >= MAX_IN_FLIGHT ? { kind: 'busy' } : undefined;
   }
@@ -66,11 +66,11 @@ export function createAddressCircuits(
   return {
     check,
     /** Returns a permit for one request, or the reason why there is none. */
-    acquire(url: string): AddressPermit | AddressState {
-      const state = check(url);
+    acquire(url: string, webhook: string): AddressPermit | AddressState {
+      const state = check(url, webhook);
       if (state !== undefined) return state;
       const address = findOrAdd(url);
-      const permit = address.circuit.acquire();
+      const permit = address.circuit.acquire(webhook);
       if (typeof permit === 'number') return { kind: 'open', waitMs: permit };
       address.inFlight += 1;
       return {
@@ -78,7 +78,7 @@ export function createAddressCircuits(
         end(response) {
           address.inFlight -= 1;
           if (response === undefined) address.circuit.release(permit);
-          else if ('status' in response) address.circuit.onSuccess(permit);
+          else if ('status' in response) address.circuit.onAccepted(permit);
           else if (NOT_SENT.has(response.error)) address.circuit.release(permit);
           else address.circuit.onFailure(permit);
         },

@@ -16,13 +16,13 @@ function sendToMany(n: number): Promise<Attempt[]> {
   return Promise.all(names.map((name) => send(createAppleAddress(name, provider.sandbox.bundle))));
 }
 
-/** Retries at once as long as the attempt permits it, as the delivery does. */
+/** Retries at once a request that is known to be unprocessed. */
 async function sendUntilSent(name: string): Promise<void> {
   const address = createAppleAddress(name, provider.sandbox.bundle);
   const send = provider.client.prepare(createPush(), () => true);
   let attempt = await send(address);
   for (let tries = 1; attempt.kind !== 'sent' && tries < 20; tries += 1) {
-    expect(attempt).toMatchObject({ kind: 'retry', scope: 'recipient', afterMs: 0 });
+    expect(attempt).toMatchObject({ kind: 'retry', scope: 'connection' });
     attempt = await send(address);
   }
   expect(attempt).toEqual(SENT);
@@ -81,8 +81,10 @@ test('closing awaits requests in flight and defers new ones', async () => {
   const send = provider.client.prepare(createPush(), () => true);
   await provider.client.close();
   expect(await inFlight).toEqual(Array(20).fill(SENT));
-  expect(await send(createAppleAddress('late', provider.sandbox.bundle))).toMatchObject({
+  expect(await send(createAppleAddress('late', provider.sandbox.bundle))).toEqual({
     kind: 'retry',
+    scope: 'connection',
+    detail: 'closing',
   });
   await provider.client.close();
 });

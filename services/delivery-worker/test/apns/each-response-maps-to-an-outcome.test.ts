@@ -1,9 +1,10 @@
 import { expect, test } from '@jest/globals';
 import { apns } from '../../src/channels/apns/client.ts';
-import type { Attempt } from '../../src/deliver/provider.ts';
+import type { Address, Attempt } from '../../src/deliver/provider.ts';
 import { createPush, PUSH_ID } from '../create-push.ts';
 import { useProvider } from '../provider-under-test.ts';
 import { createAppleAddress } from './addresses.ts';
+import { createKey } from './keys.ts';
 import { REASONS } from './reasons.ts';
 
 const provider = useProvider(({ apnsToken }) => apns.connect(apnsToken));
@@ -65,6 +66,17 @@ test('a body over 4,096 bytes is rejected without a request', async () => {
   expect(await send(createAppleAddress('one', provider.sandbox.bundle))).toMatchObject({
     kind: 'rejected',
     reason: 'payload-too-large',
+    isUnsent: true,
+  });
+  expect(await provider.sandbox.received('apns')).toEqual([]);
+});
+
+test('an address of another channel is rejected without a request', async () => {
+  const address: Address = { channel: 'fcm', address: 'one', since: new Date() };
+  expect(await provider.client.prepare(createPush(), () => true)(address)).toMatchObject({
+    kind: 'rejected',
+    reason: 'no-provider-address',
+    isUnsent: true,
   });
   expect(await provider.sandbox.received('apns')).toEqual([]);
 });
@@ -105,24 +117,11 @@ test.each([
 });
 
 test('a refused stream may be retried at once', async () => {
-  const retry = { kind: 'retry', scope: 'recipient', afterMs: 0 };
-  expect(await sendTo('one', { do: 'refuse-stream' })).toMatchObject(retry);
-});
-
-test('an expired provider token is renewed once', async () => {
-  const address = createAppleAddress('one', provider.sandbox.bundle);
-  await provider.sandbox.scriptOnce('apns', address.address, { as: 'ExpiredProviderToken' });
-  expect(await provider.client.prepare(createPush(), () => true)(address)).toEqual({
-    kind: 'sent',
+  expect(await sendTo('one', { do: 'refuse-stream' })).toEqual({
+    kind: 'retry',
+    scope: 'connection',
+    detail: expect.stringContaining('NGHTTP2_REFUSED_STREAM'),
   });
-  expect(await provider.sandbox.received('apns')).toMatchObject([{ status: 403 }, { status: 200 }]);
-});
-
-test('all requests with an expired provider token are sent again with one new token', async () => {
-  expect(await sendTo('first')).toEqual({ kind: 'sent' });
-  await provider.sandbox.injectFaults('apns', { expireTokens: true });
-  const attempts = Array.from({ length: 20 }, (_, index) => sendTo(`device ${index}`));
-  expect(await Promise.all(attempts)).toEqual(Array(20).fill({ kind: 'sent' }));
 });
 
 test('a key that is unknown to APNs is refused', async () => {
@@ -132,6 +131,8 @@ test('a key that is unknown to APNs is refused', async () => {
 
 test.each([
   ['apnsToken', { key: 'no key' }],
+  // APNs verifies signatures of P-256 only.
+  ['apnsToken', { key: createKey('P-384') }],
   ['apnsCertificate', { certificate: '', key: '' }],
 ] as const)('an unusable %s is refused without a request', async (name, broken) => {
   const unusable = apns.connect({ ...provider.sandbox[name], ...broken });
@@ -140,5 +141,6 @@ test.each([
     () => true,
   )(createAppleAddress('one', provider.sandbox.bundle));
   expect(attempt).toMatchObject({ kind: 'auth-error' });
+  expect(await provider.sandbox.received('apns')).toEqual([]);
   await unusable.close();
 });

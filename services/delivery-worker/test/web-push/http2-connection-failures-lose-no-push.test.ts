@@ -7,7 +7,7 @@ import { createPush, createSecret } from './pushes.ts';
 const DEADLINE_MS = 1_000;
 const SENT: Attempt = { kind: 'sent' };
 const RETRY_UPSTREAM = expect.objectContaining({ kind: 'retry', scope: 'upstream' });
-const RETRY_RECIPIENT = expect.objectContaining({ kind: 'retry', scope: 'recipient' });
+const RETRY_CONNECTION = expect.objectContaining({ kind: 'retry', scope: 'connection' });
 
 const provider = useProvider(({ webPush: { host, ca } }) =>
   createWebPush({ hosts: [host], ca, deadlineMs: DEADLINE_MS }).connect(createSecret()),
@@ -77,7 +77,7 @@ test('a service that refuses connections defers all pushes', async () => {
 
 describe('one request that', () => {
   test.each([
-    ['is refused unprocessed defers this recipient', { do: 'refuse-stream' }, RETRY_RECIPIENT],
+    ['is refused unprocessed defers this recipient', { do: 'refuse-stream' }, RETRY_CONNECTION],
     ['is reset counts against the upstream', { do: 'reset' }, RETRY_UPSTREAM],
     ['hangs counts against the upstream', { do: 'hang' }, RETRY_UPSTREAM],
     ['has an endless response is sent', { do: 'flood' }, SENT],

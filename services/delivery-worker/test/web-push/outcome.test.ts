@@ -52,6 +52,17 @@ describe('a push service that responds', () => {
     }
   });
 
+  test('Windows throttles with 406, and describes its errors in a header', () => {
+    const throttled = outcomeFor(406, '', { 'retry-after': '30' });
+    expect(throttled).toMatchObject({ kind: 'retry', scope: 'recipient', afterMs: 30_000 });
+    expect(outcomeFor(406)).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
+    const headers = { 'x-wns-error-description': 'The channel\r\n is unknown' };
+    expect(outcomeFor(404, 'a page', headers)).toMatchObject({
+      kind: 'gone',
+      detail: '404 The channel is unknown',
+    });
+  });
+
   test('with a long text is quoted in part, on one line', () => {
     const attempt = outcomeFor(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
     expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
@@ -66,6 +77,6 @@ describe('a push service that cannot be reached', () => {
 
   test('over an idle connection that was just closed does not count against it', () => {
     const attempt = outcomeOfResponse({ error: 'ECONNRESET', isStale: true }, NOW_MS);
-    expect(attempt).toMatchObject({ kind: 'retry', scope: 'recipient' });
+    expect(attempt).toMatchObject({ kind: 'retry', scope: 'connection' });
   });
 });

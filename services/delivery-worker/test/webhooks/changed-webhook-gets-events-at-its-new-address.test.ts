@@ -9,7 +9,7 @@ import {
   type TestPush,
 } from '../../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../../test/support/until.ts';
-import { FAILURES_TO_OPEN } from '../../src/deliver/retry-policy.ts';
+import { SEVERAL } from '../../src/deliver/circuit.ts';
 import { createAddressCircuits } from '../../src/webhooks/address-circuits.ts';
 import { type Receiver, type Responder, startReceiver, status } from './receiver.ts';
 import {
@@ -69,9 +69,11 @@ test('the new address gets events without waiting for the previous one, and none
   await report(database.store, webhook.id, { circuits });
   previous.respondWith(CUT);
   const failed = await deliverReported();
-  for (let n = 0; n < FAILURES_TO_OPEN; n += 1) {
-    await skipDelays(database, webhook.id);
-    await report(database.store, webhook.id, { circuits });
+  await skipDelays(database, webhook.id);
+  await report(database.store, webhook.id, { circuits });
+  for (let n = 0; n < SEVERAL; n += 1) {
+    const permit = circuits.acquire(previous.url, `another ${n}`);
+    if (permit.kind === 'permit') permit.end({ error: 'ECONNRESET' });
   }
   const waiting = await deliverReported();
   expect(await report(database.store, webhook.id, { circuits })).toMatchObject({ end: 'waiting' });

@@ -6,7 +6,7 @@ import {
   startStore,
 } from '../../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../../test/support/until.ts';
-import { FAILURES_TO_OPEN, MAX_OPEN_MS } from '../../src/deliver/retry-policy.ts';
+import { MAX_OPEN_MS, SEVERAL } from '../../src/deliver/circuit.ts';
 import {
   type AddressCircuits,
   createAddressCircuits,
@@ -84,13 +84,13 @@ function holdResponses({ receiver }: WebhookUnderTest): () => void {
 }
 
 test('requests of any app without a response open the circuit, and a probe closes it for all', async () => {
-  const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 3);
+  const webhooks = await startAtOneAddress(SEVERAL + 3);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
   const results = await reportEach(webhooks);
-  const blocked = webhooks.slice(FAILURES_TO_OPEN);
+  const blocked = webhooks.slice(SEVERAL);
   expect(results.map(({ requests, end }) => [requests, end])).toEqual([
-    ...Array.from({ length: FAILURES_TO_OPEN }, () => [1, 'failed']),
+    ...Array.from({ length: SEVERAL }, () => [1, 'failed']),
     ...blocked.map(() => [0, 'waiting']),
   ]);
   // Webhooks without an attempt have not failed: nothing counts towards turning them off.
@@ -102,7 +102,7 @@ test('requests of any app without a response open the circuit, and a probe close
   first.receiver.requests.length = 0;
   first.receiver.respondWith(status(200));
   now += MAX_OPEN_MS;
-  await reportEach(webhooks.slice(0, FAILURES_TO_OPEN));
+  await reportEach(webhooks.slice(0, SEVERAL));
   const blockedIds = blocked.map(({ id }) => id);
   await database.db
     .collection<{ _id: string }>('webhooks')
@@ -116,14 +116,11 @@ test('requests of any app without a response open the circuit, and a probe close
 });
 
 test('the other webhooks wait while one probes', async () => {
-  const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 2);
+  const webhooks = await startAtOneAddress(SEVERAL + 2);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
   await reportEach(webhooks);
-  const [probing, waiting] = webhooks.slice(FAILURES_TO_OPEN) as [
-    WebhookUnderTest,
-    WebhookUnderTest,
-  ];
+  const [probing, waiting] = webhooks.slice(SEVERAL) as [WebhookUnderTest, WebhookUnderTest];
   await Promise.all([probing, waiting].map(({ id }) => skipDelays(database, id)));
   now += MAX_OPEN_MS;
   const release = holdResponses(first);
@@ -136,7 +133,7 @@ test('the other webhooks wait while one probes', async () => {
 });
 
 test('an error status is a response: its webhook waits, others at the address do not', async () => {
-  const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 2);
+  const webhooks = await startAtOneAddress(SEVERAL + 2);
   webhooks[0]?.receiver.respondWith(status(500));
   const results = await reportEach(webhooks);
   expect(results.map(({ requests, end }) => [requests, end])).toEqual(
@@ -144,8 +141,17 @@ test('an error status is a response: its webhook waits, others at the address do
   );
 });
 
+test('one webhook without a response stops no other of its address', async () => {
+  const webhooks = await startAtOneAddress(2);
+  const [hanging, working] = webhooks as [WebhookUnderTest, WebhookUnderTest];
+  hanging.receiver.respondWith(CUT);
+  for (let n = 0; n < 2 * SEVERAL; n += 1) await reportEach([hanging]);
+  hanging.receiver.respondWith(status(200));
+  expect(await reportWith(working)).toMatchObject({ events: 2, end: 'reported' });
+});
+
 test('a test event is sent while the circuit is open', async () => {
-  const webhooks = await startAtOneAddress(FAILURES_TO_OPEN + 1);
+  const webhooks = await startAtOneAddress(SEVERAL + 1);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
   await reportEach(webhooks);
@@ -171,10 +177,10 @@ test('an address has a few requests in flight, however many webhooks it has', as
   for (const webhook of webhooks) expect(webhook.reported()).toHaveLength(2);
 });
 
-/** Uses permits for an address, without a response. */
-function fail(url: string, times: number, error = 'ECONNREFUSED'): void {
-  for (let n = 0; n < times; n += 1) {
-    const permit = circuits.acquire(url);
+/** Uses permits of several webhooks for an address, without a response. */
+function fail(url: string, webhooks: number, error = 'ECONNREFUSED'): void {
+  for (let n = 0; n < webhooks; n += 1) {
+    const permit = circuits.acquire(url, `webhook ${n}`);
     if (permit.kind === 'permit') permit.end({ error });
   }
 }
@@ -184,18 +190,18 @@ test.each([
   ['another scheme', 'http://example.org:443/a'],
   ['another host', 'https://example.com/a'],
 ])('%s is another address, another path is not', (_what, other) => {
-  fail('https://example.org/a', FAILURES_TO_OPEN);
-  expect(circuits.check('https://example.org:443/b?c')).toEqual({
+  fail('https://example.org/a', SEVERAL);
+  expect(circuits.check('https://example.org:443/b?c', 'another')).toEqual({
     kind: 'open',
     waitMs: expect.any(Number),
   });
-  expect(circuits.check(other)).toBeUndefined();
+  expect(circuits.check(other, 'another')).toBeUndefined();
 });
 
 test('requests that were not sent because of the resolved address are not counted', () => {
-  fail('https://example.org/a', FAILURES_TO_OPEN, 'EPRIVATE');
-  fail('https://example.org/a', FAILURES_TO_OPEN, 'address not allowed');
-  expect(circuits.check('https://example.org/a')).toBeUndefined();
+  fail('https://example.org/a', SEVERAL, 'EPRIVATE');
+  fail('https://example.org/a', SEVERAL, 'address not allowed');
+  expect(circuits.check('https://example.org/a', 'another')).toBeUndefined();
 });
 
 test('the number of stored addresses is bounded', () => {
@@ -204,7 +210,9 @@ test('the number of stored addresses is bounded', () => {
     () => 1,
     2,
   );
-  for (const host of ['a', 'b', 'c']) fail(`https://${host}.example`, FAILURES_TO_OPEN);
-  const states = ['a', 'b', 'c'].map((host) => circuits.check(`https://${host}.example`)?.kind);
+  for (const host of ['a', 'b', 'c']) fail(`https://${host}.example`, SEVERAL);
+  const states = ['a', 'b', 'c'].map(
+    (host) => circuits.check(`https://${host}.example`, 'another')?.kind,
+  );
   expect(states.filter((kind) => kind === 'open')).toHaveLength(2);
 });

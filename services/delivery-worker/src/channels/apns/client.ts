@@ -21,6 +21,12 @@ import {
   toApnsResponse,
 } from './outcome.ts';
 import { type ApnsMessage, encodeApns } from './payload.ts';
+import {
+  createProviderTokens,
+  type KeyToken,
+  type ProviderToken,
+  type ProviderTokens,
+} from './provider-token.ts';
 
 type ApnsSecret = SecretOf<'apns-token'> | SecretOf<'apns-certificate'>;
 
@@ -33,15 +39,16 @@ const APNS_PORT = 443;
 export const DEADLINE_MS = 10_000;
 /** The longest response of Apple has a hundred bytes. */
 export const MAX_RESPONSE_BYTES = 64 * 1_024;
-/** Apple requires a new provider token within an hour. */
-const TOKEN_MAX_AGE_SECONDS = 3_300;
 /** Megabytes; Node's default of 10 ends a session with a few thousand requests that wait for a stream. */
 const SESSION_MEMORY_MB = 200;
 
 /** First headers of every request; the authority and the path of the request follow. */
 const HEADER_PREFIX = [':method', 'POST', ':scheme', 'https', ':authority'];
 const PATH_INDEX = HEADER_PREFIX.length + 2;
-const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+const CLOSING: Attempt = { kind: 'retry', scope: 'connection', detail: 'closing' };
+
+/** One registry for the process: APNs limits the tokens of a team's key, whichever app or connection uses them. */
+const processTokens = createProviderTokens();
 
 /** A notification as the library encodes it: its body, and its headers but for those of a recipient. */
 interface EncodedNotification {
@@ -50,30 +57,24 @@ interface EncodedNotification {
   body: string;
 }
 
+/** One request to send. */
+interface ApnsRequest {
+  message: EncodedNotification;
+  address: string;
+  maySend: MaySend;
+}
+
 /** Connection to one of Apple's two servers; the first request opens it, and the next one after it was lost. */
 interface ApnsConnection {
-  /** Always resolves, within 10 s. */
-  send(message: EncodedNotification, address: string, maySend: MaySend): Promise<ApnsResponse>;
-  /** Generation of the provider token that requests carry now. */
-  currentTokenGeneration(): number;
-  /** Signs a new provider token, unless the refused one has been replaced already. */
-  renewToken(refusedGeneration: number): void;
+  /** Always resolves, within 10 s, or 20 s if the provider token had expired. */
+  send(request: ApnsRequest): Promise<ApnsResponse>;
   /** To be called when no request is in flight. */
   close(): Promise<void>;
 }
 
-/** The library's provider token. */
-interface ProviderToken {
-  current: string;
-  generation: number;
-  isExpired(afterSeconds: number): boolean;
-  /** Signs a new one, if this generation is still the current one. */
-  regenerate(generation: number): void;
-}
-
 /** The parts of node-apn's client that we use or replace; its types lack them. */
 interface LibraryClient {
-  config: { address: string; token: ProviderToken | null };
+  config: { address: string };
   session?: ClientHttp2Session;
   /** Creates the session; concurrent calls share it. */
   connect(): Promise<void>;
@@ -91,12 +92,14 @@ interface LibraryNotification {
 export const apns: ProviderChannel = {
   window: descriptor.provider.window,
   connect(secret) {
-    if (secret.kind === 'apns-token' || secret.kind === 'apns-certificate') return connect(secret);
+    if (secret.kind === 'apns-token' || secret.kind === 'apns-certificate')
+      return connectApns(secret, processTokens);
     throw new Error(`a secret of ${secret.kind} is not for APNs`);
   },
 };
 
-function connect(secret: ApnsSecret): ProviderClient {
+/** Creates the client of a credential; a key's requests carry its token of this registry. */
+export function connectApns(secret: ApnsSecret, tokens: ProviderTokens): ProviderClient {
   const connections = new Map<AppleEnvironment, ApnsConnection>();
   const inFlight = createInFlight();
   let closing: Promise<void> | undefined;
@@ -104,7 +107,7 @@ function connect(secret: ApnsSecret): ProviderClient {
   function connectionTo(environment: AppleEnvironment): ApnsConnection {
     const existing = connections.get(environment);
     if (existing !== undefined) return existing;
-    const connection = openConnection(secret, environment);
+    const connection = openConnection(secret, environment, tokens);
     connections.set(environment, connection);
     return connection;
   }
@@ -136,7 +139,7 @@ function createSend(
   const message = encodeApns(push, Date.now());
   const detail = 'over 4,096 bytes';
   if (message.isTooLarge) {
-    return async () => ({ kind: 'rejected', reason: 'payload-too-large', detail });
+    return async () => ({ kind: 'rejected', reason: 'payload-too-large', detail, isUnsent: true });
   }
   const notificationsByBundle = new Map<string, EncodedNotification>();
 
@@ -152,12 +155,8 @@ function createSend(
     if (address.channel !== 'apns') return rejectOtherChannel(address);
     const connection = connectionTo(address.environment);
     const notification = notificationFor(address.bundle);
-    const token = connection.currentTokenGeneration();
-    const response = await connection.send(notification, address.address, maySend);
-    if (!isExpiredToken(response)) return apnsOutcome(response);
-    connection.renewToken(token);
-    // If the new token is expired too, our clock is wrong.
-    return apnsOutcome(await connection.send(notification, address.address, maySend));
+    const request = { message: notification, address: address.address, maySend };
+    return apnsOutcome(await connection.send(request));
   };
 }
 
@@ -177,36 +176,45 @@ function createNotification(message: ApnsMessage, topic: string): EncodedNotific
 }
 
 function rejectOtherChannel({ channel }: Address): Attempt {
-  return { kind: 'rejected', reason: 'no-provider-address', detail: `an address of ${channel}` };
+  const detail = `an address of ${channel}`;
+  return { kind: 'rejected', reason: 'no-provider-address', detail, isUnsent: true };
 }
 
 /** Opens a connection. With an unusable certificate (expired, of the other environment) every request fails with it. */
-function openConnection(secret: ApnsSecret, environment: AppleEnvironment): ApnsConnection {
-  const provider = createProvider(secret, environment);
-  if (provider instanceof Provider) return createConnection(provider);
-  return {
-    send: async () => provider,
-    currentTokenGeneration: () => 0,
-    renewToken: () => undefined,
-    close: async () => undefined,
-  };
-}
-
-function createProvider(
+function openConnection(
   secret: ApnsSecret,
   environment: AppleEnvironment,
-): Provider | ApnsResponse {
+  tokens: ProviderTokens,
+): ApnsConnection {
+  const credential = loadCredential(secret, environment, tokens);
+  if ('provider' in credential) return createConnection(credential);
+  return { send: async () => credential, close: async () => undefined };
+}
+
+/** A loaded credential; with a certificate there is no token. */
+interface LoadedCredential {
+  provider: Provider;
+  keyToken: KeyToken | undefined;
+}
+
+function loadCredential(
+  secret: ApnsSecret,
+  environment: AppleEnvironment,
+  tokens: ProviderTokens,
+): LoadedCredential | ApnsResponse {
   try {
-    return new Provider(createOptions(secret, environment));
+    const provider = new Provider(createOptions(secret, environment));
+    // After the library, whose errors name the fault of a key.
+    return { provider, keyToken: secret.kind === 'apns-token' ? tokens.of(secret) : undefined };
   } catch (error) {
     return { kind: 'bad-credential', detail: classifyFailure(error).detail };
   }
 }
 
-function createConnection(provider: Provider): ApnsConnection {
+function createConnection({ provider, keyToken }: LoadedCredential): ApnsConnection {
   const client = getLibraryClient(provider);
   const waitForSettings = createSettingsWaiter();
-  const buildHeaders = createHeaderBuilder(client.config);
+  const buildHeaders = createHeaderBuilder(client.config.address);
   const closingSessions = new Map<ClientHttp2Session, Promise<void>>();
 
   function retire(session: ClientHttp2Session | undefined): void {
@@ -220,14 +228,13 @@ function createConnection(provider: Provider): ApnsConnection {
 
   function sendOver(
     session: ClientHttp2Session,
-    message: EncodedNotification,
-    address: string,
-    maySend: MaySend,
+    { message, address, maySend }: ApnsRequest,
+    token: ProviderToken | undefined,
   ): Promise<ApnsResponse> {
     const request = {
       session,
       waitForSettings,
-      headers: buildHeaders(message, address),
+      headers: buildHeaders(message, address, token),
       body: message.body,
       maySend,
       deadlineMs: DEADLINE_MS,
@@ -238,9 +245,8 @@ function createConnection(provider: Provider): ApnsConnection {
   }
 
   async function connectAndSend(
-    message: EncodedNotification,
-    address: string,
-    maySend: MaySend,
+    request: ApnsRequest,
+    token: ProviderToken | undefined,
   ): Promise<ApnsResponse> {
     try {
       await client.connect();
@@ -249,21 +255,20 @@ function createConnection(provider: Provider): ApnsConnection {
       return { kind: 'bad-credential', detail: classifyFailure(error).detail };
     }
     if (client.session === undefined) throw new Error('node-apn made no session');
-    return sendOver(client.session, message, address, maySend);
+    return sendOver(client.session, request, token);
+  }
+
+  function sendWith(token: ProviderToken | undefined, request: ApnsRequest): Promise<ApnsResponse> {
+    const { session } = client;
+    const isUsable = session !== undefined && !session.closed && !session.destroyed;
+    return isUsable ? sendOver(session, request, token) : connectAndSend(request, token);
   }
 
   return {
-    send(message, address, maySend) {
-      const { session } = client;
-      const isUsable = session !== undefined && !session.closed && !session.destroyed;
-      return isUsable
-        ? sendOver(session, message, address, maySend)
-        : connectAndSend(message, address, maySend);
-    },
-    currentTokenGeneration: () => client.config.token?.generation ?? 0,
-    renewToken(refusedGeneration) {
-      client.config.token?.regenerate(refusedGeneration);
-    },
+    send: (request) =>
+      keyToken === undefined
+        ? sendWith(undefined, request)
+        : sendWithToken(keyToken, (token) => sendWith(token, request)),
     async close() {
       await client.shutdown();
       await Promise.all(closingSessions.values());
@@ -271,17 +276,35 @@ function createConnection(provider: Provider): ApnsConnection {
   };
 }
 
+/** Sends with the current token, and once again with another if that one had expired. */
+async function sendWithToken(
+  keyToken: KeyToken,
+  send: (token: ProviderToken) => Promise<ApnsResponse>,
+): Promise<ApnsResponse> {
+  const token = keyToken.current();
+  const response = await send(token);
+  if (!isExpiredToken(response)) return response;
+  const successor = keyToken.replace(token);
+  if (successor === undefined) return { ...response, tokenAgeMs: token.ageMs() };
+  const secondResponse = await send(successor);
+  if (!isExpiredToken(secondResponse)) return secondResponse;
+  return { ...secondResponse, tokenAgeMs: successor.ageMs() };
+}
+
 /** Creates a builder of request headers; most are the same as in the previous request. */
-function createHeaderBuilder({ address: authority, token }: LibraryClient['config']) {
-  let lastBuilt: { message?: EncodedNotification; generation?: number | undefined } = {};
+function createHeaderBuilder(authority: string) {
+  let lastBuilt: { message?: EncodedNotification; token?: ProviderToken | undefined } = {};
   let common: string[] = [];
 
-  return (message: EncodedNotification, address: string): string[] => {
-    if (token?.isExpired(TOKEN_MAX_AGE_SECONDS)) token.regenerate(token.generation);
-    if (message !== lastBuilt.message || token?.generation !== lastBuilt.generation) {
-      const authorization = token === null ? [] : ['authorization', `bearer ${token.current}`];
+  return (
+    message: EncodedNotification,
+    address: string,
+    token: ProviderToken | undefined,
+  ): string[] => {
+    if (message !== lastBuilt.message || token !== lastBuilt.token) {
+      const authorization = token === undefined ? [] : ['authorization', token.authorization];
       common = [...HEADER_PREFIX, authority, ':path', '', ...message.headers, ...authorization];
-      lastBuilt = { message, generation: token?.generation };
+      lastBuilt = { message, token };
     }
     const headers = common.slice();
     headers[PATH_INDEX] = `/3/device/${address}`;
@@ -294,8 +317,7 @@ function getLibraryClient(provider: Provider): LibraryClient {
   const { config, connect, closeAndDestroySession, shutdown } = client ?? {};
   const isCompatible =
     [connect, closeAndDestroySession, shutdown].every((method) => typeof method === 'function') &&
-    typeof config?.address === 'string' &&
-    (config.token === null || typeof config.token?.regenerate === 'function');
+    typeof config?.address === 'string';
   if (!isCompatible) {
     throw new Error('node-apn has changed its client: check channels/apns/client.ts');
   }
@@ -315,6 +337,7 @@ function createOptions(secret: ApnsSecret, environment: AppleEnvironment): Provi
   };
   if (secret.kind === 'apns-token') {
     const { keyId, teamId } = secret;
+    // The library checks the key by signing a token, which is never sent; without a key it looks for certificate files.
     return { ...options, token: { key: Buffer.from(secret.key), keyId, teamId } };
   }
   return { ...options, cert: Buffer.from(secret.certificate), key: Buffer.from(secret.key) };

@@ -5,13 +5,17 @@ import { parseRetryAfterMs } from '../retry-after.ts';
 
 /** Result of one request. */
 export type ApnsResponse =
-  /** `reason` and `timestamp` (ms, until when the token was valid) as in the response body, if present. */
+  /**
+   * `reason` and `timestamp` (ms, until when the token was valid) as in the response body, if present. `tokenAgeMs`:
+   * age of the provider token that APNs called expired, if it was too young to be replaced.
+   */
   | {
       kind: 'response';
       status: number;
       reason?: string;
       timestamp?: number;
       retryAfterMs?: number | undefined;
+      tokenAgeMs?: number;
     }
   /** Known to be unprocessed by APNs: a refused stream, or one above a GOAWAY's last stream (RFC 9113, 6.8 and 8.7). */
   | { kind: 'unprocessed'; detail: string }
@@ -31,6 +35,13 @@ const wrongCredential: OutcomeRule = (_, detail) => rejected('wrong-credential',
 const tooLarge: OutcomeRule = (_, detail) => rejected('payload-too-large', detail);
 const rejectedByProvider: OutcomeRule = (_, detail) => rejected('rejected-by-provider', detail);
 const authError: OutcomeRule = (_, detail) => ({ kind: 'auth-error', detail });
+/** APNs compares the token's issue time, which is of our clock, with its own clock. */
+const expiredToken: OutcomeRule = ({ tokenAgeMs }, detail) => {
+  if (tokenAgeMs === undefined) return { kind: 'auth-error', detail };
+  const age = formatMinutes(tokenAgeMs);
+  const cause = `for a token of ${age}: the clock of the delivery-worker is off`;
+  return { kind: 'auth-error', detail: `${detail} ${cause}` };
+};
 const gone: OutcomeRule = ({ timestamp }, detail) => ({
   kind: 'gone',
   flag: 'uninstalled',
@@ -59,7 +70,7 @@ const BY_REASON = new Map<string, OutcomeRule>(
     BadCertificate: authError,
     BadCertificateEnvironment: authError,
     BadEnvironmentKeyIdInToken: authError,
-    ExpiredProviderToken: authError,
+    ExpiredProviderToken: expiredToken,
     Forbidden: authError,
     InvalidProviderToken: authError,
     MissingProviderToken: authError,
@@ -114,7 +125,7 @@ export function apnsOutcome(response: ApnsResponse): Attempt {
     case 'response':
       return outcomeOfResponse(response);
     case 'unprocessed':
-      return { kind: 'retry', scope: 'recipient', detail: response.detail, afterMs: 0 };
+      return { kind: 'retry', scope: 'connection', detail: response.detail };
     case 'no-response':
       return { kind: 'retry', scope: 'upstream', detail: response.detail };
     case 'bad-credential':
@@ -146,8 +157,13 @@ function retry(
   return { kind: 'retry', scope, detail, ...retryAfter };
 }
 
+function formatMinutes(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  return minutes === 1 ? '1 minute' : `${minutes} minutes`;
+}
+
 /** Checks whether the provider token had expired when the request arrived. */
-export function isExpiredToken(response: ApnsResponse): boolean {
+export function isExpiredToken(response: ApnsResponse): response is HttpResponse {
   return response.kind === 'response' && response.reason === 'ExpiredProviderToken';
 }
 

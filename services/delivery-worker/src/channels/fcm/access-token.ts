@@ -14,6 +14,8 @@ const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
 const ASSERTION_SECONDS = 3_600;
 /** A token is renewed this long before it expires, so that none expires in flight. */
 const RENEW_BEFORE_MS = 300_000;
+/** Period in which refusals discard one token at most: one more that is refused is not the cause. */
+const RENEWAL_PERIOD_MS = 60_000;
 const DEADLINE_MS = 10_000;
 const MAX_RESPONSE_BYTES = 64 * 1_024;
 
@@ -37,6 +39,7 @@ export function createAccessTokens(secret: FcmSecret) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1, ...caOptions(secret) });
   let token: { text: string; obtainedAt: number; renewAt: number } | undefined;
   let refreshing: Promise<string> | undefined;
+  let renewableAt = 0;
 
   async function refreshToken(): Promise<string> {
     const { access_token: text, expires_in: seconds } = await requestToken(secret, agent);
@@ -54,9 +57,18 @@ export function createAccessTokens(secret: FcmSecret) {
       });
       return refreshing;
     },
-    /** Discards the token, unless it was obtained after that moment (`performance.now()`): it is a new one then. */
-    invalidate(obtainedBefore: number): void {
-      if (token !== undefined && token.obtainedAt <= obtainedBefore) token = undefined;
+    /**
+     * Discards a refused token, unless it was obtained after that moment (`performance.now()`): it is a new one then. A
+     * recipient whose messages are refused whatever the token would have one requested for each.
+     *
+     * @returns whether another token can be tried
+     */
+    invalidate(obtainedBefore: number): boolean {
+      if (token === undefined || token.obtainedAt > obtainedBefore) return true;
+      if (performance.now() < renewableAt) return false;
+      renewableAt = performance.now() + RENEWAL_PERIOD_MS;
+      token = undefined;
+      return true;
     },
     close: (): void => agent.destroy(),
   };

@@ -9,11 +9,14 @@ import { createHttpPool } from './http-pool.ts';
 import { type FcmResponse, fcmOutcome, isAccessTokenRejected } from './outcome.ts';
 import { createTokenMessage, encodeFcm } from './payload.ts';
 
-/** From the message to its response, getting an access token included. */
-export const DEADLINE_MS = 10_000;
+/**
+ * From the message to its response, getting an access token included. A shorter one would duplicate messages: FCM
+ * accepts some after more than ten seconds, for which Google's SDK waits fifteen too.
+ */
+export const DEADLINE_MS = 15_000;
 
-const NO_RESPONSE: FcmResponse = { kind: 'no-response', detail: 'no response in time' };
-const CLOSING: Attempt = { kind: 'retry', scope: 'recipient', detail: 'closing', afterMs: 0 };
+const NO_RESPONSE: FcmResponse = { kind: 'timeout', detail: 'no response in time' };
+const CLOSING: Attempt = { kind: 'retry', scope: 'connection', detail: 'closing' };
 
 /** Firebase Cloud Messaging, HTTP v1. */
 export const fcm: ProviderChannel = {
@@ -56,7 +59,7 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
     const startedAt = performance.now();
     const response = await messaging.send(message, maySend);
     if (!isAccessTokenRejected(response)) return response;
-    tokens.invalidate(startedAt);
+    if (!tokens.invalidate(startedAt)) return response;
     // One more attempt with the new token.
     return (await findTokenError()) ?? messaging.send(message, maySend);
   }
@@ -96,8 +99,9 @@ function connect(secret: SecretOf<'fcm'>): ProviderClient {
 function rejectUnsendable(isTooLarge: boolean, channel: string): Attempt | undefined {
   if (channel !== 'fcm') {
     const detail = `an address of ${channel}`;
-    return { kind: 'rejected', reason: 'no-provider-address', detail };
+    return { kind: 'rejected', reason: 'no-provider-address', detail, isUnsent: true };
   }
   if (!isTooLarge) return undefined;
-  return { kind: 'rejected', reason: 'payload-too-large', detail: 'over 4,096 bytes' };
+  const detail = 'over 4,096 bytes';
+  return { kind: 'rejected', reason: 'payload-too-large', detail, isUnsent: true };
 }

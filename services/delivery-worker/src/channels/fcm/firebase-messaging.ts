@@ -5,7 +5,13 @@ import { z } from 'zod';
 import type { MaySend } from '../../deliver/provider.ts';
 import { parseRetryAfterMs } from '../retry-after.ts';
 import { AccessTokenError, type AccessTokens } from './access-token.ts';
-import { type HttpPool, type HttpResponse, type PostRequest, WithheldError } from './http-pool.ts';
+import {
+  type HttpPool,
+  type HttpResponse,
+  type PostRequest,
+  ResponseTimeoutError,
+  WithheldError,
+} from './http-pool.ts';
 import { jsonOrText } from './json-or-text.ts';
 import type { FcmResponse } from './outcome.ts';
 
@@ -150,7 +156,8 @@ async function postRequest(httpPool: HttpPool, request: PostRequest): Promise<Ht
     return await httpPool.post(request);
   } catch (error) {
     if (error instanceof WithheldError) throw new SendError({ kind: 'withheld' });
-    throw new SendError({ kind: 'no-response', detail: errorTextOf(error) });
+    const kind = error instanceof ResponseTimeoutError ? 'timeout' : 'no-response';
+    throw new SendError({ kind, detail: errorTextOf(error) });
   }
 }
 

@@ -26,6 +26,9 @@ export interface PostRequest {
 /** A request that was never written: when a connection was free, it could not be sent any more. */
 export class WithheldError extends Error {}
 
+/** No complete response came in time. */
+export class ResponseTimeoutError extends Error {}
+
 /** Settings of a pool. */
 export interface HttpPoolOptions {
   origin: string;
@@ -55,7 +58,8 @@ export function createHttpPool({ origin, maxConnections, deadlineMs, gateway }: 
     /**
      * Posts a request. Settles within the deadline.
      *
-     * @throws WithheldError when it was not sent; another Error when no complete response came: its result is unknown
+     * @throws WithheldError when it was not sent; another Error when no complete response came, ResponseTimeoutError when
+     * none came in time: its result is unknown
      */
     post({ path, headers, body, maySend }: PostRequest): Promise<HttpResponse> {
       const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
@@ -63,7 +67,7 @@ export function createHttpPool({ origin, maxConnections, deadlineMs, gateway }: 
       // Not `resultWithin`, whose promises cost CPU time with every message. A response that arrived while the process was busy is
       // read before the timeout takes effect (setImmediate).
       exchange.deadline = setTimeout(
-        () => setImmediate(() => exchange.abort(new Error('no response in time'))),
+        () => setImmediate(() => exchange.abort(new ResponseTimeoutError('no response in time'))),
         deadlineMs,
       );
       pool.dispatch({ method: 'POST', path, headers, body }, exchange);

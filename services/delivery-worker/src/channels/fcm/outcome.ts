@@ -8,6 +8,8 @@ export type FcmResponse =
   | { kind: 'response'; status: number; body: unknown; retryAfterMs?: number | undefined }
   /** No response came: it is unknown whether FCM has the message. */
   | { kind: 'no-response'; detail: string }
+  /** No response came in time: it is unknown too, and likelier that FCM has the message. */
+  | { kind: 'timeout'; detail: string }
   /** The library found the message malformed and sent nothing. */
   | { kind: 'malformed'; detail: string }
   /** There is no access token; `body` is the token server's response. */
@@ -50,6 +52,9 @@ const googleError = z.object({
 const oauthError = z.object({ error: z.string() });
 /** Codes of RFC 6749, 4.1.2.1, that concern the server and not the client. */
 const OAUTH_TRANSIENT_ERRORS = ['server_error', 'temporarily_unavailable', 'internal_failure'];
+
+/** Delay of the retry after a timeout, at least (Firebase, "Best practices when sending FCM messages at scale"). */
+const RETRY_AFTER_TIMEOUT_MS = 10_000;
 
 const authError: OutcomeRule = (response, error) => ({
   kind: 'auth-error',
@@ -111,8 +116,14 @@ export function fcmOutcome(response: FcmResponse): Attempt {
       return outcomeOfTokenResponse(response);
     case 'no-response':
       return { kind: 'retry', scope: 'upstream', detail: response.detail };
-    case 'malformed':
-      return { kind: 'rejected', reason: 'rejected-by-provider', detail: response.detail };
+    case 'timeout': {
+      const { detail } = response;
+      return { kind: 'retry', scope: 'upstream', detail, afterMs: RETRY_AFTER_TIMEOUT_MS };
+    }
+    case 'malformed': {
+      const { detail } = response;
+      return { kind: 'rejected', reason: 'rejected-by-provider', detail, isUnsent: true };
+    }
     case 'bad-credential':
       return { kind: 'auth-error', detail: response.detail };
     case 'withheld':

@@ -24,7 +24,13 @@ import {
   type PushHttpClientOptions,
 } from './http-client.ts';
 import { BAD_KEYS, isAuthError, NOT_ALLOWED, outcomeOfResponse, TOO_LARGE } from './outcome.ts';
-import { computeTtlSeconds, createHeaders, encodePayload, MAX_PLAINTEXT_BYTES } from './payload.ts';
+import {
+  computeTtlSeconds,
+  createCacheHeader,
+  createHeaders,
+  encodePayload,
+  MAX_PLAINTEXT_BYTES,
+} from './payload.ts';
 import { createVapid, type Vapid } from './vapid.ts';
 
 /** Settings of the channel. */
@@ -89,7 +95,8 @@ function createSend(context: ClientContext, push: ProviderPush, maySend: MaySend
     const body = tryEncrypt(plaintext, address);
     if (body === undefined) return BAD_KEYS;
     const ttl = computeTtlSeconds(push, Date.now());
-    return postSigned(context, { endpoint, headers: { ...headers, ttl }, body, maySend });
+    const allHeaders = { ...headers, ttl, ...createCacheHeader(endpoint.hostname, ttl) };
+    return postSigned(context, { endpoint, headers: allHeaders, body, maySend });
   };
 }
 

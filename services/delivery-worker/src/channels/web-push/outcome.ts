@@ -3,24 +3,29 @@ import { parseRetryAfterMs } from '../retry-after.ts';
 import type { PushServiceResponse } from './response.ts';
 
 const DETAIL_CHARACTERS = 300;
+/** Header with Windows' description of an error. */
+const WNS_ERROR_HEADER = 'x-wns-error-description';
 
 /** A push that is longer than push services accept. */
 export const TOO_LARGE: Attempt = {
   kind: 'rejected',
   reason: 'payload-too-large',
   detail: 'more than 3,993 bytes',
+  isUnsent: true,
 };
 /** An endpoint that is never connected to. */
 export const NOT_ALLOWED: Attempt = {
   kind: 'rejected',
   reason: 'endpoint-not-allowed',
   detail: 'the endpoint is of no push service',
+  isUnsent: true,
 };
 /** A subscription with unusable keys. */
 export const BAD_KEYS: Attempt = {
   kind: 'rejected',
   reason: 'bad-provider-address',
   detail: 'the keys of the subscription are unusable',
+  isUnsent: true,
 };
 
 /**
@@ -31,19 +36,8 @@ const OTHER_KEY_PAIR =
   /public key mismatch|not correspond to the (?:credentials used|sender)|VapidPkHashMismatch/i;
 
 /**
- * Maps a push service's response to an attempt (RFC 8030, 5 and 8.4; RFC 8292, 4.2).
- *
- * | response | attempt |
- * |---|---|
- * | 2xx | sent |
- * | 404, 410 | the browser has unsubscribed |
- * | 401, 403 | our key pair or signature is refused: the circuit opens; for a subscription of another key pair: wrong-credential |
- * | 413 | payload-too-large |
- * | 429 | this subscription is deferred (RFC 8030, 8.4 counts by subscription) |
- * | 408, 425 | this subscription is deferred |
- * | 3xx, other 4xx | rejected-by-provider: no push service redirects its senders, and none is followed |
- * | 5xx | a failure of the service |
- * | none | a failure of the service or the network; for an idle connection that was just closed only a deferral |
+ * Maps a push service's response to an attempt (RFC 8030, 5 and 8.4; RFC 8292, 4.2; for Windows "Push notification
+ * service request and response headers"). docs/providers.md has the table.
  *
  * A name without a public address counts as a network failure: the names are the vendors', so our resolver is wrong, and
  * that is temporary.
@@ -53,24 +47,22 @@ const OTHER_KEY_PAIR =
 export function outcomeOfResponse(response: PushServiceResponse, nowMs: number): Attempt {
   if (response === 'withheld') return WITHHELD;
   if ('error' in response) {
-    return {
-      kind: 'retry',
-      scope: response.isStale ? 'recipient' : 'upstream',
-      detail: response.error,
-    };
+    const scope = response.isStale ? 'connection' : 'upstream';
+    return { kind: 'retry', scope, detail: response.error };
   }
-  const { status } = response;
+  const { status, headers } = response;
   if (status >= 200 && status < 300) return { kind: 'sent' };
-  const detail = formatDetail(response.status, response.text);
-  if (OTHER_KEY_PAIR.test(response.text)) {
+  const text = String(headers[WNS_ERROR_HEADER] ?? response.text);
+  const detail = formatDetail(status, text);
+  if (OTHER_KEY_PAIR.test(text)) {
     return { kind: 'rejected', reason: 'wrong-credential', detail };
   }
   if (isAuthError(status)) return { kind: 'auth-error', detail };
   if (status === 404 || status === 410) return { kind: 'gone', flag: 'unsubscribed', detail };
   if (status === 413) return { kind: 'rejected', reason: 'payload-too-large', detail };
-  const scope = retryScopeFor(status);
+  const afterMs = parseRetryAfterMs(headers['retry-after'], nowMs);
+  const scope = retryScopeFor(status, 'retry-after' in headers);
   if (scope === undefined) return { kind: 'rejected', reason: 'rejected-by-provider', detail };
-  const afterMs = parseRetryAfterMs(response.headers['retry-after'], nowMs);
   return { kind: 'retry', scope, detail, ...(afterMs !== undefined && { afterMs }) };
 }
 
@@ -79,7 +71,12 @@ export function isAuthError(status: number): boolean {
   return status === 401 || status === 403;
 }
 
-function retryScopeFor(status: number): 'recipient' | 'upstream' | undefined {
+function retryScopeFor(
+  status: number,
+  hasRetryAfter: boolean,
+): 'recipient' | 'upstream' | undefined {
+  // Windows throttles with 406, which otherwise says that it accepts no such request.
+  if (status === 406 && hasRetryAfter) return 'recipient';
   if (status === 408 || status === 425 || status === 429) return 'recipient';
   return status >= 500 ? 'upstream' : undefined;
 }

@@ -38,6 +38,15 @@ export function computeTtlSeconds({ expiresAt, nowOnly }: ProviderPush, nowMs: n
   return Math.min(MAX_TTL_SECONDS, Math.max(0, remainingSeconds));
 }
 
+/**
+ * Creates the header by which Windows keeps a push for a device that is not connected: without it, it decides itself
+ * ("Push notification service request and response headers"). Other push services get none.
+ */
+export function createCacheHeader(host: string, ttlSeconds: number): Record<string, string> {
+  if (!host.endsWith('.notify.windows.com')) return {};
+  return { 'x-wns-cache-policy': ttlSeconds === 0 ? 'no-cache' : 'cache' };
+}
+
 /** Returns the collapse key if it is a valid topic, else its hash. */
 function topicFor(collapseKey: string): string {
   if (TOPIC.test(collapseKey)) return collapseKey;

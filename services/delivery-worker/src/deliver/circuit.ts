@@ -1,0 +1,162 @@
+import { computeRetryDelayMs } from './retry-policy.ts';
+import { createTroubledRecipients, type Permit, type Trouble } from './troubled-recipients.ts';
+
+/** Different recipients whose answers count for the upstream: those of fewer count for these recipients only. */
+export const SEVERAL = 3;
+/** Longest open period without a Retry-After: a recovered provider is used again within a minute. */
+export const MAX_OPEN_MS = 60_000;
+/** Period between two attempts with a refused credential, and to a recipient for which it was refused. */
+export const REFUSED_ROUND_MS = 60_000;
+/** Refusals of a recipient, after its first, with which it fails if others were accepted before each of them. */
+export const REFUSED_ROUNDS = 3;
+const INITIAL_DOUBLINGS = 1;
+const MIN_OPEN_MS = 500;
+/** Delay of other requests while a probe is in flight. */
+const PROBE_WAIT_MS = 500;
+
+/** Closed: all is sent. Open: nothing is. Half-open: one probe. */
+export type CircuitState = 'closed' | 'open' | 'half-open';
+
+/** Meaning of a refusal. */
+export interface Refusal {
+  /** Several recipients were refused, or all that were tried: the credential is the likely cause. */
+  concernsCredential: boolean;
+  /** The recipient has been refused in several rounds while others were accepted: it fails. */
+  isFinal: boolean;
+}
+
+/** Circuit breaker of an upstream. */
+export type Circuit = ReturnType<typeof createCircuit>;
+
+/**
+ * Creates a closed circuit. An answer counts for the recipient that got it. It counts for the upstream, and opens the
+ * circuit, when several recipients got such an answer and no request that was sent after theirs was accepted: one
+ * recipient, in any number of pushes, stops no other.
+ *
+ * @param now monotonic clock, milliseconds
+ * @param random from 0 to 1
+ */
+export function createCircuit(now: () => number, random: () => number) {
+  const troubled = createTroubledRecipients(now);
+  const gate = createGate(now);
+  let sent = 0;
+  let doublings = INITIAL_DOUBLINGS;
+
+  function waitMs(recipient: string): number {
+    const trouble = troubled.find(recipient);
+    return Math.max(0, gate.waitMs(trouble !== undefined), (trouble?.restsUntil ?? 0) - now());
+  }
+
+  /** Opens the circuit if there is evidence enough, and again after a failed probe. Returns whether it did. */
+  function openIfDue({ serial }: Permit, { isOwn }: Trouble, computeOpenMs: () => number): boolean {
+    const hasEvidence = () => !isOwn && troubled.listEvidence().length >= SEVERAL;
+    const isDue = gate.isOpen() ? gate.isProbe(serial) : hasEvidence();
+    if (isDue) gate.open(computeOpenMs());
+    return isDue;
+  }
+
+  /** Computes how long failures open the circuit. A Retry-After counts as far as all of the recipients got one. */
+  function computeFailureOpenMs(): number {
+    const retryAfters = troubled.listEvidence().map(({ retryAfterMs }) => retryAfterMs);
+    const backoffMs = computeRetryDelayMs(doublings, undefined, random);
+    doublings += 1;
+    return Math.max(
+      MIN_OPEN_MS,
+      Math.min(backoffMs, MAX_OPEN_MS),
+      retryAfters.length === 0 ? 0 : computeRetryDelayMs(0, Math.min(...retryAfters), random),
+    );
+  }
+
+  return {
+    /** Returns the milliseconds until a request to this recipient may be sent, 0 if it may now. */
+    waitMs,
+    /** Returns a permit, or the milliseconds until the next call for this recipient can succeed. */
+    acquire(recipient: string): Permit | number {
+      const ms = waitMs(recipient);
+      if (ms > 0) return ms;
+      sent += 1;
+      gate.onSent(sent);
+      return { recipient, serial: sent };
+    },
+    /** Reports that the provider has accepted the push, or has refused it for a reason of the push or the device. */
+    onAccepted(permit: Permit): void {
+      gate.endProbe(permit.serial);
+      troubled.onAccepted(permit);
+      // Of requests that were sent before the evidence some may still be accepted.
+      if (gate.isOpen() && troubled.listEvidence().length >= SEVERAL) return;
+      gate.close();
+      doublings = INITIAL_DOUBLINGS;
+    },
+    /** Reports that the provider failed, or requested a pause, for this recipient. */
+    onFailure(permit: Permit, retryAfterMs = 0): void {
+      const trouble = troubled.add(permit, sent, { isRefusal: false, retryAfterMs });
+      openIfDue(permit, trouble, computeFailureOpenMs);
+    },
+    /** Reports that the provider refused the credential for this recipient, which then rests for a round. */
+    onRefusal(permit: Permit): Refusal {
+      const before = troubled.find(permit.recipient);
+      const isRepeated = before?.isRefusal === true && permit.serial > before.knownAfter;
+      const trouble = troubled.add(permit, sent, { isRefusal: true });
+      const hasOpened = openIfDue(permit, trouble, () => REFUSED_ROUND_MS);
+      const isFinal = trouble.rounds >= REFUSED_ROUNDS;
+      // A recipient that has failed does not rest: its next push needs no rounds to fail too.
+      if (!isFinal) trouble.restsUntil = now() + REFUSED_ROUND_MS;
+      const areAllRefused = !trouble.isOwn && (!troubled.hasAccepted() || isRepeated);
+      return { concernsCredential: hasOpened || areAllRefused, isFinal };
+    },
+    /** Reports a request that has told nothing about the upstream: it was never sent, say. */
+    release: ({ serial }: Permit): void => gate.endProbe(serial),
+    /** Checks whether nothing but a probe is sent. */
+    isOpen: gate.isOpen,
+    state: gate.state,
+    countRefused: troubled.countRefused,
+  };
+}
+
+/**
+ * Creates the state of a circuit: closed, or open until a moment from which one request at a time probes. Recipients
+ * with trouble leave the probe to those without, if any wait, for one more open period: it would tell nothing new.
+ */
+function createGate(now: () => number) {
+  let isOpen = false;
+  let openMs = 0;
+  let openUntil = 0;
+  /** Number of the request that probes. */
+  let probe: number | undefined;
+  /** A recipient without trouble was turned away in this open period. */
+  let othersWait = false;
+
+  return {
+    isOpen: (): boolean => isOpen,
+    isProbe: (serial: number): boolean => serial === probe,
+    /** Returns the state; an open circuit whose time is over is half-open, also before its probe. */
+    state(): CircuitState {
+      if (!isOpen) return 'closed';
+      return probe !== undefined || openUntil <= now() ? 'half-open' : 'open';
+    },
+    /** Returns the milliseconds until a request may be sent to a recipient, at most 0 if it may now. */
+    waitMs(isTroubled: boolean): number {
+      if (!isOpen) return 0;
+      othersWait ||= !isTroubled;
+      const from = openUntil + (isTroubled && othersWait ? openMs : 0);
+      return Math.max(from - now(), probe === undefined ? 0 : PROBE_WAIT_MS);
+    },
+    onSent(serial: number): void {
+      if (isOpen) probe = serial;
+    },
+    open(ms: number): void {
+      isOpen = true;
+      openMs = ms;
+      openUntil = now() + ms;
+      probe = undefined;
+      othersWait = false;
+    },
+    close(): void {
+      isOpen = false;
+      probe = undefined;
+    },
+    endProbe(serial: number): void {
+      if (serial === probe) probe = undefined;
+    },
+  };
+}

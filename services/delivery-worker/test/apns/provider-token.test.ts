@@ -1,0 +1,93 @@
+import { createPublicKey, verify } from 'node:crypto';
+import { expect, test } from '@jest/globals';
+import { createProviderTokens } from '../../src/channels/apns/provider-token.ts';
+import { createKey } from './keys.ts';
+
+const MINUTE_MS = 60_000;
+const KEY = { key: createKey(), keyId: 'KEYKEYKEY1', teamId: 'TEAMTEAM01' };
+
+function createTokensWithClock() {
+  // Not from 0: a clock may begin anywhere.
+  const clock = { minutes: 1_000 };
+  return { clock, tokens: createProviderTokens(() => clock.minutes * MINUTE_MS) };
+}
+
+test('a token is a JWT as Apple requires, valid from now', () => {
+  const before = Math.floor(Date.now() / 1_000);
+  const { authorization } = createTokensWithClock().tokens.of(KEY).current();
+  const [header = '', claims = '', signature = ''] = authorization
+    .replace('bearer ', '')
+    .split('.');
+  const parse = (text: string) => JSON.parse(Buffer.from(text, 'base64url').toString());
+  expect(parse(header)).toEqual({ alg: 'ES256', kid: KEY.keyId });
+  const { iat, ...others } = parse(claims);
+  expect(others).toEqual({ iss: KEY.teamId });
+  expect(iat).toBeGreaterThanOrEqual(before);
+  expect(iat).toBeLessThanOrEqual(Date.now() / 1_000);
+  const key = { key: createPublicKey(KEY.key), dsaEncoding: 'ieee-p1363' } as const;
+  const signed = Buffer.from(`${header}.${claims}`);
+  expect(verify('sha256', signed, key, Buffer.from(signature, 'base64url'))).toBe(true);
+});
+
+test('all users of a key have one token, whatever the line ends of its file', () => {
+  const { tokens } = createTokensWithClock();
+  const token = tokens.of(KEY).current();
+  expect(tokens.of({ ...KEY }).current()).toBe(token);
+  expect(tokens.of({ ...KEY, key: KEY.key.replaceAll('\n', '\r\n') }).current()).toBe(token);
+});
+
+test.each([
+  ['key id', { keyId: 'KEYKEYKEY2' }],
+  ['team', { teamId: 'TEAMTEAM02' }],
+  ['key under the same ids', { key: createKey() }],
+])('another %s has a token of its own', (_, change) => {
+  const { tokens } = createTokensWithClock();
+  const token = tokens.of(KEY).current();
+  expect(tokens.of({ ...KEY, ...change }).current()).not.toBe(token);
+  expect(tokens.of(KEY).current()).toBe(token);
+});
+
+test('a token is replaced at 55 minutes, for all users', () => {
+  const { clock, tokens } = createTokensWithClock();
+  const [one, other] = [tokens.of(KEY), tokens.of(KEY)];
+  const first = one.current();
+  clock.minutes += 54.9;
+  expect(other.current()).toBe(first);
+  clock.minutes += 0.1;
+  const second = one.current();
+  expect(second.authorization).not.toBe(first.authorization);
+  expect(other.current()).toBe(second);
+});
+
+test('many refusals of a token of 20 minutes lead to one new token', () => {
+  const { clock, tokens } = createTokensWithClock();
+  const users = Array.from({ length: 20 }, () => tokens.of(KEY));
+  const refused = tokens.of(KEY).current();
+  clock.minutes += 20;
+  const successors = new Set(users.map((user) => user.replace(refused)));
+  expect(successors).toEqual(new Set([tokens.of(KEY).current()]));
+  expect(successors).not.toContain(refused);
+});
+
+test('a refused token of less than 20 minutes is kept', () => {
+  const { clock, tokens } = createTokensWithClock();
+  const refused = tokens.of(KEY).current();
+  clock.minutes += 19.9;
+  expect(tokens.of(KEY).replace(refused)).toBeUndefined();
+  expect(tokens.of(KEY).current()).toBe(refused);
+});
+
+test('a late refusal of an old token replaces nothing, and one of its successor neither', () => {
+  const { clock, tokens } = createTokensWithClock();
+  const token = tokens.of(KEY);
+  const first = token.current();
+  clock.minutes += 55;
+  const second = token.current();
+  expect(token.replace(first)).toBe(second);
+  expect(token.replace(second)).toBeUndefined();
+});
+
+test('a text that is no key has no token', () => {
+  const { tokens } = createTokensWithClock();
+  expect(() => tokens.of({ ...KEY, key: 'no key' })).toThrow();
+});
