@@ -20,11 +20,13 @@ import * as apnsClient from '../services/delivery-worker/src/channels/apns/clien
 import * as apnsPayload from '../services/delivery-worker/src/channels/apns/payload.ts';
 import * as fcmClient from '../services/delivery-worker/src/channels/fcm/client.ts';
 import * as fcmHttpPool from '../services/delivery-worker/src/channels/fcm/http-pool.ts';
+import * as fcmOutcome from '../services/delivery-worker/src/channels/fcm/outcome.ts';
 import * as fcmPayload from '../services/delivery-worker/src/channels/fcm/payload.ts';
 import * as webPushClient from '../services/delivery-worker/src/channels/web-push/http-client.ts';
 import * as webPushPayload from '../services/delivery-worker/src/channels/web-push/payload.ts';
 import * as webPushResponse from '../services/delivery-worker/src/channels/web-push/response.ts';
 import * as appSettings from '../services/delivery-worker/src/deliver/app-settings.ts';
+import * as circuit from '../services/delivery-worker/src/deliver/circuit.ts';
 import * as delivery from '../services/delivery-worker/src/deliver/deliver-by-provider.ts';
 import * as errorTexts from '../services/delivery-worker/src/deliver/error-texts.ts';
 import * as providerClients from '../services/delivery-worker/src/deliver/provider-clients.ts';
@@ -126,9 +128,11 @@ const NUMBERS: Record<string, number> = {
   'retry.base-seconds': retryPolicy.BASE_BACKOFF_MS / SECOND,
   'retry.max-minutes': retryPolicy.MAX_BACKOFF_MS / SECOND / 60,
   'retry.max-retry-after-hours': retryPolicy.MAX_RETRY_AFTER_MS / SECOND / 3_600,
-  'circuit.failures': retryPolicy.FAILURES_TO_OPEN,
-  'circuit.max-open-seconds': retryPolicy.MAX_OPEN_MS / SECOND,
-  'circuit.auth-error-seconds': retryPolicy.AUTH_ERROR_OPEN_MS / SECOND,
+  'circuit.recipients': circuit.SEVERAL,
+  'circuit.max-open-seconds': circuit.MAX_OPEN_MS / SECOND,
+  'circuit.refused-seconds': circuit.REFUSED_ROUND_MS / SECOND,
+  'circuit.refused-rounds': circuit.REFUSED_ROUNDS,
+  'fcm.retry-after-timeout-seconds': fcmOutcome.RETRY_AFTER_TIMEOUT_MS / SECOND,
   'batch.recipients': LIMITS.batchRecipients,
   'push.max-tokens': LIMITS.tokensPerPush,
   'push.batches-of-most-tokens': BATCHES_OF_MOST_TOKENS,

@@ -56,7 +56,7 @@ describe('a push service that responds', () => {
     const throttled = outcomeFor(406, '', { 'retry-after': '30' });
     expect(throttled).toMatchObject({ kind: 'retry', scope: 'recipient', afterMs: 30_000 });
     expect(outcomeFor(406)).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
-    const headers = { 'x-wns-error-description': 'The channel\r\n is unknown' };
+    const headers = { 'x-wns-error-description': 'The channel\r\nis unknown' };
     expect(outcomeFor(404, 'a page', headers)).toMatchObject({
       kind: 'gone',
       detail: '404 The channel is unknown',

@@ -1,0 +1,86 @@
+import type { ProviderChannelName } from '@carillon/core/channels';
+import { expect, test } from '@jest/globals';
+import {
+  type DocumentedAnswer,
+  readAnswersTable,
+} from '../../../test/support/providers/answers-table.ts';
+import { apnsOutcome, toApnsResponse } from '../src/channels/apns/outcome.ts';
+import { jsonOrText } from '../src/channels/fcm/json-or-text.ts';
+import { fcmOutcome } from '../src/channels/fcm/outcome.ts';
+import { outcomeOfResponse } from '../src/channels/web-push/outcome.ts';
+import type { Attempt } from '../src/deliver/provider.ts';
+
+const LOST = Object.assign(new Error('the connection was lost'), { code: 'ECONNRESET' });
+const TIMEOUT = Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' });
+const CONCERNS = {
+  connection: 'connection',
+  recipient: 'recipient',
+  upstream: 'recipient; server if several',
+};
+
+const attempts: Record<ProviderChannelName, (documented: DocumentedAnswer) => Attempt> = {
+  apns({ answer, http }) {
+    if (http !== undefined) {
+      const { status, headers, body: text } = http;
+      return apnsOutcome(toApnsResponse({ kind: 'response', status, headers, text }));
+    }
+    const isUnprocessed = answer === 'unprocessed';
+    const error = answer === 'timeout' ? TIMEOUT : LOST;
+    return apnsOutcome(toApnsResponse({ kind: 'failed', error, isUnprocessed }));
+  },
+  fcm({ answer, http }) {
+    if (http?.status === 200) return fcmOutcome({ kind: 'accepted' });
+    if (http !== undefined) {
+      const { status, body } = http;
+      return fcmOutcome({ kind: 'response', status, body: jsonOrText(body) });
+    }
+    const kind = answer === 'timeout' ? 'timeout' : 'no-response';
+    return fcmOutcome({ kind, detail: answer });
+  },
+  'web-push'({ answer, http }) {
+    if (http !== undefined) {
+      const { status, headers, body: text } = http;
+      return outcomeOfResponse({ status, headers, text }, Date.now());
+    }
+    const error = answer === 'timeout' ? 'ETIMEDOUT' : 'ECONNRESET';
+    return outcomeOfResponse({ error, isStale: answer === 'unprocessed' }, Date.now());
+  },
+};
+
+/** Describes an attempt in the words of the table. */
+function describeAttempt(attempt: Attempt): Pick<DocumentedAnswer, 'concerns' | 'effect'> {
+  switch (attempt.kind) {
+    case 'rejected':
+      return { concerns: 'recipient', effect: attempt.reason };
+    case 'retry': {
+      const effect = attempt.scope === 'connection' ? 'repeated' : 'deferred';
+      return { concerns: CONCERNS[attempt.scope], effect };
+    }
+    case 'auth-error':
+      return { concerns: 'recipient; credential if several', effect: 'refused' };
+    default:
+      return { concerns: 'recipient', effect: attempt.kind };
+  }
+}
+
+const table = readAnswersTable();
+
+test.each(table)('$channel $answer: $effect', (documented) => {
+  const { concerns, effect } = documented;
+  expect(describeAttempt(attempts[documented.channel](documented))).toEqual({ concerns, effect });
+});
+
+test('the table has each effect of each provider', () => {
+  const common = [
+    'sent',
+    'gone',
+    'deferred',
+    'refused',
+    'rejected-by-provider',
+    'wrong-credential',
+  ];
+  for (const channel of ['apns', 'fcm', 'web-push']) {
+    const effects = table.filter((one) => one.channel === channel).map(({ effect }) => effect);
+    expect(effects).toEqual(expect.arrayContaining(common));
+  }
+});
