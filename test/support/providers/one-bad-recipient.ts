@@ -1,0 +1,76 @@
+import type { TestTenant } from '../api/tenants.ts';
+import type { Sent } from '../end-to-end/pushes.ts';
+import { until } from '../until.ts';
+import type { DocumentedAnswer } from './answers-table.ts';
+import type { ProviderFixture } from './fixture.ts';
+import {
+  type ProviderDevicePool,
+  registerAndroids,
+  registerBrowsers,
+  registerIphones,
+} from './provider-device-pool.ts';
+
+/** An app of which one device gets the same answer of its provider each time. */
+export interface AppWithOneBadDevice {
+  documented: DocumentedAnswer;
+  tenant: TestTenant;
+  bad: { token: string; address: string };
+  good: ProviderDevicePool;
+}
+
+/**
+ * Creates an app with `devices` good devices and a bad one, whose provider's answer also has a Retry-After of ten
+ * minutes: each minute that a good device waits would be for nothing.
+ */
+export async function createAppWithOneBadDevice(
+  fixture: ProviderFixture,
+  documented: DocumentedAnswer,
+  devices: number,
+): Promise<AppWithOneBadDevice> {
+  const { channel, http } = documented;
+  const tenant = await fixture.tenant({ fcmFallbackSeconds: 0 });
+  const { tokens, addresses } = await registerDevices(fixture, tenant, channel, devices + 1);
+  const [badToken = '', ...goodTokens] = tokens;
+  const [badAddress = '', ...goodAddresses] = addresses;
+  const headers = { 'retry-after': '600', ...http?.headers };
+  await fixture.sandbox.scriptPermanently(channel, badAddress, { ...http, headers });
+  return {
+    documented,
+    tenant,
+    bad: { token: badToken, address: badAddress },
+    good: { tokens: goodTokens, addresses: goodAddresses },
+  };
+}
+
+/** Registers devices of a channel. */
+export function registerDevices(
+  { sandbox }: Pick<ProviderFixture, 'sandbox'>,
+  tenant: TestTenant,
+  channel: DocumentedAnswer['channel'],
+  n: number,
+): Promise<ProviderDevicePool> {
+  if (channel === 'apns') return registerIphones(tenant, n);
+  return channel === 'fcm' ? registerAndroids(tenant, n) : registerBrowsers(tenant, sandbox, n);
+}
+
+/** Waits until the provider has accepted a push for all of these addresses, each once. */
+export async function untilAccepted(
+  { sandbox }: Pick<ProviderFixture, 'sandbox'>,
+  { id }: Sent,
+  addresses: readonly string[],
+  timeoutMs: number,
+): Promise<void> {
+  const isWanted = new Set(addresses);
+  let accepted: string[] = [];
+  await until(
+    async () => {
+      const received = await sandbox.received(id);
+      accepted = received
+        .filter(({ to, status }) => isWanted.has(to) && (status ?? 0) >= 200 && (status ?? 0) < 300)
+        .map(({ to }) => to);
+      return new Set(accepted).size === isWanted.size;
+    },
+    { timeoutMs, everyMs: 100, what: `${isWanted.size} good recipients of ${id}` },
+  );
+  if (accepted.length !== isWanted.size) throw new Error(`${id} was accepted more than once`);
+}
