@@ -106,6 +106,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
   'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
+  'test/providers/each-answer-concerns-its-recipient.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',
   'test/providers/queues-are-split-between-workers.test.ts',
 ];
