@@ -56,6 +56,8 @@ export const GUARANTEE_TESTS: Readonly<Record<string, readonly string[]>> = {
   ],
   G16: [
     'test/providers/provider-responses-map-to-outcomes.test.ts',
+    'test/providers/one-recipient-stops-no-app.test.ts',
+    'test/providers/each-answer-concerns-its-recipient.test.ts',
     'test/providers/expired-tokens-and-changed-credentials.test.ts',
   ],
   G17: ['test/faults/rolling-restart-fails-no-request.test.ts'],

@@ -106,7 +106,6 @@ const LONG_SIDE_BY_SIDE = [
   'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
   'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
-  'test/providers/each-answer-concerns-its-recipient.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',
   'test/providers/queues-are-split-between-workers.test.ts',
 ];
@@ -142,6 +141,7 @@ const FAULTS = [
   'test/faults/webhooks-lose-no-event.test.ts',
   'test/faults/worker-killed-at-a-failpoint-repeats-little.test.ts',
   'test/faults/wrong-clock-sends-nothing-early.test.ts',
+  'test/providers/each-answer-concerns-its-recipient.test.ts',
 ];
 
 /** Tests that take minutes and hardly any CPU: they wait for alerts, or through an outage. */

@@ -11,7 +11,7 @@ export const REFUSED_ROUND_MS = 60_000;
 export const REFUSED_ROUNDS = 3;
 const INITIAL_DOUBLINGS = 1;
 const MIN_OPEN_MS = 500;
-/** Delay of other requests while a probe is in flight. */
+/** Delay of other requests while a probe is in flight or left to others. */
 const PROBE_WAIT_MS = 500;
 
 /** Closed: all is sent. Open: nothing is. Half-open: one probe. */
@@ -138,8 +138,10 @@ function createGate(now: () => number) {
     waitMs(isTroubled: boolean): number {
       if (!isOpen) return 0;
       othersWait ||= !isTroubled;
-      const from = openUntil + (isTroubled && othersWait ? openMs : 0);
-      return Math.max(from - now(), probe === undefined ? 0 : PROBE_WAIT_MS);
+      const leftMs = openUntil - now();
+      const leavesProbe = isTroubled && othersWait && leftMs > -openMs;
+      // Not for all of its time: the probe may succeed at once.
+      return Math.max(leftMs, leavesProbe || probe !== undefined ? PROBE_WAIT_MS : 0);
     },
     onSent(serial: number): void {
       if (isOpen) probe = serial;
