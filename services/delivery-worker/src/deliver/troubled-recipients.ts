@@ -28,9 +28,6 @@ export interface Trouble {
   at: number;
 }
 
-/** An upstream's recipients with trouble. */
-export type TroubledRecipients = ReturnType<typeof createTroubledRecipients>;
-
 /**
  * Creates an empty memory of recipients with trouble. The order of the requests decides what an answer tells, not that
  * of the answers: fast refusals say nothing about requests that were sent after them.
