@@ -26,11 +26,12 @@ import * as webPushClient from '../services/delivery-worker/src/channels/web-pus
 import * as webPushPayload from '../services/delivery-worker/src/channels/web-push/payload.ts';
 import * as webPushResponse from '../services/delivery-worker/src/channels/web-push/response.ts';
 import * as appSettings from '../services/delivery-worker/src/deliver/app-settings.ts';
+import * as delivery from '../services/delivery-worker/src/deliver/batch-progress.ts';
 import * as circuit from '../services/delivery-worker/src/deliver/circuit.ts';
-import * as delivery from '../services/delivery-worker/src/deliver/deliver-by-provider.ts';
 import * as errorTexts from '../services/delivery-worker/src/deliver/error-texts.ts';
 import * as providerClients from '../services/delivery-worker/src/deliver/provider-clients.ts';
 import * as retryPolicy from '../services/delivery-worker/src/deliver/retry-policy.ts';
+import * as troubledRecipients from '../services/delivery-worker/src/deliver/troubled-recipients.ts';
 import { environment as workerEnvironment } from '../services/delivery-worker/src/environment.ts';
 import * as fanOut from '../services/delivery-worker/src/fan-out/fan-out.ts';
 import { MAX_IN_FLIGHT } from '../services/delivery-worker/src/webhooks/address-circuits.ts';
@@ -130,7 +131,7 @@ const NUMBERS: Record<string, number> = {
   'retry.max-retry-after-hours': retryPolicy.MAX_RETRY_AFTER_MS / SECOND / 3_600,
   'circuit.recipients': circuit.SEVERAL,
   'circuit.max-open-seconds': circuit.MAX_OPEN_MS / SECOND,
-  'circuit.refused-seconds': circuit.REFUSED_ROUND_MS / SECOND,
+  'circuit.refused-seconds': troubledRecipients.REFUSED_ROUND_MS / SECOND,
   'circuit.refused-rounds': circuit.REFUSED_ROUNDS,
   'fcm.retry-after-timeout-seconds': fcmOutcome.RETRY_AFTER_TIMEOUT_MS / SECOND,
   'batch.recipients': LIMITS.batchRecipients,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerIphone } from '../support/providers/devices.ts';
@@ -21,6 +22,9 @@ test('a batch that waits for an open circuit is released unchanged, by one write
   const tenant = await fixture.tenant();
   const iphone = await registerIphone(tenant.dev);
   await fixture.sandbox.setFaults('apns', { refuseCredential: true });
+  for (let n = 0; n < SEVERAL; n += 1) await send(tenant, (await registerIphone(tenant.dev)).token);
+  const isOpen = async () => (await fixture.sandbox.counts()).requests === SEVERAL;
+  await until(isOpen, { what: 'answers that open the circuit' });
   const push = await send(tenant, iphone.token);
   const readReleased = () =>
     mongo.db

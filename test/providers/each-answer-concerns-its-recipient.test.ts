@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { REFUSED_ROUND_MS, SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
+import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
+import { REFUSED_ROUND_MS } from '../../services/delivery-worker/src/deliver/troubled-recipients.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { readAnswersTable } from '../support/providers/answers-table.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';

@@ -1,12 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
-import {
-  createCircuit,
-  REFUSED_ROUND_MS,
-  REFUSED_ROUNDS,
-  SEVERAL,
-} from '../src/deliver/circuit.ts';
+import { createCircuit, REFUSED_ROUNDS, SEVERAL } from '../src/deliver/circuit.ts';
 import { computeRetryDelayMs } from '../src/deliver/retry-policy.ts';
-import type { Permit } from '../src/deliver/troubled-recipients.ts';
+import { type Permit, REFUSED_ROUND_MS } from '../src/deliver/troubled-recipients.ts';
 
 const MAX_RANDOM = (): number => 1;
 const MIN_RANDOM = (): number => 0;
@@ -27,7 +22,9 @@ function createCircuitUnderTest() {
     advance(ms: number): void {
       now += ms;
     },
-    accept: (recipient: string) => circuit.onAccepted(send(recipient)),
+    accept: (recipient: string) => circuit.onAnswered(send(recipient), true),
+    /** The device is gone, or the push invalid. */
+    reject: (recipient: string) => circuit.onAnswered(send(recipient), false),
     fail: (recipient: string, retryAfterMs?: number) =>
       circuit.onFailure(send(recipient), retryAfterMs),
     refuse: (recipient: string) => circuit.onRefusal(send(recipient)),
@@ -89,7 +86,7 @@ describe.each(['fail', 'refuse'] as const)('recipients that %s', (answer) => {
     for (const permit of bad)
       answer === 'fail' ? under.circuit.onFailure(permit) : under.circuit.onRefusal(permit);
     expect(under.circuit.state()).toBe('open');
-    under.circuit.onAccepted(good);
+    under.circuit.onAnswered(good, true);
     expect(under.circuit.state()).toBe('closed');
   });
 
@@ -97,7 +94,7 @@ describe.each(['fail', 'refuse'] as const)('recipients that %s', (answer) => {
     const under = createCircuitUnderTest();
     const early = under.send('early');
     openBy(under, answer);
-    under.circuit.onAccepted(early);
+    under.circuit.onAnswered(early, true);
     expect(under.circuit.state()).toBe('open');
   });
 
@@ -108,7 +105,7 @@ describe.each(['fail', 'refuse'] as const)('recipients that %s', (answer) => {
     // It comes back soon, in case the probe succeeds.
     under.advance(Number(under.circuit.acquire(opener)));
     expect(under.circuit.state()).toBe('half-open');
-    expect(under.circuit.acquire(opener)).toBeLessThan(1_000);
+    expect(under.circuit.acquire(opener)).toBeLessThan(REFUSED_ROUND_MS / 4);
     under.accept('good');
     expect(under.circuit.state()).toBe('closed');
   });
@@ -134,7 +131,7 @@ test('after the open period one request probes and the others wait', () => {
   const probe = under.send('probe');
   expect(under.circuit.acquire('another')).toEqual(expect.any(Number));
   expect(under.circuit.state()).toBe('half-open');
-  under.circuit.onAccepted(probe);
+  under.circuit.onAnswered(probe, true);
   expect(under.circuit.state()).toBe('closed');
   under.accept('another');
 });
@@ -173,6 +170,47 @@ test('a Retry-After is of its recipient, and of all when several have one: the s
   other.fail('b');
   other.fail('c', 600_000);
   expect(other.circuit.acquire('another')).toBe(2_000);
+});
+
+test('a single probe with a Retry-After keeps no circuit open for it', () => {
+  const under = createCircuitUnderTest();
+  for (const recipient of ['a', 'b', 'c']) under.fail(recipient, 2 * 3_600_000);
+  under.advance(Number(under.circuit.acquire('another')));
+  // The trouble of the others is forgotten by then.
+  under.fail('probe', 86_400_000);
+  expect(under.circuit.acquire('another')).toBeLessThanOrEqual(60_000);
+});
+
+test('others come back soon while requests in flight may still close the circuit', () => {
+  const under = createCircuitUnderTest();
+  const bad = ['a', 'b', 'c'].map(under.send);
+  const good = under.send('good');
+  for (const permit of bad) under.circuit.onRefusal(permit);
+  expect(under.circuit.acquire('waiting')).toBeLessThan(1_000);
+  under.circuit.onAnswered(good, false);
+  expect(under.circuit.acquire('waiting')).toBe(REFUSED_ROUND_MS);
+});
+
+test('a recipient whose probe has failed leaves the next one to the others, also to those with trouble', () => {
+  const under = createCircuitUnderTest();
+  const [first = '', second = ''] = openBy(under, 'refuse');
+  under.advance(REFUSED_ROUND_MS);
+  under.refuse(first);
+  under.advance(REFUSED_ROUND_MS);
+  expect(under.circuit.acquire(first)).toBeGreaterThan(0);
+  under.accept(second);
+  expect(under.circuit.state()).toBe('closed');
+});
+
+test('a recipient with failures gets one request at a time, and rests between them', () => {
+  const under = createCircuitUnderTest();
+  under.fail('hanging');
+  expect(under.circuit.acquire('hanging')).toBeGreaterThan(0);
+  under.advance(REFUSED_ROUND_MS);
+  const permit = under.send('hanging');
+  expect(under.circuit.acquire('hanging')).toBeGreaterThan(0);
+  under.circuit.release(permit);
+  under.send('hanging');
 });
 
 test('a probe that told nothing is replaced by the next request', () => {
@@ -226,9 +264,10 @@ describe('a refusal', () => {
     });
     const waits = Array.from({ length: REFUSED_ROUNDS }, (_, round) => [false, round === 0]);
     expect(finals).toEqual([...waits, [true, false], [true, false]]);
-    // Its next push fails without further rounds.
+    // Its next push fails without further rounds, but not while nothing else is accepted.
     expect(under.refuse('bad').isFinal).toBe(true);
-    expect(under.refuse('bad').isFinal).toBe(true);
+    expect(under.refuse('bad').isFinal).toBe(false);
+    under.advance(REFUSED_ROUND_MS);
     under.accept('bad');
     expect(under.refuse('bad').isFinal).toBe(false);
   });
@@ -242,16 +281,50 @@ describe('a refusal', () => {
     }
   });
 
-  test('of two requests at once counts as one round', () => {
+  test('of many requests at once counts as one round, and then one is in flight at a time', () => {
     const under = createCircuitUnderTest();
-    for (let round = 0; round <= REFUSED_ROUNDS; round += 1) {
-      const permits = [under.send('bad'), under.send('bad'), under.send('bad')];
-      under.accept('good');
-      const finals = permits.map((permit) => under.circuit.onRefusal(permit).isFinal);
-      expect(finals).toEqual(permits.map(() => round === REFUSED_ROUNDS));
-      under.accept('good');
-      under.advance(REFUSED_ROUND_MS);
+    const permits = [under.send('bad'), under.send('bad'), under.send('bad'), under.send('bad')];
+    under.accept('good');
+    const finals = permits.map((permit) => under.circuit.onRefusal(permit).isFinal);
+    expect(finals).toEqual(permits.map(() => false));
+    under.advance(REFUSED_ROUND_MS);
+    under.send('bad');
+    expect(under.circuit.acquire('bad')).toBeGreaterThan(0);
+    under.accept('good');
+  });
+
+  test('is not contradicted by devices that are gone, or pushes that are invalid', () => {
+    const under = createCircuitUnderTest();
+    for (let round = 0; round < MANY; round += 1) {
+      for (const live of ['a', 'b', 'c', 'd']) {
+        const permit = under.circuit.acquire(live);
+        if (typeof permit !== 'number')
+          expect(under.circuit.onRefusal(permit)).toMatchObject({ isFinal: false });
+        const dead = under.circuit.acquire(`dead ${round} ${live}`);
+        if (typeof dead !== 'number') under.circuit.onAnswered(dead, false);
+      }
+      under.advance(REFUSED_ROUND_MS / 2);
     }
+    expect(under.circuit.state()).not.toBe('closed');
+  });
+
+  test('is seen for all, though some were once refused alone', () => {
+    const under = createCircuitUnderTest();
+    const recipients = ['a', 'b', 'c', 'd'];
+    const permits = recipients.map(under.send);
+    const last = under.send('last');
+    for (const permit of permits) under.circuit.onRefusal(permit);
+    under.circuit.onAnswered(last, true);
+    const reports = [];
+    for (let round = 0; round < 4; round += 1) {
+      under.advance(2 * REFUSED_ROUND_MS);
+      for (const recipient of recipients) {
+        const permit = under.circuit.acquire(recipient);
+        if (typeof permit !== 'number') reports.push(under.circuit.onRefusal(permit));
+      }
+    }
+    expect(reports.some(({ concernsCredential }) => concernsCredential)).toBe(true);
+    expect(reports.some(({ isFinal }) => isFinal)).toBe(false);
   });
 });
 

@@ -1,18 +1,25 @@
 import { computeRetryDelayMs } from './retry-policy.ts';
-import { createTroubledRecipients, type Permit, type Trouble } from './troubled-recipients.ts';
+import {
+  createTroubledRecipients,
+  type Permit,
+  REFUSED_ROUND_MS,
+  type Trouble,
+} from './troubled-recipients.ts';
 
 /** Different recipients whose answers count for the upstream: those of fewer count for these recipients only. */
 export const SEVERAL = 3;
 /** Longest open period without a Retry-After: a recovered provider is used again within a minute. */
 export const MAX_OPEN_MS = 60_000;
-/** Period between two attempts with a refused credential, and to a recipient for which it was refused. */
-export const REFUSED_ROUND_MS = 60_000;
 /** Refusals of a recipient, after its first, with which it fails if others were accepted before each of them. */
 export const REFUSED_ROUNDS = 3;
 const INITIAL_DOUBLINGS = 1;
 const MIN_OPEN_MS = 500;
-/** Delay of other requests while a probe is in flight or left to others. */
+/** Delay of other requests while a probe is in flight, or others that may close the circuit. */
 const PROBE_WAIT_MS = 500;
+/** Part of the open period after which a recipient that leaves the probe to others comes back. */
+const LEAVING_PART = 1 / 8;
+/** Part of the open period for which a recipient rests in addition when its probe has failed: another one's turn. */
+const PROBED_PART = 1 / 2;
 
 /** Closed: all is sent. Open: nothing is. Half-open: one probe. */
 export type CircuitState = 'closed' | 'open' | 'half-open';
@@ -40,31 +47,32 @@ export function createCircuit(now: () => number, random: () => number) {
   const troubled = createTroubledRecipients(now);
   const gate = createGate(now);
   let sent = 0;
+  let settled = 0;
   let doublings = INITIAL_DOUBLINGS;
 
   function waitMs(recipient: string): number {
     const trouble = troubled.find(recipient);
-    return Math.max(0, gate.waitMs(trouble !== undefined), (trouble?.restsUntil ?? 0) - now());
+    const restMs = trouble === undefined ? 0 : troubled.restMs(trouble);
+    return Math.max(restMs, gate.waitMs(trouble !== undefined, sent - settled));
   }
+
+  function settle({ recipient, serial }: Permit): void {
+    settled += 1;
+    const trouble = troubled.find(recipient);
+    if (trouble?.inFlight === serial) trouble.inFlight = undefined;
+  }
+
+  const hasEvidence = (): boolean => troubled.listEvidence().length >= SEVERAL;
 
   /** Opens the circuit if there is evidence enough, and again after a failed probe. Returns whether it did. */
-  function openIfDue({ serial }: Permit, { isOwn }: Trouble, computeOpenMs: () => number): boolean {
-    const hasEvidence = () => !isOwn && troubled.listEvidence().length >= SEVERAL;
-    const isDue = gate.isOpen() ? gate.isProbe(serial) : hasEvidence();
-    if (isDue) gate.open(computeOpenMs());
-    return isDue;
-  }
-
-  /** Computes how long failures open the circuit. A Retry-After counts as far as all of the recipients got one. */
-  function computeFailureOpenMs(): number {
-    const retryAfters = troubled.listEvidence().map(({ retryAfterMs }) => retryAfterMs);
-    const backoffMs = computeRetryDelayMs(doublings, undefined, random);
-    doublings += 1;
-    return Math.max(
-      MIN_OPEN_MS,
-      Math.min(backoffMs, MAX_OPEN_MS),
-      retryAfters.length === 0 ? 0 : computeRetryDelayMs(0, Math.min(...retryAfters), random),
-    );
+  function openIfDue({ serial }: Permit, trouble: Trouble, computeOpenMs: () => number): boolean {
+    const isProbe = gate.isOpen() && gate.isProbe(serial);
+    if (gate.isOpen() ? !isProbe : trouble.isOwn || !hasEvidence()) return false;
+    const openMs = computeOpenMs();
+    gate.open(openMs);
+    if (isProbe)
+      trouble.restsUntil = Math.max(trouble.restsUntil, now() + openMs * (1 + PROBED_PART));
+    return true;
   }
 
   return {
@@ -76,41 +84,67 @@ export function createCircuit(now: () => number, random: () => number) {
       if (ms > 0) return ms;
       sent += 1;
       gate.onSent(sent);
+      const trouble = troubled.find(recipient);
+      if (trouble !== undefined) trouble.inFlight = sent;
       return { recipient, serial: sent };
     },
-    /** Reports that the provider has accepted the push, or has refused it for a reason of the push or the device. */
-    onAccepted(permit: Permit): void {
+    /**
+     * Reports that the provider has accepted the push, or has refused it for a reason of the push or the device, which
+     * shows that its server works.
+     */
+    onAnswered(permit: Permit, isAccepted: boolean): void {
+      settle(permit);
       gate.endProbe(permit.serial);
-      troubled.onAccepted(permit);
+      troubled.onAnswered(permit, isAccepted);
       // Of requests that were sent before the evidence some may still be accepted.
-      if (gate.isOpen() && troubled.listEvidence().length >= SEVERAL) return;
+      if (gate.isOpen() && hasEvidence()) return;
       gate.close();
       doublings = INITIAL_DOUBLINGS;
     },
     /** Reports that the provider failed, or requested a pause, for this recipient. */
     onFailure(permit: Permit, retryAfterMs = 0): void {
+      settle(permit);
       const trouble = troubled.add(permit, sent, { isRefusal: false, retryAfterMs });
-      openIfDue(permit, trouble, computeFailureOpenMs);
+      openIfDue(permit, trouble, () => {
+        doublings += 1;
+        return computeOpenMs(doublings - 1, troubled.listEvidence(), random);
+      });
     },
     /** Reports that the provider refused the credential for this recipient, which then rests for a round. */
     onRefusal(permit: Permit): Refusal {
-      const before = troubled.find(permit.recipient);
-      const isRepeated = before?.isRefusal === true && permit.serial > before.knownAfter;
+      settle(permit);
       const trouble = troubled.add(permit, sent, { isRefusal: true });
-      const hasOpened = openIfDue(permit, trouble, () => REFUSED_ROUND_MS);
-      const isFinal = trouble.rounds >= REFUSED_ROUNDS;
+      const hasOpened = openIfDue(permit, trouble, () => REFUSED_ROUND_MS) && hasEvidence();
+      const isFinal = trouble.isOwn && trouble.rounds >= REFUSED_ROUNDS && !gate.isOpen();
       // A recipient that has failed does not rest: its next push needs no rounds to fail too.
-      if (!isFinal) trouble.restsUntil = now() + REFUSED_ROUND_MS;
-      const areAllRefused = !trouble.isOwn && (!troubled.hasAccepted() || isRepeated);
+      if (isFinal) trouble.restsUntil = 0;
+      const areAllRefused = !trouble.isOwn && (!troubled.hasAccepted() || trouble.isRepeated);
       return { concernsCredential: hasOpened || areAllRefused, isFinal };
     },
     /** Reports a request that has told nothing about the upstream: it was never sent, say. */
-    release: ({ serial }: Permit): void => gate.endProbe(serial),
+    release(permit: Permit): void {
+      settle(permit);
+      gate.endProbe(permit.serial);
+    },
     /** Checks whether nothing but a probe is sent. */
     isOpen: gate.isOpen,
     state: gate.state,
     countRefused: troubled.countRefused,
+    hasRefused: troubled.hasRefused,
   };
+}
+
+/** Computes how long failures open a circuit. A Retry-After counts if several recipients got one: the shortest. */
+function computeOpenMs(
+  doublings: number,
+  evidence: readonly Trouble[],
+  random: () => number,
+): number {
+  const backoffMs = computeRetryDelayMs(doublings, undefined, random);
+  const openMs = Math.max(MIN_OPEN_MS, Math.min(backoffMs, MAX_OPEN_MS));
+  if (evidence.length < SEVERAL) return openMs;
+  const retryAfterMs = Math.min(...evidence.map((trouble) => trouble.retryAfterMs));
+  return Math.max(openMs, computeRetryDelayMs(0, retryAfterMs, random));
 }
 
 /**
@@ -135,13 +169,17 @@ function createGate(now: () => number) {
       return probe !== undefined || openUntil <= now() ? 'half-open' : 'open';
     },
     /** Returns the milliseconds until a request may be sent to a recipient, at most 0 if it may now. */
-    waitMs(isTroubled: boolean): number {
+    waitMs(isTroubled: boolean, inFlight: number): number {
       if (!isOpen) return 0;
       othersWait ||= !isTroubled;
       const leftMs = openUntil - now();
+      // A request that was sent before the circuit opened may still be accepted, and close it.
+      const isUndecided = inFlight > (probe === undefined ? 0 : 1);
+      if (leftMs > 0) return isUndecided ? Math.min(leftMs, PROBE_WAIT_MS) : leftMs;
+      if (probe !== undefined) return PROBE_WAIT_MS;
       const leavesProbe = isTroubled && othersWait && leftMs > -openMs;
       // Not for all of its time: the probe may succeed at once.
-      return Math.max(leftMs, leavesProbe || probe !== undefined ? PROBE_WAIT_MS : 0);
+      return leavesProbe ? Math.max(PROBE_WAIT_MS, openMs * LEAVING_PART) : 0;
     },
     onSent(serial: number): void {
       if (isOpen) probe = serial;

@@ -5,8 +5,8 @@ import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { countAttributes, type Span } from '@carillon/core/tracing';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
+import { type Progress, trackProgress } from './batch-progress.ts';
 import type { Deferral, DeliverByChannel, Delivery } from './channel.ts';
-import { REFUSED_ROUND_MS } from './circuit.ts';
 import { sanitizeProviderError } from './error-texts.ts';
 import type { Address, Attempt, CompletedAttempt, ProviderPush, Send } from './provider.ts';
 import type {
@@ -16,7 +16,7 @@ import type {
   Upstream,
 } from './provider-clients.ts';
 import { computeRetryDelayMs } from './retry-policy.ts';
-import type { Permit } from './troubled-recipients.ts';
+import { type Permit, REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
 const MAX_SMALL_BATCH_RECIPIENTS = 50;
@@ -24,13 +24,6 @@ const MAX_SMALL_BATCH_RECIPIENTS = 50;
 const MAX_INLINE_WAIT_MS = 250;
 const MAX_INLINE_ROUNDS = 3;
 const AT_CAPACITY_WAIT_MS = 1_000;
-
-/**
- * Unsaved outcomes after which a batch is saved: a killed worker repeats fewer than these of each batch, and what was in
- * flight. So many are saved also before the settlement: the windows of their requests serve the next batch meanwhile.
- */
-export const SAVE_AFTER_OUTCOMES = 25;
-const SAVE_INTERVAL_MS = 1_000;
 
 /** Resources of delivering through one provider. */
 export interface ProviderResources {
@@ -57,18 +50,6 @@ interface Recipient {
   address: Address;
   credentialClient: CredentialClient;
   upstream: Upstream;
-}
-
-/** Saving of the outcomes of a batch in progress, so that a worker that takes over repeats few. */
-interface Progress {
-  /** Counts one more recipient with an outcome. */
-  recordCompleted(): void;
-  /** Resolves when few outcomes are unsaved; a finished request waits for it before the next takes its place. */
-  saveIfDue(): Promise<void>;
-  /** Returns true if an outcome is not saved. */
-  hasUnsaved(): boolean;
-  /** Resolves when nothing is saved any more: a save in flight has older outcomes, and must not be the last write. */
-  stop(): Promise<void>;
 }
 
 /** One batch in progress. */
@@ -187,58 +168,6 @@ async function deliverWithClients(
   }
 }
 
-/**
- * Starts saving, by the number of outcomes and by the clock.
- *
- * @param save saves all outcomes so far; may reject
- * @param hasPending false: the batch is about to be settled, which saves its last outcomes
- */
-function trackProgress(save: () => Promise<void>, hasPending: () => boolean): Progress {
-  let completed = 0;
-  let saved = { completed: 0, savedAt: performance.now() };
-  let saving: Promise<void> | undefined;
-  let isStopped = false;
-  const timer = setInterval(() => void saveIfDue().catch(() => undefined), SAVE_INTERVAL_MS);
-
-  function isDue(): boolean {
-    const unsaved = completed - saved.completed;
-    if (isStopped || unsaved === 0) return false;
-    if (unsaved >= SAVE_AFTER_OUTCOMES) return true;
-    return hasPending() && performance.now() - saved.savedAt >= SAVE_INTERVAL_MS;
-  }
-
-  async function saveNow(): Promise<void> {
-    const completedBefore = completed;
-    try {
-      await save();
-      saved = { completed: completedBefore, savedAt: performance.now() };
-    } finally {
-      saving = undefined;
-    }
-  }
-
-  async function saveIfDue(): Promise<void> {
-    while (isDue()) {
-      saving ??= saveNow();
-      // More requests may have finished meanwhile.
-      await saving;
-    }
-  }
-
-  return {
-    recordCompleted() {
-      completed += 1;
-    },
-    saveIfDue,
-    hasUnsaved: () => completed > saved.completed,
-    async stop() {
-      isStopped = true;
-      clearInterval(timer);
-      await saving?.catch(() => undefined);
-    },
-  };
-}
-
 /** Sends to pending recipients, and again to those that had to wait briefly. False: nothing may be sent any more. */
 async function sendAll(run: Run, clients: ProviderClients): Promise<boolean> {
   for (let round = 0; ; round += 1) {
@@ -351,7 +280,6 @@ async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
       return true;
     }
     const attempt = await trySend(run, recipient, permit);
-    failpointForEach('sent', () => [`${recipient.token} ${JSON.stringify(attempt)}`]);
     if (attempt.kind === 'withheld') {
       circuit.release(permit);
       return false;
@@ -376,7 +304,9 @@ async function trySend(run: Run, recipient: Recipient, permit: Permit): Promise<
       sends.set(credentialClient, send);
     }
     failpoint('send', recipient.token);
-    return await send(address);
+    const attempt = await send(address);
+    failpointForEach('sent', () => [`${recipient.token} ${JSON.stringify(attempt)}`]);
+    return attempt;
   } catch (error) {
     // An unexpected error: the batch is repeated when its lease ends, and a probe must not block the circuit
     // permanently.
@@ -399,8 +329,9 @@ function applyAttempt(
   const { position, token, address, credentialClient, upstream } = recipient;
   if (attempt.kind === 'rejected' && attempt.isUnsent) upstream.circuit.release(permit);
   else {
-    upstream.circuit.onAccepted(permit);
-    credentialClient.onAccepted();
+    const isAccepted = attempt.kind === 'sent';
+    upstream.circuit.onAnswered(permit, isAccepted);
+    if (isAccepted) credentialClient.onAccepted();
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
   else if (attempt.kind === 'rejected')

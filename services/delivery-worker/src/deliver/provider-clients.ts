@@ -7,10 +7,11 @@ import { type SealingKeys, unseal } from '@carillon/core/sealing';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
-import { type Circuit, type CircuitState, createCircuit, REFUSED_ROUND_MS } from './circuit.ts';
+import { type Circuit, type CircuitState, createCircuit } from './circuit.ts';
 import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
 
 import { createSemaphore, type Semaphore } from './semaphore.ts';
+import { REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Greatest age of a credential when it is used. */
 export const MAX_AGE_MS = 3_000;
@@ -84,6 +85,7 @@ export function createProviderClientPool(options: ProviderClientOptions) {
     for (const document of documents) {
       channel ??= await loadChannel();
       const open = entry.current.find((one) => one.document.revision === document.revision);
+      open?.onRead(document);
       current.push(open ?? openCredential(options, channel, document));
     }
     entry.retired.push(...entry.current.filter((credential) => !current.includes(credential)));
@@ -226,6 +228,8 @@ export interface ProviderClientOptions {
 interface OpenCredential {
   document: CredentialDocument;
   credentialClient: CredentialClient;
+  /** Takes the mark of a refusal that another worker may have made. */
+  onRead(document: CredentialDocument): void;
   /** Checks whether the provider may refuse it: one of its circuits is open, or a recipient waits after a refusal. */
   isSuspect(): boolean;
   /** Returns the state of the circuit of each upstream. */
@@ -243,8 +247,12 @@ function openCredential(
   const upstreams = new LRUCache<string, Upstream>({ max: MAX_UPSTREAMS });
   const { _id, revision } = document;
   const circuits = () => [...upstreams.values()].map(({ circuit }) => circuit);
-  /** Since when the mark of a refusal may be removed, by the monotonic clock; undefined: there is none. */
-  let markedUntil = document.refused === undefined ? undefined : performance.now();
+  /** Time until which the mark of a refusal stays, by the monotonic clock; undefined: there is none. */
+  let markedUntil: number | undefined;
+  function onRead({ refused }: CredentialDocument): void {
+    if (refused !== undefined) markedUntil ??= performance.now();
+  }
+  onRead(document);
 
   /** Another process may have marked it since: then this one asks again a round later. */
   async function clearMark(): Promise<void> {
@@ -276,11 +284,10 @@ function openCredential(
       if (refused <= 1) clearMark().catch(onError);
     },
   };
-  const isSuspect = () =>
-    circuits().some((circuit) => circuit.isOpen() || circuit.countRefused() > 0);
+  const isSuspect = () => circuits().some((circuit) => circuit.isOpen() || circuit.hasRefused());
   const circuitStates = () => circuits().map((circuit) => circuit.state());
   const close = () => client.close();
-  return { document, credentialClient, isSuspect, circuitStates, close };
+  return { document, credentialClient, onRead, isSuspect, circuitStates, close };
 }
 
 function decryptSecret(keys: SealingKeys, { _id, secret }: CredentialDocument): ProviderSecret {

@@ -78,7 +78,7 @@ export function createAddressCircuits(
         end(response) {
           address.inFlight -= 1;
           if (response === undefined) address.circuit.release(permit);
-          else if ('status' in response) address.circuit.onAccepted(permit);
+          else if ('status' in response) address.circuit.onAnswered(permit, true);
           else if (NOT_SENT.has(response.error)) address.circuit.release(permit);
           else address.circuit.onFailure(permit);
         },

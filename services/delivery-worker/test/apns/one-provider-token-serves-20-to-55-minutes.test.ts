@@ -22,7 +22,8 @@ let carried = new Set<ProviderToken>();
 const provider = useProvider(({ apnsToken }) => {
   clock = { ms: 0 };
   carried = new Set();
-  tokens = recordCarried(createProviderTokens(() => clock.ms));
+  const now = () => clock.ms;
+  tokens = recordCarried(createProviderTokens(now, now));
   return connectApns(apnsToken, tokens);
 });
 

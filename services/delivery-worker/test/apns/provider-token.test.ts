@@ -8,8 +8,11 @@ const KEY = { key: createKey(), keyId: 'KEYKEYKEY1', teamId: 'TEAMTEAM01' };
 
 function createTokensWithClock() {
   // Not from 0: a clock may begin anywhere.
-  const clock = { minutes: 1_000 };
-  return { clock, tokens: createProviderTokens(() => clock.minutes * MINUTE_MS) };
+  const begin = 1_000;
+  const clock = { minutes: begin, correctedBy: 0 };
+  const startedAt = Date.now();
+  const wallNow = () => startedAt + (clock.minutes - begin + clock.correctedBy) * MINUTE_MS;
+  return { clock, tokens: createProviderTokens(() => clock.minutes * MINUTE_MS, wallNow) };
 }
 
 test('a token is a JWT as Apple requires, valid from now', () => {
@@ -67,6 +70,17 @@ test('many refusals of a token of 20 minutes lead to one new token', () => {
   const successors = new Set(users.map((user) => user.replace(refused)));
   expect(successors).toEqual(new Set([tokens.of(KEY).current()]));
   expect(successors).not.toContain(refused);
+});
+
+test.each([-120, 120])('a clock that is corrected by %d minutes makes a new token', (minutes) => {
+  const { clock, tokens } = createTokensWithClock();
+  const token = tokens.of(KEY).current();
+  clock.correctedBy = 0.9;
+  expect(tokens.of(KEY).current()).toBe(token);
+  clock.correctedBy = minutes;
+  const next = tokens.of(KEY).current();
+  expect(next).not.toBe(token);
+  expect(tokens.of(KEY).current()).toBe(next);
 });
 
 test('a refused token of less than 20 minutes is kept', () => {

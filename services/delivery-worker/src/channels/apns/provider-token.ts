@@ -6,6 +6,8 @@ import { LRUCache } from 'lru-cache';
 const MIN_AGE_MS = 20 * 60_000;
 /** Age at which a token is replaced: Apple accepts it for 60 minutes, and none may expire in flight. */
 const MAX_AGE_MS = 55 * 60_000;
+/** Difference of the wall clock and the monotonic one since a token was signed, from which on the clock was corrected. */
+const MAX_CORRECTION_MS = 60_000;
 /** Maximum keys whose token is remembered: far more than are in use, so only tokens of replaced keys are forgotten. */
 const MAX_KEYS = 10_000;
 
@@ -17,11 +19,13 @@ export interface ProviderToken {
   authorization: string;
   /** Returns the milliseconds since it was signed. */
   ageMs(): number;
+  /** Checks whether the wall clock, by which it was signed, has been corrected since, or the machine was suspended. */
+  isOfOtherClock(): boolean;
 }
 
 /** The provider token of one key. */
 export interface KeyToken {
-  /** Returns the token for a request; signs one if there is none or it is too old. */
+  /** Returns the token for a request; signs one if there is none, it is too old, or the clock has been corrected. */
   current(): ProviderToken;
   /**
    * Replaces a token that APNs called expired, unless that has been done already.
@@ -42,8 +46,12 @@ export interface ProviderTokens {
  * Creates an empty registry of provider tokens. Tokens stay in it while clients open and close.
  *
  * @param now monotonic clock, milliseconds: a corrected system clock changes no token's age
+ * @param wallNow wall clock, milliseconds: shows that it was corrected since
  */
-export function createProviderTokens(now = () => performance.now()): ProviderTokens {
+export function createProviderTokens(
+  now = () => performance.now(),
+  wallNow = () => Date.now(),
+): ProviderTokens {
   const tokens = new LRUCache<string, ProviderToken>({ max: MAX_KEYS });
 
   function of({ key, keyId, teamId }: SigningKey): KeyToken {
@@ -53,15 +61,19 @@ export function createProviderTokens(now = () => performance.now()): ProviderTok
 
     function signNew(): ProviderToken {
       const signedAt = now();
+      const signedAtWall = wallNow();
       const authorization = `bearer ${signJwt(privateKey, keyId, teamId)}`;
-      const token = { authorization, ageMs: () => now() - signedAt };
+      const ageMs = () => now() - signedAt;
+      const isOfOtherClock = () => Math.abs(wallNow() - signedAtWall - ageMs()) > MAX_CORRECTION_MS;
+      const token = { authorization, ageMs, isOfOtherClock };
       tokens.set(id, token);
       return token;
     }
 
     function current(): ProviderToken {
       const token = tokens.get(id);
-      return token !== undefined && token.ageMs() < MAX_AGE_MS ? token : signNew();
+      if (token === undefined || token.isOfOtherClock()) return signNew();
+      return token.ageMs() < MAX_AGE_MS ? token : signNew();
     }
 
     function replace(refused: ProviderToken): ProviderToken | undefined {
