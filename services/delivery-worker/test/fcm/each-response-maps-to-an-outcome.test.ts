@@ -1,11 +1,13 @@
 import { expect, test } from '@jest/globals';
 import { fcm } from '../../src/channels/fcm/client.ts';
 import type { Address, Attempt } from '../../src/deliver/provider.ts';
+import { createAppleAddress } from '../apns/addresses.ts';
 import { createPush, PUSH_ID } from '../create-push.ts';
 import { useProvider } from '../provider-under-test.ts';
 
 const TOKEN = 'a-device:APA91b';
 const ADDRESS: Address = { channel: 'fcm', address: TOKEN, since: new Date() };
+const OF_APNS: Address = createAppleAddress('device', 'org.example.app');
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
 const AUTH_ERROR = { kind: 'auth-error' };
 const UNAVAILABLE = { kind: 'retry', scope: 'upstream' };
@@ -35,12 +37,20 @@ test('an accepted push is sent with its payload', async () => {
   });
 });
 
-test('a payload over 4,096 bytes is rejected without a request', async () => {
-  const push = createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` });
-  expect(await provider.client.prepare(push, () => true)(ADDRESS)).toMatchObject(
-    rejected('payload-too-large'),
-  );
-  expect(await provider.sandbox.received('fcm')).toEqual([]);
+test.each([
+  [
+    'a payload over 4,096 bytes',
+    { data: `{"t":"${'a'.repeat(4_096)}"}` },
+    ADDRESS,
+    'payload-too-large',
+  ],
+  ['an address of another channel', {}, OF_APNS, 'no-provider-address'],
+  ['an empty address', {}, { ...ADDRESS, address: '' }, 'rejected-by-provider'],
+] as const)('%s is rejected without a message', async (_, changes, address, reason) => {
+  const attempt = await provider.client.prepare(createPush(changes), () => true)(address);
+  expect(attempt).toMatchObject({ ...rejected(reason), isUnsent: true });
+  const received = await provider.sandbox.received('fcm');
+  expect(received.filter(({ to }) => to !== 'oauth')).toEqual([]);
 });
 
 test.each([
@@ -75,8 +85,8 @@ test.each([
   [{ do: 'redirect' }],
   [{ do: 'reset' }],
   [{ do: 'drop' }],
-])('%j fails no recipient', async (response) => {
-  expect(await send(response)).toMatchObject(UNAVAILABLE);
+])('%j fails no recipient, and is no timeout', async (response) => {
+  expect(await send(response)).toEqual({ ...UNAVAILABLE, detail: expect.any(String) });
   expect(await receivedMessages()).toHaveLength(1);
 });
 

@@ -102,6 +102,25 @@ test('a message without a response fails no recipient', () => {
   });
 });
 
+test('a message without a response in time is not repeated for 10 s, since FCM may have accepted it', () => {
+  expect(fcmOutcome({ kind: 'timeout', detail: 'why' })).toEqual({
+    ...UNAVAILABLE,
+    detail: 'why',
+    afterMs: 10_000,
+  });
+});
+
+test('only a message that was never sent is unsent', () => {
+  expect(fcmOutcome({ kind: 'malformed', detail: 'why' })).toEqual({
+    ...rejected('rejected-by-provider'),
+    detail: 'why',
+    isUnsent: true,
+  });
+  expect(fcmOutcome({ kind: 'withheld' })).toEqual({ kind: 'withheld' });
+  const refused = createResponse(400, fcmError('INVALID_ARGUMENT', '', 'INVALID_ARGUMENT'));
+  expect(fcmOutcome(refused)).not.toHaveProperty('isUnsent');
+});
+
 test('a refused access token differs from a refused key of a third party', () => {
   expect(isAccessTokenRejected(createResponse(401, googleError('UNAUTHENTICATED')))).toBe(true);
   const thirdParty = fcmError('UNAUTHENTICATED', '', 'THIRD_PARTY_AUTH_ERROR');

@@ -1,7 +1,7 @@
 import { createPublicKey, verify } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
-import type { ProviderClient } from '../../src/deliver/provider.ts';
+import type { Address, ProviderClient } from '../../src/deliver/provider.ts';
 import { createBrowser } from './browser.ts';
 import { createHandler, type PushService, startPushService } from './push-service.ts';
 import { createPush, createSecret } from './pushes.ts';
@@ -73,14 +73,25 @@ describe('a push to a browser', () => {
       client.prepare(createPush({ data: createData(bytes) }), () => true)(address());
     expect(await send(3_993)).toEqual({ kind: 'sent' });
     expect(service.received[0]?.body.length).toBe(4_096);
-    expect(await send(3_994)).toMatchObject({ kind: 'rejected', reason: 'payload-too-large' });
+    const tooLarge = { kind: 'rejected', reason: 'payload-too-large', isUnsent: true };
+    expect(await send(3_994)).toMatchObject(tooLarge);
     expect(service.received).toHaveLength(1);
   });
 
-  test('with unusable keys is rejected', async () => {
+  test('with unusable keys is rejected without a request', async () => {
     const broken = { ...address(), p256dh: Buffer.alloc(65, 4).toString('base64url') };
     const attempt = await client.prepare(createPush(), () => true)(broken);
-    expect(attempt).toMatchObject({ kind: 'rejected', reason: 'bad-provider-address' });
+    expect(attempt).toMatchObject({ reason: 'bad-provider-address', isUnsent: true });
+    expect(service.received).toEqual([]);
+  });
+
+  test('of another channel, or at no push service, is rejected without a request', async () => {
+    const send = client.prepare(createPush(), () => true);
+    const ofFcm: Address = { channel: 'fcm', address: address().address, since: new Date() };
+    for (const other of [ofFcm, browser.address('https://example.org/abc')]) {
+      expect(await send(other)).toMatchObject({ reason: 'endpoint-not-allowed', isUnsent: true });
+    }
+    expect(service.received).toEqual([]);
   });
 
   test('arrives when 50 are sent concurrently and the client is closed meanwhile', async () => {

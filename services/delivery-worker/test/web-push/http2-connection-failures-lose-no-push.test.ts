@@ -7,7 +7,8 @@ import { createPush, createSecret } from './pushes.ts';
 const DEADLINE_MS = 1_000;
 const SENT: Attempt = { kind: 'sent' };
 const RETRY_UPSTREAM = expect.objectContaining({ kind: 'retry', scope: 'upstream' });
-const RETRY_CONNECTION = expect.objectContaining({ kind: 'retry', scope: 'connection' });
+/** To be repeated at once: it has no delay. */
+const RETRY_CONNECTION = { kind: 'retry', scope: 'connection', detail: expect.any(String) };
 
 const provider = useProvider(({ webPush: { host, ca } }) =>
   createWebPush({ hosts: [host], ca, deadlineMs: DEADLINE_MS }).connect(createSecret()),
@@ -77,7 +78,7 @@ test('a service that refuses connections defers all pushes', async () => {
 
 describe('one request that', () => {
   test.each([
-    ['is refused unprocessed defers this recipient', { do: 'refuse-stream' }, RETRY_CONNECTION],
+    ['is refused unprocessed is to be repeated at once', { do: 'refuse-stream' }, RETRY_CONNECTION],
     ['is reset counts against the upstream', { do: 'reset' }, RETRY_UPSTREAM],
     ['hangs counts against the upstream', { do: 'hang' }, RETRY_UPSTREAM],
     ['has an endless response is sent', { do: 'flood' }, SENT],

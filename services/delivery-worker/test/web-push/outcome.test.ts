@@ -1,5 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
-import { outcomeOfResponse } from '../../src/channels/web-push/outcome.ts';
+import {
+  BAD_KEYS,
+  NOT_ALLOWED,
+  outcomeOfResponse,
+  TOO_LARGE,
+} from '../../src/channels/web-push/outcome.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 
 const NOW_MS = Date.parse('2030-01-01T00:00:00Z');
@@ -63,6 +68,22 @@ describe('a push service that responds', () => {
     });
   });
 
+  test('Windows is understood by its header, whatever the body, when the key pair is another', () => {
+    const headers = { 'x-wns-error-description': 'VAPID public key mismatch' };
+    expect(outcomeFor(401, '<html>', headers)).toEqual({
+      kind: 'rejected',
+      reason: 'wrong-credential',
+      detail: '401 VAPID public key mismatch',
+    });
+  });
+
+  test('with a long description in a header is quoted in part, on one line', () => {
+    const headers = { 'x-wns-error-description': `a\u001b[31m${'x'.repeat(4_000)}` };
+    const { detail } = outcomeFor(400, '', headers) as { detail: string };
+    expect(detail).toMatch(/^400 a \[31mx+$/);
+    expect(detail).toHaveLength(300);
+  });
+
   test('with a long text is quoted in part, on one line', () => {
     const attempt = outcomeFor(400, `a\r\nb\u001b[31m${'x'.repeat(4_000)}`);
     expect(attempt).toMatchObject({ detail: expect.stringMatching(/^400 a b \[31mx{1,300}$/) });
@@ -77,6 +98,13 @@ describe('a push service that cannot be reached', () => {
 
   test('over an idle connection that was just closed does not count against it', () => {
     const attempt = outcomeOfResponse({ error: 'ECONNRESET', isStale: true }, NOW_MS);
-    expect(attempt).toMatchObject({ kind: 'retry', scope: 'connection' });
+    expect(attempt).toEqual({ kind: 'retry', scope: 'connection', detail: 'ECONNRESET' });
   });
+});
+
+test('only what no push service has refused is unsent', () => {
+  for (const attempt of [TOO_LARGE, NOT_ALLOWED, BAD_KEYS]) {
+    expect(attempt).toMatchObject({ kind: 'rejected', isUnsent: true });
+  }
+  expect(outcomeFor(413)).not.toHaveProperty('isUnsent');
 });

@@ -7,7 +7,7 @@ import { createHandler, type PushService, startPushService } from './push-servic
 import { createSecret } from './pushes.ts';
 
 const WINDOWS = 'wns2-db5p.notify.windows.com';
-const OTHERS = ['xnotify.windows.com', 'notify.windows.com.example.org'];
+const OTHERS = ['notify.windows.com', 'xnotify.windows.com', 'a.notify.windows.com.example.org'];
 
 let service: PushService;
 let client: ProviderClient;
@@ -33,9 +33,15 @@ const cachePolicies = () => service.received.map(({ headers }) => headers['x-wns
 test('pushes to Windows say whether they may be stored; those to others do not', async () => {
   expect(await sendTo(WINDOWS)).toEqual({ kind: 'sent' });
   expect(await sendTo(WINDOWS, createPush({ nowOnly: true }))).toEqual({ kind: 'sent' });
+  expect(await sendTo(WINDOWS, createPush({ expiresAt: new Date() }))).toEqual({ kind: 'sent' });
   for (const host of OTHERS) expect(await sendTo(host)).toEqual({ kind: 'sent' });
-  expect(cachePolicies()).toEqual(['cache', 'no-cache', undefined, undefined]);
-  expect(service.received.map(({ headers }) => headers.ttl)[1]).toBe('0');
+  expect(cachePolicies()).toEqual([
+    'cache',
+    'no-cache',
+    'no-cache',
+    ...OTHERS.map(() => undefined),
+  ]);
+  expect(service.received.slice(1, 3).map(({ headers }) => headers.ttl)).toEqual(['0', '0']);
 });
 
 test('Windows defers by 406, and its description is the detail', async () => {
@@ -46,5 +52,14 @@ test('Windows defers by 406, and its description is the detail', async () => {
     scope: 'recipient',
     detail: '406 Throttled',
     afterMs: 7_000,
+  });
+});
+
+test('Windows rejects by 406 without Retry-After, and the body is the detail without a description', async () => {
+  service.respondWith(createHandler(406, {}, 'Not acceptable'));
+  expect(await sendTo(WINDOWS)).toEqual({
+    kind: 'rejected',
+    reason: 'rejected-by-provider',
+    detail: '406 Not acceptable',
   });
 });

@@ -34,8 +34,12 @@ export class AccessTokenError extends Error {
 /** Access tokens of one service account. */
 export type AccessTokens = ReturnType<typeof createAccessTokens>;
 
-/** Creates the access tokens of a service account: OAuth 2.0 with a signed assertion (RFC 7523). */
-export function createAccessTokens(secret: FcmSecret) {
+/**
+ * Creates the access tokens of a service account: OAuth 2.0 with a signed assertion (RFC 7523).
+ *
+ * @param now milliseconds of a clock that is never set back
+ */
+export function createAccessTokens(secret: FcmSecret, now = () => performance.now()) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1, ...caOptions(secret) });
   let token: { text: string; obtainedAt: number; renewAt: number } | undefined;
   let refreshing: Promise<string> | undefined;
@@ -43,7 +47,7 @@ export function createAccessTokens(secret: FcmSecret) {
 
   async function refreshToken(): Promise<string> {
     const { access_token: text, expires_in: seconds } = await requestToken(secret, agent);
-    const obtainedAt = performance.now();
+    const obtainedAt = now();
     token = { text, obtainedAt, renewAt: obtainedAt + seconds * 1_000 - RENEW_BEFORE_MS };
     return text;
   }
@@ -51,22 +55,22 @@ export function createAccessTokens(secret: FcmSecret) {
   return {
     /** Returns a valid access token. @throws AccessTokenError */
     async get(): Promise<string> {
-      if (token !== undefined && performance.now() < token.renewAt) return token.text;
+      if (token !== undefined && now() < token.renewAt) return token.text;
       refreshing ??= refreshToken().finally(() => {
         refreshing = undefined;
       });
       return refreshing;
     },
     /**
-     * Discards a refused token, unless it was obtained after that moment (`performance.now()`): it is a new one then. A
-     * recipient whose messages are refused whatever the token would have one requested for each.
+     * Discards a refused token, unless it was obtained after that moment (of `now`): it is a new one then. A recipient
+     * whose messages are refused whatever the token would have one requested for each.
      *
      * @returns whether another token can be tried
      */
     invalidate(obtainedBefore: number): boolean {
       if (token === undefined || token.obtainedAt > obtainedBefore) return true;
-      if (performance.now() < renewableAt) return false;
-      renewableAt = performance.now() + RENEWAL_PERIOD_MS;
+      if (now() < renewableAt) return false;
+      renewableAt = now() + RENEWAL_PERIOD_MS;
       token = undefined;
       return true;
     },

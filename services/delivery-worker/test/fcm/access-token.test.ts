@@ -1,0 +1,41 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { type AccessTokens, createAccessTokens } from '../../src/channels/fcm/access-token.ts';
+import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
+
+const MINUTE = 60_000;
+
+let sandbox: ProviderSandbox;
+let tokens: AccessTokens;
+let now: number;
+beforeAll(async () => {
+  sandbox = await startProviderSandbox();
+});
+beforeEach(() => {
+  now = 0;
+  tokens = createAccessTokens(sandbox.fcm, () => now);
+});
+afterEach(() => tokens.close());
+afterAll(() => sandbox?.stop());
+
+test('refusals discard a token once a minute', async () => {
+  for (const start of [0, MINUTE, 2 * MINUTE]) {
+    now = start;
+    await tokens.get();
+    expect(tokens.invalidate(now)).toBe(true);
+    await tokens.get();
+    expect(tokens.invalidate(now)).toBe(false);
+    now = start + MINUTE - 1;
+    expect(tokens.invalidate(now)).toBe(false);
+  }
+});
+
+test('a token that was obtained after a refused request stays, and can be tried', async () => {
+  const refused = await tokens.get();
+  const sentAt = now;
+  expect(tokens.invalidate(sentAt)).toBe(true);
+  now += 1;
+  const renewed = await tokens.get();
+  expect(renewed).not.toBe(refused);
+  expect(tokens.invalidate(sentAt)).toBe(true);
+  expect(await tokens.get()).toBe(renewed);
+});
