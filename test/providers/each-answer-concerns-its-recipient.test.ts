@@ -112,11 +112,13 @@ async function expectFewRequests(channel: (typeof CHANNELS)[number]): Promise<vo
   };
   await until(async () => (await countRequests()) >= SEVERAL);
   await sleep(REFUSED_ROUND_MS / 2);
-  // Web Push repeats a request once with a new signature if the old one may be the cause.
-  expect(await countRequests()).toBeLessThanOrEqual(SEVERAL + 1);
-  await until(async () => (await countRequests()) > SEVERAL, { timeoutMs: REFUSED_ROUND_MS });
+  // Some more were in flight when the last answer came that opens the circuit: pushes over FCM are due together.
+  const first = await countRequests();
+  expect(first).toBeLessThanOrEqual(2 * SEVERAL);
+  await until(async () => (await countRequests()) > first, { timeoutMs: REFUSED_ROUND_MS });
   await sleep(REFUSED_ROUND_MS / 2);
-  expect(await countRequests()).toBeLessThanOrEqual(SEVERAL + 3);
+  // A probe; Web Push repeats it once with a new signature if the old one may be the cause.
+  expect(await countRequests()).toBeLessThanOrEqual(first + 2);
 
   for (const address of addresses) await sandbox.script(channel, address, [{}]);
   const within = { timeoutMs: REFUSED_ROUND_MS + SOON_MS };
