@@ -113,12 +113,12 @@ async function expectFewRequests(channel: (typeof CHANNELS)[number]): Promise<vo
   await until(async () => (await countRequests()) >= SEVERAL);
   await sleep(REFUSED_ROUND_MS / 2);
   // Some more were in flight when the last answer came that opens the circuit: pushes over FCM are due together.
-  const first = await countRequests();
-  expect(first).toBeLessThanOrEqual(2 * SEVERAL);
-  await until(async () => (await countRequests()) > first, { timeoutMs: REFUSED_ROUND_MS });
+  const firstRequests = await countRequests();
+  expect(firstRequests).toBeLessThanOrEqual(2 * SEVERAL);
+  await until(async () => (await countRequests()) > firstRequests, { timeoutMs: REFUSED_ROUND_MS });
   await sleep(REFUSED_ROUND_MS / 2);
   // A probe; Web Push repeats it once with a new signature if the old one may be the cause.
-  expect(await countRequests()).toBeLessThanOrEqual(first + 2);
+  expect(await countRequests()).toBeLessThanOrEqual(firstRequests + 2);
 
   for (const address of addresses) await sandbox.script(channel, address, [{}]);
   const within = { timeoutMs: REFUSED_ROUND_MS + SOON_MS };
