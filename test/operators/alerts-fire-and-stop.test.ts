@@ -42,6 +42,8 @@ const BLOCKING_SENDERS = 2;
 const FREEZE_OF_SCHEDULER = { frozenMs: 13_000, runningMs: 3_000 };
 /** The API takes 4,096 characters, APNs 4,096 bytes. */
 const TOO_LARGE_FOR_APNS = 'é'.repeat(3_000);
+/** Three different recipients tell an outage from what concerns one of them. */
+const IPHONES = 3;
 const APNS_OUTAGE = { refuse: true, dropEvery: 1 };
 const NO_FAULTS = { refuse: false, dropEvery: null, refuseCredential: false };
 
@@ -52,7 +54,7 @@ let tenant: TestTenant;
 let worker: ServiceProcess | undefined;
 let prometheus: Prometheus;
 let device: MqttDevice;
-let iphone: ProviderDevice;
+let iphones: ProviderDevice[];
 let gateway: ServiceProcess | undefined;
 let canaryOps: string;
 let canary: Promise<unknown> | undefined;
@@ -94,13 +96,14 @@ function watchAll(): void {
   prometheus.setTargets([...services, canaryOps, ...others]);
 }
 
-/** Sends pushes to both devices until the end; those that fail in an outage are no matter. */
+/** Sends pushes to all devices until the end; those that fail in an outage are no matter. */
 async function keepSending(): Promise<void> {
   while (!stop.signal.aborted) {
     const large = isLargeForApns ? { text: TOO_LARGE_FOR_APNS } : {};
-    const send = (to: string, data: object) =>
+    const send = (to: string | string[], data: object) =>
       tenant.api('POST', '/push', { to, data, time_to_live: 600 }).catch(() => undefined);
-    await Promise.all([send(device.token, { n: 1 }), send(iphone.token, { n: 1, ...large })]);
+    const tokens = iphones.map(({ token }) => token);
+    await Promise.all([send(device.token, { n: 1 }), send(tokens, { n: 1, ...large })]);
     if (isScheduling) await sendLater(device.token);
     await new Promise((resolve) => setTimeout(resolve, PUSH_EVERY_MS));
   }
@@ -184,7 +187,9 @@ async function startAll(): Promise<void> {
     env: { MONGODB_URI, REDIS_URL: redis.url },
   });
   tenant = await fixture.tenant();
-  [device, iphone] = [await newMqttDevice(tenant.dev), await registerIphone(tenant.dev)];
+  device = await newMqttDevice(tenant.dev);
+  const registering = Array.from({ length: IPHONES }, () => registerIphone(tenant.dev));
+  iphones = await Promise.all(registering);
   await device.connect();
   [prometheus, canaryOps] = [await startPrometheus(), await findOps()];
   await startWorker();
