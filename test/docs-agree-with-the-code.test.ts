@@ -10,6 +10,7 @@ import { WEBHOOK_LIMITS } from '../packages/core/src/webhooks.ts';
 import { CLUSTER_SHARDS } from '../packages/presence/src/cluster-shards.ts';
 import { TTL_SECONDS } from '../packages/presence/src/keys.ts';
 import { AWAY_AFTER_MS } from '../packages/presence/src/shard-health.ts';
+import * as linkLimits from '../packages/runtime/src/link-limits.ts';
 import { ACCEPTING_LEASE_MS } from '../packages/store/src/accepting-lease.ts';
 import { SUSPECTED_AFTER } from '../packages/store/src/lapsed-claims.ts';
 import { SESSION_IDLE_MS, SESSION_MAX_AGE_MS } from '../packages/store/src/sessions.ts';
@@ -178,6 +179,9 @@ const NUMBERS: Record<string, number> = {
   'body.presence-kb':
     readConstants('services/api/src/devices/routes.ts')('PRESENCE_BODY_BYTES') / KB,
   'body.device-kb': API.routing('MAX_DEVICE_BODY_BYTES') / KB,
+  'link.handled': linkLimits.MAX_HANDLED,
+  'link.waiting': linkLimits.MAX_WAITING_REQUESTS,
+  'link.unread-seconds': linkLimits.UNREAD_TIMEOUT_MS / SECOND,
   'body.depth': LIMITS.payloadDepth + 1,
   'body.memory-mb': BODY_MEMORY_MB,
   'body.unlimited-mb': (BODY_MEMORY_MB * 3) / 8,

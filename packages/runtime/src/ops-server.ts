@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { isAllowedHost } from './allowed-host.ts';
 import type { ListenAddress } from './env.ts';
+import { limitLinks } from './link-limits.ts';
 import type { Metrics } from './metrics.ts';
 import { http } from './node-http.ts';
 import type { LastProgress } from './progress.ts';
@@ -32,7 +33,7 @@ export async function startOpsServer(
   names: readonly string[] = [],
 ): Promise<() => Promise<void>> {
   const allowedNames = new Set(names.map((name) => name.toLowerCase()));
-  const server = http.createServer(async (request, response) => {
+  const links = limitLinks(async (request, response) => {
     const { host } = request.headers;
     // RFC 9110, 15.5.20. HTTP/1.0 may omit the host, and no browser uses it.
     if (host !== undefined && !isAllowedHost(host, allowedNames)) {
@@ -54,6 +55,8 @@ export async function startOpsServer(
       error: 'The endpoint does not exist. Available: /livez, /readyz, /metrics.',
     });
   });
+  const server = http.createServer(links.listener);
+  links.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(listen, resolve);

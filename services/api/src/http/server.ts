@@ -4,6 +4,7 @@ import { Server as NetServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
 import type { ListenAddress } from '@carillon/runtime/env';
+import { limitLinks } from '@carillon/runtime/link-limits';
 import { http } from '@carillon/runtime/node-http';
 import express, {
   type ErrorRequestHandler,
@@ -56,6 +57,14 @@ export async function serve(
   { proxyHops = 0, onRequest, requestTimeoutMs = REQUEST_TIMEOUT_MS }: ServerSettings = {},
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = createApp(routing, features, proxyHops);
+  const links = limitLinks((request, response) => {
+    if (isHostMissing(request)) return sendHostMissing(response);
+    onRequest?.(request as Request);
+    // Without this function Express creates one of its own for each request, which costs more.
+    app(request as Request, response as Response, (error) =>
+      sendError(response as Response, toApiError(error)),
+    );
+  });
   const server = http.createServer(
     {
       ...messageClasses(app),
@@ -67,14 +76,10 @@ export async function serve(
     },
     (request, response) => {
       lastResponses.set(request.socket, response);
-      if (isHostMissing(request)) return sendHostMissing(response);
-      onRequest?.(request as Request);
-      // Without this function Express creates one of its own for each request, which costs more.
-      app(request as Request, response as Response, (error) =>
-        sendError(response as Response, toApiError(error)),
-      );
+      links.listener(request, response);
     },
   );
+  links.watch(server);
   const lastResponses = trackLastResponses(server);
   handleParserErrors(server, lastResponses);
   server.keepAliveTimeout = 65_000;

@@ -11,11 +11,11 @@ const ADDRESS_PLACEHOLDER = 'https://server.invalid';
 /** Matches a name, an IPv4 address or a bracketed IPv6 address, with or without a port. */
 const HOST_PATTERN = /^(?:[\w.-]{1,253}|\[[\da-f:.]{2,45}\])(?::\d{1,5})?$/i;
 
-/** Texts of the reference. */
+/** Texts of the reference, each kept once: responses that wait for their clients share its memory. */
 interface Reference {
-  page: string;
+  page: Buffer;
   /** The OpenAPI document before and after the server's address, which is that of each request. */
-  openApi: [before: string, after: string];
+  openApi: [before: Buffer, after: Buffer];
 }
 
 /**
@@ -24,7 +24,7 @@ interface Reference {
  * @param version of the product
  */
 export function referenceRoutes(version: string): RouteRegistrar {
-  const style = readFileSync(new URL('style.css', import.meta.url), 'utf8');
+  const style = readFileSync(new URL('style.css', import.meta.url));
   let rendered: Promise<Reference> | undefined;
   // At the first request: the schemas, and the library that describes them, would take some 10 MB of every process.
   const getReference = (): Promise<Reference> => {
@@ -39,16 +39,16 @@ export function referenceRoutes(version: string): RouteRegistrar {
       '/openapi.json',
       serveText('application/json', async (request) => {
         const [before, after] = (await getReference()).openApi;
-        return before + JSON.stringify(getServerAddress(request)) + after;
+        return [before, Buffer.from(JSON.stringify(getServerAddress(request))), after];
       }),
     );
     router.get(
       '/docs',
-      serveText('text/html', async () => (await getReference()).page),
+      serveText('text/html', async () => [(await getReference()).page]),
     );
     router.get(
       '/docs/style.css',
-      serveText('text/css', async () => style),
+      serveText('text/css', async () => [style]),
     );
   };
 }
@@ -61,7 +61,10 @@ async function renderReference(version: string): Promise<Reference> {
   ]);
   const document = JSON.stringify(createOpenApiDocument(version, ADDRESS_PLACEHOLDER));
   const [before = '', after = ''] = document.split(JSON.stringify(ADDRESS_PLACEHOLDER));
-  return { page: renderReferencePage(OPERATIONS, version), openApi: [before, after] };
+  return {
+    page: Buffer.from(renderReferencePage(OPERATIONS, version)),
+    openApi: [Buffer.from(before), Buffer.from(after)],
+  };
 }
 
 /** Returns the URL by which the client reached the server: no other is known to work for the client. */
@@ -70,10 +73,7 @@ function getServerAddress(request: Request): string {
   return HOST_PATTERN.test(host) ? `${request.protocol}://${host}` : '/';
 }
 
-function serveText(
-  type: string,
-  renderText: (request: Request) => Promise<string>,
-): RequestHandler {
+function serveText(type: string, getText: (request: Request) => Promise<Buffer[]>): RequestHandler {
   const headers = {
     'content-type': `${type}; charset=utf-8`,
     'content-security-policy': CONTENT_SECURITY_POLICY,
@@ -82,7 +82,10 @@ function serveText(
     'cache-control': 'public, max-age=300',
   };
   return async (request, response) => {
-    const text = await renderText(request);
-    response.writeHead(200, headers).end(text);
+    const parts = await getText(request);
+    const length = parts.reduce((sum, part) => sum + part.byteLength, 0);
+    response.writeHead(200, { ...headers, 'content-length': length });
+    for (const part of parts) response.write(part);
+    response.end();
   };
 }

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { ListenAddress } from '@carillon/runtime/env';
+import { limitLinks } from '@carillon/runtime/link-limits';
 import { http } from '@carillon/runtime/node-http';
 import express, { type ErrorRequestHandler, type RequestHandler, type Router } from 'express';
 import type { ConsoleAddress } from './address.ts';
@@ -45,7 +46,12 @@ export async function serveConsole(
   app.use('/api', api);
   app.use(pages);
   app.use(handleExpressError);
-  const server = http.createServer({ headersTimeout: 10_000, requestTimeout: 60_000 }, app);
+  const links = limitLinks(app);
+  const server = http.createServer(
+    { headersTimeout: 10_000, requestTimeout: 60_000 },
+    links.listener,
+  );
+  links.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(listen, resolve);

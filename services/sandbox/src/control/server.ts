@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { limitLinks } from '@carillon/runtime/link-limits';
 import type { TcpAddress } from '../transport/tls-server.ts';
 import type { Autopush } from '../web-push/autopush.ts';
 import { checkAccess, ISOLATION_HEADERS } from './browser-access.ts';
@@ -25,12 +26,14 @@ export function createControlServer(
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
   };
-  const server = createServer(limits, (request, response) => {
+  const links = limitLinks((request, response) => {
     for (const [name, value] of Object.entries(ISOLATION_HEADERS)) response.setHeader(name, value);
     handleRequest(routes, names, request, response).catch((error: unknown) =>
       sendError(response, error),
     );
   });
+  const server = createServer(limits, links.listener);
+  links.watch(server);
   server.on('upgrade', (request, socket, head) => {
     socket.on('error', () => undefined);
     if (!autopush.isBrowserUpgrade(request)) socket.destroy();
