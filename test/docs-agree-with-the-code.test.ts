@@ -35,7 +35,10 @@ import * as retryPolicy from '../services/delivery-worker/src/deliver/retry-poli
 import * as troubledRecipients from '../services/delivery-worker/src/deliver/troubled-recipients.ts';
 import { environment as workerEnvironment } from '../services/delivery-worker/src/environment.ts';
 import * as fanOut from '../services/delivery-worker/src/fan-out/fan-out.ts';
-import { MAX_IN_FLIGHT } from '../services/delivery-worker/src/webhooks/address-circuits.ts';
+import {
+  MAX_IN_FLIGHT,
+  SHARED_IN_FLIGHT,
+} from '../services/delivery-worker/src/webhooks/address-circuits.ts';
 import { DEADLINE_MS as WEBHOOK_DEADLINE_MS } from '../services/delivery-worker/src/webhooks/client.ts';
 import { MAX_FAILING_MS } from '../services/delivery-worker/src/webhooks/retry.ts';
 import * as workers from '../services/delivery-worker/src/workers.ts';
@@ -323,6 +326,7 @@ const NUMBERS: Record<string, number> = {
   'webhook.job-seconds': WORKER.report('JOB_MS') / SECOND,
   'webhook.concurrency': WORKER.workers('WEBHOOK_CONCURRENCY'),
   'webhook.in-flight': MAX_IN_FLIGHT,
+  'webhook.shared-in-flight': SHARED_IN_FLIGHT,
   'webhook.deadline-seconds': WEBHOOK_DEADLINE_MS / SECOND,
   'webhook.response-kb':
     readConstants('services/delivery-worker/src/webhooks/client.ts')('MAX_BODY_BYTES') / KB,

@@ -1,11 +1,12 @@
 import type { ProviderChannelName, ProviderSecret } from '@carillon/core/channels';
 import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import type { HostOverride } from '@carillon/core/channels/descriptor';
+import { isTokenServerAllowed } from '@carillon/core/channels/fcm';
 import { type SealingKeys, seal } from '@carillon/core/sealing';
 import { type CredentialKey, credentialId } from '@carillon/store/credentials';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import { AdminError } from './admin-error.ts';
+import { AdminError, invalidCredential } from './admin-error.ts';
 import { requireApp } from './require-app.ts';
 
 /** Credential that passed every check that is possible without the provider. */
@@ -36,7 +37,7 @@ export type CredentialView = ReturnType<typeof toCredentialView>;
  * Seals and saves a credential, and makes the batches that wait for it due at once.
  *
  * @param gateway reached instead of the provider's own address
- * @throws AdminError APP_NOT_FOUND
+ * @throws AdminError APP_NOT_FOUND, INVALID_CREDENTIAL if the secret names a token server that is not allowed
  */
 export async function saveCredential(
   store: Pick<Store, 'apps' | 'credentials' | 'batchTable'>,
@@ -45,6 +46,11 @@ export async function saveCredential(
   { secret, about }: VerifiedCredential,
   gateway?: HostOverride,
 ): Promise<CredentialView> {
+  if (secret.kind === 'fcm' && !isTokenServerAllowed(secret.tokenUri, gateway)) {
+    throw invalidCredential(
+      'The token_uri must be the one that Google writes: https://oauth2.googleapis.com/token.',
+    );
+  }
   await requireApp(store, keyInput.app);
   const credentialKey = toCredentialKey(keyInput);
   const secretWithGateway = { ...secret, ...(gateway !== undefined && { gateway }) };

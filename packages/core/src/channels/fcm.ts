@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type ChannelDescriptor, hostOverride } from './descriptor.ts';
+import { type ChannelDescriptor, type HostOverride, hostOverride } from './descriptor.ts';
 
 /** Firebase Cloud Messaging: the second channel of Android devices, so it is the first one of no platform. */
 export const fcm = {
@@ -23,10 +23,30 @@ export const fcm = {
         /** RSA private key, PEM. */
         privateKey: z.string(),
         privateKeyId: z.string().optional(),
-        /** Token server that issues the access tokens. */
+        /** Token server that issues the access tokens; see isTokenServerAllowed. */
         tokenUri: z.url(),
         gateway: hostOverride.optional(),
       }),
     ],
   },
 } as const satisfies ChannelDescriptor;
+
+/** Hosts of Google's token servers: the one of today's key files, and those of older ones. */
+const TOKEN_HOSTS: readonly string[] = [
+  'oauth2.googleapis.com',
+  'accounts.google.com',
+  'www.googleapis.com',
+];
+
+/**
+ * Checks whether access tokens may be requested from the server that a key file names. A tenant provides the file, so it may
+ * name no other server than Google's, or the gateway that the operator has set for the credential.
+ */
+export function isTokenServerAllowed(tokenUri: string, gateway?: HostOverride): boolean {
+  const url = URL.parse(tokenUri);
+  if (url?.protocol !== 'https:' || url.username !== '' || url.password !== '') return false;
+  return (
+    TOKEN_HOSTS.includes(url.host) ||
+    (gateway !== undefined && url.host === `${gateway.host}:${gateway.port}`)
+  );
+}

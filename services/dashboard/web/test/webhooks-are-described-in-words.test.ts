@@ -9,8 +9,8 @@ test.each([
   [{ status: 503 }, 'The receiver has failed (503)'],
   [{ error: 'ECONNREFUSED' }, 'Nothing listens at this address (ECONNREFUSED)'],
   [
-    { error: 'EPRIVATE' },
-    'The address is private or http: only WEBHOOK_HOSTS can allow it (EPRIVATE)',
+    { error: 'address not allowed' },
+    'There is no such host, or its address is private or http: only WEBHOOK_HOSTS can allow it (address not allowed)',
   ],
   [{ error: 'HPE_INVALID_CONSTANT' }, 'HPE_INVALID_CONSTANT'],
   [{}, 'no response'],

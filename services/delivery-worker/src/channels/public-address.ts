@@ -38,24 +38,20 @@ export function isPublicAddress(address: string): boolean {
   return globalIpv6.check(address, 'ipv6') && !specialIpv6.check(address, 'ipv6');
 }
 
-/** Code of the error of a name that has an address which is not allowed. */
-export const ADDRESS_NOT_ALLOWED = 'EPRIVATE';
-
-/** The addresses that a name may have. */
-export interface AddressGuard {
-  isAllowed(address: string, hostname: string): boolean;
-  /** Names the allowed addresses in an error's text. */
-  description: string;
-}
+/**
+ * Text of the error of a request that was not sent because its host is not allowed. It is the same for every reason: tenants
+ * see it, and must not learn which names and addresses exist in the operator's network.
+ */
+export const NOT_ALLOWED = 'address not allowed';
 
 /**
- * Creates a name resolution that fails with EPRIVATE unless every result is allowed. It runs at each connect, so a name
+ * Creates a name resolution that fails with NOT_ALLOWED unless every result is allowed. It runs at each connect, so a name
  * with other results the second time (DNS rebinding) gains nothing. Literal addresses aren't resolved: callers must check
  * them.
  */
 export function createGuardedLookup(
   dnsLookup: LookupFunction,
-  { isAllowed, description }: AddressGuard,
+  isAllowed: (address: string, hostname: string) => boolean,
 ): LookupFunction {
   return (hostname, options, callback) =>
     dnsLookup(hostname, { ...options, all: true }, (error, addresses) => {
@@ -63,20 +59,16 @@ export function createGuardedLookup(
       const resolved = Array.isArray(addresses) ? addresses : [];
       const [first] = resolved;
       if (first === undefined || !resolved.every(({ address }) => isAllowed(address, hostname))) {
-        const notAllowedError = new Error(`${hostname} has no ${description}`);
-        return callback(Object.assign(notAllowedError, { code: ADDRESS_NOT_ALLOWED }), []);
+        return callback(new Error(NOT_ALLOWED), []);
       }
       if (options.all === true) callback(null, resolved);
       else callback(null, first.address, first.family);
     });
 }
 
-/** Creates a name resolution that fails with EPRIVATE when a result is no public address. */
+/** Creates a name resolution that fails with NOT_ALLOWED when a result is no public address. */
 export function createPublicLookup(dnsLookup: LookupFunction): LookupFunction {
-  return createGuardedLookup(dnsLookup, {
-    isAllowed: isPublicAddress,
-    description: 'public address',
-  });
+  return createGuardedLookup(dnsLookup, isPublicAddress);
 }
 
 function createBlockList(subnets: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {

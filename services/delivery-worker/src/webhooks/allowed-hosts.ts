@@ -1,15 +1,5 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
-import {
-  ADDRESS_NOT_ALLOWED,
-  createGuardedLookup,
-  isPublicAddress,
-} from '../channels/public-address.ts';
-
-/** Errors of a request that was not sent because its host is not allowed. */
-export const ADDRESS_ERRORS = {
-  parsed: 'address not allowed',
-  resolved: ADDRESS_NOT_ALLOWED,
-} as const;
+import { createGuardedLookup, isPublicAddress } from '../channels/public-address.ts';
 
 /** Receivers in the operator's network: host names, and networks as `10.0.0.0/8`. */
 export interface AllowedHosts {
@@ -50,9 +40,9 @@ export function createReceiverLookup(
   isHttps: boolean,
   hosts: AllowedHosts,
 ): LookupFunction {
-  return createGuardedLookup(dnsLookup, {
-    isAllowed: (address, hostname) =>
+  return createGuardedLookup(
+    dnsLookup,
+    (address, hostname) =>
       hosts.names.has(hostname.toLowerCase()) || isAddressAllowed(address, isHttps, hosts),
-    description: 'address that is allowed',
-  });
+  );
 }

@@ -9,19 +9,18 @@ import {
   MAX_HEADER_BYTES,
   waitForResponse,
 } from '../channels/http1.ts';
+import { NOT_ALLOWED } from '../channels/public-address.ts';
 import { parseRetryAfterMs } from '../channels/retry-after.ts';
-import {
-  ADDRESS_ERRORS,
-  type AllowedHosts,
-  createReceiverLookup,
-  isAddressAllowed,
-} from './allowed-hosts.ts';
+import { type AllowedHosts, createReceiverLookup, isAddressAllowed } from './allowed-hosts.ts';
 
 export const DEADLINE_MS = 10_000;
 /** Part of a response body that is read, so that the connection can be used again. Only the status counts. */
 const MAX_BODY_BYTES = 4_096;
 /** More than the requests in flight to an address: test events are sent beside them, and a request must not wait here. */
 const MAX_CONNECTIONS_PER_HOST = 64;
+
+/** Code of the error of a name without addresses. */
+const UNKNOWN_NAME = 'ENOTFOUND';
 
 /** Response of a receiver, or the code of the error. */
 export type ReceiverResponse = { status: number; retryAfterMs?: number } | { error: string };
@@ -62,7 +61,7 @@ export function createWebhookClient({
   return {
     async post(address, headers, body) {
       const url = parseReceiver(address, hosts);
-      if (url === undefined) return { error: ADDRESS_ERRORS.parsed };
+      if (url === undefined) return { error: NOT_ALLOWED };
       const isHttps = url.protocol === 'https:';
       const options = {
         method: 'POST',
@@ -96,7 +95,9 @@ function parseReceiver(address: string, hosts: AllowedHosts): URL | undefined {
 }
 
 function toReceiverResponse(response: Http1Response): ReceiverResponse {
-  if ('error' in response) return { error: response.error };
+  // A name without addresses looks like one in the operator's network: tenants must not learn which of them exist.
+  if ('error' in response)
+    return { error: response.error === UNKNOWN_NAME ? NOT_ALLOWED : response.error };
   const retryAfterMs = parseRetryAfterMs(response.headers['retry-after'], Date.now());
   return { status: response.status, ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }

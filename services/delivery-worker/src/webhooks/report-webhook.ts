@@ -71,7 +71,7 @@ export async function reportToWebhook(
   const endsAt = performance.now() + JOB_MS;
   while (performance.now() < endsAt && !resources.isStopping()) {
     // Before the claim: webhooks of an address that is down cost a read each, no claims.
-    const state = resources.circuits.check(receiver.address, id);
+    const state = resources.circuits.check(receiver.address, webhook);
     if (state !== undefined) return waitForAddress(resources, receiver, state);
     const claimedAt = performance.now();
     const reports = await store.outbox.claim(id, LEASE_MS);
@@ -122,7 +122,7 @@ async function sendTest(
   // Also while the circuit is open: the operator tests whether the receiver works again.
   // One attempt: its result is shown, and pending events are reported by their own requests.
   await resources.store.webhooks.endTest(id, testAt);
-  const permit = resources.circuits.acquire(receiver.address, id);
+  const permit = resources.circuits.acquire(receiver.address, receiver.webhook);
   const response =
     permit.kind === 'permit'
       ? await postWithPermit(resources, receiver, permit, [event])
@@ -151,7 +151,7 @@ async function sendReports(
       await releaseReports(resources, pending, []);
       return true;
     }
-    const permit = resources.circuits.acquire(receiver.address, receiver.webhook._id);
+    const permit = resources.circuits.acquire(receiver.address, receiver.webhook);
     if (permit.kind !== 'permit') {
       await releaseReports(resources, pending, []);
       await waitForAddress(resources, receiver, permit);

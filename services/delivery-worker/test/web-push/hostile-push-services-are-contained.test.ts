@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 import { createBrowser } from './browser.ts';
@@ -84,7 +85,7 @@ describe('an endpoint that is not of a push service', () => {
   test('a vendor’s name with a private address is not connected to', async () => {
     const connections = service.connections();
     const { attempt } = await send('https://fcm.googleapis.com/fcm/send/x');
-    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail: 'EPRIVATE' });
+    expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail: NOT_ALLOWED });
     expect(service.connections()).toBe(connections);
   });
 });

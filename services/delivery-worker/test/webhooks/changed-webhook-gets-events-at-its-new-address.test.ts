@@ -76,7 +76,7 @@ test('the new address gets events without waiting for the previous one, and none
     await report(database.store, webhook.id, { random: () => 1 });
   }
   for (let n = 0; n < SEVERAL; n += 1) {
-    const permit = circuits.acquire(previous.url, `another ${n}`);
+    const permit = circuits.acquire(previous.url, { app, _id: `another ${n}` });
     if (permit.kind === 'permit') permit.end({ error: 'ECONNRESET' });
   }
   const waiting = await deliverReported();

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../../test/support/until.ts';
+import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { parseAllowedHosts } from '../../src/webhooks/allowed-hosts.ts';
 import { createWebhookClient, type WebhookClientOptions } from '../../src/webhooks/client.ts';
 import {
@@ -89,8 +90,15 @@ describe('at the moment of the connect', () => {
   ])('a name with %s is not connected to', async (_what, addresses) => {
     const before = receiver.connections();
     const options = { hosts: parseAllowedHosts(''), dnsLookup: resolveTo(...addresses) };
-    expect(await post(undefined, options)).toEqual({ error: 'EPRIVATE' });
+    expect(await post(undefined, options)).toEqual({ error: NOT_ALLOWED });
     expect(receiver.connections()).toBe(before);
+  });
+
+  test('a name that does not exist looks like a private one', async () => {
+    const dnsLookup: LookupFunction = (_hostname, _options, callback) =>
+      callback(Object.assign(new Error('no such name'), { code: 'ENOTFOUND' }), []);
+    const options = { hosts: parseAllowedHosts(''), dnsLookup };
+    expect(await post(undefined, options)).toEqual({ error: NOT_ALLOWED });
   });
 
   test('a name that resolves to another address the second time is checked again', async () => {
@@ -103,14 +111,14 @@ describe('at the moment of the connect', () => {
     });
     const url = `https://${NAME}:${port}/x`;
     expect(await client.post(url, {}, '{}')).toEqual({ status: 200 });
-    expect(await client.post(url, {}, '{}')).toEqual({ error: 'EPRIVATE' });
+    expect(await client.post(url, {}, '{}')).toEqual({ error: NOT_ALLOWED });
     client.close();
   });
 
   test('http is for the hosts of WEBHOOK_HOSTS only, also with a public address', async () => {
     const options = { hosts: parseAllowedHosts(''), dnsLookup: resolveTo('1.1.1.1') };
-    expect(await post(`http://${NAME}:PORT/x`, options)).toEqual({ error: 'EPRIVATE' });
-    expect(await post('http://1.1.1.1:PORT/x', options)).toEqual({ error: 'address not allowed' });
+    expect(await post(`http://${NAME}:PORT/x`, options)).toEqual({ error: NOT_ALLOWED });
+    expect(await post('http://1.1.1.1:PORT/x', options)).toEqual({ error: NOT_ALLOWED });
   });
 });
 

@@ -6,11 +6,13 @@ import {
   startStore,
 } from '../../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../../test/support/until.ts';
+import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { MAX_OPEN_MS, SEVERAL } from '../../src/deliver/circuit.ts';
 import {
   type AddressCircuits,
   createAddressCircuits,
   MAX_IN_FLIGHT,
+  SHARED_IN_FLIGHT,
 } from '../../src/webhooks/address-circuits.ts';
 import { type Responder, status } from './receiver.ts';
 import {
@@ -23,6 +25,8 @@ import {
 } from './webhook-under-test.ts';
 
 const CUT: Responder = (_request, response) => response.socket?.destroy();
+/** App of a test's webhooks: an app has at most five. */
+let appOfAll: string;
 /** Longer than any test: a request hangs until the test responds. */
 const LONG_MS = 120_000;
 
@@ -34,6 +38,7 @@ beforeAll(async () => {
   database = await startStore();
 });
 beforeEach(() => {
+  appOfAll = newObjectId();
   now = 0;
   circuits = createAddressCircuits(
     () => now,
@@ -45,12 +50,15 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Creates webhooks of as many apps with one receiver, and a push to be reported to each of them. */
-async function startAtOneAddress(count: number): Promise<WebhookUnderTest[]> {
-  const first = await startWebhook(database.store);
+/** Creates webhooks with one receiver, by default of one app, and a push to be reported to each of them. */
+async function startAtOneAddress(
+  count: number,
+  nextApp: (n: number) => string = () => appOfAll,
+): Promise<WebhookUnderTest[]> {
+  const first = await startWebhook(database.store, nextApp(0));
   started.push(first);
   const all = [first];
-  while (all.length < count) all.push(await addWebhook(database.store, newObjectId(), first));
+  while (all.length < count) all.push(await addWebhook(database.store, nextApp(all.length), first));
   const push = await insertReportedPush(
     database,
     1,
@@ -83,8 +91,8 @@ function holdResponses({ receiver }: WebhookUnderTest): () => void {
   };
 }
 
-test('requests of any app without a response open the circuit, and a probe closes it for all', async () => {
-  const webhooks = await startAtOneAddress(SEVERAL + 3);
+test('requests of several webhooks without a response open the circuit, and a probe closes it for all', async () => {
+  const webhooks = await startAtOneAddress(SEVERAL + 2);
   const [first] = webhooks as [WebhookUnderTest];
   first.receiver.respondWith(CUT);
   const results = await reportEach(webhooks);
@@ -108,8 +116,8 @@ test('requests of any app without a response open the circuit, and a probe close
     .collection<{ _id: string }>('webhooks')
     .updateMany({ _id: { $in: blockedIds } }, { $set: { retryAt: new Date(0) } });
   for (const webhook of blocked) await reportWith(webhook);
+  expect(first.reported()).toHaveLength(2 * webhooks.length);
   for (const webhook of webhooks) {
-    expect(webhook.reported()).toHaveLength(2);
     const stored = await database.store.webhooks.find(webhook.id);
     expect(stored).not.toHaveProperty('retryAt');
   }
@@ -123,6 +131,7 @@ test('the other webhooks wait while one probes', async () => {
   const [probing, waiting] = webhooks.slice(SEVERAL) as [WebhookUnderTest, WebhookUnderTest];
   await Promise.all([probing, waiting].map(({ id }) => skipDelays(database, id)));
   now += MAX_OPEN_MS;
+  first.receiver.requests.length = 0;
   const release = holdResponses(first);
   const probe = reportWith(probing);
   await until(() => probing.reported().length > 0);
@@ -163,24 +172,47 @@ test('a test event is sent while the circuit is open', async () => {
   expect(first.receiver.requests[0]?.events.map(({ type }) => type)).toEqual(['test']);
 });
 
-test('an address has a few requests in flight, however many webhooks it has', async () => {
-  const webhooks = await startAtOneAddress(MAX_IN_FLIGHT + 4);
+test('an app whose webhooks get no response stops no other app at the same address', async () => {
+  const apps = [newObjectId(), newObjectId()];
+  const webhooks = await startAtOneAddress(SEVERAL + 2, (n) => apps[n > SEVERAL ? 1 : 0] ?? '');
   const [first] = webhooks as [WebhookUnderTest];
-  const release = holdResponses(first);
-  const busy = webhooks.slice(0, MAX_IN_FLIGHT).map(reportWith);
-  await until(() => first.receiver.requests.length === MAX_IN_FLIGHT);
-  for (const webhook of webhooks.slice(MAX_IN_FLIGHT))
-    expect(await reportWith(webhook)).toMatchObject({ requests: 0, end: 'waiting' });
-  release();
-  await Promise.all(busy);
-  await Promise.all(webhooks.slice(MAX_IN_FLIGHT).map(reportWith));
-  for (const webhook of webhooks) expect(webhook.reported()).toHaveLength(2);
+  first.receiver.respondWith(CUT);
+  const results = await reportEach(webhooks.slice(0, -1));
+  expect(results.at(-1)).toMatchObject({ requests: 0, end: 'waiting' });
+  first.receiver.respondWith(status(200));
+  const [victim] = webhooks.slice(-1) as [WebhookUnderTest];
+  expect(await reportWith(victim)).toMatchObject({ requests: 1, events: 2, end: 'reported' });
 });
+
+test('apps that keep many requests in flight at an address do not shut out another app there', () => {
+  const url = 'https://example.org/a';
+  const acquire = (app: string, n: number) => circuits.acquire(url, { app, _id: `${app} ${n}` });
+  for (let n = 0; n < SHARED_IN_FLIGHT; n += 1)
+    expect(acquire(`app ${n % 4}`, n).kind).toBe('permit');
+  expect(acquire('app 0', SHARED_IN_FLIGHT)).toEqual({ kind: 'busy' });
+  const permit = acquire('victim', 0);
+  expect(permit.kind).toBe('permit');
+  expect(acquire('victim', 1)).toEqual({ kind: 'busy' });
+  if (permit.kind === 'permit') permit.end({ status: 200 });
+  expect(acquire('victim', 1).kind).toBe('permit');
+});
+
+test('an address has a bounded number of requests in flight, however many apps have webhooks there', () => {
+  const acquire = (n: number) =>
+    circuits.acquire('https://example.org/a', { app: `app ${n}`, _id: `webhook ${n}` });
+  const permits = Array.from({ length: MAX_IN_FLIGHT }, (_, n) => acquire(n));
+  expect(permits.every(({ kind }) => kind === 'permit')).toBe(true);
+  expect(acquire(MAX_IN_FLIGHT)).toEqual({ kind: 'busy' });
+  for (const permit of permits) if (permit.kind === 'permit') permit.end({ status: 200 });
+  expect(acquire(MAX_IN_FLIGHT).kind).toBe('permit');
+});
+
+const another = () => ({ app: appOfAll, _id: 'another' });
 
 /** Uses permits of several webhooks for an address, without a response. */
 function fail(url: string, webhooks: number, error = 'ECONNREFUSED'): void {
   for (let n = 0; n < webhooks; n += 1) {
-    const permit = circuits.acquire(url, `webhook ${n}`);
+    const permit = circuits.acquire(url, { app: appOfAll, _id: `webhook ${n}` });
     if (permit.kind === 'permit') permit.end({ error });
   }
 }
@@ -191,17 +223,16 @@ test.each([
   ['another host', 'https://example.com/a'],
 ])('%s is another address, another path is not', (_what, other) => {
   fail('https://example.org/a', SEVERAL);
-  expect(circuits.check('https://example.org:443/b?c', 'another')).toEqual({
+  expect(circuits.check('https://example.org:443/b?c', another())).toEqual({
     kind: 'open',
     waitMs: expect.any(Number),
   });
-  expect(circuits.check(other, 'another')).toBeUndefined();
+  expect(circuits.check(other, another())).toBeUndefined();
 });
 
 test('requests that were not sent because of the resolved address are not counted', () => {
-  fail('https://example.org/a', SEVERAL, 'EPRIVATE');
-  fail('https://example.org/a', SEVERAL, 'address not allowed');
-  expect(circuits.check('https://example.org/a', 'another')).toBeUndefined();
+  fail('https://example.org/a', SEVERAL, NOT_ALLOWED);
+  expect(circuits.check('https://example.org/a', another())).toBeUndefined();
 });
 
 test('the number of stored addresses is bounded', () => {
@@ -212,7 +243,7 @@ test('the number of stored addresses is bounded', () => {
   );
   for (const host of ['a', 'b', 'c']) fail(`https://${host}.example`, SEVERAL);
   const states = ['a', 'b', 'c'].map(
-    (host) => circuits.check(`https://${host}.example`, 'another')?.kind,
+    (host) => circuits.check(`https://${host}.example`, another())?.kind,
   );
   expect(states.filter((kind) => kind === 'open')).toHaveLength(2);
 });

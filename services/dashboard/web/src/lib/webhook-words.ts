@@ -33,17 +33,16 @@ const STATUS_TEXTS: Record<number, string> = {
 };
 
 const NOT_TRUSTED = 'The certificate is not trusted: a private authority needs WEBHOOK_CA_FILE';
-const NOT_ALLOWED = 'The address is private or http: only WEBHOOK_HOSTS can allow it';
+const NOT_ALLOWED =
+  'There is no such host, or its address is private or http: only WEBHOOK_HOSTS can allow it';
 
 const ERROR_TEXTS: Record<string, string> = {
   ECONNREFUSED: 'Nothing listens at this address',
   ECONNRESET: 'The connection was closed without a response',
   ETIMEDOUT: 'No response in time',
-  ENOTFOUND: 'There is no such host name',
   EAI_AGAIN: 'The host name can’t be looked up at the moment',
   EHOSTUNREACH: 'The host can’t be reached',
   ENETUNREACH: 'The host can’t be reached',
-  EPRIVATE: NOT_ALLOWED,
   'address not allowed': NOT_ALLOWED,
   DEPTH_ZERO_SELF_SIGNED_CERT: NOT_TRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: NOT_TRUSTED,

@@ -1,8 +1,12 @@
 import { sign } from 'node:crypto';
+import { lookup } from 'node:dns';
 import { Agent, request } from 'node:https';
+import type { LookupFunction } from 'node:net';
 import { getCACertificates } from 'node:tls';
 import type { SecretOf } from '@carillon/core/channels';
+import { isTokenServerAllowed } from '@carillon/core/channels/fcm';
 import { z } from 'zod';
+import { createPublicLookup, NOT_ALLOWED } from '../public-address.ts';
 import { parseRetryAfterMs } from '../retry-after.ts';
 import { jsonOrText } from './json-or-text.ts';
 import type { FcmResponse } from './outcome.ts';
@@ -40,7 +44,7 @@ export type AccessTokens = ReturnType<typeof createAccessTokens>;
  * @param now milliseconds of a clock that is never set back
  */
 export function createAccessTokens(secret: FcmSecret, now = () => performance.now()) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1, ...caOptions(secret) });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1, ...targetOptions(secret) });
   let token: { text: string; obtainedAt: number; renewAt: number } | undefined;
   let refreshing: Promise<string> | undefined;
   let renewableAt = 0;
@@ -82,6 +86,10 @@ async function requestToken(
   secret: FcmSecret,
   agent: Agent,
 ): Promise<z.infer<typeof tokenResponse>> {
+  // A credential that was saved by other means than the command line and the console is checked too.
+  if (!isTokenServerAllowed(secret.tokenUri, secret.gateway)) {
+    throw new AccessTokenError({ kind: 'bad-credential', detail: `token_uri: ${NOT_ALLOWED}` });
+  }
   const form = new URLSearchParams({ grant_type: GRANT_TYPE, assertion: signAssertion(secret) });
   const response = await post(secret.tokenUri, form.toString(), agent);
   const { data } = tokenResponse.safeParse(response.body);
@@ -156,9 +164,13 @@ async function post(url: string, form: string, agent: Agent): Promise<TokenServe
   return promise;
 }
 
-/** Trusts the system's authorities too: the token server may be Google's even when messages go through a gateway. */
-function caOptions({ gateway }: FcmSecret): { ca?: string[] } {
-  return gateway?.ca === undefined ? {} : { ca: [gateway.ca, ...getCACertificates('default')] };
+/**
+ * Returns the options of connections to the token server: public addresses only, or with a gateway, which may be in the
+ * operator's network, its authority. The system's are trusted too: the token server may be Google's all the same.
+ */
+function targetOptions({ gateway }: FcmSecret): { ca?: string[]; lookup?: LookupFunction } {
+  if (gateway === undefined) return { lookup: createPublicLookup(lookup as LookupFunction) };
+  return gateway.ca === undefined ? {} : { ca: [gateway.ca, ...getCACertificates('default')] };
 }
 
 function toBase64Url(value: object): string {
