@@ -45,8 +45,12 @@ const TOKEN_HOSTS: readonly string[] = [
 export function isTokenServerAllowed(tokenUri: string, gateway?: HostOverride): boolean {
   const url = URL.parse(tokenUri);
   if (url?.protocol !== 'https:' || url.username !== '' || url.password !== '') return false;
-  return (
-    TOKEN_HOSTS.includes(url.host) ||
-    (gateway !== undefined && url.host === `${gateway.host}:${gateway.port}`)
-  );
+  return TOKEN_HOSTS.includes(url.host) || url.host === hostOf(gateway);
+}
+
+/** Returns the host and port of a gateway as a URL has them. */
+function hostOf(gateway: HostOverride | undefined): string | undefined {
+  if (gateway === undefined) return undefined;
+  const { host, port } = gateway;
+  return URL.parse(`https://${host.includes(':') ? `[${host}]` : host}:${port}`)?.host;
 }

@@ -1,3 +1,4 @@
+import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { type AccessTokens, createAccessTokens } from '../../src/channels/fcm/access-token.ts';
 import { type ProviderSandbox, startProviderSandbox } from '../provider-sandbox.ts';
@@ -38,4 +39,27 @@ test('a token that was obtained after a refused request stays, and can be tried'
   expect(renewed).not.toBe(refused);
   expect(tokens.invalidate(sentAt)).toBe(true);
   expect(await tokens.get()).toBe(renewed);
+});
+
+test('a stored service account that names another token server is not connected to, whatever is there', async () => {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    socket.destroy();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const { gateway, ...withoutGateway } = sandbox.fcm;
+  const uris = [`https://127.0.0.1:${port}/token`, `https://localhost:${port}/token`];
+  for (const secret of [withoutGateway, { ...sandbox.fcm, gateway }]) {
+    for (const tokenUri of [...uris, 'https://127.0.0.1:1/token']) {
+      const others = createAccessTokens({ ...secret, tokenUri });
+      await expect(others.get()).rejects.toMatchObject({
+        response: { kind: 'bad-credential', detail: 'token_uri: address not allowed' },
+      });
+      others.close();
+    }
+  }
+  expect(connections).toBe(0);
+  await new Promise((resolve) => server.close(resolve));
 });
