@@ -63,7 +63,7 @@ const MEASURED_MB = readMeasuredMemory();
 const API = {
   routing: readConstants('services/api/src/http/routing.ts'),
   response: readConstants('services/api/src/http/response.ts'),
-  budget: readConstants('services/api/src/http/body-budget.ts'),
+  budget: readConstants('packages/runtime/src/body-budget.ts'),
   push: readConstants('services/api/src/push/routes.ts'),
 };
 const GATEWAY = {

@@ -6,6 +6,12 @@ import type { ConsoleAddress } from './address.ts';
 
 /** Time for open responses to end when the process stops. */
 const STOP_TIMEOUT_MS = 5_000;
+/** Time for a request and for its headers to arrive completely, in ms, as at the API. */
+export const REQUEST_TIMEOUTS = {
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  connectionsCheckingInterval: 1_000,
+};
 /** Content security policy of the console's pages. */
 export const CONTENT_SECURITY_POLICY = [
   "default-src 'self'",
@@ -45,7 +51,7 @@ export async function serveConsole(
   app.use('/api', api);
   app.use(pages);
   app.use(handleExpressError);
-  const server = http.createServer({ headersTimeout: 10_000, requestTimeout: 60_000 }, app);
+  const server = http.createServer(REQUEST_TIMEOUTS, app);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(listen, resolve);
