@@ -2,7 +2,7 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { invalidCredential } from '../admin-error.ts';
 
 /** Maximum length of an RSA key, in bits. A delivery worker signs with it. */
-export const MAX_RSA_BITS = 4_096;
+const MAX_RSA_BITS = 4_096;
 /**
  * Maximum length of a private key in PEM, in characters; an RSA key of {@link MAX_RSA_BITS} has 3,272. OpenSSL computes the
  * public half of some kinds of keys when it reads them, which takes minutes for a long one.

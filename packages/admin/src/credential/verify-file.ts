@@ -16,7 +16,7 @@ export type VerifyResult =
   | { refusal: { message: string; fields: readonly AdminField[] } };
 
 /** Time for which a file may be verified. */
-export const VERIFY_TIMEOUT_MS = 10_000;
+const VERIFY_TIMEOUT_MS = 10_000;
 /** Memory for the objects of a thread, in MB. A file of 75 KB takes a few. */
 const THREAD_MEMORY_MB = 128;
 

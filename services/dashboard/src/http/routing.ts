@@ -28,7 +28,7 @@ import {
 
 const SAFE_METHODS = ['get'];
 /** Maximum body of a route that works without a session, in bytes. A name and two passwords fit. */
-export const OPEN_BODY_BYTES = 2_048;
+const OPEN_BODY_BYTES = 2_048;
 
 type EventStreams = ReturnType<typeof createEventStreams>;
 
