@@ -17,6 +17,7 @@ import { SESSION_IDLE_MS, SESSION_MAX_AGE_MS } from '../packages/store/src/sessi
 import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../packages/store/src/store.ts';
 import { environment as apiEnvironment } from '../services/api/src/environment.ts';
 import { EXPORTS_PER_APP } from '../services/api/src/export/routes.ts';
+import { REQUEST_TIMEOUTS } from '../services/dashboard/src/http/server.ts';
 import * as apnsClient from '../services/delivery-worker/src/channels/apns/client.ts';
 import * as apnsPayload from '../services/delivery-worker/src/channels/apns/payload.ts';
 import * as fcmClient from '../services/delivery-worker/src/channels/fcm/client.ts';
@@ -67,7 +68,7 @@ const MEASURED_MB = readMeasuredMemory();
 const API = {
   routing: readConstants('services/api/src/http/routing.ts'),
   response: readConstants('services/api/src/http/response.ts'),
-  budget: readConstants('services/api/src/http/body-budget.ts'),
+  budget: readConstants('packages/runtime/src/body-budget.ts'),
   push: readConstants('services/api/src/push/routes.ts'),
 };
 const GATEWAY = {
@@ -348,6 +349,19 @@ const NUMBERS: Record<string, number> = {
   'login.guesses-per-day': DAY / LOGIN.backOff('MAX_WAIT_MS'),
   'login.waiting': readConstants('services/dashboard/src/login/turns.ts')('MAX_WAITING'),
   'login.turn-seconds': LOGIN.backOff('TURN_TIMEOUT_MS') / SECOND,
+  'console.open-body-kb':
+    readConstants('services/dashboard/src/http/routing.ts')('OPEN_BODY_BYTES') / KB,
+  'console.request-seconds': REQUEST_TIMEOUTS.requestTimeout / SECOND,
+  'console.headers-seconds': REQUEST_TIMEOUTS.headersTimeout / SECOND,
+  'credential-file.rounds': readConstants('packages/admin/src/credential/key-rounds.ts')(
+    'MAX_ROUNDS',
+  ),
+  'credential-file.rsa-bits': readConstants('packages/admin/src/credential/pem.ts')('MAX_RSA_BITS'),
+  'credential-file.seconds':
+    readConstants('packages/admin/src/credential/verify-file.ts')('VERIFY_TIMEOUT_MS') / SECOND,
+  'credential-file.at-once': readConstants('services/dashboard/src/apps/file-checks.ts')(
+    'MAX_RUNNING',
+  ),
   'session.idle-hours': SESSION_IDLE_MS / HOUR,
   'session.max-days': SESSION_MAX_AGE_MS / DAY,
   'audit.days': MIGRATE('AUDIT_SECONDS') / DAY_SECONDS,

@@ -21,7 +21,7 @@ const COMMON_CODES = ['NOT_FOUND', 'METHOD_NOT_ALLOWED', 'HEADERS_TOO_LARGE', 'I
 /** No device and no push of a tenant has it in its own data. */
 const MARK = 'fuzzmark';
 /** Texts by which a program shows its inside. */
-const INSIDE = /\bat \S+ \(|\.ts:\d|node_modules|Mongo\w*Error|ReplyError/;
+export const INSIDE = /\bat \S+ \(|\.ts:\d|node_modules|Mongo\w*Error|ReplyError/;
 
 /** Finds marks of requests in a text. */
 export const MARKS = new RegExp(`${MARK}\\d+x`, 'g');

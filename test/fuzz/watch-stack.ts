@@ -10,7 +10,7 @@ const MAX_LINES = 10;
 
 /** Levels of pino: 50 is an error, 60 ends a process. */
 const UNEXPECTED =
-  /^(?:api-\d+\.log: .*"level":50|(?:api|delivery-worker|scheduler|device-gateway)-\d+\.log: .*(?:"level":60|uncaught|unhandled))/i;
+  /^(?:(?:api|dashboard)-\d+\.log: .*"level":50|(?:api|dashboard|delivery-worker|scheduler|device-gateway)-\d+\.log: .*(?:"level":60|uncaught|unhandled))/i;
 
 /** Watch over the processes of a stack during a run. */
 export interface StackWatch {

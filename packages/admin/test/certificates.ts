@@ -44,12 +44,12 @@ export function makeCertificate({
 }
 
 /** Packs a certificate and its key as a .p12 file. */
-export function packP12({ certificate, key }: PemPair, passphrase: string): Buffer {
+export function packP12({ certificate, key }: PemPair, passphrase: string, count = 2_048): Buffer {
   const packed = forge.pkcs12.toPkcs12Asn1(
     forge.pki.privateKeyFromPem(key),
     [forge.pki.certificateFromPem(certificate)],
     passphrase,
-    { algorithm: '3des' },
+    { algorithm: '3des', count },
   );
   return Buffer.from(forge.asn1.toDer(packed).getBytes(), 'binary');
 }

@@ -1,11 +1,11 @@
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, expect, test } from '@jest/globals';
 import supertest from 'supertest';
 import { createProxyDetector } from '../src/http/detect-proxy.ts';
 import { createRateLimits } from '../src/http/rate-limits.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

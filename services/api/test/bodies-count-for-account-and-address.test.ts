@@ -1,5 +1,6 @@
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import {
   closeAll,
@@ -8,7 +9,6 @@ import {
   type UnfinishedRequest,
 } from '../../../test/support/attacks/unfinished-request.ts';
 import { until } from '../../../test/support/until.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

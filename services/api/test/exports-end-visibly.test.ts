@@ -10,6 +10,7 @@ import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import type { PushDocument } from '@carillon/store/documents';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { startRedis, type TestServer } from '../../../packages/presence/test/start-server.ts';
@@ -19,7 +20,6 @@ import { EXPORTS_PER_APP, exportRoutes } from '../src/export/routes.ts';
 import { createAuthenticator } from '../src/http/authenticate.ts';
 import { createKeyUseRecorder } from '../src/http/key-uses.ts';
 import { createRateLimits } from '../src/http/rate-limits.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

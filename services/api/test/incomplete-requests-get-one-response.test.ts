@@ -1,5 +1,6 @@
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import {
   openUnfinishedRequest,
@@ -7,7 +8,6 @@ import {
 } from '../../../test/support/attacks/unfinished-request.ts';
 import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

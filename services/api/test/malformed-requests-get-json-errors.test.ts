@@ -3,11 +3,11 @@ import { connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import supertest from 'supertest';
 import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

@@ -4,8 +4,8 @@ import { text } from 'node:stream/consumers';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

@@ -2,11 +2,11 @@ import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { requestOnce } from '../../../test/support/guarantees/request-once.ts';
 import { until } from '../../../test/support/until.ts';
 import { DeadlineExceededError } from '../src/http/deadlines.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';
 

@@ -1,8 +1,8 @@
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
+import { createBodyReader } from '@carillon/runtime/read-body';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
-import { createBodyReader } from '../src/http/read-body.ts';
 import { StreamedBody } from '../src/http/response.ts';
 import { createRouting } from '../src/http/routing.ts';
 import { serve } from '../src/http/server.ts';

@@ -90,6 +90,7 @@ const LONG_SIDE_BY_SIDE = [
   'services/api/test/exports-end-visibly.test.ts',
   'services/dashboard/test/killed-redrive-is-continued.test.ts',
   'services/dashboard/test/two-processes-are-one-console.test.ts',
+  'services/dashboard/test/unfinished-requests-end-in-time.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',

@@ -1,14 +1,19 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { type KeyObject, X509Certificate } from 'node:crypto';
 // Reads .p12 files with the ciphers that Keychain Access uses (RC2, 3DES), which OpenSSL 3 and WebCrypto refuse.
 import forge from 'node-forge';
-import { invalidCredential } from '../admin-error.ts';
+import { AdminError, invalidCredential } from '../admin-error.ts';
 import type { CredentialFile, VerifiedCredential } from '../credentials.ts';
+import { requireFewRounds } from './key-rounds.ts';
+import { findPemBlock, type PemBlock, readPrivateKey } from './pem.ts';
 
 /** Extensions by which Apple marks the APNs environments that a certificate is valid for. */
 const ENVIRONMENT_OIDS = {
   development: '1.2.840.113635.100.6.3.1',
   production: '1.2.840.113635.100.6.3.2',
 } as const;
+
+/** Object id of PBES2 (RFC 8018) in DER. */
+const PBES2 = forge.asn1.oidToDer('1.2.840.113549.1.5.13').getBytes();
 
 /** Options of a certificate file. */
 export interface AppleCertificateOptions {
@@ -30,7 +35,7 @@ export function verifyAppleCertificate(
   const isPem = file.content.includes('-----BEGIN');
   const pemPair = isPem ? readPem(file, passphrase) : readP12(file, passphrase);
   const certificate = new X509Certificate(pemPair.certificate);
-  if (!certificate.checkPrivateKey(createPrivateKey(pemPair.key))) {
+  if (!certificate.checkPrivateKey(readPrivateKey(file.name, pemPair.key))) {
     throw invalidCredential(`The private key in ${file.name} is not the certificate's.`);
   }
   if (certificate.validToDate < now) {
@@ -71,17 +76,37 @@ interface PemPair {
 
 function readPem({ name, content }: CredentialFile, passphrase: string): PemPair {
   const text = content.toString('utf8');
-  const certificate = /-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----/s.exec(text)?.[0];
+  const certificate = findPemBlock(text, /-----BEGIN (CERTIFICATE)-----/);
   if (certificate === undefined) throw invalidCredential(`${name} contains no certificate.`);
   try {
-    const key = createPrivateKey({ key: text, format: 'pem', passphrase });
-    return { certificate, key: key.export({ format: 'pem', type: 'pkcs8' }).toString() };
-  } catch {
+    const block = findPemBlock(text, /-----BEGIN ([A-Z ]*PRIVATE KEY)-----/);
+    const key = readPemKey(name, block, passphrase).export({ format: 'pem', type: 'pkcs8' });
+    return { certificate: certificate.pem, key: key.toString() };
+  } catch (error) {
+    if (error instanceof AdminError) throw error;
     throw invalidCredential(
       `${name} contains no private key that this passphrase decrypts.`,
       'passphrase',
     );
   }
+}
+
+/**
+ * Reads a private key. One that names its rounds is decrypted here, because OpenSSL could not be interrupted.
+ *
+ * @throws AdminError INVALID_CREDENTIAL for too many rounds; Error if there is no key, or the passphrase is wrong
+ */
+function readPemKey(name: string, block: PemBlock | undefined, passphrase: string): KeyObject {
+  if (block === undefined) throw new Error('no private key');
+  if (block.label === 'PRIVATE KEY') return readPrivateKey(name, block.pem);
+  if (block.label !== 'ENCRYPTED PRIVATE KEY') return readPrivateKey(name, block.pem, passphrase);
+  const encrypted = forge.asn1.fromDer(forge.util.decode64(block.body));
+  requireFewRounds(name, encrypted, passphrase);
+  // PBES2 takes the passphrase as bytes, PKCS #12 as UTF-16.
+  const isBytes = forge.asn1.toDer(encrypted).getBytes().includes(PBES2);
+  const secret = isBytes ? forge.util.encodeUtf8(passphrase) : passphrase;
+  const decrypted = forge.pki.decryptPrivateKeyInfo(encrypted, secret);
+  return readPrivateKey(name, forge.pki.privateKeyInfoToPem(decrypted));
 }
 
 function readP12(file: CredentialFile, passphrase: string): PemPair {
@@ -96,9 +121,10 @@ function readP12(file: CredentialFile, passphrase: string): PemPair {
     );
   }
   const pem = forge.pki.privateKeyToPem(key.key);
+  const privateKey = readPrivateKey(file.name, pem);
   const certificate = bags(certBag)
     .flatMap(({ cert }) => (cert ? [forge.pki.certificateToPem(cert)] : []))
-    .find((candidate) => new X509Certificate(candidate).checkPrivateKey(createPrivateKey(pem)));
+    .find((candidate) => new X509Certificate(candidate).checkPrivateKey(privateKey));
   if (certificate === undefined) {
     throw invalidCredential(`${file.name} contains no certificate for its private key.`);
   }
@@ -108,8 +134,10 @@ function readP12(file: CredentialFile, passphrase: string): PemPair {
 function decodeP12({ name, content }: CredentialFile, passphrase: string): forge.pkcs12.Pkcs12Pfx {
   try {
     const asn1 = forge.asn1.fromDer(forge.util.createBuffer(content.toString('binary')));
+    requireFewRounds(name, asn1, passphrase);
     return forge.pkcs12.pkcs12FromAsn1(asn1, passphrase);
   } catch (error) {
+    if (error instanceof AdminError) throw error;
     if (error instanceof Error && /password|MAC/i.test(error.message)) {
       throw invalidCredential(`The passphrase does not decrypt ${name}.`, 'passphrase');
     }

@@ -1,6 +1,7 @@
-import { createPrivateKey, type KeyObject } from 'node:crypto';
-import { invalidCredential } from '../admin-error.ts';
+import type { KeyObject } from 'node:crypto';
+import { AdminError, invalidCredential } from '../admin-error.ts';
 import type { CredentialFile, VerifiedCredential } from '../credentials.ts';
+import { findPemBlock, readPrivateKey } from './pem.ts';
 
 /** Ids that Apple shows next to a signing key. */
 export interface AppleKeyIds {
@@ -56,8 +57,13 @@ function parseAppleId(field: keyof AppleKeyIds, label: string, id: string | unde
 
 function parsePrivateKey({ name, content }: CredentialFile): KeyObject {
   try {
-    return createPrivateKey(content);
-  } catch {
+    const block = findPemBlock(
+      content.toString('utf8'),
+      /-----BEGIN ((?:EC |RSA )?PRIVATE KEY)-----/,
+    );
+    return readPrivateKey(name, block?.pem ?? '');
+  } catch (error) {
+    if (error instanceof AdminError) throw error;
     throw invalidCredential(
       `${name} does not contain a private key in PEM form; a .p8 file begins with BEGIN PRIVATE KEY.`,
     );

@@ -1,7 +1,7 @@
-import { createPrivateKey } from 'node:crypto';
 import { z } from 'zod';
-import { invalidCredential } from '../admin-error.ts';
+import { AdminError, invalidCredential } from '../admin-error.ts';
 import type { CredentialFile, VerifiedCredential } from '../credentials.ts';
+import { findPemBlock, readPrivateKey } from './pem.ts';
 
 /** Key file of a service account as Google issues it. */
 const serviceAccountSchema = z.object({
@@ -20,23 +20,30 @@ const serviceAccountSchema = z.object({
  */
 export function verifyServiceAccount(file: CredentialFile): VerifiedCredential {
   const account = parseKeyFile(file);
-  try {
-    if (createPrivateKey(account.private_key).asymmetricKeyType !== 'rsa') throw new Error();
-  } catch {
-    throw invalidCredential(`The private_key in ${file.name} is not an RSA key.`);
-  }
+  const privateKey = readRsaKey(file.name, account.private_key);
   return {
     channel: 'fcm',
     secret: {
       kind: 'fcm',
       projectId: account.project_id,
       clientEmail: account.client_email,
-      privateKey: account.private_key,
+      privateKey,
       ...(account.private_key_id !== undefined && { privateKeyId: account.private_key_id }),
       tokenUri: account.token_uri,
     },
     about: { projectId: account.project_id, clientEmail: account.client_email },
   };
+}
+
+/** Returns the key's own block: a delivery worker reads nothing else. */
+function readRsaKey(name: string, text: string): string {
+  try {
+    const pem = findPemBlock(text, /-----BEGIN ((?:RSA )?PRIVATE KEY)-----/)?.pem ?? '';
+    if (readPrivateKey(name, pem).asymmetricKeyType === 'rsa') return pem;
+  } catch (error) {
+    if (error instanceof AdminError) throw error;
+  }
+  throw invalidCredential(`The private_key in ${name} is not an RSA key.`);
 }
 
 function parseKeyFile({ name, content }: CredentialFile): z.infer<typeof serviceAccountSchema> {

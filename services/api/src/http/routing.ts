@@ -5,12 +5,12 @@ import { LIMITS } from '@carillon/core/limits';
 import type { RateLimitStatus } from '@carillon/presence/request-limit';
 import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
+import type { ReadBody } from '@carillon/runtime/read-body';
 import type { AccountDocument } from '@carillon/store/documents';
 import type { Request, RequestHandler, Response } from 'express';
 import { createAdmission } from './admission.ts';
 import { type Caller, hasApiKey } from './authenticate.ts';
 import { createDeadlines, type Deadline, DeadlineExceededError } from './deadlines.ts';
-import type { ReadBody } from './read-body.ts';
 import {
   type ResponseBody,
   type ResponseHeaders,

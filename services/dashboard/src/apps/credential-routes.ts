@@ -1,6 +1,4 @@
-import { verifyAppleCertificate } from '@carillon/admin/credential/apple-certificate';
-import { verifyAppleToken } from '@carillon/admin/credential/apple-token';
-import { verifyServiceAccount } from '@carillon/admin/credential/firebase';
+import { type ProvidedFile, verifyFile } from '@carillon/admin/credential/verify-file';
 import { saveWebPush } from '@carillon/admin/credential/web-push';
 import {
   type CredentialFile,
@@ -8,7 +6,6 @@ import {
   listCredentials,
   removeCredential,
   saveCredential,
-  type VerifiedCredential,
 } from '@carillon/admin/credentials';
 import { PROVIDER_CHANNELS } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
@@ -18,6 +15,7 @@ import type { Accept } from '../failures/redrive-push.ts';
 import { objectId } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { createAccountOfApp } from './app-routes.ts';
+import { createFileChecks } from './file-checks.ts';
 import { sendTestPush } from './test-push.ts';
 
 const MAX_BASE64 = 100_000;
@@ -63,6 +61,7 @@ export function credentialRoutes(
   accept: Accept,
 ): ConsoleRoute[] {
   const account = createAccountOfApp(store);
+  const inTurn = createFileChecks();
   const auditFacts = <Input extends Pick<CredentialInput, 'environment'>>(input: Input) => ({
     ...(input.environment !== undefined && { environment: input.environment }),
   });
@@ -85,7 +84,13 @@ export function credentialRoutes(
       input: credentialFields,
       audit: 'credential.set',
       auditFacts,
-      handle: async ({ input }) => toBody(await save(store, sealingKeys, input)),
+      handle: async ({ input, operator }) => {
+        if (input.channel === 'web-push')
+          return toBody(await saveKeyPair(store, sealingKeys, input));
+        const provided = toProvidedFile(input);
+        const verified = await inTurn(operator.id, () => verifyFile(provided));
+        return toBody(await saveCredential(store, sealingKeys, withEnvironment(input), verified));
+      },
     }),
     defineRoute({
       method: 'delete',
@@ -111,38 +116,34 @@ export function credentialRoutes(
   ];
 }
 
-function save(
+function saveKeyPair(
   store: Pick<Store, 'apps' | 'credentials' | 'batchTable'>,
   sealingKeys: SealingKeys,
-  input: CredentialInput,
+  { app, publicKey, privateKey, contact, replace }: CredentialInput,
 ): Promise<CredentialView> {
-  const { app, publicKey, privateKey, contact, replace } = input;
-  if (input.channel === 'web-push') {
-    return saveWebPush(store, sealingKeys, app, {
-      ...(publicKey !== undefined && { publicKey }),
-      ...(privateKey !== undefined && { privateKey }),
-      ...(contact !== undefined && { contact }),
-      ...(replace !== undefined && { replace }),
-    });
-  }
-  return saveCredential(store, sealingKeys, withEnvironment(input), verify(input));
+  return saveWebPush(store, sealingKeys, app, {
+    ...(publicKey !== undefined && { publicKey }),
+    ...(privateKey !== undefined && { privateKey }),
+    ...(contact !== undefined && { contact }),
+    ...(replace !== undefined && { replace }),
+  });
 }
 
-function verify({ channel, ...input }: CredentialInput): VerifiedCredential {
+/** @throws ConsoleError INVALID_PARAM without a file */
+function toProvidedFile({ channel, ...input }: CredentialInput): ProvidedFile {
   const { key, certificate, serviceAccount, keyId, teamId, passphrase } = input;
   if (channel === 'fcm' && serviceAccount !== undefined)
-    return verifyServiceAccount(serviceAccount);
+    return { kind: 'fcm', file: serviceAccount };
   if (channel === 'apns' && key !== undefined) {
-    return verifyAppleToken(key, {
-      ...(keyId !== undefined && { keyId }),
-      ...(teamId !== undefined && { teamId }),
-    });
+    const ids = { ...(keyId !== undefined && { keyId }), ...(teamId !== undefined && { teamId }) };
+    return { kind: 'apns-token', file: key, ids };
   }
   if (channel === 'apns' && certificate !== undefined) {
-    return verifyAppleCertificate(certificate, {
+    const options = {
       ...(input.environment !== undefined && { environment: input.environment }),
       ...(passphrase !== undefined && { passphrase }),
-    });
+    };
+    return { kind: 'apns-certificate', file: certificate, options };
   }
   const wanted = channel === 'fcm' ? 'serviceAccount' : 'key or certificate';
   throw new ConsoleError('INVALID_PARAM', `The file is missing: give ${wanted}.`);

@@ -23,6 +23,9 @@ const CODE_OF_ADMIN_ERROR: Partial<Record<AdminErrorCode, ConsoleErrorCode>> = {
 const CODE_OF_STATUS: Partial<Record<number, ConsoleErrorCode>> = {
   400: 'INVALID_PARAM',
   404: 'NOT_FOUND',
+  // A body that is not complete in time, and one that is compressed.
+  408: 'INVALID_PARAM',
+  415: 'INVALID_PARAM',
   409: 'CONFLICT',
   413: 'TOO_LARGE',
   429: 'TOO_MANY_ATTEMPTS',
@@ -39,14 +42,9 @@ export function toConsoleError(thrown: unknown): ConsoleError {
   if (thrown instanceof AdminError) return fromAdminError(thrown);
   if (thrown instanceof ApiError) return fromApiError(thrown);
   if (thrown instanceof z.ZodError) return invalidInput(thrown);
-  const { name = '', status } = thrown as { name?: string; status?: unknown };
+  const { name = '' } = thrown as { name?: string };
   if (DATABASE_IS_AWAY.test(name)) {
     return new ConsoleError('UNAVAILABLE', 'The database does not respond. Try again shortly.', 5);
-  }
-  // The body parser's errors.
-  if (status === 413) return new ConsoleError('TOO_LARGE', 'The request body is too large.');
-  if (typeof status === 'number' && status >= 400 && status < 500) {
-    return new ConsoleError('INVALID_PARAM', 'The request is malformed.');
   }
   return new ConsoleError(
     'INTERNAL',

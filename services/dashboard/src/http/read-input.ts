@@ -1,5 +1,6 @@
 import { parseJsonObject } from '@carillon/core/json-text';
-import express, { type Request, type Response } from 'express';
+import type { ReadBody } from '@carillon/runtime/read-body';
+import type { Request } from 'express';
 import { ConsoleError } from './route.ts';
 
 const DEFAULT_BODY_LIMIT = 256 * 1_024;
@@ -13,22 +14,30 @@ export interface RawInput {
   bodyText: string;
 }
 
+/** How the body of a request is read. */
+export interface BodyReading {
+  readBody: ReadBody<Request>;
+  /** The operator, if there is a session. */
+  operator: string | undefined;
+  /** Largest body in bytes. */
+  bodyLimit: number | undefined;
+}
+
 /**
  * Reads a request's body, and joins query, body and path parameters; the path wins.
  *
- * @throws ConsoleError INVALID_PARAM; an error with status 413 for a body above the limit
+ * @throws ConsoleError INVALID_PARAM; ApiError BODY_TOO_LARGE, and others of the body
  */
-export async function readInput(
-  request: Request,
-  response: Response,
-  bodyLimit = DEFAULT_BODY_LIMIT,
-): Promise<RawInput> {
-  const bodyText = request.method === 'GET' ? '' : await readBody(request, response, bodyLimit);
+export async function readInput(request: Request, reading: BodyReading): Promise<RawInput> {
+  const bodyText = request.method === 'GET' ? '' : await readText(request, reading);
   const body = bodyText === '' ? {} : parseJsonObject(bodyText, MAX_DEPTH);
   return { fields: { ...request.query, ...body, ...request.params }, bodyText };
 }
 
-async function readBody(request: Request, response: Response, limit: number): Promise<string> {
+async function readText(
+  request: Request,
+  { readBody, operator, bodyLimit = DEFAULT_BODY_LIMIT }: BodyReading,
+): Promise<string> {
   // A browser sends a POST without a body with Content-Length 0, and without a type.
   const { 'transfer-encoding': encoding, 'content-length': length = '0' } = request.headers;
   if (encoding === undefined && length === '0') return '';
@@ -36,12 +45,5 @@ async function readBody(request: Request, response: Response, limit: number): Pr
   if (request.is('application/json') === false) {
     throw new ConsoleError('INVALID_PARAM', 'The request body must be application/json.');
   }
-  const parse = express.text({ type: 'application/json', limit, defaultCharset: 'utf-8' });
-  await new Promise<void>((resolve, reject) => {
-    parse(request, response, (error?: unknown) => {
-      if (error === undefined) resolve();
-      else reject(error);
-    });
-  });
-  return typeof request.body === 'string' ? request.body : '';
+  return readBody(request, bodyLimit, { account: operator, address: () => request.ip ?? '' });
 }

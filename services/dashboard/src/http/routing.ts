@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from '@carillon/runtime/logger';
 import type { Metrics } from '@carillon/runtime/metrics';
+import { createBodyReader, type ReadBody } from '@carillon/runtime/read-body';
 import type { AuditEntry } from '@carillon/store/audit';
 import type { AuditFacts } from '@carillon/store/console-documents';
 import express, { type Request, type RequestHandler, type Response, type Router } from 'express';
@@ -26,6 +27,8 @@ import {
 } from './session-reader.ts';
 
 const SAFE_METHODS = ['get'];
+/** Maximum body of a route that works without a session, in bytes. A name and two passwords fit. */
+const OPEN_BODY_BYTES = 2_048;
 
 type EventStreams = ReturnType<typeof createEventStreams>;
 
@@ -61,10 +64,15 @@ export function createApiRouter(
 ): Router {
   const router = express.Router();
   const run = createRunner(log, metrics, onResponse);
+  // Colleagues share an address, and each has a session.
+  const readBody = createBodyReader({ hasAddressLimits: false });
   for (const route of openRoutes)
-    router[route.method](route.path, run(handleOpen(route, sessions)));
+    router[route.method](route.path, run(handleOpen(route, sessions, readBody)));
   for (const route of routes)
-    router[route.method](route.path, run(handleRoute(route, sessions, audited, eventStreams)));
+    router[route.method](
+      route.path,
+      run(handleRoute(route, { sessions, audited, eventStreams, readBody })),
+    );
   router.use(
     run(async () => {
       throw notFound();
@@ -75,9 +83,17 @@ export function createApiRouter(
 
 function handleRoute(
   route: ConsoleRoute,
-  sessions: SessionReader,
-  audited: Audited,
-  eventStreams: EventStreams,
+  {
+    sessions,
+    audited,
+    eventStreams,
+    readBody,
+  }: {
+    sessions: SessionReader;
+    audited: Audited;
+    eventStreams: EventStreams;
+    readBody: ReadBody<Request>;
+  },
 ): Handler {
   return async (request, response, facts) => {
     const session = await requireSession(request, sessions);
@@ -88,7 +104,9 @@ function handleRoute(
       requireCsrfToken(session, request.get('x-csrf-token'));
     }
     requireRole(route, session);
-    const { fields, bodyText } = await readInput(request, response, route.bodyLimit);
+    const { fields, bodyText } = await readInput(request, {
+      ...{ readBody, operator: operator.id, bodyLimit: route.bodyLimit },
+    });
     const input = route.input.parse(fields);
     const account = await findAccount(route, session, input);
     const { requestId } = facts;
@@ -162,7 +180,11 @@ function resultFacts(result: unknown): AuditFacts {
   return typeof id === 'string' ? { id } : {};
 }
 
-function handleOpen(route: OpenRoute, sessions: SessionReader): Handler {
+function handleOpen(
+  route: OpenRoute,
+  sessions: SessionReader,
+  readBody: ReadBody<Request>,
+): Handler {
   return async (request, response, facts) => {
     if (route.method === 'post') sessions.requireOwnOrigin(readHeaders(request));
     const session =
@@ -173,7 +195,9 @@ function handleOpen(route: OpenRoute, sessions: SessionReader): Handler {
     if (route.session === 'required' && route.method === 'post' && session !== undefined) {
       requireCsrfToken(session, request.get('x-csrf-token'));
     }
-    const { fields } = await readInput(request, response);
+    const { fields } = await readInput(request, {
+      ...{ readBody, operator: session?.operator.id, bodyLimit: OPEN_BODY_BYTES },
+    });
     const closing = new AbortController();
     response.once('close', () => closing.abort());
     const { body, cookies, redirect } = await route.handle({

@@ -7,6 +7,12 @@ import type { ConsoleAddress } from './address.ts';
 
 /** Time for open responses to end when the process stops. */
 const STOP_TIMEOUT_MS = 5_000;
+/** Time for a request and for its headers to arrive completely, in ms, as at the API. */
+export const REQUEST_TIMEOUTS = {
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  connectionsCheckingInterval: 1_000,
+};
 /** Content security policy of the console's pages. */
 export const CONTENT_SECURITY_POLICY = [
   "default-src 'self'",
@@ -47,10 +53,7 @@ export async function serveConsole(
   app.use(pages);
   app.use(handleExpressError);
   const links = limitLinks(app);
-  const server = http.createServer(
-    { headersTimeout: 10_000, requestTimeout: 60_000 },
-    links.listener,
-  );
+  const server = http.createServer(REQUEST_TIMEOUTS, links.listener);
   links.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

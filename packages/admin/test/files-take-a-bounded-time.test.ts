@@ -1,0 +1,173 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { describe, expect, test } from '@jest/globals';
+import { verifyAppleCertificate } from '../src/credential/apple-certificate.ts';
+import { verifyAppleToken } from '../src/credential/apple-token.ts';
+import { verifyServiceAccount } from '../src/credential/firebase.ts';
+import { type ProvidedFile, verifyFile } from '../src/credential/verify-file.ts';
+import type { CredentialFile } from '../src/credentials.ts';
+import { makeCertificate, packP12 } from './certificates.ts';
+import { dsaKeyOfBytes, FILES_OF_ROUNDS, PASSPHRASE, pemOfRounds } from './hostile-files.ts';
+
+/** Takes a minute, or several. */
+const MANY_ROUNDS = 10_000_000;
+/** Takes seconds. */
+const SLOW_ROUNDS = 900_000;
+const REFUSED = {
+  code: 'INVALID_CREDENTIAL',
+  message:
+    'file asks for more than 1,000,000 rounds of key derivation. Export it again with fewer.',
+};
+const ACCOUNT = {
+  type: 'service_account',
+  project_id: 'demo',
+  client_email: 'push@demo.iam.gserviceaccount.com',
+  token_uri: 'https://oauth2.googleapis.com/token',
+};
+
+const toFile = (content: string | Buffer): CredentialFile => ({
+  name: 'file',
+  content: Buffer.from(content),
+});
+const toCertificate = (content: string | Buffer, passphrase = PASSPHRASE): ProvidedFile => ({
+  kind: 'apns-certificate',
+  file: toFile(content),
+  options: { passphrase },
+});
+const generateRsaKey = (modulusLength: number) =>
+  generateKeyPairSync('rsa', { modulusLength }).privateKey;
+const toPem = (key: KeyObject) => key.export({ format: 'pem', type: 'pkcs8' }).toString();
+
+/** Returns what a function throws; undefined if it does not. */
+function errorOf(run: () => unknown): unknown {
+  try {
+    return void run();
+  } catch (error) {
+    return error;
+  }
+}
+
+describe('rounds of key derivation', () => {
+  test.each(Object.entries(FILES_OF_ROUNDS))(
+    '%s: too many are refused before they are run',
+    (_, make) => {
+      const file = toFile(make(MANY_ROUNDS));
+      expect(errorOf(() => verifyAppleCertificate(file, { passphrase: PASSPHRASE }))).toMatchObject(
+        REFUSED,
+      );
+    },
+  );
+
+  test.each(Object.entries(FILES_OF_ROUNDS))(
+    '%s: few are run, and the file is refused for its content',
+    (_, make) => {
+      const file = toFile(make(100));
+      const { message } = errorOf(() =>
+        verifyAppleCertificate(file, { passphrase: PASSPHRASE }),
+      ) as Error;
+      expect(message).toMatch(/^The passphrase does not decrypt file|is neither|no private key/);
+    },
+  );
+
+  test('an encrypted key in PEM: too many are refused before they are run', () => {
+    const file = toFile(makeCertificate().certificate + pemOfRounds(MANY_ROUNDS));
+    expect(errorOf(() => verifyAppleCertificate(file, { passphrase: PASSPHRASE }))).toMatchObject(
+      REFUSED,
+    );
+  });
+});
+
+describe('files of operators are accepted', () => {
+  const pair = makeCertificate();
+
+  test('a .p12 file with many rounds', async () => {
+    const p12 = packP12(pair, PASSPHRASE, 20_000);
+    expect(await verifyFile(toCertificate(p12))).toMatchObject({
+      secret: { kind: 'apns-certificate' },
+    });
+  });
+
+  test.each([
+    ['PBES2', { type: 'pkcs8', cipher: 'aes-256-cbc' }, 'pass'],
+    ['PBES2 and a passphrase beyond ASCII', { type: 'pkcs8', cipher: 'aes-128-cbc' }, 'pässword €'],
+    ["OpenSSL's own format", { type: 'pkcs1', cipher: 'aes-256-cbc' }, 'pass'],
+  ] as const)('PEM with a key that is encrypted with %s', async (_, form, passphrase) => {
+    const key = createPrivateKey(pair.key);
+    const encrypted = key.export({ format: 'pem', passphrase, ...form }).toString();
+    expect(await verifyFile(toCertificate(pair.certificate + encrypted, passphrase))).toMatchObject(
+      {
+        secret: { key: pair.key },
+      },
+    );
+    await expect(verifyFile(toCertificate(pair.certificate + encrypted, 'x'))).rejects.toThrow(
+      'that this passphrase decrypts',
+    );
+  });
+
+  test('keys as Apple and Google issue them, and an RSA key of 4,096 bits', async () => {
+    const p8 = toPem(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    const ids = { keyId: 'ABCDE12345', teamId: 'TEAM123456' };
+    expect(await verifyFile({ kind: 'apns-token', file: toFile(p8), ids })).toMatchObject({
+      secret: { key: p8 },
+    });
+    const account = { ...ACCOUNT, private_key: toPem(generateRsaKey(4_096)) };
+    expect(await verifyFile({ kind: 'fcm', file: toFile(JSON.stringify(account)) })).toMatchObject({
+      about: { projectId: 'demo' },
+    });
+  });
+});
+
+describe('long keys', () => {
+  const tooLong = { code: 'INVALID_CREDENTIAL', message: expect.stringContaining('4,096 bits') };
+  const dsaKey = dsaKeyOfBytes(3_000);
+
+  test('are refused before their public half is computed', () => {
+    const account = JSON.stringify({ ...ACCOUNT, private_key: dsaKey });
+    const pem = makeCertificate().certificate + dsaKey;
+    expect(errorOf(() => verifyAppleToken(toFile(dsaKey), {}))).toMatchObject(tooLong);
+    expect(errorOf(() => verifyServiceAccount(toFile(account)))).toMatchObject(tooLong);
+    expect(errorOf(() => verifyAppleCertificate(toFile(pem), {}))).toMatchObject(tooLong);
+  });
+
+  test('for RSA are refused, as a delivery worker would sign with them', () => {
+    const account = JSON.stringify({ ...ACCOUNT, private_key: toPem(generateRsaKey(4_608)) });
+    expect(errorOf(() => verifyServiceAccount(toFile(account)))).toMatchObject(tooLong);
+  });
+
+  test.each(['-----BEGIN CERTIFICATE-----', '-----BEGIN PRIVATE KEY-----', '-----BEGIN A '])(
+    'a file that repeats %s is refused at once',
+    async (line) => {
+      const file = toCertificate(`${line}\n`.repeat(75_000 / line.length));
+      await expect(verifyFile(file, 2_000)).rejects.toThrow('contains no certificate');
+    },
+  );
+});
+
+describe('a file in its own thread', () => {
+  const slow = toCertificate(FILES_OF_ROUNDS['the MAC of a .p12 file'](SLOW_ROUNDS));
+
+  test('is refused at the deadline', async () => {
+    await expect(verifyFile(slow, 500)).rejects.toMatchObject({
+      code: 'INVALID_CREDENTIAL',
+      message: expect.stringContaining('takes too long to read'),
+    });
+  });
+
+  test('leaves the thread of the process free', async () => {
+    let turns = 0;
+    const timer = setInterval(() => {
+      turns += 1;
+    }, 10);
+    await expect(verifyFile(slow, 1_000)).rejects.toThrow();
+    clearInterval(timer);
+    expect(turns).toBeGreaterThan(20);
+  });
+
+  test('is refused with the reason and the fields that can resolve it', async () => {
+    const p12 = packP12(makeCertificate(), PASSPHRASE);
+    await expect(verifyFile(toCertificate(p12, 'x'))).rejects.toMatchObject({
+      code: 'INVALID_CREDENTIAL',
+      message: 'The passphrase does not decrypt file.',
+      fields: ['passphrase'],
+    });
+  });
+});
