@@ -100,14 +100,14 @@ function createGuardedRouting(
   );
   const keyUses = createKeyUseRecorder(producers, store.clock);
   release('key uses', keyUses.stop);
-  const outageWatch = createOutageWatch();
+  const outageWatch = createOutageWatch(store.ping);
   const routing = createRouting({
     log,
     metrics,
     authenticate: createAuthenticator(store.keys, env.API_KEY_PEPPER, rateLimits, keyUses),
     countRequest: rateLimits.countRequest,
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
-    onUnexpectedError: outageWatch.noteUnexpectedError,
+    onUnexpectedError: (error, path) => void outageWatch.noteUnexpectedError(error, path),
     onResponse: trackActivity('response'),
   });
   return { routing, rateLimits, outageWatch };

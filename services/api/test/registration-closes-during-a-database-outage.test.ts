@@ -3,7 +3,13 @@ import { TimeoutError } from '@carillon/core/with-timeout';
 import { AddressConflictError } from '@carillon/store/address-holders';
 import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { MongoNetworkError, MongoServerError, MongoServerSelectionError } from 'mongodb';
+import {
+  MongoError,
+  MongoNetworkError,
+  MongoNetworkTimeoutError,
+  MongoServerError,
+  MongoServerSelectionError,
+} from 'mongodb';
 import type { TestServer } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
@@ -18,7 +24,21 @@ const SOCKET_RESET = Object.assign(new Error('write ECONNRESET'), {
   code: 'ECONNRESET',
   syscall: 'write',
 });
+const RESPONDS = () => Promise.resolve();
+const HANGS = () => Promise.reject(new MongoNetworkTimeoutError('no response', {}));
 const TOKEN = 'a6345d0278adc55d3474f5';
+
+/** Named as the driver's, which exports no class of it. */
+const NO_CONNECTION = Object.defineProperty(new MongoError('no connection'), 'name', {
+  value: 'MongoWaitQueueTimeoutError',
+});
+const LATE: [string, Error][] = [
+  ['a request that exceeded its deadline', new DeadlineExceededError()],
+  ['a time limit of the process', new TimeoutError('late')],
+  ['a response that did not arrive', new MongoNetworkTimeoutError('no response', {})],
+  ['an operation that exceeded its time limit', createServerError(50)],
+  ['a wait for a connection', NO_CONNECTION],
+];
 
 describe('a failed lookup of a device', () => {
   let mongod: TestServer;
@@ -37,7 +57,7 @@ describe('a failed lookup of a device', () => {
   });
 
   test('is reported and closes registration; a lookup without a result does not', async () => {
-    const outageWatch = createOutageWatch();
+    const outageWatch = createOutageWatch(RESPONDS);
     const reported: unknown[] = [];
     const noteFailure = (error: unknown) => {
       reported.push(error);
@@ -63,7 +83,7 @@ describe('a failed lookup of a device', () => {
 
 /** Checks whether registration is open after a lookup failed with this error. */
 function isHealthyAfter(error: Error): boolean {
-  const { noteFailure, isHealthy } = createOutageWatch();
+  const { noteFailure, isHealthy } = createOutageWatch(RESPONDS);
   noteFailure(error);
   return isHealthy();
 }
@@ -81,17 +101,50 @@ describe('registration stays open', () => {
     expect(isHealthyAfter(error)).toBe(true);
   });
 
-  test('after a client closed its own connection or a registration exceeded its deadline', () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch();
-    noteUnexpectedError(SOCKET_RESET, '/push');
-    noteUnexpectedError(new DeadlineExceededError(), '/register');
+  test.each(LATE)('after %s while MongoDB responds', async (_error, error) => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
+    for (const path of ['/push', '/register', '/topics/subscribe', '/devices/subscribe'])
+      await noteUnexpectedError(error, path);
     expect(isHealthy()).toBe(true);
-    noteUnexpectedError(new DeadlineExceededError(), '/push');
-    expect(isHealthy()).toBe(false);
+  });
+
+  test('after a client closed its own connection', async () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(HANGS);
+    await noteUnexpectedError(SOCKET_RESET, '/push');
+    expect(isHealthy()).toBe(true);
+  });
+
+  test('while slow requests occupy all connections', async () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(() =>
+      Promise.reject(NO_CONNECTION),
+    );
+    await noteUnexpectedError(new DeadlineExceededError(), '/push');
+    expect(isHealthy()).toBe(true);
   });
 });
 
 describe('registration closes', () => {
+  test.each(LATE)('after %s if MongoDB does not respond', async (_error, error) => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(HANGS);
+    await noteUnexpectedError(error, '/push');
+    expect(isHealthy()).toBe(false);
+  });
+
+  test.each(LATE)(
+    'after %s of a check of credentials, for the SDK registers again',
+    async (_error, error) => {
+      const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
+      await noteUnexpectedError(error, '/devices/auth');
+      expect(isHealthy()).toBe(false);
+    },
+  );
+
+  test('after another error of an outage, whatever the request', async () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
+    await noteUnexpectedError(new MongoNetworkError('cut'), '/push');
+    expect(isHealthy()).toBe(false);
+  });
+
   test.each<[string, Error]>([
     ['a broken connection', new MongoNetworkError('cut')],
     ['a broken connection reported as a system error', SOCKET_RESET],
