@@ -183,6 +183,7 @@ const NUMBERS: Record<string, number> = {
   'body.presence-kb':
     readConstants('services/api/src/devices/routes.ts')('PRESENCE_BODY_BYTES') / KB,
   'body.device-kb': API.routing('MAX_DEVICE_BODY_BYTES') / KB,
+  'api.keep-alive-seconds': apiEnvironment.shape.KEEP_ALIVE_SECONDS.parse(undefined),
   'link.handled': linkLimits.MAX_HANDLED,
   'link.waiting': linkLimits.MAX_WAITING_REQUESTS,
   'link.unread-seconds': linkLimits.UNREAD_TIMEOUT_MS / SECOND,

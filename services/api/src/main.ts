@@ -69,6 +69,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   const features = createFeatures(context, env, resources, guarded, exporting.signal);
   const server = await serve(env.API_LISTEN, guarded.routing, features, {
     proxyHops: env.TRUST_PROXY,
+    keepAliveMs: env.KEEP_ALIVE_SECONDS * 1_000,
     onRequest: createProxyDetector(env.TRUST_PROXY, proxyWarner),
   });
   release('http', server.stop);

@@ -1,5 +1,5 @@
-import { generateKeyPairSync } from 'node:crypto';
-import { createServer, type Server } from 'node:http';
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
@@ -14,6 +14,10 @@ import {
 
 const CLIENT = { client_id: 'console', client_secret: 'a secret of the console' };
 const ACCOUNT = 'a'.repeat(24);
+/** A key that the provider does not publish. */
+const FOREIGN_KEY = generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey;
+/** ID tokens are signed again with the foreign key on their way. */
+let isForging = false;
 /** Claims of the provider's users by subject. */
 const users = new Map<string, Record<string, unknown>>();
 
@@ -102,6 +106,7 @@ async function startProvider(redirectUri: string): Promise<Server> {
   });
   const handle = provider.callback();
   const server = createServer((request, response) => {
+    if (isForging && request.url === '/token') forgeIdToken(response);
     if (!request.url?.startsWith('/interaction/')) return void handle(request, response);
     const accountId = /user=(\w+)/.exec(request.headers.cookie ?? '')?.[1] ?? '';
     void provider.interactionFinished(request, response, { login: { accountId } });
@@ -110,6 +115,17 @@ async function startProvider(redirectUri: string): Promise<Server> {
     server.listen(Number(new URL(providerUrl).port), '127.0.0.1', resolve);
   });
   return server;
+}
+
+/** Has a response's ID token signed again with the foreign key, which changes nothing else of it. */
+function forgeIdToken(response: ServerResponse): void {
+  const end = response.end.bind(response) as (text: string) => ServerResponse;
+  response.end = ((text: string | Buffer) => {
+    const tokens = JSON.parse(String(text)) as { id_token: string };
+    const signed = tokens.id_token.split('.').slice(0, 2).join('.');
+    const signature = sign('RSA-SHA256', Buffer.from(signed), FOREIGN_KEY).toString('base64url');
+    return end(JSON.stringify({ ...tokens, id_token: `${signed}.${signature}` }));
+  }) as typeof response.end;
 }
 
 /** Follows the redirects through the provider as a browser does; returns the response of the callback. */
@@ -202,5 +218,27 @@ describe('single sign-on', () => {
     expect((await browser.get('/api/session')).body.operator).toMatchObject({
       ...{ name: 'ida (u3)', role: 'viewer', accounts: [] },
     });
+  });
+
+  test('refuses an ID token that the provider has not signed', async () => {
+    users.set('u4', { preferred_username: 'jane', groups: ['owner'] });
+    isForging = true;
+    const forged = await signOn(createBrowser(consoleUrl), 'u4');
+    isForging = false;
+    expect(forged.headers.get('location')).toBe('/login?error=openid');
+    expect(await started.db.collection('operators').countDocuments({ name: 'jane' })).toBe(0);
+    const genuine = await signOn(createBrowser(consoleUrl), 'u4');
+    expect(genuine.headers.get('location')).toBe('/apps?tab=1');
+  });
+
+  test.each([
+    ['a control character', 'u5', 'eve\u0000'],
+    ['a change of direction', 'u6', 'eve\u202Enimda'],
+    ['more characters than set-up allows', 'u7', 'e'.repeat(101)],
+  ])('takes another claim for a name with %s', async (_what, user, name) => {
+    users.set(user, { preferred_username: name, groups: ['viewer'] });
+    const browser = createBrowser(consoleUrl);
+    await signOn(browser, user);
+    expect((await browser.get('/api/session')).body.operator).toMatchObject({ name: user });
   });
 });

@@ -13,6 +13,9 @@ const MAX_HEADER_BYTES = 8_192;
 const GOING_AWAY = 1_001;
 const UNSUPPORTED_DATA = 1_003;
 
+/** Subprotocols, the preferred one first. */
+const SUBPROTOCOLS = ['mqtt', 'mqttv3.1'];
+
 const FORBIDDEN = 'HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
 const BAD_REQUEST = 'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n';
@@ -44,8 +47,9 @@ export function createWebSocketListener(
     // Compression costs 300 KB of memory per connection.
     perMessageDeflate: false,
     maxPayload: MAX_FRAME_BYTES,
-    // MQTT-6.0.0-3, -4: a client that offers `mqtt` gets it; one that offers no subprotocol gets none.
-    handleProtocols: (protocols) => (protocols.has('mqtt') ? 'mqtt' : false),
+    // MQTT-6.0.0-3, -4: a client that offers `mqtt` gets it; one that offers no subprotocol gets none. Clients of MQTT 3.1
+    // offer `mqttv3.1` and close a connection that does not have it.
+    handleProtocols: (protocols) => SUBPROTOCOLS.find((one) => protocols.has(one)) ?? false,
   });
   const httpServer = http.createServer({ maxHeaderSize: MAX_HEADER_BYTES }, respondUpgradeRequired);
   httpServer.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {

@@ -128,6 +128,17 @@ describe('WebSocket', () => {
     webSocket.terminate();
   });
 
+  test.each([
+    [['mqttv3.1'], 'mqttv3.1'],
+    [['mqttv3.1', 'mqtt'], 'mqtt'],
+    [[], ''],
+  ])('a client that offers %j gets "%s"', async (offered, protocol) => {
+    const webSocket = openWebSocket('/', offered);
+    await once(webSocket, 'open');
+    expect(webSocket.protocol).toBe(protocol);
+    webSocket.terminate();
+  });
+
   test('accepts packets split over frames, and several packets in one frame', async () => {
     const webSocket = openWebSocket();
     await once(webSocket, 'open');

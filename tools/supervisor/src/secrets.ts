@@ -11,8 +11,11 @@ const hex = (digits: number) => z.string().regex(new RegExp(`^[0-9a-f]{${digits}
 const secretsSchema = z.object({
   /** HMAC key of the stored digests of API keys. */
   apiKeyPepper: hex(64),
-  /** `keyId:key`: the HMAC key that device credentials are derived from. */
-  deviceAuthKeys: z.string().regex(/^\w+:[0-9a-f]{64}$/),
+  /** `keyId:key` pairs, newest first: the HMAC keys that device credentials are derived from. */
+  deviceAuthKeys: z
+    .string()
+    .regex(/^\d{1,3}:[0-9a-f]{64}(\s*,\s*\d{1,3}:[0-9a-f]{64})*$/)
+    .refine(haveUniqueIds),
   /** `keyId:key` pairs, newest first: the keys that seal provider credentials. */
   credentialKeys: z
     .string()

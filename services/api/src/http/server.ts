@@ -35,6 +35,9 @@ const REQUEST_TIMEOUT_MS = 30_000;
 /** Time for its headers. */
 const HEADERS_TIMEOUT_MS = 10_000;
 
+/** Time for which an idle connection stays open. */
+const KEEP_ALIVE_MS = 65_000;
+
 /** Settings of the HTTP server. */
 export interface ServerSettings {
   /** Number of own proxies in front, whose X-Forwarded-For is trusted; 0 by default. */
@@ -43,6 +46,8 @@ export interface ServerSettings {
   onRequest?: (request: Request) => void;
   /** Time for a request to arrive completely; 30 s by default. */
   requestTimeoutMs?: number;
+  /** Time for which an idle connection stays open; 65 s by default. */
+  keepAliveMs?: number;
 }
 
 /**
@@ -54,7 +59,12 @@ export async function serve(
   listen: ListenAddress,
   routing: Routing,
   features: readonly RouteRegistrar[],
-  { proxyHops = 0, onRequest, requestTimeoutMs = REQUEST_TIMEOUT_MS }: ServerSettings = {},
+  {
+    proxyHops = 0,
+    onRequest,
+    requestTimeoutMs = REQUEST_TIMEOUT_MS,
+    keepAliveMs = KEEP_ALIVE_MS,
+  }: ServerSettings = {},
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const app = createApp(routing, features, proxyHops);
   const links = limitLinks((request, response) => {
@@ -82,7 +92,7 @@ export async function serve(
   links.watch(server);
   const lastResponses = trackLastResponses(server);
   handleParserErrors(server, lastResponses);
-  server.keepAliveTimeout = 65_000;
+  server.keepAliveTimeout = keepAliveMs;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     // For a file descriptor Node reads the backlog only from this argument; its default is 511.

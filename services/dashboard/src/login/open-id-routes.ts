@@ -119,7 +119,7 @@ function readPending(
 /** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions end. */
 async function findOrCreate(
   { operators, sessions }: Pick<Store, 'operators' | 'sessions'>,
-  { openId, name, role, accounts }: Identity,
+  { openId, names, role, accounts }: Identity,
 ): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
   if (role === undefined) {
     const existing = await operators.findByOpenId(openId);
@@ -129,12 +129,11 @@ async function findOrCreate(
   const updated = await operators.updateByOpenId(openId, role, accounts);
   if (updated?.disabledAt !== undefined) throw new Error('the operator is disabled');
   if (updated !== undefined) return updated;
-  // A local operator may have the name.
-  for (const free of [name, `${name} (${openId.split(' ').at(-1)})`]) {
-    const _id = await operators.create({ name: free, role, accounts, openId });
-    if (_id !== undefined) return { _id, name: free, role, accounts };
+  for (const name of names) {
+    const _id = await operators.create({ name, role, accounts, openId });
+    if (_id !== undefined) return { _id, name, role, accounts };
   }
-  throw new Error('an operator with this name exists');
+  throw new Error('the provider gives no name that is free and has no control characters');
 }
 
 function formatPendingCookie(

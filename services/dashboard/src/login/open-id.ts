@@ -1,9 +1,9 @@
 import type { OperatorAccounts, OperatorRole } from '@carillon/store/console-documents';
 import * as oidc from 'openid-client';
 import { ROLES } from '../http/route.ts';
+import { operatorName } from './operator-name.ts';
 
 const TIMEOUT_SECONDS = 10;
-const MAX_NAME = 100;
 const MAX_ACCOUNTS = 200;
 const OBJECT_ID = /^[0-9a-f]{24}$/;
 
@@ -30,7 +30,8 @@ export interface PendingLogin {
 export interface Identity {
   /** `issuer subject` */
   openId: string;
-  name: string;
+  /** Names for a new operator, the first that is free; none if the provider gives none that can be shown. */
+  names: string[];
   /** Undefined without a role claim: no access. */
   role: OperatorRole | undefined;
   accounts: OperatorAccounts;
@@ -107,7 +108,11 @@ function readMetadata({
     clientSecret === undefined ? oidc.None() : oidc.ClientSecretPost(clientSecret);
   return oidc.discovery(new URL(issuer), clientId, undefined, authentication, {
     timeout: TIMEOUT_SECONDS,
-    ...(issuer.startsWith('http:') && { execute: [oidc.allowInsecureRequests] }),
+    execute: [
+      // The signature of the ID token is checked too: its claims give a role, and a proxy may terminate the provider's TLS.
+      oidc.enableNonRepudiationChecks,
+      ...(issuer.startsWith('http:') ? [oidc.allowInsecureRequests] : []),
+    ],
   });
 }
 
@@ -128,14 +133,23 @@ function toIdentity(
   { roleClaim, accountsClaim }: OpenIdSettings,
   claims: Claims & Pick<oidc.IDToken, 'iss' | 'sub'>,
 ): Identity {
-  const names = [claims.preferred_username, claims.email, claims.name, claims.sub];
-  const name = names.find((value) => typeof value === 'string' && value.trim() !== '');
+  const claimed = [claims.preferred_username, claims.email, claims.name, claims.sub];
+  const [name] = toNames(claimed);
   return {
     openId: `${claims.iss} ${claims.sub}`,
-    name: String(name).slice(0, MAX_NAME),
+    // A local operator may have the name.
+    names: toNames([name, `${name} (${claims.sub})`]),
     role: toStrongestRole(claims[roleClaim]),
     accounts: accountsClaim === undefined ? 'all' : toAccountIds(claims[accountsClaim]),
   };
+}
+
+/** Keeps the names that can be shown to other operators. */
+function toNames(claimed: readonly unknown[]): string[] {
+  return claimed.flatMap((claim) => {
+    const { data } = operatorName.safeParse(claim);
+    return data === undefined || data === '' ? [] : [data];
+  });
 }
 
 function toStrongestRole(claim: unknown): OperatorRole | undefined {

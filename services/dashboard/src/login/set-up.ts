@@ -11,22 +11,15 @@ import {
 } from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
 import type { BeginSession } from './begin-session.ts';
+import { operatorName } from './operator-name.ts';
 import type { Passwords } from './passwords.ts';
 import { newPassword, toEntry } from './routes.ts';
 
-const MAX_NAME = 100;
 const MAX_TOKEN = 100;
-// Control characters, and those that change the direction of the text around them.
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 
 const redemption = z.object({
   token: z.string().max(MAX_TOKEN),
-  name: z
-    .string()
-    .trim()
-    .max(MAX_NAME, `A name has at most ${MAX_NAME} characters.`)
-    .refine((name) => !UNPRINTABLE.test(name), 'A name has no control characters.')
-    .optional(),
+  name: operatorName.optional(),
   password: newPassword,
 });
 
