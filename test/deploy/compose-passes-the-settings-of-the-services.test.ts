@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
@@ -9,6 +9,7 @@ import { findRequiredVariables, SETTINGS } from '../support/k8s/services.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 interface Service {
+  image?: string;
   build?: { args?: Record<string, string> };
   environment?: Record<string, string>;
   secrets?: string[];
@@ -36,6 +37,21 @@ const withDefaults = (value: string) => String(value).replace(/\$\{\w+:-([^}]*)\
 
 test('compose runs the services whose settings are checked here', () => {
   expect(services.map(({ name }) => name)).toEqual([...LASTING, 'migrate', 'carillon', 'sandbox']);
+});
+
+test('images of others have a digest, which is the same in compose and Kubernetes', () => {
+  const images = Object.values(compose.services).map(({ image = '' }) => image);
+  const foreign = images.filter((image) => !image.startsWith('${CARILLON_IMAGES'));
+  const digests = foreign.map((image) => /@(sha256:[0-9a-f]{64})\}?$/.exec(image)?.[1] ?? image);
+  expect(digests).toEqual(digests.filter((digest) => digest.startsWith('sha256:')));
+  const inCluster = globSync('k8s/components/*/kustomization.yaml', { cwd: ROOT }).flatMap(
+    (path) => {
+      const { images: replaced = [] } = parse(readFileSync(join(ROOT, path), 'utf8'));
+      return replaced.flatMap(({ digest }: { digest?: string }) => digest ?? []);
+    },
+  );
+  expect(inCluster.length).toBeGreaterThan(3);
+  expect(inCluster.filter((digest) => !digests.includes(digest))).toEqual([]);
 });
 
 test.each(services)('$name knows and can read its settings', ({ settings, environment = {} }) => {

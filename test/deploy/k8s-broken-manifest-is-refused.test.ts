@@ -102,6 +102,11 @@ const BROKEN: readonly BrokenManifest[] = [
     PROD,
     inContainer((c) => Object.assign(c.securityContext?.capabilities ?? {}, { add: ['NET_RAW'] })),
   ],
+  [
+    'security context: api has an image of others without a digest',
+    PROD,
+    inContainer((c) => Object.assign(c, { image: 'docker.io/library/mongo:7' })),
+  ],
   ['security context: api has no writable /tmp', PROD, inPod((pod) => pod.volumes?.shift())],
   [
     'security context: api has more than one container',

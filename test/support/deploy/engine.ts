@@ -9,8 +9,8 @@ import { installPythonPackage } from '../with-python/python.ts';
 const run = promisify(execFile);
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const BASE = 'docker.io/library/debian:bookworm-slim';
-/** The names that docker-compose.yml gives the data servers; the images are built here, from Debian's Redis. */
-const DATA_SERVERS = ['docker.io/library/mongo:7', 'docker.io/valkey/valkey:8'];
+/** Variables of docker-compose.yml with the images of the data servers, which are built here, from Debian's Redis. */
+const DATA_SERVERS = { MONGO_IMAGE: 'localhost/mongo:7', VALKEY_IMAGE: 'localhost/valkey:8' };
 const BUILD_MS = 400_000;
 const COMMAND_MS = 120_000;
 const OUTPUT_BYTES = 64 * 1_024 * 1_024;
@@ -76,7 +76,7 @@ export async function createEngine(): Promise<Engine> {
         'python3',
         ['-m', 'podman_compose', '--podman-path', join(folder, 'podman'), ...args],
         COMMAND_MS,
-        { ...variables, PYTHONPATH: `${python}-0` },
+        { ...DATA_SERVERS, ...variables, PYTHONPATH: `${python}-0` },
       ),
     lint: () => execute(join(`${python}-1`, 'bin/hadolint'), ['Dockerfile'], COMMAND_MS),
     async close() {
@@ -129,7 +129,7 @@ export async function buildDataServers(engine: Engine): Promise<void> {
       '',
     ].join('\n'),
   );
-  const [mongo = '', valkey = ''] = DATA_SERVERS;
+  const { MONGO_IMAGE: mongo, VALKEY_IMAGE: valkey } = DATA_SERVERS;
   await engine.build('data-servers', mongo, ['-t', valkey, '--layers'], context);
 }
 

@@ -71,6 +71,9 @@ const disruptionBudget = forDeployments('disruption budget', ({ labels }, manife
   };
 });
 
+/** A tag can be moved to another image, a digest can't. */
+const DIGEST = /@sha256:[0-9a-f]{64}$/;
+
 function checkSecurity({ pod, container }: Workload): Readonly<Record<string, boolean>> {
   const { securityContext: ofPod } = pod;
   const { securityContext: ofContainer } = container;
@@ -87,6 +90,7 @@ function checkSecurity({ pod, container }: Workload): Readonly<Record<string, bo
     'has a writable root': ofContainer?.readOnlyRootFilesystem === true,
     'keeps capabilities':
       ofContainer?.capabilities?.drop?.[0] === 'ALL' && ofContainer.capabilities.add === undefined,
+    'has an image of others without a digest': isOfCarillon || DIGEST.test(container.image),
     'has no writable /tmp': hasTemporaryFolder(pod.volumes, container),
   };
 }
