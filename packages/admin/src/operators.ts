@@ -95,15 +95,15 @@ export async function listLinks(
 }
 
 /**
- * Withdraws a link. Of a withdrawal and a use at the same time, one succeeds.
+ * Revokes a link. Of a revocation and a use at the same time, one succeeds.
  *
  * @throws AdminError LINK_NOT_FOUND when there is no such link, or it has been used
  */
-export async function withdrawLink(
+export async function revokeLink(
   { invites }: Pick<Store, 'invites'>,
   id: string,
 ): Promise<{ id: string }> {
-  if (await invites.withdraw(id)) return { id };
+  if (await invites.revoke(id)) return { id };
   throw new AdminError('LINK_NOT_FOUND', `There is no link ${id}, or it has been used.`);
 }
 

@@ -75,20 +75,20 @@ export function createInvites(db: Db) {
           { $limit: limit },
         ])
         .toArray(),
-    /** Marks a link as used, in one statement: of several calls at once, and a withdrawal, one gets it. */
+    /** Marks a link as used, in one statement: of several calls at once, and a revocation, one gets it. */
     redeem: async (digest: Buffer): Promise<InviteDocument | undefined> =>
       (await invites.findOneAndUpdate({ _id: new Binary(digest), ...IS_USABLE }, [
         { $set: { redeemedAt: '$$NOW' } },
       ])) ?? undefined,
-    /** Makes a redeemed link usable again, because its action has failed. A withdrawn one stays withdrawn. */
+    /** Makes a redeemed link usable again, because its action has failed. A revoked one stays revoked. */
     async release(digest: Buffer): Promise<void> {
       await invites.updateOne({ _id: new Binary(digest) }, { $unset: { redeemedAt: true } });
     },
     /**
-     * Withdraws a link; false if there is none or it has been used. A used one is removed as well, so that it can't be
+     * Revokes a link; false if there is none or it has been used. A used one is removed as well, so that it can't be
      * released.
      */
-    async withdraw(id: string): Promise<boolean> {
+    async revoke(id: string): Promise<boolean> {
       const removed = await invites.findOneAndDelete({ id });
       return removed !== null && removed.redeemedAt === undefined;
     },

@@ -70,7 +70,7 @@ export const CONSOLE_WRITE_CASES: Record<string, Case> = {
     given: givenInvite({ redeemedAt: NOW }),
     call: ({ invites }) => invites.release(DIGEST),
   },
-  'invites.withdraw': { given: givenInvite({}), call: ({ invites }) => invites.withdraw(INVITE) },
+  'invites.revoke': { given: givenInvite({}), call: ({ invites }) => invites.revoke(INVITE) },
   'invites.endMadeBy': {
     given: givenInvite({ by: OPERATOR }),
     call: ({ invites }) => invites.endMadeBy(OPERATOR),

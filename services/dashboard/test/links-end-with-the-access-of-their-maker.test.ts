@@ -139,7 +139,7 @@ describe('a new password', () => {
 });
 
 describe('open links', () => {
-  test('are listed without their tokens, withdrawn by an owner, and named in the audit log', async () => {
+  test('are listed without their tokens, revoked by an owner, and named in the audit log', async () => {
     await started.db.collection('invites').deleteMany({});
     const user = await newOwner();
     const kept = await newInvite(user);
@@ -158,16 +158,16 @@ describe('open links', () => {
       expect(JSON.stringify(links)).not.toContain(each);
     const page = (await owner.get('/api/operators/links?limit=1')).body;
     expect(page).toEqual({ items: links.slice(0, 1), next: links[0].id });
-    const withdraw = (link: string) => owner.delete(`/api/operators/links/${link}`);
-    expect((await withdraw(id)).status).toBe(200);
-    expect((await withdraw(id)).status).toBe(404);
+    const revoke = (link: string) => owner.delete(`/api/operators/links/${link}`);
+    expect((await revoke(id)).status).toBe(200);
+    expect((await revoke(id)).status).toBe(404);
     expect(await statusOf(tokenOf(invited.body.link))).toBe(404);
-    expect((await withdraw(reset.id)).status).toBe(200);
+    expect((await revoke(reset.id)).status).toBe(200);
     expect(await statusOf(token)).toBe(404);
     expect(await statusOf(kept)).toBe(200);
-    expect((await withdraw(first.id)).status).toBe(404);
+    expect((await revoke(first.id)).status).toBe(404);
     expect(await listLinks()).toEqual([]);
-    const { items } = (await owner.get('/api/audit?action=operator.withdraw-link')).body;
+    const { items } = (await owner.get('/api/audit?action=operator.revoke-link')).body;
     expect(
       items.map(({ result, facts }: { result: string; facts: object }) => [result, facts]),
     ).toEqual([
@@ -180,20 +180,20 @@ describe('open links', () => {
     expect(created.facts.link).toBe(first.id);
   });
 
-  test('that are used and withdrawn at the same time are one of both', async () => {
+  test('that are used and revoked at the same time are one of both', async () => {
     const outcomes = new Set<string>();
     for (let n = 0; n < 40 && (n < 10 || outcomes.size < 2); n += 1) {
       const { body } = await owner.post('/api/operators/invite', VIEWER);
       const used = redeem(tokenOf(body.link));
       // The process hashes the password before it redeems the link.
       await sleep((n % 10) * 30);
-      const withdrawn = await owner.delete(`/api/operators/links/${body.id}`);
+      const revoked = await owner.delete(`/api/operators/links/${body.id}`);
       const { status, name } = await used;
-      expect([status, withdrawn.status].toSorted()).toEqual([200, 404]);
+      expect([status, revoked.status].toSorted()).toEqual([200, 404]);
       expect(await exists(name)).toBe(status === 200);
-      outcomes.add(status === 200 ? 'used' : 'withdrawn');
+      outcomes.add(status === 200 ? 'used' : 'revoked');
     }
-    expect(outcomes).toEqual(new Set(['used', 'withdrawn']));
+    expect(outcomes).toEqual(new Set(['used', 'revoked']));
   });
 
   test('create no operator after their maker is disabled, also when they are used at the same time', async () => {
@@ -210,12 +210,12 @@ describe('open links', () => {
     }
   });
 
-  test('stay withdrawn when the use of one fails, whose name another operator has', async () => {
+  test('stay revoked when the use of one fails, whose name another operator has', async () => {
     const { invites } = started.store;
     const digest = Buffer.alloc(32, 9);
     const id = await invites.create(digest, { kind: 'invite', role: 'viewer', accounts: 'all' });
     expect(await invites.redeem(digest)).toBeDefined();
-    expect(await invites.withdraw(id)).toBe(false);
+    expect(await invites.revoke(id)).toBe(false);
     await invites.release(digest);
     expect(await invites.find(digest)).toBeUndefined();
     expect(await invites.redeem(digest)).toBeUndefined();

@@ -5,7 +5,7 @@ import {
   listLinks,
   listOperators,
   removeOperator,
-  withdrawLink,
+  revokeLink,
 } from '@carillon/admin/operators';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
@@ -106,8 +106,8 @@ function linkRoutes(store: Pick<Store, 'invites'>): ConsoleRoute[] {
       method: 'delete',
       path: '/operators/links/:id',
       input: z.object({ id: objectId }),
-      audit: 'operator.withdraw-link',
-      handle: ({ input }) => withdrawLink(store, input.id),
+      audit: 'operator.revoke-link',
+      handle: ({ input }) => revokeLink(store, input.id),
     }),
   ];
 }

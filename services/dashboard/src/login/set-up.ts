@@ -158,6 +158,6 @@ async function findLink(store: SetUpStore, digest: Buffer): Promise<OpenLink | u
 function deadLink(): ConsoleError {
   return new ConsoleError(
     'NOT_FOUND',
-    'The link has been used or withdrawn, or is older than an hour. "carillon operator invite" prints a new one, and "carillon operator password" one for a password.',
+    'The link has been used or revoked, or is older than an hour. "carillon operator invite" prints a new one, and "carillon operator password" one for a password.',
   );
 }
