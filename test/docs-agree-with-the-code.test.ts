@@ -90,6 +90,7 @@ const WORKER = {
 const LOGIN = {
   backOff: readConstants('services/dashboard/src/login/back-off.ts'),
   passwords: readConstants('services/dashboard/src/login/passwords.ts'),
+  newPassword: readConstants('services/dashboard/src/login/new-password.ts'),
 };
 const PUSH_WATCH = readConstants('services/dashboard/src/live/push-watch.ts');
 const KEY_LOOKUP = readConstants('services/api/src/http/throttled-lookup.ts');
@@ -339,13 +340,15 @@ const NUMBERS: Record<string, number> = {
     readConstants('packages/store/src/manage-webhooks.ts')('ROTATION_OVERLAP_MS') / HOUR,
   'webhook.failing-days': MAX_FAILING_MS / DAY,
   'webhook.kept-days': readConstants('packages/store/src/unreported.ts')('KEEP_MS') / DAY,
-  'password.min-characters': readConstants('services/dashboard/src/login/routes.ts')(
-    'MIN_PASSWORD',
-  ),
+  'password.min-characters': LOGIN.newPassword('MIN_PASSWORD'),
+  'password.different-characters': LOGIN.newPassword('MIN_DIFFERENT'),
   'password.checked-at-once': LOGIN.passwords('MAX_RUNNING'),
   'password.waiting': LOGIN.passwords('MAX_WAITING'),
+  'password.waiting-of-known': LOGIN.passwords('MAX_WAITING_OF_KNOWN'),
+  'password.per-client': LOGIN.passwords('MAX_PER_CLIENT'),
   'login.free-attempts': LOGIN.backOff('FREE_ATTEMPTS'),
   'login.free-attempts-of-address': LOGIN.backOff('FREE_ATTEMPTS_OF_ADDRESS'),
+  'login.free-attempts-of-name': LOGIN.backOff('FREE_ATTEMPTS_OF_NAME'),
   'login.max-wait-seconds': LOGIN.backOff('MAX_WAIT_MS') / SECOND,
   'login.guesses-per-day': DAY / LOGIN.backOff('MAX_WAIT_MS'),
   'login.waiting': readConstants('services/dashboard/src/login/turns.ts')('MAX_WAITING'),

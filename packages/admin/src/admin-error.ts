@@ -7,6 +7,7 @@ export type AdminErrorCode =
   | 'CREDENTIAL_NOT_FOUND'
   | 'DEVICE_NOT_FOUND'
   | 'KEY_NOT_FOUND'
+  | 'LINK_NOT_FOUND'
   | 'OPERATOR_NOT_FOUND'
   | 'PUSH_NOT_FOUND'
   | 'WEBHOOK_NOT_FOUND'

@@ -5,8 +5,8 @@ import type {
   OperatorDocument,
   OperatorRole,
 } from '@carillon/store/console-documents';
-import type { InviteGrant } from '@carillon/store/invites';
-import type { OperatorChange } from '@carillon/store/operators';
+import type { InviteGrant, OpenLink } from '@carillon/store/invites';
+import { managesOperators, type OperatorChange } from '@carillon/store/operators';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
 import { type Page, type PageQuery, toPage } from './page.ts';
@@ -16,6 +16,9 @@ const OPERATOR_ID = /^[0-9a-f]{24}$/;
 
 /** Operator as other operators see it: without its password's hash. Times are unix milliseconds. */
 export type OperatorView = ReturnType<typeof toOperatorView>;
+
+/** One-time link as operators see it: without its token. Times are unix milliseconds. */
+export type LinkView = ReturnType<typeof toLinkView>;
 
 /** Creates the token of a link or session: 256 random bits. */
 export function newToken(): string {
@@ -38,33 +41,37 @@ export async function createSetupLink(
   base: string,
 ): Promise<string | undefined> {
   if (await store.operators.exist()) return undefined;
-  return createLink(store, base, { kind: 'setup', role: 'owner', accounts: 'all' });
+  const grant = { kind: 'setup', role: 'owner', accounts: 'all' } as const;
+  return (await createLink(store, base, grant)).link;
 }
 
 /**
  * Creates a link that creates an operator.
  *
+ * @param grant `by` is the id of the operator who makes the link, which ends with its access; undefined on the command line
  * @throws AdminError ACCOUNT_NOT_FOUND
  */
 export async function inviteOperator(
   store: Pick<Store, 'invites' | 'accounts'>,
   base: string,
-  grant: { role: OperatorRole; accounts: OperatorAccounts },
-): Promise<{ link: string }> {
+  grant: { role: OperatorRole; accounts: OperatorAccounts; by?: string },
+): Promise<{ id: string; link: string }> {
   await requireAccounts(store, grant.accounts);
-  return { link: await createLink(store, base, { kind: 'invite', ...grant }) };
+  return createLink(store, base, { kind: 'invite', ...grant });
 }
 
 /**
  * Creates a link that sets a new password of an operator.
  *
  * @param operator id or name
+ * @param by id of the operator who makes the link, which ends with its access; undefined on the command line
  * @throws AdminError OPERATOR_NOT_FOUND, HAS_NO_PASSWORD
  */
 export async function createPasswordLink(
   store: Pick<Store, 'operators' | 'invites'>,
   base: string,
   operator: string,
+  by?: string,
 ): Promise<{ link: string }> {
   const { _id, role, accounts, openId, name } = await requireOperator(store, operator);
   if (openId !== undefined) {
@@ -74,7 +81,39 @@ export async function createPasswordLink(
     );
   }
   const grant = { kind: 'reset' as const, role, accounts, operator: _id };
-  return { link: await createLink(store, base, grant) };
+  const created = await createLink(store, base, { ...grant, ...(by !== undefined && { by }) });
+  return { link: created.link };
+}
+
+/** Lists the invites and password links that work, oldest first. */
+export async function listLinks(
+  { invites }: Pick<Store, 'invites'>,
+  query: PageQuery,
+): Promise<Page<LinkView>> {
+  const found = await invites.list(query.cursor ?? '', query.limit);
+  return toPage(found.map(toLinkView), query, ({ id }) => id);
+}
+
+/**
+ * Revokes a link. Of a revocation and a use at the same time, one succeeds.
+ *
+ * @throws AdminError LINK_NOT_FOUND when there is no such link, or it has been used
+ */
+export async function revokeLink(
+  { invites }: Pick<Store, 'invites'>,
+  id: string,
+): Promise<{ id: string }> {
+  if (await invites.revoke(id)) return { id };
+  throw new AdminError('LINK_NOT_FOUND', `There is no link ${id}, or it has been used.`);
+}
+
+/** Ends what an operator has without a further check: its sessions, the links it has made, and those for its password. */
+export async function endAccess(
+  { sessions, invites }: Pick<Store, 'sessions' | 'invites'>,
+  operator: string,
+): Promise<void> {
+  await invites.endAll(operator);
+  await sessions.endAll(operator);
 }
 
 /** Lists operators in order of id. */
@@ -87,13 +126,14 @@ export async function listOperators(
 }
 
 /**
- * Changes role, accounts and access of an operator. Open sessions follow at once; those of a disabled operator end.
+ * Changes role, accounts and access of an operator. Open sessions follow at once; those of a disabled operator end. The
+ * links of an operator who may no longer make them end too.
  *
  * @param operator id or name
  * @throws AdminError OPERATOR_NOT_FOUND, ACCOUNT_NOT_FOUND, LAST_OWNER
  */
 export async function changeOperator(
-  store: Pick<Store, 'operators' | 'sessions' | 'accounts'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'accounts' | 'invites'>,
   operator: string,
   change: OperatorChange,
 ): Promise<OperatorView> {
@@ -103,24 +143,25 @@ export async function changeOperator(
   const changed = await store.operators.change(before._id, change);
   if (changed === undefined) throw operatorNotFound(operator);
   await requireOwnerLeft(store, before);
-  if (change.disabled === true) await store.sessions.endAll(before._id);
+  if (changed.disabledAt !== undefined) await endAccess(store, before._id);
+  else if (!managesOperators(changed)) await store.invites.endMadeBy(before._id);
   return toOperatorView(changed);
 }
 
 /**
- * Removes an operator and ends its sessions.
+ * Removes an operator and ends its sessions and links.
  *
  * @param operator id or name
  * @throws AdminError OPERATOR_NOT_FOUND, LAST_OWNER
  */
 export async function removeOperator(
-  store: Pick<Store, 'operators' | 'sessions'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
   operator: string,
 ): Promise<{ id: string }> {
   const before = await requireOperator(store, operator);
   if (!(await store.operators.remove(before._id))) throw operatorNotFound(operator);
   await requireOwnerLeft(store, before);
-  await store.sessions.endAll(before._id);
+  await endAccess(store, before._id);
   return { id: before._id };
 }
 
@@ -146,10 +187,10 @@ async function createLink(
   { invites }: Pick<Store, 'invites'>,
   base: string,
   grant: InviteGrant,
-): Promise<string> {
+): Promise<{ id: string; link: string }> {
   const token = newToken();
-  await invites.create(digestToken(token), grant);
-  return `${base.replace(/\/+$/, '')}/setup#token=${token}`;
+  const id = await invites.create(digestToken(token), grant);
+  return { id, link: `${base.replace(/\/+$/, '')}/setup#token=${token}` };
 }
 
 async function requireAccounts(
@@ -175,6 +216,20 @@ async function requireOperator(
 
 function operatorNotFound(idOrName: string): AdminError {
   return new AdminError('OPERATOR_NOT_FOUND', `There is no operator ${idOrName}.`);
+}
+
+function toLinkView({ id, kind, role, accounts, expiresAt, maker, target }: OpenLink) {
+  return {
+    id,
+    kind,
+    role,
+    accounts,
+    /** Name of the operator whose password it sets. */
+    ...(target !== undefined && { operator: target.name }),
+    /** Name of the operator who has made it; absent for links of the command line. */
+    ...(maker !== undefined && { by: maker.name }),
+    expiresAt: expiresAt.getTime(),
+  };
 }
 
 function toOperatorView(operator: OperatorDocument) {

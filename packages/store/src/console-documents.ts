@@ -44,11 +44,15 @@ export type InviteKind = 'setup' | 'invite' | 'reset';
 export interface InviteDocument {
   /** SHA-256 of the token in the link. */
   _id: Binary;
+  /** Names the link in lists and in the audit log. */
+  id: string;
   kind: InviteKind;
   role: OperatorRole;
   accounts: OperatorAccounts;
   /** The operator whose password a link of kind `reset` sets. */
   operator?: string;
+  /** The operator who has made the link, which ends with its access; absent for links of the command line. */
+  by?: string;
   /** Marks the link as used. */
   redeemedAt?: Date;
   expiresAt: Date;

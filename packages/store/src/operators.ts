@@ -1,5 +1,5 @@
 import { newObjectId } from '@carillon/core/ids';
-import type { Db, UpdateFilter } from 'mongodb';
+import type { Db, Filter, UpdateFilter } from 'mongodb';
 import type { Clock } from './clock.ts';
 import type { OperatorAccounts, OperatorDocument, OperatorRole } from './console-documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
@@ -27,12 +27,24 @@ export function toNameKey(name: string): string {
   return name.normalize('NFKC').trim().toLowerCase();
 }
 
+/** Operators that may manage others: owners of the whole installation that are not disabled. */
+export const MANAGES_OPERATORS = {
+  role: 'owner',
+  accounts: 'all',
+  disabledAt: { $exists: false },
+} as const;
+
+/** Returns true for an operator that {@link MANAGES_OPERATORS} selects. */
+export function managesOperators({ role, accounts, disabledAt }: OperatorDocument): boolean {
+  return role === 'owner' && accounts === 'all' && disabledAt === undefined;
+}
+
 /** Operators of the console. */
 export function createOperators(db: Db, clock: Clock) {
   const operators = db.collection<OperatorDocument>('operators');
 
   async function findAndUpdate(
-    filter: Partial<OperatorDocument>,
+    filter: Filter<OperatorDocument>,
     update: UpdateFilter<OperatorDocument>,
   ): Promise<OperatorDocument | undefined> {
     const updated = await operators.findOneAndUpdate(filter, update, { returnDocument: 'after' });
@@ -83,23 +95,43 @@ export function createOperators(db: Db, clock: Clock) {
         },
       );
     },
-    /** Sets the hash of a new password; undefined if the operator doesn't exist. */
-    setPassword: (id: string, passwordHash: string) =>
-      findAndUpdate({ _id: id }, { $set: { passwordHash } }),
-    /** Records a login. */
-    async noteLogin(id: string): Promise<void> {
-      await operators.updateOne({ _id: id }, { $currentDate: { lastLoginAt: true } });
+    /**
+     * Sets the hash of a new password: of several calls at once with the same hash before it, one does.
+     *
+     * @param before hash that the operator had when the right to set a new password was checked
+     * @returns undefined if the operator doesn't exist, is disabled, or has another password now
+     */
+    setPassword: (id: string, before: string | undefined, passwordHash: string) =>
+      findAndUpdate(
+        {
+          _id: id,
+          passwordHash: before ?? { $exists: false },
+          disabledAt: { $exists: false },
+        },
+        { $set: { passwordHash } },
+      ),
+    /**
+     * Records a login.
+     *
+     * @param passwordHash hash that was checked; undefined for a login without a password
+     * @returns false if the operator doesn't exist, is disabled, or has another password now
+     */
+    async noteLogin(id: string, passwordHash: string | undefined): Promise<boolean> {
+      const { matchedCount } = await operators.updateOne(
+        {
+          _id: id,
+          ...(passwordHash !== undefined && { passwordHash }),
+          disabledAt: { $exists: false },
+        },
+        { $currentDate: { lastLoginAt: true } },
+      );
+      return matchedCount === 1;
     },
     /** Updates the operator of an OpenID identity with what its provider says now; undefined if there is none. */
     updateByOpenId: (openId: string, role: OperatorRole, accounts: OperatorAccounts) =>
       findAndUpdate({ openId }, { $set: { role, accounts } }),
     /** Counts the owners that may log in and see all accounts. */
-    countOwners: (): Promise<number> =>
-      operators.countDocuments({
-        role: 'owner',
-        accounts: 'all',
-        disabledAt: { $exists: false },
-      }),
+    countOwners: (): Promise<number> => operators.countDocuments(MANAGES_OPERATORS),
     /** Puts an operator back as it was before a change or a removal. */
     async restore(operator: OperatorDocument): Promise<void> {
       await operators.replaceOne({ _id: operator._id }, operator, { upsert: true });

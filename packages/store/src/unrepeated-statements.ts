@@ -147,6 +147,14 @@ export const UNREPEATED_STATEMENTS: Readonly<Record<string, UnrepeatedStatements
     repeatedBy: CALLER,
     safeBecause: 'a session that has ended is not found',
   },
+  'invites.endMadeBy': {
+    repeatedBy: 'no one: a link of an operator without access is not found',
+    safeBecause: 'a link that has ended is not found',
+  },
+  'invites.endAll': {
+    repeatedBy: CALLER,
+    safeBecause: 'a link that has ended is not found',
+  },
   'invites.removeSetUps': {
     repeatedBy: CALLER,
     safeBecause: 'a link that is gone is not found; a second operator is refused by a unique index',

@@ -4,6 +4,7 @@ import { insertDocuments } from './document-fixtures.ts';
 import type { Case } from './registration-write-cases.ts';
 
 const OPERATOR = 'c'.repeat(24);
+const INVITE = 'e'.repeat(24);
 const DIGEST = Buffer.alloc(32, 7);
 const NOW = new Date();
 const LATER = new Date(NOW.getTime() + 3_600_000);
@@ -25,7 +26,7 @@ const givenSession = (db: Db) =>
   });
 const givenInvite = (fields: object) => (db: Db) =>
   insertDocuments(db, 'invites', {
-    ...{ _id: new Binary(DIGEST), kind: 'setup', role: 'owner', accounts: 'all' },
+    ...{ _id: new Binary(DIGEST), id: INVITE, kind: 'setup', role: 'owner', accounts: 'all' },
     ...{ expiresAt: LATER, ...fields },
   });
 
@@ -41,11 +42,11 @@ export const CONSOLE_WRITE_CASES: Record<string, Case> = {
   },
   'operators.setPassword': {
     given: givenOperator,
-    call: ({ operators }) => operators.setPassword(OPERATOR, 'other hash'),
+    call: ({ operators }) => operators.setPassword(OPERATOR, 'hash', 'other hash'),
   },
   'operators.noteLogin': {
     given: givenOperator,
-    call: ({ operators }) => operators.noteLogin(OPERATOR),
+    call: ({ operators }) => operators.noteLogin(OPERATOR, 'hash'),
   },
   'operators.updateByOpenId': {
     given: givenOperator,
@@ -68,6 +69,15 @@ export const CONSOLE_WRITE_CASES: Record<string, Case> = {
   'invites.release': {
     given: givenInvite({ redeemedAt: NOW }),
     call: ({ invites }) => invites.release(DIGEST),
+  },
+  'invites.revoke': { given: givenInvite({}), call: ({ invites }) => invites.revoke(INVITE) },
+  'invites.endMadeBy': {
+    given: givenInvite({ by: OPERATOR }),
+    call: ({ invites }) => invites.endMadeBy(OPERATOR),
+  },
+  'invites.endAll': {
+    given: givenInvite({ by: OPERATOR }),
+    call: ({ invites }) => invites.endAll(OPERATOR),
   },
   'invites.removeSetUps': {
     given: givenInvite({}),

@@ -35,6 +35,7 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'operators.countOwners': (store) => store.operators.countOwners(),
   'sessions.find': (store) => store.sessions.find(Buffer.alloc(32)),
   'invites.find': (store) => store.invites.find(Buffer.alloc(32)),
+  'invites.list': (store) => store.invites.list('', 10),
   'audit.list': (store) => store.audit.list({ accounts: 'all', limit: 10 }),
   'devices.findRecipient': (store) => store.devices.findRecipient(APP, 'device1'),
   'devices.findRecipients': (store) => store.devices.findRecipients(APP, TOKENS),

@@ -3,8 +3,11 @@ import {
   createPasswordLink,
   createSetupLink,
   inviteOperator,
+  type LinkView,
+  listLinks,
   listOperators,
   type OperatorView,
+  revokeLink,
 } from '@carillon/admin/operators';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { withStore } from './database.ts';
@@ -29,6 +32,7 @@ export function addOperatorCommands(program: Command, context: CommandContext): 
   addPasswordCommand(operator, context);
   addSetUpCommand(operator, context);
   addListCommand(operator, context);
+  addLinkCommands(operator, context);
   addAccessCommands(operator, context);
 }
 
@@ -88,6 +92,25 @@ function addListCommand(parent: Command, { stack, output }: CommandContext): voi
   });
 }
 
+function addLinkCommands(parent: Command, { stack, output }: CommandContext): void {
+  addPaging(
+    parent.command('links').description('list the links that nobody has used yet'),
+    'after',
+    'id',
+  ).action(async (options: PagingOptions) => {
+    const page = await withStore(stack(), (store) => listLinks(store, toPageQuery(options)));
+    output.show(page.items, formatPage(page, formatLink, 'after'));
+  });
+  parent
+    .command('revoke-link')
+    .description('revoke a link, which no longer works')
+    .argument('<link>', 'id, as listed by `links`')
+    .action(async (id: string) => {
+      const revoked = await withStore(stack(), (store) => revokeLink(store, id));
+      output.show(revoked, [`The link ${id} no longer works.`]);
+    });
+}
+
 function addAccessCommands(parent: Command, { stack, output }: CommandContext): void {
   const commands = [
     ['disable', 'end the sessions of an operator, who can no longer log in', true],
@@ -118,6 +141,18 @@ function collectAccountIds(text: string, previous?: readonly string[]): string[]
 }
 
 function formatOperator({ id, name, role, accounts, disabled }: OperatorView): string {
-  const scope = accounts === 'all' ? 'all accounts' : `accounts ${accounts.join(', ') || 'none'}`;
-  return `${id}  ${name}: ${role}, ${scope}${disabled ? ', disabled' : ''}`;
+  return `${id}  ${name}: ${role}, ${formatScope(accounts)}${disabled ? ', disabled' : ''}`;
+}
+
+function formatLink({ id, kind, role, accounts, operator, by, expiresAt }: LinkView): string {
+  const purpose =
+    kind === 'reset'
+      ? `new password of ${operator ?? 'an operator'}`
+      : `invite: ${role}, ${formatScope(accounts)}`;
+  const maker = by ?? 'the command line';
+  return `${id}  ${purpose}, made by ${maker}, until ${new Date(expiresAt).toISOString()}`;
+}
+
+function formatScope(accounts: OperatorView['accounts']): string {
+  return accounts === 'all' ? 'all accounts' : `accounts ${accounts.join(', ') || 'none'}`;
 }

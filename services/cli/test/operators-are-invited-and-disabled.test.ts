@@ -47,3 +47,18 @@ test('operators are listed without their hash, get password links, and are disab
   expect((await run('enable', 'Bob')).json).toMatchObject({ disabled: false });
   expect((await run('disable', 'nobody')).code).toBe(1);
 });
+
+test('open links are listed without their tokens, and revoked by id', async () => {
+  const { link } = (await run('invite', '--role', 'operator')).json;
+  const links: { id: string; role: string; kind: string }[] = (await run('links')).json;
+  const invite = links.find(({ kind, role }) => kind === 'invite' && role === 'operator');
+  expect(invite).toMatchObject({ accounts: 'all' });
+  expect(links).toContainEqual(expect.objectContaining({ kind: 'reset', operator: 'Ann' }));
+  const [, token = ''] = link.split('#token=');
+  expect(token).not.toBe('');
+  expect(JSON.stringify(links)).not.toContain(token);
+  const id = invite?.id ?? '';
+  expect(await run('revoke-link', id)).toMatchObject({ code: 0, json: { id } });
+  expect((await run('revoke-link', id)).json.error).toContain('has been used');
+  expect((await run('links')).json).toEqual(links.filter((one) => one.id !== id));
+});

@@ -6,6 +6,10 @@ import { digestToken } from '@carillon/admin/operators';
 import type { SessionDocument } from '@carillon/store/console-documents';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
+import { createConsoleAddress } from '../src/http/address.ts';
+import { createSessionReader } from '../src/http/session-reader.ts';
+import { createBeginSession } from '../src/login/begin-session.ts';
+import { createKnownBrowsers } from '../src/login/known-browsers.ts';
 import {
   type Browser,
   type ConsoleUnderTest,
@@ -167,7 +171,7 @@ describe('sessions', () => {
   test('a new password has 12 characters or more', async () => {
     const user = await inviteBrowser(owner, started.url, { name: 'gina', role: 'viewer' });
     const change = (length: number) =>
-      user.post('/api/password', { current: PASSWORD, next: 'p'.repeat(length) });
+      user.post('/api/password', { current: PASSWORD, next: 'q7#Zk2!mV9x$'.slice(0, length) });
     expect((await change(11)).status).toBe(400);
     expect((await change(12)).status).toBe(200);
     const { body } = await owner.post('/api/operators/invite', { role: 'viewer', accounts: 'all' });
@@ -188,6 +192,32 @@ describe('sessions', () => {
     await second.post('/api/logout');
     for (const [name, value] of cookies) second.cookies.set(name, value);
     expect((await second.get('/api/session')).status).toBe(401);
+  });
+
+  test('a login with an old password, and a change by it, end when a new password comes first', async () => {
+    const { store } = started;
+    const user = await inviteBrowser(owner, started.url, { name: 'ivan', role: 'viewer' });
+    const before = await store.operators.find(user.id);
+    if (before?.passwordHash === undefined) throw new Error('no operator');
+    const { operators } = store;
+    expect(await operators.noteLogin(user.id, before.passwordHash)).toBe(true);
+    const changed = await operators.setPassword(user.id, before.passwordHash, 'a new hash');
+    expect(changed).toMatchObject({ passwordHash: 'a new hash' });
+    expect(await operators.setPassword(user.id, before.passwordHash, 'late')).toBeUndefined();
+    const address = createConsoleAddress(undefined);
+    const beginSession = createBeginSession({
+      ...{ store, sessions: createSessionReader(store, address) },
+      knownBrowsers: createKnownBrowsers('p'.repeat(32), address),
+      installation: { environment: '', apiUrl: undefined },
+    });
+    const request = { host: 'localhost', session: undefined };
+    const sessions = started.db.collection<SessionDocument>('sessions');
+    const count = () => sessions.countDocuments({ operator: user.id });
+    const existing = await count();
+    await expect(beginSession(request, before)).rejects.toMatchObject({ code: 'UNAUTHENTICATED' });
+    expect(await count()).toBe(existing);
+    await beginSession(request, { ...before, passwordHash: 'a new hash' });
+    expect(await count()).toBe(existing + 1);
   });
 });
 

@@ -1,5 +1,6 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer, type Server, type ServerResponse } from 'node:http';
+import { inviteOperator } from '@carillon/admin/operators';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import Provider, { type Adapter, type AdapterPayload } from 'oidc-provider';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
@@ -10,6 +11,7 @@ import {
   createBrowser,
   setUpOwner,
   startConsole,
+  tokenOf,
 } from './console-under-test.ts';
 
 const CLIENT = { client_id: 'console', client_secret: 'a secret of the console' };
@@ -178,6 +180,36 @@ describe('single sign-on', () => {
     expect(response.headers.get('location')).toBe('/login?error=openid');
     expect((await browser.get('/api/session')).status).toBe(401);
     expect((await before.get('/api/session')).status).toBe(401);
+  });
+
+  test.each([
+    ['a weaker role', ['viewer']],
+    ['no role', ['staff']],
+  ])('ends the links of an owner to whom the claims give %s', async (_, groups) => {
+    const { db, store } = started;
+    const claims = { preferred_username: 'kim', accounts: [ACCOUNT] };
+    users.set('u4', { ...claims, groups: ['viewer'] });
+    await signOn(createBrowser(consoleUrl), 'u4');
+    const owner = { $set: { role: 'owner', accounts: 'all' } };
+    const kim = () =>
+      db
+        .collection('operators')
+        .findOneAndUpdate({ name: 'kim' }, owner, { projection: { _id: 1 } });
+    const by = String((await kim())?._id);
+    const { link } = await inviteOperator(store, consoleUrl, {
+      role: 'owner',
+      accounts: 'all',
+      by,
+    });
+    const setUp = { 'x-setup-token': tokenOf(link) };
+    const isValid = async () =>
+      (await createBrowser(consoleUrl).get('/api/setup', setUp)).body.valid;
+    expect(await isValid()).toBe(true);
+    users.set('u4', { ...claims, groups });
+    await signOn(createBrowser(consoleUrl), 'u4');
+    expect(await isValid()).toBe(false);
+    await kim();
+    expect(await isValid()).toBe(false);
   });
 
   test('refuses a disabled operator, a foreign state, and another browser', async () => {

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { type Attempt, createBackOff } from '../src/login/back-off.ts';
@@ -64,6 +65,26 @@ describe('wrong passwords', () => {
     expect((await guess).status).toBe(401);
   });
 
+  test('of 60 clients that never stop, each time at another address, keep no known browser out', async () => {
+    const stopping = new AbortController();
+    let sent = 0;
+    const attack = async (): Promise<void> => {
+      while (!stopping.signal.aborted) {
+        sent += 1;
+        const address = `198.18.${Math.floor(sent / 250)}.${sent % 250}`;
+        const headers = { 'x-forwarded-for': address };
+        await logIn(createBrowser(started.url), 'guess', headers, `name ${sent}`);
+      }
+    };
+    const attackers = Array.from({ length: 60 }, attack);
+    await until(() => sent > 200, { what: 'the attackers fill the places' });
+    const statuses: number[] = [];
+    for (let n = 0; n < 5; n += 1) statuses.push((await logIn(owner, PASSWORD, OFFICE)).status);
+    stopping.abort();
+    await Promise.all(attackers);
+    expect(statuses).toEqual(Array(5).fill(200));
+  });
+
   test('are not in the audit log, which an attacker could fill; logins are', async () => {
     const { body } = await owner.get('/api/audit?action=login');
     expect(body.items.length).toBeGreaterThan(0);
@@ -119,6 +140,49 @@ describe('the back-off', () => {
     await backOff.begin('name', { ...client, address: '198.51.100.1' });
   });
 
+  test('delays a name that strangers guess at changing addresses, and neither other names nor a known browser', async () => {
+    const backOff = createBackOff(noTurn);
+    const at = (n: number) => ({ ...client, address: `198.18.0.${n}` });
+    for (let n = 0; n < 100; n += 1) await backOff.begin('owner', at(n));
+    await expect(backOff.begin('owner', at(100))).rejects.toThrow('Too many wrong passwords');
+    await backOff.begin('another', at(100));
+    await backOff.begin('owner', { ...at(100), knownBrowser: 'key' });
+  });
+
+  test('accepts the right password of a stranger although twenty addresses guess the name and never stop', async () => {
+    const backOff = createBackOff(short);
+    const stopping = new AbortController();
+    let guesses = 0;
+    const attack = async (): Promise<void> => {
+      while (!stopping.signal.aborted) {
+        guesses += 1;
+        const address = `198.18.${Math.floor(guesses / 250)}.${guesses % 250}`;
+        await backOff.begin('owner', { ...client, address }).catch(() => undefined);
+        await setImmediate();
+      }
+    };
+    const attackers = Array.from({ length: 20 }, attack);
+    await until(() => guesses > 200, { what: 'the guesses of the name wait' });
+    let tries = 0;
+    let attempt: Attempt | undefined;
+    while (attempt === undefined && tries < 50) {
+      tries += 1;
+      attempt = await backOff.begin('owner', client).catch(() => undefined);
+    }
+    attempt?.succeed();
+    expect(attempt).toBeDefined();
+    stopping.abort();
+    await Promise.all(attackers);
+  });
+
+  test('counts no right passwords of strangers against their name', async () => {
+    const backOff = createBackOff(noTurn);
+    for (let n = 0; n < 300; n += 1) {
+      const attempt = await backOff.begin('owner', { ...client, address: `198.18.1.${n % 250}` });
+      attempt.succeed();
+    }
+  });
+
   test('does not count attempts without a check', async () => {
     const backOff = createBackOff(noTurn);
     for (let n = 0; n < 100; n += 1) (await backOff.begin('owner', client)).cancel();
@@ -155,14 +219,16 @@ describe('turns', () => {
 });
 
 describe('the check of passwords', () => {
+  const stranger = (address: string) => ({ address, knownAs: undefined });
+
   test('uses argon2id with 19 MiB and 2 passes', async () => {
-    const hash = await createPasswords().hash(PASSWORD, '192.0.2.1');
+    const hash = await createPasswords().hash(PASSWORD, stranger('192.0.2.1'));
     expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
   });
 
-  test('runs for 34 at once, at most two of one address, and refuses others until some have ended', async () => {
+  test('runs for 34 strangers at once, at most two of one address, and refuses others until some have ended', async () => {
     const passwords = createPasswords();
-    const verify = (address: string) => passwords.verify('wrong', undefined, address);
+    const verify = (address: string) => passwords.verify('wrong', undefined, stranger(address));
     const busy = Array.from({ length: 34 }, (_, n) => verify(`address ${n % 17}`));
     await expect(verify('address 0')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
     await expect(verify('another')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
@@ -172,5 +238,28 @@ describe('the check of passwords', () => {
     await expect(verify('address 0')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
     expect(await verify('another')).toBe(false);
     await Promise.all(two);
+  });
+
+  test('keeps places for known clients, also behind an address that has its two, and at most two for each', async () => {
+    const passwords = createPasswords();
+    const verify = (address: string, knownAs?: string) =>
+      passwords.verify('wrong', undefined, { address, knownAs });
+    const busy = Array.from({ length: 120 }, (_, n) => verify(`192.0.2.${n}`));
+    const refused = Promise.allSettled(busy);
+    const known = [verify('192.0.2.1', 'ann'), verify('192.0.2.1', 'ann')];
+    await expect(verify('192.0.2.1', 'ann')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    expect(await verify('192.0.2.1', 'bob')).toBe(false);
+    expect(await Promise.all(known)).toEqual([false, false]);
+    const results = await refused;
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(34);
+  });
+
+  test('takes the addresses of an IPv6 network of 64 bits as one', async () => {
+    const passwords = createPasswords();
+    const verify = (address: string) => passwords.verify('wrong', undefined, stranger(address));
+    const busy = [verify('2001:db8::1'), verify('2001:db8::2')];
+    await expect(verify('2001:db8::3')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    expect(await verify('2001:db8:0:1::1')).toBe(false);
+    await Promise.all(busy);
   });
 });

@@ -9,8 +9,10 @@ const MAX_ENTRIES = 10_000;
 const FREE_ATTEMPTS = 5;
 /** The same for one address over all names. */
 const FREE_ATTEMPTS_OF_ADDRESS = 30;
+/** The same for one name over all strangers' addresses. */
+const FREE_ATTEMPTS_OF_NAME = 100;
 const FIRST_WAIT_MS = 1_000;
-/** With it an address gets at most 17,280 guesses a day. */
+/** With it an address, and a name from all strangers' addresses, gets at most 17,280 guesses a day. */
 const MAX_WAIT_MS = 5_000;
 /** Longest time that an attempt waits for its turn. */
 const TURN_TIMEOUT_MS = 20_000;
@@ -45,21 +47,21 @@ interface Timing {
 }
 
 /**
- * Slows wrong passwords by name and address. A wait never concerns the name alone, so that an operator cannot be locked
- * out from another address, and a browser that the operator has used before counts by itself, also when others share
- * its address. Attempts within a wait are held back, and at its end one of them is drawn at random: continuous attempts
- * from the operator's own address delay the right password, but do not block it. Each process counts for itself.
+ * Slows wrong passwords by name and address, by address, and, after many more of them, by name. A browser that the
+ * operator has used before counts by itself, so that no stranger slows it, not even behind its address. Attempts of
+ * strangers within a wait are held back, and at its end one of them is drawn at random: continuous attempts at the
+ * operator's name or from its address delay the right password of a new browser, but do not block it. Each process
+ * counts for itself.
  */
 export function createBackOff({
   firstWaitMs = FIRST_WAIT_MS,
   maxWaitMs = MAX_WAIT_MS,
   turnTimeoutMs = TURN_TIMEOUT_MS,
 }: Timing = {}) {
-  const turns = createTurns();
-
   /** Counts attempts by key. The count of a wrong password comes before its check. */
   function createCounts(freeAttempts: number) {
     const byKey = new LRUCache<string, Attempts>({ max: MAX_ENTRIES, ttl: FORGET_MS });
+    const turns = createTurns();
     const countOf = (key: string): number => byKey.get(key)?.count ?? 0;
     const readWait = (key: string): number => {
       const attempts = byKey.get(key);
@@ -75,7 +77,7 @@ export function createBackOff({
         };
         if (await turns.take(key, { readWait: () => readWait(key), begin, signal })) return;
         const seconds = Math.max(1, Math.ceil(readWait(key) / 1_000));
-        const text = `Too many wrong passwords at this address. Try again in ${seconds} s.`;
+        const text = `Too many wrong passwords. Try again in ${seconds} s.`;
         throw new ConsoleError('TOO_MANY_ATTEMPTS', text, seconds);
       },
       subtract(key: string): void {
@@ -88,6 +90,7 @@ export function createBackOff({
 
   const pairs = createCounts(FREE_ATTEMPTS);
   const addresses = createCounts(FREE_ATTEMPTS_OF_ADDRESS);
+  const names = createCounts(FREE_ATTEMPTS_OF_NAME);
   return {
     /**
      * Counts an attempt before its password is checked, so that attempts at the same time are counted too. Waits for
@@ -97,24 +100,31 @@ export function createBackOff({
      */
     async begin(nameKey: string, { address, knownBrowser, signal }: Client): Promise<Attempt> {
       const group = toAddressGroup(address);
-      const isKnown = knownBrowser !== undefined;
       // A line feed is in no address and no key.
-      const pair = `${isKnown ? knownBrowser : group}\n${nameKey}`;
+      const pair = `${knownBrowser ?? group}\n${nameKey}`;
       const ending = AbortSignal.any([signal, AbortSignal.timeout(turnTimeoutMs)]);
-      if (!isKnown) await addresses.add(group, ending);
-      await pairs.add(pair, ending).catch((error: unknown) => {
-        if (!isKnown) addresses.subtract(group);
+      const counted: { counts: typeof pairs; key: string }[] = [];
+      const subtractAll = (): void => {
+        for (const { counts, key } of counted) counts.subtract(key);
+      };
+      const add = async (counts: typeof pairs, key: string): Promise<void> => {
+        await counts.add(key, ending);
+        counted.push({ counts, key });
+      };
+      try {
+        if (knownBrowser === undefined) await add(addresses, group);
+        await add(pairs, pair);
+        if (knownBrowser === undefined) await add(names, nameKey);
+      } catch (error) {
+        subtractAll();
         throw error;
-      });
+      }
       return {
         succeed: () => {
+          subtractAll();
           pairs.clear(pair);
-          if (!isKnown) addresses.subtract(group);
         },
-        cancel: () => {
-          pairs.subtract(pair);
-          if (!isKnown) addresses.subtract(group);
-        },
+        cancel: subtractAll,
       };
     },
   };

@@ -2,7 +2,7 @@ import { digestToken, newToken } from '@carillon/admin/operators';
 import type { OperatorDocument } from '@carillon/store/console-documents';
 import type { Store } from '@carillon/store/store';
 import type { OpenReply, OpenRequest } from '../http/open-route.ts';
-import type { SessionOperator } from '../http/route.ts';
+import { ConsoleError, type SessionOperator } from '../http/route.ts';
 import { deriveCsrfToken, type SessionReader } from '../http/session-reader.ts';
 import type { createKnownBrowsers } from './known-browsers.ts';
 
@@ -34,13 +34,18 @@ export function createBeginSession({
 }) {
   return async (
     { host, session }: LoginRequest,
-    operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>,
+    operator: Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts' | 'passwordHash'>,
   ): Promise<OpenReply> => {
-    const { _id: id, name, role, accounts } = operator;
+    const { _id: id, name, role, accounts, passwordHash } = operator;
     const token = newToken();
-    await store.sessions.create(digestToken(token), id);
+    const digest = digestToken(token);
+    await store.sessions.create(digest, id);
+    // After the session exists: a new password or the end of access either finds it, or is found here.
+    if (!(await store.operators.noteLogin(id, passwordHash))) {
+      await store.sessions.end(digest);
+      throw new ConsoleError('UNAUTHENTICATED', 'Your access has changed meanwhile. Log in again.');
+    }
     if (session !== undefined) await store.sessions.end(session.digest);
-    await store.operators.noteLogin(id);
     return {
       body: toSessionView({ id, name, role, accounts }, deriveCsrfToken(token), installation),
       cookies: [sessions.formatCookie(host, token), knownBrowsers.formatCookie(host, id)],

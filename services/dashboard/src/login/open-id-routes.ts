@@ -1,5 +1,7 @@
+import { endAccess } from '@carillon/admin/operators';
 import type { Logger } from '@carillon/runtime/logger';
 import type { OperatorDocument } from '@carillon/store/console-documents';
+import { managesOperators } from '@carillon/store/operators';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import { type ConsoleAddress, formatCookie } from '../http/address.ts';
@@ -44,7 +46,7 @@ export function openIdRoutes({
   beginSession,
   audited,
 }: {
-  store: Pick<Store, 'operators' | 'sessions' | 'clock'>;
+  store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'clock'>;
   log: Pick<Logger, 'warn'>;
   openId: OpenId;
   address: ConsoleAddress;
@@ -116,19 +118,23 @@ function readPending(
   return pending;
 }
 
-/** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions end. */
+/** Updates the operator of an identity, or creates it. Without a role claim it has no access, and its sessions and links end. */
 async function findOrCreate(
-  { operators, sessions }: Pick<Store, 'operators' | 'sessions'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
   { openId, names, role, accounts }: Identity,
 ): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
+  const { operators } = store;
   if (role === undefined) {
     const existing = await operators.findByOpenId(openId);
-    if (existing !== undefined) await sessions.endAll(existing._id);
+    if (existing !== undefined) await endAccess(store, existing._id);
     throw new Error('the provider gives no role');
   }
   const updated = await operators.updateByOpenId(openId, role, accounts);
   if (updated?.disabledAt !== undefined) throw new Error('the operator is disabled');
-  if (updated !== undefined) return updated;
+  if (updated !== undefined) {
+    if (!managesOperators(updated)) await store.invites.endMadeBy(updated._id);
+    return updated;
+  }
   for (const name of names) {
     const _id = await operators.create({ name, role, accounts, openId });
     if (_id !== undefined) return { _id, name, role, accounts };

@@ -2,8 +2,10 @@ import {
   changeOperator,
   createPasswordLink,
   inviteOperator,
+  listLinks,
   listOperators,
   removeOperator,
+  revokeLink,
 } from '@carillon/admin/operators';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
@@ -14,6 +16,8 @@ const MAX_ACCOUNTS = 200;
 const role = z.enum(ROLES);
 const accounts = z.union([z.literal('all'), z.array(objectId).max(MAX_ACCOUNTS)]);
 
+const common = { role: 'owner', account: 'installation' } as const;
+
 /**
  * Returns the routes with which owners manage operators.
  *
@@ -23,7 +27,6 @@ export function operatorRoutes(
   store: Pick<Store, 'operators' | 'sessions' | 'invites' | 'accounts'>,
   baseUrl: string,
 ): ConsoleRoute[] {
-  const common = { role: 'owner', account: 'installation' } as const;
   return [
     defineRoute({
       ...common,
@@ -39,7 +42,8 @@ export function operatorRoutes(
       input: z.object({ role, accounts }),
       audit: 'operator.invite',
       auditFacts: (input) => ({ role: input.role, accounts: describeAccounts(input.accounts) }),
-      handle: ({ input }) => inviteOperator(store, baseUrl, input),
+      handle: ({ input, operator }) =>
+        inviteOperator(store, baseUrl, { ...input, by: operator.id }),
     }),
     defineRoute({
       ...common,
@@ -47,8 +51,9 @@ export function operatorRoutes(
       path: '/operators/:id/password-link',
       input: z.object({ id: objectId }),
       audit: 'operator.password-link',
-      handle: ({ input }) => createPasswordLink(store, baseUrl, input.id),
+      handle: ({ input, operator }) => createPasswordLink(store, baseUrl, input.id, operator.id),
     }),
+    ...linkRoutes(store),
     defineRoute({
       ...common,
       method: 'put',
@@ -82,6 +87,27 @@ export function operatorRoutes(
         if (input.id !== operator.id) return removeOperator(store, input.id);
         throw new ConsoleError('CONFLICT', 'Another owner has to remove you.');
       },
+    }),
+  ];
+}
+
+/** Returns the routes of links that nobody has used yet. */
+function linkRoutes(store: Pick<Store, 'invites'>): ConsoleRoute[] {
+  return [
+    defineRoute({
+      ...common,
+      method: 'get',
+      path: '/operators/links',
+      input: z.object(pageFields),
+      handle: ({ input }) => listLinks(store, toPageQuery(input)),
+    }),
+    defineRoute({
+      ...common,
+      method: 'delete',
+      path: '/operators/links/:id',
+      input: z.object({ id: objectId }),
+      audit: 'operator.revoke-link',
+      handle: ({ input }) => revokeLink(store, input.id),
     }),
   ];
 }

@@ -1,5 +1,6 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import { toAddressGroup } from '@carillon/core/client-address';
 import { ConsoleError } from '../http/route.ts';
 
 /** Costs of OWASP's first recommendation for argon2id: 19 MiB, 2 passes, 1 lane. */
@@ -9,31 +10,46 @@ const HASH_BYTES = 32;
 const PHC = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/;
 /** Each takes a thread of Node's pool of four, and 19 MiB. */
 const MAX_RUNNING = 2;
+/** Hashes that wait for clients of any kind. */
 const MAX_WAITING = 32;
-const MAX_PER_ADDRESS = 2;
+/** Further places to wait, which only known clients may take: strangers with many addresses can fill the others. */
+const MAX_WAITING_OF_KNOWN = 32;
+/** Hashes under way and waiting for one known client, or for one address of strangers. */
+const MAX_PER_CLIENT = 2;
 
 const runArgon2 = promisify(argon2);
+
+/** Client whose password is hashed. */
+export interface PasswordClient {
+  address: string;
+  /** The operator whose known browser or session, or the link whose token, the client has; undefined: a stranger. */
+  knownAs: string | undefined;
+}
 
 /** Hashes and verifies passwords, a few at a time. */
 export type Passwords = ReturnType<typeof createPasswords>;
 
-/** Creates the hashing of a process. All waiting together is bounded, and so is each address's share of it. */
+/** Creates the hashing of a process. All waiting together is bounded, and so is each client's share of it. */
 export function createPasswords() {
   const runBounded = createBound();
   const decoy = hash(randomBytes(SALT_BYTES).toString('hex'));
   decoy.catch(() => undefined);
   return {
     /** Returns the hash of a password in PHC format. @throws ConsoleError UNAVAILABLE when too many wait */
-    hash: (password: string, address: string): Promise<string> =>
-      runBounded(address, () => hash(password)),
+    hash: (password: string, client: PasswordClient): Promise<string> =>
+      runBounded(client, () => hash(password)),
     /**
      * Verifies a password. Without a hash it takes as long and returns false, so that the time does not reveal which
      * names exist.
      *
      * @throws ConsoleError UNAVAILABLE when too many wait
      */
-    verify: (password: string, stored: string | undefined, address: string): Promise<boolean> =>
-      runBounded(address, async () => {
+    verify: (
+      password: string,
+      stored: string | undefined,
+      client: PasswordClient,
+    ): Promise<boolean> =>
+      runBounded(client, async () => {
         const isEqual = await verify(password, stored ?? (await decoy));
         return isEqual && stored !== undefined;
       }),
@@ -78,20 +94,23 @@ function encode(bytes: Buffer): string {
 /** Creates a function that runs at most two tasks at once and lets a bounded number wait. */
 function createBound() {
   const waiting: (() => void)[] = [];
-  const byAddress = new Map<string, number>();
+  const byClient = new Map<string, number>();
   let running = 0;
 
-  function count(address: string, change: 1 | -1): void {
-    const next = (byAddress.get(address) ?? 0) + change;
-    if (next === 0) byAddress.delete(address);
-    else byAddress.set(address, next);
+  function count(key: string, change: 1 | -1): void {
+    const next = (byClient.get(key) ?? 0) + change;
+    if (next === 0) byClient.delete(key);
+    else byClient.set(key, next);
   }
 
-  return async <T>(address: string, task: () => Promise<T>): Promise<T> => {
-    if (waiting.length >= MAX_WAITING || (byAddress.get(address) ?? 0) >= MAX_PER_ADDRESS) {
+  return async <T>({ address, knownAs }: PasswordClient, task: () => Promise<T>): Promise<T> => {
+    // Others behind the address of a known client don't take its share. An id or a digest is never an address.
+    const key = knownAs ?? toAddressGroup(address);
+    const places = knownAs === undefined ? MAX_WAITING : MAX_WAITING + MAX_WAITING_OF_KNOWN;
+    if (waiting.length >= places || (byClient.get(key) ?? 0) >= MAX_PER_CLIENT) {
       throw new ConsoleError('UNAVAILABLE', 'Too many logins at once. Try again.', 1);
     }
-    count(address, 1);
+    count(key, 1);
     try {
       // A task that ends gives its place to the one that waits longest.
       if (running >= MAX_RUNNING) await new Promise<void>((resolve) => waiting.push(resolve));
@@ -104,7 +123,7 @@ function createBound() {
         else next();
       }
     } finally {
-      count(address, -1);
+      count(key, -1);
     }
   };
 }

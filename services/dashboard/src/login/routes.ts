@@ -10,17 +10,12 @@ import type { SessionReader } from '../http/session-reader.ts';
 import type { createBackOff } from './back-off.ts';
 import { type BeginSession, type Installation, toSessionView } from './begin-session.ts';
 import type { createKnownBrowsers } from './known-browsers.ts';
+import { MAX_PASSWORD, newPassword, requireUncommon } from './new-password.ts';
 import type { Passwords } from './passwords.ts';
 
-const MIN_PASSWORD = 12;
-const MAX_PASSWORD = 256;
 const MAX_NAME = 100;
 
-/** A password that is set; those that are checked only have a greatest length. */
-export const newPassword = z
-  .string()
-  .min(MIN_PASSWORD, `A password has at least ${MIN_PASSWORD} characters.`)
-  .max(MAX_PASSWORD, `A password has at most ${MAX_PASSWORD} characters.`);
+/** A password that is checked, which may be older than the rules for new ones. */
 const givenPassword = z.string().max(MAX_PASSWORD, 'The password is too long.');
 const nothing = z.object({});
 
@@ -39,7 +34,7 @@ export function loginRoutes({
   openIdLabel,
   ...checks
 }: {
-  store: Pick<Store, 'operators' | 'sessions'>;
+  store: Pick<Store, 'operators' | 'sessions' | 'invites'>;
   log: Pick<Logger, 'warn'>;
   sessions: SessionReader;
   beginSession: BeginSession;
@@ -102,7 +97,7 @@ export function loginRoutes({
 }
 
 function changePasswordRoute(
-  store: Pick<Store, 'operators' | 'sessions'>,
+  store: Pick<Store, 'operators' | 'sessions' | 'invites'>,
   audited: Audited,
   passwords: Passwords,
   checkPassword: ReturnType<typeof createPasswordCheck>,
@@ -120,11 +115,17 @@ function changePasswordRoute(
         throw new ConsoleError('CONFLICT', 'You log in by single sign-on, without a password.');
       }
       const { name } = operator;
+      requireUncommon(input.next, name);
       await checkPassword(request, { name, password: input.current, operator });
-      const hash = await passwords.hash(input.next, request.address);
+      const client = { address: request.address, knownAs: operator._id };
+      const hash = await passwords.hash(input.next, client);
       await audited(toEntry(request, 'password.change', operator), async () => {
-        await store.operators.setPassword(operator._id, hash);
-        await store.sessions.endAll(operator._id, session.digest);
+        const { _id: id, passwordHash } = operator;
+        if ((await store.operators.setPassword(id, passwordHash, hash)) === undefined) {
+          throw new ConsoleError('CONFLICT', 'The password has been changed meanwhile.');
+        }
+        await store.invites.endAll(id);
+        await store.sessions.endAll(id, session.digest);
       });
       return {};
     },
@@ -158,7 +159,10 @@ function createPasswordCheck({
     const attempt = await backOff.begin(toNameKey(given.name), { address, knownBrowser, signal });
     let isRight: boolean;
     try {
-      isRight = await passwords.verify(given.password, operator?.passwordHash, address);
+      isRight = await passwords.verify(given.password, operator?.passwordHash, {
+        address,
+        knownAs: knownBrowser === undefined ? undefined : operator?._id,
+      });
     } catch (error) {
       attempt.cancel();
       throw error;

@@ -1,5 +1,6 @@
-import { digestToken } from '@carillon/admin/operators';
-import type { InviteDocument, OperatorDocument } from '@carillon/store/console-documents';
+import { digestToken, endAccess } from '@carillon/admin/operators';
+import type { OperatorDocument } from '@carillon/store/console-documents';
+import type { OpenLink } from '@carillon/store/invites';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { Audited } from '../http/audited.ts';
@@ -11,9 +12,10 @@ import {
 } from '../http/open-route.ts';
 import { ConsoleError } from '../http/route.ts';
 import type { BeginSession } from './begin-session.ts';
+import { newPassword, requireUncommon } from './new-password.ts';
 import { operatorName } from './operator-name.ts';
 import type { Passwords } from './passwords.ts';
-import { newPassword, toEntry } from './routes.ts';
+import { toEntry } from './routes.ts';
 
 const MAX_TOKEN = 100;
 
@@ -25,6 +27,16 @@ const redemption = z.object({
 
 type SetUpStore = Pick<Store, 'operators' | 'sessions' | 'invites'>;
 type Redemption = z.infer<typeof redemption>;
+
+/** A link that works, with what its holder has chosen. */
+interface Redeemed {
+  digest: Buffer;
+  link: OpenLink;
+  name: string;
+  passwordHash: string;
+}
+
+type LoggedIn = Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts' | 'passwordHash'>;
 
 /** Returns the routes of one-time links: the first operator, an invite, a new password. */
 export function setUpRoutes({
@@ -42,14 +54,15 @@ export function setUpRoutes({
     const { input, address } = request;
     const digest = digestToken(input.token);
     // First, so that only the holder of a link makes the process hash.
-    const invite = await findLink(store, digest);
-    if (invite === undefined) throw deadLink();
-    if (invite.kind !== 'reset' && !input.name) {
-      throw new ConsoleError('INVALID_PARAM', 'name: Choose a name.');
-    }
-    const passwordHash = await passwords.hash(input.password, address);
-    const apply = invite.kind === 'reset' ? resetPassword : createOperator;
-    const operator = await apply(store, audited, request, { digest, invite, passwordHash });
+    const link = await findLink(store, digest);
+    if (link === undefined) throw deadLink();
+    const name = link.target?.name ?? input.name;
+    if (!name) throw new ConsoleError('INVALID_PARAM', 'name: Choose a name.');
+    requireUncommon(input.password, name);
+    const client = { address, knownAs: link.id };
+    const passwordHash = await passwords.hash(input.password, client);
+    const apply = link.kind === 'reset' ? resetPassword : createOperator;
+    const operator = await apply(store, audited, request, { digest, link, name, passwordHash });
     return beginSession(request, operator);
   }
 
@@ -75,28 +88,22 @@ export function setUpRoutes({
 }
 
 async function describeLink(store: SetUpStore, token: string) {
-  const invite = await findLink(store, digestToken(token));
-  if (invite === undefined) return { valid: false };
-  const { kind, role, operator } = invite;
-  const owner = operator && (await store.operators.find(operator));
-  return { valid: true, kind, role, ...(owner && { name: owner.name }) };
+  const link = await findLink(store, digestToken(token));
+  if (link === undefined) return { valid: false };
+  const { kind, role, target } = link;
+  return { valid: true, kind, role, ...(target && { name: target.name }) };
 }
 
 async function createOperator(
   store: SetUpStore,
   audited: Audited,
   request: OpenRequest<Redemption>,
-  {
-    digest,
-    invite,
-    passwordHash,
-  }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
-): Promise<Pick<OperatorDocument, '_id' | 'name' | 'role' | 'accounts'>> {
-  const { kind, role, accounts } = invite;
-  const name = request.input.name ?? '';
+  { digest, link, name, passwordHash }: Redeemed,
+): Promise<LoggedIn> {
+  const { kind, role, accounts } = link;
   const entry = {
     ...toEntry(request, 'operator.create', { _id: '', name }),
-    facts: { role, kind },
+    facts: { role, kind, link: link.id },
   };
   return audited(
     entry,
@@ -106,7 +113,7 @@ async function createOperator(
       const _id = await store.operators.create({ name, role, accounts, passwordHash, first });
       if (_id !== undefined) {
         if (first) await store.invites.removeSetUps();
-        return { _id, name, role, accounts };
+        return { _id, name, role, accounts, passwordHash };
       }
       await store.invites.release(digest);
       if (first) throw deadLink();
@@ -120,36 +127,30 @@ async function resetPassword(
   store: SetUpStore,
   audited: Audited,
   request: OpenRequest<Redemption>,
-  {
-    digest,
-    invite,
-    passwordHash,
-  }: { digest: Buffer; invite: InviteDocument; passwordHash: string },
-): Promise<OperatorDocument> {
-  const operator = await store.operators.find(invite.operator ?? '');
-  if (operator === undefined) throw deadLink();
-  return audited(toEntry(request, 'password.reset', operator), async () => {
+  { digest, link, passwordHash }: Redeemed,
+): Promise<LoggedIn> {
+  const { target } = link;
+  if (target === undefined) throw deadLink();
+  const entry = { ...toEntry(request, 'password.reset', target), facts: { link: link.id } };
+  return audited(entry, async () => {
     if ((await store.invites.redeem(digest)) === undefined) throw deadLink();
-    const changed = await store.operators.setPassword(operator._id, passwordHash);
+    const { _id: id, passwordHash: before } = target;
+    const changed = await store.operators.setPassword(id, before, passwordHash);
     if (changed === undefined) throw deadLink();
-    await store.sessions.endAll(operator._id);
+    await endAccess(store, id);
     return changed;
   });
 }
 
-/** Finds a link that works now: a set-up link only until there is an operator, a reset only for one that may log in. */
-async function findLink(store: SetUpStore, digest: Buffer): Promise<InviteDocument | undefined> {
-  const invite = await store.invites.find(digest);
-  if (invite === undefined) return undefined;
-  if (invite.kind === 'setup') return (await store.operators.exist()) ? undefined : invite;
-  if (invite.kind === 'invite') return invite;
-  const operator = await store.operators.find(invite.operator ?? '');
-  return operator === undefined || operator.disabledAt !== undefined ? undefined : invite;
+/** Finds a link that works now: a set-up link only until there is an operator. */
+async function findLink(store: SetUpStore, digest: Buffer): Promise<OpenLink | undefined> {
+  const link = await store.invites.find(digest);
+  return link?.kind === 'setup' && (await store.operators.exist()) ? undefined : link;
 }
 
 function deadLink(): ConsoleError {
   return new ConsoleError(
     'NOT_FOUND',
-    'The link has been used or is older than an hour. "carillon operator invite" prints a new one, and "carillon operator password" one for a password.',
+    'The link has been used or revoked, or is older than an hour. "carillon operator invite" prints a new one, and "carillon operator password" one for a password.',
   );
 }

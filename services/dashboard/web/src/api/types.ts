@@ -54,6 +54,19 @@ export interface Operator {
   lastLoginAt?: number;
 }
 
+/** A one-time link that nobody has used yet. */
+export interface OpenLink {
+  id: string;
+  kind: 'invite' | 'reset';
+  role: Role;
+  accounts: readonly string[] | 'all';
+  /** Name of the operator whose password it sets. */
+  operator?: string;
+  /** Name of the operator who has made it; absent for links of the command line. */
+  by?: string;
+  expiresAt: number;
+}
+
 export interface AuditEntry {
   id: string;
   at: number;

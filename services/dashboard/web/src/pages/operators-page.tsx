@@ -15,6 +15,7 @@ import { SecretDialog } from '../parts/secret-dialog.tsx';
 import { Ago } from '../parts/time.tsx';
 import { useSession } from '../shell/session.ts';
 import type { AccessTarget } from './operators/access-form.tsx';
+import { LINKS_PATH, OpenLinks } from './operators/open-links.tsx';
 
 const AccessForm = lazy(async () => ({
   default: (await import('./operators/access-form.tsx')).AccessForm,
@@ -30,7 +31,8 @@ export function OperatorsPage() {
   const accounts = useList<Account>('/accounts', { limit: MAX_ACCOUNTS }).data?.items ?? [];
   const [target, setTarget] = useState<AccessTarget>();
   const [link, setLink] = useState<string>();
-  const columns = listColumns(accounts, (operator) => (
+  const nameAccount = (id: string) => accounts.find((one) => one.id === id)?.name ?? id;
+  const columns = listColumns(nameAccount, (operator) => (
     <OperatorMenu
       operator={operator}
       onLink={setLink}
@@ -54,6 +56,7 @@ export function OperatorsPage() {
         isPaged
         empty={<Empty title="No operators">Invite the first one.</Empty>}
       />
+      <OpenLinks nameAccount={nameAccount} />
       {target !== undefined && (
         <Suspense>
           <AccessForm
@@ -80,10 +83,9 @@ function completeLink(link: string): string {
 }
 
 function listColumns(
-  accounts: readonly Account[],
+  nameAccount: (id: string) => string,
   renderMenu: (operator: Operator) => ReactNode,
 ): Column<Operator>[] {
-  const nameOf = (account: string) => accounts.find(({ id }) => id === account)?.name ?? account;
   return [
     {
       accessor: 'name',
@@ -103,7 +105,7 @@ function listColumns(
     {
       accessor: 'accounts',
       title: 'Accounts',
-      render: ({ accounts: own }) => (own === 'all' ? 'all' : own.map(nameOf).join(', ')),
+      render: ({ accounts: own }) => (own === 'all' ? 'all' : own.map(nameAccount).join(', ')),
     },
     {
       accessor: 'login',
@@ -128,16 +130,18 @@ interface OperatorMenuProps {
 function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
   const { id, name, disabled, login } = operator;
   const isSelf = useSession().operator.id === id;
-  const outdated = [[PATH]];
+  // Links end with the access of their makers.
+  const outdated = [[PATH], [LINKS_PATH]];
   const setDisabled = useChange({
     run: () => change('PUT', `${PATH}/${id}`, { disabled: !disabled }),
     outdated,
     done: disabled
       ? 'The operator may log in again.'
-      : 'The operator is disabled, its sessions have ended.',
+      : 'The operator is disabled, its sessions and links have ended.',
   });
   const makeLink = useChange({
     run: () => change<{ link: string }>('POST', `${PATH}/${id}/password-link`),
+    outdated: [[LINKS_PATH]],
     onDone: ({ link }) => onLink(link),
   });
   const remove = useChange({
@@ -148,7 +152,7 @@ function OperatorMenu({ operator, onLink, onAccess }: OperatorMenuProps) {
   const askRemoval = () =>
     confirm({
       title: `Remove ${name}?`,
-      text: 'Its sessions end at once. Its entries in the audit log stay.',
+      text: 'Its sessions and the links that it has made end at once. Its entries in the audit log stay.',
       action: 'Remove',
       onConfirm: () => remove.mutate(),
     });

@@ -15,7 +15,7 @@ export function PasswordPage() {
   const save = useMutation({
     mutationFn: () => change('POST', '/password', { current, next: password }),
     onSuccess: () => {
-      tellDone('The password is changed. Your other sessions have ended.');
+      tellDone('The password is changed. Your other sessions and your open links have ended.');
       for (const clear of [setCurrent, setPassword, setRepeated]) clear('');
     },
     // A wrong password is an answer 401 too, and ends no session.
@@ -26,7 +26,10 @@ export function PasswordPage() {
     if (findPasswordProblem(password, repeated) === undefined) save.mutate();
   };
   return (
-    <Page title="Change the password" description="All your other sessions end.">
+    <Page
+      title="Change the password"
+      description="All your other sessions and your open links end."
+    >
       <Paper withBorder p="md" maw={420}>
         <form onSubmit={submit}>
           <Stack gap="sm">

@@ -40,7 +40,7 @@ export function SetupPage() {
 function DeadLink() {
   return (
     <Alert color="red" variant="outline" title="This link does not work" role="alert">
-      It has been used, is older than an hour, or is incomplete.{' '}
+      It has been used or revoked, is older than an hour, or is incomplete.{' '}
       <Code>carillon operator invite</Code> prints a new one, and{' '}
       <Code>carillon operator password</Code> one for a password.
     </Alert>

@@ -12,6 +12,7 @@ import type { Account, Operator, Role } from '../../api/types.ts';
 import { useChange } from '../../api/use-change.ts';
 import { ROLE_TEXTS, ROLES } from '../../lib/roles.ts';
 import { FormDialog } from '../../parts/form-dialog.tsx';
+import { LINKS_PATH } from './open-links.tsx';
 
 /** Operator whose access the form sets. */
 export type AccessTarget = { kind: 'invite' } | { kind: 'change'; operator: Operator };
@@ -41,7 +42,7 @@ export function AccessForm({ target, accounts, onClose, onLink }: AccessFormProp
       }
       return (await change<{ link: string }>('POST', '/operators/invite', access)).link;
     },
-    outdated: [['/operators']],
+    outdated: [['/operators'], [LINKS_PATH]],
     onDone: (link) => {
       onClose();
       if (link !== undefined) onLink(link);
