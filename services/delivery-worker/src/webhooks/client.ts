@@ -74,7 +74,8 @@ export function createWebhookClient({
         : http.request(url, { ...options, agent: httpAgent });
       request.end(body);
       const limits = { deadlineMs, maxBodyBytes: MAX_BODY_BYTES };
-      return toReceiverResponse(await waitForResponse(request, limits));
+      const response = toReceiverResponse(await waitForResponse(request, limits));
+      return hosts.names.has(url.hostname) ? response : hideUnknownName(response);
     },
     close() {
       httpAgent.destroy();
@@ -94,10 +95,13 @@ function parseReceiver(address: string, hosts: AllowedHosts): URL | undefined {
   return url;
 }
 
+/** Has a name without addresses look like one in the operator's network: tenants must not learn which of them exist. */
+function hideUnknownName(response: ReceiverResponse): ReceiverResponse {
+  return 'error' in response && response.error === UNKNOWN_NAME ? { error: NOT_ALLOWED } : response;
+}
+
 function toReceiverResponse(response: Http1Response): ReceiverResponse {
-  // A name without addresses looks like one in the operator's network: tenants must not learn which of them exist.
-  if ('error' in response)
-    return { error: response.error === UNKNOWN_NAME ? NOT_ALLOWED : response.error };
+  if ('error' in response) return { error: response.error };
   const retryAfterMs = parseRetryAfterMs(response.headers['retry-after'], Date.now());
   return { status: response.status, ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }

@@ -40,6 +40,7 @@ const ERROR_TEXTS: Record<string, string> = {
   ECONNREFUSED: 'Nothing listens at this address',
   ECONNRESET: 'The connection was closed without a response',
   ETIMEDOUT: 'No response in time',
+  ENOTFOUND: 'There is no such host name',
   EAI_AGAIN: 'The host name can’t be looked up at the moment',
   EHOSTUNREACH: 'The host can’t be reached',
   ENETUNREACH: 'The host can’t be reached',
