@@ -1,4 +1,8 @@
-import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../../packages/store/src/store.ts';
+import {
+  DEVICE_CONNECTIONS,
+  KEPT_CONNECTIONS,
+  MAX_CONNECTIONS,
+} from '../../packages/store/src/store.ts';
 import type { Capacity } from './capacity.ts';
 import type { Inputs } from './inputs.ts';
 import type { Measured } from './measured.ts';
@@ -63,7 +67,7 @@ export function findLimits(inputs: Inputs, capacity: Capacity, measured: Measure
 function countMongodbConnections({ services }: Capacity): number {
   return Object.entries(services).reduce(
     (sum, [name, { processes }]) =>
-      sum + processes * (name === 'api' ? KEPT_CONNECTIONS : MAX_CONNECTIONS),
+      sum + processes * (name === 'api' ? KEPT_CONNECTIONS + DEVICE_CONNECTIONS : MAX_CONNECTIONS),
     0,
   );
 }

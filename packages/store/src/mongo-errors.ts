@@ -66,24 +66,27 @@ export function isOutage(error: unknown): boolean {
   return !(error instanceof MongoAPIError) || isClosedClient(error);
 }
 
-/** Error codes of a server that ended an operation at its time limit. */
+/** Error codes of a server that stopped an operation at its time limit. */
 const TIME_LIMIT_CODES: ReadonlySet<unknown> = new Set([
   50, // MaxTimeMSExpired
   262, // ExceededTimeLimit
 ]);
-/** Name of the driver's error for an operation that got no connection of the pool in time; the driver exports no class of it. */
-const NO_FREE_CONNECTION = 'MongoWaitQueueTimeoutError';
 
-/** Returns whether an operation had no result in time: MongoDB may be unresponsive, or only this operation be slow. */
-export function isTimeout(error: unknown): boolean {
-  if (error instanceof MongoServerError) return TIME_LIMIT_CODES.has(error.code);
-  if (error instanceof MongoNetworkTimeoutError) return true;
-  return error instanceof MongoOperationTimeoutError || isPoolExhausted(error);
-}
-
-/** Returns whether other operations occupied all connections of the pool for too long. */
-export function isPoolExhausted(error: unknown): boolean {
-  return error instanceof MongoError && error.name === NO_FREE_CONNECTION;
+/**
+ * Returns whether an operation ended at a time limit of the driver or the server: either MongoDB does not respond, or
+ * the operation itself is slow, or it waited for slow ones. True also for a bulk write without a response, whose error
+ * does not tell.
+ */
+export function isTimeLimit(error: unknown): boolean {
+  if (error instanceof MongoServerError) {
+    return TIME_LIMIT_CODES.has(error.code) || hasNoResponse(error);
+  }
+  return (
+    error instanceof MongoNetworkTimeoutError ||
+    error instanceof MongoOperationTimeoutError ||
+    // The driver does not export the class.
+    (error instanceof MongoError && error.name === 'MongoWaitQueueTimeoutError')
+  );
 }
 
 /** Returns whether a write took effect, but on too few servers for its write concern. */

@@ -50,11 +50,11 @@ import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSessions } from './sessions.ts';
 import { createStatementRecorder } from './statement-recorder.ts';
 import { createSubscriptions } from './subscriptions.ts';
-import { createSuspensions } from './suspensions.ts';
+import { createSuspensions, type Suspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
 import { type MongoTopology, readTopology } from './topology.ts';
-import { createWebhooks } from './webhooks.ts';
+import { createWebhooks, type Webhooks } from './webhooks.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
@@ -64,6 +64,8 @@ export const MAX_CONNECTIONS = 32;
  * For a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in progress.
  */
 export const KEPT_CONNECTIONS = 16;
+/** Connections that an API process keeps for the requests of devices only. */
+export const DEVICE_CONNECTIONS = 8;
 
 /** All collections over one connection pool. */
 export type Store = Awaited<ReturnType<typeof connectStore>>;
@@ -77,6 +79,7 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  * @param checkoutMs longest wait for a free connection of the pool
  * @param keptConnections opened at the start and kept, without further ones under load: a connect that takes longer than
  *   its limit fails the request that waits for it and clears the pool
+ * @param shared parts of a store of the same process that this store uses too, instead of reading the same again
  * @param tracer records the batched writes of traced pushes
  * @param recordTo folder for the shapes of all statements, for tests; absent: the driver reports no statement
  * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
@@ -87,6 +90,7 @@ export async function connectStore({
   timeoutMs = 5_000,
   checkoutMs = timeoutMs,
   keptConnections,
+  shared,
   tracer,
   recordTo,
 }: {
@@ -95,6 +99,7 @@ export async function connectStore({
   timeoutMs?: number;
   checkoutMs?: number;
   keptConnections?: number;
+  shared?: SharedParts | undefined;
   tracer?: Tracer | undefined;
   recordTo?: string | undefined;
 }) {
@@ -117,30 +122,45 @@ export async function connectStore({
   replaceActiveSets(client);
   checkPoolsSeldom(client, keptConnections !== undefined);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
-  const { db, clock } = await connect(client).catch((error: unknown) => {
+  const { db, clock } = await connect(client, shared?.clock).catch((error: unknown) => {
     recorder?.close();
     throw error;
   });
-  const collections = createCollections(db, clock, tracer);
+  const collections = createCollections(db, clock, { tracer, shared });
   return {
     ...collections,
     ...createServerCommands(db),
     close: async (): Promise<void> => {
-      clock.stop();
-      collections.suspensions.stop();
-      collections.webhooks.stop();
+      if (shared === undefined) stopRefreshing(collections);
       await client.close();
       recorder?.close();
     },
   };
 }
 
-function createCollections(db: Db, clock: Clock, tracer?: Tracer) {
+/** Parts of a store that read MongoDB at intervals and keep what they read. */
+interface SharedParts {
+  clock: Clock;
+  suspensions: Suspensions;
+  webhooks: Webhooks;
+}
+
+function stopRefreshing({ clock, suspensions, webhooks }: SharedParts): void {
+  clock.stop();
+  suspensions.stop();
+  webhooks.stop();
+}
+
+function createCollections(
+  db: Db,
+  clock: Clock,
+  { tracer, shared }: { tracer: Tracer | undefined; shared: SharedParts | undefined },
+) {
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
-  const suspensions = createSuspensions(db);
+  const suspensions = shared?.suspensions ?? createSuspensions(db);
   const deliveryStatus = createDeliveryStatus(db);
-  const webhooks = createWebhooks(db, clock);
+  const webhooks = shared?.webhooks ?? createWebhooks(db, clock);
   const addressHolders = createAddressHolders(db, webhooks);
   return {
     accounts: createAccounts(db, clock),
@@ -241,11 +261,11 @@ function createClient(uri: string, options: MongoClientOptions): MongoClient {
   }
 }
 
-async function connect(client: MongoClient) {
+async function connect(client: MongoClient, clock?: Clock) {
   try {
     await client.connect();
     const db = countFailures(client.db());
-    return { db, clock: await createClock(db) };
+    return { db, clock: clock ?? (await createClock(db)) };
   } catch (error) {
     await client.close();
     throw error;

@@ -11,7 +11,12 @@ import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-war
 import { createBodyReader } from '@carillon/runtime/read-body';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
-import { connectStore, KEPT_CONNECTIONS, type Store } from '@carillon/store/store';
+import {
+  connectStore,
+  DEVICE_CONNECTIONS,
+  KEPT_CONNECTIONS,
+  type Store,
+} from '@carillon/store/store';
 import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { createAreOnline } from './devices/get-presence.ts';
@@ -55,6 +60,10 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     log.warn({ err }, 'Redis failed; the reconciler enqueues lost jobs, limits count per process');
 
   const store = await openStore(context, env);
+  const deviceStore = await connectToMongodb(context, env, {
+    keptConnections: DEVICE_CONNECTIONS,
+    shared: store,
+  });
   release('figures', startFigures(queueRedis(env), { log }).stop);
   // It does not wait for Redis, without which it accepts pushes too (guarantee G14).
   const producers = createProducers(queueRedis(env), onRedisError);
@@ -63,7 +72,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   release('presence', presenceShards.close);
 
   const proxyWarner = createProxyWarner({ log, record: store.proxyWarnings.record });
-  const resources = { store, producers, presenceShards, proxyWarner, onRedisError };
+  const resources = { store, deviceStore, producers, presenceShards, proxyWarner, onRedisError };
   const guarded = createGuardedRouting(context, env, resources);
   const exporting = new AbortController();
   const features = createFeatures(context, env, resources, guarded, exporting.signal);
@@ -79,6 +88,8 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
 
 interface Resources {
   store: Store;
+  /** For the requests of devices: its connections serve no others, so slow requests of tenants delay no device. */
+  deviceStore: Store;
   producers: Producers;
   presenceShards: Shards;
   proxyWarner: ProxyWarner;
@@ -91,7 +102,7 @@ type GuardedRouting = ReturnType<typeof createGuardedRouting>;
 function createGuardedRouting(
   { log, metrics, release, trackActivity }: ServiceContext,
   env: Environment,
-  { store, producers, presenceShards, proxyWarner, onRedisError }: Resources,
+  { store, deviceStore, producers, presenceShards, proxyWarner, onRedisError }: Resources,
 ) {
   const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
   const rateLimits = createRateLimits(
@@ -101,14 +112,14 @@ function createGuardedRouting(
   );
   const keyUses = createKeyUseRecorder(producers, store.clock);
   release('key uses', keyUses.stop);
-  const outageWatch = createOutageWatch(store.ping);
+  const outageWatch = createOutageWatch(deviceStore.ping);
   const routing = createRouting({
     log,
     metrics,
     authenticate: createAuthenticator(store.keys, env.API_KEY_PEPPER, rateLimits, keyUses),
     countRequest: rateLimits.countRequest,
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
-    onUnexpectedError: (error, path) => void outageWatch.noteUnexpectedError(error, path),
+    onUnexpectedError: outageWatch.noteUnexpectedError,
     onResponse: trackActivity('response'),
   });
   return { routing, rateLimits, outageWatch };
@@ -117,7 +128,7 @@ function createGuardedRouting(
 function createFeatures(
   { log, tracer }: ServiceContext,
   env: Environment,
-  { store, producers, presenceShards, onRedisError }: Resources,
+  { store, deviceStore, producers, presenceShards, onRedisError }: Resources,
   { routing, rateLimits, outageWatch }: GuardedRouting,
   exporting: AbortSignal,
 ): RouteRegistrar[] {
@@ -127,9 +138,10 @@ function createFeatures(
     areOnline: createAreOnline(presenceReader, onRedisError),
     disconnect: createDisconnect(presenceShards, presenceReader),
   };
-  const clearDeletedDevices = createClearDeletedDevices(store, producers.checkCompletion, (err) =>
-    log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
-  );
+  const createClearing = (of: Store) =>
+    createClearDeletedDevices(of, producers.checkCompletion, (err) =>
+      log.warn({ err }, 'clearing a deleted device failed; the scheduler retries it'),
+    );
   // Express matches them one after the other.
   return [
     pushRoutes(routing, store, producers, retentionMs, tracer),
@@ -144,9 +156,10 @@ function createFeatures(
       onError: (err) => log.warn({ err }, 'a list of topics was cut'),
     }),
     webhookRoutes(routing, store, producers),
-    deviceRoutes(routing, store, presence, clearDeletedDevices, retentionMs),
-    registrationRoutes(routing, store, {
-      clearDeletedDevices,
+    deviceRoutes(routing, store, presence, createClearing(store), retentionMs),
+    registrationRoutes(routing, deviceStore, {
+      tenantStore: store,
+      clearDeletedDevices: createClearing(deviceStore),
       authKeys: env.DEVICE_AUTH_KEYS,
       rateLimits,
       outageWatch,
@@ -156,23 +169,31 @@ function createFeatures(
   ];
 }
 
-/** Connects to MongoDB and waits for the schema. */
-async function openStore(
-  { log, release, tracer, waitFor }: ServiceContext,
+/** Connects to MongoDB with connections of its own, and waits for it. */
+async function connectToMongodb(
+  { release, tracer, waitFor }: ServiceContext,
   env: Environment,
+  options: { keptConnections: number; shared?: Store },
 ): Promise<Store> {
   const store = await waitFor('MongoDB', () =>
     connectStore({
+      ...options,
       uri: env.MONGODB_URI,
       appName: 'carillon-api',
       timeoutMs: DATABASE_TIMEOUT_MS,
       checkoutMs: CHECKOUT_TIMEOUT_MS,
-      keptConnections: KEPT_CONNECTIONS,
       tracer,
       recordTo: env.RECORD_STATEMENTS,
     }),
   );
   release('mongodb', store.close);
+  return store;
+}
+
+/** Connects to MongoDB and waits for the schema. */
+async function openStore(context: ServiceContext, env: Environment): Promise<Store> {
+  const { log, waitFor } = context;
+  const store = await connectToMongodb(context, env, { keptConnections: KEPT_CONNECTIONS });
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
   store.suspensions.startRefreshing((err) =>
     log.warn({ err }, 'reading the suspended accounts failed'),

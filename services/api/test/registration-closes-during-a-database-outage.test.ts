@@ -4,7 +4,6 @@ import { AddressConflictError } from '@carillon/store/address-holders';
 import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
-  MongoError,
   MongoNetworkError,
   MongoNetworkTimeoutError,
   MongoServerError,
@@ -13,6 +12,7 @@ import {
 import type { TestServer } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
 import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
+import { until } from '../../../test/support/until.ts';
 import { DeadlineExceededError } from '../src/http/deadlines.ts';
 import { authenticateDevice } from '../src/registration/check-device.ts';
 import { createOutageWatch } from '../src/registration/outage-watch.ts';
@@ -24,40 +24,63 @@ const SOCKET_RESET = Object.assign(new Error('write ECONNRESET'), {
   code: 'ECONNRESET',
   syscall: 'write',
 });
-const RESPONDS = () => Promise.resolve();
-const HANGS = () => Promise.reject(new MongoNetworkTimeoutError('no response', {}));
 const TOKEN = 'a6345d0278adc55d3474f5';
 
-/** Named as the driver's, which exports no class of it. */
-const NO_CONNECTION = Object.defineProperty(new MongoError('no connection'), 'name', {
-  value: 'MongoWaitQueueTimeoutError',
+let mongod: TestServer;
+let proxy: TcpProxy;
+let store: Store;
+beforeAll(async () => {
+  mongod = await startMongod();
+  proxy = await startTcpProxy(mongod.port);
+  const uri = `mongodb://127.0.0.1:${proxy.port}/test?directConnection=true`;
+  store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
 });
-const LATE: [string, Error][] = [
+afterAll(async () => {
+  await store?.close();
+  await proxy?.stop();
+  await mongod?.stop();
+});
+const responds = async (): Promise<void> => undefined;
+
+/** Errors of a request that was slow, or that was too long without a response of MongoDB. */
+const TIMEOUTS: [string, Error][] = [
   ['a request that exceeded its deadline', new DeadlineExceededError()],
-  ['a time limit of the process', new TimeoutError('late')],
-  ['a response that did not arrive', new MongoNetworkTimeoutError('no response', {})],
-  ['an operation that exceeded its time limit', createServerError(50)],
-  ['a wait for a connection', NO_CONNECTION],
+  ['a statement that exceeded the timeout of the driver', new MongoNetworkTimeoutError('late')],
+  ['a statement that exceeded its time limit at the server', createServerError(50)],
 ];
 
-describe('a failed lookup of a device', () => {
-  let mongod: TestServer;
-  let proxy: TcpProxy;
-  let store: Store;
-  beforeAll(async () => {
-    mongod = await startMongod();
-    proxy = await startTcpProxy(mongod.port);
-    const uri = `mongodb://127.0.0.1:${proxy.port}/test?directConnection=true`;
-    store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
-  });
-  afterAll(async () => {
-    await store?.close();
-    await proxy?.stop();
-    await mongod?.stop();
+describe.each(TIMEOUTS)('%s', (_error, error) => {
+  test('does not close registration while MongoDB responds', async () => {
+    const pings: Promise<void>[] = [];
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(() => {
+      const ping = store.ping();
+      pings.push(ping);
+      return ping;
+    });
+    noteUnexpectedError(error);
+    noteUnexpectedError(error);
+    expect(await Promise.all(pings)).toHaveLength(1);
+    expect(isHealthy()).toBe(true);
   });
 
+  test('closes it while MongoDB does not', async () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(store.ping);
+    process.kill(mongod.pid, 'SIGSTOP');
+    try {
+      // The process may respond once more before the signal stops it.
+      await until(() => {
+        noteUnexpectedError(error);
+        return !isHealthy();
+      });
+    } finally {
+      process.kill(mongod.pid, 'SIGCONT');
+    }
+  });
+});
+
+describe('a failed lookup of a device', () => {
   test('is reported and closes registration; a lookup without a result does not', async () => {
-    const outageWatch = createOutageWatch(RESPONDS);
+    const outageWatch = createOutageWatch(responds);
     const reported: unknown[] = [];
     const noteFailure = (error: unknown) => {
       reported.push(error);
@@ -83,7 +106,7 @@ describe('a failed lookup of a device', () => {
 
 /** Checks whether registration is open after a lookup failed with this error. */
 function isHealthyAfter(error: Error): boolean {
-  const { noteFailure, isHealthy } = createOutageWatch(RESPONDS);
+  const { noteFailure, isHealthy } = createOutageWatch(responds);
   noteFailure(error);
   return isHealthy();
 }
@@ -101,50 +124,14 @@ describe('registration stays open', () => {
     expect(isHealthyAfter(error)).toBe(true);
   });
 
-  test.each(LATE)('after %s while MongoDB responds', async (_error, error) => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
-    for (const path of ['/push', '/register', '/topics/subscribe', '/devices/subscribe'])
-      await noteUnexpectedError(error, path);
-    expect(isHealthy()).toBe(true);
-  });
-
-  test('after a client closed its own connection', async () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(HANGS);
-    await noteUnexpectedError(SOCKET_RESET, '/push');
-    expect(isHealthy()).toBe(true);
-  });
-
-  test('while slow requests occupy all connections', async () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(() =>
-      Promise.reject(NO_CONNECTION),
-    );
-    await noteUnexpectedError(new DeadlineExceededError(), '/push');
+  test('after a client closed its own connection', () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(responds);
+    noteUnexpectedError(SOCKET_RESET);
     expect(isHealthy()).toBe(true);
   });
 });
 
 describe('registration closes', () => {
-  test.each(LATE)('after %s if MongoDB does not respond', async (_error, error) => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(HANGS);
-    await noteUnexpectedError(error, '/push');
-    expect(isHealthy()).toBe(false);
-  });
-
-  test.each(LATE)(
-    'after %s of a check of credentials, for the SDK registers again',
-    async (_error, error) => {
-      const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
-      await noteUnexpectedError(error, '/devices/auth');
-      expect(isHealthy()).toBe(false);
-    },
-  );
-
-  test('after another error of an outage, whatever the request', async () => {
-    const { noteUnexpectedError, isHealthy } = createOutageWatch(RESPONDS);
-    await noteUnexpectedError(new MongoNetworkError('cut'), '/push');
-    expect(isHealthy()).toBe(false);
-  });
-
   test.each<[string, Error]>([
     ['a broken connection', new MongoNetworkError('cut')],
     ['a broken connection reported as a system error', SOCKET_RESET],
@@ -157,5 +144,11 @@ describe('registration closes', () => {
     ['an error that the driver labels as retryable', createServerError(1, ['RetryableWriteError'])],
   ])('after %s', (_error, error) => {
     expect(isHealthyAfter(error)).toBe(false);
+  });
+
+  test('after a request without a connection to MongoDB', () => {
+    const { noteUnexpectedError, isHealthy } = createOutageWatch(responds);
+    noteUnexpectedError(new MongoNetworkError('cut'));
+    expect(isHealthy()).toBe(false);
   });
 });

@@ -11,7 +11,11 @@ import * as linkLimits from '../../../packages/runtime/src/link-limits.ts';
 import { ACCEPTING_LEASE_MS } from '../../../packages/store/src/accepting-lease.ts';
 import { SUSPECTED_AFTER } from '../../../packages/store/src/lapsed-claims.ts';
 import { SESSION_IDLE_MS, SESSION_MAX_AGE_MS } from '../../../packages/store/src/sessions.ts';
-import { KEPT_CONNECTIONS, MAX_CONNECTIONS } from '../../../packages/store/src/store.ts';
+import {
+  DEVICE_CONNECTIONS,
+  KEPT_CONNECTIONS,
+  MAX_CONNECTIONS,
+} from '../../../packages/store/src/store.ts';
 import { environment as apiEnvironment } from '../../../services/api/src/environment.ts';
 import { EXPORTS_PER_APP } from '../../../services/api/src/export/routes.ts';
 import { REQUEST_TIMEOUTS } from '../../../services/dashboard/src/http/server.ts';
@@ -144,6 +148,7 @@ export const NUMBERS: Record<string, number> = {
   'fan-out.open-recipients': OPEN_BATCHES_PER_PUSH * LIMITS.batchRecipients,
   'fan-out.lease-seconds': fanOut.LEASE_MS / SECOND,
   'fan-out.pause-ms': fanOut.NEXT_STEP_DELAY_MS,
+  'mongodb.device-connections': DEVICE_CONNECTIONS,
   'mongodb.kept-connections': KEPT_CONNECTIONS,
   'mongodb.max-connections': MAX_CONNECTIONS,
   'worker.concurrency': CONCURRENCY,

@@ -105,6 +105,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/providers/settlement-that-fails-is-repeated-not-the-request.test.ts',
   'test/end-to-end/delivery-faults-lose-no-push.test.ts',
   'test/attacks/oversized-and-slow-bodies-are-rejected.test.ts',
+  'test/attacks/slow-requests-of-a-tenant-close-no-registration.test.ts',
   'test/guarantees/g12-topics-count-and-list-subscribers.test.ts',
   'test/providers/deleted-and-expired-pushes-stop.test.ts',
   'test/providers/expired-tokens-and-changed-credentials.test.ts',

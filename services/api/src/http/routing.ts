@@ -86,8 +86,8 @@ interface RoutingOptions {
   /** Counts a request of an account; undefined if the account has no limit. */
   countRequest: (account: AccountDocument) => Promise<RateLimitStatus | undefined> | undefined;
   readBody: ReadBody<Request>;
-  /** Called with every error that is not an ApiError, and with the request's path. */
-  onUnexpectedError: (error: unknown, path: string) => void;
+  /** Called with every error that is not an ApiError. */
+  onUnexpectedError: (error: unknown) => void;
   /** Called with every response. */
   onResponse?: (() => void) | undefined;
 }
@@ -244,7 +244,7 @@ function createRunner({
     open.code = error.code;
     open.param = error.parameter;
     if (!(thrown instanceof ApiError)) {
-      onUnexpectedError(thrown, open.request.path);
+      onUnexpectedError(thrown);
       log.error({ id: open.id, err: thrown }, 'request failed');
     }
     const isBodyReceived = open.isBodyReceived || open.request.complete;

@@ -1,11 +1,14 @@
 import { types } from 'node:util';
-import { TimeoutError } from '@carillon/core/with-timeout';
-import { isOutage, isPoolExhausted, isTimeout } from '@carillon/store/mongo-errors';
+import { TimeoutError, withTimeout } from '@carillon/core/with-timeout';
+import { isOutage, isTimeLimit } from '@carillon/store/mongo-errors';
 import { DeadlineExceededError } from '../http/deadlines.ts';
 
+/** Timeout of the lookup of a device, after which its check fails. Shorter than the deadline of a request. */
+export const LOOKUP_TIMEOUT_MS = 2_000;
+/** Timeout of a ping. A request is late already: whatever makes a ping slow concerns all. */
+const PING_TIMEOUT_MS = 1_000;
 /** Time after a database failure during which no new device is registered. */
 const HEALTHY_AFTER_MS = 60_000;
-const CHECK_PATH = '/devices/auth';
 
 /** Records database outages and reports whether the last one is long enough ago. */
 export type OutageWatch = ReturnType<typeof createOutageWatch>;
@@ -13,54 +16,47 @@ export type OutageWatch = ReturnType<typeof createOutageWatch>;
 /**
  * Creates the outage watch of a process. The official SDKs register again after any failed credential check, unless
  * registering fails too. So a process that saw an outage rejects registrations for a while: an outage, however short,
- * must not replace device tokens (guarantee G15). An error that only some requests cause is not an outage: otherwise
- * one device or tenant could close registration for all. So a request that is late makes the process ask the database.
+ * must not replace device tokens (guarantee G15). An error that only one request causes is not an outage: otherwise
+ * one device or one tenant could close registration for all.
  *
- * @param ping fails if the database does not respond
+ * @param ping resolves when MongoDB responds, over the connections on which devices are looked up
  */
 export function createOutageWatch(ping: () => Promise<void>) {
   let lastOutageAt = Number.NEGATIVE_INFINITY;
-  let pinging: Promise<void> | undefined;
+  let isAsking = false;
 
-  function recordOutage(): void {
-    lastOutageAt = performance.now();
+  function noteFailure(error: unknown): void {
+    const isTimeout = error instanceof TimeoutError;
+    if (isTimeout || isOutage(error) || isSystemError(error)) lastOutageAt = performance.now();
   }
 
-  /** Records an outage if the database does not respond. Slow requests that occupy all connections are none. */
-  function verify(): Promise<void> {
-    pinging ??= ping()
-      .catch((error: unknown) => {
-        if (!isPoolExhausted(error)) recordOutage();
-      })
-      .finally(() => {
-        pinging = undefined;
-      });
-    return pinging;
+  /** Records an outage unless MongoDB responds in time. */
+  async function askMongodb(): Promise<void> {
+    if (isAsking) return;
+    isAsking = true;
+    await withTimeout(ping(), PING_TIMEOUT_MS, 'MongoDB').catch(noteFailure);
+    isAsking = false;
   }
 
   return {
-    /** Records a failed lookup of a device. The driver passes system errors of its sockets through unchanged. */
-    noteFailure(error: unknown): void {
-      if (isLate(error) || isOutage(error) || isSystemError(error)) recordOutage();
-    },
+    /**
+     * Records a failed lookup of a device. Nobody can make it slow by its request, so a timeout is an outage. The driver
+     * passes system errors of its sockets through unchanged.
+     */
+    noteFailure,
     /**
      * Records an unexpected error of a request. A system error may come from the client's own socket and does not
-     * count. Resolves when the database was asked, if it was.
+     * count. A timeout may be due to the request itself: a tenant's statement that reads much, or an address that many
+     * devices claim. It counts only if MongoDB does not respond.
      */
-    async noteUnexpectedError(error: unknown, path: string): Promise<void> {
-      if (!isLate(error)) {
-        if (isOutage(error)) recordOutage();
-      } else if (path === CHECK_PATH) recordOutage();
-      else await verify();
+    noteUnexpectedError(error: unknown): void {
+      const isTimeout = error instanceof DeadlineExceededError || error instanceof TimeoutError;
+      if (isTimeout || isTimeLimit(error)) void askMongodb();
+      else if (isOutage(error)) noteFailure(error);
     },
     /** Returns false for 60 s after an outage. */
     isHealthy: (): boolean => performance.now() - lastOutageAt > HEALTHY_AFTER_MS,
   };
-}
-
-function isLate(error: unknown): boolean {
-  const isOwn = error instanceof DeadlineExceededError || error instanceof TimeoutError;
-  return isOwn || isTimeout(error);
 }
 
 function isSystemError(error: unknown): boolean {

@@ -20,6 +20,8 @@ import { deviceTokenRequest, publicKeyQuery } from './schema.ts';
 interface RegistrationContext extends RegisterContext {
   rateLimits: RateLimits;
   outageWatch: OutageWatch;
+  /** For requests with an API key. */
+  tenantStore: Store;
 }
 
 const TOPICS_BODY_BYTES = 128 * 1024;
@@ -31,7 +33,11 @@ const PREFLIGHT_HEADERS = {
   'access-control-max-age': '86400',
 };
 
-/** Registers the routes that devices call without an API key (compatibility page, "Devices, HTTP"). */
+/**
+ * Registers the routes that devices call without an API key (compatibility page, "Devices, HTTP").
+ *
+ * @param store for the requests of devices
+ */
 export function registrationRoutes(
   routing: Routing,
   store: Store,
@@ -40,7 +46,7 @@ export function registrationRoutes(
   const handleTopicChange = (change: typeof subscribe | typeof unsubscribe) =>
     routing.apiKeyOrDevice(
       { maxBodyBytes: TOPICS_BODY_BYTES },
-      ({ body }, { app }) => change(store, app._id, body.value),
+      ({ body }, { app }) => change(context.tenantStore, app._id, body.value),
       ({ body, address }) =>
         changeDeviceTopics(store, context, { change, value: body.value, address }),
     );
