@@ -10,6 +10,8 @@ import { dsaKeyOfBytes, FILES_OF_ROUNDS, PASSPHRASE, pemOfRounds } from './hosti
 
 /** Takes a minute, or several. */
 const MANY_ROUNDS = 10_000_000;
+/** Fewer than too many. */
+const ALLOWED_ROUNDS = 999_999;
 /** Takes seconds. */
 const SLOW_ROUNDS = 900_000;
 const REFUSED = {
@@ -101,6 +103,11 @@ describe('files of operators are accepted', () => {
     await expect(verifyFile(toCertificate(pair.certificate + encrypted, 'x'))).rejects.toThrow(
       'that this passphrase decrypts',
     );
+  });
+
+  test('a PEM key with as many rounds as are allowed, within the time', async () => {
+    const rounds = toCertificate(pair.certificate + pemOfRounds(ALLOWED_ROUNDS));
+    await expect(verifyFile(rounds)).rejects.toThrow('that this passphrase decrypts');
   });
 
   test('keys as Apple and Google issue them, and an RSA key of 4,096 bits', async () => {

@@ -122,16 +122,16 @@ export async function connectStore({
   replaceActiveSets(client);
   checkPoolsSeldom(client, keptConnections !== undefined);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
-  const { db, clock } = await connect(client, shared?.clock).catch((error: unknown) => {
+  const { db, parts } = await connect(client, shared).catch((error: unknown) => {
     recorder?.close();
     throw error;
   });
-  const collections = createCollections(db, clock, { tracer, shared });
+  const collections = createCollections(db, parts, tracer);
   return {
     ...collections,
     ...createServerCommands(db),
     close: async (): Promise<void> => {
-      if (shared === undefined) stopRefreshing(collections);
+      if (shared === undefined) stopRefreshing(parts);
       await client.close();
       recorder?.close();
     },
@@ -145,22 +145,22 @@ interface SharedParts {
   webhooks: Webhooks;
 }
 
+async function createParts(db: Db): Promise<SharedParts> {
+  const clock = await createClock(db);
+  return { clock, suspensions: createSuspensions(db), webhooks: createWebhooks(db, clock) };
+}
+
 function stopRefreshing({ clock, suspensions, webhooks }: SharedParts): void {
   clock.stop();
   suspensions.stop();
   webhooks.stop();
 }
 
-function createCollections(
-  db: Db,
-  clock: Clock,
-  { tracer, shared }: { tracer: Tracer | undefined; shared: SharedParts | undefined },
-) {
+function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
+  const { clock, suspensions, webhooks } = parts;
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
-  const suspensions = shared?.suspensions ?? createSuspensions(db);
   const deliveryStatus = createDeliveryStatus(db);
-  const webhooks = shared?.webhooks ?? createWebhooks(db, clock);
   const addressHolders = createAddressHolders(db, webhooks);
   return {
     accounts: createAccounts(db, clock),
@@ -205,11 +205,11 @@ function createCollections(
     collapse: createCollapse(db),
     retention: createRetention(db),
     receipts,
+    clock,
     suspensions,
     webhooks,
     outbox: createOutbox(db, clock),
     ...createConsoleCollections(db, clock),
-    clock,
     proxyWarnings: createProxyWarnings(db),
     presenceReports: createPresenceReports(db),
     schema: createSchema(db),
@@ -261,11 +261,11 @@ function createClient(uri: string, options: MongoClientOptions): MongoClient {
   }
 }
 
-async function connect(client: MongoClient, clock?: Clock) {
+async function connect(client: MongoClient, shared?: SharedParts) {
   try {
     await client.connect();
     const db = countFailures(client.db());
-    return { db, clock: clock ?? (await createClock(db)) };
+    return { db, parts: shared ?? (await createParts(db)) };
   } catch (error) {
     await client.close();
     throw error;

@@ -12,8 +12,8 @@ const ENVIRONMENT_OIDS = {
   production: '1.2.840.113635.100.6.3.2',
 } as const;
 
-/** Object id of PBES2 (RFC 8018) in DER. */
-const PBES2 = forge.asn1.oidToDer('1.2.840.113549.1.5.13').getBytes();
+/** Object id of scrypt (RFC 7914) in DER. */
+const SCRYPT = forge.asn1.oidToDer('1.3.6.1.4.1.11591.4.11').getBytes();
 
 /** Options of a certificate file. */
 export interface AppleCertificateOptions {
@@ -92,9 +92,9 @@ function readPem({ name, content }: CredentialFile, passphrase: string): PemPair
 }
 
 /**
- * Reads a private key. One that names its rounds is decrypted here, because OpenSSL could not be interrupted.
+ * Reads a private key. OpenSSL can't be interrupted, so the cost of deriving the key is known to be small before it does.
  *
- * @throws AdminError INVALID_CREDENTIAL for too many rounds; Error if there is no key, or the passphrase is wrong
+ * @throws AdminError INVALID_CREDENTIAL for too many rounds, and for scrypt, which has three costs instead; Error if there is no key, or the passphrase is wrong
  */
 function readPemKey(name: string, block: PemBlock | undefined, passphrase: string): KeyObject {
   if (block === undefined) throw new Error('no private key');
@@ -102,11 +102,9 @@ function readPemKey(name: string, block: PemBlock | undefined, passphrase: strin
   if (block.label !== 'ENCRYPTED PRIVATE KEY') return readPrivateKey(name, block.pem, passphrase);
   const encrypted = forge.asn1.fromDer(forge.util.decode64(block.body));
   requireFewRounds(name, encrypted, passphrase);
-  // PBES2 takes the passphrase as bytes, PKCS #12 as UTF-16.
-  const isBytes = forge.asn1.toDer(encrypted).getBytes().includes(PBES2);
-  const secret = isBytes ? forge.util.encodeUtf8(passphrase) : passphrase;
-  const decrypted = forge.pki.decryptPrivateKeyInfo(encrypted, secret);
-  return readPrivateKey(name, forge.pki.privateKeyInfoToPem(decrypted));
+  if (forge.asn1.toDer(encrypted).getBytes().includes(SCRYPT))
+    throw invalidCredential(`The private key in ${name} is encrypted with scrypt. Use PBKDF2.`);
+  return readPrivateKey(name, block.pem, passphrase);
 }
 
 function readP12(file: CredentialFile, passphrase: string): PemPair {

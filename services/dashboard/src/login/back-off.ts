@@ -50,8 +50,8 @@ interface Timing {
  * Slows wrong passwords by name and address, by address, and, after many more of them, by name. A browser that the
  * operator has used before counts by itself, so that no stranger slows it, not even behind its address. Attempts of
  * strangers within a wait are held back, and at its end one of them is drawn at random: continuous attempts at the
- * operator's name or from its address delay the right password of a new browser, but do not block it. Each process
- * counts for itself.
+ * operator's name or from its address delay the right password of a new browser, by a chance among all that wait. Each
+ * process counts for itself.
  */
 export function createBackOff({
   firstWaitMs = FIRST_WAIT_MS,

@@ -3,7 +3,7 @@
  * letter. Texts of keys in a row and usual spellings with digits and signs count as words.
  */
 export const COMMON_WORDS: readonly string[] = `
-carillon push console dashboard notification notifications password passwort passw0rd p@ssword p@ssw0rd pa$$word
+carillon c@rillon carill0n push console dashboard notification notifications password passwort passw0rd p4ssw0rd p4ssword pa55word pa55w0rd p@ssword p@ssw0rd pa$$word
 pa$$w0rd pass passphrase motdepasse contrasena contraseña senha haslo heslo parola salasana wachtwoord kennwort
 lozinka kodeord adgangskode parole sifre secret geheim secreto segreto admin adm1n administrator administrateur
 administrador sysadmin superadmin superuser root r00t toor user username operator owner viewer guest test tester
@@ -17,7 +17,7 @@ abcdefghijklmnopqrstuvwxyz zyxwvutsrqponmlkjihgfedcba zyxwvutsrqpo aabbcc aaabbb
 lorem ipsum loremipsum iloveyou ilove loveyou love lovely lover loveme iloveme iloveu ihateyou fuckyou fuckoff fuck
 shit asshole bitch sexy jesus jesuschrist christ god lord angel devil heaven blessed faith monkey dragon tiger lion
 eagle falcon panther cobra shark wolf bear cat dog puppy kitty horse dolphin butterfly sunshine princess prince queen
-king kingdom flower rainbow summer winter autumn spring january february march april may june july august september
+king kingdom flower rainbow summer winter autumn spring sommer herbst fruehling printemps verano january february march april may june july august september
 october november december monday tuesday wednesday thursday friday saturday sunday football baseball basketball hockey
 soccer tennis golf swimming liverpool chelsea arsenal barcelona realmadrid manchester united juventus yankees cowboys
 steelers lakers eagles superman batman spiderman ironman pokemon naruto starwars startrek matrix gandalf hobbit

@@ -10,7 +10,7 @@ test.each([
   [{ error: 'ECONNREFUSED' }, 'Nothing listens at this address (ECONNREFUSED)'],
   [
     { error: 'address not allowed' },
-    'There is no such host, or its address is private or http: only WEBHOOK_HOSTS can allow it (address not allowed)',
+    'The host can’t be found, or its address is private or http: only WEBHOOK_HOSTS can allow it (address not allowed)',
   ],
   [{ error: 'HPE_INVALID_CONSTANT' }, 'HPE_INVALID_CONSTANT'],
   [{}, 'no response'],

@@ -17,10 +17,10 @@ export const DEADLINE_MS = 10_000;
 /** Part of a response body that is read, so that the connection can be used again. Only the status counts. */
 const MAX_BODY_BYTES = 4_096;
 /** More than the requests in flight to an address: test events are sent beside them, and a request must not wait here. */
-const MAX_CONNECTIONS_PER_HOST = 64;
+const MAX_CONNECTIONS_PER_HOST = 200;
 
-/** Code of the error of a name without addresses. */
-const UNKNOWN_NAME = 'ENOTFOUND';
+/** Codes of the errors of a name that can't be resolved: it does not exist, or the server of its zone does not respond. */
+const UNRESOLVED = ['ENOTFOUND', 'ENODATA', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NODATA'];
 
 /** Response of a receiver, or the code of the error. */
 export type ReceiverResponse = { status: number; retryAfterMs?: number } | { error: string };
@@ -75,7 +75,7 @@ export function createWebhookClient({
       request.end(body);
       const limits = { deadlineMs, maxBodyBytes: MAX_BODY_BYTES };
       const response = toReceiverResponse(await waitForResponse(request, limits));
-      return hosts.names.has(url.hostname) ? response : hideUnknownName(response);
+      return hosts.names.has(url.hostname) ? response : hideUnresolved(response);
     },
     close() {
       httpAgent.destroy();
@@ -95,9 +95,10 @@ function parseReceiver(address: string, hosts: AllowedHosts): URL | undefined {
   return url;
 }
 
-/** Has a name without addresses look like one in the operator's network: tenants must not learn which of them exist. */
-function hideUnknownName(response: ReceiverResponse): ReceiverResponse {
-  return 'error' in response && response.error === UNKNOWN_NAME ? { error: NOT_ALLOWED } : response;
+/** Has a name that can't be resolved look like one in the operator's network: tenants must not learn which of them exist. */
+function hideUnresolved(response: ReceiverResponse): ReceiverResponse {
+  const isUnresolved = 'error' in response && UNRESOLVED.includes(response.error);
+  return isUnresolved ? { error: NOT_ALLOWED } : response;
 }
 
 function toReceiverResponse(response: Http1Response): ReceiverResponse {

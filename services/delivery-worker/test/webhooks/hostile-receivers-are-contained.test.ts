@@ -94,12 +94,15 @@ describe('at the moment of the connect', () => {
     expect(receiver.connections()).toBe(before);
   });
 
-  test('a name that does not exist looks like a private one', async () => {
-    const dnsLookup: LookupFunction = (_hostname, _options, callback) =>
-      callback(Object.assign(new Error('no such name'), { code: 'ENOTFOUND' }), []);
-    const options = { hosts: parseAllowedHosts(''), dnsLookup };
-    expect(await post(undefined, options)).toEqual({ error: NOT_ALLOWED });
-  });
+  test.each(['ENOTFOUND', 'EAI_AGAIN'])(
+    'a name that fails with %s looks like a private one',
+    async (code) => {
+      const dnsLookup: LookupFunction = (_hostname, _options, callback) =>
+        callback(Object.assign(new Error('no such name'), { code }), []);
+      const options = { hosts: parseAllowedHosts(''), dnsLookup };
+      expect(await post(undefined, options)).toEqual({ error: NOT_ALLOWED });
+    },
+  );
 
   test('a name that resolves to another address the second time is checked again', async () => {
     const results = [['127.0.0.1'], ['10.0.0.1']];

@@ -34,7 +34,7 @@ const STATUS_TEXTS: Record<number, string> = {
 
 const NOT_TRUSTED = 'The certificate is not trusted: a private authority needs WEBHOOK_CA_FILE';
 const NOT_ALLOWED =
-  'There is no such host, or its address is private or http: only WEBHOOK_HOSTS can allow it';
+  'The host can’t be found, or its address is private or http: only WEBHOOK_HOSTS can allow it';
 
 const ERROR_TEXTS: Record<string, string> = {
   ECONNREFUSED: 'Nothing listens at this address',
