@@ -120,6 +120,7 @@ function createGuardedRouting(
     countRequest: rateLimits.countRequest,
     readBody: createBodyReader({ budgetBytes: env.BODY_MEMORY_MB * MEGABYTE, hasAddressLimits }),
     onUnexpectedError: outageWatch.noteUnexpectedError,
+    onSlowRequest: outageWatch.noteSlowRequest,
     onResponse: trackActivity('response'),
   });
   return { routing, rateLimits, outageWatch };

@@ -34,12 +34,15 @@ interface AdmittedRequest {
  *
  * A request above the limit waits for one that ends, so that a short shortage, as at the start of a process, refuses none.
  * An account with few requests in progress is always admitted: the requests of others do not displace it.
+ *
+ * @param onSlowRequest is called when a request has become slow
  */
-export function createAdmission() {
+export function createAdmission(onSlowRequest: () => void = () => undefined) {
   const startDeadline = createDeadlines<AdmittedRequest>((request) => {
     request.isSlow = true;
     slow += 1;
     lowerLimit();
+    onSlowRequest();
   });
   const waiting = createWaitingRequests();
   const countByAccount = new Map<string, number>();

@@ -88,6 +88,8 @@ interface RoutingOptions {
   readBody: ReadBody<Request>;
   /** Called with every error that is not an ApiError. */
   onUnexpectedError: (error: unknown) => void;
+  /** Called when a request with an API key has become slow. */
+  onSlowRequest?: (() => void) | undefined;
   /** Called with every response. */
   onResponse?: (() => void) | undefined;
 }
@@ -97,7 +99,7 @@ export function createRouting(options: RoutingOptions) {
   const runHandler = createRunner(options);
   const { handleWithApiKey, handleDeviceRequest } = createRequestHandlers(
     options,
-    createAdmission(),
+    createAdmission(options.onSlowRequest),
   );
 
   const wrapDeviceHandler = (

@@ -5,7 +5,7 @@ import { DeadlineExceededError } from '../http/deadlines.ts';
 
 /** Timeout of the lookup of a device, after which its check fails. Shorter than the deadline of a request. */
 export const LOOKUP_TIMEOUT_MS = 2_000;
-/** Timeout of a ping. A request is late already: whatever makes a ping slow concerns all. */
+/** Timeout of a ping, which takes some milliseconds: with the time that makes a request slow, less than a request may take. */
 const PING_TIMEOUT_MS = 1_000;
 /** Time after a database failure during which no new device is registered. */
 const HEALTHY_AFTER_MS = 60_000;
@@ -54,6 +54,8 @@ export function createOutageWatch(ping: () => Promise<void>) {
       if (isTimeout || isTimeLimit(error)) void askMongodb();
       else if (isOutage(error)) noteFailure(error);
     },
+    /** A slow request may be the first sign of an outage, and nobody else may notice one that is over before it is late. */
+    noteSlowRequest: (): void => void askMongodb(),
     /** Returns false for 60 s after an outage. */
     isHealthy: (): boolean => performance.now() - lastOutageAt > HEALTHY_AFTER_MS,
   };
