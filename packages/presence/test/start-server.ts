@@ -10,7 +10,7 @@ import { until } from '../../../test/support/until.ts';
 const START_TIMEOUT_MS = 40_000;
 /** The ports of benchmarks and of the tests' stacks are above, and browsers refuse some below. */
 const FIRST_PORT = 10_100;
-const PORTS = 1_900;
+const PORTS = 1_896;
 /** A server may need more than one port before it listens on the first. */
 const givenPorts = new Set<number>();
 
@@ -58,13 +58,17 @@ export async function startRedis(): Promise<TestServer & { url: string }> {
   return { ...server, url: `redis://127.0.0.1:${server.port}` };
 }
 
+/** Greatest number of Jest's workers; each has ports of its own, for one that tries a port occupies it for a moment. */
+const WORKERS = 8;
+const WORKER = Number(process.env.JEST_WORKER_ID ?? 0) % WORKERS;
+
 /**
  * Finds a port of this machine that is free now. It is below those from which the system assigns the ports of outgoing
  * connections: one of these could take it before the server listens, or while it restarts.
  */
 export async function freePort(): Promise<number> {
   for (let tried = 0; tried < PORTS; tried += 1) {
-    const port = randomInt(FIRST_PORT, FIRST_PORT + PORTS);
+    const port = FIRST_PORT + WORKERS * randomInt(PORTS / WORKERS) + WORKER;
     if (givenPorts.has(port) || !(await isFree(port))) continue;
     givenPorts.add(port);
     return port;
