@@ -10,7 +10,10 @@ const run = promisify(execFile);
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const BASE = 'docker.io/library/debian:bookworm-slim';
 /** Variables of docker-compose.yml with the images of the data servers, which are built here, from Debian's Redis. */
-const DATA_SERVERS = { MONGO_IMAGE: 'localhost/mongo:7', VALKEY_IMAGE: 'localhost/valkey:8' };
+export const DATA_SERVERS = {
+  MONGO_IMAGE: 'localhost/mongo:7',
+  VALKEY_IMAGE: 'localhost/valkey:8',
+};
 const BUILD_MS = 400_000;
 const COMMAND_MS = 120_000;
 const OUTPUT_BYTES = 64 * 1_024 * 1_024;

@@ -4,12 +4,19 @@ import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { freePort } from '../../../packages/presence/test/start-server.ts';
+import { DATA_SERVERS } from '../deploy/engine.ts';
 import { until } from '../until.ts';
 import type { Container, Manifest, Volume, Workload } from './manifest.ts';
 
 const execFileAsync = promisify(execFile);
-/** Servers that Carillon's services connect to; they listen on the port that their command line names. */
-const DATA_SERVERS = ['mongodb', 'valkey'];
+/**
+ * Servers that Carillon's services connect to, with the images that are built here: those of the manifests have digests. They
+ * listen on the port that their command line names.
+ */
+const IMAGES_OF_DATA_SERVERS = new Map([
+  ['mongodb', DATA_SERVERS.MONGO_IMAGE],
+  ['valkey', DATA_SERVERS.VALKEY_IMAGE],
+]);
 /** Where the canary, which is no service, has to listen. */
 const OPS_ADDRESS = '0.0.0.0:9000';
 
@@ -54,9 +61,14 @@ export async function startPod(
     ...(pod.volumes ?? []).filter(({ secret, configMap }) => !secret && !configMap),
     ...(await makeFolders(join(folder, name), workload, { secrets, authorities })),
   ];
-  const isDataServer = DATA_SERVERS.includes(name);
+  const image = IMAGES_OF_DATA_SERVERS.get(name);
   const containers = await Promise.all(
-    pod.containers.map((container) => adapt(container, { port, isDataServer, env })),
+    pod.containers.map((container) =>
+      adapt(
+        { ...container, image: image ?? container.image },
+        { port, isDataServer: image !== undefined, env },
+      ),
+    ),
   );
   const spec = { ...pod, restartPolicy: 'Never', containers, volumes };
   const metadata = { name: `${name}-${process.pid}`, labels };
