@@ -112,7 +112,8 @@ function createGuardedRouting(
   );
   const keyUses = createKeyUseRecorder(producers, store.clock);
   release('key uses', keyUses.stop);
-  const outageWatch = createOutageWatch(deviceStore.ping);
+  // Tenants can occupy only the connections of one, devices only those of the other.
+  const outageWatch = createOutageWatch(() => Promise.any([store.ping(), deviceStore.ping()]));
   const routing = createRouting({
     log,
     metrics,

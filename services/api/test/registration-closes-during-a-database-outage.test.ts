@@ -89,7 +89,7 @@ describe('a failed lookup of a device', () => {
     const authenticate = () =>
       authenticateDevice(
         store,
-        { authKeys: [], outageWatch: { noteFailure } },
+        { authKeys: [], outageWatch: { ...outageWatch, noteFailure } },
         TOKEN,
         'auth',
       ).catch((error: unknown) => error);

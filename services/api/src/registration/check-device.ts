@@ -11,7 +11,7 @@ import { deviceAuthRequest } from './schema.ts';
 /** Keys that verify devices' credentials, and the watch that failed lookups are reported to. */
 export interface DeviceAuthContext {
   authKeys: DeviceAuthKeys;
-  outageWatch: Pick<OutageWatch, 'noteFailure'>;
+  outageWatch: Pick<OutageWatch, 'noteFailure' | 'noteUnexpectedError'>;
 }
 
 /**
@@ -29,7 +29,7 @@ export async function checkDevice(
   const authentication = authenticateDevice(store, context, token, auth);
   await withTimeout(authentication, LOOKUP_TIMEOUT_MS, 'MongoDB').catch((error: unknown) => {
     // A lookup that is late may still succeed, and then reports nothing.
-    context.outageWatch.noteFailure(error);
+    context.outageWatch.noteUnexpectedError(error);
     // Our signature alone decides now.
     if (error instanceof ApiError || !isDeviceAuth(context.authKeys, token, auth)) throw error;
   });

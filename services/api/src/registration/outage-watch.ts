@@ -19,7 +19,7 @@ export type OutageWatch = ReturnType<typeof createOutageWatch>;
  * must not replace device tokens (guarantee G15). An error that only one request causes is not an outage: otherwise
  * one device or one tenant could close registration for all.
  *
- * @param ping resolves when MongoDB responds, over the connections on which devices are looked up
+ * @param ping resolves when MongoDB responds, over connections that neither tenants alone nor devices alone can occupy
  */
 export function createOutageWatch(ping: () => Promise<void>) {
   let lastOutageAt = Number.NEGATIVE_INFINITY;
