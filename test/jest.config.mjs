@@ -35,6 +35,8 @@ const swc = {
 
 const common = {
   rootDir: ROOT,
+  // In the folder for temporary files, which each run has to itself, all files would be transformed anew.
+  cacheDirectory: `${ROOT}node_modules/.cache/jest`,
   testPathIgnorePatterns: findLeftOut(process.argv),
   modulePathIgnorePatterns: ['<rootDir>/\\.carillon/'],
   extensionsToTreatAsEsm: ['.ts'],

@@ -11,7 +11,9 @@ const MIN_FREE_BYTES = 4 * 1_024 ** 3;
  * MongoDB waits for the disk at every index and journaled write. What a killed process has written survives there too.
  */
 export async function createDataFolder(): Promise<string> {
-  return mkdtemp(join((await hasRoomInMemory()) ? IN_MEMORY : tmpdir(), 'carillon-test-'));
+  // The bootstrap removes what an interrupted run has left.
+  const name = `${process.env.CARILLON_TEST_RUN ?? 'carillon-test'}-`;
+  return mkdtemp(join((await hasRoomInMemory()) ? IN_MEMORY : tmpdir(), name));
 }
 
 async function hasRoomInMemory(): Promise<boolean> {

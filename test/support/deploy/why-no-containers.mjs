@@ -14,7 +14,7 @@ const SETTINGS = [
 ];
 
 /**
- * Returns why the tests can't build and run images here: no root, a missing program (`.ci/run` installs them), or a
+ * Returns why the tests can't build and run images here: no root, a missing program (`.ci/install` installs them), or a
  * machine that can run no container, which one container with a limit of memory shows.
  *
  * @returns {string | undefined} undefined: they can

@@ -12,9 +12,11 @@ const EXIT_TIMEOUT_MS = 10_000;
 export default class ClosingReporter {
   #error;
   #root;
+  #isWatching;
 
-  constructor({ rootDir }) {
+  constructor({ rootDir, watch, watchAll }) {
     this.#root = rootDir;
+    this.#isWatching = watch || watchAll;
   }
 
   async onRunComplete(_contexts, results) {
@@ -30,6 +32,8 @@ export default class ClosingReporter {
       this.#error = error;
       process.stderr.write(`${error.message}\n`);
     });
+    // Jest prints the same numbers, and goes on.
+    if (this.#isWatching) return;
     setTimeout(() => {
       failed += 1;
       failedFiles.length = 0;

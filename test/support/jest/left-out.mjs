@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
-import { globSync } from 'node:fs';
+import { accessSync, constants, globSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { whyNoContainers } from '../deploy/why-no-containers.mjs';
 import { ONE_MONGODB_ONLY } from '../topologies/one-mongodb-only.ts';
 import { ONE_REDIS_ONLY } from '../topologies/one-redis-only.ts';
@@ -9,6 +10,7 @@ export const FAKETIME_LIBRARY = '/usr/lib/*/faketime/libfaketimeMT.so.1';
 
 /** Words of a run that may have tests with containers. Whether these run here takes two seconds to find out. */
 const CONTAINER_WORDS = ['deploy', 'rolling'];
+const BROWSERS = ['firefox-esr', 'chromium'];
 
 /** Files that a run of `npm test -- --topology NAME` leaves out, by the topology. */
 const ONE_SERVER_ONLY = {
@@ -36,25 +38,47 @@ function unlessRenders() {
   return isThere ? undefined : 'neither kubectl nor kustomize nor go is installed';
 }
 
+/** Returns why programs can't be found, or undefined. Starting a browser to ask it would take a second. */
+function unlessOnPath(...programs) {
+  const folders = (process.env.PATH ?? '').split(delimiter);
+  const missing = programs.filter((one) => !folders.some((folder) => isProgram(join(folder, one))));
+  return missing.length === 0 ? undefined : `no ${missing.join(', ')} here`;
+}
+
+function isProgram(path) {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Returns why a file can't be used, or undefined. */
 function unlessExists(pattern) {
   return globSync(pattern).length > 0 ? undefined : `there is no ${pattern}`;
 }
 
 /**
- * Finds the tests that this machine can't run, and prints them. They are left out as files; `.ci/run` installs what they need.
+ * Finds the tests that this machine can't run, and prints them. They are left out as files; `.ci/install` installs what they need.
  *
  * @param {readonly string[]} argv arguments of the run: tiers or paths
  * @returns {string[]} patterns of their paths
  */
 export function findLeftOut(argv) {
-  const isWithContainers = argv.some((arg) => CONTAINER_WORDS.some((word) => arg.includes(word)));
+  const isWith = (...words) => argv.some((arg) => words.some((word) => arg.includes(word)));
+  const isWithContainers = isWith(...CONTAINER_WORDS);
   /** @type {[string[], string | undefined][]} */
   const needs = [
     // Only root may mount, and not in every container; tried in a mount namespace of its own.
     [
       ['full-disk-is-reported-and-cleaned-up', 'full-disk-of-mongodb', 'full-disk-of-redis'],
       unlessRuns('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
+    ],
+    [['test/console/', 'test/web-push/'], unlessOnPath(...BROWSERS)],
+    [
+      ['test/with-python/'],
+      isWith('python') ? unlessRuns('python3', '-m', 'pip', '--version') : undefined,
     ],
     [['promtool-accepts-the-rules'], unlessRuns('promtool', '--version')],
     [['alerts-fire-and-stop'], unlessRuns('prometheus', '--version')],

@@ -11,6 +11,7 @@ import { findRedis } from './redis.mjs';
 import { interruptSetUpOnSignals } from './run.mjs';
 import { prepareStart, runSupervisor } from './start.mjs';
 import { UserError } from './terminal.mjs';
+import { beginTestRun } from './test-run.mjs';
 
 const TIER = '--tier=';
 /**
@@ -25,6 +26,7 @@ const TOPOLOGIES = ['cluster', 'sentinel', 'replica-set'];
  */
 const COMMAND_LINE_FLAGS = ['--max-semi-space-size=2', '--max-old-space-size=1024'];
 const EVERY_DAY = ['fast', 'stack'];
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 /**
  * Runs one command of the bootstrap.
@@ -68,12 +70,28 @@ async function runTests(allArgs) {
     '--config',
     join(ROOT, 'test/jest.config.mjs'),
   ];
-  return runInTerminal([...jest, ...ofTiers(args)], {
+  return runJest([...jest, ...ofTiers(args)], {
     ...COMPILE_CACHE_ENV,
     CARILLON_REDIS_SERVER: binaries.redis.path,
     CARILLON_MONGOD: binaries.mongod.path,
     ...(topology !== undefined && { CARILLON_TEST_TOPOLOGY: topology }),
   });
+}
+
+/** Runs Jest. Neither an interrupted run nor a failed one leaves a process. */
+async function runJest(args, env) {
+  const testRun = beginTestRun();
+  let stopped;
+  const onSignal = () => {
+    stopped ??= testRun.stop();
+  };
+  for (const signal of STOP_SIGNALS) process.on(signal, onSignal);
+  const code = await exitCodeOf(startNode(args, { ...env, ...testRun.env }));
+  await stopped;
+  if (stopped !== undefined) return code === 0 ? 1 : code;
+  const left = await testRun.end();
+  for (const command of left) process.stderr.write(`The tests left this running: ${command}\n`);
+  return code;
 }
 
 /** Takes `--topology NAME`, or `--topology=NAME`, from the arguments. */
@@ -99,12 +117,21 @@ function ofTiers(args) {
   return tiers.length > 0 ? [...others, '--selectProjects', ...tiers] : others;
 }
 
-async function runInTerminal(args, env = {}) {
-  const child = spawn(NODE_24, args, { env: { ...process.env, ...env }, stdio: 'inherit' });
+async function runInTerminal(args, env) {
+  const child = startNode(args, env);
   const forwarded = ['SIGTERM', 'SIGHUP'];
   for (const signal of forwarded) process.on(signal, () => child.kill(signal));
   // In a terminal, Ctrl-C already signals the whole foreground process group.
   process.on('SIGINT', () => process.stdin.isTTY || child.kill('SIGINT'));
+  return exitCodeOf(child);
+}
+
+function startNode(args, env) {
+  return spawn(NODE_24, args, { env: { ...process.env, ...env }, stdio: 'inherit' });
+}
+
+/** Waits for a child's exit. @returns its code, or for a signal what a shell gives */
+function exitCodeOf(child) {
   return new Promise((resolve, reject) => {
     child.once('error', reject);
     child.once('exit', (code, signal) =>

@@ -1,0 +1,77 @@
+import { expect, test } from '@jest/globals';
+import { type Outcome, readResult, runPart, runProgram } from './run-part.ts';
+
+const FILES = ['test/console/a.test.ts', 'test/deploy/images.test.ts'];
+const part = { title: 'slice', args: ['--runTestsByPath', ...FILES], files: FILES, seconds: 0 };
+const RED: Outcome = {
+  isOk: false,
+  output: '  ● sends a push\nfailed file: test/console/a.test.ts\n8 passed, 1 failed\n',
+};
+
+/** Runs the part with these outcomes, one after the other, and collects the arguments. */
+async function run(...outcomes: Outcome[]) {
+  const calls: (readonly string[])[] = [];
+  const result = await runPart(part, async (_title, args) => {
+    calls.push(args);
+    const outcome = outcomes.shift();
+    if (outcome === undefined) throw new Error('one run too many');
+    return outcome;
+  });
+  return { result, calls };
+}
+
+test('a passed run is not repeated', async () => {
+  const { result, calls } = await run({ isOk: true, output: '9 passed, 0 failed\n' });
+  expect(result).toEqual({ passed: 9, failed: 0, failures: [], flaky: [], leftOut: [] });
+  expect(calls).toEqual([part.args]);
+});
+
+test('a file that passes only in a second run is named', async () => {
+  const { result, calls } = await run(RED, { isOk: true, output: '2 passed, 0 failed\n' });
+  expect(result).toMatchObject({ passed: 9, failed: 0, flaky: ['test/console/a.test.ts'] });
+  expect(calls[1]).toEqual(['--runTestsByPath', 'test/console/a.test.ts']);
+});
+
+test('a file that fails twice fails', async () => {
+  const { result } = await run(RED, RED);
+  expect(result).toMatchObject({
+    ...{ passed: 8, failed: 1, flaky: [] },
+    failures: ['● sends a push', 'failed file: test/console/a.test.ts'],
+  });
+});
+
+test('many failed files are not run again', async () => {
+  const names = ['a', 'b', 'c', 'd'].map((name) => `failed file: ${name}.test.ts\n`);
+  const { result, calls } = await run({
+    isOk: false,
+    output: `${names.join('')}1 passed, 4 failed\n`,
+  });
+  expect([result.failed, calls.length]).toEqual([4, 1]);
+});
+
+test.each([
+  ['broke off', ''],
+  ['ended with an error', '9 passed, 0 failed\n'],
+  ['ran nothing', '0 passed, 0 failed\n'],
+])('a run that %s fails', async (_what, output) => {
+  const { result } = await run({ isOk: false, output });
+  expect(result.failed).toBe(1);
+  expect(result.failures).toEqual(['slice: ended without a failed test']);
+});
+
+test('files that the machine can’t run are named, and others are not', () => {
+  const output =
+    'Left out: images, other (no podman here).\nLeft out: test/console/ (no browsers here).\n';
+  expect(readResult('slice', { isOk: false, output }, FILES)).toEqual({
+    ...{ passed: 0, failed: 0, failures: [], flaky: [] },
+    leftOut: [
+      'test/deploy/images.test.ts (no podman here)',
+      'test/console/a.test.ts (no browsers here)',
+    ],
+  });
+});
+
+test('a program that takes too long is stopped', async () => {
+  const outcome = await runProgram(['sleep', '60'], { root: '.', timeoutMs: 50, isShown: false });
+  expect(outcome.isOk).toBe(false);
+});

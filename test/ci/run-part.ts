@@ -1,0 +1,107 @@
+import { spawn } from 'node:child_process';
+import type { Part } from './plan.ts';
+
+/** Milliseconds after which a program that ignores SIGTERM gets SIGKILL. */
+const KILL_AFTER_MS = 60_000;
+/** A run with more failed files than this has no bad luck but a fault. */
+const MAX_RERUN_FILES = 3;
+
+/** What a program printed, and how it ended. */
+export interface Outcome {
+  output: string;
+  isOk: boolean;
+}
+
+/** Numbers of tests, and what a user wants to know of them at the end. */
+export interface Result {
+  passed: number;
+  failed: number;
+  /** Files and titles of failed tests. */
+  failures: string[];
+  /** Files that passed only in a second run. */
+  flaky: string[];
+  /** Files that this machine can't run, with the reason. */
+  leftOut: string[];
+}
+
+/** Runs a program, which gets SIGTERM after so many milliseconds. @param isShown its output is printed at once */
+export function runProgram(
+  [program = '', ...args]: readonly string[],
+  { root, timeoutMs, isShown }: { root: string; timeoutMs: number; isShown: boolean },
+): Promise<Outcome> {
+  const child = spawn(program, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      if (isShown) process.stdout.write(text);
+    });
+  }
+  const timers = Number.isFinite(timeoutMs)
+    ? [
+        setTimeout(() => child.kill('SIGTERM'), timeoutMs),
+        setTimeout(() => child.kill('SIGKILL'), timeoutMs + KILL_AFTER_MS),
+      ]
+    : [];
+  return new Promise((resolve) => {
+    const end = (isOk: boolean) => {
+      for (const timer of timers) clearTimeout(timer);
+      resolve({ output, isOk });
+    };
+    child.once('error', (error) => {
+      output += `${error.message}\n`;
+      end(false);
+    });
+    child.once('close', (code) => end(code === 0));
+  });
+}
+
+/**
+ * Runs a part of the tests. A few failed files are run once more by themselves, since bounds in seconds depend on the
+ * machine.
+ *
+ * @param runTests runs `npm test` with arguments
+ */
+export async function runPart(
+  { title, args, files }: Part,
+  runTests: (title: string, args: readonly string[]) => Promise<Outcome>,
+): Promise<Result> {
+  const first = await runTests(title, args);
+  const result = readResult(title, first, files);
+  const failedFiles = [...first.output.matchAll(/^failed file: (.+)$/gm)].map(
+    ([, path = '']) => path,
+  );
+  if (failedFiles.length === 0 || failedFiles.length > MAX_RERUN_FILES) return result;
+  const second = `once more: ${failedFiles.join(', ')}`;
+  const outcome = await runTests(second, ['--runTestsByPath', ...failedFiles]);
+  const again = readResult(second, outcome, failedFiles);
+  if (again.failed > 0) return { ...again, passed: result.passed, leftOut: result.leftOut };
+  const passed = result.passed + result.failed;
+  return { ...result, passed, failed: 0, failures: [], flaky: failedFiles };
+}
+
+/** Reads the numbers that a run of Jest has printed last, and which of its files it has left out. */
+export function readResult(
+  title: string,
+  { output, isOk }: Outcome,
+  files: readonly string[],
+): Result {
+  const [passed = 0, failed = 0] =
+    [...output.matchAll(/^(\d+) passed, (\d+) failed$/gm)].at(-1)?.slice(1).map(Number) ?? [];
+  const leftOut = [...output.matchAll(/^Left out: (.+?) \((.+)\)\.$/gm)].flatMap(
+    ([, names = '', reason = '']) => {
+      const isNamed = (path: string) =>
+        names.split(', ').some((name) => `/${path}`.includes(`/${name}`));
+      return files.filter(isNamed).map((path) => `${path} (${reason})`);
+    },
+  );
+  const isEmpty = passed + failed === 0;
+  if (isEmpty && leftOut.length === files.length) {
+    return { passed, failed, failures: [], flaky: [], leftOut };
+  }
+  // A run that broke off, or that ran nothing, is a failure of its own.
+  const isBroken = failed === 0 && (!isOk || isEmpty);
+  const named = [...output.matchAll(/^(failed file: .+| +● .+)$/gm)].map(([line]) => line.trim());
+  const failures = isBroken ? [`${title}: ended without a failed test`] : [...new Set(named)];
+  return { passed, failed: isBroken ? 1 : failed, failures, flaky: [], leftOut };
+}
