@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,6 +19,14 @@ const BUILD_MS = 400_000;
 const COMMAND_MS = 120_000;
 const OUTPUT_BYTES = 64 * 1_024 * 1_024;
 const MAX_SUBNETS = 200;
+/**
+ * Removes all containers once its standard input ends, which it does also when a run is interrupted. What stops such a run
+ * ends each process by SIGTERM first, but nothing else would free what the containers have mounted.
+ */
+const CLEAN_UP = `trap '' HUP INT TERM; cat >/dev/null
+"$0" rm --all --force --volumes --time 0
+"$0" network prune --force
+"$0" umount --all --force`;
 
 /** buildah and podman with a storage and networks of their own. */
 export interface Engine {
@@ -65,6 +74,10 @@ export async function createEngine(): Promise<Engine> {
     () => true,
     () => false,
   );
+  const cleaner = spawn('/bin/sh', ['-c', CLEAN_UP, join(folder, 'podman')], {
+    env,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  });
   await Promise.all([packages, hasBase || buildBase(folder, execute, bud)]);
   return {
     folder,
@@ -83,9 +96,9 @@ export async function createEngine(): Promise<Engine> {
       ),
     lint: () => execute(join(`${python}-1`, 'bin/hadolint'), ['Dockerfile'], COMMAND_MS),
     async close() {
-      await podman('rm', '--all', '--force', '--volumes', '--time', '0').catch(() => undefined);
-      await podman('network', 'prune', '--force').catch(() => undefined);
-      await podman('umount', '--all', '--force').catch(() => undefined);
+      const cleaned = once(cleaner, 'exit');
+      cleaner.stdin.end();
+      await cleaned;
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
     },
   };

@@ -98,6 +98,7 @@ const LONG_SIDE_BY_SIDE = [
   'test/faults/frozen-process-is-fenced.test.ts',
   'test/first-run/killed-first-start-can-be-repeated.test.ts',
   'test/first-run/interrupt-leaves-no-process.test.ts',
+  'test/first-run/interrupted-tests-leave-no-process.test.ts',
   'test/model/stack-behaves-like-the-model.test.ts',
   'test/operators/gateway-drains-longer-than-20-seconds.test.ts',
   'test/operators/stalled-gateway-is-noticed.test.ts',
