@@ -280,16 +280,6 @@ test(
   MINUTES,
 );
 
-test(
-  'a second build has the same digest',
-  async () => {
-    await engine.build('scheduler', 'carillon/again:test', ['--no-cache', '--layers']);
-    const idOf = (image: string) => engine.podman('image', 'inspect', '--format', '{{.Id}}', image);
-    expect(await idOf('carillon/again:test')).toBe(await idOf('carillon/scheduler:test'));
-  },
-  3 * MINUTES,
-);
-
 test('hadolint finds no fault in the Dockerfile', async () => {
   expect(await engine.lint()).toBe('');
 });

@@ -88,7 +88,12 @@ export function findLeftOut(argv) {
       unlessExists(FAKETIME_LIBRARY),
     ],
     [
-      ['images-run-by-compose', 'k8s-pods-get-ready', 'rolling-restart-behind-haproxy'],
+      [
+        'images-are-reproducible',
+        'images-run-by-compose',
+        'k8s-pods-get-ready',
+        'rolling-restart-behind-haproxy',
+      ],
       isWithContainers ? whyNoContainers() : undefined,
     ],
     [
