@@ -70,7 +70,7 @@ async function runTests(allArgs) {
     '--config',
     join(ROOT, 'test/jest.config.mjs'),
   ];
-  return runJest([...jest, ...ofTiers(args)], {
+  return runJest([...jest, ...toJestArgs(args)], {
     ...COMPILE_CACHE_ENV,
     CARILLON_REDIS_SERVER: binaries.redis.path,
     CARILLON_MONGOD: binaries.mongod.path,
@@ -108,13 +108,15 @@ function takeTopology(args) {
 
 /**
  * Converts `--tier=NAME` to Jest's option. Without one, and without a path, the everyday tests are run: a path selects
- * its tests itself.
+ * its tests itself. With a path, `--watch` runs them at the start too, changed or not.
  */
-function ofTiers(args) {
+function toJestArgs(args) {
   const named = args.filter((arg) => arg.startsWith(TIER)).map((arg) => arg.slice(TIER.length));
   const others = args.filter((arg) => !arg.startsWith(TIER));
-  const tiers = named.length > 0 || others.some((arg) => !arg.startsWith('-')) ? named : EVERY_DAY;
-  return tiers.length > 0 ? [...others, '--selectProjects', ...tiers] : others;
+  if (named.length > 0) return [...others, '--selectProjects', ...named];
+  const hasPath = others.some((arg) => !arg.startsWith('-'));
+  if (!hasPath) return [...others, '--selectProjects', ...EVERY_DAY];
+  return others.map((arg) => (arg === '--watch' ? '--watchAll' : arg));
 }
 
 async function runInTerminal(args, env) {
