@@ -11,7 +11,7 @@ const JEST = '<rootDir>/test/support/jest';
 // The files of a tier share the images, which take minutes to build.
 const hasImages = process.argv.some((arg) => arg.includes('deploy') || arg.includes('rolling'));
 if (hasImages && process.env.CARILLON_IMAGE_STORAGE === undefined) {
-  const storage = mkdtempSync(join(tmpdir(), 'carillon-images-'));
+  const storage = mkdtempSync(join(tmpdir(), 'images-'));
   process.env.CARILLON_IMAGE_STORAGE = storage;
   process.once('exit', () => rmSync(storage, { recursive: true, force: true, maxRetries: 3 }));
 }

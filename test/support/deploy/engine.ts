@@ -48,7 +48,7 @@ export interface Engine {
  * which images and layers are kept for the next engine; one engine at a time may use it.
  */
 export async function createEngine(): Promise<Engine> {
-  const folder = mkdtempSync(join(tmpdir(), 'carillon-deploy-'));
+  const folder = mkdtempSync(join(tmpdir(), 'deploy-'));
   const python = join(folder, 'python');
   const images = process.env.CARILLON_IMAGE_STORAGE ?? folder;
   const storage = ['--root', join(images, 'root'), '--runroot', join(images, 'run')];

@@ -23,7 +23,8 @@ export function whyNoContainers() {
   if (process.getuid?.() !== 0) return 'no root here';
   const missing = TOOLS.filter((tool) => spawnSync(tool, ['--version']).status !== 0);
   if (missing.length > 0) return `no ${missing.join(', ')} here`;
-  const folder = mkdtempSync(join(tmpdir(), 'carillon-probe-'));
+  // podman takes no folder of more than 50 characters.
+  const folder = mkdtempSync(join(tmpdir(), 'probe-'));
   try {
     const settings = join(folder, 'containers.conf');
     writeFileSync(settings, SETTINGS.join('\n'));
@@ -38,7 +39,7 @@ export function whyNoContainers() {
       [...folders, ...managers, '--events-backend', 'file', ...container],
       { env: { ...process.env, CONTAINERS_CONF: settings }, timeout: PROBE_TIMEOUT_MS },
     );
-    return status === 0 ? undefined : `podman runs no container here: ${stderr}`;
+    return status === 0 ? undefined : `podman runs no container here: ${String(stderr).trim()}`;
   } finally {
     rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
   }
