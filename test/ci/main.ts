@@ -11,7 +11,7 @@ import { readTiers } from '../support/jest/tiers.ts';
 import { countCommits, listRecentChanges } from './changes.ts';
 import { GATES, runGates } from './gates.ts';
 import { makePlan } from './plan.ts';
-import { type Result, runPart, runProgram } from './run-part.ts';
+import { type Result, runPart, runProgram, stopPrograms } from './run-part.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** Seconds from the start of .ci/run within which a run ends that is not told to run everything. */
@@ -26,6 +26,14 @@ const ran: string[] = [];
 const leftOut: string[] = [];
 const results: Result[] = [];
 
+let isInterrupted = false;
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.on(signal, () => {
+    isInterrupted = true;
+    stopPrograms();
+  });
+}
 await runAllGates();
 await runTests();
 report();
@@ -52,8 +60,9 @@ async function runTests(): Promise<void> {
   });
   const [daily] = plan.parts;
   for (const part of plan.parts) {
-    if (part !== daily && secondsLeft() < part.seconds * SLOWEST_MACHINE) {
-      leftOut.push(`${part.title} (no time)`);
+    const hasTime = part === daily || secondsLeft() >= part.seconds * SLOWEST_MACHINE;
+    if (isInterrupted || !hasTime) {
+      leftOut.push(`${part.title} (${isInterrupted ? 'interrupted' : 'no time'})`);
       continue;
     }
     results.push(await runPart(part, npmTest));
@@ -87,5 +96,5 @@ function report(): void {
     if (entries.length > 0) process.stdout.write(`${title}: ${entries.join('; ')}\n`);
   }
   process.stdout.write(`\n${sum('passed')} passed, ${sum('failed')} failed\n`);
-  process.exitCode = sum('failed') > 0 ? 1 : 0;
+  process.exitCode = sum('failed') > 0 || isInterrupted ? 1 : 0;
 }

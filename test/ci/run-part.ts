@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import type { Part } from './plan.ts';
 
 /** Milliseconds after which a program that ignores SIGTERM gets SIGKILL. */
@@ -24,12 +24,20 @@ export interface Result {
   leftOut: string[];
 }
 
+const running = new Set<ChildProcess>();
+
+/** Ends the programs that run now. */
+export function stopPrograms(): void {
+  for (const child of running) child.kill('SIGTERM');
+}
+
 /** Runs a program, which gets SIGTERM after so many milliseconds. @param isShown its output is printed at once */
 export function runProgram(
   [program = '', ...args]: readonly string[],
   { root, timeoutMs, isShown }: { root: string; timeoutMs: number; isShown: boolean },
 ): Promise<Outcome> {
   const child = spawn(program, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  running.add(child);
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
@@ -46,6 +54,7 @@ export function runProgram(
   return new Promise((resolve) => {
     const end = (isOk: boolean) => {
       for (const timer of timers) clearTimeout(timer);
+      running.delete(child);
       resolve({ output, isOk });
     };
     child.once('error', (error) => {
