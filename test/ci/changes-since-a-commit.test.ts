@@ -10,22 +10,30 @@ let root: string;
 
 beforeEach(() => {
   root = createTemporaryFolder();
-  git('init', '--quiet');
+  git(['init', '--quiet', '--initial-branch=main']);
 });
 
-function git(...args: string[]): void {
+/** Without what a hook sets, and without the settings of the user: nothing may reach another repository. */
+const ENV = {
+  ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('GIT_'))),
+  ...{ GIT_CONFIG_GLOBAL: '/dev/null', GIT_CONFIG_NOSYSTEM: '1' },
+};
+
+function git(args: readonly string[], more: Record<string, string> = {}): void {
   const identity = ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com'];
-  execFileSync('git', [...identity, ...args], { cwd: root });
+  execFileSync('git', [...identity, ...args], { cwd: root, env: { ...ENV, ...more } });
 }
 
 /** Writes files and commits them so many hours ago. */
 function commit(hoursAgo: number, ...names: string[]): void {
   for (const name of names) writeFileSync(join(root, name), `${hoursAgo}`);
-  git('add', '--all');
+  git(['add', '--all']);
+  commitAt(hoursAgo, 'commit', '--quiet', '-m', 'A commit');
+}
+
+function commitAt(hoursAgo: number, ...args: string[]): void {
   const date = new Date(Date.now() - hoursAgo * HOUR_MS).toISOString();
-  const env = { ...process.env, GIT_COMMITTER_DATE: date };
-  const identity = ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com'];
-  execFileSync('git', [...identity, 'commit', '--quiet', '-m', 'A commit'], { cwd: root, env });
+  git(args, { GIT_COMMITTER_DATE: date });
 }
 
 test('what changed since the newest commit older than six hours is listed', () => {
@@ -39,6 +47,22 @@ test('what changed since the newest commit older than six hours is listed', () =
   writeFileSync(join(root, 'c.ts'), 'changed');
   expect(listRecentChanges(root)?.toSorted()).toEqual(['a.ts', 'c.ts', 'kept.test.ts', 'new.ts']);
   expect(countCommits(root)).toBe(5);
+});
+
+test('of a merge, all that it brings is listed', () => {
+  commit(30, 'a.ts');
+  commit(20, 'b.ts');
+  git(['checkout', '--quiet', '-b', 'topic', 'HEAD^']);
+  commit(10, 'topic.ts');
+  git(['checkout', '--quiet', 'main']);
+  commitAt(1, 'merge', '--quiet', '--no-ff', '-m', 'A merge', 'topic');
+  expect(listRecentChanges(root)).toEqual(['topic.ts']);
+});
+
+test('what the newest commit changed is listed, however old it is', () => {
+  commit(30, 'a.ts');
+  commit(20, 'b.ts');
+  expect(listRecentChanges(root)).toEqual(['b.ts']);
 });
 
 test('without a commit that old it can’t be told', () => {

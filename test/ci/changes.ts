@@ -6,14 +6,17 @@ import { join } from 'node:path';
 const RECENT = '6 hours ago';
 
 /**
- * Lists the files that differ from the newest commit older than {@link RECENT}, those without a commit included.
+ * Lists the files that differ from the newest commit before HEAD that is older than {@link RECENT}, those without a commit
+ * included.
  *
  * @param root the repository's folder
  * @returns paths from there; undefined when it can't be told: no git, or no commit that old
  */
 export function listRecentChanges(root: string): string[] | undefined {
   try {
-    const base = git(root, 'log', '-1', '--format=%H', `--before=${RECENT}`, 'HEAD').trim();
+    // Of a merge, the first parent is what it was merged into; what HEAD itself has changed is new, whenever it was written.
+    const first = ['--first-parent', `--before=${RECENT}`, 'HEAD^'];
+    const base = git(root, 'log', '-1', '--format=%H', ...first).trim();
     return base === '' ? undefined : listChangesSince(root, base);
   } catch {
     return undefined;
@@ -39,5 +42,7 @@ export function countCommits(root: string): number {
 }
 
 function git(root: string, ...args: string[]): string {
-  return execFileSync('git', args, { cwd: root, stdio: 'pipe', encoding: 'utf8' });
+  // A container may run as another user than the one who owns the mounted folder.
+  const all = ['-c', 'safe.directory=*', ...args];
+  return execFileSync('git', all, { cwd: root, stdio: 'pipe', encoding: 'utf8' });
 }

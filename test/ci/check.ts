@@ -5,31 +5,32 @@ import { fileURLToPath } from 'node:url';
 import { filesOf, readTiers } from '../support/jest/tiers.ts';
 import { listChangesSince } from './changes.ts';
 import { runGates } from './gates.ts';
-import { runProgram } from './run-part.ts';
+import { runProgram, select, stopWithSignals } from './run-part.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-const failed = await runGates(ROOT, ['types', 'types of the pages', 'lint']);
+let isInterrupted = false;
+
+stopWithSignals(() => {
+  isInterrupted = true;
+});
 const fast = readTiers(ROOT)
   .filter(({ name }) => name === 'fast')
   .flatMap(filesOf);
 const tests = listChangesSince(ROOT, 'HEAD').filter(
   (path) => path.endsWith('.test.ts') && !fast.includes(path),
 );
-const runs = [
-  ['--tier=fast', '--onlyChanged'],
-  ...(tests.length > 0 ? [['--runTestsByPath', ...tests]] : []),
-];
-for (const args of runs) {
-  const timeoutMs = Number.POSITIVE_INFINITY;
-  const { isOk } = await runProgram(['npm', 'test', '--', ...args], {
-    root: ROOT,
-    timeoutMs,
-    isShown: true,
-  });
-  if (!isOk) failed.push(`npm test -- ${args.join(' ')}`);
-}
+const failed = await runGates(ROOT, ['types', 'types of the pages', 'lint']);
+await runTests(['--tier=fast', '--onlyChanged']);
+if (tests.length > 0) await runTests(select(tests));
 process.stdout.write(
   failed.length > 0 ? `\nfailed: ${failed.join('; ')}\n` : '\nNothing failed.\n',
 );
 process.exitCode = failed.length > 0 ? 1 : 0;
+
+async function runTests(args: readonly string[]): Promise<void> {
+  const program = ['npm', 'test', '--', ...args];
+  const options = { root: ROOT, timeoutMs: Number.POSITIVE_INFINITY, isShown: true };
+  const isOk = !isInterrupted && (await runProgram(program, options)).isOk;
+  if (!isOk) failed.push(program.join(' '));
+}

@@ -10,8 +10,8 @@ import { parseArgs } from 'node:util';
 import { readTiers } from '../support/jest/tiers.ts';
 import { countCommits, listRecentChanges } from './changes.ts';
 import { GATES, runGates } from './gates.ts';
-import { makePlan } from './plan.ts';
-import { type Result, runPart, runProgram, stopPrograms } from './run-part.ts';
+import { makePlan, type Part } from './plan.ts';
+import { type Result, runPart, runProgram, select, stopWithSignals } from './run-part.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** Seconds from the start of .ci/run within which a run ends that is not told to run everything. */
@@ -28,12 +28,9 @@ const results: Result[] = [];
 
 let isInterrupted = false;
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-  process.on(signal, () => {
-    isInterrupted = true;
-    stopPrograms();
-  });
-}
+stopWithSignals(() => {
+  isInterrupted = true;
+});
 await runAllGates();
 await runTests();
 report();
@@ -58,17 +55,24 @@ async function runTests(): Promise<void> {
     changes: isWhole ? undefined : listRecentChanges(ROOT),
     commits: countCommits(ROOT),
   });
-  const [daily] = plan.parts;
-  for (const part of plan.parts) {
-    const hasTime = part === daily || secondsLeft() >= part.seconds * SLOWEST_MACHINE;
+  if (!isInterrupted) await run(plan.daily, []);
+  const done = new Set(plan.daily.files);
+  for (const { title, files, seconds } of plan.parts) {
+    const left = files.filter((path) => !done.has(path));
+    const hasTime = secondsLeft() >= seconds * SLOWEST_MACHINE;
     if (isInterrupted || !hasTime) {
-      leftOut.push(`${part.title} (${isInterrupted ? 'interrupted' : 'no time'})`);
+      leftOut.push(`${title} (${isInterrupted ? 'interrupted' : 'no time'})`);
       continue;
     }
-    results.push(await runPart(part, npmTest));
-    ran.push(part.title);
+    if (left.length > 0) await run({ title, files: left }, select(left));
+    for (const path of left) done.add(path);
   }
   leftOut.push(...plan.leftOut);
+}
+
+async function run(part: Pick<Part, 'title' | 'files'>, args: readonly string[]): Promise<void> {
+  results.push(await runPart(part, args, npmTest));
+  ran.push(part.title);
 }
 
 function npmTest(title: string, args: readonly string[]) {

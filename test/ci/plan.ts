@@ -4,19 +4,21 @@ import { filesOf, type Tier } from '../support/jest/tiers.ts';
 
 /** Run for each change. */
 const ALWAYS = ['fast', 'stack'];
+/** Its files share the images, which take minutes to build. */
+const UNDIVIDED = 'deploy';
 
 /** A run of Jest. */
 export interface Part {
   title: string;
-  /** Arguments of `npm test`. */
-  args: string[];
   files: string[];
-  /** What it takes where the files were measured; 0 if nothing depends on it. */
+  /** What it takes where the files were measured. */
   seconds: number;
 }
 
-/** What CI runs. */
+/** What CI runs. A file may be in several parts: it is run with the first for which there is time. */
 export interface Plan {
+  /** What `npm test` runs. */
+  daily: Pick<Part, 'title' | 'files'>;
   parts: Part[];
   /** Titles of parts that other runs have. */
   leftOut: string[];
@@ -35,39 +37,41 @@ export interface Situation {
 /** Plans a run: what `npm test` runs, the tiers and test files that changes concern, and a slice of the rest. */
 export function makePlan({ tiers, secondsOf, changes, commits }: Situation): Plan {
   const isDaily = ({ name }: Tier) => ALWAYS.includes(name);
-  const daily = { title: ALWAYS.join(', '), args: [], files: listFiles(tiers.filter(isDaily)) };
+  const daily = { title: ALWAYS.join(', '), files: tiers.filter(isDaily).flatMap(filesOf) };
   const rest = tiers.filter((tier) => !isDaily(tier));
-  const measure = (title: string, args: string[], files: string[]): Part => {
-    return { title, args, files, seconds: estimateSeconds(rest, files, secondsOf) };
+  const measure = (title: string, files: string[]): Part => {
+    return { title, files, seconds: estimateSeconds(rest, files, secondsOf) };
   };
-  const select = (title: string, files: string[]) =>
-    measure(title, ['--runTestsByPath', ...files], files);
-
-  const all = divide(rest, secondsOf).map((files, index, { length }) =>
-    select(`slice ${index + 1} of ${length}`, files),
-  );
-  const first = commits % all.length;
-  const [slice, ...others] = [...all.slice(first), ...all.slice(0, first)];
+  const slice = (title: string, some: readonly Tier[]) =>
+    rotate(
+      divide(some, secondsOf).map((files, index, { length }) =>
+        measure(`${title} ${index + 1} of ${length}`, files),
+      ),
+      commits,
+    );
+  const slices = slice('slice', rest);
   const concerned = changes && findConcerned(changes);
-  if (slice === undefined || concerned === undefined) {
-    return { parts: [{ ...daily, seconds: 0 }, ...(slice ? [slice] : []), ...others], leftOut: [] };
-  }
+  if (concerned === undefined) return { daily, parts: slices, leftOut: [] };
 
   const changed = rest.flatMap((tier) => {
     const path = concerned.tiers.get(tier.name);
+    if (path === undefined) return [];
     const title = `${tier.name} (${path} changed)`;
-    return path === undefined ? [] : [measure(title, [`--tier=${tier.name}`], filesOf(tier))];
+    return tier.name === UNDIVIDED
+      ? [measure(title, filesOf(tier))]
+      : slice(`${title}, part`, [tier]);
   });
-  const planned = [...daily.files, ...changed.flatMap(({ files }) => files)];
-  const own = concerned.files.filter((path) => !planned.includes(path));
-  const ofSlice = slice.files.filter((path) => ![...planned, ...own].includes(path));
-  const parts = [...changed, select('changed test files', own), select(slice.title, ofSlice)];
+  const own = concerned.files.filter((path) => !daily.files.includes(path));
+  const ofChanges = own.length > 0 ? [measure('changed test files', own)] : [];
   return {
-    parts: [{ ...daily, seconds: 0 }, ...parts.filter(({ files }) => files.length > 0)],
-    leftOut: others.map(({ title }) => title),
+    daily,
+    parts: [...ofChanges, ...changed, ...slices.slice(0, 1)],
+    leftOut: slices.slice(1).map(({ title }) => title),
   };
 }
 
-function listFiles(tiers: readonly Tier[]): string[] {
-  return tiers.flatMap(filesOf);
+/** Makes another entry the first one in each run. */
+function rotate<T>(entries: readonly T[], by: number): T[] {
+  const at = by % entries.length;
+  return [...entries.slice(at), ...entries.slice(0, at)];
 }

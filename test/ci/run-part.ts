@@ -26,9 +26,23 @@ export interface Result {
 
 const running = new Set<ChildProcess>();
 
-/** Ends the programs that run now. */
-export function stopPrograms(): void {
-  for (const child of running) child.kill('SIGTERM');
+/** Ends the programs of {@link runProgram} when this one is ended. @param onStop is called first */
+export function stopWithSignals(onStop: () => void): void {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+    process.on(signal, () => {
+      onStop();
+      for (const child of running) signalGroup(child, 'SIGTERM');
+    });
+  }
+}
+
+/** Signals a program and those that it has started: some wait for theirs and pass no signal on. */
+function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal);
+  } catch {
+    // All of them have ended.
+  }
 }
 
 /** Runs a program, which gets SIGTERM after so many milliseconds. @param isShown its output is printed at once */
@@ -36,7 +50,11 @@ export function runProgram(
   [program = '', ...args]: readonly string[],
   { root, timeoutMs, isShown }: { root: string; timeoutMs: number; isShown: boolean },
 ): Promise<Outcome> {
-  const child = spawn(program, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(program, args, {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
   running.add(child);
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {
@@ -47,8 +65,8 @@ export function runProgram(
   }
   const timers = Number.isFinite(timeoutMs)
     ? [
-        setTimeout(() => child.kill('SIGTERM'), timeoutMs),
-        setTimeout(() => child.kill('SIGKILL'), timeoutMs + KILL_AFTER_MS),
+        setTimeout(() => signalGroup(child, 'SIGTERM'), timeoutMs),
+        setTimeout(() => signalGroup(child, 'SIGKILL'), timeoutMs + KILL_AFTER_MS),
       ]
     : [];
   return new Promise((resolve) => {
@@ -65,28 +83,43 @@ export function runProgram(
   });
 }
 
+/** Runs `npm test` with arguments. */
+type RunTests = (title: string, args: readonly string[]) => Promise<Outcome>;
+
+/** Returns the arguments of `npm test` that choose files. */
+export function select(files: readonly string[]): string[] {
+  return ['--runTestsByPath', ...files];
+}
+
 /**
  * Runs a part of the tests. A few failed files are run once more by themselves, since bounds in seconds depend on the
  * machine.
- *
- * @param runTests runs `npm test` with arguments
  */
 export async function runPart(
-  { title, args, files }: Part,
-  runTests: (title: string, args: readonly string[]) => Promise<Outcome>,
+  { title, files }: Pick<Part, 'title' | 'files'>,
+  args: readonly string[],
+  runTests: RunTests,
 ): Promise<Result> {
   const first = await runTests(title, args);
   const result = readResult(title, first, files);
-  const failedFiles = [...first.output.matchAll(/^failed file: (.+)$/gm)].map(
-    ([, path = '']) => path,
-  );
+  const failedFiles = listFailedFiles(first);
   if (failedFiles.length === 0 || failedFiles.length > MAX_RERUN_FILES) return result;
   const second = `once more: ${failedFiles.join(', ')}`;
-  const outcome = await runTests(second, ['--runTestsByPath', ...failedFiles]);
+  const outcome = await runTests(second, select(failedFiles));
   const again = readResult(second, outcome, failedFiles);
-  if (again.failed > 0) return { ...again, passed: result.passed, leftOut: result.leftOut };
+  const failedAgain = listFailedFiles(outcome);
+  if (again.failed > 0) {
+    const isWhole = failedAgain.length > 0;
+    const flaky = isWhole ? failedFiles.filter((path) => !failedAgain.includes(path)) : [];
+    const failures = [...new Set([...result.failures, ...again.failures])];
+    return { ...result, failures, flaky };
+  }
   const passed = result.passed + result.failed;
   return { ...result, passed, failed: 0, failures: [], flaky: failedFiles };
+}
+
+function listFailedFiles({ output }: Outcome): string[] {
+  return [...output.matchAll(/^failed file: (.+)$/gm)].map(([, path = '']) => path);
 }
 
 /** Reads the numbers that a run of Jest has printed last, and which of its files it has left out. */
@@ -97,15 +130,10 @@ export function readResult(
 ): Result {
   const [passed = 0, failed = 0] =
     [...output.matchAll(/^(\d+) passed, (\d+) failed$/gm)].at(-1)?.slice(1).map(Number) ?? [];
-  const leftOut = [...output.matchAll(/^Left out: (.+?) \((.+)\)\.$/gm)].flatMap(
-    ([, names = '', reason = '']) => {
-      const isNamed = (path: string) =>
-        names.split(', ').some((name) => `/${path}`.includes(`/${name}`));
-      return files.filter(isNamed).map((path) => `${path} (${reason})`);
-    },
-  );
+  const reasons = readLeftOut(output, files);
+  const leftOut = [...reasons].map(([path, list]) => `${path} (${list.join('; ')})`);
   const isEmpty = passed + failed === 0;
-  if (isEmpty && leftOut.length === files.length) {
+  if (isEmpty && reasons.size === files.length) {
     return { passed, failed, failures: [], flaky: [], leftOut };
   }
   // A run that broke off, or that ran nothing, is a failure of its own.
@@ -113,4 +141,17 @@ export function readResult(
   const named = [...output.matchAll(/^(failed file: .+| +● .+)$/gm)].map(([line]) => line.trim());
   const failures = isBroken ? [`${title}: ended without a failed test`] : [...new Set(named)];
   return { passed, failed: isBroken ? 1 : failed, failures, flaky: [], leftOut };
+}
+
+/** Reads for which reasons files were left out; test/support/jest/left-out.mjs prints them. */
+function readLeftOut(output: string, files: readonly string[]): Map<string, string[]> {
+  const reasons = new Map<string, string[]>();
+  for (const [, names = '', reason = ''] of output.matchAll(/^Left out: (.+?) \((.+)\)\.$/gm)) {
+    const isNamed = (path: string) =>
+      names.split(', ').some((name) => `/${path}`.includes(`/${name}`));
+    for (const path of files.filter(isNamed)) {
+      reasons.set(path, [...new Set([...(reasons.get(path) ?? []), reason])]);
+    }
+  }
+  return reasons;
 }

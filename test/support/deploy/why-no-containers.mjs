@@ -39,7 +39,7 @@ export function whyNoContainers() {
       [...folders, ...managers, '--events-backend', 'file', ...container],
       { env: { ...process.env, CONTAINERS_CONF: settings }, timeout: PROBE_TIMEOUT_MS },
     );
-    return status === 0 ? undefined : `podman runs no container here: ${String(stderr).trim()}`;
+    return status === 0 ? undefined : `podman runs no container here: ${stderr}`;
   } finally {
     rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
   }

@@ -1,9 +1,11 @@
+const INTERRUPTED_RUN = 'test/first-run/interrupted-tests-leave-no-process.test.ts';
+
 /**
- * The tiers that a change of a file concerns, by the file's path: of the beginnings that fit, the longest counts. `npm test`
- * (the tiers `fast` and `stack`) is run for each change, so a row without a tier says that it is enough; slices of all other
- * tiers follow in turn. Of a changed test file, the file itself is run.
+ * The tiers, or single test files, that a change of a file concerns, by the file's path: of the beginnings that fit, the
+ * longest counts. `npm test` (the tiers `fast` and `stack`) is run for each change, so a row without a tier says that it is
+ * enough; slices of all other tiers follow in turn. Of a changed test file, the file itself is run.
  */
-const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiers: string[]])[] = [
+const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiersOrFiles: string[]])[] = [
   ['.ci/'],
   ['.dependency-cruiser.mjs'],
   ['.dockerignore', 'deploy'],
@@ -44,18 +46,23 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiers: string[]]
   ['services/scheduler/src/', 'long'],
   ['test/'],
   ['test/deploy/', 'deploy'],
-  ['test/faults/', 'faults'],
-  ['test/model/', 'long'],
+  ['test/model/', 'test/model/stack-behaves-like-the-model.test.ts'],
+  [
+    'test/operators/previous-release',
+    'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts',
+  ],
   ['test/support/console/', 'browsers'],
   ['test/support/deploy/', 'deploy', 'rolling'],
   ['test/support/faults/', 'faults'],
   ['test/support/k8s/', 'deploy'],
   ['test/support/operators/', 'waiting'],
   ['test/support/topologies/', 'topologies'],
-  ['test/support/upgrade/', 'long'],
+  ['test/support/upgrade/', 'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts'],
   ['test/support/web-push/', 'browsers'],
   ['test/support/with-python/', 'python'],
   ['tools/'],
+  ['tools/supervisor/bootstrap/command.mjs', INTERRUPTED_RUN],
+  ['tools/supervisor/bootstrap/test-run.mjs', INTERRUPTED_RUN],
   ['tsconfig.base.json'],
   ['tsconfig.json'],
 ];
@@ -64,21 +71,27 @@ const TIERS_OF_PATHS: readonly (readonly [beginning: string, ...tiers: string[]]
 export interface Concerned {
   /** A changed file for each tier: the first of the list. */
   tiers: Map<string, string>;
-  /** Test files among them. */
+  /** Single test files. */
   files: string[];
 }
 
 /** Finds what changed files concern. Undefined when the table has no row for one of them. */
 export function findConcerned(changed: readonly string[]): Concerned | undefined {
   const tiers = new Map<string, string>();
-  const files = changed.filter((path) => path.endsWith('.test.ts'));
-  for (const path of changed.filter((one) => !files.includes(one))) {
-    const row = findRow(path);
+  const files = new Set<string>();
+  for (const path of changed) {
+    const row = isTest(path) ? ['', path] : findRow(path);
     if (row === undefined) return undefined;
-    const [, ...names] = row;
-    for (const name of names) if (!tiers.has(name)) tiers.set(name, path);
+    for (const name of row.slice(1)) {
+      if (isTest(name)) files.add(name);
+      else if (!tiers.has(name)) tiers.set(name, path);
+    }
   }
-  return { tiers, files };
+  return { tiers, files: [...files] };
+}
+
+function isTest(path: string): boolean {
+  return path.endsWith('.test.ts');
 }
 
 function findRow(path: string) {

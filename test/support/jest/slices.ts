@@ -26,10 +26,9 @@ export function divide(tiers: readonly Tier[], secondsOf: Seconds): string[][] {
     .flatMap(filesOf)
     .map((file) => ({ file, load: loadOf(tiers, file, secondsOf) }))
     .toSorted((a, b) => lengthOf(b.load) - lengthOf(a.load) || (a.file < b.file ? -1 : 1));
-  const longest = Math.max(MAX_SLICE_SECONDS, ...files.map(({ load }) => lengthOf(load)));
   for (let count = 1; ; count += 1) {
     const slices = fill(count, files);
-    if (slices.every(({ load }) => lengthOf(load) <= longest)) {
+    if (slices.every((slice) => lengthOf(slice.load) <= MAX_SLICE_SECONDS || isSingle(slice))) {
       return slices.map((slice) => slice.files);
     }
   }
@@ -42,6 +41,10 @@ export function estimateSeconds(
   secondsOf: Seconds,
 ): number {
   return lengthOf(files.map((file) => loadOf(tiers, file, secondsOf)).reduce(add, NO_LOAD));
+}
+
+function isSingle({ files }: { files: readonly string[] }): boolean {
+  return files.length <= 1;
 }
 
 const NO_LOAD: Load = { oneByOne: 0, sideBySide: 0, longestBeside: 0 };

@@ -176,6 +176,7 @@ const STACK_SIDE_BY_SIDE = [
   'services/delivery-worker/test/webhooks/killed-worker-repeats-one-request.test.ts',
   'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
   'services/device-gateway/test/only-authenticated-devices-connect.test.ts',
+  'tools/supervisor/test/a-test-run-leaves-no-process.test.ts',
   'test/api/api-keys-are-not-stored-or-logged.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
   'test/api/settings-are-per-app.test.ts',

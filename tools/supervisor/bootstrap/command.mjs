@@ -89,7 +89,7 @@ async function runJest(args, env) {
   const code = await exitCodeOf(startNode(args, { ...env, ...testRun.env }));
   await stopped;
   if (stopped !== undefined) return code === 0 ? 1 : code;
-  const left = await testRun.end();
+  const left = await testRun.end(code !== 0);
   for (const command of left) process.stderr.write(`The tests left this running: ${command}\n`);
   return code;
 }

@@ -1,10 +1,10 @@
 // Ends what a run of the tests leaves behind: stacks, servers, browsers and containers of a run that was interrupted or
-// that failed. A process belongs to the run if it descends from this one, or names the run in its environment or its
-// command line. Redis overwrites both, but its working folder is that of its files.
+// that failed. A process belongs to the run if it descends from this one, or if its environment names the run. Others may
+// read a file of the run, so a command line that names it counts only where the environment tells nothing.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -23,27 +23,31 @@ const POLL_INTERVAL_MS = 100;
 /**
  * Begins a run: makes its folder for temporary files.
  *
- * @returns {{ env: Record<string, string>, stop(): Promise<void>, end(): Promise<string[]> }} `env`: for the process that
- *   runs the tests; `stop` ends the run at once, and removes its files; `end`, once that process has ended by itself, ends
- *   those that it has left and returns their command lines
+ * @returns {{
+ *   env: Record<string, string>, stop(): Promise<void>, end(hasFailed: boolean): Promise<string[]>
+ * }} `env`: for the process that runs the tests; `stop` ends the run at once, and removes its files; `end`, once that process
+ *   has ended by itself, ends those that it has left and returns their command lines: files of a failed run stay
  */
 export function beginTestRun() {
-  const name = `carillon-test-${randomBytes(4).toString('hex')}`;
+  const name = `carillon-${randomBytes(4).toString('hex')}`;
   const folder = join(tmpdir(), name);
   mkdirSync(folder);
   const known = new Map();
   const find = () => findProcesses(name, known);
+  const removeAll = () => {
+    for (const path of findFolders(name, folder)) removeFolder(path);
+  };
   return {
     env: { TMPDIR: folder, CARILLON_TEST_RUN: name },
     async stop() {
       await stopAll(find);
-      for (const path of findFolders(name, folder)) removeFolder(path);
+      removeAll();
     },
-    async end() {
+    async end(hasFailed) {
       await untilNone(find, END_MS);
       const left = find().map(({ command }) => command);
       if (left.length > 0) await stopAll(find);
-      removeIfEmpty(folder);
+      if (!hasFailed) removeAll();
       return left;
     },
   };
@@ -113,7 +117,7 @@ function listFromProc() {
         const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
         const parent = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
         const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
-        return [{ pid: Number(pid), parent, command, text: `${command} ${readEnvironment(pid)}` }];
+        return [{ pid: Number(pid), parent, command, text: readMark(pid) || command }];
       } catch {
         // It has ended.
         return [];
@@ -121,20 +125,25 @@ function listFromProc() {
     });
 }
 
-/** Reads what the kernel shows of its own processes and of those of other users not at all. */
-function readEnvironment(pid) {
+/**
+ * Reads what may name the run: of servers that get an environment of their own, where their files are. Empty where nothing
+ * is known.
+ */
+function readMark(pid) {
   try {
-    const isRedis = /^(redis|valkey)-server$/m.test(readFileSync(`/proc/${pid}/comm`, 'utf8'));
-    return isRedis
-      ? readlinkSync(`/proc/${pid}/cwd`)
-      : readFileSync(`/proc/${pid}/environ`, 'utf8');
+    const program = readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+    if (/^(redis|valkey)-server$/.test(program)) return readlinkSync(`/proc/${pid}/cwd`);
+    if (program === 'mongod') return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+    return readFileSync(`/proc/${pid}/environ`, 'utf8');
   } catch {
     return '';
   }
 }
 
 function listFromPs() {
-  const lines = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,command='], { encoding: 'utf8' });
+  const lines = execFileSync('ps', ['-A', '-ww', '-o', 'pid=,ppid=,command='], {
+    encoding: 'utf8',
+  });
   return lines.split('\n').flatMap((line) => {
     const [, pid, parent, command] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
     return pid === undefined
@@ -154,17 +163,19 @@ function findFolders(name, folder) {
 
 function removeFolder(path) {
   try {
+    unmountBelow(path);
     rmSync(path, { recursive: true, force: true, maxRetries: 3 });
   } catch (error) {
     process.stderr.write(`${path} could not be removed: ${error.message}\n`);
   }
 }
 
-/** Keeps what a failed test has kept for inspection. */
-function removeIfEmpty(folder) {
-  try {
-    rmdirSync(folder);
-  } catch {
-    // It has files.
-  }
+/** Unmounts what is mounted below a folder, such as a container's files, the innermost first. */
+function unmountBelow(folder) {
+  if (process.platform !== 'linux') return;
+  const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '');
+  const below = mounts.filter((path) => path.startsWith(`${folder}/`));
+  for (const path of below.reverse()) spawnSync('umount', ['--lazy', path], { stdio: 'ignore' });
 }

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { isAlive } from '../../../test/support/stack/processes.ts';
@@ -41,7 +41,7 @@ async function pidFrom(script: string, env: NodeJS.ProcessEnv = testRun.env): Pr
 
 test('a process without a parent is ended after the run, and named', async () => {
   const pid = await pidFrom('sleep 600 >/dev/null & echo $!');
-  expect(await testRun.end()).toEqual(['sleep 600']);
+  expect(await testRun.end(false)).toEqual(['sleep 600']);
   expect(isAlive(pid)).toBe(false);
 });
 
@@ -66,11 +66,20 @@ test('a process that names the run in its command line only is ended', async () 
   expect(isAlive(pid)).toBe(false);
 });
 
+test('a process that only reads a file of the run goes on', async () => {
+  const { TMPDIR: folder = '' } = testRun.env;
+  const script = `/bin/sh -c 'sleep 600; : ${join(folder, 'data')}' >/dev/null & echo $!`;
+  const pid = await pidFrom(script, {});
+  await testRun.stop();
+  expect(isAlive(pid)).toBe(true);
+  process.kill(pid, 'SIGKILL');
+});
+
 test('a process of another run goes on', async () => {
   const other = beginTestRun();
   try {
     const pid = await pidFrom('sleep 600 >/dev/null & echo $!', other.env);
-    expect(await testRun.end()).toEqual([]);
+    expect(await testRun.end(false)).toEqual([]);
     await testRun.stop();
     expect(isAlive(pid)).toBe(true);
   } finally {
@@ -81,13 +90,15 @@ test('a process of another run goes on', async () => {
 test('the files of a failed run stay, and those of an interrupted run go', async () => {
   const { TMPDIR: folder = '' } = testRun.env;
   writeFileSync(join(folder, 'log'), '');
-  await testRun.end();
+  await testRun.end(true);
   expect(existsSync(folder)).toBe(true);
   await testRun.stop();
   expect(existsSync(folder)).toBe(false);
 });
 
 test('nothing stays of a run that was well', async () => {
-  await testRun.end();
-  expect(existsSync(testRun.env.TMPDIR ?? '')).toBe(false);
+  const { TMPDIR: folder = '' } = testRun.env;
+  mkdirSync(join(folder, 'cache'));
+  await testRun.end(false);
+  expect(existsSync(folder)).toBe(false);
 });
