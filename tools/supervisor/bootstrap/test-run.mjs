@@ -4,7 +4,7 @@
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -47,7 +47,8 @@ export function beginTestRun() {
       await untilNone(find, END_MS);
       const left = find().map(({ command }) => command);
       if (left.length > 0) await stopAll(find);
-      if (!hasFailed) removeAll();
+      if (hasFailed) removeIfEmpty(folder);
+      else removeAll();
       return left;
     },
   };
@@ -167,6 +168,14 @@ function removeFolder(path) {
     rmSync(path, { recursive: true, force: true, maxRetries: 3 });
   } catch (error) {
     process.stderr.write(`${path} could not be removed: ${error.message}\n`);
+  }
+}
+
+function removeIfEmpty(folder) {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // It holds what a failed test has kept for inspection.
   }
 }
 
