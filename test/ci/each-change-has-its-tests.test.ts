@@ -73,6 +73,16 @@ test('a tier too long for one run is concerned in parts, which take turns', () =
   expect(ofTier(1)[0]?.title).toBe(ofTier(0)[1]?.title);
 });
 
+test('no concerned tier takes the time of the others', () => {
+  const changes = [
+    'services/delivery-worker/src/main.ts',
+    'services/api/src/main.ts',
+    'k8s/a.yaml',
+  ];
+  const names = plan(changes).parts.map(({ title }) => title.split(' ')[0]);
+  expect(names.slice(0, 4)).toEqual(['deploy', 'long', 'python', 'long']);
+});
+
 test('a changed test file is run', () => {
   const file = 'test/topologies/failed-primary-is-replaced.test.ts';
   const { parts } = plan([file, 'test/support/jest/tiers.ts']);

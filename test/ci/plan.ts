@@ -53,21 +53,35 @@ export function makePlan({ tiers, secondsOf, changes, commits }: Situation): Pla
   const concerned = changes && findConcerned(changes);
   if (concerned === undefined) return { daily, parts: slices, leftOut: [] };
 
-  const changed = rest.flatMap((tier) => {
+  // A tier that can't be divided comes first: after parts of others there would be no time for it.
+  const inOrder = rest.toSorted((a, b) => rank(a) - rank(b));
+  const changed = inOrder.flatMap((tier) => {
     const path = concerned.tiers.get(tier.name);
     if (path === undefined) return [];
     const title = `${tier.name} (${path} changed)`;
     return tier.name === UNDIVIDED
-      ? [measure(title, filesOf(tier))]
-      : slice(`${title}, part`, [tier]);
+      ? [[measure(title, filesOf(tier))]]
+      : [slice(`${title}, part`, [tier])];
   });
   const own = concerned.files.filter((path) => !daily.files.includes(path));
   const ofChanges = own.length > 0 ? [measure('changed test files', own)] : [];
   return {
     daily,
-    parts: [...ofChanges, ...changed, ...slices.slice(0, 1)],
+    parts: [...ofChanges, ...takeTurns(changed), ...slices.slice(0, 1)],
     leftOut: slices.slice(1).map(({ title }) => title),
   };
+}
+
+function rank({ name }: Tier): number {
+  return name === UNDIVIDED ? 0 : 1;
+}
+
+/** Puts the first part of each tier before the second ones, so that a long tier leaves time for the others. */
+function takeTurns(tiers: readonly (readonly Part[])[]): Part[] {
+  const longest = Math.max(0, ...tiers.map(({ length }) => length));
+  return Array.from({ length: longest }, (_, at) =>
+    tiers.flatMap((parts) => parts[at] ?? []),
+  ).flat();
 }
 
 /** Makes another entry the first one in each run. */
