@@ -3,7 +3,7 @@ import { writeProbe } from './redis.ts';
 import type { ShardServer } from './shard-server.ts';
 
 /** Time after which a failing shard is `away`; a failover takes less. */
-export const AWAY_AFTER_MS = 10_000;
+const AWAY_AFTER_MS = 10_000;
 const PROBE_INTERVAL_MS = 300;
 
 /**

@@ -6,7 +6,7 @@ export const MAX_HANDLED = 8;
 /** Requests of a connection that may wait; with more it is closed. No client of today pipelines so many. */
 export const MAX_WAITING_REQUESTS = 32;
 /** Time without progress, milliseconds, after which a connection that does not take a response is closed. */
-export const UNREAD_TIMEOUT_MS = 10_000;
+const UNREAD_TIMEOUT_MS = 10_000;
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => void;
 

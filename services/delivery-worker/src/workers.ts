@@ -9,12 +9,12 @@ import type { KeyUse } from '@carillon/store/keys';
 import { createSemaphore } from './deliver/semaphore.ts';
 
 /** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
-export const PROVIDER_CONCURRENCY = 500;
+const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
 /** Webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
 const WEBHOOK_CONCURRENCY = 200;
 /** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
-export const EMBEDDED_FACTOR = 8;
+const EMBEDDED_FACTOR = 8;
 
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
 

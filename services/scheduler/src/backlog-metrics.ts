@@ -6,9 +6,9 @@ import type { ChannelBacklog } from '@carillon/store/backlog';
 import type { Store } from '@carillon/store/store';
 
 /** A count of a channel's batches stops here: more would require no more workers. */
-export const MAX_COUNTED = 100_000;
+const MAX_COUNTED = 100_000;
 /** Values are read again after this time, whatever the rate of the scrapes. */
-export const MAX_AGE_MS = 5_000;
+const MAX_AGE_MS = 5_000;
 
 /** Batches of one channel that are not closed. */
 type Backlog = ChannelBacklog & { channel: Channel };

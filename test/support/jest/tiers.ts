@@ -31,7 +31,6 @@ const FAST = [
   'test/ci/results-are-read.test.ts',
   'test/deploy/compose-passes-the-settings-of-the-services.test.ts',
   'test/deploy/dockerfile-names-the-bootstraps-versions.test.ts',
-  'test/docs-agree-with-the-code.test.ts',
   'test/docs/each-section-of-security-has-its-tests.test.ts',
   'test/docs/the-capacity-page-is-current.test.ts',
   'test/docs/the-documents-name-what-exists.test.ts',

@@ -1,7 +1,7 @@
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
 
-export const SETTINGS_TTL_MS = 5_000;
+const SETTINGS_TTL_MS = 5_000;
 const MAX_CACHED_APPS = 1_000;
 
 /** Settings of an app that deliveries need. */

@@ -2,7 +2,7 @@
  * Unsaved outcomes after which a batch is saved: a killed worker repeats fewer than these of each batch, and what was in
  * flight. So many are saved also before the settlement: the windows of their requests serve the next batch meanwhile.
  */
-export const SAVE_AFTER_OUTCOMES = 25;
+const SAVE_AFTER_OUTCOMES = 25;
 const SAVE_INTERVAL_MS = 1_000;
 
 /** Saving of the outcomes of a batch in progress, so that a worker that takes over repeats few. */

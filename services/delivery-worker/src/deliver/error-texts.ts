@@ -3,7 +3,7 @@ import type { Batch } from '@carillon/store/documents';
 /** Texts of provider errors that a batch stores, besides {@link OTHER_ERROR}. */
 export const MAX_ERROR_TEXTS = 16;
 /** Stored part of a provider's error. */
-export const MAX_PROVIDER_ERROR_CHARACTERS = 200;
+const MAX_PROVIDER_ERROR_CHARACTERS = 200;
 /** Stands for a text beyond the limit, so that a recipient never shows another recipient's error. */
 export const OTHER_ERROR = 'other';
 

@@ -14,11 +14,11 @@ import { createSemaphore, type Semaphore } from './semaphore.ts';
 import { REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Greatest age of a credential when it is used. */
-export const MAX_AGE_MS = 3_000;
+const MAX_AGE_MS = 3_000;
 const CLEANUP_INTERVAL_MS = 60_000;
 const MAX_IDLE_MS = 600_000;
 /** Large batches of one app in progress at once; more would only take memory. */
-export const MAX_LARGE_BATCHES_PER_APP = 2;
+const MAX_LARGE_BATCHES_PER_APP = 2;
 /** Batches of one app that this process holds. */
 const MAX_IN_FLIGHT_PER_APP = 200;
 

@@ -1,11 +1,11 @@
-export const BASE_BACKOFF_MS = 1_000;
-export const MAX_BACKOFF_MS = 600_000;
+const BASE_BACKOFF_MS = 1_000;
+const MAX_BACKOFF_MS = 600_000;
 /** Doublings after which a ceiling has long reached the maximum, so that it stays a finite number. */
 const MAX_DOUBLINGS = 20;
 /** Longest Retry-After that is honoured: the provider is tried once a day. */
-export const MAX_RETRY_AFTER_MS = 86_400_000;
+const MAX_RETRY_AFTER_MS = 86_400_000;
 /** Share of a Retry-After by which attempts are spread, so that they don't all come at once. */
-export const JITTER = 0.1;
+const JITTER = 0.1;
 
 /**
  * Computes the delay of the next attempt, for all providers (guarantee G16): a backoff whose ceiling doubles from a

@@ -15,10 +15,10 @@ import type { ClaimedFanOut } from '@carillon/store/fan-outs';
 import type { Store } from '@carillon/store/store';
 import type { Subscriber } from '@carillon/store/subscriptions';
 
-export const NEXT_STEP_DELAY_MS = 50;
+const NEXT_STEP_DELAY_MS = 50;
 /** Delay until a worker of a newer release may take the page. */
 const NEWER_RELEASE_DELAY_MS = 1_000;
-export const LEASE_MS = 6_000;
+const LEASE_MS = 6_000;
 /** A step stops writing when less of its lease may be left. */
 const LEASE_MARGIN_MS = 2_000;
 

@@ -3,9 +3,9 @@ import { appendJsonFields } from '@carillon/core/json-object';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
 /** Apple stores a notification for 30 days at most. */
-export const MAX_TTL_SECONDS = 30 * 86_400;
+const MAX_TTL_SECONDS = 30 * 86_400;
 /** Apple, "Sending notification requests to APNs": a payload is at most 4 KB. */
-export const MAX_PAYLOAD_BYTES = 4_096;
+const MAX_PAYLOAD_BYTES = 4_096;
 /** Valid apns-collapse-id: at most 64 bytes of characters that a header may hold. */
 const COLLAPSE_ID = /^[\x21-\x7e]{1,64}$/;
 

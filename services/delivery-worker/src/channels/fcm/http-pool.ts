@@ -4,7 +4,7 @@ import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { MaySend } from '../../deliver/provider.ts';
 
 /** The longest response of Google has a few thousand bytes. */
-export const MAX_RESPONSE_BYTES = 256 * 1_024;
+const MAX_RESPONSE_BYTES = 256 * 1_024;
 /** Google closes idle connections after minutes; a connection that is about to be closed is not used. */
 const IDLE_TIMEOUT_MS = 60_000;
 

@@ -54,7 +54,7 @@ const oauthError = z.object({ error: z.string() });
 const OAUTH_TRANSIENT_ERRORS = ['server_error', 'temporarily_unavailable', 'internal_failure'];
 
 /** Delay of the retry after a timeout, at least (Firebase, "Best practices when sending FCM messages at scale"). */
-export const RETRY_AFTER_TIMEOUT_MS = 10_000;
+const RETRY_AFTER_TIMEOUT_MS = 10_000;
 
 const authError: OutcomeRule = (response, error) => ({
   kind: 'auth-error',

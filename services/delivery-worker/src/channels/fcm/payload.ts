@@ -2,9 +2,9 @@ import type { TokenMessage } from 'firebase-admin/messaging';
 import type { ProviderPush } from '../../deliver/provider.ts';
 
 /** FCM stores a message for 28 days at most. */
-export const MAX_TTL_MS = 28 * 86_400_000;
+const MAX_TTL_MS = 28 * 86_400_000;
 /** FCM, "About FCM messages": keys and values of `data` together. */
-export const MAX_DATA_BYTES = 4_096;
+const MAX_DATA_BYTES = 4_096;
 
 /** A push encoded for FCM, the same for every device but for its token. */
 export interface FcmMessage {

@@ -24,7 +24,7 @@ export interface PushHttpClientOptions {
   dnsLookup?: LookupFunction;
 }
 
-export const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 10_000;
 
 /** HTTP client for push services, which aren't trusted: requests are limited in time and in response size. */
 export type PushHttpClient = ReturnType<typeof createPushHttpClient>;

@@ -6,7 +6,7 @@ import type { ProviderPush } from '../../deliver/provider.ts';
 export const MAX_PLAINTEXT_BYTES = 3_993;
 
 /** Push services store nothing longer. */
-export const MAX_TTL_SECONDS = 28 * 86_400;
+const MAX_TTL_SECONDS = 28 * 86_400;
 /** RFC 8030, 5.4. */
 const TOPIC = /^[0-9A-Za-z_-]{1,32}$/;
 const TOPIC_CHARACTERS = 32;
