@@ -117,8 +117,6 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { app: 1, _id: 1 } },
     { key: { dueAt: 1 }, partialFilterExpression: { state: 'scheduled' } },
     { key: { 'fan.at': 1 }, partialFilterExpression: { 'fan.done': false } },
-    // Hinted by the previous release, which may run beside it: a later release drops it.
-    { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
     {
       key: DUE_PUSHES_INDEX,
       partialFilterExpression: { 'work.state': 'ready' },
@@ -142,8 +140,6 @@ const INDEXES: Record<string, IndexDescription[]> = {
     OUTBOX_INDEX,
   ],
   batches: [
-    // As in `pushes`: for the previous release.
-    { key: { 'work.at': 1 }, partialFilterExpression: { 'work.state': 'ready' } },
     {
       key: DUE_BATCHES_INDEX,
       partialFilterExpression: { 'work.state': { $in: ['waiting', 'ready'] } },
@@ -172,11 +168,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
   webhooks: [
     { key: { app: 1, createdAt: 1 } },
     // Of two calls that add a webhook at once, one gets the slot.
-    {
-      key: { app: 1, slot: 1 },
-      unique: true,
-      partialFilterExpression: { slot: { $exists: true } },
-    },
+    { key: { app: 1, slot: 1 }, unique: true },
   ],
   redrives: [
     // An app has one re-drive at a time: two of them could send to the same recipients.

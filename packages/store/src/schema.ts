@@ -16,11 +16,11 @@ export interface SchemaStep {
 }
 
 /**
- * The steps of all releases, in order. Rules for a step, because services of the previous release run before, during
- * and after it, and because they must run again after a roll back:
+ * The steps of all releases, in order. Rules for a step, because services of the release that is being replaced run
+ * before, during and after it, and because they must run again after a roll back:
  *
- * 1. It only adds (expand): fields, collections, indexes, values that the previous release ignores or understands.
- * 2. What the previous release reads or writes is removed or changed (contract) one release later at the earliest, when
+ * 1. It only adds (expand): fields, collections, indexes, values that the replaced release ignores or understands.
+ * 2. What the replaced release reads or writes is removed or changed (contract) one release later at the earliest, when
  *    no supported release uses it.
  * 3. It may be repeated, and run twice at once: `migrate` is killed in the middle of it, or loses its lease while it is
  *    frozen. So it reads the remaining work from the data, in bounded batches, and stores no progress of its own.
@@ -29,20 +29,14 @@ export interface SchemaStep {
  * A new index needs no step, unless services must not start without it: every migration creates missing indexes first.
  */
 export const SCHEMA_STEPS: readonly SchemaStep[] = [
-  { version: 1, description: 'the collections and indexes of the first versioned schema' },
-  {
-    version: 2,
-    description: 'the indexes that failed deliveries and single recipients are found by',
-  },
-  { version: 3, description: "the index that a device's unclosed batches are found by" },
-  { version: 4, description: 'the indexes that find what is to be reported to webhooks' },
+  { version: 1, description: 'the collections and indexes of the first schema' },
 ];
 
 /**
  * The version that the services of this release need. They also run beside a newer one. It is lower than the last step
  * when that step only contracts.
  */
-export const REQUIRED_SCHEMA_VERSION = 4;
+export const REQUIRED_SCHEMA_VERSION = 1;
 
 /** Result of a migration. */
 export interface MigrationResult {
