@@ -52,11 +52,10 @@ const fromNow = (ms: number) => new Date(Date.now() + ms);
 test('an attempt of any age is not abandoned while its owner renews it', async () => {
   const alive = await insertPush({ acceptingUntil: fromNow(60_000) });
   const lapsed = await insertPush({ acceptingUntil: fromNow(-1_000) });
-  const ofAnEarlierVersion = await insertPush({});
   const young = await insertPush({ acceptedAt: new Date(), acceptingUntil: fromNow(-1_000) });
-  expect(await store.retention.abandonStale()).toBe(2);
-  const states = await Promise.all([alive, lapsed, ofAnEarlierVersion, young].map(stateOf));
-  expect(states).toEqual(['accepting', 'abandoned', 'abandoned', 'accepting']);
+  expect(await store.retention.abandonStale()).toBe(1);
+  const states = await Promise.all([alive, lapsed, young].map(stateOf));
+  expect(states).toEqual(['accepting', 'abandoned', 'accepting']);
 });
 
 test('a renewal lasts some seconds, and an abandoned attempt can neither be renewed nor committed', async () => {
@@ -68,12 +67,6 @@ test('a renewal lasts some seconds, and an abandoned attempt can neither be rene
   expect(await store.pushes.renewAcceptingLease(id)).toBe(false);
   expect(await store.pushes.commit(id, 'open')).toBe(false);
   expect(await stateOf(id)).toBe('abandoned');
-});
-
-test('an attempt of an earlier version has a minute', async () => {
-  const idempotency = { key: 'b', bodyHash: '' };
-  const id = await insertPush({ acceptedAt: fromNow(-30_000), idempotency });
-  expect((await store.pushes.findByIdempotencyKey('app', 'b'))?._id).toBe(id);
 });
 
 test('batches without their push are removed, whether they wait or are due, and others stay', async () => {

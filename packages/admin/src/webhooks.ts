@@ -193,8 +193,7 @@ async function requireWebhook(
 }
 
 function boxKeyMissing(): AdminError {
-  const text =
-    'No delivery worker has run since the upgrade: start one that takes the queue webhook.';
+  const text = 'No delivery worker that takes the queue webhook has run yet: start one.';
   return new AdminError('BOX_KEY_MISSING', text);
 }
 

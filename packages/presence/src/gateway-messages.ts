@@ -12,12 +12,9 @@ export interface Delivery {
   /** Hash of the collapse key (core/batch). */
   collapse?: string;
   payload: string;
-  /** Context of the worker's span (`traceparent`), if the push is traced. Gateways of an earlier release ignore it. */
+  /** Context of the worker's span (`traceparent`), if the push is traced. */
   trace?: string;
-  /**
-   * Events of the recipients are reported to webhooks: a late receipt marks the batch. Gateways of an earlier release
-   * ignore it.
-   */
+  /** Events of the recipients are reported to webhooks: a late receipt marks the batch. */
   notify?: true;
   /** Set if undelivered recipients get no inbox row, because another channel delivers the push too. */
   hasNoRow?: true;
@@ -42,8 +39,8 @@ export interface ReceivedDelivery extends DispatchedDelivery {
 /** A message in a gateway's stream. */
 export type GatewayMessage =
   | { kind: 'deliver'; delivery: DispatchedDelivery }
-  /** Rows of a push were written for these devices. A worker of an earlier release does not name the push. */
-  | { kind: 'drain'; tokens: string[]; push: string | undefined }
+  /** Rows of a push were written for these devices. */
+  | { kind: 'drain'; tokens: string[]; push: string }
   | { kind: 'kick'; token: string; connection: string };
 
 /** Encodes a message as the fields of a stream entry, for XADD: as many for each message of a kind. */
@@ -63,7 +60,7 @@ export function encodeGatewayMessage(message: GatewayMessage): string[] {
       ];
     }
     case 'drain':
-      return ['drain', joinTokens(message.tokens), 'push', message.push ?? ''];
+      return ['drain', joinTokens(message.tokens), 'push', message.push];
     case 'kick':
       return ['kick', message.token, 'connection', message.connection];
   }
@@ -72,8 +69,7 @@ export function encodeGatewayMessage(message: GatewayMessage): string[] {
 /** Decodes the fields of a stream entry; undefined for a kind that this version does not know. */
 export function decodeGatewayMessage(fields: readonly string[]): GatewayMessage | undefined {
   const [kind, first = '', , second = '', , third = '', , fourth = ''] = fields;
-  if (kind === 'drain')
-    return { kind, tokens: splitTokens(first), push: second === '' ? undefined : second };
+  if (kind === 'drain') return { kind, tokens: splitTokens(first), push: second };
   if (kind === 'kick') return { kind, token: first, connection: second };
   if (kind !== 'deliver') return undefined;
   const header = JSON.parse(first) as Omit<DispatchedDelivery, 'payload' | 'tokens' | 'positions'>;

@@ -193,7 +193,7 @@ function createPermit(
   function recordResult(result: DeliveryResult, recipients: number): void {
     progress.record(result, recipients);
     const missing = write.size() - progress.ended();
-    // A gateway of the previous release does not report that it has handled a dispatch.
+    // A gateway does not report a message to one recipient as handled.
     if (missing <= 0) write.release();
     if (progress.acknowledged() < missing) return;
     if (result === 'acknowledged') receipt.end();

@@ -72,7 +72,6 @@ export function createResultBatch() {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
     const untraced = `${work} ${claim} ${code}`;
-    // A worker of an earlier release reads the first three words only.
     const name = trace === undefined ? untraced : `${untraced} ${trace}`;
     const bitmap = fields.get(name) ?? Buffer.alloc(BITMAP_BYTES);
     fields.set(name, bitmap);

@@ -26,8 +26,8 @@ const LAGGING_BLOCK_MS = 50;
 export interface ShardEvents {
   /** Handles a delivery. No further message of its shard is read until it resolves, which slows down an overloaded gateway. */
   deliver(delivery: ReceivedDelivery): Promise<void>;
-  /** An inbox row was written for this device. Workers of an earlier release do not name the push. */
-  inboxChanged(token: string, push: string | undefined): void;
+  /** An inbox row of this push was written for this device. */
+  inboxChanged(token: string, push: string): void;
   /** The device has a newer connection. */
   kick(device: Pick<ConnectedDevice, 'token' | 'connection'>): void;
   /** The device was registered late or again; workers saw it as offline, so its inbox must be read. */

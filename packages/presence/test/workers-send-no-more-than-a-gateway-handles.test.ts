@@ -129,7 +129,7 @@ test('the results of a part are returned although another part waits', async () 
   await other.channel.close();
 });
 
-test('a gateway of the previous release reports results only, and they release the room', async () => {
+test('the results of all recipients release the room, without a report that they are handled', async () => {
   reset();
   const worker = await startWorker('b', 3, 5_000);
   await until(() => claims().length === 2);

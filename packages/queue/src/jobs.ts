@@ -22,11 +22,11 @@ export const jobSchemas = {
   finish: z.object({ pushes: z.array(id) }),
   /**
    * Records connects and disconnects of devices (token, milliseconds since 1970) and uses of API keys (the key's id,
-   * milliseconds). Workers of the previous release skip `keys`.
+   * milliseconds).
    */
   presence: z.object({
     events: z.array(z.tuple([id, z.number()])),
-    keys: z.array(z.tuple([id, z.number()])).default([]),
+    keys: z.array(z.tuple([id, z.number()])),
   }),
   /** Reports due events to a webhook. */
   webhook: z.object({ webhook: id }),

@@ -243,7 +243,11 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
       }),
     /** Enqueues connects and disconnects of devices. */
     publishPresence: (events: PresenceJob['events']): Promise<void> =>
-      addTo('presence', { name: 'presence', data: { events }, opts: { ...REMOVED_WHEN_DONE } }),
+      addTo('presence', {
+        name: 'presence',
+        data: { events, keys: [] },
+        opts: { ...REMOVED_WHEN_DONE },
+      }),
     /** Enqueues uses of API keys, by the keys' ids. */
     publishKeyUses: (keys: PresenceJob['keys']): Promise<void> =>
       addTo('presence', {

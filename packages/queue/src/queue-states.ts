@@ -35,8 +35,7 @@ export function readQueueStates(redis: Redis): Promise<QueueState[]> {
 async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState> {
   const key = (part: string) => queueKey(redis, name, part);
   const pipeline = redis.pipeline();
-  // Workers of the previous release renew only BullMQ's own key, which sometimes lapses for 2.5 s.
-  pipeline.exists([workerKey(redis, name), key('stalled-check')]);
+  pipeline.exists(workerKey(redis, name));
   pipeline.llen(key('wait'));
   pipeline.llen(key('active'));
   pipeline.zcard(key('delayed'));

@@ -5,16 +5,11 @@ import type { PushDocument } from './documents.ts';
 /** Duration of an API process's lease on a push of many batches that it is accepting. */
 export const ACCEPTING_LEASE_MS = 3_000;
 
-/** The lease of a push in state `accepting` without one: an earlier version inserted it. */
-const DEFAULT_LEASE_MS = 60_000;
-
 /** Time for which an abandoned push is kept: batches that its owner still writes are removed with it. */
 const ABANDONED_RETENTION_MS = 3_600_000;
 
 /** An expression: the lease of a push in state `accepting` has ended, by MongoDB's clock. */
-export const IS_LEASE_EXPIRED: Document = {
-  $lt: [{ $ifNull: ['$acceptingUntil', { $add: ['$acceptedAt', DEFAULT_LEASE_MS] }] }, '$$NOW'],
-};
+export const IS_LEASE_EXPIRED: Document = { $lt: ['$acceptingUntil', '$$NOW'] };
 
 /**
  * Abandons a push in state `accepting`: its owner can't commit it any more, and its idempotency key is free at once.

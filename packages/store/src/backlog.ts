@@ -7,8 +7,6 @@ import type { Suspensions } from './suspensions.ts';
 
 /** Duration of one count, which a long backlog of suspended accounts would lengthen. */
 const COUNT_TIMEOUT_MS = 2_000;
-/** Releases before this one stored waiting batches with this time, also those of pushes that are due in a year. */
-const NO_TIME = new Date(0);
 
 /** Batches of one channel that are not closed. */
 export interface ChannelBacklog {
@@ -63,18 +61,14 @@ export function createBacklog(db: Db, clock: Clock, suspensions: Pick<Suspension
       const findOldest = ({ collection, filter, hint }: BatchSet) =>
         collection
           .find<{ work: { at: Date } }>(
-            { ...common, ...filter, 'work.at': { $gt: NO_TIME, $lte: new Date(now) } },
+            { ...common, ...filter, 'work.at': { $lte: new Date(now) } },
             { projection: { _id: 0, 'work.at': 1 }, hint, maxTimeMS: COUNT_TIMEOUT_MS },
           )
           .sort({ 'work.at': 1 })
           .limit(1)
           .next();
       const [pending, deferred, oldest] = await Promise.all([
-        Promise.all([
-          count(embedded, { $lte: horizon }),
-          count(ready, { $lte: horizon }),
-          count(waiting, { $gt: NO_TIME, $lte: horizon }),
-        ]),
+        Promise.all([embedded, ready, waiting].map((set) => count(set, { $lte: horizon }))),
         Promise.all([count(embedded, { $gt: horizon }), count(ready, { $gt: horizon })]),
         Promise.all([embedded, ready, waiting].map(findOldest)),
       ]);

@@ -231,8 +231,7 @@ export interface Batch {
   got?: Record<string, number>;
   /**
    * Times at which receipts of `got` were recorded, by MongoDB's clock: word → bit → time (store/receipt-times).
-   * Receipts that a worker has recorded have their latency in `ms` instead, those that the previous release has
-   * recorded have neither.
+   * Receipts that a worker has recorded have their latency in `ms` instead.
    */
   gotAt?: Record<string, Record<string, Date>>;
   /** Recipients whose device was deleted while it had an inbox row, in the form of `got`. */
@@ -283,7 +282,7 @@ export interface NotifyEntry {
   finished?: true;
   /** In a device: events to report. */
   events?: DeviceEvent[];
-  /** In a device: when the events occurred, but for its registration. Absent in entries from before. */
+  /** In a device: when the events occurred, but for its registration. */
   times?: { event: DeviceEvent; at: Date }[];
 }
 
@@ -302,8 +301,8 @@ export interface WebhookDocument {
   /** Sealed secrets, newest first, each bound to the id; a request is signed with all that have not ended. */
   secrets: { sealed: SealedBox; endsAt?: Date }[];
   createdAt: Date;
-  /** From 0 to one less than the webhooks that an app may have, unique within the app. Absent in documents from before. */
-  slot?: number;
+  /** From 0 to one less than the webhooks that an app may have, unique within the app. */
+  slot: number;
   /** Absent: events are sent. */
   off?: { at: Date; reason: 'operator' | 'gone' | 'failing' };
   /** Failed requests in a row, the time of the last, since when, and when the next one is sent. Test events don't count. */

@@ -127,14 +127,12 @@ function createWebhookSettings(
   devices: Collection<DeviceDocument>,
   clock: Clock,
 ) {
-  /** Lists the slots of an app that no webhook has. A webhook from before there were slots takes one as well. */
+  /** Lists the slots of an app that no webhook has. */
   async function listFreeSlots(app: string): Promise<number[]> {
-    const projection = { projection: { slot: 1 } };
-    const found = await webhooks.find<{ slot?: number }>({ app }, projection).toArray();
-    const taken = found.flatMap(({ slot }) => slot ?? []);
-    const slots = WEBHOOK_LIMITS.perApp - (found.length - taken.length);
-    return Array.from({ length: Math.max(0, slots) }, (_, slot) => slot).filter(
-      (slot) => !taken.includes(slot),
+    const found = await webhooks.find({ app }, { projection: { slot: 1 } }).toArray();
+    const taken = new Set(found.map(({ slot }) => slot));
+    return Array.from({ length: WEBHOOK_LIMITS.perApp }, (_, slot) => slot).filter(
+      (slot) => !taken.has(slot),
     );
   }
 
@@ -297,9 +295,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
       response: WebhookResponse,
       retryMs: number,
     ): Promise<Date> {
-      // A document from before has no `failedAt`: its failures were the last requests.
-      const failedAt = { $ifNull: ['$failedAt', '$last.at'] };
-      const continues = { $gt: [failedAt, fromNow(-FAILURE_GAP_MS)] };
+      const continues = { $gt: ['$failedAt', fromNow(-FAILURE_GAP_MS)] };
       const updated = await webhooks.findOneAndUpdate(
         calledAt(webhook),
         [
@@ -307,9 +303,7 @@ function createResults(webhooks: WebhookCollection, clock: Clock) {
             $set: {
               failures: { $add: [{ $ifNull: ['$failures', 0] }, 1] },
               failedAt: '$$NOW',
-              failingSince: {
-                $cond: [continues, { $ifNull: ['$failingSince', '$$NOW'] }, '$$NOW'],
-              },
+              failingSince: { $cond: [continues, '$failingSince', '$$NOW'] },
               retryAt: fromNow(retryMs),
               last: { $mergeObjects: [{ $literal: response }, { at: '$$NOW' }] },
             },

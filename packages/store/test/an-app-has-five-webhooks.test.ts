@@ -3,7 +3,6 @@ import { boxKeyOf } from '@carillon/core/sealed-box';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import { WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { WebhookDocument } from '../src/documents.ts';
 import { addWebhook } from '../src/manage-webhooks.ts';
 import type { Store } from '../src/store.ts';
 import { type StoreUnderTest, startStore } from './store-under-test.ts';
@@ -49,12 +48,4 @@ test('a removed webhook frees its slot, whichever it is', async () => {
     await database.store.webhooks.remove(app, webhooks[n]?._id ?? '');
     expect(await addAtOnce(app)).toEqual({ added: 1, refused: CALLS - 1 });
   }
-});
-
-test('webhooks that were added before there were slots count as well', async () => {
-  const app = newObjectId();
-  const webhooks = database.db.collection<WebhookDocument>('webhooks');
-  for (const _ of ['first', 'second']) await add(app);
-  await webhooks.updateMany({ app }, { $unset: { slot: true } });
-  expect(await addAtOnce(app)).toMatchObject({ added: WEBHOOK_LIMITS.perApp - 2 });
 });

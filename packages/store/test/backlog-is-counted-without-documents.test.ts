@@ -1,7 +1,6 @@
 import { batchId } from '@carillon/core/ids';
 import { afterAll, beforeEach, expect, test } from '@jest/globals';
 import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
-import { DUE_BATCHES_INDEX, DUE_PUSHES_INDEX } from '../src/migrate.ts';
 import {
   ACCOUNT,
   APP,
@@ -87,12 +86,6 @@ test('the oldest age is that of a batch without a worker, released or not', asyn
   expect((await measure()).oldestMs / 1_000).toBeCloseTo(120, -1);
   await insertBatch({ state: 'waiting', at: since(ages.waiting) });
   expect((await measure()).oldestMs / 1_000).toBeCloseTo(180, -1);
-});
-
-test('batches that an earlier release stored without a time are not 56 years old', async () => {
-  await insertBatch({ at: new Date(0) });
-  await insertBatch({ state: 'waiting', at: new Date(0) });
-  expect(await measure()).toEqual({ ...NOTHING, pending: 1 });
 });
 
 test('batches of suspended accounts are not counted', async () => {
@@ -200,17 +193,4 @@ test('the batches of a push are found by push, however many others are in the in
     .explain('queryPlanner');
   expect(plan.queryPlanner.rejectedPlans).toEqual([]);
   expect(JSON.stringify(plan.queryPlanner.winningPlan)).toContain('push_1_work.state_1');
-});
-
-test('the previous release finds its index', async () => {
-  const { db } = await openStore();
-  for (const name of ['pushes', 'batches']) {
-    const found = db.collection(name).find({ 'work.state': 'ready' }, { hint: { 'work.at': 1 } });
-    expect(await found.toArray()).toEqual([]);
-  }
-  const indexes = await db.collection('batches').indexes();
-  expect(indexes.map(({ key }) => key)).toContainEqual(DUE_BATCHES_INDEX);
-  expect((await db.collection('pushes').indexes()).map(({ key }) => key)).toContainEqual(
-    DUE_PUSHES_INDEX,
-  );
 });

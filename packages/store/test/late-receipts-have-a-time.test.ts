@@ -123,17 +123,6 @@ describe.each(SHAPES)('of a push with its recipients %s', (shape) => {
     expect(await readHolders(push)).toEqual(before);
   });
 
-  test('a receipt that a gateway of the previous release has recorded has none', async () => {
-    const push = await insertPush(database, newTokens(2), { shape });
-    await deliverToInboxes(push);
-    const [token = ''] = push.tokens;
-    await acknowledge(database, push, token);
-    const ids = { _id: { $in: push.batchIds } };
-    await holdersOf(push).updateMany(ids, { $unset: { 'work.gotAt': true } });
-    expect(await readLatencies(push)).toEqual({});
-    expect((await store.recipients.findOne(await find(push), token))?.outcome).toBe('delivered');
-  });
-
   test('a receipt after the end of the push has none', async () => {
     const push = await insertPush(database, newTokens(2), { shape });
     await deliverToInboxes(push);

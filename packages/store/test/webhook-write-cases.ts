@@ -22,7 +22,7 @@ const NOW = new Date();
 
 const webhook: WebhookDocument = {
   ...{ _id: ID, app: APP, address: BOX, host: 'example.org', secrets: [{ sealed: BOX }] },
-  ...{ events: ['push.finished', 'recipient.delivered'], createdAt: NOW },
+  ...{ events: ['push.finished', 'recipient.delivered'], createdAt: NOW, slot: 0 },
 };
 
 const entry: NotifyEntry = { w: ID, r: true, v: 1, at: anHourAgo() };

@@ -394,9 +394,9 @@ export class Connection {
     return this.#replayed?.has(push) ?? false;
   }
 
-  /** Checks whether the notice of a push's row is redundant. Workers of an earlier release don't name the push. */
-  needsNoRow(push: string | undefined): boolean {
-    return push !== undefined && (this.isHeld(push) || this.hasReplayed(push));
+  /** Checks whether the notice of a push's row is redundant. */
+  needsNoRow(push: string): boolean {
+    return this.isHeld(push) || this.hasReplayed(push);
   }
 
   receiptStarted(): void {
