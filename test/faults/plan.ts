@@ -232,10 +232,6 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
     ],
   },
   {
-    fault: 'two releases at once',
-    files: ['test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts'],
-  },
-  {
     fault: 'response of MongoDB to a write of the API lost',
     files: ['test/faults/lost-mongodb-response-makes-no-second-push.test.ts'],
   },

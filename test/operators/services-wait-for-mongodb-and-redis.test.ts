@@ -49,7 +49,7 @@ function untilReady(waiting: ServiceProcess): Promise<unknown> {
   });
 }
 
-test('that are not reachable yet: alive, not ready, and ready by itself once they are; it stops without Redis', async () => {
+test('that are not reachable yet, and for the schema: alive, not ready, and ready by itself then; it stops without Redis', async () => {
   const [port, redis] = [await freePort(), await createRedisServer()];
   releases.push(redis.remove);
   const env = { MONGODB_URI: `mongodb://127.0.0.1:${port}/carillon`, REDIS_URL: redis.url };
@@ -63,6 +63,7 @@ test('that are not reachable yet: alive, not ready, and ready by itself once the
   }
   const mongod = await startMongod(port);
   releases.push(mongod.stop);
+  await Promise.all(services.map((one) => untilWaitsFor('the schema of MongoDB', one)));
   expect(await runCarillon(['migrate'], { env })).toMatchObject({ code: 0 });
   // The API accepts pushes without Redis, and the console shows them.
   const worksWithoutRedis = ({ service }: ServiceProcess) => ['api', 'dashboard'].includes(service);

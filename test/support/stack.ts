@@ -14,6 +14,8 @@ import { startStackRedis } from './topologies/stack-redis.ts';
 import { until } from './until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** The script that `npm start` runs. */
+const START_SCRIPT = 'tools/supervisor/bootstrap.mjs';
 const START_MS = 50_000;
 const STOP_MS = 40_000;
 const RESTART_MS = 20_000;
@@ -59,7 +61,6 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
   const mongodb = await startStackMongodb(options, isLent);
   const redis = await startStackRedis(options, isLent);
   const child = spawnSupervisor(
-    options.root ?? ROOT,
     await stackEnv(home, { ...options, env: { ...mongodb?.env, ...redis?.env, ...options.env } }),
     join(folder, 'output.log'),
   );
@@ -104,16 +105,10 @@ export async function startStack(options: StackOptions = {}, isLent = false): Pr
   };
 }
 
-/** Returns the script that `npm start` runs: it is elsewhere in an earlier release. */
-export function startScript(root: string): string {
-  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  return scripts.start.split(' ')[1];
-}
-
-function spawnSupervisor(root: string, env: NodeJS.ProcessEnv, log: string): ChildProcess {
+function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
   const file = openSync(log, 'a');
-  const child = spawn(process.execPath, [startScript(root), 'start'], {
-    cwd: root,
+  const child = spawn(process.execPath, [START_SCRIPT, 'start'], {
+    cwd: ROOT,
     env,
     stdio: ['ignore', file, file],
   });

@@ -80,7 +80,6 @@ const LONG = [
   'test/guarantees/g15-api-responds-within-three-seconds.test.ts',
   'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts',
   'test/guarantees/g9-older-push-does-not-follow-a-newer-one.test.ts',
-  'test/operators/upgrade-and-rollback-under-load-lose-no-push.test.ts',
   'test/providers/provider-outage-does-not-delay-others.test.ts',
   'test/providers/retry-after-is-honoured.test.ts',
   'test/providers/goaways-and-drops-lose-no-push.test.ts',

@@ -23,17 +23,11 @@ async function register({ api, app }: AppAddress, fields: object): Promise<Crede
   return JSON.parse(text) as Credentials;
 }
 
-/** An iPhone with a development build by default. */
-export async function registerIphone(
-  dev: AppAddress,
-  {
-    pushToken = randomBytes(32).toString('hex'),
-    pushEnvironment = 'development',
-    pushBundle = 'com.example.carillon',
-  } = {},
-): Promise<ProviderDevice> {
-  const fields = { platform: 'ios', pushToken, pushEnvironment, pushBundle };
-  return { ...(await register(dev, fields)), address: pushToken };
+/** An iPhone with a development build. */
+export async function registerIphone(dev: AppAddress): Promise<ProviderDevice> {
+  const pushToken = randomBytes(32).toString('hex');
+  const app = { pushEnvironment: 'development', pushBundle: 'com.example.carillon' };
+  return { ...(await register(dev, { platform: 'ios', pushToken, ...app })), address: pushToken };
 }
 
 /** An Android device that FCM reaches too. */

@@ -12,8 +12,6 @@ export interface StackOptions {
   demo?: boolean;
   /** Address to listen on; 127.0.0.1 if absent. */
   host?: string;
-  /** The folder of another release to run; this one if absent. */
-  root?: string;
   /** The stack runs its MongoDB itself, for every `--topology`. */
   ownMongodb?: boolean;
   /** More variables, which win over all others. */

@@ -9,14 +9,14 @@ export interface StackMongodb {
 
 /**
  * Starts a replica set of three for a stack in a run of `npm test -- --topology replica-set`. Undefined: the stack runs a MongoDB
- * itself, or the test has one, or the stack is of an earlier release.
+ * itself, or the test has one.
  */
 export async function startStackMongodb(
-  { env, root, ownMongodb = false }: Pick<StackOptions, 'env' | 'root' | 'ownMongodb'>,
+  { env, ownMongodb = false }: Pick<StackOptions, 'env' | 'ownMongodb'>,
   isLent: boolean,
 ): Promise<StackMongodb | undefined> {
   if (process.env.CARILLON_TEST_TOPOLOGY !== 'replica-set') return undefined;
-  if (ownMongodb || env?.MONGODB_URI !== undefined || root !== undefined) return undefined;
+  if (ownMongodb || env?.MONGODB_URI !== undefined) return undefined;
   const { uri, remove } = await startReplicaSet({ isLent });
   return { env: { MONGODB_URI: uri }, remove };
 }

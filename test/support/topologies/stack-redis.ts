@@ -21,15 +21,14 @@ const TOPOLOGIES: Record<string, (options: { isLent: boolean }) => Promise<Serve
 };
 
 /**
- * Starts the Redis of a stack on the topology of this run. Undefined: the stack runs a Redis itself, or the test has one, or
- * the stack is of an earlier release.
+ * Starts the Redis of a stack on the topology of this run. Undefined: the stack runs a Redis itself, or the test has one.
  */
 export async function startStackRedis(
-  { env, root }: Pick<StackOptions, 'env' | 'root'>,
+  { env }: Pick<StackOptions, 'env'>,
   isLent: boolean,
 ): Promise<StackRedis | undefined> {
   const start = TOPOLOGIES[process.env.CARILLON_TEST_TOPOLOGY ?? ''];
-  if (start === undefined || env?.REDIS_URL !== undefined || root !== undefined) return undefined;
+  if (start === undefined || env?.REDIS_URL !== undefined) return undefined;
   const { url, remove } = await start({ isLent });
   return { env: { REDIS_URL: url }, remove };
 }
