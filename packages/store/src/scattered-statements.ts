@@ -88,12 +88,11 @@ export const SCATTERED_STATEMENTS: Readonly<Record<string, ScatteredStatements>>
     runs: 'every 5 s at most for each channel, when the metrics of a scheduler are read',
     statements: [
       'aggregate batches work.at <, work.channel =, work.state =',
-      'aggregate batches work.at <>, work.channel =, work.state =',
       'aggregate batches work.at >, work.channel =, work.state =',
       'aggregate pushes state =, work.at <, work.channel =, work.state =',
       'aggregate pushes state =, work.at >, work.channel =, work.state =',
-      'find batches work.at <>, work.channel =, work.state =',
-      'find pushes state =, work.at <>, work.channel =, work.state =',
+      'find batches work.at <, work.channel =, work.state =',
+      'find pushes state =, work.at <, work.channel =, work.state =',
     ],
   },
   'batchTable.measureBacklog': {
