@@ -4,6 +4,7 @@ import { processCounts } from '@carillon/core/process-counts';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
+import type { WebhookDocument } from '../src/documents.ts';
 import { NOTIFY_INDEX } from '../src/notify-mark.ts';
 import {
   type ClaimedReport,
@@ -310,14 +311,16 @@ describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (sh
 
 describe('a push past its retention', () => {
   const past = new Date(Date.now() - 1_000);
+  let slot = 0;
 
   async function insertUnreported(
     webhook: string,
     events: readonly WebhookEvent[] = WEBHOOK_EVENTS,
   ): Promise<TestPush> {
+    slot += 1;
     await database.db
-      .collection<{ _id: string; app: string; events: readonly WebhookEvent[] }>('webhooks')
-      .insertOne({ _id: webhook, app: APP, events });
+      .collection<Pick<WebhookDocument, '_id' | 'app' | 'events' | 'slot'>>('webhooks')
+      .insertOne({ _id: webhook, app: APP, events: [...events], slot });
     const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
     await deliver(database.store, push, {}, { finish: true });
     await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });

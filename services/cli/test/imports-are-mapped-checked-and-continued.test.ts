@@ -259,10 +259,10 @@ test('each imported device is reported to webhooks once, and only on request', a
   const events = ['device.registered'];
   const webhooks = database.db.collection<{ _id: string; app: string }>('webhooks');
   const documents = [
-    { _id: 'hook', app: APP, events },
-    { _id: 'of-pushes', app: APP, events: ['push.finished'] },
-    { _id: 'off', app: APP, events, off: { at: NOW, reason: 'operator' } },
-    { _id: 'foreign', app: OTHER_APP, events },
+    { _id: 'hook', app: APP, slot: 0, events },
+    { _id: 'of-pushes', app: APP, slot: 1, events: ['push.finished'] },
+    { _id: 'off', app: APP, slot: 2, events, off: { at: NOW, reason: 'operator' } },
+    { _id: 'foreign', app: OTHER_APP, slot: 0, events },
   ];
   await webhooks.insertMany(documents);
   const lines = (...tokens: string[]) =>
