@@ -69,7 +69,7 @@ describe('Bull Board', () => {
     await started.engine.producers.sendEmbedded(PUSH);
     const list = await owner.get(`${BOARD}/queues?activeQueue=presence&status=waiting`);
     const [job] = list.body.queues.find(({ name }: { name: string }) => name === 'presence').jobs;
-    expect(job.data).toEqual({ events: '1 entries' });
+    expect(job.data).toEqual({ events: '1 entries', keys: '0 entries' });
     const one = await owner.get(`${BOARD}/queues/presence/${job.id}`);
     expect(one.status).toBe(200);
     expect(JSON.stringify([list.body, one.body])).not.toContain(TOKEN);
