@@ -24,7 +24,7 @@ export interface QueueState {
 
 /**
  * Reads the state of all queues, each with one pipeline and one command. A queue has a worker while the key that its workers
- * renew exists: unlike the names in CLIENT LIST it passes every proxy, and it costs the same however many clients Redis has.
+ * renew exists.
  *
  * @throws if Redis is unavailable
  */
@@ -35,8 +35,7 @@ export function readQueueStates(redis: Redis): Promise<QueueState[]> {
 async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState> {
   const key = (part: string) => queueKey(redis, name, part);
   const pipeline = redis.pipeline();
-  // Workers of the previous release renew only BullMQ's own key, which sometimes lapses for 2.5 s.
-  pipeline.exists([workerKey(redis, name), key('stalled-check')]);
+  pipeline.exists(workerKey(redis, name));
   pipeline.llen(key('wait'));
   pipeline.llen(key('active'));
   pipeline.zcard(key('delayed'));
