@@ -27,52 +27,45 @@ export function startTicks(
 ) {
   // A claim waits for its response however long that takes: repeated meanwhile, it would take the ticks of other processes.
   const connection = createRedis(redis, 'worker', onError);
-  const claiming = new Set<Task>();
-  const running = new Map<Task, Promise<void>>();
-  let lastProgressAt = performance.now();
+  /** Tasks that are claimed, or run. */
+  const busy = new Set<Task>();
+  const running = new Set<Promise<void>>();
+  let respondedAt = performance.now();
   let isStopped = false;
 
-  async function claim(task: Task): Promise<boolean> {
-    const claimedMs = intervalsMs[task] * CLAIMED_SHARE;
-    const key = tickKey(connection, task);
-    const response = await connection.set(key, 1, 'PX', claimedMs, 'NX');
-    lastProgressAt = performance.now();
-    return response === 'OK';
-  }
-
-  function startTask(task: Task): void {
-    const ending = run(task)
-      .catch(onError)
-      .finally(() => running.delete(task));
-    running.set(task, ending);
-  }
-
   async function tick(task: Task): Promise<void> {
-    if (running.has(task)) lastProgressAt = performance.now();
-    // While Redis is unavailable, the connection would queue the command.
-    else if (!claiming.has(task) && connection.status === 'ready') {
-      claiming.add(task);
-      const isClaimed = await claim(task).finally(() => claiming.delete(task));
-      if (isClaimed && !isStopped) startTask(task);
-    }
+    const claimedMs = intervalsMs[task] * CLAIMED_SHARE;
+    const response = await connection.set(tickKey(connection, task), 1, 'PX', claimedMs, 'NX');
+    respondedAt = performance.now();
+    if (response !== 'OK' || isStopped) return;
+    const ending = run(task).catch(onError);
+    running.add(ending);
+    await ending;
+    running.delete(ending);
   }
 
-  const stops = (Object.keys(intervalsMs) as Task[]).map((task) =>
-    startInterval(() => void tick(task).catch(reportUnlessStopped), intervalsMs[task]),
-  );
-  /** The end of the connection ends a claim. */
-  function reportUnlessStopped(error: Error): void {
-    if (!isStopped) onError(error);
+  function tickUnlessBusy(task: Task): void {
+    // While Redis is unavailable, the connection would queue the claim.
+    if (busy.has(task) || connection.status !== 'ready') return;
+    busy.add(task);
+    tick(task)
+      // The end of the connection ends a claim.
+      .catch((error: Error) => {
+        if (!isStopped) onError(error);
+      })
+      .finally(() => busy.delete(task));
   }
 
+  const tasks = Object.keys(intervalsMs) as Task[];
+  const stops = tasks.map((task) => startInterval(() => tickUnlessBusy(task), intervalsMs[task]));
   return {
-    /** Returns when Redis last responded to a claim, or a task was running, by the monotonic clock (`performance.now()`). */
-    lastProgressAt: (): number => lastProgressAt,
+    /** Returns when Redis last responded to a claim, or now while a task runs, by the monotonic clock (`performance.now()`). */
+    lastProgressAt: (): number => (running.size > 0 ? performance.now() : respondedAt),
     /** Begins no more ticks, waits for those in progress, and closes the connection. */
     async stop(): Promise<void> {
       isStopped = true;
       for (const stop of stops) stop();
-      await Promise.all(running.values());
+      await Promise.all(running);
       connection.disconnect();
     },
   };
