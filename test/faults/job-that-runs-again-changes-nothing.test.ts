@@ -204,12 +204,12 @@ test('presence: when devices and keys were last seen', async () => {
   );
 });
 
-test('maintenance: ticks of the scheduler', async () => {
+test('maintenance: a check for due pushes', async () => {
   const [device] = pool.devices;
   await runAgain(
     'maintenance',
     () => sendPush(tenant, device?.token ?? '', { schedule: Math.ceil(Date.now() / 1_000) + 2 }),
-    () => [{ task: 'reconcile' }, { task: 'clean' }],
+    () => [{ task: 'reconcile' }],
     async (push) => {
       await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
       expect(device?.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);

@@ -30,10 +30,9 @@ export const jobSchemas = {
   }),
   /** Reports due events to a webhook. */
   webhook: z.object({ webhook: id }),
-  /** Runs a periodic task. */
-  maintenance: z.object({ task: z.enum(['reconcile', 'clean']) }),
+  /** Checks for due pushes. */
+  maintenance: z.object({ task: z.literal('reconcile') }),
 };
-export type MaintenanceJob = z.infer<typeof jobSchemas.maintenance>;
 export type PresenceJob = z.infer<typeof jobSchemas.presence>;
 
 /** Returns the queue of a channel's batches. Each channel scales independently. */

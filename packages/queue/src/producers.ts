@@ -28,7 +28,6 @@ import type { JoinedContents, JoinedPush } from './joined-push.ts';
 import { createJoiner } from './joiner.ts';
 import { CALL_ENTRIES, readOldestJoined } from './open-job.ts';
 import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
-import { isTickOverdue, type Task } from './ticks.ts';
 import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
@@ -74,7 +73,6 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
      * takes no writes, without which no worker can take a job.
      */
     countDue: createBatcher<QueueName, number>('count-due-jobs', queues.countDue),
-    isTickOverdue: queues.isTickOverdue,
     close: queues.close,
   };
 }
@@ -308,8 +306,6 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     },
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
       Promise.all(names.map((name) => countDue(connection, name))),
-    /** Checks whether no scheduler has ticked for 5 s. Throws if Redis fails. */
-    isTickOverdue: (task: Task): Promise<boolean> => isTickOverdue(connection, task),
     async close(): Promise<void> {
       await joiner.close();
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));

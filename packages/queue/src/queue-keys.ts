@@ -17,6 +17,11 @@ export function workerKey(redis: Redis, queue: QueueName): string {
   return `worker:${queueTag(redis, queue) ?? queue}`;
 }
 
+/** Returns the key that claims a tick of the schedulers. It is on the node of the queue that their readiness checks. */
+export function tickKey(redis: Redis, task: string): string {
+  return `tick:${queueTag(redis, 'maintenance') ?? 'maintenance'}:${task}`;
+}
+
 /** Returns a key that nothing reads, on the node of the queue; undefined: any key will do. */
 export function probeKey(redis: Redis, queue: QueueName): string | undefined {
   const tag = queueTag(redis, queue);

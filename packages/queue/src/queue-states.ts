@@ -24,7 +24,7 @@ export interface QueueState {
 
 /**
  * Reads the state of all queues, each with one pipeline and one command. A queue has a worker while the key that its workers
- * renew exists: unlike the names in CLIENT LIST it passes every proxy, and it costs the same however many clients Redis has.
+ * renew exists.
  *
  * @throws if Redis is unavailable
  */

@@ -102,27 +102,23 @@ export function createWorker<S extends z.ZodType>(
     connection,
     prefix: queuePrefix(connection, queue),
     concurrency,
-    // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
+    // A killed worker's jobs are retried after one or two intervals. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,
+    stalledInterval: 5_000,
     // After an error of Redis, such as those of a failover, the next job is fetched soon.
     runRetryDelay: 1_000,
-    // Used by the check below, which BullMQ would run as often for a queue without active jobs.
-    stalledInterval: STALLED_CHECK_MS,
-    skipStalledCheck: true,
     maxStalledCount: 1_000,
     removeOnComplete: { count: 0 },
     removeOnFail: { count: 0 },
   });
   worker.on('error', onError);
   worker.on('failed', (_, error) => onError(error));
-  const stopChecks = checkStalledJobs(worker, connection, onError);
   const unregister = registerWorker(connection, queue, onError);
   return {
     queue,
     lastProgressAt: () => (activeJobs < concurrency ? lastProgressAt : performance.now()),
     async stop() {
       unregister();
-      stopChecks();
       const closed = worker
         .close()
         .catch(onError)
@@ -132,39 +128,6 @@ export function createWorker<S extends z.ZodType>(
       while (!(await resultWithin(closed, CLOSE_TIMEOUT_MS, false)) && activeJobs > 0);
       connection.disconnect();
     },
-  };
-}
-
-const STALLED_CHECK_MS = 2_500;
-
-/**
- * Gives jobs whose lock has ended, because their worker was killed, to another worker. BullMQ's own check runs a script for each
- * queue, mostly of queues without active jobs. One command tells that there is nothing to do.
- *
- * @returns a function that ends the checks
- */
-function checkStalledJobs(worker: Worker, connection: Redis, onError: OnRedisError): () => void {
-  // `stalled` holds the jobs that were active at the last check.
-  const keys = (['active', 'stalled'] as const).map((key) => worker.keys[key] ?? '');
-  let isChecking = false;
-  async function check(): Promise<void> {
-    // While Redis is unavailable, the connection would queue every call.
-    if (isChecking || connection.status !== 'ready') return;
-    isChecking = true;
-    try {
-      if ((await connection.exists(...keys)) > 0) await worker.backend.moveStalledJobsToWait();
-    } catch (error) {
-      onError(error as Error);
-    } finally {
-      isChecking = false;
-    }
-  }
-  const checkNow = () => void check();
-  connection.on('ready', checkNow);
-  const stop = startInterval(checkNow, STALLED_CHECK_MS);
-  return () => {
-    connection.off('ready', checkNow);
-    stop();
   };
 }
 
@@ -182,7 +145,10 @@ const REGISTER_EVERY_MS = 5_000;
 /** Longer than a restart of the only worker. */
 const REGISTERED_MS = 15_000;
 
-/** Renews the key that shows that the queue has a worker. */
+/**
+ * Renews the key that shows that the queue has a worker. BullMQ's list of workers is CLIENT LIST: a frozen process stays in it,
+ * some proxies and managed servers hide the names, and its cost grows with all clients.
+ */
 function registerWorker(connection: Redis, queue: QueueName, onError: OnRedisError): () => void {
   const register = (): void => {
     // While Redis is unavailable, the connection would queue every call.
@@ -190,9 +156,5 @@ function registerWorker(connection: Redis, queue: QueueName, onError: OnRedisErr
     connection.set(workerKey(connection, queue), 1, 'PX', REGISTERED_MS).catch(onError);
   };
   connection.on('ready', register);
-  const stop = startInterval(register, REGISTER_EVERY_MS);
-  return () => {
-    connection.off('ready', register);
-    stop();
-  };
+  return startInterval(register, REGISTER_EVERY_MS);
 }

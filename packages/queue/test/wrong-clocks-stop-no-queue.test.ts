@@ -2,12 +2,9 @@ import { connectRedis, type Redis } from '@carillon/presence/redis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
-import { openBoardQueues } from '../src/board-queues.ts';
 import { createProducers, type Producers } from '../src/producers.ts';
-import { startTicks } from '../src/ticks.ts';
 
 const FIVE_MINUTES_MS = 300_000;
-const INTERVALS_MS = { reconcile: 1_000, clean: 5_000 };
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
@@ -38,20 +35,4 @@ test('a step that a fast clock has delayed prevents no other job of the step', a
   await producers.fanOut('push', { seq: 1 });
   await producers.fanOut('push', { seq: 1 });
   expect(await producers.countDue('send')).toBe(1);
-});
-
-test('ticks run while a job scheduler of the previous release waits for a fast clock, and remove it', async () => {
-  const board = await openBoardQueues(server, onError);
-  const maintenance = board.queues.find(({ name }) => name === 'maintenance');
-  const opts = { removeOnComplete: true, removeOnFail: true };
-  const repeat = { every: INTERVALS_MS.reconcile, startDate: Date.now() + FIVE_MINUTES_MS };
-  await maintenance?.upsertJobScheduler('reconcile', repeat, { name: 'reconcile', opts });
-  const tasks = new Set<string>();
-  const ticks = startTicks({ redis: server, onError }, INTERVALS_MS, async (task) => {
-    tasks.add(task);
-  });
-  await until(() => tasks.size === Object.keys(INTERVALS_MS).length, { timeoutMs: 20_000 });
-  await until(async () => (await maintenance?.getJobSchedulersCount()) === 0);
-  await ticks.stop();
-  await board.close();
 });
