@@ -63,39 +63,23 @@ export function createLatencyHistogram(name: string, help: string, label: string
     /** Returns the text of the histogram in the format of Prometheus. */
     expose(): string {
       const lines = [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`];
-      for (const [value, { counts, sumMs }] of seriesByValue) {
-        const labels = `${label}="${value}"`;
-        const sum = sumMs / 1_000;
-        lines.push(...formatBuckets({ name, labels, boundsSeconds: BOUNDS_SECONDS, counts, sum }));
-      }
+      for (const [value, series] of seriesByValue)
+        lines.push(...formatSeries(name, `${label}="${value}"`, series));
       return `${lines.join('\n')}\n`;
     },
   };
 }
 
-/**
- * Returns the lines of one series of a histogram in the format of Prometheus.
- *
- * @param series.counts durations of each bucket alone; the last has no bound
- * @param series.sum seconds
- */
-export function formatBuckets({
-  name,
-  labels,
-  boundsSeconds,
-  counts,
-  sum,
-}: {
-  name: string;
-  labels: string;
-  boundsSeconds: readonly number[];
-  counts: readonly number[];
-  sum: number;
-}): string[] {
+/** Returns the lines of one series in the format of Prometheus. */
+function formatSeries(name: string, labels: string, { counts, sumMs }: Series): string[] {
   let total = 0;
   const buckets = counts.map((count, index) => {
     total += count;
-    return `${name}_bucket{le="${boundsSeconds[index] ?? '+Inf'}",${labels}} ${total}`;
+    return `${name}_bucket{le="${BOUNDS_SECONDS[index] ?? '+Inf'}",${labels}} ${total}`;
   });
-  return [...buckets, `${name}_sum{${labels}} ${sum}`, `${name}_count{${labels}} ${total}`];
+  return [
+    ...buckets,
+    `${name}_sum{${labels}} ${sumMs / 1_000}`,
+    `${name}_count{${labels}} ${total}`,
+  ];
 }

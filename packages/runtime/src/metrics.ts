@@ -3,11 +3,10 @@ import {
   Counter,
   collectDefaultMetrics,
   Gauge,
-  type Histogram,
+  Histogram,
   Registry,
   type Summary,
 } from '@prometheus-io/client';
-import { createDurationHistogram } from './duration-histogram.ts';
 import { createLatencyHistogram, type LatencyHistogram } from './latency-histogram.ts';
 import { METRICS, type Metric, type MetricName } from './metric-list.ts';
 
@@ -39,6 +38,9 @@ export interface Metrics {
   expose(): Promise<{ contentType: string; text: string }>;
 }
 
+/** Upper bounds of the buckets of single durations, seconds. */
+const DURATION_BOUNDS_SECONDS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60];
+
 type GaugeValue = number | readonly Sample[];
 
 /**
@@ -51,7 +53,7 @@ const UTILIZATION_INTERVAL_MS = 1_000;
 /** Creates the metrics of a process, with the default ones (CPU, memory, event loop). */
 export function createMetrics(): Metrics {
   const registry = createRegistry();
-  const histograms: { expose(): string }[] = [];
+  const latencies: LatencyHistogram[] = [];
   const describe = (name: MetricName) => {
     const { help, labels }: Metric = METRICS[name];
     return { name, help, labelNames: [...labels], registers: [registry] };
@@ -82,19 +84,17 @@ export function createMetrics(): Metrics {
       });
     },
     createHistogram(name) {
-      const { help, labelNames } = describe(name);
-      const histogram = createDurationHistogram(name, help, labelNames);
-      histograms.push(histogram);
-      return histogram;
+      const histogram = new Histogram({ ...describe(name), buckets: DURATION_BOUNDS_SECONDS });
+      return { observe: (seconds, labels) => histogram.observe(labels, seconds) };
     },
     createLatencyHistogram(name) {
       const { help, labelNames } = describe(name);
       const histogram = createLatencyHistogram(name, help, labelNames[0] ?? '');
-      histograms.push(histogram);
+      latencies.push(histogram);
       return histogram;
     },
     async expose() {
-      const texts = [await registry.metrics(), ...histograms.map((one) => one.expose())];
+      const texts = [await registry.metrics(), ...latencies.map((one) => one.expose())];
       return { contentType: registry.contentType, text: texts.join('\n') };
     },
   };

@@ -1,6 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import closeWithGrace from 'close-with-grace';
@@ -41,13 +39,6 @@ export interface ServiceContext {
   trackActivity(name: string): () => void;
 }
 
-/**
- * Growth of V8's old generation, in per cent of what survived the last full collection, until the next one. V8 chooses 30 to
- * 60 % for heaps as small as a service's, and then collects once in every fan-out to 20,000 devices. The limit of the heap
- * bounds it.
- */
-const HEAP_GROWTH_PERCENT = 100;
-
 /** Deadline of a stop that has nothing to drain. */
 export const STOP_TIMEOUT_MS = 20_000;
 
@@ -78,7 +69,6 @@ export async function runService<S extends CommonSchema>(
   start: (context: ServiceContext, env: z.infer<S>) => Promise<void>,
   getStopTimes: (env: z.infer<S>) => StopTimes = () => ({}),
 ): Promise<void> {
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const env = orExit(() => readEnv(schema, process.env));
   orExit(() => armFailpoints(env.FAILPOINTS, process.env.NODE_ENV));
   const log = createLogger(name, env.LOG_LEVEL);
@@ -120,7 +110,6 @@ export async function runService<S extends CommonSchema>(
     });
   }
   if (stopping.signal.aborted) return;
-  releaseStartMemory();
   health.markStarted();
   log.info('ready');
 }
@@ -173,15 +162,4 @@ function orExit<T>(read: () => T): T {
     process.stderr.write(`${error.message}\n`);
     process.exit(1);
   }
-}
-
-/**
- * Collects the garbage that loading the modules has left, some 20 MB, which V8 would keep in a process at rest. Blocks for
- * some 50 ms: call it before the process serves anything.
- */
-function releaseStartMemory(): void {
-  // Node has no function for it; --expose-gc puts one into contexts that are made later.
-  setFlagsFromString('--expose-gc');
-  const collect: unknown = runInNewContext('gc');
-  if (typeof collect === 'function') collect();
 }

@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
-import { createTimestamp } from '../src/logger.ts';
 
 const SCRIPT = fileURLToPath(new URL('logging-process.ts', import.meta.url));
 const LINES = 1_000;
@@ -32,13 +31,4 @@ test('a fatal line is written at once, after those before it', async () => {
   const lines = await readLines('fatal');
   expect(lines).toHaveLength(LINES + 1);
   expect(lines.at(-1)).toMatchObject({ msg: 'the end' });
-});
-
-test('the time of a line is exact in every millisecond', () => {
-  const times = [1_700_000_000_000, 1_700_000_000_007, 1_700_000_000_999, 1_700_000_001_000];
-  let time = 0;
-  const timestamp = createTimestamp(() => time);
-  for (time of [...times, ...times]) {
-    expect(timestamp()).toBe(`,"time":"${new Date(time).toISOString()}"`);
-  }
 });

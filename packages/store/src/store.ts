@@ -16,7 +16,6 @@ import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
-import { checkPoolsSeldom, replaceActiveSets } from './driver-state.ts';
 import { createDueWork } from './due-work.ts';
 import { createErasure } from './erasure.ts';
 import { createExportPages } from './export-pages.ts';
@@ -119,8 +118,6 @@ export async function connectStore({
     enableUtf8Validation: false,
     monitorCommands: recorder !== undefined,
   });
-  replaceActiveSets(client);
-  checkPoolsSeldom(client, keptConnections !== undefined);
   if (recorder !== undefined) client.on('commandStarted', recorder.record);
   const { db, parts } = await connect(client, shared).catch((error: unknown) => {
     recorder?.close();

@@ -17,118 +17,56 @@ export interface Deadline {
 export class DeadlineExceededError extends Error {}
 
 /**
- * Deadlines of a process. They count only time in which the process ran: a process that was frozen fails none of its
- * requests. One timer serves all deadlines; it runs only while there are any. A tick checks every running deadline, so
- * that starting and ending one, which each request does several times, costs no more than an entry of a linked list. A
- * set would grow and shrink its table all the time.
- */
-class Deadlines<T> {
-  readonly #onExpired: (owner: T) => void;
-  /** The last one that was started or continued; the others follow it. */
-  #firstRunning: RunningDeadline<T> | undefined;
-  #elapsedMs = 0;
-  #lastTickAt = 0;
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(onExpired: (owner: T) => void) {
-    this.#onExpired = onExpired;
-  }
-
-  /** Returns the time for which the process has run while there were deadlines, in milliseconds. */
-  now(): number {
-    const sinceTickMs = performance.now() - this.#lastTickAt;
-    return (
-      this.#elapsedMs + (sinceTickMs > STALL_THRESHOLD_MS ? MAX_COUNTED_STALL_MS : sinceTickMs)
-    );
-  }
-
-  add(deadline: RunningDeadline<T>): void {
-    deadline.previous = undefined;
-    deadline.next = this.#firstRunning;
-    if (deadline.next !== undefined) deadline.next.previous = deadline;
-    this.#firstRunning = deadline;
-    if (this.#timer !== undefined) return;
-    this.#lastTickAt = performance.now();
-    this.#timer = setInterval(() => this.#tick(), TICK_MS).unref();
-  }
-
-  remove(deadline: RunningDeadline<T>): void {
-    const { previous, next } = deadline;
-    if (previous === undefined) this.#firstRunning = next;
-    else previous.next = next;
-    if (next !== undefined) next.previous = previous;
-    deadline.previous = undefined;
-    deadline.next = undefined;
-  }
-
-  #tick(): void {
-    this.#elapsedMs = this.now();
-    this.#lastTickAt = performance.now();
-    for (const deadline of this.#listDue()) {
-      // The expiry of another one may have ended it.
-      if (!deadline.isRunning) continue;
-      deadline.end();
-      this.#onExpired(deadline.owner);
-    }
-    if (this.#firstRunning !== undefined) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-  }
-
-  #listDue(): RunningDeadline<T>[] {
-    const due: RunningDeadline<T>[] = [];
-    for (let deadline = this.#firstRunning; deadline !== undefined; deadline = deadline.next) {
-      if (deadline.dueAt <= this.#elapsedMs) due.push(deadline);
-    }
-    return due.reverse();
-  }
-}
-
-class RunningDeadline<T> implements Deadline {
-  readonly owner: T;
-  readonly #deadlines: Deadlines<T>;
-  #remainingMs: number;
-  isRunning = false;
-  /** By the clock of the deadlines. */
-  dueAt = 0;
-  /** The neighbours in the list of running deadlines. */
-  previous: RunningDeadline<T> | undefined = undefined;
-  next: RunningDeadline<T> | undefined = undefined;
-
-  constructor(deadlines: Deadlines<T>, ms: number, owner: T) {
-    this.#deadlines = deadlines;
-    this.#remainingMs = ms;
-    this.owner = owner;
-    this.resume();
-  }
-
-  pause(): void {
-    if (!this.isRunning) return;
-    this.#remainingMs = this.dueAt - this.#deadlines.now();
-    this.end();
-  }
-
-  resume(extraMs = 0): void {
-    this.#remainingMs += extraMs;
-    if (!this.isRunning) this.#deadlines.add(this);
-    this.isRunning = true;
-    this.dueAt = this.#deadlines.now() + this.#remainingMs;
-  }
-
-  end(): void {
-    if (!this.isRunning) return;
-    this.isRunning = false;
-    this.#deadlines.remove(this);
-  }
-}
-
-/**
- * Creates the deadlines of a process.
+ * Creates the deadlines of a process. They count only time in which the process ran: a process that was frozen fails none
+ * of its requests. One timer serves all deadlines; it runs only while there are any.
  *
  * @param onExpired is called with the owner of each deadline that passes before its end
  * @returns a function that starts a deadline of `ms` milliseconds
  */
 export function createDeadlines<T>(onExpired: (owner: T) => void) {
-  const deadlines = new Deadlines<T>(onExpired);
-  return (ms: number, owner: T): Deadline => new RunningDeadline(deadlines, ms, owner);
+  /** The deadlines that are not paused; `remainingMs` is that at the last tick. */
+  const running = new Set<{ owner: T; remainingMs: number }>();
+  let lastTickAt = 0;
+  let timer: NodeJS.Timeout | undefined;
+
+  function measureSinceTick(): number {
+    const ms = performance.now() - lastTickAt;
+    return ms > STALL_THRESHOLD_MS ? MAX_COUNTED_STALL_MS : ms;
+  }
+
+  function tick(): void {
+    const ms = measureSinceTick();
+    lastTickAt = performance.now();
+    for (const deadline of running) {
+      deadline.remainingMs -= ms;
+      if (deadline.remainingMs > 0) continue;
+      running.delete(deadline);
+      onExpired(deadline.owner);
+    }
+    if (running.size > 0) return;
+    clearInterval(timer);
+    timer = undefined;
+  }
+
+  return (ms: number, owner: T): Deadline => {
+    const deadline = { owner, remainingMs: ms };
+
+    function pause(): void {
+      if (running.delete(deadline)) deadline.remainingMs -= measureSinceTick();
+    }
+
+    function resume(extraMs = 0): void {
+      deadline.remainingMs += extraMs;
+      if (running.has(deadline)) return;
+      if (timer === undefined) {
+        lastTickAt = performance.now();
+        timer = setInterval(tick, TICK_MS).unref();
+      }
+      deadline.remainingMs += measureSinceTick();
+      running.add(deadline);
+    }
+
+    resume();
+    return { pause, resume, end: () => void running.delete(deadline) };
+  };
 }

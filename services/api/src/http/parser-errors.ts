@@ -1,7 +1,6 @@
 import type { Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError } from '@carillon/core/api-error';
-import { endWaitingResponses } from './end-responses.ts';
 import { errorBody } from './response.ts';
 
 /** Closing at once would reset the connection while the client still writes, and the client would lose the response. */
@@ -27,8 +26,6 @@ export function handleParserErrors(
     // The parser reports an error again for each further chunk; only the first one gets a response.
     if (socket.writableEnded) return;
     const apiError = toParserApiError(error);
-    // Otherwise the response to the request before would count as one in progress.
-    endWaitingResponses();
     const lastResponse = lastResponses.get(socket);
     const isResponding = lastResponse?.writableFinished === false;
     if (error.code === REQUEST_TIMEOUT_CODE && lastResponse !== undefined) {

@@ -4,7 +4,6 @@ import { pipeline } from 'node:stream/promises';
 import { ApiError } from '@carillon/core/api-error';
 import type { RateLimitStatus } from '@carillon/presence/request-limit';
 import type { Response } from 'express';
-import { endAtEndOfTurn } from './end-responses.ts';
 
 /** Body of a successful response: a value, JSON text (payloads keep their original text), or a {@link StreamedBody}. */
 export type ResponseBody = object | string;
@@ -66,8 +65,7 @@ export function sendResponse(
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   // Without a length Node would use chunked transfer encoding.
   const length = Buffer.byteLength(text);
-  response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-length': length });
-  endAtEndOfTurn(response, text);
+  response.writeHead(200, { ...DEFAULT_HEADERS, ...headers, 'content-length': length }).end(text);
 }
 
 /** Sends a body in chunks, each when the client has taken the one before. */
@@ -106,8 +104,7 @@ export function sendError(
     'content-length': Buffer.byteLength(text),
   };
   if (isBodyReceived) {
-    response.writeHead(error.status, allHeaders);
-    endAtEndOfTurn(response, text);
+    response.writeHead(error.status, allHeaders).end(text);
     return;
   }
   response.writeHead(error.status, { ...allHeaders, connection: 'close' }).write(text);

@@ -13,7 +13,6 @@ import express, {
   type Response,
   type Router,
 } from 'express';
-import { endWaitingResponses } from './end-responses.ts';
 import { closeAfterResponse, handleParserErrors, sendRawError } from './parser-errors.ts';
 import { sendError, toApiError } from './response.ts';
 import type { Routing } from './routing.ts';
@@ -171,8 +170,6 @@ function trackLastResponses(server: Server): Map<Duplex, ServerResponse> {
   const lastResponses = new Map<Duplex, ServerResponse>();
   server.on('connection', (socket: Duplex) => {
     socket.once('close', () => lastResponses.delete(socket));
-    // Node ends a connection when its client has: first the responses to what it sent before.
-    socket.prependListener('end', endWaitingResponses);
   });
   return lastResponses;
 }
