@@ -8,6 +8,8 @@ const RULES = find(`${MONITORING}/rules/*.yaml`);
 const UNIT_TESTS = find('test/alerts/rules/*.yaml');
 const RUNBOOKS = find('docs/runbooks/*.md');
 const DASHBOARDS = find(`${MONITORING}/dashboards/*.json`);
+const AUTOSCALERS = find('k8s/components/keda/*.yaml');
+const PAGES = ['docs/operating.md', 'docs/scaling.md'];
 
 /** Longest page that is read at night. */
 const MAX_RUNBOOK_LINES = 30;
@@ -67,13 +69,16 @@ test.each(RUNBOOKS)('%s names the severity of its rule', (path) => {
   expect(textOf(path)).toContain(`Severity: ${severity}.`);
 });
 
-test.each([...RULES, ...RUNBOOKS, ...DASHBOARDS])('%s names metrics that exist', (path) => {
-  const known = new Set([...metricsOfCode(), ...FOREIGN_METRICS]);
-  const unknown = [...textOf(path).matchAll(METRIC)]
-    .map(([name]) => name)
-    .filter((name) => !known.has(name) && !known.has(name.replace(/_(bucket|count|sum)$/, '')));
-  expect([...new Set(unknown)]).toEqual([]);
-});
+test.each([...RULES, ...RUNBOOKS, ...DASHBOARDS, ...AUTOSCALERS, ...PAGES])(
+  '%s names metrics that exist',
+  (path) => {
+    const known = new Set([...metricsOfCode(), ...FOREIGN_METRICS]);
+    const unknown = [...textOf(path).matchAll(METRIC)]
+      .map(([name]) => name)
+      .filter((name) => !known.has(name) && !known.has(name.replace(/_(bucket|count|sum)$/, '')));
+    expect([...new Set(unknown)]).toEqual([]);
+  },
+);
 
 test('each file of rules has its file of unit tests', () => {
   expect(UNIT_TESTS.map((path) => basename(path))).toEqual(RULES.map((path) => basename(path)));

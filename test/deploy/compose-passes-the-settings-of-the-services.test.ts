@@ -3,9 +3,15 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
+import { mongodbEnv } from '../../packages/runtime/src/env.ts';
+import { environment as api } from '../../services/api/src/environment.ts';
 import { environmentSchema as cli } from '../../services/cli/src/stack.ts';
+import { environment as dashboard } from '../../services/dashboard/src/environment.ts';
+import { environment as deliveryWorker } from '../../services/delivery-worker/src/environment.ts';
+import { environment as deviceGateway } from '../../services/device-gateway/src/environment.ts';
+import { environment as sandbox } from '../../services/sandbox/src/environment.ts';
+import { environment as scheduler } from '../../services/scheduler/src/environment.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
-import { findRequiredVariables, SETTINGS } from '../support/k8s/services.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
 interface Service {
@@ -18,11 +24,25 @@ interface Service {
   ulimits?: { nofile: { soft: string } };
 }
 
+/** Schema of a variable. */
+interface Setting {
+  safeParse(value: unknown): { success: boolean; data?: unknown };
+}
+
 const compose = parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as {
   services: Record<string, Service>;
   secrets: Record<string, { file: string }>;
 };
-const settingsOf: typeof SETTINGS = { ...SETTINGS, carillon: cli.shape };
+const settingsOf: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
+  api: api.shape,
+  'delivery-worker': deliveryWorker.shape,
+  scheduler: scheduler.shape,
+  'device-gateway': deviceGateway.shape,
+  dashboard: dashboard.shape,
+  migrate: mongodbEnv,
+  carillon: cli.shape,
+  sandbox: sandbox.shape,
+};
 const services = Object.entries(compose.services).flatMap(([name, service]) => {
   const settings = settingsOf[name];
   return settings === undefined ? [] : [{ name, settings, ...service }];
@@ -65,10 +85,12 @@ test.each(services)('$name knows and can read its settings', ({ settings, enviro
   expect(wrong).toEqual([]);
 });
 
-test.each(services)('$name gets settings without default', ({ name, environment = {} }) => {
-  const isGiven = (variable: string) =>
-    variable in environment || `${variable}_FILE` in environment;
-  expect(findRequiredVariables(name).filter((variable) => !isGiven(variable))).toEqual([]);
+test.each(services)('$name gets settings without default', ({ settings, environment = {} }) => {
+  const required = Object.keys(settings).filter(
+    (name) => settings[name]?.safeParse(undefined).success === false,
+  );
+  const isGiven = (name: string) => name in environment || `${name}_FILE` in environment;
+  expect(required.filter((name) => !isGiven(name))).toEqual([]);
 });
 
 test.each(services.filter(({ name }) => LASTING.includes(name)))(

@@ -1,8 +1,7 @@
 import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { checkManifests } from '../support/k8s/check-manifests.ts';
-import { findDeployments, findVariable } from '../support/k8s/manifest.ts';
+import { findWorkloads } from '../support/k8s/manifest.ts';
 import { RENDERED, ROOT, render } from '../support/k8s/render.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
@@ -40,7 +39,7 @@ test('every component is rendered by an overlay or by the tests', () => {
 });
 
 test('the workers of the provider pool are those of the base, but for their queues', async () => {
-  const deployments = findDeployments(await render('test/deploy/all-components'));
+  const deployments = findWorkloads(await render('test/deploy/all-components'));
   const [worker = '', pool = ''] = ['delivery-worker', 'delivery-worker-providers'].map(
     (wanted) => {
       const spec = deployments.find(({ name }) => name === wanted)?.manifest.spec;
@@ -55,7 +54,7 @@ test('the workers of the provider pool are those of the base, but for their queu
   expect(JSON.parse(pool)).toEqual(JSON.parse(worker));
 });
 
-test('prod with the canary among its components gives it the public names, and obeys the rules', async () => {
+test('prod with the canary among its components gives it the public names', async () => {
   const folder = createTemporaryFolder();
   cpSync(K8S, folder, { recursive: true });
   const path = `${folder}/overlays/prod/kustomization.yaml`;
@@ -68,20 +67,22 @@ test('prod with the canary among its components gives it the public names, and o
     readFileSync(namesPath, 'utf8').replaceAll('.example.com', '.example.org'),
   );
   const manifests = await render(`${folder}/overlays/prod`);
-  const canary = findDeployments(manifests).find(({ name }) => name === 'canary');
-  const read = (name: string) => canary && findVariable(canary.container, name);
-  expect(read('CARILLON_API')).toBe('https://push.example.org');
-  expect(read('CARILLON_MQTT')).toBe('mqtts://mqtt.example.org');
-  const console = findDeployments(manifests).find(({ name }) => name === 'dashboard');
-  expect(console && findVariable(console.container, 'CONSOLE_URL')).toBe(
-    'https://console.example.org',
+  const envOf = (workload: string) =>
+    findWorkloads(manifests).find(({ name }) => name === workload)?.container.env;
+  expect(envOf('canary')).toEqual(
+    expect.arrayContaining([
+      { name: 'CARILLON_API', value: 'https://push.example.org' },
+      { name: 'CARILLON_MQTT', value: 'mqtts://mqtt.example.org' },
+    ]),
   );
-  expect(console && findVariable(console.container, 'PUBLIC_API_URL')).toBe(
-    'https://push.example.org',
+  expect(envOf('dashboard')).toEqual(
+    expect.arrayContaining([
+      { name: 'CONSOLE_URL', value: 'https://console.example.org' },
+      { name: 'PUBLIC_API_URL', value: 'https://push.example.org' },
+    ]),
   );
   const unchanged = manifests.filter((one) => JSON.stringify(one).includes('.example.com'));
   expect(unchanged.map(({ kind, metadata }) => `${kind} ${metadata.name}`)).toEqual([]);
-  expect(checkManifests(manifests)).toEqual([]);
 });
 
 function byName(a: { name: string }, b: { name: string }): number {

@@ -14,7 +14,7 @@ import {
   sendAndRead,
 } from '../../services/device-gateway/test/raw-connection.ts';
 import { buildDataServers, createEngine, type Engine, ROOT } from '../support/deploy/engine.ts';
-import { findWorkloads, parseMebibytes, type Workload } from '../support/k8s/manifest.ts';
+import { findWorkloads, type Workload } from '../support/k8s/manifest.ts';
 import { type PodSettings, type RunningPod, startPod, untilReady } from '../support/k8s/pods.ts';
 import { RENDERED, render } from '../support/k8s/render.ts';
 import { readMetric } from '../support/metric-values.ts';
@@ -225,7 +225,8 @@ describe('the pods of Kubernetes, run by podman', () => {
     });
     expect(root.split(',')).toContain('ro');
     const { memory } = await pod.inspect();
-    expect(memory).toBe(parseMebibytes(limits?.limits?.memory) * 1_024 * 1_024);
+    const [, digits, unit] = /^(\d+)(Mi|Gi)$/.exec(limits?.limits?.memory ?? '') ?? [];
+    expect(memory).toBe(Number(digits) * 1_024 ** (unit === 'Gi' ? 3 : 2));
   }
 });
 

@@ -2,7 +2,6 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { ROOT } from '../support/first-run/test-home.ts';
-import { readMetricNames } from '../support/k8s/services.ts';
 
 const PATTERNS = [
   '*.md',
@@ -50,13 +49,6 @@ const MAX_README_LINES = 15;
 
 test.each(READMES)('%s has at most 15 lines', (readme) => {
   expect(textOf(readme).trimEnd().split('\n').length).toBeLessThanOrEqual(MAX_README_LINES);
-});
-
-test.each(['operating', 'scaling'])('docs/%s.md names metrics that exist', (page) => {
-  const named = textOf(`docs/${page}.md`).match(/carillon_[a-z_]+/g) ?? [];
-  const known = readMetricNames();
-  expect(named).not.toEqual([]);
-  expect(named.filter((name) => !known.has(name))).toEqual([]);
 });
 
 test('the glossary defines each of its words once, and at most 40', () => {

@@ -1,6 +1,6 @@
 import { environment } from '../../services/delivery-worker/src/environment.ts';
 
-/** Pending batches that need one worker: as many as it works on at once. The manifests are checked against it. */
+/** Pending batches that need one worker: as many as it works on at once. The threshold in k8s/components/keda is the same. */
 export const TARGET_PER_WORKER = environment.shape.CONCURRENCY.parse(undefined);
 
 /** How many delivery-workers an autoscaler may run for a channel. */

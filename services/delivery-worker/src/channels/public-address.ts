@@ -1,7 +1,7 @@
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /** IANA's registry of special-purpose addresses that aren't globally reachable, and multicast. */
-export const SPECIAL_IPV4: readonly string[] = [
+const SPECIAL_IPV4 = [
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',
