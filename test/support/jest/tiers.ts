@@ -118,8 +118,8 @@ const LONG_SIDE_BY_SIDE = [
 /** Faults that `npm run faults` provokes, besides those of the other tiers. */
 const FAULTS = [
   'test/faults/api-killed-after-an-address-gives-it-to-one-device.test.ts',
-  'test/faults/api-killed-after-the-key-makes-one-push.test.ts',
   'test/faults/api-killed-around-the-commit-accepts-all-or-nothing.test.ts',
+  'test/faults/api-suspended-before-its-insert-makes-no-second-push.test.ts',
   'test/faults/entry-of-an-open-job-may-be-lost.test.ts',
   'test/faults/entry-of-an-open-job-may-come-twice.test.ts',
   'test/faults/full-disk-of-mongodb-accepts-nothing-by-half.test.ts',
