@@ -48,7 +48,7 @@ const services = Object.entries(compose.services).flatMap(([name, service]) => {
   return settings === undefined ? [] : [{ name, settings, ...service }];
 });
 /** Fixed by the image and the published ports, or for tests. */
-const NOT_PASSED = /_LISTEN$|^(OPS_HOSTS|FAILPOINTS|RECORD_STATEMENTS)$/;
+const NOT_PASSED = /_LISTEN$|^(OPS_HOSTS|FAILPOINTS)$/;
 /** Services that keep running and that operators configure. */
 const LASTING = ['api', 'delivery-worker', 'scheduler', 'device-gateway', 'dashboard'];
 

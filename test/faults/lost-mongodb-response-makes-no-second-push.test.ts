@@ -98,7 +98,6 @@ test.each<CutPoint>(['before', 'in the middle', 'after'])(
 );
 
 test.each<[string, CountedStatements]>([
-  ['the key', { collection: 'idempotency_keys', command: 'insert' }],
   ['the push', { collection: 'pushes', command: 'insert' }],
   ['its batches', { collection: 'batches', command: 'insert' }],
   ['its commit', { collection: 'pushes', bytes: COMMIT }],

@@ -264,9 +264,9 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault:
-      'API killed or suspended between the idempotency key and its push; killed between a provider address and its device',
+      'API suspended before it inserts a push with an idempotency key; killed between two devices of one provider address',
     files: [
-      'test/faults/api-killed-after-the-key-makes-one-push.test.ts',
+      'test/faults/api-suspended-before-its-insert-makes-no-second-push.test.ts',
       'test/faults/api-killed-after-an-address-gives-it-to-one-device.test.ts',
     ],
   },

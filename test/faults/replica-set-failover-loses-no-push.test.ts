@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { removeRateLimit } from '../support/carillon.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
@@ -71,16 +72,16 @@ test.each([
   240_000,
 );
 
-test('an idempotency key that only a lost primary had: no request got a 200', async () => {
+test('a push with an idempotency key that only a lost primary had: no request got a 200', async () => {
   const { mongo, pool } = fixture;
   const primary = await replicaSet.findPrimary();
   const secondaries = replicaSet.members.filter((member) => member !== primary);
   const request = createKeyedRequest(fixture, [pool.devices[0]?.token ?? '']);
   for (const secondary of secondaries) secondary.signal('SIGSTOP');
   const first = request.send();
-  const keys = mongo.db.collection<{ _id: string }>('idempotency_keys');
-  const isStored = () => keys.findOne({ _id: `${fixture.stack.dev.app}:${request.key}` });
-  await until(isStored, { what: 'the key on the primary' });
+  const pushes = mongo.db.collection<PushDocument>('pushes');
+  const isStored = () => pushes.findOne({ 'idempotency.key': request.key });
+  await until(isStored, { what: 'the push on the primary' });
   const repeated = await Promise.all([request.send(), request.send()]);
   await primary.kill();
   for (const secondary of secondaries) secondary.signal('SIGCONT');

@@ -130,7 +130,7 @@ export async function acceptPush(
   }
   beforeStore?.();
   const plan = { audience, onlyChannel: request.channel, mayJoin: producers.hasOpenJob() };
-  const existing = (await reserveKey(store, push)) ?? (await storePush(store, push, plan));
+  const existing = await storePush(store, push, plan);
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
   processCounts.pushesAccepted += 1;
@@ -160,36 +160,15 @@ function repeatResponse(
   idempotency: Idempotency | undefined,
   tokens: readonly string[],
 ): AcceptedPush {
-  // Another request has taken the key from this one, whose process was suspended.
-  if (existing.state === 'abandoned') throw createRetryError();
   if (existing.idempotency?.bodyHash !== idempotency?.bodyHash) {
     throw new ApiError('INVALID_PARAM', 'The Idempotency-Key was used with another request body.');
   }
   // Another request is still accepting this push, so its result is not known yet.
-  if (existing.state === 'accepting') throw createRetryError();
+  if (existing.state === 'accepting') {
+    throw new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
+  }
   const failed = unpackFailed(tokens, existing.idempotency?.failed);
   return { success: true, id: existing._id, info: { devices: existing.devices, failed } };
-}
-
-function createRetryError(): ApiError {
-  return new ApiError('SERVICE_UNAVAILABLE', undefined, RETRY_AFTER_SECONDS);
-}
-
-/**
- * Reserves the idempotency key of a push, if it has one, and gives the push the id that belongs to the key. Returns the
- * earlier push with the same key, if there is one.
- */
-async function reserveKey(
-  { pushes }: Pick<AcceptPushStore, 'pushes'>,
-  push: PushDocument,
-): Promise<PushDocument | undefined> {
-  const { _id, app, idempotency } = push;
-  if (idempotency === undefined) return undefined;
-  const reserved = await pushes.reserveKey({ _id, app, idempotency });
-  if ('existing' in reserved) return reserved.existing;
-  push._id = reserved.id;
-  failpoint('key-reserved', idempotency.key);
-  return undefined;
 }
 
 /** Resolves tokens and small topics. Topics of a scheduled push are resolved when it is due. */

@@ -152,8 +152,8 @@ function formatGibibytes(bytes: number): string {
 /** Names the servers of MongoDB. @throws when this release does not support them */
 export function nameMongodb(topology: MongoTopology): string {
   if (topology.kind === 'server') return 'one server, which nothing replaces when it fails';
-  if (topology.kind === 'sharded cluster') {
-    throw new Error('a sharded cluster; this release supports one replica set (docs/scaling.md)');
+  if (topology.kind === 'mongos') {
+    throw new Error('a mongos; Carillon supports one replica set (docs/scaling.md)');
   }
   const { name, size } = topology;
   if (size === 1) return `replica set ${name} of one member, which nothing replaces when it fails`;

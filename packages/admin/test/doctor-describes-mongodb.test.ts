@@ -60,9 +60,9 @@ describe('faults', () => {
     );
   });
 
-  test('a sharded cluster', () => {
-    expect(() => describeMongodb({ kind: 'sharded cluster' })).toThrow(
-      'a sharded cluster; this release supports one replica set (docs/scaling.md)',
+  test('a mongos', () => {
+    expect(() => describeMongodb({ kind: 'mongos' })).toThrow(
+      'a mongos; Carillon supports one replica set (docs/scaling.md)',
     );
   });
 });

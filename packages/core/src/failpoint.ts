@@ -1,9 +1,7 @@
 /** The failpoints: steps of the delivery of a push at which a test may end, stop or fail a process. */
 export const FAILPOINTS = {
-  'key-reserved':
-    'the idempotency key of a push is stored, and the push is not; the text is the key',
-  'address-entered':
-    'a device is in the list of a provider address, and is not written; the text is its token',
+  'address-released':
+    'the device that had a provider address is deleted, and the next one is not written; the text is its token',
   accept: 'before a push is inserted',
   'accept-batches': 'a push in state `accepting` is inserted, its batches are not',
   accepted: 'a push is committed; it has no job, and its request no response',

@@ -31,7 +31,6 @@ export type BatchedOperation =
   | 'register-presence'
   | 'release-batch'
   | 'report-missed-notices'
-  | 'reserve-idempotency-key'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

@@ -76,8 +76,6 @@ export const commonEnv = {
 export const mongodbEnv = {
   /** URI of MongoDB with the database name, for instance mongodb://db:27017/carillon. */
   MONGODB_URI: z.string().regex(/^mongodb(\+srv)?:\/\//, 'write mongodb://host:port/database'),
-  /** For tests: folder in which each process writes the shapes of its statements to MongoDB and how often it has sent them. */
-  RECORD_STATEMENTS: z.string().optional(),
 };
 
 /** Schema of the address of a Redis; the error does not hold the address, which may have a password. */

@@ -1,4 +1,4 @@
-import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
+import { isBatchId } from '@carillon/core/ids';
 import type { Collection, Db } from 'mongodb';
 import type { Batch, BatchDocument, NotifyEntry, PushDocument } from './documents.ts';
 import type { SendablePush } from './sendable-push.ts';
@@ -16,30 +16,6 @@ export type BatchHolder = Partial<SendablePush> & {
  * the journal.
  */
 export const FAST_WRITE = { writeConcern: { w: 1, journal: false } } as const;
-
-/**
- * Finds holders by the index on their ids. The shard key of batches, which is in the filter as well, is the first field of
- * other indexes, and MongoDB would compare plans.
- */
-export const BY_ID = { hint: { _id: 1 } } as const;
-
-/**
- * Filters holders of one collection by their ids. Names the shard key, which for a batch is its push
- * (store/shard-keys): without it each shard would execute the statement.
- *
- * @param ids at least one, all of the same collection
- */
-export function holdersById(ids: readonly string[]): { _id: string | { $in: string[] } } {
-  const byId = { _id: oneOrIn(ids) };
-  if (!isBatchId(ids[0] ?? '')) return byId;
-  return { ...{ push: oneOrIn([...new Set(ids.map(pushIdOfBatch))]) }, ...byId };
-}
-
-/** Builds a condition on some values. Of a single one an equality: `findAndModify` accepts no other on a shard key. */
-function oneOrIn(values: readonly string[]): string | { $in: string[] } {
-  const [only] = values;
-  return values.length === 1 && only !== undefined ? only : { $in: [...values] };
-}
 
 /**
  * Reads what no failover can undo. A job is added only for a push that is accepted: a primary that is cut off from its majority

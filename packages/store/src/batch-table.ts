@@ -15,9 +15,7 @@ import {
 import {
   type BatchHolder,
   type BatchHolders,
-  BY_ID,
   FAST_WRITE,
-  holdersById,
   openBatchHolders,
   runPerCollection,
 } from './batch-holders.ts';
@@ -214,12 +212,12 @@ async function renewAll(
 ): Promise<boolean[]> {
   const ids = held.map(({ id }) => id);
   const filter = {
-    ...holdersById(ids),
+    _id: { $in: ids },
     'work.claim': { $in: held.map(({ claim }) => claim) },
     'work.state': 'ready' as const,
   };
   const update = [{ $set: { 'work.at': fromNow(leaseMs) } }];
-  const { matchedCount } = await collection.updateMany(filter, update, { ...FAST_WRITE, ...BY_ID });
+  const { matchedCount } = await collection.updateMany(filter, update, FAST_WRITE);
   if (matchedCount === held.length) return held.map(() => true);
   // Claim ids are unique: a claim that is stored now was stored when the leases were renewed.
   const documentsByClaim = groupByClaim(
@@ -268,7 +266,7 @@ async function settleGroup(
     // After a failover the driver retries an update of one document, not of many. Some updates may have taken effect.
     const updates = settlements.map((one) => {
       const { filter, update } = buildSettlementUpdate([one]);
-      return { updateOne: { filter, update, ...BY_ID } };
+      return { updateOne: { filter, update } };
     });
     await collection.bulkWrite(updates as AnyBulkWriteOperation<BatchHolder>[], { ordered: false });
   }
@@ -304,7 +302,7 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
   const hasFailures = failures.some((mask) => mask !== 0);
   const isReported = settlements.some(({ notify }) => notify === true);
   const filter = {
-    ...holdersById(ids),
+    _id: { $in: ids },
     'work.claim': { $in: claims },
     'work.state': 'ready',
     ...(finishesPush && { state: 'open' }),
@@ -375,11 +373,11 @@ async function updateAndFind(
 ): Promise<WithId<BatchHolder>[]> {
   const documentFilter = filter as Filter<BatchHolder>;
   if (ids.length === 1) {
-    const after = { ...options, ...BY_ID, projection, returnDocument: 'after' } as const;
+    const after = { ...options, projection, returnDocument: 'after' } as const;
     const found = await collection.findOneAndUpdate(documentFilter, update, after);
     return found === null ? [] : [found];
   }
-  await collection.updateMany(documentFilter, update, { ...options, ...BY_ID });
+  await collection.updateMany(documentFilter, update, options);
   return findAll(collection, ids, projection);
 }
 
@@ -401,11 +399,7 @@ function findAll(
   projection: Readonly<Record<string, 1>>,
 ): Promise<WithId<BatchHolder>[]> {
   return collection
-    .find(holdersById(ids), {
-      projection,
-      batchSize: ids.length + 1,
-      ...BY_ID,
-    })
+    .find({ _id: { $in: [...ids] } }, { projection, batchSize: ids.length + 1 })
     .toArray();
 }
 
@@ -424,7 +418,7 @@ function buildClaimFilter(requests: readonly ClaimRequest[]): Document {
   const isDue = { $expr: { $lte: ['$work.at', '$$NOW'] } };
   const initialClaims = listInitialClaims(requests);
   return {
-    ...holdersById(ids),
+    _id: { $in: ids },
     'work.state': 'ready',
     ...(!isBatchId(ids[0] ?? '') && { state: 'open' }),
     ...(initialClaims.length === 0

@@ -1,6 +1,5 @@
 import type { Channel } from '@carillon/core/channels';
 import type { Db } from 'mongodb';
-import { BY_ID, holdersById } from './batch-holders.ts';
 import type { ClaimedBatch } from './batch-table.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { BatchDocument } from './documents.ts';
@@ -50,7 +49,7 @@ export function createBatches(db: Db) {
 
     /** Removes a claimed batch whose push doesn't exist: the push was purged before the batch was inserted. */
     async removeOrphan({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): Promise<void> {
-      await batches.deleteOne({ ...holdersById([id]), 'work.claim': claim }, BY_ID);
+      await batches.deleteOne({ _id: id, 'work.claim': claim });
     },
 
     /** Inserts batches durably; existing ones stay unchanged. */
@@ -84,9 +83,8 @@ export function createBatches(db: Db) {
       const released = waitingBatches.slice(0, free);
       if (released.length > 0) {
         await batches.updateMany(
-          { push, _id: { $in: released.map((batch) => batch._id) }, 'work.state': 'waiting' },
+          { _id: { $in: released.map((batch) => batch._id) }, 'work.state': 'waiting' },
           [{ $set: { 'work.state': 'ready', 'work.at': '$$NOW' } }],
-          BY_ID,
         );
       }
       return {

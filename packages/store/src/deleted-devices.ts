@@ -1,6 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Db } from 'mongodb';
-import type { AddressHolders } from './address-holders.ts';
 import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
@@ -28,17 +27,13 @@ interface Collaborators {
   subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
   webhooks: Pick<Webhooks, 'listSubscribed'>;
-  addressHolders: Pick<AddressHolders, 'leave'>;
 }
 
 /**
  * Deletes devices and clears their subscriptions and inboxes. The write that deletes a device marks it `leaving`: if
  * the process dies before the device is cleared, the scheduler completes it.
  */
-export function createDeletedDevices(
-  db: Db,
-  { subscriptions, receipts, webhooks, addressHolders }: Collaborators,
-) {
+export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks }: Collaborators) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
@@ -101,20 +96,16 @@ export function createDeletedDevices(
     },
 
     /**
-     * Removes the subscriptions of a deleted device, ends the pushes in its inbox as gone, and takes it off the list of its
-     * provider address. Idempotent.
+     * Removes the subscriptions of a deleted device and ends the pushes in its inbox as gone. Idempotent.
      *
      * @returns the pushes that may be complete now
      */
     async clearLeftovers(app: string, token: string): Promise<string[]> {
-      const projection = { deletedAt: 1, leftAddress: 1 } as const;
-      const device = await devices.findOne({ _id: token }, { projection });
+      const device = await devices.findOne({ _id: token }, { projection: { deletedAt: 1 } });
       if (device !== null && device.deletedAt === undefined) return [];
       await subscriptions.unsubscribe(app, token, await subscriptions.listTopics(token));
       const pushes = await recordInboxAsGone(token);
-      if (device?.leftAddress !== undefined)
-        await addressHolders.leave({ app, token, address: device.leftAddress });
-      await devices.updateOne({ _id: token }, { $unset: { leaving: true, leftAddress: true } });
+      await devices.updateOne({ _id: token }, { $unset: { leaving: true } });
       return [...pushes];
     },
 

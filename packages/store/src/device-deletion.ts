@@ -2,8 +2,7 @@ import type { Document } from 'mongodb';
 import { buildDeviceMark } from './notify-mark.ts';
 
 /**
- * Builds the update that deletes a device. Its provider address is kept apart until the device is cleared, because another
- * document lists the device by it (store/address-holders).
+ * Builds the update that deletes a device.
  *
  * @param reported webhooks to which it is reported
  * @param removed fields that go
@@ -12,7 +11,7 @@ export function buildDeletion(
   reported: readonly string[],
   removed: readonly ('provider' | 'authDigest')[],
 ): Document[] {
-  const deleted = { deletedAt: '$$NOW', leaving: true, leftAddress: '$provider.address' };
+  const deleted = { deletedAt: '$$NOW', leaving: true };
   const notify = reported.length > 0 && { notify: buildDeviceMark(reported, 'deleted') };
   return [{ $set: { ...deleted, ...notify } }, { $unset: [...removed] }];
 }

@@ -1,5 +1,4 @@
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb';
-import { BY_ID } from './batch-holders.ts';
 import type { Clock } from './clock.ts';
 import type {
   Batch,
@@ -197,11 +196,9 @@ async function filterUnreceived(
   type Match = OpenBatch & Pick<Batch, 'got' | 'gone'> & { position: number };
   const filterOf = (some: OpenBatch[]) => ({ _id: { $in: some.map(({ _id }) => _id) } });
   const [embedded, own] = [open.filter(isEmbedded), open.filter((one) => !isEmbedded(one))];
-  // The shard key, so that only the shards of these pushes execute the statement.
-  const pushesOfOwn = { push: { $in: [...new Set(own.map(({ push = '' }) => push))] } };
   const matches = await Promise.all([
     pushes.find<Match>(filterOf(embedded), options).toArray(),
-    batches.find<Match>({ ...pushesOfOwn, ...filterOf(own) }, { ...options, ...BY_ID }).toArray(),
+    batches.find<Match>(filterOf(own), options).toArray(),
   ]);
   const unreceived = matches.flat().filter((match) => !hasEnded(match, match.position));
   return unreceived.map(({ _id, push = _id }) => push);

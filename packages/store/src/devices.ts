@@ -1,13 +1,16 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { createBatcher } from '@carillon/core/batcher';
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
+import { failpoint } from '@carillon/core/failpoint';
 import { newDeviceToken } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
-import type { Collection, Db, Document } from 'mongodb';
+import type { Collection, Db, UpdateFilter } from 'mongodb';
 import pMap from 'p-map';
-import type { AddressHolders } from './address-holders.ts';
 import type { Clock } from './clock.ts';
+import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument } from './documents.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
+import { isDuplicateKey } from './mongo-errors.ts';
 import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
 import type { Webhooks } from './webhooks.ts';
 
@@ -40,6 +43,14 @@ const PUSHES_ENOUGH = 64;
 /** Senders of one push after the other wait for the probes only, which is 2 % of the time. */
 const PROBE_EVERY_MS = 500;
 
+/** Maximum writes of a device with its provider address while others get the same one; all of twenty succeed. */
+const MAX_ADDRESS_ATTEMPTS = 60;
+/** Maximum delay before the device that has the address is looked up. */
+const ADDRESS_RETRY_DELAY_MS = 10;
+
+/** Thrown when other devices kept getting the same provider address at the same moment. */
+export class AddressConflictError extends Error {}
+
 /** Thrown when a device was deleted in the moment in which it got an address. */
 export class DeletedDeviceError extends Error {}
 
@@ -65,18 +76,13 @@ export interface GoneDevice {
 }
 
 /** Registered devices: registration, lookups, flags. */
-export function createDevices(
-  db: Db,
-  clock: Clock,
-  webhooks: Pick<Webhooks, 'listSubscribed'>,
-  addressHolders: AddressHolders,
-) {
+export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'listSubscribed'>) {
   const devices = db.collection<DeviceDocument>('devices');
   const tables = { devices, webhooks };
   return {
     ...createRecipientLookups(devices),
     ...createDeviceReads(devices),
-    ...createRegistration(tables, clock, addressHolders),
+    ...createRegistration(tables, clock),
     ...createReports(tables, clock),
   };
 }
@@ -235,11 +241,8 @@ function createDeviceReads(devices: Devices) {
   };
 }
 
-function createRegistration(
-  { devices, webhooks }: DeviceTables,
-  clock: Clock,
-  addressHolders: AddressHolders,
-) {
+function createRegistration(tables: DeviceTables, clock: Clock) {
+  const { devices, webhooks } = tables;
   return {
     /**
      * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
@@ -254,20 +257,14 @@ function createRegistration(
     ): Promise<{ token: string; replaced: string[] }> {
       const _id = newDeviceToken();
       const now = new Date(clock.now());
-      const provider = address && { ...address, since: now };
       const reported = webhooks.listSubscribed(app, 'device.registered');
       const device = {
         ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
+        ...(address && { provider: { ...address, since: now } }),
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       };
-      if (provider === undefined) {
-        await devices.insertOne(device);
-        return { token: _id, replaced: [] };
-      }
-      const claim = { app, token: _id, address: provider.address };
-      const replaced = await addressHolders.insert(claim, () =>
-        devices.insertOne({ ...device, provider }),
-      );
+      const claim = { app, token: _id, address: address?.address };
+      const replaced = await writeWithAddress(tables, claim, () => devices.insertOne(device));
       return { token: _id, replaced };
     },
 
@@ -276,42 +273,85 @@ function createRegistration(
      *
      * @throws {AddressConflictError} {DeletedDeviceError}
      */
-    async setAddress(
+    setAddress(
       app: string,
       token: string,
       address: ProviderAddress | undefined,
     ): Promise<string[]> {
-      let before: Pick<DeviceDocument, 'provider'> | null = null;
-      async function write(): Promise<void> {
-        const filter = { _id: token, app, deletedAt: { $exists: false } };
-        const update = buildAddressUpdate(address, new Date(clock.now()));
-        before = await devices.findOneAndUpdate(filter, update, {
-          projection: { 'provider.address': 1 },
-        });
-        if (before === null) throw new DeletedDeviceError();
-      }
-      const claim = address && { app, token, address: address.address };
-      const replaced = claim ? await addressHolders.update(claim, write) : [];
-      if (claim === undefined) await write();
-      const left = (before as Pick<DeviceDocument, 'provider'> | null)?.provider?.address;
-      if (left !== undefined && left !== address?.address)
-        replaced.push(...(await addressHolders.leave({ app, token, address: left })));
-      return replaced;
+      const filter = { _id: token, app, deletedAt: { $exists: false } };
+      const update: UpdateFilter<DeviceDocument> =
+        address === undefined
+          ? { $unset: { provider: true } }
+          : {
+              $set: { provider: { ...address, since: new Date(clock.now()) } },
+              $unset: { uninstalled: true },
+            };
+      return writeWithAddress(tables, { app, token, address: address?.address }, async () => {
+        const { matchedCount } = await devices.updateOne(filter, update);
+        if (matchedCount === 0) throw new DeletedDeviceError();
+      });
     },
   };
 }
 
+/** A device that gets a provider address. */
+interface AddressClaim {
+  app: string;
+  token: string;
+  address: string | undefined;
+}
+
+type Holder = Pick<DeviceDocument, '_id'> & Required<Pick<DeviceDocument, 'provider'>>;
+
 /**
- * Builds the update of a device's provider address. Its time grows with each one: rivals tell by it whether the device has got
- * the address again.
+ * Writes a device with its provider address, which a unique index gives to one device of an app. While another device has it,
+ * deletes that one and writes again: an installation that registers again is a new device. If the caller dies in between, no
+ * device has the address until the installation repeats its request.
+ *
+ * @returns the deleted devices. If the caller dies before it clears their subscriptions and inbox, the scheduler finds them by
+ *   `leaving` (store/deleted-devices).
+ * @throws {AddressConflictError}
  */
-function buildAddressUpdate(address: ProviderAddress | undefined, now: Date): Document[] {
-  if (address === undefined) return [{ $unset: 'provider' }];
-  const since = { $max: [now, { $add: ['$provider.since', 1] }] };
-  return [
-    { $set: { provider: { $mergeObjects: [{ $literal: address }, { since }] } } },
-    { $unset: 'uninstalled' },
-  ];
+async function writeWithAddress(
+  { devices, webhooks }: DeviceTables,
+  { app, token, address }: AddressClaim,
+  write: () => Promise<unknown>,
+): Promise<string[]> {
+  const replaced: string[] = [];
+  const others = { _id: { $ne: token }, app, 'provider.address': address };
+  let holder: Holder | null = null;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await write();
+      return replaced;
+    } catch (error) {
+      if (address === undefined || !isDuplicateKey(error)) throw error;
+      if (attempt === MAX_ADDRESS_ATTEMPTS) throw new AddressConflictError();
+    }
+    // The holder was found before this attempt, which the device has reached undeleted: a rival that had taken the address from
+    // the device since then would be another holder. So the device is there to take the address.
+    if (holder !== null && (await deleteHolder({ devices, webhooks }, app, holder))) {
+      replaced.push(holder._id);
+      holder = null;
+      failpoint('address-released', token);
+    } else {
+      await delay(Math.random() * ADDRESS_RETRY_DELAY_MS);
+      holder = await devices.findOne<Holder>(others, { projection: { provider: 1 } });
+    }
+  }
+}
+
+/** Deletes a device that has its provider address still, since the same time. False: it has not. */
+async function deleteHolder(
+  { devices, webhooks }: DeviceTables,
+  app: string,
+  { _id, provider }: Holder,
+): Promise<boolean> {
+  const { modifiedCount } = await devices.updateOne(
+    { _id, 'provider.address': provider.address, 'provider.since': provider.since },
+    buildDeletion(webhooks.listSubscribed(app, 'device.deleted'), ['provider']),
+  );
+  return modifiedCount === 1;
 }
 
 /** Writes the reports of providers and gateways about devices. */

@@ -94,20 +94,10 @@ export interface DeviceDocument {
   deletedAt?: Date;
   /** The device is deleted, but its subscriptions and inbox aren't cleared yet (store/deleted-devices). */
   leaving?: true;
-  /** The provider address that a device had when it was deleted; until it is cleared. */
-  leftAddress?: string;
   /** The call that alone may change the device's subscriptions (store/topic-change-locks). */
   topicsLock?: { owner: string; until: Date };
   /** Events that are not reported to webhooks yet. */
   notify?: NotifyEntry[];
-}
-
-/** The devices that have a provider address, had it, or are about to get it (store/address-holders). */
-export interface AddressDocument {
-  /** app:digest of the address */
-  _id: string;
-  /** Each with the time of its entry, by MongoDB's clock. */
-  holders: { token: string; at: Date }[];
 }
 
 /** A device's subscription to a topic. */
@@ -376,16 +366,6 @@ export interface PushDocument {
   trace?: string;
   /** `failed`: one bit per token of the request, set if the response listed it as failed (store/failed-tokens). */
   idempotency?: { key: string; bodyHash: string; failed?: Binary };
-}
-
-/** An idempotency key of an app. */
-export interface IdempotencyKeyDocument {
-  /** app:key */
-  _id: string;
-  /** The push that has the key, or the id that was reserved for it. */
-  push: string;
-  /** Time at which the key was reserved, by MongoDB's clock. */
-  at: Date;
 }
 
 export interface BatchDocument {

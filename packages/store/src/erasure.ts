@@ -1,6 +1,5 @@
 import { ERASED_TOKEN, eraseToken, splitTokens } from '@carillon/core/batch';
 import type { Collection, Db } from 'mongodb';
-import { BY_ID, holdersById } from './batch-holders.ts';
 import type { BatchDocument, DeviceDocument, PushDocument, WebhookDocument } from './documents.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
 
@@ -149,9 +148,7 @@ async function eraseFromBatches(
         const remaining = splitTokens(erased).filter((one) => one !== ERASED_TOKEN);
         const [from, to] = [remaining.at(0) ?? '', remaining.at(-1) ?? ''];
         const update = { $set: { 'work.tokens': erased, from, to } };
-        return {
-          updateOne: { filter: { ...holdersById([_id]), 'work.tokens': tokens }, update, ...BY_ID },
-        };
+        return { updateOne: { filter: { _id, 'work.tokens': tokens }, update } };
       }),
       { ordered: false },
     );

@@ -1,7 +1,6 @@
 import { splitTokens } from '@carillon/core/batch';
 import { isBatchId } from '@carillon/core/ids';
 import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
-import { holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { type BatchWithFailures, failedPositions } from './failures.ts';
 import { batchIdsOf } from './final-outcomes.ts';
@@ -116,7 +115,7 @@ export function createFailedRecipients(db: Db) {
         const entry = { by, bits: packPositions(positions, n) };
         return {
           updateOne: {
-            filter: { ...holdersById([id]), 'work.redriven.by': { $ne: by } },
+            filter: { _id: id, 'work.redriven.by': { $ne: by } },
             update: { $push: { 'work.redriven': entry } },
           },
         };
@@ -130,7 +129,7 @@ export function createFailedRecipients(db: Db) {
         holders,
         recipients.map(({ batch }) => batch),
         (id) => ({
-          updateOne: { filter: holdersById([id]), update: { $pull: { 'work.redriven': { by } } } },
+          updateOne: { filter: { _id: id }, update: { $pull: { 'work.redriven': { by } } } },
         }),
       );
     },

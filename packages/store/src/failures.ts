@@ -2,7 +2,6 @@ import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
 import { describeOutcome, type Failure, failureBit, isFailure } from '@carillon/core/outcomes';
 import type { Collection, Db, Document, Filter } from 'mongodb';
-import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
 import { FAILURES_BY_PUSH_INDEX, FAILURES_BY_TIME_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
@@ -187,11 +186,13 @@ async function readFailedBatches(
       const some = ids.filter((id) => isBatchId(id) === (collection === batches));
       if (some.length === 0) return [];
       return collection
-        .find<{ _id: string; work: BatchWithFailures }>(holdersById(some), {
-          projection: FAILED_BATCH,
-          batchSize: some.length + 1,
-          ...BY_ID,
-        })
+        .find<{ _id: string; work: BatchWithFailures }>(
+          { _id: { $in: some } },
+          {
+            projection: FAILED_BATCH,
+            batchSize: some.length + 1,
+          },
+        )
         .toArray();
     }),
   );

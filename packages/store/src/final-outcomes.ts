@@ -5,7 +5,6 @@ import { batchId, fallbackBatchId, isBatchId, newClaimId } from '@carillon/core/
 import { addOutcomes, countOutcomes, OUTCOMES, type OutcomeCounts } from '@carillon/core/outcomes';
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import { Binary, type Collection, type Db, type Document, type Filter } from 'mongodb';
-import { BY_ID, holdersById } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Clock } from './clock.ts';
 import type {
@@ -64,11 +63,11 @@ interface Tables {
 }
 
 /**
- * Filters the separate batches of a push by the range of their ids. Read them {@link BY_ID}, which never changes: a cursor
- * over an index on the state would miss batches that are closed while it reads.
+ * Filters the separate batches of a push by the range of their ids, which never change: a cursor over an index on the
+ * state would miss batches that are closed while it reads.
  */
 export function batchIdsOf(push: string) {
-  return { push, _id: { $gte: batchId(push, 0), $lt: `${push}.` } } as const;
+  return { _id: { $gte: batchId(push, 0), $lt: `${push}.` } } as const;
 }
 
 /** Filters a push's batches without fallbacks: each recipient is in one of them. */
@@ -85,7 +84,7 @@ export async function* iterateBatches(
     yield { id: push._id, work: push.work, isReported: push.notify !== undefined };
     return;
   }
-  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id), BY_ID))
+  for await (const { _id, work, notify } of batches.find(primaryBatches(push._id)))
     yield { id: _id, work, isReported: notify !== undefined };
 }
 
@@ -143,8 +142,7 @@ export function createReceipts(db: Db, clock: Pick<Clock, 'now'>) {
     const mark = buildNotifyOperators(now);
     const updates = [...idsByBits.values()].map(([id = '', ...others]) => ({
       isOfBatches: isBatchId(id),
-      filter: holdersById([id, ...others]),
-      ...BY_ID,
+      filter: { _id: { $in: [id, ...others] } },
       // $bit is no operator of a pipeline: the row says whether the batch has a mark to set.
       update: {
         $bit: bitsFor(id),
@@ -280,13 +278,13 @@ const BATCHES_PER_MARK = 100;
  */
 export async function markBatches(
   batches: Collection<BatchDocument>,
-  filter: Filter<BatchDocument> & { push: string | { $in: string[] } },
+  filter: Filter<BatchDocument>,
   notify: Document,
 ): Promise<void> {
   const found = await batches.find(filter, { projection: { _id: 1 } }).toArray();
   for (let from = 0; from < found.length; from += BATCHES_PER_MARK) {
     const ids = found.slice(from, from + BATCHES_PER_MARK).map(({ _id }) => _id);
-    await batches.updateMany({ push: filter.push, _id: { $in: ids } }, [{ $set: { notify } }]);
+    await batches.updateMany({ _id: { $in: ids } }, [{ $set: { notify } }]);
   }
 }
 
@@ -352,13 +350,13 @@ interface FinalWrite {
 /** Writes final outcomes, and counts the recipients that this has ended unless another process was first. */
 async function writeAndCount({ pushes, batches }: Tables, write: FinalWrite): Promise<void> {
   const { id, work, outcomes, isReported } = write;
-  const filter = { ...holdersById([id]), ...NOT_FINAL };
+  const filter = { _id: id, ...NOT_FINAL };
   const fields = { 'work.outcomes': new Binary(outcomes), 'work.final': true as const };
   const update = isReported ? [{ $set: { ...fields, notify: NOTIFY_MARK } }] : { $set: fields };
   // One statement each: a statement for many does not return which of them it wrote.
   const { modifiedCount } = isBatchId(id)
-    ? await batches.updateOne(filter, update, BY_ID)
-    : await pushes.updateOne(filter, update, BY_ID);
+    ? await batches.updateOne(filter, update)
+    : await pushes.updateOne(filter, update);
   if (modifiedCount !== 1) return;
   const ended = selectEndedByPush(work, outcomes);
   countRecipients(work.channel, countOutcomes(ended));
@@ -415,7 +413,7 @@ async function findSentByFallback(
   id: string,
   batch: Batch,
 ): Promise<Set<number>> {
-  const fallback = await batches.findOne(holdersById([fallbackBatchId(id)]), BY_ID);
+  const fallback = await batches.findOne({ _id: fallbackBatchId(id) });
   if (fallback === null) return new Set();
   const outcomes = toBytes(fallback.work.outcomes);
   const sentTokens = new Set(

@@ -4,9 +4,7 @@ import { Binary, type Collection, type Document } from 'mongodb';
 import {
   type BatchHolder,
   type BatchHolders,
-  BY_ID,
   FAST_WRITE,
-  holdersById,
   runPerCollection,
 } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
@@ -92,7 +90,7 @@ export function createHeldBatches(holders: BatchHolders) {
           $bit: Object.fromEntries(words),
           $set: { 'work.ms': new Binary(packUint32s(latenciesMs)) },
         };
-        await holders.of(id).updateOne(claimFilter({ id, claim }), update, BY_ID);
+        await holders.of(id).updateOne(claimFilter({ id, claim }), update);
       }
       return releaseBatched({ id, claim, ...release, ...(notify && { notify }) });
     },
@@ -104,11 +102,7 @@ export function createHeldBatches(holders: BatchHolders) {
     async markAlone(batch: Pick<HeldBatch, 'id' | 'claim'>): Promise<boolean> {
       const { matchedCount } = await holders
         .of(batch.id)
-        .updateOne(
-          claimFilter(batch),
-          { $set: { 'work.alone': batch.claim } },
-          { ...FAST_WRITE, ...BY_ID },
-        );
+        .updateOne(claimFilter(batch), { $set: { 'work.alone': batch.claim } }, FAST_WRITE);
       return matchedCount === 1;
     },
 
@@ -131,11 +125,7 @@ export function createHeldBatches(holders: BatchHolders) {
       };
       const { matchedCount } = await holders
         .of(id)
-        .updateOne(
-          claimFilter(batch),
-          buildProgressUpdate(progress, findFailures(id, outcomes)),
-          BY_ID,
-        );
+        .updateOne(claimFilter(batch), buildProgressUpdate(progress, findFailures(id, outcomes)));
       return matchedCount === 1;
     },
   };
@@ -143,7 +133,7 @@ export function createHeldBatches(holders: BatchHolders) {
 
 /** Matches a batch while its claim holds. */
 function claimFilter({ id, claim }: Pick<HeldBatch, 'id' | 'claim'>) {
-  return { ...holdersById([id]), 'work.claim': claim, 'work.state': 'ready' as const };
+  return { _id: id, 'work.claim': claim, 'work.state': 'ready' as const };
 }
 
 /** Releases claims of one collection. Returns for each whether no other worker has the batch. */
@@ -160,7 +150,7 @@ async function releaseAll(
   const ids = releases.map(({ id }) => id);
   const unclaimed = { 'work.state': 'ready' as const, 'work.claim': { $exists: false } };
   const found = await collection
-    .find({ ...holdersById(ids), ...unclaimed }, { projection: { _id: 1 }, ...BY_ID })
+    .find({ _id: { $in: ids }, ...unclaimed }, { projection: { _id: 1 } })
     .toArray();
   const releasedIds = new Set(found.map(({ _id }) => _id));
   return ids.map((id) => releasedIds.has(id));
@@ -178,7 +168,7 @@ async function releaseGroup(
   const claims = releases.map(({ claim }) => claim);
   const isReported = releases[0]?.notify === true;
   const filter = {
-    ...holdersById(releases.map(({ id }) => id)),
+    _id: { $in: releases.map(({ id }) => id) },
     'work.claim': { $in: claims },
     'work.state': 'ready' as const,
   };
@@ -199,7 +189,7 @@ async function releaseGroup(
   const { matchedCount } = await collection.updateMany(
     filter,
     update,
-    isReported ? BY_ID : { ...FAST_WRITE, ...BY_ID },
+    isReported ? {} : FAST_WRITE,
   );
   return matchedCount;
 }

@@ -1,7 +1,6 @@
 import type { Platform, ProviderAddress } from '@carillon/core/channels';
 import { newClaimId, newDeviceToken } from '@carillon/core/ids';
 import type { Collection, Db } from 'mongodb';
-import type { AddressClaim, AddressHolders } from './address-holders.ts';
 import { bulkWriteErrors } from './bulk-write.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceDocument, SubscriptionDocument, TopicDocument } from './documents.ts';
@@ -41,7 +40,7 @@ type StoredDevice = Pick<DeviceDocument, '_id' | 'app' | 'deletedAt' | 'provider
 const STORED_FIELDS = { app: 1, deletedAt: 1, 'provider.address': 1 } as const;
 
 /** Imports devices and subscriptions by the thousand. Each call may be repeated: existing documents do not change. */
-export function createImports(db: Db, clock: Clock, addressHolders: AddressHolders) {
+export function createImports(db: Db, clock: Clock) {
   const devices = db.collection<DeviceDocument>('devices');
   const subscriptions = db.collection<SubscriptionDocument>('subscriptions');
   const counters = createTopicCounters(db.collection<TopicDocument>('topics'));
@@ -96,23 +95,20 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
         ...toDocument(app, device),
         ...(reported.length > 0 && { notify: newDeviceEntries(reported, now) }),
       }));
-      const { refused, holders } = await insertDevices(
-        { devices, addressHolders },
-        app,
-        documents,
-        now,
+      const errors = await bulkWriteErrors(
+        devices,
+        documents.map((document) => ({ insertOne: { document } })),
       );
-      const present = refused.size === 0 ? undefined : await findPresent(app, [...refused]);
-      return documents.map((document, index): ImportResult => {
-        const { _id, provider } = document;
-        if (present === undefined || !refused.has(document))
-          return { kind: 'imported', token: _id };
+      for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
+      const refused = documents.filter((_, index) => errors.has(index));
+      const present = refused.length === 0 ? undefined : await findPresent(app, refused);
+      return documents.map(({ _id, provider }, index): ImportResult => {
+        if (present === undefined || !errors.has(index)) return { kind: 'imported', token: _id };
         const device = present.byToken.get(_id);
         if (device?.deletedAt !== undefined) return { kind: 'deleted' };
         if (device !== undefined)
           return device.app === app ? { kind: 'existing', token: _id } : { kind: 'other-app' };
-        const address = provider?.address;
-        const holder = present.byAddress.get(address) ?? holders.get(address ?? '');
+        const holder = present.byAddress.get(provider?.address);
         const isSame = imported[index]?.token === undefined && holder !== undefined;
         return isSame ? { kind: 'existing', token: holder } : { kind: 'address-taken' };
       });
@@ -122,70 +118,6 @@ export function createImports(db: Db, clock: Clock, addressHolders: AddressHolde
     importSubscriptions: (app: string, imported: readonly ImportedSubscription[]): Promise<void> =>
       importSubscriptions(subscriptions, counters.add, app, imported),
   };
-}
-
-/**
- * Inserts devices, unless the token is stored or another device has the address; such devices stay.
- *
- * @returns the documents that were not inserted, and the devices that have their addresses
- */
-async function insertDevices(
-  {
-    devices,
-    addressHolders,
-  }: { devices: Collection<DeviceDocument>; addressHolders: AddressHolders },
-  app: string,
-  documents: readonly DeviceDocument[],
-  now: Date,
-): Promise<{ refused: ReadonlySet<DeviceDocument>; holders: ReadonlyMap<string, string> }> {
-  const claims = documents.flatMap(({ _id: token, provider }): AddressClaim[] =>
-    provider === undefined ? [] : [{ app, token, address: provider.address }],
-  );
-  const holders = await addressHolders.enterAll(app, claims, now);
-  const wanted = documents.filter(({ provider }) => !holders.has(provider?.address ?? ''));
-  const errors = await bulkWriteErrors(
-    devices,
-    wanted.map((document) => ({ insertOne: { document } })),
-  );
-  for (const { duplicate, error } of errors.values()) if (!duplicate) throw error;
-  const inserted = new Map(
-    wanted.flatMap((one, index) => (errors.has(index) ? [] : [[one._id, one] as const])),
-  );
-  const own = claims.filter(({ token }) => inserted.has(token));
-  const losers = await addressHolders.resolveImported(app, own);
-  for (const token of await removeUnchanged(devices, [...losers.keys()], inserted))
-    losers.delete(token);
-  for (const [token, holder] of losers) {
-    holders.set(inserted.get(token)?.provider?.address ?? '', holder);
-    inserted.delete(token);
-  }
-  const refused = documents.filter((document) => inserted.get(document._id) !== document);
-  return { refused: new Set(refused), holders };
-}
-
-/**
- * Removes devices that were just inserted, also those that a rival has deleted. Returns those that stay, because they have got
- * another address meanwhile.
- */
-async function removeUnchanged(
-  devices: Collection<DeviceDocument>,
-  tokens: readonly string[],
-  inserted: ReadonlyMap<string, DeviceDocument>,
-): Promise<string[]> {
-  if (tokens.length === 0) return [];
-  const unchanged = tokens.flatMap((_id) => {
-    const address = inserted.get(_id)?.provider?.address ?? '';
-    return [
-      { _id, 'provider.address': address },
-      { _id, leftAddress: address },
-    ];
-  });
-  const { deletedCount } = await devices.deleteMany({ $or: unchanged });
-  if (deletedCount === tokens.length) return [];
-  const found = await devices
-    .find({ _id: { $in: [...tokens] } }, { projection: { _id: 1 } })
-    .toArray();
-  return found.map(({ _id }) => _id);
 }
 
 async function importSubscriptions(

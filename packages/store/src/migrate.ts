@@ -1,5 +1,4 @@
 import { type Db, type IndexDescription, MongoServerError } from 'mongodb';
-import { KEY_DOCUMENT_SECONDS } from './idempotency-keys.ts';
 import { NOTIFY_INDEX } from './notify-mark.ts';
 import { SESSION_IDLE_MS } from './sessions.ts';
 
@@ -103,6 +102,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
   ],
   devices: [
     { key: { app: 1, _id: 1 } },
+    // A provider address of an app belongs to one device (store/devices).
     {
       key: { app: 1, 'provider.address': 1 },
       unique: true,
@@ -129,7 +129,7 @@ const INDEXES: Record<string, IndexDescription[]> = {
       key: { app: 1, collapse: 1, _id: 1 },
       partialFilterExpression: { collapse: { $exists: true } },
     },
-    // For the previous release: keys have a collection of their own (store/idempotency-keys).
+    // An idempotency key of an app belongs to one push (store/idempotency-keys).
     {
       key: { app: 1, 'idempotency.key': 1 },
       unique: true,
@@ -163,7 +163,6 @@ const INDEXES: Record<string, IndexDescription[]> = {
     { key: { since: 1 }, partialFilterExpression: { pending: { $exists: true } } },
   ],
   anchors: [{ key: { at: 1 }, expireAfterSeconds: 600 }],
-  idempotency_keys: [{ key: { at: 1 }, expireAfterSeconds: KEY_DOCUMENT_SECONDS }],
   inbox: [{ key: { push: 1, _id: 1 } }],
   webhooks: [
     { key: { app: 1, createdAt: 1 } },

@@ -1,7 +1,7 @@
 import { newClaimId } from '@carillon/core/ids';
 import { coverageOf, recipientEventOf, type WebhookEvent } from '@carillon/core/webhooks';
 import { Binary, type Collection, type Db, type Document, type Filter, Long } from 'mongodb';
-import { BY_ID, FAST_WRITE, holdersById } from './batch-holders.ts';
+import { FAST_WRITE } from './batch-holders.ts';
 import { setPerDocument } from './bulk-set.ts';
 import { toBytes } from './bytes.ts';
 import { type Clock, fromNow } from './clock.ts';
@@ -175,9 +175,10 @@ function createDueReports(collections: Collections, clock: Clock) {
         const ids = await findDue(collections[kind], kind, webhook, now());
         if (ids.length === 0) continue;
         await collections[kind].updateMany(
-          { ...documentsById(kind, ids), ...buildDueFilter(webhook, now()) },
+          { _id: { $in: ids }, ...buildDueFilter(webhook, now()) },
           [{ $set: { notify: buildClaim(webhook, claim, leaseMs) } }],
-          { ...FAST_WRITE, ...BY_ID },
+          // The index of the due filter would read all documents that are due.
+          { ...FAST_WRITE, hint: { _id: 1 } },
         );
         const claimed = await readClaimed(collections[kind], kind, { ids, webhook, claim });
         if (claimed.length > 0) return claimed;
@@ -299,11 +300,6 @@ function takeUpTo(
   return ids;
 }
 
-/** Filters documents of one kind by their ids; a batch also by its shard key. A device token is no id of a holder. */
-function documentsById(kind: Kind, ids: readonly string[]): Filter<EntryHolder> {
-  return kind === 'batches' ? holdersById(ids) : { _id: { $in: [...ids] } };
-}
-
 function buildDueFilter(webhook: string, now: Date): Filter<EntryHolder> {
   return {
     notify: { $elemMatch: { w: webhook, at: { $lte: now } } },
@@ -364,8 +360,8 @@ async function readClaimed(
 ): Promise<ClaimedReport[]> {
   const found = await collection
     .find(
-      { ...documentsById(kind, ids), 'notify.claim': claim },
-      { projection: FIELDS[kind], batchSize: ids.length + 1, ...BY_ID },
+      { _id: { $in: [...ids] }, 'notify.claim': claim },
+      { projection: FIELDS[kind], batchSize: ids.length + 1 },
     )
     .toArray();
   return found.flatMap(({ notify, ...document }) => {
@@ -452,9 +448,8 @@ async function writePerKind<T>(
       const ids = some.map((item) => reportOf(item).id);
       const claims = [...new Set(some.map((item) => reportOf(item).claim))];
       await collections[kind].updateMany(
-        { ...documentsById(kind, ids), 'notify.claim': { $in: claims } },
+        { _id: { $in: ids }, 'notify.claim': { $in: claims } },
         setPerDocument('$_id', ids, (pick) => buildFields(pick, some)),
-        BY_ID,
       );
     }),
   );

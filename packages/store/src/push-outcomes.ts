@@ -7,7 +7,6 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import type { Collection, Db, Filter } from 'mongodb';
-import { BY_ID } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { primaryBatches } from './final-outcomes.ts';
@@ -203,7 +202,6 @@ async function countBatches(
   else {
     const stored = batches.find<{ _id: string; work: CountedBatch }>(primaryBatches(push._id), {
       projection: SUMMARY_FIELDS,
-      ...BY_ID,
     });
     for await (const { _id, work } of stored) counter.add(_id, work);
   }

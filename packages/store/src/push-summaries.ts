@@ -2,7 +2,6 @@ import { splitTokens } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
 import type { Db } from 'mongodb';
-import { BY_ID } from './batch-holders.ts';
 import { toBytes } from './bytes.ts';
 import type { Batch, BatchDocument, PushDocument, RecipientProviderError } from './documents.ts';
 import { batchIdsOf, primaryBatches } from './final-outcomes.ts';
@@ -77,7 +76,6 @@ export function createPushSummaries(db: Db) {
       else {
         const stored = batches.find<{ work: SummarizedBatch }>(primaryBatches(push._id), {
           projection: SUMMARY_FIELDS,
-          ...BY_ID,
         });
         for await (const { work } of stored) summary.add(work);
       }
@@ -91,13 +89,10 @@ export function createPushSummaries(db: Db) {
     ): Promise<RecipientProviderError[]> {
       if (push.work !== undefined) return recipientsWithErrors(push.work).slice(0, limit);
       const found = await batches
-        .find(
-          {
-            ...batchIdsOf(push._id),
-            $or: [{ 'work.words.0': { $exists: true } }, { 'work.later.0': { $exists: true } }],
-          },
-          BY_ID,
-        )
+        .find({
+          ...batchIdsOf(push._id),
+          $or: [{ 'work.words.0': { $exists: true } }, { 'work.later.0': { $exists: true } }],
+        })
         .limit(SAMPLED_BATCHES)
         .toArray();
       return found.flatMap(({ work }) => recipientsWithErrors(work)).slice(0, limit);
@@ -112,7 +107,6 @@ export function createPushSummaries(db: Db) {
       const tokens: string[] = [];
       const stored = batches.find(primaryBatches(push._id), {
         projection: { 'work.tokens': 1 },
-        ...BY_ID,
       });
       for await (const { work } of stored) {
         for (const token of splitTokens(work.tokens)) tokens.push(token);

@@ -34,7 +34,7 @@ export function createPushes(
 ) {
   const pushes: Pushes = db.collection('pushes');
   return {
-    ...createAcceptance(db, clock, tracer),
+    ...createAcceptance(pushes, clock, tracer),
     ...createDuePushes(pushes, clock, suspensions),
     ...createSending(pushes, clock),
     ...createPushReads(pushes),
@@ -44,10 +44,9 @@ export function createPushes(
 type Pushes = Collection<PushDocument>;
 
 /** Stores new pushes: each under its idempotency key, one of many batches under a lease until it is committed. */
-function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
-  const pushes: Pushes = db.collection('pushes');
+function createAcceptance(pushes: Pushes, clock: Clock, tracer?: Tracer) {
   const insertBatched = createInsert(pushes, tracer);
-  const { findConflict, ...keys } = createIdempotencyKeys(db, clock);
+  const { findConflict, ...keys } = createIdempotencyKeys(pushes, clock);
 
   function withLease(push: PushDocument): PushDocument {
     if (push.state !== 'accepting') return push;
@@ -57,16 +56,14 @@ function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
   return {
     ...keys,
     /**
-     * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. A push with
-     * an idempotency key has the id that `reserveKey` has returned. If another push has this id or the key, returns that
-     * push, durable as well, and inserts nothing; an abandoned one means that the key was lost to another request. A push in
-     * state `accepting` gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
+     * Inserts a push durably, with majority and journal (guarantee G1). Concurrent inserts share one journal sync. If an
+     * earlier push has the same idempotency key, returns that push, durable as well, and inserts nothing. A push in state
+     * `accepting` gets a lease of a few seconds; {@link renewAcceptingLease} renews it.
      */
     async insert(push: PushDocument): Promise<PushDocument | undefined> {
-      const { _id, app, idempotency } = push;
+      const { app, idempotency } = push;
       while (await insertBatched(withLease(push))) {
-        if (idempotency === undefined) throw new Error(`a push ${_id} is stored already`);
-        const conflict = await findConflict({ _id, app, idempotency });
+        const conflict = idempotency && (await findConflict(app, idempotency.key));
         if (conflict !== undefined) return conflict;
       }
       return undefined;
@@ -96,7 +93,7 @@ function createAcceptance(db: Db, clock: Clock, tracer?: Tracer) {
   };
 }
 
-/** Creates the insert of a push. Undefined: inserted. True: its id or its idempotency key is in use. */
+/** Creates the insert of a push. Undefined: inserted. True: its idempotency key is in use. */
 function createInsert(pushes: Pushes, tracer?: Tracer) {
   return createBatcher<PushDocument, true | undefined>(
     'insert-push',
@@ -109,9 +106,9 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
           pushes,
           documents.map((document) => ({ insertOne: { document } })),
         );
-        return documents.map((_, index) => {
+        return documents.map(({ idempotency }, index) => {
           const writeError = errors.get(index);
-          return writeError?.duplicate === true ? true : writeError?.error;
+          return writeError?.duplicate && idempotency !== undefined ? true : writeError?.error;
         });
       },
     ),

@@ -9,7 +9,6 @@ import {
   toReportedOutcome,
 } from '@carillon/core/outcomes';
 import type { Collection, Db } from 'mongodb';
-import { BY_ID, holdersById } from './batch-holders.ts';
 import type { Batch, BatchDocument, InboxDocument, PushDocument } from './documents.ts';
 import { rowId } from './inbox.ts';
 import { RECIPIENT_INDEX } from './migrate.ts';
@@ -155,11 +154,10 @@ async function* iterateFrom(
   const stored = batches
     .find(
       {
-        push: push._id,
         _id: { $gte: batch === '' ? batchId(push._id, 0) : `${push._id}${batch}`, $lt: end },
         'work.fallback': { $exists: false },
       },
-      { batchSize: BATCHES_PER_READ, ...BY_ID },
+      { batchSize: BATCHES_PER_READ },
     )
     .sort({ _id: 1 });
   for await (const { _id, work } of stored) yield { id: _id, work };
@@ -204,9 +202,7 @@ async function readBatch(
   id: string,
 ): Promise<Batch | undefined> {
   const holder =
-    id === push._id
-      ? await pushes.findOne({ _id: id })
-      : await batches.findOne(holdersById([id]), BY_ID);
+    id === push._id ? await pushes.findOne({ _id: id }) : await batches.findOne({ _id: id });
   return holder?.work;
 }
 

@@ -2,7 +2,6 @@ import { SettingsError } from '@carillon/core/settings-error';
 import type { Tracer } from '@carillon/core/tracing';
 import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
-import { createAddressHolders } from './address-holders.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
 import { createBacklog } from './backlog.ts';
@@ -47,7 +46,6 @@ import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
 import { createSessions } from './sessions.ts';
-import { createStatementRecorder } from './statement-recorder.ts';
 import { createSubscriptions } from './subscriptions.ts';
 import { createSuspensions, type Suspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
@@ -80,7 +78,6 @@ export type Store = Awaited<ReturnType<typeof connectStore>>;
  *   its limit fails the request that waits for it and clears the pool
  * @param shared parts of a store of the same process that this store uses too, instead of reading the same again
  * @param tracer records the batched writes of traced pushes
- * @param recordTo folder for the shapes of all statements, for tests; absent: the driver reports no statement
  * @throws SettingsError if the URI is wrong; the driver's error if MongoDB can't be reached, and then nothing stays open
  */
 export async function connectStore({
@@ -91,7 +88,6 @@ export async function connectStore({
   keptConnections,
   shared,
   tracer,
-  recordTo,
 }: {
   uri: string;
   appName: string;
@@ -100,9 +96,7 @@ export async function connectStore({
   keptConnections?: number;
   shared?: SharedParts | undefined;
   tracer?: Tracer | undefined;
-  recordTo?: string | undefined;
 }) {
-  const recorder = recordTo === undefined ? undefined : createStatementRecorder(recordTo, appName);
   const client = createClient(uri, {
     appName,
     socketTimeoutMS: timeoutMs,
@@ -116,13 +110,8 @@ export async function connectStore({
     writeConcern: { w: 'majority', journal: true },
     // The driver encodes all text that is stored. Validating it again takes ten times as long as decoding it.
     enableUtf8Validation: false,
-    monitorCommands: recorder !== undefined,
   });
-  if (recorder !== undefined) client.on('commandStarted', recorder.record);
-  const { db, parts } = await connect(client, shared).catch((error: unknown) => {
-    recorder?.close();
-    throw error;
-  });
+  const { db, parts } = await connect(client, shared);
   const collections = createCollections(db, parts, tracer);
   return {
     ...collections,
@@ -130,7 +119,6 @@ export async function connectStore({
     close: async (): Promise<void> => {
       if (shared === undefined) stopRefreshing(parts);
       await client.close();
-      recorder?.close();
     },
   };
 }
@@ -158,22 +146,16 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
   const deliveryStatus = createDeliveryStatus(db);
-  const addressHolders = createAddressHolders(db, webhooks);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
-    devices: createDevices(db, clock, webhooks, addressHolders),
+    devices: createDevices(db, clock, webhooks),
     deviceOverviews: createDeviceOverviews(db, clock),
-    deletedDevices: createDeletedDevices(db, {
-      subscriptions,
-      receipts,
-      webhooks,
-      addressHolders,
-    }),
+    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
     subscriptions,
-    imports: createImports(db, clock, addressHolders),
+    imports: createImports(db, clock),
     erasure: createErasure(db),
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),

@@ -13,7 +13,7 @@ export interface MongoMember {
 /** The servers behind a connection string. */
 export type MongoTopology =
   | { kind: 'server' }
-  | { kind: 'sharded cluster' }
+  | { kind: 'mongos' }
   | {
       kind: 'replica set';
       name: string;
@@ -26,7 +26,7 @@ export type MongoTopology =
 export async function readTopology(db: Db): Promise<MongoTopology> {
   const admin = db.client.db('admin');
   const hello = await admin.command({ hello: 1 });
-  if (hello.msg === 'isdbgrid') return { kind: 'sharded cluster' };
+  if (hello.msg === 'isdbgrid') return { kind: 'mongos' };
   if (typeof hello.setName !== 'string') return { kind: 'server' };
   const size = [hello.hosts, hello.passives, hello.arbiters].flatMap((list) => list ?? []).length;
   // Not granted, or not available, as with some hosted services.

@@ -83,6 +83,18 @@ export async function insertDocuments(
   await db.collection(collection).insertMany(documents);
 }
 
+/** Creates the unique indexes of keys and addresses, without which a second one is not refused. */
+export async function createUniqueIndexes(db: Db): Promise<void> {
+  for (const [collection, field] of [
+    ['pushes', 'idempotency.key'],
+    ['devices', 'provider.address'],
+  ] as const) {
+    const partialFilterExpression = { [field]: { $exists: true } };
+    const options = { unique: true, partialFilterExpression };
+    await db.collection(collection).createIndex({ app: 1, [field]: 1 }, options);
+  }
+}
+
 /** Inserts the inbox rows of a push. */
 export async function insertInboxRows(db: Db, holderId: string, collapse?: string): Promise<void> {
   await insertDocuments(

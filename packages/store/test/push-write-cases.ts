@@ -1,5 +1,5 @@
-import { newPushId } from '@carillon/core/ids';
 import type { Db } from 'mongodb';
+import type { PushDocument } from '../src/documents.ts';
 import {
   APP,
   anHourAgo,
@@ -7,6 +7,7 @@ import {
   batch,
   batchInInbox,
   CLAIM_FIELDS,
+  createUniqueIndexes,
   embeddedBatch,
   fallback,
   insertDocuments,
@@ -48,18 +49,12 @@ async function insertFullInbox(db: Db): Promise<void> {
   await insertDocuments(db, 'inbox', ...inboxRows);
 }
 
-function insertKeyedPush(db: Db): Promise<void> {
-  const idempotency = { key: 'key', bodyHash: 'x' };
-  return insertDocuments(db, 'pushes', push({ _id: NEWER_PUSH, idempotency }));
-}
+const idempotency = { key: 'key', bodyHash: 'x' };
+const twoDaysAgo = new Date(Date.now() - 2 * 86_400_000);
 
-const newKeyedPush = () => {
-  return { _id: newPushId(Date.now()), app: APP, idempotency: { key: 'key', bodyHash: 'x' } };
-};
-
-/** The document of the same key, with the id that its push has or would have got. */
-function reservedKey(id: string) {
-  return { _id: `${APP}:key`, push: id, at: NOW };
+async function insertKeyedPush(db: Db, fields: Partial<PushDocument> = {}): Promise<void> {
+  await createUniqueIndexes(db);
+  await insertDocuments(db, 'pushes', push({ _id: NEWER_PUSH, idempotency, ...fields }));
 }
 
 /** Functions that write pushes, batches and inboxes, with one case for each way that sends other statements. */
@@ -70,61 +65,24 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
       call: (store) => store.pushes.insert(push({ state: 'accepting' })),
     },
     'with the key of a push whose API process died': {
-      given: (db) =>
-        insertDocuments(
-          db,
-          'pushes',
-          push({
-            _id: NEWER_PUSH,
-            state: 'accepting',
-            acceptingUntil: anHourAgo(),
-            idempotency: { key: 'key', bodyHash: 'x' },
-          }),
-        ),
-      call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
+      given: (db) => insertKeyedPush(db, { state: 'accepting', acceptingUntil: anHourAgo() }),
+      call: (store) => store.pushes.insert(push({ idempotency })),
     },
     'concurrent calls': {
       call: (store) =>
         Promise.all([PUSH, NEWER_PUSH].map((_id) => store.pushes.insert(push({ _id })))),
     },
-    'with the key of an abandoned push': {
-      given: (db) =>
-        insertDocuments(
-          db,
-          'pushes',
-          push({
-            _id: NEWER_PUSH,
-            state: 'abandoned',
-            idempotency: { key: 'key', bodyHash: 'x' },
-          }),
-        ),
-      call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
+    'with the key of a push of the day before yesterday': {
+      given: (db) => insertKeyedPush(db, { acceptedAt: twoDaysAgo }),
+      call: (store) => store.pushes.insert(push({ idempotency })),
     },
     'with the key of an accepted push': {
-      given: insertKeyedPush,
-      call: (store) => store.pushes.insert(push({ idempotency: { key: 'key', bodyHash: 'x' } })),
-    },
-  },
-  'pushes.reserveKey': {
-    'of a new key': { call: (store) => store.pushes.reserveKey(newKeyedPush()) },
-    'whose owner died before it inserted the push, just now': {
-      given: (db) => insertDocuments(db, 'idempotency_keys', reservedKey(newPushId(Date.now()))),
-      call: (store) => store.pushes.reserveKey(newKeyedPush()),
-    },
-    'whose owner died before it inserted the push, long ago': {
-      given: (db) => insertDocuments(db, 'idempotency_keys', reservedKey(PUSH)),
-      call: (store) => store.pushes.reserveKey(newKeyedPush()),
-    },
-    'of an accepted push': {
-      async given(db) {
-        await insertKeyedPush(db);
-        await insertDocuments(db, 'idempotency_keys', reservedKey(NEWER_PUSH));
-      },
-      call: (store) => store.pushes.reserveKey(newKeyedPush()),
+      given: (db) => insertKeyedPush(db),
+      call: (store) => store.pushes.insert(push({ idempotency })),
     },
   },
   'pushes.findByIdempotencyKey': {
-    given: insertKeyedPush,
+    given: (db) => insertKeyedPush(db),
     call: (store) => store.pushes.findByIdempotencyKey(APP, 'key'),
   },
   'pushes.renewAcceptingLease': {

@@ -7,6 +7,7 @@ import {
   anHourAgo,
   batch,
   batchInInbox,
+  createUniqueIndexes,
   inAnHour,
   insertDocuments,
   insertInboxRows,
@@ -139,17 +140,18 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
     call: (store) => store.credentials.clearRefusal(credential._id, 'r1'),
   },
   'devices.register': {
-    given: (db) => insertDocuments(db, 'devices', device({ provider: ADDRESS })),
+    async given(db) {
+      await createUniqueIndexes(db);
+      await insertDocuments(db, 'devices', device({ provider: { ...ADDRESS, since: NOW } }));
+    },
     call: (store) => store.devices.register(APP, 'android', ADDRESS),
   },
   'devices.setAddress': {
-    given: (db) =>
-      insertDocuments(
-        db,
-        'devices',
-        device(),
-        device({ _id: 'device2', provider: { ...ADDRESS } }),
-      ),
+    async given(db) {
+      await createUniqueIndexes(db);
+      const other = device({ _id: 'device2', provider: { ...ADDRESS, since: NOW } });
+      await insertDocuments(db, 'devices', device(), other);
+    },
     call: (store) => store.devices.setAddress(APP, 'device1', ADDRESS),
   },
   'devices.flagGone': {

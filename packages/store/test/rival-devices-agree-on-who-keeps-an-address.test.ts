@@ -1,171 +1,80 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { newDeviceToken } from '@carillon/core/ids';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Collection, Db } from 'mongodb';
-import { type AddressHolders, createAddressHolders } from '../src/address-holders.ts';
 import { createDevices, DeletedDeviceError } from '../src/devices.ts';
 import type { DeviceDocument } from '../src/documents.ts';
-import { createImports } from '../src/imports.ts';
 import { APP } from './document-fixtures.ts';
+import { type ListedStatements, listStatements } from './statements.ts';
 import { type StoreUnderTest, startStore } from './store-under-test.ts';
 
-const ADDRESS = 'shared';
+const OTHER_APP = 'c'.repeat(24);
 const NO_WEBHOOKS = { listSubscribed: () => [] };
+const ROUNDS = 25;
 
 let under: StoreUnderTest;
 let devices: Collection<DeviceDocument>;
+let listed: ListedStatements;
 beforeAll(async () => {
   under = await startStore();
   devices = under.db.collection<DeviceDocument>('devices');
-  // Without it, as in a sharded cluster, only the lists decide.
-  await devices.dropIndex('app_1_provider.address_1');
+  listed = await listStatements(under.uri);
 });
-afterAll(() => under?.stop());
+afterAll(async () => {
+  await listed?.close();
+  await under?.stop();
+});
 
 type Statement = (...args: unknown[]) => Promise<unknown>;
+type Method = 'findOne' | 'insertOne' | 'updateOne';
+/** Runs a statement earlier or later; `args` are those of the driver's method. */
+type Delay = (method: Method, run: () => Promise<unknown>, args: unknown[]) => Promise<unknown>;
 
-/** A point that a process reaches, and does not pass before the test lets it. */
-function createGate() {
-  const reached = Promise.withResolvers<void>();
-  const opened = Promise.withResolvers<void>();
-  return {
-    reached: reached.promise,
-    open: opened.resolve,
-    pass(): Promise<void> {
-      reached.resolve();
-      return opened.promise;
-    },
-  };
+const openDevices = (db: Db) => createDevices(db, under.store.clock, NO_WEBHOOKS);
+
+/** Opens the devices as a process whose statements are delayed. */
+function openDelayed(delay: Delay): ReturnType<typeof createDevices> {
+  const delayed = under.db.collection('devices');
+  const statements = (['findOne', 'insertOne', 'updateOne'] as const).map((method) => {
+    const statement = (delayed[method] as Statement).bind(delayed);
+    const run = (...args: unknown[]) => delay(method, () => statement(...args), args);
+    return [method, run] as const;
+  });
+  const collection = Object.assign(delayed, Object.fromEntries(statements));
+  return openDevices({ collection: () => collection } as unknown as Db);
 }
-
-const METHODS = [
-  ...['findOneAndUpdate', 'findOne', 'insertOne', 'bulkWrite'],
-  ...['updateOne', 'updateMany', 'deleteOne', 'deleteMany'],
-] as const;
-type Delay = (statement: `${string}.${string}`, run: () => Promise<unknown>) => Promise<unknown>;
-
-/** Opens the database so that its statements can be delayed. */
-function openDelayed(delay: Delay): Db {
-  const collection = (name: string) => {
-    const delayed = under.db.collection(name);
-    const statements = METHODS.map((method) => {
-      const statement = (delayed[method as keyof typeof delayed] as Statement).bind(delayed);
-      const run = (...args: unknown[]) => delay(`${name}.${method}`, () => statement(...args));
-      return [method, run] as const;
-    });
-    return Object.assign(delayed, Object.fromEntries(statements));
-  };
-  return { collection } as unknown as Db;
-}
-
-/** Delays one kind of statement. */
-function openDelayedAt(
-  at: string,
-  delay: (run: () => Promise<unknown>) => Promise<unknown>,
-): AddressHolders {
-  const db = openDelayed((statement, run) => (statement === at ? delay(run) : run()));
-  return createAddressHolders(db, NO_WEBHOOKS);
-}
-
-/** Inserts a device, and returns its claim on the address and the write that gives it the address. */
-async function createRival(sinceMs: number) {
-  const token = newDeviceToken();
-  const now = new Date();
-  await devices.insertOne({
-    ...{ _id: token, app: APP, platform: 'android', registeredAt: now, lastActiveAt: now },
-  });
-  const provider = { channel: 'fcm', address: ADDRESS, since: new Date(sinceMs) } as const;
-  return {
-    token,
-    claim: { app: APP, token, address: ADDRESS },
-    write: () => devices.updateOne({ _id: token }, { $set: { provider } }),
-  };
-}
-
-test('a device keeps an address that three get at once, whatever the clocks of their processes', async () => {
-  // By their clocks the first device is the last.
-  const [first, second, third] = [
-    await createRival(30_000),
-    await createRival(10_000),
-    await createRival(20_000),
-  ];
-  const [written, entered, deletion] = [createGate(), createGate(), createGate()];
-  const ofFirst = openDelayedAt('devices.updateMany', async (run) => {
-    await deletion.pass();
-    return run();
-  });
-  const ofSecond = openDelayedAt('addresses.findOneAndUpdate', async (run) => {
-    const list = await run();
-    await entered.pass();
-    return list;
-  });
-  const ofThird = createAddressHolders(under.db, NO_WEBHOOKS);
-
-  const one = ofFirst.insert(first.claim, async () => {
-    await written.pass();
-    return first.write();
-  });
-  await written.reached;
-  const two = ofSecond.insert(second.claim, second.write);
-  await entered.reached;
-  // The third one is alone: the others have entered and are not written.
-  expect(await ofThird.insert(third.claim, third.write)).toEqual([]);
-  written.open();
-  // The first one has read that both have the address, and is about to delete one.
-  await deletion.reached;
-  entered.open();
-  await two;
-  deletion.open();
-  await one;
-  const holders = await devices.find({ app: APP, 'provider.address': ADDRESS }).toArray();
-  expect(holders.map(({ _id }) => _id)).toEqual([third.token]);
-});
-
-test('a device that has got another address meanwhile is not reported as deleted', async () => {
-  const [holder, next] = [await createRival(1_000), await createRival(2_000)];
-  const claim = { ...holder.claim, address: 'contested' };
-  const write = (token: string, address: string) => () =>
-    devices.updateOne(
-      { _id: token },
-      { $set: { provider: { channel: 'fcm', address, since: new Date() } } },
-    );
-  const lists = createAddressHolders(under.db, NO_WEBHOOKS);
-  await lists.insert(claim, write(holder.token, 'contested'));
-  const slow = openDelayedAt('devices.updateMany', async (run) => {
-    await write(holder.token, 'another')();
-    return run();
-  });
-  const nextClaim = { ...next.claim, address: 'contested' };
-  expect(await slow.insert(nextClaim, write(next.token, 'contested'))).toEqual([]);
-  expect((await devices.findOne({ _id: holder.token }))?.deletedAt).toBeUndefined();
-});
 
 const addressOf = (address: string) => ({ channel: 'fcm', address }) as const;
-const openDevices = (db: Db) =>
-  createDevices(db, under.store.clock, NO_WEBHOOKS, createAddressHolders(db, NO_WEBHOOKS));
-const findHolders = async (address: string) =>
-  (await devices.find({ app: APP, 'provider.address': address }).toArray()).map(({ _id }) => _id);
+const findHolders = async (address: string, app = APP) =>
+  (await devices.find({ app, 'provider.address': address }).toArray()).map(({ _id }) => _id);
+const register = async (address?: string, app = APP) =>
+  under.store.devices.register(
+    app,
+    'android',
+    address === undefined ? address : addressOf(address),
+  );
 
-test.each<[what: string, requests: readonly ('first' | 'second' | 'new')[]]>([
+test.each<[what: string, requests: readonly string[]]>([
   ['two devices twice each', ['first', 'second', 'first', 'second']],
   ['a device twice and a new one', ['first', 'new', 'first']],
+  ['three devices and two new ones', ['first', 'second', 'second', 'third', 'new', 'new']],
 ])(
   'one keeps an address that %s get at once, and none that lives is reported as deleted',
   async (_what, requests) => {
-    for (let round = 0; round < 25; round += 1) {
+    for (let round = 0; round < ROUNDS; round += 1) {
       const address = `${requests.length} at once, ${round}`;
-      const tokens = { first: (await createRival(0)).token, second: (await createRival(0)).token };
+      const names = [...new Set(requests)];
+      const tokens = new Map(
+        await Promise.all(names.map(async (name) => [name, (await register()).token] as const)),
+      );
       const ends = await Promise.allSettled(
-        requests.map(async (who) => {
-          const api = openDevices(
-            openDelayed(async (_statement, run) => {
-              await sleep(Math.random() * 5);
-              return run();
-            }),
-          );
-          return who === 'new'
+        requests.map(async (name) => {
+          const api = openDelayed(async (_method, run) => {
+            await sleep(Math.random() * 5);
+            return run();
+          });
+          return name === 'new'
             ? (await api.register(APP, 'android', addressOf(address))).replaced
-            : api.setAddress(APP, tokens[who], addressOf(address));
+            : api.setAddress(APP, tokens.get(name) ?? '', addressOf(address));
         }),
       );
       expect(await findHolders(address)).toHaveLength(1);
@@ -178,66 +87,131 @@ test.each<[what: string, requests: readonly ('first' | 'second' | 'new')[]]>([
   },
 );
 
+test('twenty devices that register with one address at once are all registered, and one keeps it', async () => {
+  const stores = await Promise.all([under.connect(), under.connect()]);
+  for (let round = 0; round < 5; round += 1) {
+    const address = `twenty, ${round}`;
+    const requests = Array.from({ length: 20 }, (_, n) =>
+      stores[n % stores.length]?.devices.register(APP, 'android', addressOf(address)),
+    );
+    const registered = (await Promise.all(requests)).flatMap((one) => one ?? []);
+    const replaced = registered.flatMap((one) => one.replaced);
+    const [kept = ''] = await findHolders(address);
+    expect(await findHolders(address)).toHaveLength(1);
+    const tokens = registered.map(({ token }) => token);
+    expect([...replaced, kept].sort()).toEqual(tokens.sort());
+  }
+});
+
+/** Waits for a moment of the test before statements of some kind; `reached` says that the first one waits. */
+function createGate(isAt: (method: Method, args: unknown[]) => boolean) {
+  const [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let count = 0;
+  const delay =
+    (at: number): Delay =>
+    async (method, run, args) => {
+      if (isAt(method, args)) {
+        count += 1;
+        if (count === at) {
+          reached.resolve();
+          await opened.promise;
+        }
+      }
+      return run();
+    };
+  return { delay, reached: reached.promise, open: opened.resolve };
+}
+
+const isDeletion = (method: Method, [filter]: unknown[]) =>
+  method === 'updateOne' && Object.hasOwn(filter as object, 'provider.since');
+const isWrite = (method: Method, [filter]: unknown[]) =>
+  method === 'updateOne' && Object.hasOwn(filter as object, 'deletedAt');
+
+test.each<[where: string, isAt: (method: Method, args: unknown[]) => boolean, at: number]>([
+  ['when it has found the first holder', isWrite, 2],
+  ['before it deletes the first holder', isDeletion, 1],
+])(
+  'a request that is late, %s, takes the address from no one once its device was deleted for it',
+  async (where, isAt, at) => {
+    const address = `late ${where}`;
+    await register(address);
+    const { token } = await register();
+    const gate = createGate(isAt);
+    const late = openDelayed(gate.delay(at)).setAddress(APP, token, addressOf(address));
+    await gate.reached;
+    await under.store.devices.setAddress(APP, token, addressOf(address));
+    const last = await register(address);
+    expect(last.replaced).toEqual([token]);
+    gate.open();
+    await expect(late).rejects.toThrow(DeletedDeviceError);
+    expect(await findHolders(address)).toEqual([last.token]);
+  },
+);
+
+test('a holder that has got another address meanwhile is not deleted', async () => {
+  const holder = await register('contested');
+  const gate = createGate(isDeletion);
+  const next = openDelayed(gate.delay(1)).register(APP, 'android', addressOf('contested'));
+  await gate.reached;
+  await under.store.devices.setAddress(APP, holder.token, addressOf('another'));
+  gate.open();
+  expect((await next).replaced).toEqual([]);
+  expect(await findHolders('contested')).toEqual([(await next).token]);
+  expect(await findHolders('another')).toEqual([holder.token]);
+});
+
 test('a deleted device gets no address, and takes none from another', async () => {
-  const api = openDevices(under.db);
-  const { token: holder } = await api.register(APP, 'android', addressOf('kept'));
-  const { token } = await createRival(0);
-  await devices.updateOne({ _id: token }, { $set: { deletedAt: new Date() } });
-  await expect(api.setAddress(APP, token, addressOf('kept'))).rejects.toThrow(DeletedDeviceError);
+  const { token: holder } = await register('kept');
+  const { token } = await register();
+  await under.store.deletedDevices.markDeleted(APP, token);
+  const request = under.store.devices.setAddress(APP, token, addressOf('kept'));
+  await expect(request).rejects.toThrow(DeletedDeviceError);
   expect(await findHolders('kept')).toEqual([holder]);
 });
 
-test('a device that gets an address again while it leaves it is still listed', async () => {
-  const api = openDevices(under.db);
-  const { token } = await api.register(APP, 'android', addressOf('again'));
-  let isAgain = false;
-  const leaving = openDelayed(async (statement, run) => {
-    if (statement === 'addresses.deleteOne' && !isAgain) {
-      isAgain = true;
-      await api.setAddress(APP, token, addressOf('again'));
-    }
-    return run();
-  });
-  expect(await openDevices(leaving).setAddress(APP, token, undefined)).toEqual([]);
-  expect(isAgain).toBe(true);
-  const next = await api.register(APP, 'android', addressOf('again'));
-  expect(next.replaced).toEqual([token]);
-  expect(await findHolders('again')).toEqual([next.token]);
+test('a registration is one statement, and some more where another device has the address', async () => {
+  const api = openDevices(listed.db);
+  const first = () => api.register(APP, 'android', addressOf('counted'));
+  expect(await listed.of(first)).toEqual(['insert devices']);
+  expect(await listed.of(first)).toEqual([
+    ...['insert devices', 'find devices', 'insert devices'],
+    ...['update devices', 'insert devices'],
+  ]);
+  const [token = ''] = await findHolders('counted');
+  const change = () => api.setAddress(APP, token, addressOf('counted, changed'));
+  expect(await listed.of(change)).toEqual(['update devices']);
 });
 
-test('an imported device that loses its address, and has got another one, stays', async () => {
-  const api = openDevices(under.db);
-  const token = newDeviceToken();
-  let winner = '';
-  const db = openDelayed(async (statement, run) => {
-    if (statement === 'devices.insertOne')
-      winner = (await api.register(APP, 'android', addressOf('imported'))).token;
-    if (statement === 'devices.deleteMany') await api.setAddress(APP, token, addressOf('moved'));
-    return run();
-  });
-  const imports = createImports(db, under.store.clock, createAddressHolders(db, NO_WEBHOOKS));
-  const imported = { token, platform: 'android', provider: addressOf('imported') } as const;
-  expect(await imports.importDevices(APP, [imported])).toEqual([{ kind: 'imported', token }]);
-  expect(await findHolders('imported')).toEqual([winner]);
-  expect(await findHolders('moved')).toEqual([token]);
+test('another app may have a device with the same address', async () => {
+  const { token } = await register('of two apps');
+  const other = await register('of two apps', OTHER_APP);
+  expect(other.replaced).toEqual([]);
+  expect(await findHolders('of two apps')).toEqual([token]);
+  expect(await findHolders('of two apps', OTHER_APP)).toEqual([other.token]);
 });
 
-test('nothing is left of an imported device that loses its address and is deleted by its rival', async () => {
-  const api = openDevices(under.db);
-  const token = newDeviceToken();
-  const db = openDelayed(async (statement, run) => {
-    if (statement === 'devices.insertOne') await api.register(APP, 'android', addressOf('lost'));
-    if (statement === 'devices.deleteMany') await api.register(APP, 'android', addressOf('lost'));
-    return run();
-  });
-  const imports = createImports(db, under.store.clock, createAddressHolders(db, NO_WEBHOOKS));
-  const imported = { token, platform: 'android', provider: addressOf('lost') } as const;
-  expect(await imports.importDevices(APP, [imported])).toEqual([{ kind: 'address-taken' }]);
-  expect(await devices.countDocuments({ _id: token })).toBe(0);
+test('an address stays with its device when it is imported, and is imported for one device', async () => {
+  const stores = await Promise.all([under.connect(), under.connect(), under.connect()]);
+  const { token } = await register('imported');
+  const importTwice = async (address: string) => {
+    const imported = { platform: 'android', provider: addressOf(address) } as const;
+    const calls = stores.map(({ imports }) => imports.importDevices(APP, [imported, imported]));
+    return (await Promise.all(calls)).flat();
+  };
+  const existing = { kind: 'existing', token };
+  expect(await importTwice('imported')).toEqual(Array.from({ length: 6 }, () => existing));
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const results = await importTwice(`imported ${round}`);
+    const [holder = ''] = await findHolders(`imported ${round}`);
+    expect(await findHolders(`imported ${round}`)).toHaveLength(1);
+    expect(results.filter(({ kind }) => kind === 'imported')).toEqual([
+      { kind: 'imported', token: holder },
+    ]);
+  }
 });
 
 test('a device that lives is not cleared', async () => {
-  const { token } = await createRival(0);
+  const { token } = await register();
   const topics = ['news'];
   await under.store.subscriptions.subscribe(APP, { token, platform: 'android' }, topics);
   expect(await under.store.deletedDevices.clearLeftovers(APP, token)).toEqual([]);

@@ -185,7 +185,6 @@ async function connectToMongodb(
       timeoutMs: DATABASE_TIMEOUT_MS,
       checkoutMs: CHECKOUT_TIMEOUT_MS,
       tracer,
-      recordTo: env.RECORD_STATEMENTS,
     }),
   );
   release('mongodb', store.close);

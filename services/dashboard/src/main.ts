@@ -14,11 +14,7 @@ await runService('dashboard', environment, start, ({ STOP_DELAY_SECONDS }) => ({
 async function start(context: ServiceContext, env: Environment): Promise<void> {
   const { release, trackActivity, waitFor } = context;
   const store = await waitFor('MongoDB', () =>
-    connectStore({
-      uri: env.MONGODB_URI,
-      appName: 'carillon-dashboard',
-      recordTo: env.RECORD_STATEMENTS,
-    }),
+    connectStore({ uri: env.MONGODB_URI, appName: 'carillon-dashboard' }),
   );
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);

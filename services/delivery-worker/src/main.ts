@@ -73,11 +73,11 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
 /** Connects to MongoDB and waits for the schema. */
 async function openStore(
   { release, tracer, waitFor }: ServiceContext,
-  { MONGODB_URI: uri, RECORD_STATEMENTS: recordTo }: Environment,
+  { MONGODB_URI: uri }: Environment,
   onError: (error: unknown) => void,
 ): Promise<Store> {
   const store = await waitFor('MongoDB', () =>
-    connectStore({ uri, appName: 'carillon-delivery-worker', tracer, recordTo }),
+    connectStore({ uri, appName: 'carillon-delivery-worker', tracer }),
   );
   release('mongodb', store.close);
   await waitFor('the schema of MongoDB', store.schema.assertUsable);

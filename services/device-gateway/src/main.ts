@@ -22,7 +22,6 @@ await runService(
         uri: env.MONGODB_URI,
         appName: 'device-gateway',
         timeoutMs: MONGODB_TIMEOUT_MS,
-        recordTo: env.RECORD_STATEMENTS,
       }),
     );
     release('store', store.close);

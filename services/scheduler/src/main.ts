@@ -26,9 +26,8 @@ await runService(
   async ({ log, metrics, release, tracer, waitFor, watch }, env) => {
     const onError = (err: unknown): void =>
       log.warn({ err }, 'a step failed; the next tick retries it');
-    const { MONGODB_URI: uri, RECORD_STATEMENTS: recordTo } = env;
     const store = await waitFor('MongoDB', () =>
-      connectStore({ uri, appName: 'carillon-scheduler', recordTo }),
+      connectStore({ uri: env.MONGODB_URI, appName: 'carillon-scheduler' }),
     );
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);

@@ -20,7 +20,7 @@ export interface StackOptions {
 
 /** The caller's variables that reach a stack; a REDIS_URL, for example, must not. */
 const INHERITED_VARIABLES =
-  /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD|RECORD_STATEMENTS)$/;
+  /^(PATH|HOME|TMPDIR|TZ|LANG|XDG_CACHE_HOME|CARILLON_REDIS_SERVER|CARILLON_MONGOD)$/;
 
 /** The environment of `npm start` for a stack of its own in `home`. */
 export async function stackEnv(home: string, options: StackOptions): Promise<NodeJS.ProcessEnv> {

@@ -174,7 +174,7 @@ function buildBaseEnvironment(): NodeJS.ProcessEnv {
   return {
     ...pickVariables(process.env, ['PATH', 'HOME', 'TZ', 'NODE_OPTIONS', 'NODE_COMPILE_CACHE']),
     ...pickVariables(process.env, ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_TRACES_SAMPLER_ARG']),
-    ...pickVariables(process.env, ['FAILPOINTS', 'RECORD_STATEMENTS']),
+    ...pickVariables(process.env, ['FAILPOINTS']),
     NODE_ENV: 'development',
     LOG_LEVEL: 'info',
   };

@@ -1,8 +1,7 @@
 import { ApiError } from '@carillon/core/api-error';
 import { validate } from '@carillon/core/validate';
-import { AddressConflictError } from '@carillon/store/address-holders';
 import type { ClearDeletedDevices } from '@carillon/store/delete-device';
-import { DeletedDeviceError } from '@carillon/store/devices';
+import { AddressConflictError, DeletedDeviceError } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import type { RequestHandler } from 'express';
 import type { RateLimits } from '../http/rate-limits.ts';

@@ -72,7 +72,7 @@ test.each(['migrate', 'migrate --check'])('%s names it, and changes nothing', as
   const { code, err } = await runCarillon(command.split(' '), { env: { MONGODB_URI } });
   expect({ code, err }).toEqual({
     code: 1,
-    err: `MongoDB at 127.0.0.1:${port} is a sharded cluster; this release supports one replica set (docs/scaling.md).\n`,
+    err: `MongoDB at 127.0.0.1:${port} is a mongos; Carillon supports one replica set (docs/scaling.md).\n`,
   });
   expect(commands.filter((name) => name !== 'endSessions' && name !== 'ping')).toEqual([]);
 });
