@@ -1,6 +1,3 @@
-/** The goal of a measured value. */
-export type Goal = { atLeast: number } | { atMost: number };
-
 /** Median, minimum and maximum over several rounds. */
 export interface Spread {
   median: number;
@@ -9,63 +6,48 @@ export interface Spread {
   unit: string;
 }
 
-/** A value that `--check` compares, and the lowest and highest of the rounds. */
+/** A cost in units of the floor's, and the lowest and highest of the rounds. */
 export interface Compared {
   value: number;
   min: number;
   max: number;
 }
 
-/** One measured value and its goal. */
+/** One measured value. */
 export interface Row {
   what: string;
   value: number;
   unit?: string;
-  goal?: Goal;
   /** Lowest and highest value of the rounds. */
   spread?: { min: number; max: number };
-  /** Value that later runs are compared with instead: a cost in units of the floor's, which depends less on the machine. */
+  /** The value in units of the floor's, which depends less on the machine. */
   compared?: Compared;
   /** Operands of the ratio: the floor, and Carillon's value. */
   floor?: Spread;
   ours?: Spread;
 }
 
-/** Prints the rows. @returns true when every goal is met */
-export function printTable(rows: readonly Row[]): boolean {
+/** Prints the rows. */
+export function printTable(rows: readonly Row[]): void {
   const lines = rows.map((row) => [
     row.what,
     formatSpread('floor', row.floor),
     formatSpread('ours', row.ours),
     `${formatNumber(row.value)} ${row.unit ?? ''}`.trim(),
-    describeResult(row),
   ]);
   const widths = [0, 1, 2, 3].map((column) =>
     Math.max(...lines.map((line) => line[column]?.length ?? 0)),
   );
-  for (const [what = '', floor = '', ours = '', value = '', end = ''] of lines) {
+  for (const [what = '', floor = '', ours = '', value = ''] of lines) {
     const [first = 0, second = 0, third = 0, fourth = 0] = widths;
     const middle = second + third > 0 ? `${floor.padEnd(second)}  ${ours.padEnd(third)}  ` : '';
-    process.stdout.write(`  ${what.padEnd(first)}  ${middle}${value.padStart(fourth)}  ${end}\n`);
+    process.stdout.write(`  ${what.padEnd(first)}  ${middle}${value.padStart(fourth)}\n`);
   }
-  return rows.every(meetsGoal);
-}
-
-/** Checks whether a row meets its goal; a row without a goal does. */
-function meetsGoal({ value, goal }: Row): boolean {
-  if (goal === undefined) return true;
-  return 'atLeast' in goal ? value >= goal.atLeast : value <= goal.atMost;
 }
 
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
-}
-
-function describeResult(row: Row): string {
-  if (row.goal === undefined) return '';
-  const goal = 'atLeast' in row.goal ? `goal ≥ ${row.goal.atLeast}` : `goal ≤ ${row.goal.atMost}`;
-  return `${goal}  ${meetsGoal(row) ? 'met' : 'MISSED'}`;
 }
 
 function formatSpread(name: string, values: Spread | undefined): string {
@@ -74,7 +56,7 @@ function formatSpread(name: string, values: Spread | undefined): string {
   return `${name} ${formatNumber(median)} ${unit} (${formatNumber(min)}–${formatNumber(max)})`;
 }
 
-function formatNumber(value: number): string {
+export function formatNumber(value: number): string {
   if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString('en');
   return value.toFixed(Math.abs(value) < 10 ? 2 : 1);
 }

@@ -1,6 +1,6 @@
 import { openStackFixture, type Size, type StackFixture } from '../support/fixture.ts';
 import { startUsageMeter } from '../support/resource-usage.ts';
-import type { Result } from '../support/results.ts';
+import type { Measured } from '../support/results.ts';
 import type { Row } from '../table.ts';
 import { accept, acceptOne } from './accept.ts';
 import { console } from './console.ts';
@@ -8,22 +8,16 @@ import { edge } from './edge.ts';
 import { fanOut, GATEWAYS } from './fan-out.ts';
 import { gorush } from './gorush.ts';
 import { idle } from './idle.ts';
-import { largePushes, manyProcesses } from './many-processes.ts';
 import { offline } from './offline.ts';
 import { oneDevice } from './one-device.ts';
 import { oneDeviceBusy } from './one-device-busy.ts';
 import { presence } from './presence.ts';
-import { redisAway } from './redis-away.ts';
 import { schedule } from './schedule.ts';
 import { SINGLE_PUSH_GATEWAYS, singlePushes } from './single-pushes.ts';
 import { storage } from './storage.ts';
 import { tokens } from './tokens.ts';
-import { unfinished } from './unfinished.ts';
 
 type Measure = (fixture: StackFixture, size: Size) => Promise<Row[]>;
-
-/** Rows, and the resource usage of each process of the stack and of the benchmark itself. */
-type StackResult = Pick<Result, 'rows' | 'uses'>;
 
 /** Ordered so that no benchmark is slowed down by the data of earlier ones. */
 const BENCHES: Record<string, Measure> = {
@@ -39,8 +33,6 @@ const BENCHES: Record<string, Measure> = {
   'one-device-busy': oneDeviceBusy,
   gorush,
   offline,
-  unfinished,
-  'redis-away': redisAway,
   console,
 };
 
@@ -49,7 +41,7 @@ const GATEWAYS_OF: Record<string, number> = { idle: SINGLE_PUSH_GATEWAYS };
 
 /** The benchmarks of the whole stack by name. They share a stack; those with several gateways have their own. */
 export interface StackBenches {
-  run: Record<string, () => Promise<StackResult>>;
+  run: Record<string, () => Promise<Measured>>;
   /** Returns the running stack, or starts a new one. */
   fixture(): Promise<StackFixture>;
   close(): Promise<void>;
@@ -78,16 +70,6 @@ export function createStackBenches(size: Size): StackBenches {
   run['single-pushes'] = async () =>
     measureWithUsage(await fixture(SINGLE_PUSH_GATEWAYS), size, singlePushes);
   run['fan-out'] = async () => measureWithUsage(await fixture(GATEWAYS[size]), size, fanOut);
-  for (const [name, measure] of Object.entries({
-    'many-processes': manyProcesses,
-    'large-pushes': largePushes,
-  })) {
-    run[name] = async () => {
-      // Its stacks need the machine for themselves.
-      await close();
-      return { rows: await measure(size), uses: [] };
-    };
-  }
   return { run, fixture, close };
 }
 
@@ -95,7 +77,7 @@ async function measureWithUsage(
   fixture: StackFixture,
   size: Size,
   measure: Measure,
-): Promise<StackResult> {
+): Promise<Measured> {
   const meter = startUsageMeter(fixture.stack);
   const before = process.cpuUsage();
   const rows = await measure(fixture, size);

@@ -14,12 +14,10 @@ const SEEDS: Record<Size, Seed> = {
   full: USUAL,
 };
 const REQUESTS = 30;
-const MAX_P95_MS = 300;
 const VIEWERS = 20;
 const WATCHED_MS = 20_000;
 /** Longer than the key that marks the figures as watched, and than the figures' own interval. */
 const UNWATCHED_MS = 20_000;
-const MAX_CPU_PERCENT = 2;
 /** Besides the stack's own database and Redis database, so that nothing else is in them. */
 const DATABASE = 'console_bench';
 const REDIS_DATABASE = 1;
@@ -101,8 +99,7 @@ async function measureRoutes(
     }
     const what = `console: ${name}`;
     rows.push({ what: `${what}, p50`, value: percentile(times, 0.5), unit: 'ms' });
-    const goal = { atMost: MAX_P95_MS };
-    rows.push({ what: `${what}, p95`, value: percentile(times, 0.95), unit: 'ms', goal });
+    rows.push({ what: `${what}, p95`, value: percentile(times, 0.95), unit: 'ms' });
   }
   return rows;
 }
@@ -126,7 +123,7 @@ async function measureViewers({ url, cookie, pid }: ConsoleUnderTest): Promise<R
   leaving.abort();
   await ended;
   const what = `console: CPU with ${VIEWERS} viewers of the overview, share of a core`;
-  return { what, value: percent, unit: '%', goal: { atMost: MAX_CPU_PERCENT } };
+  return { what, value: percent, unit: '%' };
 }
 
 /** Counts the commands of the console to MongoDB and Redis without a viewer, except the driver's heartbeats. */
@@ -144,10 +141,9 @@ async function countUnwatched({ redis }: StackFixture, db: Db): Promise<Row[]> {
   const mongoCommands = await db
     .collection('system.profile')
     .countDocuments({ appName: 'carillon-dashboard' });
-  const goal = { atMost: 0 };
   const name = `in ${UNWATCHED_MS / 1_000} s without a viewer`;
   return [
-    { what: `console: operations in MongoDB ${name}`, value: mongoCommands, goal },
-    { what: `console: commands to Redis ${name}`, value: redisCommands, goal },
+    { what: `console: operations in MongoDB ${name}`, value: mongoCommands },
+    { what: `console: commands to Redis ${name}`, value: redisCommands },
   ];
 }

@@ -68,15 +68,14 @@ async function measureAtRest(
     accepted.push({ floor: theirs.first, ours: ours.first });
     arrived.push({ floor: theirs.last, ours: ours.last });
   }
-  const row = (what: string, rounds: readonly Round[], atMost: number) =>
+  const row = (what: string, rounds: readonly Round[]) =>
     ratioRow(`one-device: p50 of a lone push at rest ${what}`, rounds.slice(1), {
       unit: 'ms',
-      goal: { atMost },
       ratio: 'ours/floor',
     });
   return [
-    row('to the 200, against an insert', accepted, 2.5),
-    row('to the PUBACK, against all steps', arrived, 3),
+    row('to the 200, against an insert', accepted),
+    row('to the PUBACK, against all steps', arrived),
   ];
 }
 
@@ -133,7 +132,6 @@ async function benchAtRate(
     ratioRow(`one-device: p50 at ${RATE}/s`, against, { unit: 'ms', ratio: 'ours/floor' }),
     valueRow(`one-device: p99 at ${RATE}/s`, p99, {
       unit: 'ms',
-      goal: { atMost: 30 },
       floors: p99.map(() => floor),
     }),
   ];

@@ -31,9 +31,9 @@ export async function schedule(fixture: StackFixture, size: Size): Promise<Row[]
     ours: summarize(values, 'ms'),
   });
   return [
-    { ...row('the first', earliest), value: Math.min(...earliest), goal: { atLeast: 0 } },
+    { ...row('the first', earliest), value: Math.min(...earliest) },
     row('p50', medians),
-    { ...row('p99', p99s), value: Math.max(...p99s), goal: { atMost: 1_000 } },
+    { ...row('p99', p99s), value: Math.max(...p99s) },
   ];
 }
 

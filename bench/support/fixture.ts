@@ -6,7 +6,7 @@ import {
   type HttpResponse,
 } from './http-connections.ts';
 import { connectServers, type Servers } from './servers.ts';
-import { addApp, type Stack, startStack } from './stack.ts';
+import { type Stack, startStack } from './stack.ts';
 import { until } from './until.ts';
 
 /** Size of a run. */
@@ -48,11 +48,6 @@ export async function openStackFixture(
     await servers.close();
     await stack.stop();
   });
-}
-
-/** Creates an app in an account of its own. @returns a fixture for it; closing it leaves the stack running */
-export async function openAppFixture(fixture: StackFixture, name: string): Promise<StackFixture> {
-  return createFixture(await addApp(fixture.stack, name), fixture, async () => undefined);
 }
 
 function createFixture(

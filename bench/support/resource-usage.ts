@@ -77,24 +77,15 @@ export function sumCpuSeconds(uses: readonly ResourceUsage[]): number {
 }
 
 /** Resets the highest resident set of a process to the current one. */
-export function resetPeak(pid: number): void {
+function resetPeak(pid: number): void {
   // Resets VmHWM; proc(5), clear_refs.
   writeFileSync(`/proc/${pid}/clear_refs`, '5');
 }
 
 /** Reads the highest resident set of a process in MB; `NaN` when it has just ended. */
-export function readPeakMb(pid: number): number {
-  return readStatusMb(pid, 'VmHWM');
-}
-
-/** Reads the resident set of a process in MB; pages that processes share count fully. */
-export function readResidentMb(pid: number): number {
-  return readStatusMb(pid, 'VmRSS');
-}
-
-function readStatusMb(pid: number, field: 'VmHWM' | 'VmRSS'): number {
+function readPeakMb(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1_024;
+  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1_024;
 }
 
 /** Reads the proportional set size of a process in MB: pages that processes share count in equal parts. */
@@ -104,7 +95,7 @@ export function readPssMb(pid: number): number {
 }
 
 /** Lists the child processes of a process's main thread. */
-export function readChildPids(pid: number): number[] {
+function readChildPids(pid: number): number[] {
   const list = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
   return list.trim().split(' ').filter(Boolean).map(Number);
 }

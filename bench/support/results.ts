@@ -1,27 +1,33 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Row } from '../table.ts';
 import type { Machine } from './machine.ts';
 import type { ResourceUsage } from './resource-usage.ts';
 
-/** Result of one benchmark. */
-export interface Result {
-  bench: string;
-  seconds: number;
+/** What a benchmark has measured. */
+export interface Measured {
   rows: Row[];
   uses: ResourceUsage[];
 }
 
-const FOLDER = fileURLToPath(new URL('../results/', import.meta.url));
+/** The rows of each benchmark, by its name. */
+export interface Results {
+  machine: Machine;
+  parts: Record<string, Row[]>;
+}
 
-/** Writes a run as JSON, named by its time. @returns the path */
-export async function writeResults(
-  machine: Machine | undefined,
-  results: readonly Result[],
-): Promise<string> {
-  await mkdir(FOLDER, { recursive: true });
-  const at = new Date().toISOString();
-  const path = `${FOLDER}${at.slice(0, 19).replaceAll(':', '-')}.json`;
-  await writeFile(path, JSON.stringify({ at, machine, results }, null, 2));
-  return path;
+const FILE = fileURLToPath(new URL('../results.json', import.meta.url));
+
+/** Reads the results that docs/performance.md shows. */
+export async function readResults(): Promise<Results> {
+  return JSON.parse(await readFile(FILE, 'utf8')) as Results;
+}
+
+/** Writes the results that docs/performance.md shows. */
+export async function writeResults(results: Results): Promise<void> {
+  await writeFile(FILE, `${JSON.stringify(results, roundNumbers, 2)}\n`);
+}
+
+function roundNumbers(_key: string, value: unknown): unknown {
+  return typeof value === 'number' ? Number(value.toPrecision(4)) : value;
 }

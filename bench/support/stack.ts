@@ -105,7 +105,7 @@ function spawnSupervisor(env: NodeJS.ProcessEnv, log: string): ChildProcess {
 }
 
 /** Reads the current `dev.json` of a stack; undefined while there is none. */
-export function readDev(home: string): Dev | undefined {
+function readDev(home: string): Dev | undefined {
   try {
     return JSON.parse(readFileSync(join(home, 'dev.json'), 'utf8')) as Dev;
   } catch {
@@ -117,17 +117,6 @@ async function liftLimits(home: string, { app }: Dev): Promise<void> {
   const shown = await carillon(home, 'app', 'show', app);
   const { account } = JSON.parse(shown) as { account: string };
   await carillon(home, 'account', 'limit', account, 'unlimited');
-}
-
-/** Creates an app in an account of its own without rate limits. @returns the stack with this app and its API key */
-export async function addApp(stack: Stack, name: string): Promise<Stack> {
-  const { home, dev } = stack;
-  const create = async (...args: string[]) =>
-    JSON.parse(await carillon(home, ...args)) as { id: string; apiKey: string };
-  const account = await create('account', 'create', name);
-  await carillon(home, 'account', 'limit', account.id, 'unlimited');
-  const { id: app, apiKey } = await create('app', 'create', name, '--account', account.id);
-  return { ...stack, dev: { ...dev, app, apiKey } };
 }
 
 async function carillon(home: string, ...args: string[]): Promise<string> {

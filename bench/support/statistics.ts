@@ -1,4 +1,4 @@
-import { type Compared, type Goal, median, type Row, type Spread } from '../table.ts';
+import { type Compared, median, type Row, type Spread } from '../table.ts';
 
 /** Computes a quantile (0–1) of the values. */
 export function percentile(values: readonly number[], share: number): number {
@@ -32,7 +32,7 @@ export async function measureAlternately(
 export function ratioRow(
   what: string,
   rounds: readonly Round[],
-  { unit, goal, ratio }: { unit: string; goal?: Goal; ratio: 'ours/floor' | 'floor/ours' },
+  { unit, ratio }: { unit: string; ratio: 'ours/floor' | 'floor/ours' },
 ): Row {
   const toRatio = ({ floor, ours }: Round) =>
     ratio === 'ours/floor' ? ours / floor : floor / ours;
@@ -50,7 +50,6 @@ export function ratioRow(
       rounds.map((round) => round.ours),
       unit,
     ),
-    ...(goal && { goal }),
   };
 }
 
@@ -62,7 +61,7 @@ export function ratioRow(
 export function valueRow(
   what: string,
   values: readonly number[],
-  { unit, goal, floors }: { unit: string; goal?: Goal | undefined; floors?: readonly number[] },
+  { unit, floors }: { unit: string; floors?: readonly number[] },
 ): Row {
   const ours = summarize(values, unit);
   return {
@@ -72,7 +71,6 @@ export function valueRow(
     ours,
     spread: { min: ours.min, max: ours.max },
     ...(floors && { floor: summarize(floors, unit), compared: compareTo(floors, values) }),
-    ...(goal && { goal }),
   };
 }
 

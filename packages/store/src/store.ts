@@ -56,7 +56,7 @@ import { createWebhooks, type Webhooks } from './webhooks.ts';
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
 /** Of a process without kept connections; they are opened when they are needed. */
-export const MAX_CONNECTIONS = 32;
+const MAX_CONNECTIONS = 32;
 /**
  * For a process whose clients wait. Its writes are grouped, so that it has at most about ten statements in progress.
  */

@@ -7,6 +7,7 @@ export const ONE_REDIS_ONLY: Record<string, string> = {
   'test/attacks/deleted-device-is-disconnected.test.ts': 'freezes the Redis of the stack',
   'test/attacks/secrets-stay-where-they-belong.test.ts':
     'records each command with MONITOR, which one server has',
+  'test/bench/a-push-costs-few-commands.test.ts': 'counts the commands of one Redis',
   'test/end-to-end/single-push-needs-no-script.test.ts':
     "refuses scripts, by which the time of a cluster's servers is read",
   'test/faults/pushes-due-during-an-outage-are-sent-once.test.ts':

@@ -1,0 +1,66 @@
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import type { Results } from './support/results.ts';
+import { formatNumber, type Row } from './table.ts';
+
+const PAGE = fileURLToPath(new URL('../docs/performance.md', import.meta.url));
+/** Units of counts. Times, memory and shares of a core depend on the machine, and are on the page as ratios alone. */
+const COUNTED: readonly (string | undefined)[] = ['commands', 'rows', 'bytes'];
+
+const INTRODUCTION = `<!-- Written by \`npm run bench\` from bench/results.json. -->
+
+# Performance
+
+What Carillon costs: as ratios to a *floor*, a minimal program that does only the unavoidable part of the same work (a journaled
+insert, a server that writes to a socket), and as counts. Floor and Carillon are measured alternately in one run, so a slow machine
+or other load on it affects both.
+
+\`\`\`sh
+npm start                                # once, to install everything; then Ctrl-C
+npm run bench                            # all parts, about twenty minutes
+npm run bench -- --only fan-out          # one part; may be given several times
+npm run bench -- --only offline --full   # a larger run; --quick: a smaller one, which leaves this page as it is
+\`\`\`
+
+Each run starts stacks of its own, prints all its figures, and writes those of the parts that it ran to this page. \`gorush\` is measured
+where the variable \`GORUSH\` names a gorush whose APNs client sends to the server in \`APNS_HOST\`.
+
+- A value is the median of several rounds, with the lowest and the highest. A ratio is the median of the ratios of the rounds.
+- Commands of a push are those that Redis and MongoDB executed, including those inside scripts, without those of the idle stack in
+  the same time. For a push alone the count is exact; under load it depends on how many pushes share a round trip.
+- Differences below a tenth between two runs are noise. Compare two versions in turns, on a machine that does nothing else.
+- \`npm run profile\` shows the functions that a service spends its time in.
+
+`;
+
+/** Writes docs/performance.md. */
+export async function writePerformancePage(results: Results): Promise<void> {
+  await writeFile(PAGE, renderPerformancePage(results));
+}
+
+/** Returns docs/performance.md, of at most 150 lines. */
+export function renderPerformancePage({ machine, parts }: Results): string {
+  const { cpu, cores, memoryGb, system, node, mongodb, redis } = machine;
+  const where = `The last run: ${cores} cores of ${cpu}, ${memoryGb} GB, ${system}; Node ${node}, MongoDB ${mongodb}, Redis ${redis}.`;
+  const rows = Object.values(parts).flat().flatMap(toCells);
+  const table = ['| measurement | result |', '|---|---|', ...rows.map((row) => `| ${row} |`)];
+  return `${INTRODUCTION}${where}\n\n${table.join('\n')}\n`;
+}
+
+/** Returns the cells of a row; none for a time, and for the part of one process, which the run prints. */
+function toCells({ what, value, unit, spread, compared }: Row): string[] {
+  if (what.includes(': of it ')) return [];
+  if (compared !== undefined) return [`${what}, against the floor | ${format(compared, '×')}`];
+  if (unit === '×' || COUNTED.includes(unit))
+    return [`${what} | ${format({ value, ...spread }, unit)}`];
+  return [];
+}
+
+function format(
+  { value, min, max }: { value: number; min?: number; max?: number },
+  unit = '',
+): string {
+  const range =
+    min === undefined || max === undefined ? '' : ` (${formatNumber(min)}–${formatNumber(max)})`;
+  return `${formatNumber(value)} ${unit}${range}`;
+}
