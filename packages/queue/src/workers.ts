@@ -102,9 +102,10 @@ export function createWorker<S extends z.ZodType>(
     connection,
     prefix: queuePrefix(connection, queue),
     concurrency,
-    // A killed worker's jobs are retried after one or two intervals. Running a job twice is harmless, because claims are fenced.
+    // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,
-    stalledInterval: 5_000,
+    // A job is retried by the second check after its worker was killed. BullMQ leaves out each tenth, as it is a moment early.
+    stalledInterval: 4_000,
     // After an error of Redis, such as those of a failover, the next job is fetched soon.
     runRetryDelay: 1_000,
     maxStalledCount: 1_000,
