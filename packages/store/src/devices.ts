@@ -279,19 +279,21 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
       address: ProviderAddress | undefined,
     ): Promise<string[]> {
       const filter = { _id: token, app, deletedAt: { $exists: false } };
-      const update: UpdateFilter<DeviceDocument> =
-        address === undefined
-          ? { $unset: { provider: true } }
-          : {
-              $set: { provider: { ...address, since: new Date(clock.now()) } },
-              $unset: { uninstalled: true },
-            };
       return writeWithAddress(tables, { app, token, address: address?.address }, async () => {
+        const update = buildAddressUpdate(address, new Date(clock.now()));
         const { matchedCount } = await devices.updateOne(filter, update);
         if (matchedCount === 0) throw new DeletedDeviceError();
       });
     },
   };
+}
+
+function buildAddressUpdate(
+  address: ProviderAddress | undefined,
+  since: Date,
+): UpdateFilter<DeviceDocument> {
+  if (address === undefined) return { $unset: { provider: true } };
+  return { $set: { provider: { ...address, since } }, $unset: { uninstalled: true } };
 }
 
 /** A device that gets a provider address. */
