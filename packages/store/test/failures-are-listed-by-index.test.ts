@@ -248,8 +248,8 @@ test('pages are read from an index alone, besides the documents that they list',
     .collection('system.profile')
     .find({ op: 'query', ns: /\.(pushes|batches)$/ })
     .toArray();
-  const scans = profile.filter(({ command }) => 'app' in command.hint);
-  const reads = profile.filter(({ command }) => !('app' in command.hint));
+  const scans = profile.filter(({ command }) => 'app' in (command.hint ?? {}));
+  const reads = profile.filter(({ command }) => !('app' in (command.hint ?? {})));
   expect(scans.length).toBeGreaterThanOrEqual(4);
   expect(scans.map(({ docsExamined, hasSortStage }) => [docsExamined, hasSortStage])).toEqual(
     scans.map(() => [0, undefined]),

@@ -186,7 +186,6 @@ const STACK_SIDE_BY_SIDE = [
   'test/attacks/unfinished-bodies-do-not-block-others.test.ts',
   'test/bench/a-profile-names-the-hottest-functions.test.ts',
   'test/docs/the-metrics-page-is-current.test.ts',
-  'test/docs/the-tables-about-mongodb-are-current.test.ts',
   'test/end-to-end/api-errors-are-json.test.ts',
   'test/end-to-end/push-can-be-traced-in-the-logs.test.ts',
   'test/end-to-end/redis-over-tls-is-verified.test.ts',
