@@ -36,7 +36,6 @@ const FAST = [
   'test/docs/the-table-of-faults-is-the-plan.test.ts',
   'test/first-run/tampered-download-is-not-run.test.ts',
   'test/operators/lists-are-paginated.test.ts',
-  'test/operators/migrate-refuses-a-mongos.test.ts',
   'test/operators/migrate-updates-the-schema.test.ts',
   'test/operators/doctor-reports-overdue-batches.test.ts',
   'test/soak/checker.test.ts',
