@@ -5,8 +5,8 @@ import { percentile } from './statistics.ts';
 /** Calls by command. */
 export type Calls = Record<string, number>;
 
-/** Commands that the servers of a stack execute in a second. */
-export interface CommandRates {
+/** Commands of the servers of a stack: counted since their start, or in a second. */
+export interface CommandCounts {
   /** Those inside scripts included. */
   redis: Calls;
   /** Statements of all clients; one that writes several documents counts once. */
@@ -34,7 +34,7 @@ export async function countCommands(
   servers: CountedServers,
   seconds: number,
   task: () => Promise<unknown> = async () => undefined,
-): Promise<CommandRates> {
+): Promise<CommandCounts> {
   const readings = [await readCommands(servers)];
   for (let n = 0; n < seconds; n += 1) {
     await Promise.all([task(), sleep(1_000)]);
@@ -49,12 +49,20 @@ export async function countCommands(
 /** Computes the commands of one push, those of the idle stack subtracted, by command and in all (`all`). */
 export function perPush(calls: Calls, idle: Calls, pushesPerSecond: number): Calls {
   const counts = Object.entries(calls)
-    .map(([name, count]): [string, number] => [name, (count - (idle[name] ?? 0)) / pushesPerSecond])
-    .filter(([, count]) => Math.abs(count) >= 0.005);
-  const all = counts.reduce((sum, [, count]) => sum + count, 0);
+    .map(([name, count]): [string, number] => [
+      name,
+      Math.max(0, count - (idle[name] ?? 0)) / pushesPerSecond,
+    ])
+    .filter(([, count]) => count >= 0.005);
+  const all = sumCalls(Object.fromEntries(counts));
   return Object.fromEntries(
     [...counts, ['all', all] as const].map(([name, count]) => [name, Number(count.toFixed(2))]),
   );
+}
+
+/** Adds up the calls of all commands. */
+function sumCalls(calls: Calls): number {
+  return Object.values(calls).reduce((sum, count) => sum + count, 0);
 }
 
 /** Finds the rate of each command in readings of its total. */
@@ -66,7 +74,8 @@ function findRates(totals: readonly Calls[]): Calls {
   );
 }
 
-async function readCommands({ redis, mongo }: CountedServers): Promise<CommandRates> {
+/** Reads the commands that the servers have executed since their start. */
+async function readCommands({ redis, mongo }: CountedServers): Promise<CommandCounts> {
   const lines = (await redis.info('commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
   const { metrics } = await mongo.admin().serverStatus();
   const commands = Object.entries<{ total?: number }>(metrics.commands);

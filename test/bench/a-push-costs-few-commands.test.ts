@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { type CommandRates, countCommands, perPush } from '../../bench/support/command-counts.ts';
+import { type CommandCounts, countCommands, perPush } from '../../bench/support/command-counts.ts';
 import { runAtRate } from '../../bench/support/load-patterns.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
@@ -17,7 +17,7 @@ let mongo: TestMongo;
 let redis: Awaited<ReturnType<typeof openRedis>>;
 let devices: MqttDevice[];
 let sent = 0;
-let idle: CommandRates;
+let idle: CommandCounts;
 beforeAll(async () => {
   stack = await startStack({ env: { CARILLON_ADDRESS_LIMITS: 'off' } });
   tenant = await createTestTenant(stack, { limit: null });
