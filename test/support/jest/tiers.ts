@@ -43,10 +43,8 @@ const FAST = [
   'test/soak/read-ends.test.ts',
   'test/soak/recovery.test.ts',
   'test/support/every-failpoint-kills-in-a-test.test.ts',
-  'test/support/mqtt-device.test.ts',
   'test/support/test-files-share-packages-only.test.ts',
   'test/support/tiers.test.ts',
-  'test/support/until.test.ts',
 ];
 
 /** Without a stack, but too long for `fast`; and it asserts a bound in seconds that a file beside it could stretch. */
@@ -169,7 +167,6 @@ const STACK_SIDE_BY_SIDE = [
   'services/device-gateway/test/one-client-cannot-lock-out-others.test.ts',
   'services/device-gateway/test/only-authenticated-devices-connect.test.ts',
   'tools/supervisor/test/a-test-run-leaves-no-process.test.ts',
-  'test/api/api-keys-are-not-stored-or-logged.test.ts',
   'test/api/web-push-public-key-needs-no-api-key.test.ts',
   'test/api/settings-are-per-app.test.ts',
   'test/api/invalid-input-stores-nothing.test.ts',

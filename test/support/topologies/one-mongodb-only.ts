@@ -3,7 +3,6 @@
  * stack runs itself. Files that start a MongoDB of their own run as always.
  */
 export const ONE_MONGODB_ONLY: Record<string, string> = {
-  'test/api/api-keys-are-not-stored-or-logged.test.ts': 'freezes the MongoDB of the stack',
   'test/api/every-error-code-is-returned.test.ts': 'freezes the MongoDB of the stack',
   'test/attacks/deleted-device-is-disconnected.test.ts': 'freezes the MongoDB of the stack',
   'test/attacks/secrets-stay-where-they-belong.test.ts': 'freezes the MongoDB of the stack',
