@@ -32,18 +32,18 @@ const INVALID_DATA: unknown[] = [
   SECRET,
   [SECRET],
   { version: 99, job: { push: SECRET } },
-  { work: null, lone: SECRET, fanOut: 1, pushes: {}, webhook: [], task: SECRET, events: 'none' },
-  { work: SECRET, lone: [SECRET], fanOut: SECRET, pushes: [SECRET], webhook: SECRET, events: [[]] },
+  { work: null, app: 1, fanOut: 1, pushes: {}, webhook: [], task: SECRET, events: 'none' },
+  { work: SECRET, app: SECRET, fanOut: SECRET, pushes: [SECRET], webhook: SECRET, events: [[]] },
   {
     work: HUGE,
-    lone: [HUGE],
+    app: HUGE,
     fanOut: HUGE,
     pushes: [HUGE],
     webhook: HUGE,
     task: HUGE,
     events: HUGE,
   },
-  { lone: Array(10_000).fill(0), pushes: Array(10_000).fill({}), events: Array(10_000).fill(0) },
+  { app: Array(10_000).fill(0), pushes: Array(10_000).fill({}), events: Array(10_000).fill(0) },
 ];
 
 let servers: DataServers;
@@ -78,7 +78,7 @@ afterAll(async () => {
 
 /** Makes a job's data something that is no JSON. */
 const corrupt = (name: QueueName, id: string) =>
-  redis.hset(`bull:${name}:${id}`, 'data', `{"lone": ["${SECRET}`);
+  redis.hset(`bull:${name}:${id}`, 'data', `{"pushes": ["${SECRET}`);
 
 async function expectAllInInbox(ids: readonly string[], times: number): Promise<void> {
   const filter = { push: { $in: [...ids] } };
@@ -94,7 +94,6 @@ test(
       for (const data of INVALID_DATA) await jobs.add(name, data);
       for (const id of await jobs.add(name, {}, { times: 2 })) await corrupt(name, id);
     }
-    await redis.rpush('send:joined', SECRET, HUGE, '', '{}');
     await Promise.all(QUEUE_NAMES.map((name) => jobs.resume(name)));
     await Promise.all(QUEUE_NAMES.map((name) => jobs.untilDone(name)));
     const push = await insertPush(tables, newTokens(RECIPIENTS));
@@ -122,7 +121,7 @@ test(
       const separate = await insertPush(tables, newTokens(RECIPIENTS), { shape: 'in two batches' });
       pushes.push(embedded.id, separate.id);
       const ids = { jobId: sendJobId(embedded.id, 0) };
-      for (const id of await jobs.add('send', { lone: SECRET }, ids)) await spoil('send', id);
+      for (const id of await jobs.add('send', { app: SECRET }, ids)) await spoil('send', id);
       for (const batch of separate.batchIds)
         for (const id of await jobs.add('deliver-mqtt', {}, { jobId: deliverJobId(batch) }))
           await spoil('deliver-mqtt', id);

@@ -96,7 +96,10 @@ test('send: a single push', async () => {
   await runAgain(
     'send',
     () => sendPush(tenant, device?.token ?? ''),
-    ({ id }) => [{ lone: [id] }, { lone: [id, id] }],
+    ({ id }) => [
+      { app: tenant.app, pushes: [id] },
+      { app: tenant.app, pushes: [id, id] },
+    ],
     async (push) => {
       await untilOutcomeCounts(fixture.store, push, { delivered: 1 });
       expect(device?.arrivals.map(({ payload }) => payload)).toEqual([push.payload]);

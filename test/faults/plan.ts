@@ -225,10 +225,8 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   {
     fault: 'single pushes whose shared job is lost',
     files: [
-      'test/faults/single-pushes-outlive-their-open-job.test.ts',
-      'test/faults/push-inserted-with-its-claim-is-delivered.test.ts',
-      'test/faults/entry-of-an-open-job-may-be-lost.test.ts',
-      'test/faults/entry-of-an-open-job-may-come-twice.test.ts',
+      'test/faults/single-pushes-outlive-their-job.test.ts',
+      KILLED_AT_FAILPOINT,
     ],
   },
   {

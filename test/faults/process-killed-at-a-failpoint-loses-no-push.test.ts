@@ -85,9 +85,10 @@ describe('a delivery-worker that is killed', () => {
     LIMIT_MS,
   );
 
-  test.each<string>(['dispatch:kill#1', 'dispatched:kill#1'])(
+  test.each(['claim', 'deliver', 'dispatch', 'dispatched', 'settle', 'settled'])(
     'with a push to one device, at %s: it has the push once',
-    async (failpoints) => {
+    async (failpoint) => {
+      const failpoints = `${failpoint}:kill#1`;
       const [device, ...others] = devices;
       const token = device?.token ?? '';
       const { caused: push } = await killed.killAt(failpoints, () => sendPush(killed.set, token));

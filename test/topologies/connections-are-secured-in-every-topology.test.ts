@@ -41,14 +41,11 @@ async function expectDispatch(address: { url: string; ca?: string | undefined })
   await gateway.connect('d1', 'k1');
   const reader = createPresenceReader(shards);
   // The gateway may not have a lease in the device's shard yet.
-  const presence = await until(async () => {
-    const [found] = await reader.lookup(['d1']);
-    return typeof found === 'object' && found;
-  }, SOON);
+  await until(async () => typeof (await reader.lookup(['d1']))[0] === 'object', SOON);
   const delivery = { push: 'p1', work: 'p1', claim: 'c1', expiresAt: Date.now() + 60_000 };
-  const results = await dispatcher.dispatch(
+  const results = await dispatcher.dispatchToDevices(
     { ...delivery, payload: '{}' },
-    [{ token: 'd1', position: 0, presence }],
+    [{ token: 'd1', position: 0 }],
     leaveWithin(5_000),
   );
   expect(results.get(0)).toBe('acknowledged');

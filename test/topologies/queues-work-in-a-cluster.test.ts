@@ -28,9 +28,9 @@ afterAll(async () => {
 });
 
 test('jobs of all queues are counted, taken, and added again once for a due time', async () => {
-  const due = new Date();
+  const at = new Date();
   const pushes = Array.from({ length: 50 }, (_, n) => `p${n}`);
-  const resend = () => Promise.all(pushes.map((push) => producers.resendEmbedded(push, due)));
+  const resend = () => producers.resend(pushes.map((id) => ({ app: 'a', id, at })));
   await resend();
   await resend();
   await producers.checkCompletion(['p1']);
@@ -48,7 +48,7 @@ test('jobs of all queues are counted, taken, and added again once for a due time
   ];
   await until(() => taken.length === 2, SOON);
   expect(taken.sort()).toEqual([
-    JSON.stringify({ lone: pushes }),
+    JSON.stringify({ app: 'a', pushes }),
     JSON.stringify({ pushes: ['p1'] }),
   ]);
   for (const worker of workers) await worker.stop();

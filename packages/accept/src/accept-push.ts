@@ -6,13 +6,11 @@ import { failpoint } from '@carillon/core/failpoint';
 import { newPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
 import { processCounts } from '@carillon/core/process-counts';
-import type { JoinedContents } from '@carillon/queue/joined-push';
 import type { Producers } from '@carillon/queue/producers';
 import { createBatch, splitIntoBatches } from '@carillon/store/create-batches';
 import type { Recipient } from '@carillon/store/devices';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
 import { packFailed, unpackFailed } from '@carillon/store/failed-tokens';
-import { claimInitially, mayClaimInitially } from '@carillon/store/initial-claim';
 import type { Store } from '@carillon/store/store';
 import { createNoRecipientsError } from './explain-no-recipients.ts';
 import type { PushRequest } from './parse-push.ts';
@@ -34,7 +32,7 @@ interface Audience {
 
 /** Collections that accepting a push reads and writes. */
 type AcceptPushStore = AudienceStore &
-  Pick<Store, 'pushes' | 'batches' | 'batchTable' | 'credentials' | 'webhooks' | 'clock'>;
+  Pick<Store, 'pushes' | 'batches' | 'credentials' | 'webhooks' | 'clock'>;
 
 /** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
 export interface Idempotency {
@@ -129,13 +127,12 @@ export async function acceptPush(
     push.idempotency = { ...idempotency, ...(failedBits && { failed: failedBits }) };
   }
   beforeStore?.();
-  const plan = { audience, onlyChannel: request.channel, mayJoin: producers.hasOpenJob() };
-  const existing = await storePush(store, push, plan);
+  const existing = await storePush(store, push, audience, request.channel);
   if (existing !== undefined) return repeatResponse(existing, idempotency, request.tokens);
   failpoint('accepted');
   processCounts.pushesAccepted += 1;
   if (request.dueAtMs !== undefined) void scheduleDueCheck(store, producers, request.dueAtMs);
-  else void enqueuePush(store, producers, push);
+  else void enqueuePush(producers, push);
   return { success: true, id: push._id, info: { devices: push.devices, failed } };
 }
 
@@ -242,23 +239,15 @@ async function mergeSubscribers(
   return [...byToken.values()];
 }
 
-/** How a push is stored. */
-interface StoragePlan {
-  audience: Audience;
-  onlyChannel: Channel | undefined;
-  /** A push to one device is likely to join an open job. */
-  mayJoin: boolean;
-}
-
 /**
- * Stores a push with its recipients: in one document if they fit one batch, else in several. A push that will join an open
- * job is inserted with the claim of the worker that takes it. Returns the earlier push with the same idempotency key, if
- * there is one; then nothing is stored.
+ * Stores a push with its recipients: in one document if they fit one batch, else in several. Returns the earlier push with
+ * the same idempotency key, if there is one; then nothing is stored.
  */
 function storePush(
   store: AcceptPushStore,
   push: PushDocument,
-  { audience, onlyChannel, mayJoin }: StoragePlan,
+  audience: Audience,
+  onlyChannel: Channel | undefined,
 ): Promise<PushDocument | undefined> {
   failpoint('accept');
   const tokensByChannel = groupByChannel(audience.recipients, onlyChannel);
@@ -266,10 +255,7 @@ function storePush(
   const fitsOneBatch =
     tokensByChannel.size === 1 && audience.recipients.length <= LIMITS.batchRecipients;
   if (onlyGroup !== undefined && fitsOneBatch && audience.topics.length === 0) {
-    const batch = createBatch(...onlyGroup, 'ready', notBefore(push));
-    const mayClaim =
-      mayJoin && batch.channel === 'mqtt' && batch.n === 1 && mayClaimInitially(push);
-    push.work = mayClaim ? claimInitially(batch, push.acceptedAt) : batch;
+    push.work = createBatch(...onlyGroup, 'ready', notBefore(push));
     return store.pushes.insert(push);
   }
   push.fan = { at: notBefore(push), seq: 0, next: 0, done: false };
@@ -277,36 +263,11 @@ function storePush(
 }
 
 /** Enqueues a push. A batch for a provider skips the `send` queue, so that a slow provider does not delay it. */
-async function enqueuePush(
-  { batchTable }: Pick<Store, 'batchTable'>,
-  producers: Producers,
-  push: PushDocument,
-): Promise<void> {
-  const { _id, work: batch } = push;
-  if (batch === undefined) return producers.fanOut(_id);
-  if (batch.channel !== 'mqtt') return producers.deliver(_id, batch.channel);
-  if (batch.claim === undefined) return void (await producers.sendEmbedded(_id));
-  if (await producers.sendEmbedded(_id, toJoinedContents(push, batch.claim, batch.tokens))) return;
-  // No job is open any more. If the claim is not released, the reconciler finds the push when it has ended.
-  const isReleased = await batchTable
-    .releaseClaim({ id: _id, claim: batch.claim }, { delayMs: 0 })
-    .catch(() => false);
-  if (isReleased) await producers.sendEmbedded(_id);
-}
-
-/** Builds what a worker needs to deliver a push to one device without reading it. */
-function toJoinedContents(push: PushDocument, claim: string, token: string): JoinedContents {
-  const { app, data, options, collapse, trace, notify } = push;
-  return {
-    ...{ claim, app, token, data },
-    acceptedAt: push.acceptedAt.getTime(),
-    expiresAt: push.expiresAt.getTime(),
-    sendUntil: push.sendUntil.getTime(),
-    ...(options !== undefined && { options: { ...options } }),
-    ...(collapse !== undefined && { collapse }),
-    ...(trace !== undefined && { trace }),
-    ...(notify !== undefined && { notify: true }),
-  };
+function enqueuePush(producers: Producers, { _id: id, app, work }: PushDocument): Promise<void> {
+  if (work === undefined) return producers.fanOut(id);
+  return work.channel === 'mqtt'
+    ? producers.send({ app, id })
+    : producers.deliver(id, work.channel);
 }
 
 /** Schedules a check for due pushes at the due time, so that the push does not wait for the periodic check. */

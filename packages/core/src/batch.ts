@@ -17,9 +17,6 @@ export type BatchState = 'waiting' | 'ready' | 'closed';
 /** Duration of a worker's claim on a batch; it is renewed three times within it. */
 export const BATCH_LEASE_MS = 6_000;
 
-/** Duration of the claim that a push is inserted with: a push whose worker never learns of it waits for its end. */
-export const INITIAL_LEASE_MS = 4_000;
-
 /** Joins device tokens for storage. Tokens contain no space. Callers sort them, so that a binary search finds a recipient. */
 export function joinTokens(tokens: readonly string[]): string {
   return tokens.join(' ');

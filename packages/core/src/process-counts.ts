@@ -22,7 +22,6 @@ export type BatchedOperation =
   | 'find-deleted-devices'
   | 'find-device'
   | 'find-newer-push'
-  | 'find-replies'
   | 'insert-push'
   | 'probe-servers'
   | 'read-inbox'

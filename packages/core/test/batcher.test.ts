@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from '@jest/globals';
 import { createBatcher } from '../src/batcher.ts';
 
@@ -16,34 +15,6 @@ test('calls during a batch in flight form the next batch', async () => {
   gate.resolve();
   expect(await Promise.all([first, ...laterCalls])).toEqual([2, 4, 6, 8]);
   expect(batches).toEqual([[1], [2, 3, 4]]);
-});
-
-test('slow batches delay no call until there are too many of them', async () => {
-  const gates: PromiseWithResolvers<void>[] = [];
-  const batches: number[][] = [];
-  const handle = async (items: number[]) => {
-    const gate = Promise.withResolvers<void>();
-    gates.push(gate);
-    batches.push(items);
-    await gate.promise;
-    return items.map(() => undefined);
-  };
-  const call = createBatcher<number, void>('read-push', handle, { maxSlow: 4 });
-  const calls: Promise<void>[] = [];
-  for (let item = 0; item < 6; item += 1) {
-    calls.push(call(item));
-    // Each starts when the previous one has become slow; the last exceeds the limit.
-    if (item < 5) while (batches.length <= item) await new Promise((r) => setTimeout(r, 10));
-  }
-  calls.push(call(6));
-  await new Promise((r) => setTimeout(r, 500));
-  expect(batches).toEqual([[0], [1], [2], [3], [4]]);
-  gates[0]?.resolve();
-  await calls[0];
-  while (batches.length < 6) await new Promise((r) => setTimeout(r, 10));
-  expect(batches[5]).toEqual([5, 6]);
-  for (const gate of gates) gate.resolve();
-  await Promise.all(calls);
 });
 
 test('an error of one item fails one call, an error of the batch fails all its calls', async () => {
@@ -79,12 +50,7 @@ describe('with a time to gather', () => {
   function createCounting(
     gatherMs: number,
     maxBatchSize: number,
-    rest: {
-      gatherManyMs?: number;
-      enough?: number;
-      isUrgent?: (item: number) => boolean;
-      probeEveryMs?: number;
-    } = {},
+    rest: { enough?: number; isUrgent?: (item: number) => boolean } = {},
   ) {
     const sizes: number[] = [];
     const call = createBatcher<number, void>(
@@ -147,58 +113,6 @@ describe('with a time to gather', () => {
     const early = call(2);
     await new Promise(setImmediate);
     await Promise.all([early, call(3)]);
-    expect(sizes).toEqual([1, 2]);
-  });
-
-  test('calls one after the other do not wait, because a probe found no call to share with', async () => {
-    const { sizes, call } = createCounting(LONG_MS, 100, { probeEveryMs: LONG_MS });
-    await call(1);
-    await call(2);
-    await call(3);
-    expect(sizes).toEqual([1, 1, 1]);
-  });
-
-  test('a batch starts as soon as it has as many calls as the probe', async () => {
-    const { sizes, call } = createCounting(LONG_MS, 100, { probeEveryMs: LONG_MS });
-    await Promise.all([call(1), call(2)]);
-    const third = call(3);
-    await new Promise(setImmediate);
-    expect(sizes).toEqual([2]);
-    await Promise.all([third, call(4)]);
-    expect(sizes).toEqual([2, 2]);
-  });
-
-  test('with fewer calls than the probe had it starts after the time', async () => {
-    const { sizes, call } = createCounting(20, 100, { probeEveryMs: LONG_MS });
-    await Promise.all([call(1), call(2), call(3)]);
-    await Promise.all([call(4), new Promise(setImmediate).then(() => call(5))]);
-    expect(sizes).toEqual([3, 2]);
-  });
-
-  test('after a probe with many calls batches wait for another time', async () => {
-    const limits = { gatherManyMs: LONG_MS, probeEveryMs: LONG_MS };
-    const few = createCounting(20, 100, limits);
-    await Promise.all([1, 2, 3].map(few.call));
-    await few.call(4);
-    expect(few.sizes).toEqual([3, 1]);
-    const many = createCounting(20, 100, limits);
-    await Promise.all([1, 2, 3, 4].map(many.call));
-    const early = many.call(5);
-    await sleep(100);
-    expect(many.sizes).toEqual([4]);
-    await Promise.all([early, ...[6, 7, 8].map(many.call)]);
-    expect(many.sizes).toEqual([4, 4]);
-  });
-
-  test('a probe waits, although the one before it found a single call; after a pause it comes soon', async () => {
-    const { sizes, call } = createCounting(LONG_MS, 100, { enough: 2, probeEveryMs: 2_000 });
-    await call(1);
-    // Longer than a tenth of the time between probes.
-    await sleep(250);
-    const waiting = call(2);
-    await new Promise(setImmediate);
-    expect(sizes).toEqual([1]);
-    await Promise.all([waiting, call(3)]);
     expect(sizes).toEqual([1, 2]);
   });
 });

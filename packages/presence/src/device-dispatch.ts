@@ -1,5 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
-import { hasSingleServer, isScriptRefusal } from './redis.ts';
+import { hasSingleServer } from './redis.ts';
 import type { DeliveryResult } from './replies.ts';
 import type { Shard } from './shards.ts';
 
@@ -9,12 +9,8 @@ interface DeviceMessage {
   fields: readonly string[];
 }
 
-/** Result of a message: `sent`, or the reason why it was not. `refused`: Redis does not run the script. */
-type DispatchState =
-  | 'sent'
-  | 'offline'
-  | 'refused'
-  | Extract<DeliveryResult, 'not-sent' | 'not-connected'>;
+/** Result of a message: `sent`, or the reason why it was not. */
+type DispatchState = 'sent' | 'offline' | Extract<DeliveryResult, 'not-sent' | 'not-connected'>;
 
 /**
  * Adds each message to the stream of the gateway that its device is connected to. A device without an entry, or whose gateway
@@ -59,20 +55,9 @@ const STATES: ReadonlySet<string> = new Set<DispatchState>([
 /** Payloads of as many pushes are in one command. */
 const MESSAGES_PER_CALL = 50;
 
-type Outcome = DispatchState | Error;
-
 /** Creates the dispatch to single devices of a shard. It takes one round trip, which messages of the same moment share. */
 export function createDeviceDispatch({ redis, keys, run }: Pick<Shard, 'redis' | 'keys' | 'run'>) {
-  let isRefused = !hasSingleServer(redis);
-
-  function toOutcome(state: string): Outcome {
-    if (STATES.has(state)) return state as DispatchState;
-    if (!isScriptRefusal(state)) return new Error(`Redis: ${state}`);
-    isRefused = true;
-    return 'refused';
-  }
-
-  async function runScript(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
+  async function runScript(messages: readonly DeviceMessage[]): Promise<(DispatchState | Error)[]> {
     const states = (await redis.eval(
       DISPATCH_SCRIPT,
       messages.length,
@@ -81,33 +66,21 @@ export function createDeviceDispatch({ redis, keys, run }: Pick<Shard, 'redis' |
       keys.gatewayStream(''),
       ...messages.flatMap(({ fields }) => fields),
     )) as string[];
-    const outcomes = states.map(toOutcome);
+    const outcomes = states.map((state) =>
+      STATES.has(state) ? (state as DispatchState) : new Error(`Redis: ${state}`),
+    );
     // The shard takes no writes.
     if (outcomes.every((outcome) => outcome instanceof Error)) throw outcomes[0];
     return outcomes;
   }
 
-  async function runUnlessRefused(messages: readonly DeviceMessage[]): Promise<Outcome[]> {
-    try {
-      return await runScript(messages);
-    } catch (error) {
-      if (!(error instanceof Error && isScriptRefusal(error.message))) throw error;
-      isRefused = true;
-      return messages.map(() => 'refused');
-    }
-  }
-
   return {
-    /** Checks whether Redis runs the script, as far as is known. */
-    isSupported: (): boolean => !isRefused,
-    /**
-     * Sends a message. Throws if Redis fails; the message may have been added then.
-     *
-     * @returns `refused` if Redis does not run the script. From then on it is not supported.
-     */
+    /** False in a cluster: the script's keys are on several servers. */
+    isSupported: hasSingleServer(redis),
+    /** Sends a message. Throws if Redis fails; the message may have been added then. */
     send: createBatcher<DeviceMessage, DispatchState>(
       'dispatch-push',
-      (messages) => run(() => runUnlessRefused(messages)),
+      (messages) => run(() => runScript(messages)),
       { maxBatchSize: MESSAGES_PER_CALL, maxInFlight: 2 },
     ),
   };

@@ -1,4 +1,4 @@
-import type { CollectResults, MessageFor } from './collect-results.ts';
+import type { CollectResults, MessageFor, Recipient } from './collect-results.ts';
 import type { Delivery } from './gateway-messages.ts';
 import type { GatewayWindows, Permit } from './gateway-windows.ts';
 import type { PresenceEntry } from './keys.ts';
@@ -6,14 +6,12 @@ import type { OnReport, PendingDispatch } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
 import type { ShardDispatcher } from './shard-dispatcher.ts';
 
-export interface DispatchRecipient {
-  token: string;
-  /** Position of the recipient in the batch. */
-  position: number;
+/** A recipient that is connected to a gateway. */
+export interface DispatchRecipient extends Recipient {
   presence: PresenceEntry;
 }
 
-/** A dispatch to many devices: whose it is, and what is decided just before a part of it is sent. */
+/** A dispatch to devices: whose it is, and what is decided just before a part of it is sent. */
 export interface DispatchPlan {
   app: string;
   /** Parts wait for room at their gateway; otherwise those without room are `not-sent`. */
@@ -21,19 +19,26 @@ export interface DispatchPlan {
   /**
    * Checks the recipients of a part just before it is sent.
    *
-   * @returns those that may be sent to, and the deadline by the monotonic clock, after which gateways write nothing to a
-   *   socket; undefined: nothing may be sent, and they get no result
+   * @returns undefined: nothing may be sent, and they get no result
    */
-  beforeSend(recipients: readonly DispatchRecipient[]): Promise<SendableRecipients | undefined>;
-  /** Takes the results of a part as soon as they are there: others may wait for room for long. Must not throw. */
-  onResults?(results: ReadonlyMap<number, DeliveryResult>): Promise<void>;
+  beforeSend(recipients: readonly Recipient[]): Promise<SendPermission | undefined>;
+  /**
+   * Takes the results of a part as soon as they are there: others may wait for room for long. `unreachable` recipients are not
+   * among them. Must not throw.
+   */
+  onResults?(results: ReadonlyMap<number, DeviceResult>): Promise<void>;
 }
 
-/** The recipients that a part of a dispatch is sent to. */
-export interface SendableRecipients {
-  recipients: readonly DispatchRecipient[];
+/** What may be sent of a part of a dispatch. */
+export interface SendPermission {
+  /** By the monotonic clock; gateways write nothing to a socket after it. */
   deadline: number;
+  /** Checks whether a recipient of the part, by its position, is sent to; others get no result. */
+  includes(position: number): boolean;
 }
+
+/** Result of a dispatch to a device, which may not be connected. */
+export type DeviceResult = DeliveryResult | 'offline';
 
 type Results = ReadonlyMap<number, DeliveryResult>;
 const NO_RESULTS: Results = new Map();
@@ -68,9 +73,10 @@ export function createDispatchToMany(
     const permits = new Map(groups.map(({ gateway, permit }) => [gateway, permit]));
     try {
       const checked = groups.flatMap(({ recipients }) => recipients);
-      const sendable = await beforeSend(checked);
-      if (sendable === undefined) return NO_RESULTS;
-      const { recipients, deadline } = sendable;
+      const permission = await beforeSend(checked);
+      if (permission === undefined) return NO_RESULTS;
+      const { deadline } = permission;
+      const recipients = checked.filter(({ position }) => permission.includes(position));
       const sent =
         recipients.length === checked.length
           ? new Map(groups.map((group) => [group.gateway, group.recipients]))

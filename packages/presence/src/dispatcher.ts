@@ -1,4 +1,3 @@
-import { createBatcher } from '@carillon/core/batcher';
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
 import {
@@ -9,6 +8,8 @@ import {
 } from './collect-results.ts';
 import {
   createDispatchToMany,
+  type DeviceResult,
+  type DispatchPlan,
   type DispatchRecipient,
   findReason,
   groupBy,
@@ -17,6 +18,7 @@ import {
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
 import { createGatewayWindows } from './gateway-windows.ts';
 import { createPendingDispatches, type PendingDispatch } from './pending-dispatches.ts';
+import { createPresenceReader, type PresenceReader } from './presence-reader.ts';
 import type { DeliveryResult } from './replies.ts';
 import {
   createShardDispatcher,
@@ -25,11 +27,9 @@ import {
 } from './shard-dispatcher.ts';
 import type { Shards } from './shards.ts';
 
-export type { DispatchPlan, DispatchRecipient, SendableRecipients } from './dispatch-to-many.ts';
+export type { Recipient } from './collect-results.ts';
+export type { DeviceResult, DispatchRecipient, SendPermission } from './dispatch-to-many.ts';
 export type { Delivery } from './gateway-messages.ts';
-
-/** Result of a dispatch to one device, which may not be connected. */
-export type DeviceResult = DeliveryResult | 'offline' | 'refused';
 
 /** Dispatches deliveries to gateways, on the worker's side. */
 export type Dispatcher = Awaited<ReturnType<typeof createDispatcher>>;
@@ -63,12 +63,13 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
     return succeeded.flatMap(({ value }) => value);
   }
   const dispatcherOf = (token: string) => dispatchers[shards.of(token).index] as ShardDispatcher;
+  const dispatch = createDispatchToMany(dispatchers, windows, collectResults);
+  const { lookup } = createPresenceReader(shards);
 
   return {
     /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
     replyStream: `${REPLY_STREAM_PREFIX}${worker}`,
-    dispatch: createDispatchToMany(dispatchers, windows, collectResults),
-    ...createDispatchToDevice(dispatcherOf, collectResults),
+    dispatchToDevices: createDispatchToDevices({ dispatcherOf, lookup, dispatch, collectResults }),
     /** Makes gateways read these devices' inboxes, after the rows of a push were written. Throws if Redis fails. */
     async notifyInboxes(
       push: string,
@@ -94,18 +95,6 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
       const formerWorker = stream.slice(REPLY_STREAM_PREFIX.length);
       return mergeReplies(await readAll((one) => one.readReplies(formerWorker)), claim);
     },
-    /**
-     * The same of a claim whose worker is not known. Reads what all workers have got in the last minute; calls at the same
-     * time share that.
-     */
-    findReplies: createBatcher<string, Map<number, EarlierResult>>(
-      'find-replies',
-      async (claims) => {
-        const wanted = new Set(claims);
-        const replies = await readAll((one) => one.findReplies(wanted));
-        return claims.map((claim) => mergeReplies(replies, claim));
-      },
-    ),
     async close(): Promise<void> {
       for (const dispatcher of dispatchers) dispatcher.close();
       windows.close();
@@ -114,46 +103,80 @@ export async function createDispatcher(shards: Pick<Shards, 'all' | 'of'>, trace
   };
 }
 
-/** Creates the dispatch to the gateway of one device, which takes no room in a window. */
-function createDispatchToDevice(
-  dispatcherOf: (token: string) => ShardDispatcher,
-  collectResults: CollectResults,
-) {
-  return {
-    /** Checks whether `dispatchToDevice` is supported: not in a cluster, nor where Redis refuses its script or fails. */
-    isDeviceDispatchSupported(token: string): boolean {
-      const { devices, isResponding } = dispatcherOf(token);
-      return devices.isSupported() && isResponding();
-    },
-    /**
-     * Finds the gateway of a device and dispatches a delivery to it. Takes one round trip, which dispatches of the same
-     * moment share.
-     *
-     * @param deadline by the monotonic clock; the gateway writes nothing to a socket after it
-     * @returns the result. `refused`: it is not supported after all, and nothing was dispatched
-     * @throws as `dispatch` does
-     */
-    async dispatchToDevice(
-      delivery: Delivery,
-      recipient: Recipient,
-      deadline: number,
-    ): Promise<DeviceResult> {
-      const { token, position } = recipient;
-      const dispatcher = dispatcherOf(token);
-      let unsent: 'offline' | 'refused' = 'offline';
-      const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
-        const fields = await messageFor(dispatcher, [recipient]);
-        const state = await dispatcher.devices.send({ token, fields });
-        if (state === 'sent') return;
-        if (state === 'not-sent' || state === 'not-connected') pending.record(position, state);
-        else {
-          unsent = state;
-          pending.cancel();
-        }
-      };
-      const results = await collectResults(delivery, [recipient], { deadline, send });
-      return results.get(position) ?? unsent;
-    },
+/** Parts of a dispatcher that find the gateways of devices. */
+interface Finder {
+  dispatcherOf(token: string): ShardDispatcher;
+  lookup: PresenceReader['lookup'];
+  dispatch: ReturnType<typeof createDispatchToMany>;
+  collectResults: CollectResults;
+}
+
+/** Creates the dispatch to devices whose gateways are not known yet. */
+function createDispatchToDevices({ dispatcherOf, lookup, dispatch, collectResults }: Finder) {
+  /** Finds the gateway and dispatches in one round trip, which others of the same moment share. It takes no room in a window. */
+  async function dispatchToOne(
+    delivery: Delivery,
+    recipient: Recipient,
+    plan: DispatchPlan,
+  ): Promise<ReadonlyMap<number, DeviceResult>> {
+    const { token, position } = recipient;
+    const permission = await plan.beforeSend([recipient]);
+    if (permission === undefined || !permission.includes(position)) return new Map();
+    const dispatcher = dispatcherOf(token);
+    const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
+      const fields = await messageFor(dispatcher, [recipient]);
+      const state = await dispatcher.devices.send({ token, fields });
+      if (state === 'offline') pending.cancel();
+      else if (state !== 'sent') pending.record(position, state);
+    };
+    const { deadline } = permission;
+    const results = await collectResults(delivery, [recipient], { deadline, send });
+    const found = new Map([[position, results.get(position) ?? ('offline' as const)]]);
+    await plan.onResults?.(found);
+    return found;
+  }
+
+  async function dispatchToSeveral(
+    delivery: Delivery,
+    recipients: readonly Recipient[],
+    plan: DispatchPlan,
+  ): Promise<ReadonlyMap<number, DeviceResult>> {
+    const entries = await lookup(recipients.map(({ token }) => token));
+    const online: DispatchRecipient[] = [];
+    const offline = new Map<number, DeviceResult>();
+    const unreachable = new Map<number, DeviceResult>();
+    for (const [index, recipient] of recipients.entries()) {
+      const presence = entries[index];
+      if (presence === 'failing') unreachable.set(recipient.position, 'unreachable');
+      else if (presence === undefined || presence === 'away')
+        offline.set(recipient.position, 'offline');
+      else online.push({ ...recipient, presence });
+    }
+    // Both are awaited: what `onResults` does must have ended, too.
+    const [dispatched] = await Promise.allSettled([
+      dispatch(delivery, online, plan),
+      offline.size > 0 ? plan.onResults?.(offline) : undefined,
+    ]);
+    if (dispatched.status === 'rejected') throw dispatched.reason;
+    return new Map([...unreachable, ...offline, ...dispatched.value]);
+  }
+
+  /**
+   * Finds the gateways of these devices and dispatches a delivery to them.
+   *
+   * @returns a result for every position that was to be sent; `offline` for devices that are not connected
+   * @throws as `dispatch` does
+   */
+  return async function dispatchToDevices(
+    delivery: Delivery,
+    recipients: readonly Recipient[],
+    plan: DispatchPlan,
+  ): Promise<ReadonlyMap<number, DeviceResult>> {
+    const [only] = recipients;
+    const isOne = only !== undefined && recipients.length === 1;
+    return isOne && dispatcherOf(only.token).mayFindDevices()
+      ? dispatchToOne(delivery, only, plan)
+      : dispatchToSeveral(delivery, recipients, plan);
   };
 }
 

@@ -37,8 +37,6 @@ export function createShardKeys(tag?: string) {
     gatewayStream: (gateway: string): string => `h:${prefix}${gateway}`,
     /** Reply stream of a worker. */
     replyStream: (worker: string): string => `r:${prefix}${worker}`,
-    /** The workers of the last minutes, by the time at which they last said so. */
-    workers: `workers:${prefix}all`,
     /** Counter of a rate limit. */
     counter: (key: string): string => `n:${prefix}${key}`,
     /** Holders of a limited number of slots. */

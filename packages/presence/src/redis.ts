@@ -179,11 +179,6 @@ export function hasSingleServer(redis: Redis): boolean {
   return !redis.isCluster;
 }
 
-/** Checks whether Redis does not run a script at all: it denies scripts, or keys are spread over several servers after all. */
-export function isScriptRefusal(message: string): boolean {
-  return /^(NOPERM|CROSSSLOT|MOVED|ASK) |^ERR .*(unknown command|script)/i.test(message);
-}
-
 /**
  * Queries a Redis over a connection of its own, once it has loaded its data.
  *
@@ -209,9 +204,13 @@ export async function probeRedis<T>(
   }
 }
 
-/** Checks that a Redis responds. Throws the cause, within about 2 s. */
+/**
+ * Checks that Redis responds, and that it runs scripts, without which no queue works and no single device is found.
+ *
+ * @throws the cause, within about 2 s
+ */
 export async function pingRedis(address: RedisAddress): Promise<void> {
-  await probeRedis(address, (redis) => redis.ping());
+  await probeRedis(address, (redis) => redis.eval('return 1', 0));
 }
 
 /** A key that nothing reads. */

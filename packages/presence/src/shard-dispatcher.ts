@@ -33,19 +33,12 @@ export async function createShardDispatcher(
   const replyStream = keys.replyStream(worker);
   const time = createRedisTime(shard);
 
-  /** Keeps the reply stream, and the worker's name for successors that search for its replies. */
-  async function keepName(): Promise<void> {
-    const now = time.now();
-    const pipeline = redis.pipeline().expire(replyStream, TTL_SECONDS.replies);
-    if (!Number.isNaN(now)) {
-      pipeline.zadd(keys.workers, now, worker);
-      pipeline.zremrangebyscore(keys.workers, 0, now - TTL_SECONDS.replies * 1_000);
-    }
-    for (const [error] of (await pipeline.exec()) ?? []) if (error) throw error;
+  async function keepStream(): Promise<void> {
+    await redis.expire(replyStream, TTL_SECONDS.replies);
   }
 
   async function maintain(): Promise<void> {
-    await Promise.allSettled([run(time.sample), run(keepName)]);
+    await Promise.allSettled([run(time.sample), run(keepStream)]);
   }
   async function readStream(formerWorker: string): Promise<DatedReply[]> {
     const entries = await redis.xrange(keys.replyStream(formerWorker), '-', '+');
@@ -56,18 +49,17 @@ export async function createShardDispatcher(
     });
   }
 
-  // The name is kept with the server's time.
-  await Promise.allSettled([run(time.sample)]);
   await maintain();
   const stopMaintaining = startInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
   const stopFollowing = followReplies(reader, replyStream, onReply);
 
+  const devices = createDeviceDispatch(shard);
   return {
     replyStream,
     /** Dispatch to single devices. */
-    devices: createDeviceDispatch(shard),
-    /** Checks whether the shard responds, as far as is known. */
-    isResponding: (): boolean => shard.state() === 'responding',
+    devices,
+    /** Checks whether `devices` works, and the shard responds, as far as is known. */
+    mayFindDevices: (): boolean => devices.isSupported && shard.state() === 'responding',
     /** Converts a time of the monotonic clock to that of the shard's server. Throws if that is not known and can't be read. */
     async toRedisTime(monotonic: number): Promise<number> {
       if (Number.isNaN(time.now())) await run(time.sample);
@@ -92,18 +84,6 @@ export async function createShardDispatcher(
     /** Returns the replies to another worker that the shard still holds. Throws if Redis fails. */
     readReplies: (formerWorker: string): Promise<DatedReply[]> =>
       run(() => readStream(formerWorker)),
-    /**
-     * Returns the replies about these claims to any worker of the last minutes, as far as the shard still holds them. Throws if
-     * Redis fails.
-     */
-    findReplies: (claims: ReadonlySet<string>): Promise<DatedReply[]> =>
-      run(async () => {
-        const found: DatedReply[][] = [];
-        // One after the other: there may be many workers, and each has the replies of a minute.
-        for (const name of await redis.zrange(keys.workers, '0', '-1'))
-          found.push((await readStream(name)).filter(({ reply }) => claims.has(reply.claim)));
-        return found.flat();
-      }),
     close(): void {
       stopMaintaining();
       stopFollowing();

@@ -1,11 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
+import type { DispatchPlan } from '../src/dispatch-to-many.ts';
 import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatcher.ts';
 import type { PresenceEntry } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
 import type { Redis } from '../src/redis.ts';
 import { timeToMs } from '../src/redis-time.ts';
-import { connectShards, type Shards } from '../src/shards.ts';
+import { connectShards, pingShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
 
@@ -102,12 +103,13 @@ describe('presence', () => {
 });
 
 describe('a dispatch to one device', () => {
-  const dispatchTo = (token: string, position = 4) =>
-    dispatcher.dispatchToDevice(
-      { ...DELIVERY, claim: token },
-      { token, position },
-      performance.now() + 500,
+  const dispatchTo = async (token: string, position = 4) => {
+    const delivery = { ...DELIVERY, claim: token };
+    const recipients = [{ token, position }];
+    return (await dispatcher.dispatchToDevices(delivery, recipients, leaveWithin(500))).get(
+      position,
     );
+  };
 
   test('reaches its gateway unchanged and returns the result', async () => {
     const [first, second] = [await startTestGateway(), await startTestGateway()];
@@ -177,26 +179,6 @@ describe('a dispatch to one device', () => {
     const results = ['f9', 'f8'].map((token) => dispatchTo(token));
     expect(await Promise.all(results)).toEqual(['offline', 'acknowledged']);
   });
-
-  test('is refused once by a Redis that runs no scripts, and not supported from then on', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('f10', 'k1');
-    await redis.acl('SETUSER', 'noscript', 'on', '>secret', '~*', '&*', '+@all', '-eval');
-    const url = server.url.replace('//', '//noscript:secret@');
-    const limitedShards = await connectShards({ url });
-    const limited = await createDispatcher(limitedShards);
-    try {
-      expect(limited.isDeviceDispatchSupported('f10')).toBe(true);
-      const recipient = { token: 'f10', position: 0 };
-      const deadline = performance.now() + 500;
-      expect(await limited.dispatchToDevice(DELIVERY, recipient, deadline)).toBe('refused');
-      expect(limited.isDeviceDispatchSupported('f10')).toBe(false);
-      expect(gateway.deliveries).toEqual([]);
-    } finally {
-      await limited.close();
-      limitedShards.close();
-    }
-  });
 });
 
 describe('a dispatch', () => {
@@ -206,75 +188,67 @@ describe('a dispatch', () => {
     await first.connect('e1', 'k1');
     await second.connect('e2', 'k2');
     const recipients = [
-      { token: 'e1', position: 3, presence: await presenceOf('e1') },
-      { token: 'e2', position: 999, presence: await presenceOf('e2') },
+      { token: 'e1', position: 3 },
+      { token: 'nobody', position: 7 },
+      { token: 'e2', position: 999 },
     ];
-    const results = await dispatcher.dispatch(DELIVERY, recipients, leaveWithin(500));
+    const parts: [number, unknown][] = [];
+    const results = await dispatcher.dispatchToDevices(DELIVERY, recipients, {
+      ...leaveWithin(500),
+      onResults: async (part) => void parts.push(...part),
+    });
     expect(results).toEqual(
       new Map([
+        [7, 'offline'],
         [3, 'acknowledged'],
         [999, 'syncing'],
       ]),
     );
+    expect(new Map(parts)).toEqual(results);
     expect(first.deliveries).toMatchObject([{ ...DELIVERY, tokens: ['e1'], positions: [3] }]);
   });
 
   test("carries its deadline in Redis's time", async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e3', 'k1');
-    const presence = await presenceOf('e3');
-    await dispatcher.dispatch(DELIVERY, [{ token: 'e3', position: 0, presence }], leaveWithin(400));
+    await dispatcher.dispatchToDevices(DELIVERY, [{ token: 'e3', position: 0 }], leaveWithin(400));
     const [delivery] = gateway.deliveries;
     const remainingMs = (delivery?.deadline ?? 0) - gateway.channel.now(0);
     expect(remainingMs).toBeGreaterThan(0);
     expect(remainingMs).toBeLessThan(401);
   });
 
-  test('to a stopped gateway returns not-connected at once', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('e4', 'k1');
-    const presence = await presenceOf('e4');
-    await gateway.channel.close();
-    const results = await dispatcher.dispatch(
-      DELIVERY,
-      [{ token: 'e4', position: 0, presence }],
-      leaveWithin(500),
-    );
-    expect(results).toEqual(new Map([[0, 'not-connected']]));
-  });
-
-  test('to a gateway without credit sends nothing', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('e5', 'k1');
-    const presence = { ...(await presenceOf('e5')), credit: 0 };
-    const results = await dispatcher.dispatch(
-      DELIVERY,
-      [{ token: 'e5', position: 7, presence }],
-      leaveWithin(500),
-    );
-    expect(results).toEqual(new Map([[7, 'not-sent']]));
-    expect(gateway.deliveries).toEqual([]);
-  });
-
   test('without a reply returns unanswered after the timeout', async () => {
     const gateway = await startTestGateway();
     gateway.result = undefined;
     await gateway.connect('e6', 'k1');
-    const presence = await presenceOf('e6');
-    const results = await dispatcher.dispatch(
-      DELIVERY,
-      [{ token: 'e6', position: 0, presence }],
-      leaveWithin(10),
-    );
+    const recipients = [{ token: 'e6', position: 0 }];
+    const results = await dispatcher.dispatchToDevices(DELIVERY, recipients, leaveWithin(10));
     expect(results).toEqual(new Map([[0, 'unanswered']]));
+  });
+
+  test('that may not be sent has no result', async () => {
+    const gateway = await startTestGateway();
+    for (const token of ['e9', 'e10']) await gateway.connect(token, `of-${token}`);
+    const recipients = ['e9', 'e10'].map((token, position) => ({ token, position }));
+    for (const some of [recipients, recipients.slice(1)]) {
+      const send = (plan: Partial<DispatchPlan>) =>
+        dispatcher.dispatchToDevices(DELIVERY, some, { ...leaveWithin(500), ...plan });
+      const deadline = performance.now() + 500;
+      const includes = (position: number) => position === 0;
+      const withheld = await send({ beforeSend: async () => undefined });
+      expect([...withheld]).toEqual([]);
+      const sent = await send({ beforeSend: async () => ({ deadline, includes }) });
+      expect([...sent.keys()]).toEqual(some === recipients ? [0] : []);
+    }
+    expect(gateway.deliveries).toHaveLength(1);
   });
 
   test('leaves its replies for the successor of a worker that was killed', async () => {
     const gateway = await startTestGateway();
     await gateway.connect('e7', 'k1');
-    const presence = await presenceOf('e7');
     const delivery = { ...DELIVERY, claim: 'dead' };
-    await dispatcher.dispatch(delivery, [{ token: 'e7', position: 5, presence }], leaveWithin(500));
+    await dispatcher.dispatchToDevices(delivery, [{ token: 'e7', position: 5 }], leaveWithin(500));
     const readTime = async () => timeToMs(await redis.time());
     const repliedBy = await readTime();
     const lapsedBy = await until(async () => {
@@ -286,32 +260,6 @@ describe('a dispatch', () => {
     expect(replies).toEqual(new Map([[5, { result: 'acknowledged', ageMs: expect.any(Number) }]]));
     // The age is that of the reply: longer than the successor has been there.
     expect(replies.get(5)?.ageMs).toBeGreaterThan(lapsedBy - repliedBy - 500);
-    await successor.close();
-  });
-
-  test('leaves its replies for a successor that does not know the worker, with those of others apart', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('e9', 'k1');
-    const presence = await presenceOf('e9');
-    const died = await createDispatcher(shards);
-    const dispatchAs = (claim: string, position: number) =>
-      died.dispatch(
-        { ...DELIVERY, claim },
-        [{ token: 'e9', position, presence }],
-        leaveWithin(500),
-      );
-    await dispatchAs('unnamed1', 6);
-    await dispatchAs('unnamed2', 7);
-    await died.close();
-    const successor = await createDispatcher(shards);
-    const claims = ['unnamed2', 'never', 'unnamed1'];
-    const found = await Promise.all(claims.map((claim) => successor.findReplies(claim)));
-    const acknowledged = { result: 'acknowledged', ageMs: expect.any(Number) };
-    expect(found.map((replies) => [...replies])).toEqual([
-      [[7, acknowledged]],
-      [],
-      [[6, acknowledged]],
-    ]);
     await successor.close();
   });
 
@@ -329,16 +277,17 @@ describe('a dispatch', () => {
     for (const [shard, claim] of claims.entries()) {
       const token = tokenIn(shard);
       await gateway.connect(token, `k${shard}`);
-      const recipient = { token, position: shard };
-      const deadline = performance.now() + 500;
-      expect(await died.dispatchToDevice({ ...DELIVERY, claim }, recipient, deadline)).toBe(
-        'acknowledged',
-      );
+      const recipients = [{ token, position: shard }];
+      const delivery = { ...DELIVERY, claim };
+      const results = await died.dispatchToDevices(delivery, recipients, leaveWithin(500));
+      expect(results.get(shard)).toBe('acknowledged');
     }
     await died.close();
     const successor = await createDispatcher(both);
     const findPositions = async () => {
-      const found = await Promise.all(claims.map((claim) => successor.findReplies(claim)));
+      const found = await Promise.all(
+        claims.map((claim) => successor.readReplies(died.replyStream, claim)),
+      );
       return found.map((replies) => [...replies.keys()]);
     };
     expect(await findPositions()).toEqual([[0], [1]]);
@@ -356,4 +305,11 @@ describe('a dispatch', () => {
     await dispatcher.notifyInboxes('push', [{ token: 'e8', presence: await presenceOf('e8') }]);
     await until(() => gateway.inboxChanges.includes('e8'));
   });
+});
+
+test('a Redis that runs no scripts is found at the start', async () => {
+  await expect(pingShards(server)).resolves.toBeUndefined();
+  await redis.acl('SETUSER', 'noscript', 'on', '>secret', '~*', '&*', '+@all', '-eval');
+  const url = server.url.replace('//', '//noscript:secret@');
+  await expect(pingShards({ url })).rejects.toThrow(/NOPERM/);
 });

@@ -7,7 +7,7 @@ import { createPresenceReader } from '../src/presence-reader.ts';
 import { connectRedis } from '../src/redis.ts';
 import { connectShards, type Shards } from '../src/shards.ts';
 import { freePort, startRedis } from './start-server.ts';
-import { openTestGateway, type TestGateway } from './test-gateway.ts';
+import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
 
 const DELIVERY: Delivery = {
   ...{ push: 'p1', work: 'p1', claim: 'c1', payload: '{}' },
@@ -44,15 +44,16 @@ afterAll(async () => {
   await Promise.all((servers ?? []).map((server) => server.stop()));
 });
 
-function dispatchTo(token: string) {
+async function dispatchTo(token: string) {
   const delivery = { ...DELIVERY, claim: `claim-${token}` };
-  const deadline = performance.now() + DEADLINE_MS;
-  return dispatcher.dispatchToDevice(delivery, { token, position: 0 }, deadline);
+  const recipients = [{ token, position: 0 }];
+  return (await dispatcher.dispatchToDevices(delivery, recipients, leaveWithin(DEADLINE_MS))).get(
+    0,
+  );
 }
 
 test('each is sent over the server of its device', async () => {
   expect(new Set(tokens.map((token) => shards.of(token).index)).size).toBe(2);
-  expect(tokens.every(dispatcher.isDeviceDispatchSupported)).toBe(true);
   const results = await Promise.all(tokens.map(dispatchTo));
   expect(results).toEqual(tokens.map(() => 'acknowledged'));
   expect(gateway.deliveries.map(({ claim }) => claim).sort()).toEqual(
@@ -82,14 +83,13 @@ test('a server that has become a replica is queried over a new connection', asyn
   }
 });
 
-test('only the dispatch over a server that fails is left to the lookup', async () => {
+test('only the dispatch over a server that fails is without a result', async () => {
   const [failing] = servers;
   const [onFailing = '', onOther = ''] = [0, 1].map((index) =>
     tokens.find((token) => shards.of(token).name.endsWith(`:${servers[index]?.port}`)),
   );
   await failing?.stop();
   await expect(dispatchTo(onFailing)).rejects.toThrow();
-  expect(dispatcher.isDeviceDispatchSupported(onFailing)).toBe(false);
-  expect(dispatcher.isDeviceDispatchSupported(onOther)).toBe(true);
+  await expect(dispatchTo(onFailing)).rejects.toThrow();
   expect(await dispatchTo(onOther)).toBe('acknowledged');
 });

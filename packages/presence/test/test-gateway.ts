@@ -1,5 +1,5 @@
 import { until } from '../../../test/support/until.ts';
-import type { DispatchPlan } from '../src/dispatcher.ts';
+import type { DispatchPlan } from '../src/dispatch-to-many.ts';
 import { createGatewayChannel, type GatewayChannel } from '../src/gateway-channel.ts';
 import type { DispatchedDelivery } from '../src/gateway-messages.ts';
 import type { ConnectedDevice } from '../src/presence-registry.ts';
@@ -27,7 +27,7 @@ export function leaveWithin(ms: number): DispatchPlan {
   return {
     app: 'a1',
     mayWait: true,
-    beforeSend: async (recipients) => ({ recipients, deadline: performance.now() + ms }),
+    beforeSend: async () => ({ deadline: performance.now() + ms, includes: () => true }),
   };
 }
 

@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
-import { createDispatcher, type DispatchRecipient } from '../src/dispatcher.ts';
-import type { PresenceEntry } from '../src/keys.ts';
-import { createPresenceReader } from '../src/presence-reader.ts';
+import { createDispatcher, type Recipient } from '../src/dispatcher.ts';
 import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
@@ -14,19 +12,16 @@ const DELIVERY = { push: 'p1', work: 'p1', expiresAt: Date.now() + 60_000, paylo
 let server: Awaited<ReturnType<typeof startRedis>>;
 let shards: Shards;
 let gateway: TestGateway;
-let recipients: DispatchRecipient[];
+const recipients = Array.from({ length: SIZE }, (_, position) => ({
+  token: `d${position}`,
+  position,
+}));
 
 beforeAll(async () => {
   server = await startRedis();
   shards = await connectShards(server);
   gateway = await openTestGateway(server.url);
-  await gateway.connect('d1', 'k1');
-  const [presence] = await createPresenceReader(shards).lookup(['d1']);
-  recipients = Array.from({ length: SIZE }, (_, position) => ({
-    token: `d${position}`,
-    position,
-    presence: presence as PresenceEntry,
-  }));
+  await Promise.all(recipients.map(({ token }) => gateway.connect(token, `of-${token}`)));
 });
 
 afterAll(async () => {
@@ -39,19 +34,24 @@ afterAll(async () => {
 async function startWorker(name: string, dispatches: number, ms: number) {
   const dispatcher = await createDispatcher(shards);
   const results = Array.from({ length: dispatches }, (_, n) =>
-    dispatcher.dispatch({ ...DELIVERY, claim: `${name}${n}` }, recipients, leaveWithin(ms)),
+    dispatcher.dispatchToDevices(
+      { ...DELIVERY, claim: `${name}${n}` },
+      recipients,
+      leaveWithin(ms),
+    ),
   );
   return {
     results,
     dispatchToOne: (claim: string) =>
-      dispatcher.dispatch({ ...DELIVERY, claim }, recipients.slice(0, 1), leaveWithin(ms)),
+      dispatcher.dispatchToDevices({ ...DELIVERY, claim }, recipients.slice(0, 1), leaveWithin(ms)),
     dispatchOfApp: (app: string, claim: string) =>
-      dispatcher.dispatch({ ...DELIVERY, claim }, recipients, { ...leaveWithin(ms), app }),
+      dispatcher.dispatchToDevices({ ...DELIVERY, claim }, recipients, { ...leaveWithin(ms), app }),
     dispatch: (
       claim: string,
-      to: readonly DispatchRecipient[],
+      to: readonly Recipient[],
       onResults: (results: ReadonlyMap<number, unknown>) => Promise<void>,
-    ) => dispatcher.dispatch({ ...DELIVERY, claim }, to, { ...leaveWithin(ms), onResults }),
+    ) =>
+      dispatcher.dispatchToDevices({ ...DELIVERY, claim }, to, { ...leaveWithin(ms), onResults }),
     close: () => dispatcher.close(),
   };
 }
@@ -109,10 +109,9 @@ test('the results of a part are returned although another part waits', async () 
   reset();
   const other = await openTestGateway(server.url);
   await other.connect('d-other', 'k1');
-  const [presence] = await createPresenceReader(shards).lookup(['d-other']);
   const worker = await startWorker('i', 2, 5_000);
   await until(() => claims().length === 2);
-  const elsewhere = { token: 'd-other', position: SIZE, presence: presence as PresenceEntry };
+  const elsewhere = { token: 'd-other', position: SIZE };
   const parts: number[] = [];
   const both = worker.dispatch('both', [...recipients, elsewhere], async (results) => {
     parts.push(results.size);

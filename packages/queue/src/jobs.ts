@@ -1,21 +1,15 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
-import { pushStartMs } from '@carillon/core/ids';
 import { z } from 'zod';
 
 /** Format of the ids that jobs hold: of pushes, batches, webhooks, keys, and device tokens. Logs may hold an id. */
 const ID = /^[\w-]{1,64}$/;
 
-/** Checks the format of an id that a job may hold. */
-export function isIdOfJob(text: string): boolean {
-  return ID.test(text);
-}
-
 const id = z.string().regex(ID);
 
 /** Data of the jobs by queue. Jobs hold ids and small numbers, never payloads: the processor reads the current state. */
 export const jobSchemas = {
-  /** Runs a step of a push's fan-out, or delivers pushes with an embedded batch. */
-  send: z.union([z.object({ fanOut: id }), z.object({ lone: z.array(id) })]),
+  /** Runs a step of a push's fan-out, or delivers pushes of one app, each with an embedded batch. */
+  send: z.union([z.object({ fanOut: id }), z.object({ app: id, pushes: z.array(id) })]),
   /** Delivers one batch. */
   deliver: z.object({ work: id }),
   /** Checks whether pushes are complete. */
@@ -57,8 +51,8 @@ export type WorkerQueue = (typeof WORKER_QUEUES)[number];
 
 /**
  * Returns the id of a `send` job, one per push and fan-out step: API, reconciler and the previous step may all add it.
- * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Embedded
- * pushes share a job named by the first of them, so that the reconciler adds a waiting job only once.
+ * Each step has a separate id, because BullMQ ignores a job that is added from inside a job of the same id. Pushes
+ * with an embedded batch share a job that is named by the first of them.
  *
  * @param isDelayed the job has an id of its own: its time is by the clock of the process that adds it, and if that is minutes
  *   fast, the reconciler adds another one when the step is due by MongoDB's
@@ -68,25 +62,11 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
 }
 
 /**
- * Returns the id of the job by which the reconciler delivers embedded pushes again, named by the first of them. It is not the
- * id of the first attempt: that job may be active for another minute, and BullMQ would ignore this one.
+ * Returns the id of the job by which the reconciler delivers pushes again, named by the first of them. It is not the id of the
+ * first attempt: that job may be active for another minute, and BullMQ would ignore this one.
  */
 export function resendJobId(push: string, dueAt: Date): string {
   return `send-${push}-again-${dueAt.getTime()}`;
-}
-
-const FIRST_STEP_ID = /^send-([0-9a-f]{24})-0$/;
-const RESENT_ID = /^send-[0-9a-f]{24}-again-(\d+)$/;
-
-/**
- * Returns since when the first push of a `send` job is due, in milliseconds since 1970; undefined for later steps of a
- * fan-out, whose ids don't tell.
- */
-export function dueMsOfSendJob(jobId: string): number | undefined {
-  const push = FIRST_STEP_ID.exec(jobId)?.[1];
-  if (push !== undefined) return pushStartMs(push);
-  const dueMs = RESENT_ID.exec(jobId)?.[1];
-  return dueMs === undefined ? undefined : Number(dueMs);
 }
 
 /**

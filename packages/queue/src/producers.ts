@@ -1,6 +1,5 @@
 import { createBatcher } from '@carillon/core/batcher';
 import type { Channel } from '@carillon/core/channels';
-import { pushStartMs } from '@carillon/core/ids';
 import { withTimeout } from '@carillon/core/with-timeout';
 import {
   createRedis,
@@ -15,7 +14,6 @@ import {
   deliverJobId,
   deliverQueueName,
   dueCheckJobId,
-  dueMsOfSendJob,
   NO_VERSION_CHECK,
   type PresenceJob,
   type QueueName,
@@ -24,27 +22,18 @@ import {
   terminateJobId,
   webhookJobId,
 } from './jobs.ts';
-import type { JoinedContents, JoinedPush } from './joined-push.ts';
-import { createJoiner } from './joiner.ts';
-import { CALL_ENTRIES, readOldestJoined } from './open-job.ts';
-import { probeKey, queueKey, queuePrefix, resendKey } from './queue-keys.ts';
+import { probeKey, queueKey, queuePrefix } from './queue-keys.ts';
 import { closeWithin } from './workers.ts';
 
 /** Delay of a completion check, so that most receipts of the push are stored before it runs. */
 const COMPLETION_CHECK_DELAY_MS = 2_000;
 /** The command timeout does not cover the wait of a client that is not ready yet. */
 const ADD_TIMEOUT_MS = 600;
-/** Embedded pushes per job: few, so that several workers share a burst. */
-const EMBEDDED_PER_JOB = 50;
+/** Pushes of a job: few, so that several workers share a burst. */
+const PUSHES_PER_JOB = 50;
 const CHECKS_PER_JOB = 200;
 /** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
 const DELAYED_SCORE_FACTOR = 0x1000;
-/** After a pause of this length no open job is looked up: it is closed, and the lookup would cost a round trip. */
-const JOIN_WITHIN_MS = 5_000;
-/** A push that is inserted now probably joins an open job, if one did so recently: half of the time until it is closed. */
-const RECENT_JOIN_MS = 500;
-/** A due time for which a job was added this recently gets no other one: the job may wait behind others. */
-const RESEND_DEDUP_MS = 5_000;
 /** A completion check requested this recently is not requested again: it has not run yet. */
 const CHECK_DEDUP_MS = 500;
 /** An evicted entry costs a second check; the cache takes its memory at the start. */
@@ -79,65 +68,32 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
 
 type Queues = ReturnType<typeof createQueues>;
 
-interface DuePush {
-  push: string;
-  dueAt: Date;
+/** A push with an embedded batch, to be sent over MQTT. */
+interface SinglePush {
+  app: string;
+  id: string;
+}
+
+/** Makes jobs of pushes, each with pushes of one app. */
+function toSendJobs<P extends SinglePush>(pushes: readonly P[], jobIdOf: (first: P) => string) {
+  const byApp = Map.groupBy(pushes, ({ app }) => app);
+  return [...byApp].flatMap(([app, ofApp]) => {
+    const jobs: Job[] = [];
+    for (let from = 0; from < ofApp.length; from += PUSHES_PER_JOB) {
+      const group = ofApp.slice(from, from + PUSHES_PER_JOB);
+      const opts = { ...REMOVED_WHEN_DONE, jobId: jobIdOf(group[0] as P) };
+      jobs.push({ name: 'send', data: { app, pushes: group.map(({ id }) => id) }, opts });
+    }
+    return jobs;
+  });
 }
 
 /** Creates the producers of the jobs for the delivery of a push. */
-function createPushProducers({
-  tryAddTo,
-  addTo,
-  joiner,
-  resentMarks,
-  readOldestMs,
-}: Pick<Queues, 'tryAddTo' | 'addTo' | 'joiner' | 'resentMarks' | 'readOldestMs'>) {
-  let lastPushAt = Number.NEGATIVE_INFINITY;
-  /** Time of the last join, if few entries waited then. */
-  let joinedAt = Number.NEGATIVE_INFINITY;
-
-  const addSendJob = (jobId: string, lone: string[]): Promise<boolean> =>
-    tryAddTo('send', { name: 'send', data: { lone }, opts: { ...REMOVED_WHEN_DONE, jobId } });
-
-  /** Adds pushes to an open job. False: they need a job. If Redis fails, the reconciler adds one later. */
-  async function joinAll(pushes: readonly JoinedPush[]): Promise<boolean> {
-    const waiting = await joiner.join(pushes);
-    joinedAt = waiting > 0 && waiting < CALL_ENTRIES ? performance.now() : Number.NEGATIVE_INFINITY;
-    return waiting !== 0;
-  }
-
-  const sendBatched = createBatcher<JoinedPush, boolean>(
-    'enqueue-push',
-    async (pushes) => {
-      joiner.open();
-      const mayJoin = performance.now() - lastPushAt < JOIN_WITHIN_MS;
-      lastPushAt = performance.now();
-      if (mayJoin && (await joinAll(pushes))) return pushes.map(() => true);
-      const unclaimed = pushes.flatMap(({ id, contents }) => (contents === undefined ? id : []));
-      const [first] = unclaimed;
-      if (first !== undefined) await addSendJob(sendJobId(first, 0), unclaimed);
-      return pushes.map(({ contents }) => contents === undefined);
-    },
-    { maxBatchSize: EMBEDDED_PER_JOB },
-  );
-
-  /** Adds a job for some pushes. If Redis does not accept it, they get no mark: the next tick adds one. */
-  async function resendTogether(due: readonly [DuePush, ...DuePush[]]): Promise<void> {
-    const [first] = due;
-    const pushes = due.map(({ push }) => push);
-    // Marked afterwards: Redis may run a command whose response is lost, and a mark without a job delays the push.
-    if (await addSendJob(resendJobId(first.push, first.dueAt), pushes)) await resentMarks.set(due);
-  }
-
-  const resendBatched = createBatcher<DuePush, void>('enqueue-push', async (due) => {
-    const unmarked = await resentMarks.listUnmarked(due);
-    const jobs: Promise<void>[] = [];
-    for (let from = 0; from < unmarked.length; from += EMBEDDED_PER_JOB) {
-      const [first, ...others] = unmarked.slice(from, from + EMBEDDED_PER_JOB);
-      if (first !== undefined) jobs.push(resendTogether([first, ...others]));
-    }
-    await Promise.all(jobs);
-    return due.map(() => undefined);
+function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
+  const addAll = (jobs: readonly Job[]) => Promise.all(jobs.map((job) => addTo('send', job)));
+  const sendBatched = createBatcher<SinglePush, void>('enqueue-push', async (pushes) => {
+    await addAll(toSendJobs(pushes, ({ id }) => sendJobId(id, 0)));
+    return pushes.map(() => undefined);
   });
 
   return {
@@ -151,27 +107,15 @@ function createPushProducers({
         data: { fanOut: push },
         opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq, delayMs > 0), delay: delayMs },
       }),
+    /** Enqueues the delivery of a push with an embedded batch. Pushes of an app of the same moment share a job. */
+    send: (push: SinglePush): Promise<void> => sendBatched(push),
     /**
-     * Enqueues the delivery of a push with an embedded batch. It joins an open job, or shares a new one with the pushes of
-     * the same moment.
-     *
-     * @param contents of a push that was inserted with a claim. A job holds none: if the push can't join, nothing is enqueued
-     * @returns whether it was enqueued
+     * Enqueues pushes whose job, or the worker of it, was lost, with the time since when each is due. The same pushes with the
+     * same times get no second job while one waits.
      */
-    sendEmbedded: (id: string, contents?: JoinedContents): Promise<boolean> =>
-      sendBatched({ id, contents }),
-    /** Checks whether a push that is inserted now is likely to join an open job whose workers keep up. */
-    hasOpenJob: (): boolean => performance.now() - joinedAt < RECENT_JOIN_MS,
-    /**
-     * Enqueues it with a job of the queue, at most every 5 s for the same due time: for a push whose first job, or the worker
-     * of it, was lost. The marks are lost with the jobs.
-     */
-    resendEmbedded: (push: string, dueAt: Date): Promise<void> => resendBatched({ push, dueAt }),
-    /**
-     * Reads since when the next push for the workers of the queue `send` is due, in milliseconds since 1970: those that are
-     * due later may wait behind it. Infinity if none waits, or Redis fails.
-     */
-    readOldestWaitingMs: readOldestMs,
+    async resend(pushes: readonly (SinglePush & { at: Date })[]): Promise<void> {
+      await addAll(toSendJobs(pushes, ({ id, at }) => resendJobId(id, at)));
+    },
     /** Enqueues the delivery of a batch. */
     deliver: (work: string, channel: Channel): Promise<void> =>
       addTo(deliverQueueName(channel), {
@@ -259,8 +203,7 @@ function createReportProducers({ addTo }: Pick<Queues, 'addTo'>) {
 /** Opens queues on first use, over one connection. */
 function createQueues(redis: RedisAddress, onError: OnRedisError) {
   const connection = createRedis(redis, 'producer', onError);
-  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<boolean> }>();
-  const joiner = createJoiner(redis, onError, ADD_TIMEOUT_MS);
+  const queues = new Map<QueueName, { queue: Queue; addJob: (job: Job) => Promise<void> }>();
 
   function openQueue(name: QueueName) {
     const queue = new Queue(name, {
@@ -270,14 +213,12 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
       ...NO_VERSION_CHECK,
     });
     queue.on('error', onError);
-    const addJob = createBatcher<Job, boolean>(
+    const addJob = createBatcher<Job, void>(
       'add-job',
       async (jobs) => {
         // One report for all jobs of the batch.
-        const added = await withTimeout(queue.addBulk(jobs), ADD_TIMEOUT_MS, 'Redis').catch(
-          (error: Error) => void onError(error),
-        );
-        return jobs.map(() => added !== undefined);
+        await withTimeout(queue.addBulk(jobs), ADD_TIMEOUT_MS, 'Redis').catch(onError);
+        return jobs.map(() => undefined);
       },
       { maxBatchSize: 200 },
     );
@@ -286,77 +227,18 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
     return openedQueue;
   }
 
-  const tryAddTo = (name: QueueName, job: Job): Promise<boolean> =>
-    (queues.get(name) ?? openQueue(name)).addJob(job);
-
   return {
-    joiner,
-    resentMarks: createResentMarks(connection, onError),
-    readOldestMs: (): Promise<number> =>
-      withTimeout(readOldestWaitingMs(connection), ADD_TIMEOUT_MS, 'Redis').catch(
-        (error: Error) => {
-          onError(error);
-          return Number.POSITIVE_INFINITY;
-        },
-      ),
-    /** Adds a job. Returns whether Redis has accepted it; if not, it may still do so later. */
-    tryAddTo,
+    /** Adds a job. It may be added even if Redis's response was lost. */
     async addTo(name: QueueName, job: Job): Promise<void> {
-      await tryAddTo(name, job);
+      await (queues.get(name) ?? openQueue(name)).addJob(job);
     },
     countDue: (names: readonly QueueName[]): Promise<number[]> =>
       Promise.all(names.map((name) => countDue(connection, name))),
     async close(): Promise<void> {
-      await joiner.close();
       const closed = Promise.all([...queues.values()].map(({ queue }) => queue.close()));
       await closeWithin(closed, connection, onError);
     },
   };
-}
-
-/** Creates the access to the marks of pushes that got a job again. */
-function createResentMarks(connection: Redis, onError: OnRedisError) {
-  /** Returns the responses; undefined if Redis fails. */
-  async function run(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[] | undefined> {
-    try {
-      const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
-      return results?.map(([error, response]) => {
-        if (error) throw error;
-        return response;
-      });
-    } catch (error) {
-      onError(error as Error);
-      return undefined;
-    }
-  }
-
-  return {
-    /** Returns the pushes that have no mark; none if Redis fails. */
-    async listUnmarked(due: readonly DuePush[]): Promise<DuePush[]> {
-      const pipeline = connection.pipeline();
-      for (const { push, dueAt } of due) pipeline.exists(resendKey(connection, push, dueAt));
-      const isMarked = await run(pipeline);
-      return due.filter((_, index) => isMarked?.[index] === 0);
-    },
-    /** Marks pushes. If Redis fails they get another job, in which they are found claimed. */
-    async set(due: readonly DuePush[]): Promise<void> {
-      const pipeline = connection.pipeline();
-      for (const { push, dueAt } of due)
-        pipeline.set(resendKey(connection, push, dueAt), 1, 'PX', RESEND_DEDUP_MS);
-      await run(pipeline);
-    },
-  };
-}
-
-/** Jobs wait in the queue, and pushes that joined an open job wait for it. Both are taken in their order. */
-async function readOldestWaitingMs(redis: Redis): Promise<number> {
-  const [jobId, joined] = await Promise.all([
-    redis.lindex(queueKey(redis, 'send', 'wait'), -1),
-    readOldestJoined(redis),
-  ]);
-  const joinedMs = joined === undefined ? undefined : pushStartMs(joined);
-  const dueMs = [dueMsOfSendJob(jobId ?? ''), joinedMs].filter((ms) => ms !== undefined);
-  return Math.min(...dueMs);
 }
 
 async function countDue(redis: Redis, name: QueueName): Promise<number> {

@@ -28,15 +28,6 @@ export function probeKey(redis: Redis, queue: QueueName): string | undefined {
   return tag && `probe:${tag}:write`;
 }
 
-/**
- * Returns the key that shows that the reconciler has added a job for an embedded push at this due time. It is on the node of
- * the queue that the job is in, and lost with it.
- */
-export function resendKey(redis: Redis, push: string, dueAt: Date): string {
-  const tag = queueTag(redis, 'send');
-  return `resent:${tag === undefined ? '' : `${tag}:`}${push}:${dueAt.getTime()}`;
-}
-
 function queueTag(redis: Redis, queue: QueueName): string | undefined {
   return hashTag(redis, `queue-${queue}`);
 }

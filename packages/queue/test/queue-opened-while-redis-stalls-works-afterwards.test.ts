@@ -27,12 +27,12 @@ const countSendJobs = () => producers.countDue('send').catch(() => -1);
 test('a queue that was opened while Redis stalled accepts jobs once Redis responds', async () => {
   await until(async () => (await countSendJobs()) === 0);
   await redis.client('PAUSE', STALL_MS, 'ALL');
-  await producers.sendEmbedded('during-the-stall');
+  await producers.send({ app: 'a', id: 'during-the-stall' });
   expect(errors).not.toEqual([]);
   await until(async () => (await countSendJobs()) >= 0);
   errors.splice(0);
   const jobs = await countSendJobs();
-  await producers.resendEmbedded('after-the-stall', new Date(0));
+  await producers.resend([{ app: 'a', id: 'after-the-stall', at: new Date(0) }]);
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });
 
@@ -40,12 +40,12 @@ test('a push that got no job again while Redis stalled gets one at the next atte
   await until(async () => (await countSendJobs()) >= 0);
   const jobs = await countSendJobs();
   await redis.client('PAUSE', STALL_MS, 'ALL');
-  const due = new Date(1_000);
-  await producers.resendEmbedded('lost', due);
+  const lost = { app: 'a', id: 'lost', at: new Date(1_000) };
+  await producers.resend([lost]);
   expect(errors.splice(0)).not.toEqual([]);
   // Redis runs the delayed commands now, whose responses nobody waits for.
   await until(async () => (await countSendJobs()) >= 0);
   errors.splice(0);
-  await producers.resendEmbedded('lost', due);
+  await producers.resend([lost]);
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });

@@ -81,8 +81,6 @@ interface ClaimRequest {
   /** The worker's reply stream, for the worker that takes over. */
   reply: string;
   leaseMs: number;
-  /** The claim that the batch was inserted with, if it belongs to the worker (store/initial-claim). */
-  initialClaim?: string | undefined;
 }
 
 /** Claims, progress and settlement of batches, whether they have a document of their own or lie in their push. */
@@ -122,15 +120,11 @@ function createClaims(
 
   return {
     /**
-     * Claims a batch for `leaseMs` if it is due and not claimed, or has the worker's initial claim. Undefined: it is claimed,
-     * closed, its push isn't open, or its account is suspended. Concurrent claims share round trips.
+     * Claims a batch for `leaseMs` if it is due and not claimed. Undefined: it is claimed, closed, its push isn't open, or its
+     * account is suspended. Concurrent claims share round trips.
      */
-    claim: (
-      id: string,
-      reply: string,
-      leaseMs: number,
-      initialClaim?: string,
-    ): Promise<ClaimedBatch | undefined> => claimBatched({ id, reply, leaseMs, initialClaim }),
+    claim: (id: string, reply: string, leaseMs: number): Promise<ClaimedBatch | undefined> =>
+      claimBatched({ id, reply, leaseMs }),
 
     /**
      * Renews the leases of a worker's claims with one update for each collection. If the update does not match all of
@@ -186,7 +180,7 @@ async function claimAll(
   const claims = requests.map(() => newClaimId());
   const claimChange = {
     ids,
-    filter: { ...buildClaimFilter(requests), ...suspensionFilter },
+    filter: { ...buildClaimFilter(ids), ...suspensionFilter },
     update: buildClaimUpdate(requests, claims),
   };
   // A batch document has none of the push's fields; the worker reads its push separately.
@@ -307,9 +301,6 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
     'work.state': 'ready',
     ...(finishesPush && { state: 'open' }),
   };
-  const [only] = settlements;
-  if (only !== undefined && settlements.length === 1 && !hasFailures && !isReported)
-    return { ids, filter, update: buildSingleUpdate(only) };
   return {
     ids,
     filter,
@@ -337,30 +328,6 @@ export function buildSettlementUpdate(settlements: readonly Settlement[]): BulkC
         }),
       };
     }),
-  };
-}
-
-/** Builds the same change of one batch without failures with operators, which cost MongoDB less than a pipeline. */
-function buildSingleUpdate({
-  outcomes,
-  latenciesMs,
-  words = [],
-  lateReceipts = false,
-  finish,
-}: Settlement): Document {
-  const counts = countOutcomes(outcomes);
-  return {
-    $set: {
-      'work.state': 'closed',
-      'work.outcomes': new Binary(outcomes),
-      'work.counts': counts,
-      'work.ms': new Binary(packUint32s(latenciesMs)),
-      ...(words.length > 0 && { 'work.words': words }),
-      ...(lateReceipts && finish === undefined && { 'work.lateReceipts': true }),
-      ...(finish !== undefined && { state: 'finished', purgeAt: finish.purgeAt, counts }),
-    },
-    $unset: { 'work.before': true },
-    $currentDate: { 'work.closedAt': true, ...(finish !== undefined && { finishedAt: true }) },
   };
 }
 
@@ -409,39 +376,21 @@ function groupByClaim(found: readonly WithId<BatchHolder>[]): Map<string, WithId
   );
 }
 
-/**
- * Matches batches that are due by MongoDB's clock, and those with the worker's initial claim; batches in a push only while it
- * is open. All ids are of one collection.
- */
-function buildClaimFilter(requests: readonly ClaimRequest[]): Document {
-  const ids = requests.map(({ id }) => id);
-  const isDue = { $expr: { $lte: ['$work.at', '$$NOW'] } };
-  const initialClaims = listInitialClaims(requests);
+/** Matches batches that are due by MongoDB's clock, batches in a push only while it is open. All ids are of one collection. */
+function buildClaimFilter(ids: readonly string[]): Document {
   return {
     _id: { $in: ids },
     'work.state': 'ready',
     ...(!isBatchId(ids[0] ?? '') && { state: 'open' }),
-    ...(initialClaims.length === 0
-      ? isDue
-      : { $or: [isDue, { 'work.claim': { $in: initialClaims } }] }),
+    $expr: { $lte: ['$work.at', '$$NOW'] },
   };
-}
-
-function listInitialClaims(requests: readonly ClaimRequest[]): string[] {
-  return requests.flatMap(({ initialClaim }) => initialClaim ?? []);
 }
 
 function buildClaimUpdate(
   requests: readonly ClaimRequest[],
   claims: readonly string[],
 ): Document[] {
-  const initialClaims = listInitialClaims(requests);
-  const isMissing = { $eq: [{ $type: '$work.claim' }, 'missing'] };
-  // No worker has begun under an initial claim that this worker holds itself.
-  const isUnclaimed =
-    initialClaims.length === 0
-      ? isMissing
-      : { $or: [isMissing, { $in: ['$work.claim', initialClaims] }] };
+  const isUnclaimed = { $eq: [{ $type: '$work.claim' }, 'missing'] };
   const previousClaim = { claim: '$work.claim', reply: '$work.reply' };
   const ids = requests.map(({ id }) => id);
   return setPerDocument('$_id', ids, (pick) => ({

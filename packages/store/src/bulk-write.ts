@@ -12,9 +12,6 @@ import { isOutage } from './mongo-errors.ts';
 
 const DUPLICATE_KEY = 11_000;
 
-/** Most slow statements in flight beside another one, for inserts that a client of the API waits for. */
-export const MAX_SLOW_INSERTS = 4;
-
 /** Errors of single operations, by their index in the list. */
 type WriteErrors = Map<number, { duplicate: boolean; error: Error }>;
 

@@ -31,18 +31,6 @@ type FoundDevice = Pick<DeviceDocument, '_id' | 'app' | 'platform' | 'deletedAt'
 /** More would hold more of a large audience in memory at once. */
 const QUERIES_IN_FLIGHT = 4;
 
-/**
- * Pushes that look up their device together are stored, enqueued, claimed and dispatched together as well: at some hundred a
- * second they share each round trip on their way for a few milliseconds of waiting.
- */
-const PUSH_GATHER_MS = 10;
-/** The same from some 400 pushes a second on. */
-const MANY_PUSHES_GATHER_MS = 13;
-/** More would save little. */
-const PUSHES_ENOUGH = 64;
-/** Senders of one push after the other wait for the probes only, which is 2 % of the time. */
-const PROBE_EVERY_MS = 500;
-
 /** Maximum writes of a device with its provider address while others get the same one; all of twenty succeed. */
 const MAX_ADDRESS_ATTEMPTS = 60;
 /** Maximum delay before the device that has the address is looked up. */
@@ -114,13 +102,7 @@ function createRecipientLookups(devices: Devices) {
         return device?.app === app ? device : undefined;
       });
     },
-    {
-      maxInFlight: 4,
-      gatherMs: PUSH_GATHER_MS,
-      gatherManyMs: MANY_PUSHES_GATHER_MS,
-      enough: PUSHES_ENOUGH,
-      probeEveryMs: PROBE_EVERY_MS,
-    },
+    { maxInFlight: QUERIES_IN_FLIGHT },
   );
 
   /**

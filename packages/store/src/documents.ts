@@ -183,10 +183,10 @@ export interface Batch {
   at: Date;
   /** Random id of the current claim; every write of its worker is conditional on it. */
   claim?: string;
-  /** The reply stream of the claim's worker; absent in a claim that came with the insert (store/initial-claim). */
+  /** The reply stream of the claim's worker. */
   reply?: string;
   /** The previous claim, if its worker neither settled nor released the batch. */
-  before?: { claim: string; reply?: string };
+  before?: { claim: string; reply: string };
   /**
    * The batch tries a second channel for recipients of another batch, which holds their outcomes: it is not counted.
    */

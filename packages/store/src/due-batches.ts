@@ -2,29 +2,26 @@ import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId } from '@carillon/core/ids';
 import { type BatchHolder, type BatchHolders, COMMITTED } from './batch-holders.ts';
 import type { Batch } from './documents.ts';
-import { isInitialClaim } from './initial-claim.ts';
 import type { Suspensions } from './suspensions.ts';
 
 /** A batch that is due and not claimed. */
 export interface DueBatch {
   id: string;
+  app: string;
   channel: Batch['channel'];
   at: Date;
   /**
-   * Time at which the push was accepted, if its embedded MQTT batch was sent at once and no worker has stored a claim on it: the
-   * API has added it to an open job, or to a job that other pushes share.
+   * No worker has claimed it yet, and the API has added a job that other pushes share: the batch is embedded in a push that
+   * was to be sent over MQTT at once.
    */
-  firstAttemptSince?: Date;
+  isFirstAttempt: boolean;
 }
 
-/** Fields that tell whether a batch waits for its first attempt. */
 const DUE_FIELDS = {
+  app: 1,
   'work.channel': 1,
   'work.at': 1,
   'work.tries': 1,
-  'work.claim': 1,
-  'work.reply': 1,
-  acceptedAt: 1,
   dueAt: 1,
 } as const;
 
@@ -57,18 +54,6 @@ export function createDueBatches(
     return results.flat();
   }
 
-  /** Reads the MQTT batches that are embedded in open pushes, due and not claimed, the newest first. */
-  function findNewestDue(limit: number): Promise<BatchHolder[]> {
-    return pushes
-      .find(
-        { ...filterDue(['mqtt']), state: 'open' as const },
-        { projection: DUE_FIELDS, ...COMMITTED },
-      )
-      .sort({ 'work.at': -1 })
-      .limit(limit)
-      .toArray();
-  }
-
   return {
     /**
      * Makes an app's batches of a channel that wait for a retry due at once. A claimed batch is due as soon as its
@@ -98,22 +83,16 @@ export function createDueBatches(
      * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is due.
      *
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
-     *   each, so that a channel whose workers don't keep up hides no batch of another; and of the pushes that became due last,
-     *   twice the limit, those that are not first attempts: first attempts that wait hide no retry and no scheduled push
+     *   each: a channel whose workers don't keep up hides no batch of another
      */
     async findDue(limit: number): Promise<DueBatch[]> {
-      const found = (await findOldestDue(limit, DUE_FIELDS)).flatMap(toDueBatch);
+      const found = await findOldestDue(limit, DUE_FIELDS);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
         const findOf = (channel: Channel) => findOldestDue(share, DUE_FIELDS, [channel]);
-        const [newest, ...ofChannels] = await Promise.all([
-          findNewestDue(2 * limit),
-          ...CHANNELS.map(findOf),
-        ]);
-        found.push(...ofChannels.flat().flatMap(toDueBatch));
-        found.push(...newest.flatMap(toDueBatch).filter(({ firstAttemptSince: since }) => !since));
+        found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
       }
-      return [...new Map(found.map((one) => [one.id, one])).values()];
+      return [...new Map(found.flatMap(toDueBatch).map((one) => [one.id, one])).values()];
     },
 
     /**
@@ -145,10 +124,10 @@ export function dueBatchFilter(
   };
 }
 
-function toDueBatch({ _id: id, work, acceptedAt, dueAt }: BatchHolder): DueBatch[] {
+function toDueBatch({ _id: id, app = '', work, dueAt }: BatchHolder): DueBatch[] {
   if (work === undefined) return [];
-  const { channel, at } = work;
+  const { channel, at, tries } = work;
   const isShared = channel === 'mqtt' && !isBatchId(id) && dueAt === undefined;
-  const isFirstAttempt = isShared && (work.tries === 0 || isInitialClaim(work));
-  return [{ id, channel, at, ...(isFirstAttempt && { firstAttemptSince: acceptedAt ?? at }) }];
+  const isFirstAttempt = isShared && tries === 0;
+  return [{ id, app, channel, at, isFirstAttempt }];
 }

@@ -2,12 +2,15 @@ import { createBatcher } from '@carillon/core/batcher';
 import { type Tracer, traceBatches } from '@carillon/core/tracing';
 import type { Collection, Db, Filter } from 'mongodb';
 import { ACCEPTING_LEASE_MS, abandonOne } from './accepting-lease.ts';
-import { bulkWriteErrors, MAX_SLOW_INSERTS } from './bulk-write.ts';
+import { bulkWriteErrors } from './bulk-write.ts';
 import { type Clock, fromNow } from './clock.ts';
 import type { PushDocument } from './documents.ts';
 import { createIdempotencyKeys } from './idempotency-keys.ts';
 import { SENDABLE_PUSH_FIELDS, type SendablePush } from './sendable-push.ts';
 import type { Suspensions } from './suspensions.ts';
+
+/** Statements in flight: with a distant majority a push does not wait for the insert of those before it. */
+const MAX_INSERTS = 4;
 
 export const LISTED_FIELDS = {
   state: 1,
@@ -112,7 +115,7 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
         });
       },
     ),
-    { maxBatchSize: 500, maxSlow: MAX_SLOW_INSERTS },
+    { maxBatchSize: 500, maxInFlight: MAX_INSERTS },
   );
 }
 

@@ -171,16 +171,17 @@ test('a channel with more due batches than a tick finds hides no batch of anothe
   expect(channels).toEqual(['apns', 'apns', 'mqtt', 'mqtt', 'mqtt', 'mqtt']);
 });
 
-test('first attempts that wait hide neither a retry nor a scheduled push that is due', async () => {
+test('only a single push over MQTT that no worker has claimed waits for its first attempt', async () => {
   const { store } = await openStore();
-  const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
-  for (let n = 0; n < 5; n += 1) await insertPush({ at: anHourAgo() });
-  await insertPush({ at: justNow(2_000), tries: 1 });
-  await insertPush({ at: justNow(1_500) }, { dueAt: justNow(1_500) });
-  await insertPush({ at: justNow(1_000) });
-  const found = await store.batchTable.findDue(4);
-  expect(found.filter(({ firstAttemptSince: since }) => !since)).toHaveLength(2);
-  expect(found).toHaveLength(6);
+  const due = new Date(Date.now() - 1_000);
+  const first = await insertPush({ at: due });
+  await insertPush({ at: due, tries: 1 });
+  await insertPush({ at: due }, { dueAt: due });
+  await insertPush({ at: due, channel: 'apns' });
+  await insertBatch({ at: due });
+  const found = await store.batchTable.findDue(10);
+  expect(found).toHaveLength(5);
+  expect(found.flatMap(({ id, isFirstAttempt }) => (isFirstAttempt ? id : []))).toEqual([first]);
 });
 
 test('the batches of a push are found by push, however many others are in the index of due ones', async () => {

@@ -1,6 +1,5 @@
 import type { Queue } from '@carillon/queue/board-queues';
 import { QUEUE_NAMES } from '@carillon/queue/jobs';
-import { joinOpenJob } from '@carillon/queue/open-job';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
 import {
@@ -16,6 +15,7 @@ const BOARD = '/queues/board/api';
 /** It is in the events of `presence`. */
 const TOKEN = 'token-of-a-device-0001';
 const PUSH = 'a'.repeat(24);
+const APP = 'b'.repeat(24);
 
 let started: ConsoleUnderTest;
 let owner: Browser;
@@ -64,9 +64,9 @@ describe('Bull Board', () => {
     expect(await connections()).toBe(before + 1);
   });
 
-  test('shows ids of pushes, and no device token', async () => {
+  test('shows an app and ids of pushes, and no device token', async () => {
     await started.engine.producers.publishPresence([[TOKEN, Date.now()]]);
-    await started.engine.producers.sendEmbedded(PUSH);
+    await started.engine.producers.send({ app: APP, id: PUSH });
     const list = await owner.get(`${BOARD}/queues?activeQueue=presence&status=waiting`);
     const [job] = list.body.queues.find(({ name }: { name: string }) => name === 'presence').jobs;
     expect(job.data).toEqual({ events: '1 entries', keys: '0 entries' });
@@ -74,7 +74,7 @@ describe('Bull Board', () => {
     expect(one.status).toBe(200);
     expect(JSON.stringify([list.body, one.body])).not.toContain(TOKEN);
     const sent = await viewer.get(`${BOARD}/queues/send/send-${PUSH}-0`);
-    expect(sent.body.job.data).toEqual({ lone: [PUSH] });
+    expect(sent.body.job.data).toEqual({ app: APP, pushes: [PUSH] });
   });
 
   test('adds, pauses and empties for no role, and each attempt is in the audit log', async () => {
@@ -156,16 +156,4 @@ test('the numbers of the queues show which has a worker', async () => {
   expect(find('send').oldestWaitingMs).toBeGreaterThanOrEqual(0);
   expect(find('maintenance')).toMatchObject({ waiting: 0, oldestWaitingMs: null });
   expect(channels).toEqual([]);
-});
-
-test('the pushes that wait in an open job are counted beside the queues', async () => {
-  const redis = started.engine.queueConnection;
-  const readCount = async () => (await viewer.get('/api/queues')).body.joinedPushes;
-  expect(await readCount()).toBe(0);
-  // A worker that has opened a job and processes nothing.
-  await redis.set('send:joinable', 1);
-  expect(await joinOpenJob(redis, [{ id: 'push1' }, { id: 'push2' }])).toBe(1);
-  expect(await joinOpenJob(redis, [{ id: 'push3' }])).toBe(2);
-  // Viewers of the same second share a read.
-  await until(async () => (await readCount()) === 3);
 });

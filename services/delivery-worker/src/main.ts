@@ -3,7 +3,6 @@ import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { pingRedis } from '@carillon/presence/redis';
 import { connectShards, pingShards } from '@carillon/presence/shards';
-import type { JoinedContents } from '@carillon/queue/joined-push';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -151,11 +150,11 @@ async function createProcessors(
 function createDeliver(
   { log, metrics }: Pick<ServiceContext, 'log' | 'metrics'>,
   delivery: DeliveryResources,
-): (id: string, contents?: JoinedContents) => Promise<string | undefined> {
+): (id: string) => Promise<string | undefined> {
   const batchesCounter = metrics.createCounter('carillon_works_total');
-  return async (id, contents) => {
+  return async (id) => {
     const startedAt = performance.now();
-    const { trace, ...result } = await deliverBatch(delivery, id, contents);
+    const { trace, ...result } = await deliverBatch(delivery, id);
     batchesCounter.add(1, { end: result.end });
     log.info({ ...result, ms: Math.round(performance.now() - startedAt) }, 'batch');
     return trace;

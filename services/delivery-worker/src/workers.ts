@@ -1,32 +1,25 @@
 import { CHANNELS } from '@carillon/core/channels';
 import type { Tracer } from '@carillon/core/tracing';
 import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/jobs';
-import type { JoinedContents, JoinedPush } from '@carillon/queue/joined-push';
-import { createOpenJob } from '@carillon/queue/open-job';
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
 import type { KeyUse } from '@carillon/store/keys';
-import { createSemaphore } from './deliver/semaphore.ts';
 
 /** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
 const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
 /** Webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
 const WEBHOOK_CONCURRENCY = 200;
-/** Pushes with an embedded batch in progress, for each batch: they are small and share round trips. */
-const EMBEDDED_FACTOR = 8;
+/** Jobs of single pushes in progress, for each batch: they are small, and one device that is slow to respond holds its job. */
+const SINGLE_PUSH_FACTOR = 8;
 
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
 
 /** Processors of the queues' jobs. */
 export interface Processors {
   fanOut(push: string): Promise<void>;
-  /**
-   * Returns the context of the batch's span, if the push is traced.
-   *
-   * @param contents of a push that came with its claim
-   */
-  deliver(id: string, contents?: JoinedContents): Promise<string | undefined>;
+  /** Returns the context of the batch's span, if the push is traced. */
+  deliver(id: string): Promise<string | undefined>;
   checkCompletion(push: string): Promise<void>;
   recordActivity(activities: readonly Activity[]): Promise<void>;
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
@@ -50,14 +43,14 @@ export function startWorkers(
 ): QueueWorker[] {
   const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
   const starts: Record<Exclude<WorkerQueue, DeliverQueue>, () => QueueWorker> = {
-    send: () => startSending(worker, processors, concurrency * EMBEDDED_FACTOR),
+    send: () => startSending(worker, processors, concurrency * SINGLE_PUSH_FACTOR),
     finish: () =>
       createWorker(
         worker,
         'finish',
         jobSchemas.finish,
         async ({ pushes }) => void (await Promise.all(pushes.map(checkCompletion))),
-        concurrency * EMBEDDED_FACTOR,
+        concurrency * SINGLE_PUSH_FACTOR,
       ),
     presence: () =>
       createWorker(
@@ -102,56 +95,20 @@ function startSending(
   { fanOut, deliver, tracer }: Pick<Processors, 'fanOut' | 'deliver' | 'tracer'>,
   concurrency: number,
 ): QueueWorker {
-  const slots = createSemaphore(concurrency);
-  /** Pushes that wait for a slot or are delivered: the reconciler adds those that wait for long to another job. */
-  const taken = new Set<string>();
-  let isStopping = false;
-  async function deliverWithSlot({ id, contents }: JoinedPush): Promise<string | undefined> {
-    if (taken.has(id)) return undefined;
-    taken.add(id);
-    const releaseSlot = await slots.acquire();
-    try {
-      // The reconciler finds pushes that have not begun, and another process delivers them. A claim is released.
-      return isStopping && contents === undefined ? undefined : await deliver(id, contents);
-    } finally {
-      releaseSlot();
-      taken.delete(id);
-    }
-  }
-  async function deliverEmbedded(pushes: readonly JoinedPush[]): Promise<void> {
+  async function deliverAll(pushes: readonly string[]): Promise<void> {
     const startedAt = performance.now();
-    const results = await Promise.allSettled(pushes.map(deliverWithSlot));
+    // They share the statements of their claims and settlements.
+    const results = await Promise.allSettled(pushes.map(deliver));
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
-  const openJob = createOpenJob(worker);
-  const handler = {
-    // Waits behind the pushes that wait for a slot already.
-    untilFree: async () => (await slots.acquire())(),
-    deliver: deliverEmbedded,
-    isStopping: () => isStopping,
-  };
-  async function runEmbedded(ids: readonly string[]): Promise<void> {
-    const [delivered] = await Promise.allSettled([
-      deliverEmbedded(ids.map((id) => ({ id }))),
-      openJob.takePushes(handler),
-    ]);
-    if (delivered.status === 'rejected') throw delivered.reason;
-  }
-  const sendWorker = createWorker(
+  return createWorker(
     worker,
     'send',
     jobSchemas.send,
-    (job) => ('lone' in job ? runEmbedded(job.lone) : fanOut(job.fanOut)),
+    (job) => ('pushes' in job ? deliverAll(job.pushes) : fanOut(job.fanOut)),
     concurrency,
   );
-  return {
-    ...sendWorker,
-    async stop() {
-      isStopping = true;
-      await Promise.all([openJob.close(), sendWorker.stop()]);
-    },
-  };
 }
 
 /** Records a job. Its span links to those of the pushes' batches, which it cannot be the parent of: a job has many. */

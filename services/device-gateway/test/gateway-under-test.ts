@@ -89,14 +89,10 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     createPush: (token: string, options?: PushOptions) => insertPush(store, token, options),
     /** Dispatches a push to the device's gateway; returns the delivery result. */
     async dispatch(push: TestPush, token: string, deadlineMs = 500): Promise<string | undefined> {
-      const [presenceEntry] = await presenceReader.lookup([token]);
-      if (typeof presenceEntry !== 'object') return presenceEntry ?? 'offline';
       const deadline = performance.now() + deadlineMs;
-      const recipient = { token, position: 0, presence: presenceEntry };
-      const beforeSend = async () => ({ recipients: [recipient], deadline });
-      return (
-        await worker.dispatch(push, [recipient], { app: 'app', mayWait: true, beforeSend })
-      ).get(0);
+      const beforeSend = async () => ({ deadline, includes: () => true });
+      const plan = { app: 'app', mayWait: true, beforeSend };
+      return (await worker.dispatchToDevices(push, [{ token, position: 0 }], plan)).get(0);
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {

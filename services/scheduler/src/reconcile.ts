@@ -7,10 +7,8 @@ import type { Store } from '@carillon/store/store';
 
 /** Items of each kind read in one tick; the rest waits for the next. */
 const ITEMS_PER_TICK = 1_000;
-/** For this time a first job, taken or not, is not regarded as lost: a worker claims its pushes within it. */
-const FIRST_JOB_MS = 1_000;
-/** A push that was not claimed for this time gets another job, whatever waits in Redis. */
-const MAX_WAITING_MS = 30_000;
+/** Age in milliseconds up to which the job of a first attempt is not regarded as lost: it waits, or was just added. */
+const FIRST_JOB_MS = 3_000;
 /** Traced pushes that a tick's span links to; the span has no room for more. */
 const MAX_LINKS = 500;
 
@@ -31,10 +29,7 @@ export interface ReconcileResult {
  */
 export async function reconcile(
   store: Pick<Store, 'pushes' | 'batchTable' | 'fanOuts' | 'pushCompletion' | 'clock'>,
-  producers: Pick<
-    Producers,
-    'deliver' | 'resendEmbedded' | 'readOldestWaitingMs' | 'fanOut' | 'terminate'
-  >,
+  producers: Pick<Producers, 'deliver' | 'resend' | 'fanOut' | 'terminate'>,
   tracer?: Tracer,
 ): Promise<ReconcileResult> {
   const { batchTable, fanOuts, pushCompletion } = store;
@@ -42,16 +37,15 @@ export async function reconcile(
   if (opened > 0) failpoint('opened');
   const startedAt = performance.now();
   const [lostBatches, dueFanOuts, completions] = await Promise.all([
-    batchTable.findDue(ITEMS_PER_TICK).then((due) => leaveOutWaiting(due, store, producers)),
+    batchTable.findDue(ITEMS_PER_TICK).then((due) => leaveOutNew(due, store)),
     fanOuts.findDue(ITEMS_PER_TICK),
     pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
+  const isSinglePush = ({ id, channel }: DueBatch) => channel === 'mqtt' && !isBatchId(id);
+  const hasOwnJob = (batch: DueBatch) => !isSinglePush(batch);
   await Promise.all([
-    ...lostBatches.map(({ id, channel, at }) =>
-      isBatchId(id) || channel !== 'mqtt'
-        ? producers.deliver(id, channel)
-        : producers.resendEmbedded(id, at),
-    ),
+    producers.resend(lostBatches.filter(isSinglePush)),
+    ...lostBatches.filter(hasOwnJob).map(({ id, channel }) => producers.deliver(id, channel)),
     ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
     producers.terminate(completions),
   ]);
@@ -83,19 +77,12 @@ export async function reconcileIfDue(
 }
 
 /**
- * Leaves out the first attempts whose job is probably not lost: those that were accepted just now, and those behind a push
- * that still waits in Redis. A second job for them would find them claimed, at the price of another claim.
+ * Leaves out the first attempts that were accepted just now, whose job is probably not lost. A second job finds its pushes
+ * claimed or closed, at the price of another claim.
  */
-async function leaveOutWaiting(
-  due: readonly DueBatch[],
-  { clock }: Pick<Store, 'clock'>,
-  producers: Pick<Producers, 'readOldestWaitingMs'>,
-): Promise<readonly DueBatch[]> {
-  if (!due.some(({ firstAttemptSince: since }) => since)) return due;
-  const oldestWaitingMs = await producers.readOldestWaitingMs();
-  const now = clock.now();
-  const lostBefore = Math.max(Math.min(now, oldestWaitingMs) - FIRST_JOB_MS, now - MAX_WAITING_MS);
-  return due.filter(({ firstAttemptSince: since }) => !since || since.getTime() < lostBefore);
+function leaveOutNew(due: readonly DueBatch[], { clock }: Pick<Store, 'clock'>): DueBatch[] {
+  const lostBefore = clock.now() - FIRST_JOB_MS;
+  return due.filter(({ isFirstAttempt, at }) => !isFirstAttempt || at.getTime() < lostBefore);
 }
 
 /** Opens the scheduled pushes that are due. Returns how many there were. */

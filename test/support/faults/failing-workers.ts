@@ -154,9 +154,8 @@ function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<
 
 async function enqueueDue({ batchTable }: Store, producers: Producers): Promise<void> {
   const due = await batchTable.findDue(1_000);
-  await Promise.all(
-    due.map(({ id, at }) =>
-      isBatchId(id) ? producers.deliver(id, 'mqtt') : producers.resendEmbedded(id, at),
-    ),
-  );
+  await Promise.all([
+    producers.resend(due.filter(({ id }) => !isBatchId(id))),
+    ...due.flatMap(({ id }) => (isBatchId(id) ? producers.deliver(id, 'mqtt') : [])),
+  ]);
 }

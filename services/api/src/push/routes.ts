@@ -1,9 +1,15 @@
 import { acceptPush, parseIdempotencyKey, replayIdempotent } from '@carillon/accept/accept-push';
 import { deletePush } from '@carillon/accept/delete-push';
-import { findWarnings, parsePush, parseTokens } from '@carillon/accept/parse-push';
+import {
+  findWarnings,
+  type PushRequest,
+  parsePush,
+  parseTokens,
+} from '@carillon/accept/parse-push';
 import { getPushStatus } from '@carillon/accept/push-status';
 import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
+import { createGather } from '@carillon/core/gather';
 import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
@@ -14,6 +20,12 @@ import type { RouteRegistrar } from '../http/server.ts';
 
 /** Fits 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
+
+/**
+ * Milliseconds for which pushes to one device wait for each other while one is in progress: those of a moment share their
+ * statements, their job and its claims.
+ */
+const GATHER_MS = 10;
 
 /** A busy machine resolves and stores this many tokens in a second. */
 const TOKENS_PER_SECOND = 20_000;
@@ -41,6 +53,7 @@ export function pushRoutes(
   retentionMs: number,
   tracer?: Tracer,
 ): RouteRegistrar {
+  const gather = createGather(GATHER_MS);
   async function accept(
     { body, header, assertAwaited }: RequestContext,
     app: Caller['app'],
@@ -52,8 +65,9 @@ export function pushRoutes(
     if (repeated !== undefined) return repeated;
     assertAwaited();
     const request = parsePush(body, app, store.clock.now());
-    const beforeStore = assertAwaited;
-    return acceptPush(store, producers, app._id, request, { idempotency, trace, beforeStore });
+    const origin = { idempotency, trace, beforeStore: assertAwaited };
+    const acceptNow = () => acceptPush(store, producers, app._id, request, origin);
+    return isForOneDevice(request) ? gather(acceptNow) : acceptNow();
   }
   const sendPush = routing.withApiKey(
     { maxBodyBytes: PUSH_BODY_BYTES, extraMs: extraMsForTokens },
@@ -76,6 +90,10 @@ export function pushRoutes(
     router.get('/pushes/:id', getStatus);
     router.delete('/pushes/:id', removePush);
   };
+}
+
+function isForOneDevice({ tokens, topics }: PushRequest): boolean {
+  return tokens.length === 1 && topics.length === 0;
 }
 
 /** Starts the trace of a push. The API key is checked by then, so only its owner makes the process record spans. */

@@ -1,6 +1,5 @@
 import { createFiguresReader } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
-import { countJoinedPushes } from '@carillon/queue/open-job';
 import { readQueueStates } from '@carillon/queue/queue-states';
 import { z } from 'zod';
 import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
@@ -15,12 +14,11 @@ export function queueRoutes(redis: Redis): ConsoleRoute[] {
   let latestAt = Number.NEGATIVE_INFINITY;
 
   async function read() {
-    const [queues, joinedPushes, { readAt, channels }] = await Promise.all([
+    const [queues, { readAt, channels }] = await Promise.all([
       readQueueStates(redis),
-      countJoinedPushes(redis),
       figures.read(),
     ]);
-    return { readAt: Math.round(readAt), queues, joinedPushes, channels };
+    return { readAt: Math.round(readAt), queues, channels };
   }
 
   function readShared(): Promise<unknown> {

@@ -12,9 +12,9 @@ import type { LeasedBatch } from './channel.ts';
 export function startBatchSpan(
   tracer: Tracer | undefined,
   push: SendablePush,
-  { begunAt, work: { channel, n } }: LeasedBatch,
+  { claimedAt, work: { channel, n } }: LeasedBatch,
 ): Span | undefined {
-  return tracer?.continueTrace('deliver batch', push.trace, begunAt, {
+  return tracer?.continueTrace('deliver batch', push.trace, claimedAt, {
     'carillon.push.id': push._id,
     'carillon.channel': channel,
     'carillon.recipients': n,

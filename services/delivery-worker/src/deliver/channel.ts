@@ -25,8 +25,6 @@ export interface LeasedBatch extends ClaimedBatch {
   markClaimLost(): void;
   /** Earliest moment of the claim, by the monotonic clock. */
   claimedAt: number;
-  /** When the process began with the batch, by the same clock; later, if the batch came with its claim. */
-  begunAt: number;
 }
 
 /** State of a recipient that a provider has deferred. */

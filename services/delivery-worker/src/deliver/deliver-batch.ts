@@ -6,7 +6,6 @@ import { countOutcomes, failureCode, OUTCOMES, type OutcomeCounts } from '@caril
 import { countFailures, countRecipients, processCounts } from '@carillon/core/process-counts';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Dispatcher } from '@carillon/presence/dispatcher';
-import type { JoinedContents } from '@carillon/queue/joined-push';
 import type { Producers } from '@carillon/queue/producers';
 import type { Settlement } from '@carillon/store/batch-table';
 import type { DeferredEntry } from '@carillon/store/documents';
@@ -24,7 +23,6 @@ import type { Isolation } from './isolation.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
-import { releaseJoined, takeJoined } from './take-joined.ts';
 import { writeWhileHeld } from './write-while-held.ts';
 
 /** Delay before a batch of a channel that this process does not deliver over is due again. */
@@ -92,26 +90,12 @@ interface Retry {
   hasBlocked?: boolean;
 }
 
-/**
- * Delivers one batch: claims it, reads its push, sends over its channel, settles it.
- *
- * @param contents of a push that came with its claim: if it came in time it is neither claimed nor read
- */
-export async function deliverBatch(
-  resources: DeliveryResources,
-  id: string,
-  contents?: JoinedContents,
-): Promise<BatchResult> {
+/** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
+export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
   const { isolation, leases } = resources;
   const claimed = await isolation.runTogether(async () => {
     // Redis may return one more job while the process stops. The reconciler finds its batch.
-    if (resources.isStopping()) {
-      if (contents !== undefined) await releaseJoined(resources, id, contents);
-      return { result: { work: id, end: 'not taken' as const } };
-    }
-    const batch =
-      (contents && takeJoined(resources, id, contents)) ??
-      (await leases.claim(id, contents?.claim));
+    const batch = resources.isStopping() ? undefined : await leases.claim(id);
     if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
     if (isSuspected(batch.work)) return { batch };
     return {

@@ -6,15 +6,12 @@ import type { LeasedBatch } from './channel.ts';
  * batch needs it anyway.
  */
 export async function findEarlierReceipts(
-  { dispatcher }: { dispatcher: Pick<Dispatcher, 'readReplies' | 'findReplies'> },
+  { dispatcher }: { dispatcher: Pick<Dispatcher, 'readReplies'> },
   { work: { before: previousClaim, channel } }: LeasedBatch,
 ): Promise<{ position: number; ageMs: number }[] | undefined> {
   if (previousClaim === undefined) return [];
   const { claim, reply } = previousClaim;
-  // The worker of an initial claim has stored no name of its reply stream.
-  const reading =
-    reply === undefined ? dispatcher.findReplies(claim) : dispatcher.readReplies(reply, claim);
-  const results = await reading.catch(() => undefined);
+  const results = await dispatcher.readReplies(reply, claim).catch(() => undefined);
   // Without Redis a provider gets the remaining recipients once more now, rather than later.
   if (results === undefined) return channel === 'mqtt' ? undefined : [];
   return [...results].flatMap(([position, { result, ageMs }]) =>

@@ -1,7 +1,6 @@
-import { BATCH_LEASE_MS, INITIAL_LEASE_MS } from '@carillon/core/batch';
+import { BATCH_LEASE_MS } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
-import { createTakenClaims } from '@carillon/store/initial-claim';
 import type { SendablePush } from '@carillon/store/sendable-push';
 import type { Store } from '@carillon/store/store';
 import type { Delivery, LeasedBatch } from './channel.ts';
@@ -55,7 +54,6 @@ export function createLeases(
   const held = new Map<string, Lease>();
   /** Ids of the batches that are held, or being claimed. */
   const ids = new Set<string>();
-  const recordTaken = createTakenClaims();
   let tickedAt = performance.now();
 
   /** Checks whether the process did nothing until the lease had ended. An outage of MongoDB is no such reason. */
@@ -96,49 +94,30 @@ export function createLeases(
   // One that takes long does not delay the next.
   const timer = setInterval(() => void renew(), RENEW_INTERVAL_MS);
 
-  function hold(
-    batch: ClaimedBatch,
-    { claimedAt, begunAt }: Pick<LeasedBatch, 'claimedAt' | 'begunAt'>,
-    leaseMs: number,
-  ): LeasedBatch {
-    const leaseEndsAt = claimedAt + leaseMs;
+  function hold(batch: ClaimedBatch, claimedAt: number): LeasedBatch {
+    const leaseEndsAt = claimedAt + BATCH_LEASE_MS;
     const lease: Lease = { batch, leaseEndsAt, isClaimLost: false, hasLapsed: false };
     held.set(batch.claim, lease);
     const renewOnce = () => renewing ?? renew();
-    const watched = watchLease(lease, () => hasLapsed(lease), renewOnce);
-    return { ...batch, ...watched, claimedAt, begunAt };
+    return { ...batch, ...watchLease(lease, () => hasLapsed(lease), renewOnce), claimedAt };
   }
 
   return {
     /**
      * Claims a batch that is due; undefined when it can't be claimed. One that the process holds is not claimed again, even if
      * its lease has ended: the new claim would void outcomes that are not written yet, and repeat their requests.
-     *
-     * @param initialClaim the claim that the batch was inserted with, if it belongs to this process
      */
-    async claim(id: string, initialClaim?: string): Promise<LeasedBatch | undefined> {
+    async claim(id: string): Promise<LeasedBatch | undefined> {
       if (ids.has(id)) return undefined;
       ids.add(id);
       const requestedAt = performance.now();
       let batch: ClaimedBatch | undefined;
       try {
-        batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS, initialClaim);
+        batch = await batchTable.claim(id, replyStream, BATCH_LEASE_MS);
       } finally {
         if (batch === undefined) ids.delete(id);
       }
-      const since = { claimedAt: requestedAt, begunAt: requestedAt };
-      return batch && hold(batch, since, BATCH_LEASE_MS);
-    },
-    /**
-     * Holds a batch under the claim that it was inserted with, without a statement. Undefined: the process holds it, or has
-     * held it under this claim.
-     *
-     * @param claimedAt when the push was accepted, by the monotonic clock
-     */
-    takeInitialClaim(batch: ClaimedBatch, claimedAt: number): LeasedBatch | undefined {
-      if (ids.has(batch.id) || !recordTaken(batch.claim)) return undefined;
-      ids.add(batch.id);
-      return hold(batch, { claimedAt, begunAt: performance.now() }, INITIAL_LEASE_MS);
+      return batch && hold(batch, requestedAt);
     },
     /** Removes a batch that was settled, released or lost. */
     stopRenewing({ id, claim }: Pick<ClaimedBatch, 'id' | 'claim'>): void {

@@ -361,8 +361,6 @@ export interface QueueFigures {
     oldestWaitingMs: number | null;
     hasWorker: boolean;
   }[];
-  /** Pushes that have joined an open job of the queue `send` and wait for its worker. */
-  joinedPushes: number;
   /** Empty until a scheduler has counted. */
   channels: Overview['channels'];
 }

@@ -25,7 +25,7 @@ export function QueuesPage() {
       }
     >
       <Loaded query={query} height={420}>
-        {({ queues, joinedPushes, channels }) => (
+        {({ queues, channels }) => (
           <>
             <Panel title="Jobs in Redis">
               <Figures
@@ -39,7 +39,6 @@ export function QueuesPage() {
                   queue.hasWorker ? 'Takes jobs' : <NoWorker key="none" />,
                 ])}
               />
-              <JoinedPushes count={joinedPushes} />
             </Panel>
             <Panel title="Pending batches in MongoDB">
               {channels.length === 0 ? (
@@ -63,17 +62,6 @@ export function QueuesPage() {
       </Loaded>
       <FailedJobs />
     </Page>
-  );
-}
-
-function JoinedPushes({ count }: { count: number }) {
-  return (
-    <Text fz="sm" mt="sm" maw={720}>
-      <strong>Pushes that wait in an open job: {formatCount(count)}.</strong> A worker of the queue
-      send keeps its job open for some seconds, and single pushes join that job instead of getting
-      one each, so the table does not count them. If the number stays above 0, the workers of this
-      queue don't keep up, or there are none.
-    </Text>
   );
 }
 

@@ -1,8 +1,6 @@
 import { appendJsonFields } from '@carillon/core/json-object';
 import { resultWithin } from '@carillon/core/with-timeout';
-import type { Dispatcher, DispatchRecipient } from '@carillon/presence/dispatcher';
-import type { PresenceReader } from '@carillon/presence/presence-reader';
-import type { DeliveryResult } from '@carillon/presence/replies';
+import type { DeviceResult, Dispatcher } from '@carillon/presence/dispatcher';
 import type { GetAppSettings } from '../../deliver/app-settings.ts';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
 import { findWriteDeadline } from '../../deliver/send-gate.ts';
@@ -15,12 +13,11 @@ const SAVE_AFTER_MS = 200;
 /** Resources of delivering over MQTT in parallel to APNs. */
 export interface ApnsWithMqttResources {
   getAppSettings: GetAppSettings;
-  presenceReader: PresenceReader;
-  dispatcher: Pick<Dispatcher, 'dispatch'>;
+  dispatcher: Pick<Dispatcher, 'dispatchToDevices'>;
   onError(error: unknown): void;
 }
 
-type DeliveryResults = ReadonlyMap<number, DeliveryResult>;
+type DeliveryResults = ReadonlyMap<number, DeviceResult>;
 const NO_RESULTS: DeliveryResults = new Map();
 
 /**
@@ -72,25 +69,14 @@ async function dispatchToConnected(
   delivery: Delivery,
 ): Promise<DeliveryResults> {
   const { push, batch, span, tokens, pending } = delivery;
-  const positions = [...pending];
-  const presenceEntries = await resources.presenceReader.lookup(
-    positions.map((position) => tokens[position] ?? ''),
-  );
-  const recipients = positions.flatMap((position, index): DispatchRecipient[] => {
-    const presence = presenceEntries[index];
-    return typeof presence === 'object'
-      ? [{ token: tokens[position] ?? '', position, presence }]
-      : [];
-  });
-  if (recipients.length === 0) return NO_RESULTS;
-  const beforeSend = async (checked: readonly DispatchRecipient[]) => {
+  const recipients = [...pending].map((position) => ({ token: tokens[position] ?? '', position }));
+  const beforeSend = async () => {
     const deadline = await findWriteDeadline(delivery);
-    if (deadline === undefined) return undefined;
-    const remaining = checked.filter(({ position }) => !delivery.isSuperseded(position));
-    return { recipients: remaining, deadline };
+    const includes = (position: number) => !delivery.isSuperseded(position);
+    return deadline === undefined ? undefined : { deadline, includes };
   };
   const failures: unknown[] = [];
-  const results = await resources.dispatcher.dispatch(
+  const results = await resources.dispatcher.dispatchToDevices(
     {
       push: push._id,
       work: batch.id,
@@ -108,8 +94,7 @@ async function dispatchToConnected(
       app: push.app,
       // APNs delivers what has no room now.
       mayWait: false,
-      beforeSend: (checked) =>
-        beforeSend(checked).catch((error: unknown) => void failures.push(error)),
+      beforeSend: () => beforeSend().catch((error: unknown) => void failures.push(error)),
     },
   );
   if (failures.length > 0) throw failures[0];

@@ -1,14 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { failpoint, failpointForEach } from '@carillon/core/failpoint';
+import { failpointForEach } from '@carillon/core/failpoint';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import type {
+  DeviceResult,
   Delivery as Dispatch,
   Dispatcher,
   DispatchRecipient,
-  SendableRecipients,
+  SendPermission,
 } from '@carillon/presence/dispatcher';
 import type { Presence, PresenceReader } from '@carillon/presence/presence-reader';
-import type { DeliveryResult } from '@carillon/presence/replies';
 import { type PendingPush, rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
 import type { DeliverByChannel, Delivery } from '../../deliver/channel.ts';
@@ -23,17 +23,15 @@ const REDIS_RETRY_MS = 1_000;
 export interface MqttResources {
   store: Pick<Store, 'inbox' | 'inboxQuota' | 'deletedDevices'>;
   presenceReader: PresenceReader;
-  dispatcher: Pick<
-    Dispatcher,
-    'dispatch' | 'dispatchToDevice' | 'isDeviceDispatchSupported' | 'notifyInboxes'
-  >;
+  dispatcher: Pick<Dispatcher, 'dispatchToDevices' | 'notifyInboxes'>;
   missedNotices: Pick<MissedNotices, 'report'>;
 }
 
 /** Next step for a recipient after its gateway's result. */
 type NextStep = 'delivered' | 'superseded' | 'enqueue' | 'enqueue-as-sent' | 'retry' | 'wait';
 
-const NEXT_STEP: Record<DeliveryResult, NextStep> = {
+const NEXT_STEP: Record<DeviceResult, NextStep> = {
+  offline: 'enqueue',
   acknowledged: 'delivered',
   superseded: 'superseded',
   // The device is replaying its inbox: the push is appended there (guarantee G5).
@@ -59,10 +57,7 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
     const before = delivery.pending.size;
     try {
       for (let round = 0; delivery.pending.size > 0; round += 1) {
-        const deliverOnce = mayDispatchToDevice(resources, delivery)
-          ? deliverToDevice
-          : deliverRound;
-        const end = await deliverOnce(resources, delivery, round >= BACKOFF_MS.length);
+        const end = await deliverRound(resources, delivery, round >= BACKOFF_MS.length);
         if (end === 'may-not-send') return { done: false, retryAfterMs: 0 };
         if (end === 'failing') {
           // The other recipients are not tried again with them.
@@ -82,145 +77,69 @@ export function createDeliverMqtt(resources: MqttResources): DeliverByChannel {
 
 /** End of a round: `may-not-send`: nothing may be sent any more; `failing`: a shard of presence fails. */
 type RoundEnd = 'delivered' | 'may-not-send' | 'failing';
-/** Of several ends of a round the first one counts. */
-const ROUND_ENDS: readonly RoundEnd[] = ['may-not-send', 'failing', 'delivered'];
 
-function toRoundEnd(isFailing: boolean): RoundEnd {
-  return isFailing ? 'failing' : 'delivered';
-}
-
-/** Delivers once to each pending recipient. */
+/**
+ * Delivers once to each pending recipient. Parts may wait for room at their gateways: what may be sent is checked just before.
+ */
 async function deliverRound(
   resources: MqttResources,
   delivery: Delivery,
   isLastRound: boolean,
 ): Promise<RoundEnd> {
-  const positions = [...delivery.pending];
-  const presenceEntries = await lookupPresence(resources, delivery, positions);
+  // It ends recipients of a newer push, too.
   if (!(await delivery.maySend())) return 'may-not-send';
-  const online: DispatchRecipient[] = [];
-  const offline: number[] = [];
-  const ends = new Set<RoundEnd>();
-  for (let index = 0; index < positions.length; index += 1) {
-    const position = positions[index] ?? 0;
-    if (!delivery.pending.has(position)) continue;
-    const presence = presenceEntries[index];
-    if (presence === 'failing') ends.add('failing');
-    else if (presence === undefined || presence === 'away') offline.push(position);
-    else online.push({ token: delivery.tokens[position] ?? '', position, presence });
-  }
-  // Both are awaited: receipts must count even when the other part failed, or devices get the push twice.
-  const settledRounds = await Promise.allSettled([
-    dispatchAndApply(resources, delivery, online, isLastRound),
-    enqueue(resources, delivery, offline, false).then(toRoundEnd),
-  ]);
-  for (const settledRound of settledRounds) {
-    if (settledRound.status === 'rejected') throw settledRound.reason;
-    ends.add(settledRound.value);
-  }
-  return ROUND_ENDS.find((end) => ends.has(end)) ?? 'delivered';
-}
-
-/** Checks whether a single recipient is pending, whose shard of presence takes a dispatch without a lookup. */
-function mayDispatchToDevice(
-  { dispatcher }: MqttResources,
-  { pending, tokens }: Delivery,
-): boolean {
-  if (pending.size !== 1) return false;
-  const [position = 0] = pending;
-  return dispatcher.isDeviceDispatchSupported(tokens[position] ?? '');
-}
-
-/** Delivers once to the only pending recipient: most pushes have one. */
-async function deliverToDevice(
-  resources: MqttResources,
-  delivery: Delivery,
-  isLastRound: boolean,
-): Promise<RoundEnd> {
-  const deadline = await findWriteDeadline(delivery);
-  if (deadline === undefined) return 'may-not-send';
-  const [position] = delivery.pending;
-  // A newer push of its collapse key is for the recipient.
-  if (position === undefined) return 'delivered';
-  const token = delivery.tokens[position] ?? '';
-  failpoint('dispatch', token);
-  const result = await markRedisErrors(
-    resources.dispatcher.dispatchToDevice(toDispatch(delivery), { token, position }, deadline),
-  );
-  if (result === 'refused') return deliverRound(resources, delivery, isLastRound);
-  failpoint('dispatched', token);
-  const isFailing =
-    result === 'offline'
-      ? await enqueue(resources, delivery, [position], false)
-      : await applyResults(resources, delivery, new Map([[position, result]]), isLastRound);
-  return toRoundEnd(isFailing);
-}
-
-/**
- * Dispatches to the connected devices of one round. Parts may wait for room at their gateways: what may be sent is checked
- * just before. `failing`: some recipients are left because their shard fails.
- */
-async function dispatchAndApply(
-  resources: MqttResources,
-  delivery: Delivery,
-  online: readonly DispatchRecipient[],
-  isLastRound: boolean,
-): Promise<RoundEnd> {
-  if (online.length === 0) return 'delivered';
   const failures: unknown[] = [];
   const recordFailure = (error: unknown): undefined => void failures.push(error);
   let isWithheld = false;
   let isFailing = false;
-  async function beforeSend(
-    recipients: readonly DispatchRecipient[],
-  ): Promise<SendableRecipients | undefined> {
+  const tokenAt = (position: number) => delivery.tokens[position] ?? '';
+
+  async function beforeSend(): Promise<SendPermission | undefined> {
     const deadline = await findWriteDeadline(delivery);
     isWithheld ||= deadline === undefined;
-    if (deadline === undefined) return undefined;
-    // For some a newer push of the collapse key may have come meanwhile.
-    const remaining = recipients.filter(({ position }) => delivery.pending.has(position));
-    failpointForEach('dispatch', () => remaining.map(({ token }) => token));
-    return { recipients: remaining, deadline };
+    return deadline === undefined
+      ? undefined
+      : { deadline, includes: (position) => delivery.pending.has(position) };
   }
-  async function applyPart(results: ReadonlyMap<number, DeliveryResult>): Promise<void> {
-    failpointForEach('dispatched', () =>
-      [...results.keys()].map((position) => delivery.tokens[position] ?? ''),
-    );
+  async function applyPart(results: ReadonlyMap<number, DeviceResult>): Promise<void> {
+    failpointForEach('dispatched', () => [...results.keys()].map(tokenAt));
     if (await applyResults(resources, delivery, results, isLastRound)) isFailing = true;
   }
-  const plan = {
-    app: delivery.push.app,
-    mayWait: true,
-    // Errors here are not Redis's.
-    beforeSend: (recipients: readonly DispatchRecipient[]) =>
-      beforeSend(recipients).catch(recordFailure),
-    onResults: (results: ReadonlyMap<number, DeliveryResult>) =>
-      applyPart(results).catch(recordFailure),
-  };
+
+  const recipients = [...delivery.pending].map((position) => ({
+    token: tokenAt(position),
+    position,
+  }));
   const results = await markRedisErrors(
-    resources.dispatcher.dispatch(toDispatch(delivery), online, plan),
+    resources.dispatcher.dispatchToDevices(toDispatch(delivery), recipients, {
+      app: delivery.push.app,
+      mayWait: true,
+      // Errors here are not Redis's.
+      beforeSend: () => beforeSend().catch(recordFailure),
+      onResults: (part) => applyPart(part).catch(recordFailure),
+    }),
   );
   if (failures.length > 0) throw failures[0];
   if (isWithheld) return 'may-not-send';
-  return toRoundEnd(isFailing || includesResult(results, 'unreachable'));
+  return isFailing || includesResult(results, 'unreachable') ? 'failing' : 'delivered';
 }
 
 function includesResult(
-  results: ReadonlyMap<number, DeliveryResult>,
-  searched: DeliveryResult,
+  results: ReadonlyMap<number, DeviceResult>,
+  searched: DeviceResult,
 ): boolean {
   for (const result of results.values()) if (result === searched) return true;
   return false;
 }
 
 /**
- * Applies the gateways' results; recipients to retry stay pending, unless this was the last round. Returns true if some
- * recipients are left because their shard fails.
+ * Applies results; recipients to retry stay pending, unless this was the last round. Returns true if some recipients are left
+ * because their shard fails.
  */
 async function applyResults(
   resources: MqttResources,
   delivery: Delivery,
-  results: ReadonlyMap<number, DeliveryResult>,
+  results: ReadonlyMap<number, DeviceResult>,
   isLastRound: boolean,
 ): Promise<boolean> {
   const pendingPositions: number[] = [];
@@ -244,7 +163,7 @@ async function applyResults(
   return isFailing || isLeft.includes(true);
 }
 
-function nextStepFor(delivery: Delivery, result: DeliveryResult): NextStep {
+function nextStepFor(delivery: Delivery, result: DeviceResult): NextStep {
   const isBusy = result === 'syncing' || result === 'backpressure';
   // It is connected, and a push with a time to live of 0 never enters an inbox: the replay ends in a moment.
   return isBusy && !hasTimeToLive(delivery) ? 'retry' : NEXT_STEP[result];
