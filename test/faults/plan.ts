@@ -224,10 +224,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'single pushes whose shared job is lost',
-    files: [
-      'test/faults/single-pushes-outlive-their-job.test.ts',
-      KILLED_AT_FAILPOINT,
-    ],
+    files: ['test/faults/single-pushes-outlive-their-job.test.ts', KILLED_AT_FAILPOINT],
   },
   {
     fault: 'response of MongoDB to a write of the API lost',

@@ -309,7 +309,8 @@ function buildPush(
   const startMs = request.dueAtMs ?? nowMs;
   const expiresAt = new Date(startMs + request.timeToLiveSeconds * 1_000);
   const isSendNow = request.timeToLiveSeconds === 0;
-  const { collapseKey } = request.options;
+  const { data, options } = request;
+  const collapseKey = options?.collapse_key;
   return {
     // A scheduled push counts as created when it is due, for its collapse key and for its order in an inbox.
     _id: newPushId(startMs),
@@ -319,8 +320,8 @@ function buildPush(
     ...(request.dueAtMs !== undefined && { dueAt: new Date(request.dueAtMs) }),
     expiresAt,
     sendUntil: isSendNow ? new Date(startMs + LIMITS.sendNowSeconds * 1_000) : expiresAt,
-    data: request.data,
-    ...(Object.keys(request.options).length > 0 && { options: request.options }),
+    data,
+    ...(options !== undefined && { options }),
     ...(collapseKey !== undefined && { collapse: collapseHash(app, collapseKey) }),
     devices,
     fan: { seq: 0, next: 0, done: true },

@@ -7,9 +7,10 @@ import {
   readFieldText,
 } from '@carillon/core/json-text';
 import { LIMITS, TOPIC_NAME } from '@carillon/core/limits';
+import { notification, type PushOptions, pickOptions } from '@carillon/core/push-options';
 import { invalidParameter, validate } from '@carillon/core/validate';
-import type { AppDocument, PushOptions } from '@carillon/store/documents';
-import { notification, type PushBody, pushBody } from './schema.ts';
+import type { AppDocument } from '@carillon/store/documents';
+import { type PushBody, pushBody } from './schema.ts';
 
 /** A validated request to send a push; its recipients are not resolved yet. */
 export interface PushRequest {
@@ -21,7 +22,7 @@ export interface PushRequest {
   timeToLiveSeconds: number;
   /** Time to send at, milliseconds since 1970; undefined for now. */
   dueAtMs?: number;
-  options: PushOptions;
+  options?: PushOptions | undefined;
   /** The only channel that is used, instead of the first one of each device's platform: for a test of that channel. */
   channel?: Channel;
 }
@@ -35,7 +36,7 @@ const MAX_CHECKED_FIELDS = 100;
 /** Shorter names are similar to too many others. */
 const MIN_NAME_CHARACTERS = 5;
 
-const PUSH_FIELDS = Object.keys(pushBody.shape);
+const PUSH_FIELDS = Object.keys(pushBody.shape) as (keyof PushBody)[];
 const NOTIFICATION_FIELDS = Object.keys(notification.shape);
 
 /** Settings of an app for its pushes. */
@@ -75,7 +76,7 @@ function readRequest(body: JsonBody, app: PushSettings, nowMs: number): PushRequ
     data: payload,
     timeToLiveSeconds: fields.time_to_live ?? LIMITS.timeToLiveDefault,
     ...(dueAtMs !== undefined && { dueAtMs }),
-    options: parseOptions(fields),
+    options: pickOptions(fields),
   };
 }
 
@@ -87,18 +88,10 @@ function pickFields(
   value: Record<string, unknown>,
   data: unknown,
 ): Record<keyof PushBody, unknown> {
-  return {
-    to: value.to ?? undefined,
-    tokens: value.tokens ?? undefined,
-    registration_ids: value.registration_ids ?? undefined,
-    data: data ?? undefined,
-    time_to_live: value.time_to_live ?? undefined,
-    content_available: value.content_available ?? undefined,
-    mutable_content: value.mutable_content ?? undefined,
-    notification: value.notification ?? undefined,
-    schedule: value.schedule ?? undefined,
-    collapse_key: value.collapse_key ?? undefined,
-  };
+  const picked = {} as Record<keyof PushBody, unknown>;
+  for (const name of PUSH_FIELDS)
+    picked[name] = (name === 'data' ? data : value[name]) ?? undefined;
+  return picked;
 }
 
 function payloadTooLong(characters: number, limit: number): ApiError {
@@ -176,15 +169,6 @@ function isWithinTenYears(ms: number, nowMs: number): boolean {
 function addOneYear(ms: number): number {
   const date = new Date(ms);
   return date.setUTCFullYear(date.getUTCFullYear() + 1);
-}
-
-function parseOptions(body: PushBody): PushOptions {
-  return {
-    ...(body.collapse_key !== undefined && { collapseKey: body.collapse_key }),
-    ...(body.content_available !== undefined && { contentAvailable: body.content_available }),
-    ...(body.mutable_content !== undefined && { mutableContent: body.mutable_content }),
-    ...(body.notification !== undefined && { notification: body.notification }),
-  };
 }
 
 /** Lists the ignored fields of a push whose names are similar to known ones, for `info.warnings`. */

@@ -3,6 +3,7 @@ import type { Channel, Platform, ProviderAddress } from '@carillon/core/channels
 import type { AppleEnvironment } from '@carillon/core/channels/apns';
 import type { Failure, OutcomeCounts, OutcomeName } from '@carillon/core/outcomes';
 import type { ProxyWarning } from '@carillon/core/proxy-warnings';
+import type { PushOptions } from '@carillon/core/push-options';
 import type { SealedBox } from '@carillon/core/sealed-box';
 import type { Sealed } from '@carillon/core/sealing';
 import type { WebhookEvent } from '@carillon/core/webhooks';
@@ -307,14 +308,6 @@ export interface WebhookDocument {
   testAt?: Date;
   /** Events that were removed with their push before they could be reported. */
   dropped?: number;
-}
-
-/** Options of a push for the channels. */
-export interface PushOptions {
-  collapseKey?: string;
-  contentAvailable?: boolean;
-  mutableContent?: boolean;
-  notification?: Record<string, unknown>;
 }
 
 /** Progress of a push's fan-out. */

@@ -1,22 +1,6 @@
 import type { PushDocument } from './documents.ts';
 
-/** The fields of a push that a worker reads right before it sends something. */
-export type SendablePush = Pick<
-  PushDocument,
-  | '_id'
-  | 'app'
-  | 'state'
-  | 'acceptedAt'
-  | 'dueAt'
-  | 'expiresAt'
-  | 'sendUntil'
-  | 'data'
-  | 'options'
-  | 'collapse'
-  | 'trace'
->;
-
-/** The fields of a {@link SendablePush}, as a projection. */
+/** The fields of a push that a worker reads right before it sends something, as a projection. */
 export const SENDABLE_PUSH_FIELDS = {
   app: 1,
   state: 1,
@@ -29,3 +13,6 @@ export const SENDABLE_PUSH_FIELDS = {
   collapse: 1,
   trace: 1,
 } as const;
+
+/** A push as a worker reads it right before it sends something. */
+export type SendablePush = Pick<PushDocument, '_id' | keyof typeof SENDABLE_PUSH_FIELDS>;

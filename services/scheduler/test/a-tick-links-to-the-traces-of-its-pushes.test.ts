@@ -47,7 +47,7 @@ async function insertPush(state: 'open' | 'scheduled', traceId?: string): Promis
   await connection.flushall();
   const now = Math.floor(bench.store.clock.now());
   const _id = newPushId(now);
-  const [dueAt, expiresAt] = [new Date(now - 1_000), new Date(now + 60_000)];
+  const [dueAt, expiresAt] = [new Date(now - 60_000), new Date(now + 60_000)];
   await bench.store.pushes.insert({
     _id,
     app: APP,

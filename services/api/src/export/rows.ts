@@ -61,7 +61,7 @@ export function toSubscriptionRow({ _id, platform, since }: SubscriptionDocument
 
 /** Converts a push, with the original text of its payload. */
 export function toPushRow(push: ExportedPush): ExportRow {
-  const collapseKey = push.options?.collapseKey;
+  const collapseKey = push.options?.collapse_key;
   return {
     key: push._id,
     fields: {

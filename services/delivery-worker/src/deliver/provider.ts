@@ -1,6 +1,7 @@
 import type { ProviderSecret } from '@carillon/core/channels';
 import type { Failure } from '@carillon/core/outcomes';
-import type { DeviceDocument, PushOptions } from '@carillon/store/documents';
+import type { PushOptions } from '@carillon/core/push-options';
+import type { DeviceDocument } from '@carillon/store/documents';
 
 /**
  * Result of one attempt to send to one recipient. Each channel's `outcome.ts` is the table from its provider's

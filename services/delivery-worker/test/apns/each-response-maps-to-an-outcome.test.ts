@@ -16,7 +16,7 @@ async function sendTo(name: string, ...responses: object[]): Promise<Attempt> {
 }
 
 test('an accepted push is sent with its headers and payload', async () => {
-  const options = { collapseKey: 'news', notification: { title: 'T' } };
+  const options = { collapse_key: 'news', notification: { title: 'T' } };
   const expiresAt = new Date(Date.now() + 60_000);
   const send = provider.client.prepare(
     createPush({ data: '{"n":1}', options, expiresAt }),
@@ -51,7 +51,7 @@ test('a client certificate is accepted like a token', async () => {
 test('a push with a time to live of 0 and a background push are accepted', async () => {
   const address = createAppleAddress('one', provider.sandbox.bundle);
   await provider.client.prepare(
-    createPush({ nowOnly: true, options: { contentAvailable: true } }),
+    createPush({ nowOnly: true, options: { content_available: true } }),
     () => true,
   )(address);
   const headers = { 'apns-expiration': '0', 'apns-push-type': 'background', 'apns-priority': '5' };

@@ -14,7 +14,7 @@ function encodeAps(options: ProviderPush['options']): unknown {
   return JSON.parse(encode({ options }).body).aps;
 }
 
-test.each([
+test.each<[NonNullable<ProviderPush['options']['notification']>, object]>([
   [{}, {}],
   [{ title: 'T', body: 'B' }, { alert: { title: 'T', body: 'B' } }],
   [
@@ -41,11 +41,11 @@ test.each([
 });
 
 test('the flags are in aps', () => {
-  expect(encodeAps({ contentAvailable: true, mutableContent: true })).toEqual({
+  expect(encodeAps({ content_available: true, mutable_content: true })).toEqual({
     'content-available': 1,
     'mutable-content': 1,
   });
-  expect(encodeAps({ contentAvailable: false, mutableContent: false })).toEqual({});
+  expect(encodeAps({ content_available: false, mutable_content: false })).toEqual({});
 });
 
 test('data is unchanged and a sibling of aps', () => {
@@ -55,8 +55,8 @@ test('data is unchanged and a sibling of aps', () => {
 
 test.each([
   [{}, 'alert', 10],
-  [{ contentAvailable: true }, 'background', 5],
-  [{ contentAvailable: true, notification: {} }, 'alert', 10],
+  [{ content_available: true }, 'background', 5],
+  [{ content_available: true, notification: {} }, 'alert', 10],
   [{ notification: { title: 'T' } }, 'alert', 10],
 ] as const)('options %j make a push of type %s and priority %d', (options, pushType, priority) => {
   expect(encode({ options })).toMatchObject({ pushType, priority });
@@ -72,10 +72,10 @@ test.each([
 
 test('the collapse id is a valid header; without a collapse key it is the id of the push', () => {
   expect(encode({}).collapseId).toBe(PUSH_ID);
-  expect(encode({ options: { collapseKey: 'news:1' } }).collapseId).toBe('news:1');
-  const hashed = encode({ options: { collapseKey: 'ключ' } }).collapseId;
+  expect(encode({ options: { collapse_key: 'news:1' } }).collapseId).toBe('news:1');
+  const hashed = encode({ options: { collapse_key: 'ключ' } }).collapseId;
   expect(hashed).toMatch(/^[\w-]{43}$/);
-  expect(encode({ options: { collapseKey: 'ключ' } }).collapseId).toBe(hashed);
+  expect(encode({ options: { collapse_key: 'ключ' } }).collapseId).toBe(hashed);
 });
 
 test('the limit is 4,096 bytes, not characters', () => {

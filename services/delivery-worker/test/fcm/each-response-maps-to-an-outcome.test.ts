@@ -26,7 +26,7 @@ function receivedMessages() {
 
 test('an accepted push is sent with its payload', async () => {
   const data = '{ "n": 12345678901234567890 }';
-  const push = createPush({ data, options: { collapseKey: 'news' } });
+  const push = createPush({ data, options: { collapse_key: 'news' } });
   expect(await provider.client.prepare(push, () => true)(ADDRESS)).toEqual({ kind: 'sent' });
   const [received] = await receivedMessages();
   expect(received).toMatchObject({ push: PUSH_ID, status: 200 });

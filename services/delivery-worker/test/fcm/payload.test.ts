@@ -13,7 +13,7 @@ function createMessage(changes: Partial<ProviderPush>) {
 test('data is sent as one string', () => {
   const data = '{ "n": 12345678901234567890 }';
   const expiresAt = new Date(NOW + 5_000);
-  expect(createMessage({ data, expiresAt, options: { collapseKey: 'ключ' } })).toEqual({
+  expect(createMessage({ data, expiresAt, options: { collapse_key: 'ключ' } })).toEqual({
     token: 'TOKEN',
     data: { payload: data, _pushyId: PUSH_ID },
     android: { priority: 'high', ttl: 5_000, collapseKey: 'ключ' },

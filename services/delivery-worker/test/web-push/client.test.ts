@@ -26,7 +26,7 @@ const address = (path = '/wpush/v2/abc') => browser.address(`https://${service.h
 
 describe('a push to a browser', () => {
   test('arrives encrypted, with the headers for the push service', async () => {
-    const push = createPush({ options: { collapseKey: 'news' } });
+    const push = createPush({ options: { collapse_key: 'news' } });
     expect(await client.prepare(push, () => true)(address('/x?token=1'))).toEqual({ kind: 'sent' });
     const [request] = service.received;
     expect(request?.path).toBe('/x?token=1');

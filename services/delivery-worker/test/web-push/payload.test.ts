@@ -15,7 +15,7 @@ describe('the payload', () => {
   });
 
   test('has the collapse key, which becomes the tag of the notification', () => {
-    const push = createPush({ data: '{}', options: { collapseKey: 'news' } });
+    const push = createPush({ data: '{}', options: { collapse_key: 'news' } });
     expect(JSON.parse(encodePayload(push).toString())).toEqual({
       _pushyId: push.id,
       _pushyCollapseKey: 'news',
@@ -25,7 +25,7 @@ describe('the payload', () => {
 
 describe('the headers', () => {
   const topicFor = (collapseKey: string) =>
-    createHeaders(createPush({ options: { collapseKey } })).topic;
+    createHeaders(createPush({ options: { collapse_key: collapseKey } })).topic;
 
   test('have the collapse key as the topic', () => {
     for (const key of ['news', 'A-_9'.repeat(8)]) expect(topicFor(key)).toBe(key);
@@ -43,8 +43,8 @@ describe('the headers', () => {
 
   test('are urgent unless the push shows nothing', () => {
     const urgency = (options: object) => createHeaders(createPush({ options })).urgency;
-    expect(urgency({ contentAvailable: true })).toBe('normal');
-    expect(urgency({ contentAvailable: true, notification: { title: 't' } })).toBe('high');
+    expect(urgency({ content_available: true })).toBe('normal');
+    expect(urgency({ content_available: true, notification: { title: 't' } })).toBe('high');
   });
 });
 

@@ -39,8 +39,8 @@ const ALERT_FIELDS = {
 
 /** Encodes a push (Apple, "Generating a remote notification"). Fields of `data` are siblings of `aps`. */
 export function encodeApns(push: ProviderPush, nowMs: number): ApnsMessage {
-  const { collapseKey, contentAvailable, notification } = push.options;
-  const isBackground = contentAvailable === true && notification === undefined;
+  const { collapse_key: collapseKey, ...options } = push.options;
+  const isBackground = options.content_available === true && options.notification === undefined;
   const body = appendJsonFields(push.data, { aps: createAps(push), _pushyId: push.id });
   return {
     body,
@@ -70,8 +70,8 @@ function createAps({ options }: ProviderPush): Record<string, unknown> {
     ...(Object.keys(alert).length > 0 && { alert }),
     ...renameFields(notification, APS_FIELDS),
     ...('sound' in notification && { sound: convertSound(notification.sound) }),
-    ...(options.contentAvailable === true && { 'content-available': 1 }),
-    ...(options.mutableContent === true && { 'mutable-content': 1 }),
+    ...(options.content_available === true && { 'content-available': 1 }),
+    ...(options.mutable_content === true && { 'mutable-content': 1 }),
   };
 }
 

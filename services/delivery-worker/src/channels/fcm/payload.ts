@@ -18,7 +18,7 @@ export interface FcmMessage {
 /** Encodes a push. The payload is sent as one string, since values of `data` are strings at FCM. */
 export function encodeFcm(push: ProviderPush): FcmMessage {
   const data = { payload: push.data, _pushyId: push.id };
-  const { collapseKey } = push.options;
+  const { collapse_key: collapseKey } = push.options;
   return {
     data,
     isTooLarge: Buffer.byteLength(Object.entries(data).flat().join('')) > MAX_DATA_BYTES,

@@ -14,7 +14,7 @@ const TOPIC_CHARACTERS = 32;
 /** Encodes a push for a browser's service worker: its data, id and collapse key. */
 export function encodePayload({ id, data, options }: ProviderPush): Buffer {
   return Buffer.from(
-    appendJsonFields(data, { _pushyId: id, _pushyCollapseKey: options.collapseKey || undefined }),
+    appendJsonFields(data, { _pushyId: id, _pushyCollapseKey: options.collapse_key || undefined }),
   );
 }
 
@@ -23,8 +23,8 @@ export function encodePayload({ id, data, options }: ProviderPush): Buffer {
  * notification is shown at once; a push that only wakes the app may wait until the phone wakes.
  */
 export function createHeaders({ options }: ProviderPush): Record<string, string> {
-  const { collapseKey, contentAvailable, notification } = options;
-  const isSilent = contentAvailable === true && notification === undefined;
+  const { collapse_key: collapseKey, content_available: isAvailable, notification } = options;
+  const isSilent = isAvailable === true && notification === undefined;
   return {
     urgency: isSilent ? 'normal' : 'high',
     ...(collapseKey && { topic: topicFor(collapseKey) }),
