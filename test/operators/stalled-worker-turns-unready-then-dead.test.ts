@@ -35,7 +35,7 @@ function keepAddingJobs(): () => Promise<void> {
   let isStopped = false;
   const adding = (async () => {
     for (let n = 0; !isStopped; n += 1) {
-      await producers.send({ app: 'a', id: `missing-${n}` });
+      await producers.send({ app: 'a', id: `missing-${n}`, recipients: 1 });
       await sleep(200);
     }
   })();

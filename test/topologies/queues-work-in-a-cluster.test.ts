@@ -30,7 +30,7 @@ afterAll(async () => {
 test('jobs of all queues are counted, taken, and added again once for a due time', async () => {
   const at = new Date();
   const pushes = Array.from({ length: 50 }, (_, n) => `p${n}`);
-  const resend = () => producers.resend(pushes.map((id) => ({ app: 'a', id, at })));
+  const resend = () => producers.resend(pushes.map((id) => ({ app: 'a', id, recipients: 1, at })));
   await resend();
   await resend();
   await producers.checkCompletion(['p1']);

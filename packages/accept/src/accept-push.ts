@@ -266,7 +266,7 @@ function storePush(
 function enqueuePush(producers: Producers, { _id: id, app, work }: PushDocument): Promise<void> {
   if (work === undefined) return producers.fanOut(id);
   return work.channel === 'mqtt'
-    ? producers.send({ app, id })
+    ? producers.send({ app, id, recipients: work.n })
     : producers.deliver(id, work.channel);
 }
 

@@ -69,20 +69,22 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
 type Queues = ReturnType<typeof createQueues>;
 
 /** A push with an embedded batch, to be sent over MQTT. */
-interface SinglePush {
+interface EmbeddedPush {
   app: string;
   id: string;
+  recipients: number;
 }
 
-/** Makes jobs of pushes, each with pushes of one app. */
-function toSendJobs<P extends SinglePush>(pushes: readonly P[], jobIdOf: (first: P) => string) {
-  const byApp = Map.groupBy(pushes, ({ app }) => app);
-  return [...byApp].flatMap(([app, ofApp]) => {
+/** Makes jobs of pushes. Those of one app to one device each share jobs; a worker has so many recipients of a job at once. */
+function toSendJobs<P extends EmbeddedPush>(pushes: readonly P[], jobIdOf: (first: P) => string) {
+  const groups = Map.groupBy(pushes, ({ app, id, recipients }) => (recipients === 1 ? app : id));
+  return [...groups.values()].flatMap((all) => {
     const jobs: Job[] = [];
-    for (let from = 0; from < ofApp.length; from += PUSHES_PER_JOB) {
-      const group = ofApp.slice(from, from + PUSHES_PER_JOB);
-      const opts = { ...REMOVED_WHEN_DONE, jobId: jobIdOf(group[0] as P) };
-      jobs.push({ name: 'send', data: { app, pushes: group.map(({ id }) => id) }, opts });
+    for (let from = 0; from < all.length; from += PUSHES_PER_JOB) {
+      const group = all.slice(from, from + PUSHES_PER_JOB);
+      const [first] = group as [P, ...P[]];
+      const data = { app: first.app, pushes: group.map(({ id }) => id) };
+      jobs.push({ name: 'send', data, opts: { ...REMOVED_WHEN_DONE, jobId: jobIdOf(first) } });
     }
     return jobs;
   });
@@ -91,7 +93,7 @@ function toSendJobs<P extends SinglePush>(pushes: readonly P[], jobIdOf: (first:
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
   const addAll = (jobs: readonly Job[]) => Promise.all(jobs.map((job) => addTo('send', job)));
-  const sendBatched = createBatcher<SinglePush, void>('enqueue-push', async (pushes) => {
+  const sendBatched = createBatcher<EmbeddedPush, void>('enqueue-push', async (pushes) => {
     await addAll(toSendJobs(pushes, ({ id }) => sendJobId(id, 0)));
     return pushes.map(() => undefined);
   });
@@ -107,13 +109,13 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
         data: { fanOut: push },
         opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq, delayMs > 0), delay: delayMs },
       }),
-    /** Enqueues the delivery of a push with an embedded batch. Pushes of an app of the same moment share a job. */
-    send: (push: SinglePush): Promise<void> => sendBatched(push),
+    /** Enqueues the delivery of a push with an embedded batch. Pushes of an app to one device, of the same moment, share a job. */
+    send: (push: EmbeddedPush): Promise<void> => sendBatched(push),
     /**
      * Enqueues pushes whose job, or the worker of it, was lost, with the time since when each is due. The same pushes with the
      * same times get no second job while one waits.
      */
-    async resend(pushes: readonly (SinglePush & { at: Date })[]): Promise<void> {
+    async resend(pushes: readonly (EmbeddedPush & { at: Date })[]): Promise<void> {
       await addAll(toSendJobs(pushes, ({ id, at }) => resendJobId(id, at)));
     },
     /** Enqueues the delivery of a batch. */

@@ -11,6 +11,7 @@ let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
 let producers: Producers;
 const errors: Error[] = [];
+const lost = { app: 'a', id: 'lost', recipients: 1, at: new Date(1_000) };
 beforeAll(async () => {
   server = await startRedis();
   redis = await connectRedis(server);
@@ -27,12 +28,12 @@ const countSendJobs = () => producers.countDue('send').catch(() => -1);
 test('a queue that was opened while Redis stalled accepts jobs once Redis responds', async () => {
   await until(async () => (await countSendJobs()) === 0);
   await redis.client('PAUSE', STALL_MS, 'ALL');
-  await producers.send({ app: 'a', id: 'during-the-stall' });
+  await producers.send({ app: 'a', id: 'during-the-stall', recipients: 1 });
   expect(errors).not.toEqual([]);
   await until(async () => (await countSendJobs()) >= 0);
   errors.splice(0);
   const jobs = await countSendJobs();
-  await producers.resend([{ app: 'a', id: 'after-the-stall', at: new Date(0) }]);
+  await producers.resend([{ ...lost, id: 'after-the-stall' }]);
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });
 
@@ -40,7 +41,6 @@ test('a push that got no job again while Redis stalled gets one at the next atte
   await until(async () => (await countSendJobs()) >= 0);
   const jobs = await countSendJobs();
   await redis.client('PAUSE', STALL_MS, 'ALL');
-  const lost = { app: 'a', id: 'lost', at: new Date(1_000) };
   await producers.resend([lost]);
   expect(errors.splice(0)).not.toEqual([]);
   // Redis runs the delayed commands now, whose responses nobody waits for.

@@ -29,6 +29,7 @@ afterAll(async () => {
 const pushes = Array.from({ length: PUSHES }, (_, n) => ({
   app: APPS[n % APPS.length] ?? '',
   id: `push${n}`,
+  recipients: 1,
 }));
 
 function sendQueue() {
@@ -78,4 +79,15 @@ test('pushes that are enqueued again have no second job while one waits', async 
   expect(await producers.countDue('send')).toBe(waiting);
   await producers.resend(lost.map((push) => ({ ...push, at: new Date(2_000) })));
   expect(await producers.countDue('send')).toBe(2 * waiting);
+});
+
+test('a push to several devices has a job of its own', async () => {
+  const waiting = await producers.countDue('send');
+  const several = [1, 2, 2, 1].map((recipients, n) => ({
+    app: 'one',
+    id: `several${n}`,
+    recipients,
+  }));
+  await Promise.all(several.map(producers.send));
+  expect(await producers.countDue('send')).toBe(waiting + 3);
 });

@@ -66,7 +66,7 @@ describe('Bull Board', () => {
 
   test('shows an app and ids of pushes, and no device token', async () => {
     await started.engine.producers.publishPresence([[TOKEN, Date.now()]]);
-    await started.engine.producers.send({ app: APP, id: PUSH });
+    await started.engine.producers.send({ app: APP, id: PUSH, recipients: 1 });
     const list = await owner.get(`${BOARD}/queues?activeQueue=presence&status=waiting`);
     const [job] = list.body.queues.find(({ name }: { name: string }) => name === 'presence').jobs;
     expect(job.data).toEqual({ events: '1 entries', keys: '0 entries' });
