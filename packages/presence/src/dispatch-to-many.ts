@@ -23,8 +23,8 @@ export interface DispatchPlan {
    */
   beforeSend(recipients: readonly Recipient[]): Promise<SendPermission | undefined>;
   /**
-   * Takes the results of a part as soon as they are there: others may wait for room for long. `unreachable` recipients are not
-   * among them. Must not throw.
+   * Takes the results of a part as soon as they are there: others may wait for room for long. Of a part that could not be sent
+   * there are none. Must not throw.
    */
   onResults?(results: ReadonlyMap<number, DeviceResult>): Promise<void>;
 }

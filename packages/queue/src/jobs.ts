@@ -62,8 +62,8 @@ export function sendJobId(push: string, step: number, isDelayed = false): string
 }
 
 /**
- * Returns the id of the job by which the reconciler delivers pushes again, named by the first of them. It is not the id of the
- * first attempt: that job may be active for another minute, and BullMQ would ignore this one.
+ * Returns the id of the job by which the reconciler delivers a push again. It is not the id of the first attempt: that job may be
+ * active for another minute, and BullMQ would ignore this one.
  */
 export function resendJobId(push: string, dueAt: Date): string {
   return `send-${push}-again-${dueAt.getTime()}`;

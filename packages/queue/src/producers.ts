@@ -29,7 +29,7 @@ import { closeWithin } from './workers.ts';
 const COMPLETION_CHECK_DELAY_MS = 2_000;
 /** The command timeout does not cover the wait of a client that is not ready yet. */
 const ADD_TIMEOUT_MS = 600;
-/** Pushes of a job: few, so that several workers share a burst. */
+/** Maximum pushes of a job: few, so that several workers share a burst. */
 const PUSHES_PER_JOB = 50;
 const CHECKS_PER_JOB = 200;
 /** BullMQ's score of a delayed job: its time in milliseconds, then 12 bits that keep the order. */
@@ -72,31 +72,36 @@ type Queues = ReturnType<typeof createQueues>;
 interface EmbeddedPush {
   app: string;
   id: string;
-  recipients: number;
 }
 
-/** Makes jobs of pushes. Those of one app to one device each share jobs; a worker has so many recipients of a job at once. */
-function toSendJobs<P extends EmbeddedPush>(pushes: readonly P[], jobIdOf: (first: P) => string) {
+/** Divides pushes into those of the same job: to one device each, of one app. */
+function groupPushes(pushes: readonly (EmbeddedPush & { recipients: number })[]) {
   const groups = Map.groupBy(pushes, ({ app, id, recipients }) => (recipients === 1 ? app : id));
-  return [...groups.values()].flatMap((all) => {
-    const jobs: Job[] = [];
-    for (let from = 0; from < all.length; from += PUSHES_PER_JOB) {
-      const group = all.slice(from, from + PUSHES_PER_JOB);
-      const [first] = group as [P, ...P[]];
-      const data = { app: first.app, pushes: group.map(({ id }) => id) };
-      jobs.push({ name: 'send', data, opts: { ...REMOVED_WHEN_DONE, jobId: jobIdOf(first) } });
-    }
-    return jobs;
-  });
+  return [...groups.values()].flatMap((group) =>
+    Array.from({ length: Math.ceil(group.length / PUSHES_PER_JOB) }, (_, n) =>
+      group.slice(n * PUSHES_PER_JOB, (n + 1) * PUSHES_PER_JOB),
+    ),
+  );
 }
 
 /** Creates the producers of the jobs for the delivery of a push. */
 function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
-  const addAll = (jobs: readonly Job[]) => Promise.all(jobs.map((job) => addTo('send', job)));
-  const sendBatched = createBatcher<EmbeddedPush, void>('enqueue-push', async (pushes) => {
-    await addAll(toSendJobs(pushes, ({ id }) => sendJobId(id, 0)));
-    return pushes.map(() => undefined);
-  });
+  const addSendJob = (jobId: string, app: string, pushes: string[]): Promise<void> => {
+    const opts = { ...REMOVED_WHEN_DONE, jobId };
+    return addTo('send', { name: 'send', data: { app, pushes }, opts });
+  };
+  const sendBatched = createBatcher<EmbeddedPush & { recipients: number }, void>(
+    'enqueue-push',
+    async (pushes) => {
+      const jobs = groupPushes(pushes).map((group) => {
+        const [{ app, id } = { app: '', id: '' }] = group;
+        const ids = group.map((push) => push.id);
+        return addSendJob(sendJobId(id, 0), app, ids);
+      });
+      await Promise.all(jobs);
+      return pushes.map(() => undefined);
+    },
+  );
 
   return {
     /** Enqueues a step of the fan-out of a push. */
@@ -109,15 +114,16 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
         data: { fanOut: push },
         opts: { ...REMOVED_WHEN_DONE, jobId: sendJobId(push, seq, delayMs > 0), delay: delayMs },
       }),
-    /** Enqueues the delivery of a push with an embedded batch. Pushes of an app to one device, of the same moment, share a job. */
-    send: (push: EmbeddedPush): Promise<void> => sendBatched(push),
+    /** Enqueues the delivery of a push. Pushes of an app to one device each, of the same moment, share jobs. */
+    send: (push: EmbeddedPush & { recipients: number }): Promise<void> => sendBatched(push),
     /**
-     * Enqueues pushes whose job, or the worker of it, was lost, with the time since when each is due. The same pushes with the
-     * same times get no second job while one waits.
+     * Enqueues a push whose job, or the worker of it, was lost, in a job of its own: for the same due time there is no second
+     * one while it waits.
+     *
+     * @param at since when it is due
      */
-    async resend(pushes: readonly (EmbeddedPush & { at: Date })[]): Promise<void> {
-      await addAll(toSendJobs(pushes, ({ id, at }) => resendJobId(id, at)));
-    },
+    resend: ({ app, id, at }: EmbeddedPush & { at: Date }): Promise<void> =>
+      addSendJob(resendJobId(id, at), app, [id]),
     /** Enqueues the delivery of a batch. */
     deliver: (work: string, channel: Channel): Promise<void> =>
       addTo(deliverQueueName(channel), {

@@ -11,7 +11,7 @@ let server: Awaited<ReturnType<typeof startRedis>>;
 let redis: Redis;
 let producers: Producers;
 const errors: Error[] = [];
-const lost = { app: 'a', id: 'lost', recipients: 1, at: new Date(1_000) };
+const lost = { app: 'a', id: 'lost', at: new Date(1_000) };
 beforeAll(async () => {
   server = await startRedis();
   redis = await connectRedis(server);
@@ -33,7 +33,7 @@ test('a queue that was opened while Redis stalled accepts jobs once Redis respon
   await until(async () => (await countSendJobs()) >= 0);
   errors.splice(0);
   const jobs = await countSendJobs();
-  await producers.resend([{ ...lost, id: 'after-the-stall' }]);
+  await producers.resend({ ...lost, id: 'after-the-stall' });
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });
 
@@ -41,11 +41,11 @@ test('a push that got no job again while Redis stalled gets one at the next atte
   await until(async () => (await countSendJobs()) >= 0);
   const jobs = await countSendJobs();
   await redis.client('PAUSE', STALL_MS, 'ALL');
-  await producers.resend([lost]);
+  await producers.resend(lost);
   expect(errors.splice(0)).not.toEqual([]);
   // Redis runs the delayed commands now, whose responses nobody waits for.
   await until(async () => (await countSendJobs()) >= 0);
   errors.splice(0);
-  await producers.resend([lost]);
+  await producers.resend(lost);
   expect([await countSendJobs(), errors]).toEqual([jobs + 1, []]);
 });

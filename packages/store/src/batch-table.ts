@@ -71,7 +71,7 @@ type TracedSettlement = Settlement & { trace?: string };
  * which it costs MongoDB a fraction.
  */
 const SETTLE_GATHER_MS = 50;
-/** So many settlements don't wait: each holds a slot of its queue, of which a worker has 24 by default. */
+/** So many settlements don't wait: each holds a slot of its queue. */
 const SETTLEMENTS_ENOUGH = 16;
 /** The settlement of so many recipients costs MongoDB about as much in a statement of its own: it does not wait. */
 const LARGE_SETTLEMENT_RECIPIENTS = 100;
@@ -344,8 +344,8 @@ async function updateAndFind(
     const found = await collection.findOneAndUpdate(documentFilter, update, after);
     return found === null ? [] : [found];
   }
-  await collection.updateMany(documentFilter, update, options);
-  return findAll(collection, ids, projection);
+  const { matchedCount } = await collection.updateMany(documentFilter, update, options);
+  return matchedCount === 0 ? [] : findAll(collection, ids, projection);
 }
 
 /** Updates documents, and returns how many matched. */

@@ -9,7 +9,6 @@ export interface DueBatch {
   id: string;
   app: string;
   channel: Batch['channel'];
-  recipients: number;
   at: Date;
   /**
    * No worker has claimed it yet, and the API has added a job that other pushes share: the batch is embedded in a push that
@@ -23,7 +22,6 @@ const DUE_FIELDS = {
   'work.channel': 1,
   'work.at': 1,
   'work.tries': 1,
-  'work.n': 1,
   dueAt: 1,
 } as const;
 
@@ -56,6 +54,18 @@ export function createDueBatches(
     return results.flat();
   }
 
+  /** Reads the MQTT batches that are embedded in open pushes, due and not claimed, the newest first. */
+  function findNewestDue(limit: number): Promise<BatchHolder[]> {
+    return pushes
+      .find(
+        { ...filterDue(['mqtt']), state: 'open' as const },
+        { projection: DUE_FIELDS, ...COMMITTED },
+      )
+      .sort({ 'work.at': -1 })
+      .limit(limit)
+      .toArray();
+  }
+
   return {
     /**
      * Makes an app's batches of a channel that wait for a retry due at once. A claimed batch is due as soon as its
@@ -85,16 +95,22 @@ export function createDueBatches(
      * Finds batches that are due and not claimed: their job waits or was lost, their lease has ended, or their retry is due.
      *
      * @param limit of each collection. If one has as many, each channel's oldest are read besides, a share of the limit for
-     *   each: a channel whose workers don't keep up hides no batch of another
+     *   each: a channel whose workers don't keep up hides no batch of another. So are the pushes that became due last, twice the
+     *   limit, and of them those that are no first attempts: first attempts that wait hide no retry and no scheduled push
      */
     async findDue(limit: number): Promise<DueBatch[]> {
-      const found = await findOldestDue(limit, DUE_FIELDS);
+      const found = (await findOldestDue(limit, DUE_FIELDS)).flatMap(toDueBatch);
       if (found.length >= limit) {
         const share = Math.ceil(limit / CHANNELS.length);
         const findOf = (channel: Channel) => findOldestDue(share, DUE_FIELDS, [channel]);
-        found.push(...(await Promise.all(CHANNELS.map(findOf))).flat());
+        const [newest, ...ofChannels] = await Promise.all([
+          findNewestDue(2 * limit),
+          ...CHANNELS.map(findOf),
+        ]);
+        found.push(...ofChannels.flat().flatMap(toDueBatch));
+        found.push(...newest.flatMap(toDueBatch).filter(({ isFirstAttempt }) => !isFirstAttempt));
       }
-      return [...new Map(found.flatMap(toDueBatch).map((one) => [one.id, one])).values()];
+      return [...new Map(found.map((one) => [one.id, one])).values()];
     },
 
     /**
@@ -128,8 +144,8 @@ export function dueBatchFilter(
 
 function toDueBatch({ _id: id, app = '', work, dueAt }: BatchHolder): DueBatch[] {
   if (work === undefined) return [];
-  const { channel, at, tries, n: recipients } = work;
+  const { channel, at, tries } = work;
   const isShared = channel === 'mqtt' && !isBatchId(id) && dueAt === undefined;
   const isFirstAttempt = isShared && tries === 0;
-  return [{ id, app, channel, recipients, at, isFirstAttempt }];
+  return [{ id, app, channel, at, isFirstAttempt }];
 }

@@ -184,6 +184,18 @@ test('only a single push over MQTT that no worker has claimed waits for its firs
   expect(found.flatMap(({ id, isFirstAttempt }) => (isFirstAttempt ? id : []))).toEqual([first]);
 });
 
+test('first attempts that wait hide neither a retry nor a scheduled push that is due', async () => {
+  const { store } = await openStore();
+  const justNow = (agoMs: number) => new Date(Date.now() - agoMs);
+  for (let n = 0; n < 5; n += 1) await insertPush({ at: anHourAgo() });
+  await insertPush({ at: justNow(2_000), tries: 1 });
+  await insertPush({ at: justNow(1_500) }, { dueAt: justNow(1_500) });
+  await insertPush({ at: justNow(1_000) });
+  const found = await store.batchTable.findDue(4);
+  expect(found.filter(({ isFirstAttempt }) => !isFirstAttempt)).toHaveLength(2);
+  expect(found).toHaveLength(6);
+});
+
 test('the batches of a push are found by push, however many others are in the index of due ones', async () => {
   const { db } = await openStore();
   for (let n = 0; n < 20; n += 1) await insertBatch({ state: 'waiting' }, { push: 'other' });

@@ -4,14 +4,15 @@ import { deliverQueueName, jobSchemas, type WorkerQueue } from '@carillon/queue/
 import { createWorker, type QueueWorker, type WorkerSettings } from '@carillon/queue/workers';
 import type { Activity } from '@carillon/store/devices';
 import type { KeyUse } from '@carillon/store/keys';
+import { createSemaphore } from './deliver/semaphore.ts';
 
 /** Batches of a provider's channel wait for a remote server, and one app's must not delay those of others. */
 const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
 /** Webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
 const WEBHOOK_CONCURRENCY = 200;
-/** Jobs of single pushes in progress, for each batch: they are small, and one device that is slow to respond holds its job. */
-const SINGLE_PUSH_FACTOR = 8;
+/** Pushes with an embedded batch in progress, and jobs that check pushes, for each batch: they are small. */
+const SMALL_FACTOR = 8;
 
 type DeliverQueue = ReturnType<typeof deliverQueueName>;
 
@@ -43,14 +44,14 @@ export function startWorkers(
 ): QueueWorker[] {
   const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
   const starts: Record<Exclude<WorkerQueue, DeliverQueue>, () => QueueWorker> = {
-    send: () => startSending(worker, processors, concurrency * SINGLE_PUSH_FACTOR),
+    send: () => startSending(worker, processors, concurrency * SMALL_FACTOR),
     finish: () =>
       createWorker(
         worker,
         'finish',
         jobSchemas.finish,
         async ({ pushes }) => void (await Promise.all(pushes.map(checkCompletion))),
-        concurrency * SINGLE_PUSH_FACTOR,
+        concurrency * SMALL_FACTOR,
       ),
     presence: () =>
       createWorker(
@@ -95,10 +96,16 @@ function startSending(
   { fanOut, deliver, tracer }: Pick<Processors, 'fanOut' | 'deliver' | 'tracer'>,
   concurrency: number,
 ): QueueWorker {
+  // A job has many pushes, and a device that does not respond holds its job: both are bounded.
+  const slots = createSemaphore(concurrency);
+  async function deliverWithSlot(id: string): Promise<string | undefined> {
+    const releaseSlot = await slots.acquire();
+    return deliver(id).finally(releaseSlot);
+  }
   async function deliverAll(pushes: readonly string[]): Promise<void> {
     const startedAt = performance.now();
     // They share the statements of their claims and settlements.
-    const results = await Promise.allSettled(pushes.map(deliver));
+    const results = await Promise.allSettled(pushes.map(deliverWithSlot));
     if (tracer !== undefined) recordJob(tracer, startedAt, results);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }

@@ -7,7 +7,7 @@ import type { Store } from '@carillon/store/store';
 
 /** Items of each kind read in one tick; the rest waits for the next. */
 const ITEMS_PER_TICK = 1_000;
-/** Age in milliseconds up to which the job of a first attempt is not regarded as lost: it waits, or was just added. */
+/** Milliseconds since its acceptance for which the job of a first attempt is not regarded as lost: it waits, or was just added. */
 const FIRST_JOB_MS = 3_000;
 /** Traced pushes that a tick's span links to; the span has no room for more. */
 const MAX_LINKS = 500;
@@ -41,11 +41,12 @@ export async function reconcile(
     fanOuts.findDue(ITEMS_PER_TICK),
     pushCompletion.findDue(ITEMS_PER_TICK),
   ]);
-  const isSinglePush = ({ id, channel }: DueBatch) => channel === 'mqtt' && !isBatchId(id);
-  const hasOwnJob = (batch: DueBatch) => !isSinglePush(batch);
   await Promise.all([
-    producers.resend(lostBatches.filter(isSinglePush)),
-    ...lostBatches.filter(hasOwnJob).map(({ id, channel }) => producers.deliver(id, channel)),
+    ...lostBatches.map((batch) =>
+      isEmbeddedOverMqtt(batch)
+        ? producers.resend(batch)
+        : producers.deliver(batch.id, batch.channel),
+    ),
     ...dueFanOuts.map(({ id, seq }) => producers.fanOut(id, { seq })),
     producers.terminate(completions),
   ]);
@@ -74,6 +75,10 @@ export async function reconcileIfDue(
   tracer?: Tracer,
 ): Promise<Partial<ReconcileResult>> {
   return (await store.dueWork.exists()) ? reconcile(store, producers, tracer) : {};
+}
+
+function isEmbeddedOverMqtt({ id, channel }: DueBatch): boolean {
+  return channel === 'mqtt' && !isBatchId(id);
 }
 
 /**

@@ -154,8 +154,9 @@ function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<
 
 async function enqueueDue({ batchTable }: Store, producers: Producers): Promise<void> {
   const due = await batchTable.findDue(1_000);
-  await Promise.all([
-    producers.resend(due.filter(({ id }) => !isBatchId(id))),
-    ...due.flatMap(({ id }) => (isBatchId(id) ? producers.deliver(id, 'mqtt') : [])),
-  ]);
+  await Promise.all(
+    due.map((batch) =>
+      isBatchId(batch.id) ? producers.deliver(batch.id, 'mqtt') : producers.resend(batch),
+    ),
+  );
 }

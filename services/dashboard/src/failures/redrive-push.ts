@@ -103,7 +103,7 @@ async function redrivePart(
     topics: [],
     data: push.data,
     timeToLiveSeconds,
-    options: push.options ?? {},
+    options: push.options,
   };
   try {
     const { info } = await accept(redrive.app, request, idempotency);

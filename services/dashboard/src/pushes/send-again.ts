@@ -26,7 +26,7 @@ export async function sendAgain(
     ...(await readAudience(store, push)),
     data: push.data,
     timeToLiveSeconds: Math.round(lifetimeMs / 1_000),
-    options: push.options ?? {},
+    options: push.options,
   });
 }
 

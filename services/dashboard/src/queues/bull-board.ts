@@ -12,8 +12,8 @@ type EntryRoute = Parameters<ServerAdapter['setEntryRoute']>[0];
 /** Files of Bull Board's pages. */
 export const BOARD_FILES = `${dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'))}/dist`;
 
-/** Fields of jobs that hold ids of pushes and batches, and names of tasks. Everything else is counted, not shown. */
-const SHOWN_FIELDS = new Set(['fanOut', 'lone', 'work', 'pushes', 'task']);
+/** Fields of jobs that hold ids of apps, pushes and batches, and names of tasks. Everything else is counted, not shown. */
+const SHOWN_FIELDS = new Set(['fanOut', 'work', 'app', 'pushes', 'task']);
 
 /** Bull Board's library, without a server: its routes are served by the console's own router. */
 export type Board = ReturnType<typeof createBoard>;

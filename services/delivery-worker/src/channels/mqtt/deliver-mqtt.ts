@@ -6,6 +6,7 @@ import type {
   Delivery as Dispatch,
   Dispatcher,
   DispatchRecipient,
+  Recipient,
   SendPermission,
 } from '@carillon/presence/dispatcher';
 import type { Presence, PresenceReader } from '@carillon/presence/presence-reader';
@@ -86,23 +87,31 @@ async function deliverRound(
   delivery: Delivery,
   isLastRound: boolean,
 ): Promise<RoundEnd> {
-  // It ends recipients of a newer push, too.
-  if (!(await delivery.maySend())) return 'may-not-send';
   const failures: unknown[] = [];
   const recordFailure = (error: unknown): undefined => void failures.push(error);
   let isWithheld = false;
   let isFailing = false;
   const tokenAt = (position: number) => delivery.tokens[position] ?? '';
 
-  async function beforeSend(): Promise<SendPermission | undefined> {
+  async function beforeSend(part: readonly Recipient[]): Promise<SendPermission | undefined> {
     const deadline = await findWriteDeadline(delivery);
     isWithheld ||= deadline === undefined;
-    return deadline === undefined
-      ? undefined
-      : { deadline, includes: (position) => delivery.pending.has(position) };
+    if (deadline === undefined) return undefined;
+    // For some a newer push of the collapse key may have come meanwhile.
+    const includes = (position: number) => delivery.pending.has(position);
+    failpointForEach('dispatch', () =>
+      part.filter(({ position }) => includes(position)).map(({ token }) => token),
+    );
+    return { deadline, includes };
   }
   async function applyPart(results: ReadonlyMap<number, DeviceResult>): Promise<void> {
-    failpointForEach('dispatched', () => [...results.keys()].map(tokenAt));
+    if (!includesResult(results, 'offline'))
+      failpointForEach('dispatched', () => [...results.keys()].map(tokenAt));
+    else if (!(await delivery.maySend())) {
+      // Nothing was sent to them, so that their push may have ended since its state was read.
+      isWithheld = true;
+      return;
+    }
     if (await applyResults(resources, delivery, results, isLastRound)) isFailing = true;
   }
 
@@ -115,7 +124,7 @@ async function deliverRound(
       app: delivery.push.app,
       mayWait: true,
       // Errors here are not Redis's.
-      beforeSend: () => beforeSend().catch(recordFailure),
+      beforeSend: (part) => beforeSend(part).catch(recordFailure),
       onResults: (part) => applyPart(part).catch(recordFailure),
     }),
   );
