@@ -36,8 +36,8 @@ export function watchMemory(
 }
 
 /**
- * Compares the median memory of each service's processes in an early and in the last part of a run. Faults end processes,
- * so that single ones can't be compared: a process is smaller the younger it is.
+ * Compares the memory of each service in an early and in the last part of a run: the median of its largest process. Faults end
+ * processes, and a process is smaller the younger it is, so the others tell more of the faults than of the memory.
  */
 export function compareMemory(
   samples: readonly MemorySample[],
@@ -45,9 +45,13 @@ export function compareMemory(
 ): History['memory'] {
   const services = Map.groupBy(samples, ({ service }) => service);
   return [...services].flatMap(([service, ofService]) => {
+    const largest = [...Map.groupBy(ofService, ({ atMs }) => atMs)].map(([atMs, atOnce]) => ({
+      atMs,
+      bytes: Math.max(...atOnce.map(({ bytes }) => bytes)),
+    }));
     const medianOf = ({ from, to }: typeof EARLY) =>
       findMedian(
-        ofService
+        largest
           .filter(({ atMs }) => atMs >= from * lengthMs && atMs <= to * lengthMs)
           .map(({ bytes }) => bytes),
       );
