@@ -76,11 +76,10 @@ export const pushOptions = {
 const stored = z.object(pushOptions);
 export type PushOptions = z.infer<typeof stored>;
 
-const NAMES = Object.keys(pushOptions) as (keyof PushOptions)[];
-
 /** Returns the options among the fields of a valid request; undefined if it has none. */
 export function pickOptions(fields: PushOptions): PushOptions | undefined {
-  const present = NAMES.filter((name) => fields[name] !== undefined);
+  const names = Object.keys(pushOptions) as (keyof PushOptions)[];
+  const present = names.filter((name) => fields[name] !== undefined);
   if (present.length === 0) return undefined;
   return Object.fromEntries(present.map((name) => [name, fields[name]]));
 }

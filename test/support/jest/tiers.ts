@@ -182,7 +182,7 @@ const STACK_SIDE_BY_SIDE = [
   'test/end-to-end/api-errors-are-json.test.ts',
   'test/end-to-end/push-can-be-traced-in-the-logs.test.ts',
   'test/end-to-end/redis-over-tls-is-verified.test.ts',
-  'test/end-to-end/single-push-needs-no-script.test.ts',
+  'test/end-to-end/redis-without-scripts-is-named-at-the-start.test.ts',
   'test/faults/flushed-redis-loses-no-push.test.ts',
   'test/faults/lost-presence-entry-loses-no-push.test.ts',
   'test/first-run/a-changed-file-restarts-its-service.test.ts',
