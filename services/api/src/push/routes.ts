@@ -25,7 +25,7 @@ const PUSH_BODY_BYTES = 8 * 1024 * 1024;
  * Milliseconds for which pushes to one device wait for each other while one is in progress: those of a moment share their
  * statements, their job and its claims.
  */
-const GATHER_MS = 10;
+const GATHER_MS = 15;
 
 /** A busy machine resolves and stores this many tokens in a second. */
 const TOKENS_PER_SECOND = 20_000;
