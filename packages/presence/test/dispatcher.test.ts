@@ -227,6 +227,24 @@ describe('a dispatch', () => {
     expect(results).toEqual(new Map([[0, 'unanswered']]));
   });
 
+  test('to a gateway without credit sends nothing, and one without a stream is not connected', async () => {
+    const [idle, gone] = [await startTestGateway(), await startTestGateway()];
+    await idle.connect('e11', 'k1');
+    await gone.connect('e12', 'k2');
+    const ids = [await presenceOf('e11'), await presenceOf('e12')].map(({ gateway }) => gateway);
+    await redis.set(`g:${ids[0]}`, 0, 'KEEPTTL');
+    await redis.del(`h:${ids[1]}`);
+    const recipients = ['e11', 'e12'].map((token, position) => ({ token, position }));
+    const results = await dispatcher.dispatchToDevices(DELIVERY, recipients, leaveWithin(500));
+    expect(results).toEqual(
+      new Map([
+        [0, 'not-sent'],
+        [1, 'not-connected'],
+      ]),
+    );
+    expect([...idle.deliveries, ...gone.deliveries]).toEqual([]);
+  });
+
   test('that may not be sent has no result', async () => {
     const gateway = await startTestGateway();
     for (const token of ['e9', 'e10']) await gateway.connect(token, `of-${token}`);
