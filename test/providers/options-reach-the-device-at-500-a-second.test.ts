@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { pushOptions } from '../../packages/core/src/push-options.ts';
+import type { TestTenant } from '../support/api/tenants.ts';
+import { type Sent, send } from '../support/end-to-end/pushes.ts';
+import { type ProviderDevice, registerIphone } from '../support/providers/devices.ts';
+import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
+import { until } from '../support/until.ts';
+
+const PER_SECOND = 500;
+const IPHONES = 20;
+const ARRIVED = { timeoutMs: 60_000, everyMs: 200, what: 'the push at its iPhone' };
+
+let fixture: ProviderFixture;
+let tenant: TestTenant;
+let iphones: ProviderDevice[];
+beforeAll(async () => {
+  fixture = await openProviderFixture();
+  tenant = await fixture.tenant();
+  iphones = await Promise.all(Array.from({ length: IPHONES }, () => registerIphone(tenant.dev)));
+});
+afterAll(() => fixture?.close());
+
+/** All options of a push, with values that tell it from others. */
+const optionsOf = (mark: string) => ({
+  content_available: true,
+  mutable_content: true,
+  notification: { title: mark, body: `body ${mark}`, sound: `${mark}.caf`, thread_id: mark },
+  collapse_key: mark,
+});
+
+/** What they are for an iPhone. */
+const expectedOf = (mark: string) => ({
+  aps: {
+    alert: { title: mark, body: `body ${mark}` },
+    ...{ sound: `${mark}.caf`, 'thread-id': mark },
+    ...{ 'content-available': 1, 'mutable-content': 1 },
+  },
+  collapseId: mark,
+});
+
+const sendTo = (n: number, mark: string) =>
+  send(tenant, (iphones[n % IPHONES] as ProviderDevice).token, optionsOf(mark));
+
+async function receive({ id }: Sent) {
+  const [request] = await until(async () => {
+    const requests = await fixture.sandbox.received(id);
+    return requests.length > 0 && requests;
+  }, ARRIVED);
+  return { aps: request?.payload?.aps, collapseId: request?.headers['apns-collapse-id'] };
+}
+
+test('all of the table', () => {
+  expect(Object.keys(optionsOf('')).sort()).toEqual(Object.keys(pushOptions).sort());
+});
+
+test('of a push alone', async () => {
+  expect(await receive(await sendTo(0, 'alone'))).toEqual(expectedOf('alone'));
+});
+
+test('of hundreds a second', async () => {
+  const sending: Promise<Sent>[] = [];
+  const beganAt = performance.now();
+  while (sending.length < PER_SECOND) {
+    const due = Math.ceil(((performance.now() - beganAt) * PER_SECOND) / 1_000);
+    while (sending.length < Math.min(due, PER_SECOND)) {
+      sending.push(sendTo(sending.length, `n${sending.length}`));
+    }
+    await sleep(1);
+  }
+  const pushes = await Promise.all(sending);
+  const received = [];
+  for (const push of pushes) received.push(await receive(push));
+  expect(received).toEqual(pushes.map((_, n) => expectedOf(`n${n}`)));
+});
