@@ -24,7 +24,8 @@ export async function describeMachine({ mongo, redis }: Servers): Promise<Machin
     cpu: cpu?.model ?? 'unknown',
     cores: cpus().length,
     memoryGb: Math.round(totalmem() / 2 ** 30),
-    system: `${distribution()}, Linux ${release()}`,
+    // Without the part that names a vendor's build.
+    system: `${distribution()}, Linux ${release().split('.').slice(0, 2).join('.')}`,
     node: process.versions.node,
     mongodb: String(version),
     redis: /redis_version:(\S+)/.exec(info)?.[1] ?? 'unknown',
