@@ -57,5 +57,6 @@ async function save(results: Results): Promise<void> {
   const isSame = machine.cpu === results.machine.cpu && machine.cores === results.machine.cores;
   const all = { ...results, parts: { ...(isSame && kept), ...results.parts } };
   await writeResults(all);
-  await writePerformancePage(all);
+  // The rounded ones, from which anybody can make the page again.
+  await writePerformancePage(await readResults());
 }
