@@ -26,24 +26,14 @@ export function countDuplicates({ arrivals }: Pick<History, 'arrivals'>): number
   return arrivals.length - seen.size;
 }
 
-/**
- * Counts the arrivals on a connection that had the push before: a break of the device's connection explains the others, and so
- * does a provider that drops connections with the responses to requests that it has accepted.
- */
-export function countRepeats({ arrivals, faults }: Pick<History, 'arrivals' | 'faults'>): number {
-  const seen = new Set<string>();
-  let repeats = 0;
-  for (const arrival of arrivals.toSorted((a, b) => a.atMs - b.atMs)) {
-    const { mark, token, channel, connection, atMs } = arrival;
-    const key = `${mark} ${token} ${channel} ${connection}`;
-    const isDropped = () =>
-      listFaultWindows(faults.filter(({ fault }) => fault === `dropping ${channel}`)).some(
-        (window) => isWithin(atMs, window),
-      );
-    if (seen.has(key) && !isDropped()) repeats += 1;
-    seen.add(key);
-  }
-  return repeats;
+/** Counts the arrivals on a connection that had the push before: a break of the connection explains the others. */
+export function countRepeats({ arrivals }: Pick<History, 'arrivals'>): number {
+  const seen = new Set(
+    arrivals.map(
+      ({ mark, token, channel, connection }) => `${mark} ${token} ${channel} ${connection}`,
+    ),
+  );
+  return arrivals.length - seen.size;
 }
 
 /**
@@ -93,6 +83,7 @@ function listInWindows(
   windows: readonly FaultWindow[],
 ): string[] {
   const duplicatesAtMs = findDuplicateTimes(arrivals);
+  const isWithin = (atMs: number, { fromMs, toMs }: FaultWindow) => fromMs <= atMs && atMs <= toMs;
   const inWindows = windows.flatMap((window) => {
     const own = duplicatesAtMs.filter((atMs) => isWithin(atMs, window)).length;
     const { fromMs, toMs } = window;
@@ -104,10 +95,6 @@ function listInWindows(
   return outside > MAX_DUPLICATES_PER_BREAK
     ? [...inWindows, `${outside} at ${way} without a fault`]
     : inWindows;
-}
-
-function isWithin(atMs: number, { fromMs, toMs }: FaultWindow): boolean {
-  return fromMs <= atMs && atMs <= toMs;
 }
 
 /** Returns when a device got each push again. */

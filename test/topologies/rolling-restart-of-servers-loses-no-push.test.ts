@@ -1,7 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { removeRateLimit } from '../support/carillon.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
-import type { MongodProcess } from '../support/faults/mongod-process.ts';
 import { type ReplicaSet, runOn, startReplicaSet } from '../support/faults/replica-set.ts';
 import {
   expectWholeOrAbsent,
@@ -24,10 +23,7 @@ const TEST_MS = 420_000;
 const STOPPED = { timeoutMs: 60_000, what: 'the end of a mongod' };
 const RESTARTED = { timeoutMs: 60_000, everyMs: 200 };
 
-/** A write has its majority once the secondaries read from the new primary. */
-const MAJORITY_WITHIN_MS = 30_000;
-
-/** Time in which no write has its majority, by the monotonic clock: nothing can be accepted. */
+/** Time without a primary, by the monotonic clock. */
 interface Election {
   beganAt: number;
   endedAt: number;
@@ -53,7 +49,6 @@ async function restartMembers({ members, findPrimary, stepDown, startAll }: Repl
       const beganAt = performance.now();
       await stepDown();
       await until(async () => (await findPrimary()) !== member, RESTARTED);
-      await writeToMajority(await findPrimary());
       elections.push({ beganAt, endedAt: performance.now() });
     }
     member.signal('SIGTERM');
@@ -63,12 +58,6 @@ async function restartMembers({ members, findPrimary, stepDown, startAll }: Repl
     await until(hasCaughtUp, { ...RESTARTED, what: 'a member that has caught up' });
   }
   return elections;
-}
-
-async function writeToMajority(primary: MongodProcess): Promise<void> {
-  const writeConcern = { w: 'majority', wtimeout: MAJORITY_WITHIN_MS };
-  const result = await runOn(primary, { insert: 'probes', documents: [{}], writeConcern });
-  expect(result.writeConcernError).toBeUndefined();
 }
 
 /** Prints how many pushes a second were sent and accepted, and expects about as many as requested. */

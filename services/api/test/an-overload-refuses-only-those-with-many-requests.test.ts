@@ -90,6 +90,17 @@ test('the waiting requests of an account do not keep another account from waitin
   expect((await Promise.all(waiting)).filter((result) => result !== 'ok')).toHaveLength(300 - 256);
 });
 
+test('of too many waiting requests of an account the oldest is refused', async () => {
+  const requests = await overload('busy');
+  const waiting = Array.from({ length: 257 }, () => admit('busy', 0, wait).catch(String));
+  expect(await Promise.race(waiting)).toContain('unavailable');
+  database.resolve('ok');
+  await Promise.all(requests);
+  const [oldest, ...newer] = await Promise.all(waiting);
+  expect(oldest).toContain('unavailable');
+  expect(new Set(newer)).toEqual(new Set(['ok']));
+});
+
 test('accounts that wait take turns', async () => {
   const requests = await overload('busy');
   const order: string[] = [];

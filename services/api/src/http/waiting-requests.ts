@@ -24,10 +24,14 @@ export function createWaitingRequests() {
   }
 
   return {
-    /** Waits for a turn. Returns whether it has come: it does not if too many requests of the account wait, or too long. */
+    /**
+     * Waits for a turn. Returns whether it has come: it does not if the request waits for too long, or if too many of the
+     * account wait and it is the oldest. The newest has the most time left: after an outage it gets its turn.
+     */
     async wait(account: string): Promise<boolean> {
       const queue = queues.get(account) ?? new Set();
-      if (queue.size >= MAX_WAITING_PER_ACCOUNT) return false;
+      const [oldest] = queue;
+      if (oldest !== undefined && queue.size >= MAX_WAITING_PER_ACCOUNT) end(oldest, false);
       queues.set(account, queue);
       const { promise, resolve } = Promise.withResolvers<boolean>();
       const request = { account, end: resolve };
