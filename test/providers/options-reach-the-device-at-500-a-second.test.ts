@@ -7,6 +7,8 @@ import { type ProviderDevice, registerIphone } from '../support/providers/device
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { until } from '../support/until.ts';
 
+/** Each process of the stack loads it first: the option that a developer adds. */
+const ADDED_OPTION = new URL('../support/providers/with-an-added-option.ts', import.meta.url);
 const PER_SECOND = 500;
 const IPHONES = 20;
 const ARRIVED = { timeoutMs: 60_000, everyMs: 200, what: 'the push at its iPhone' };
@@ -15,7 +17,7 @@ let fixture: ProviderFixture;
 let tenant: TestTenant;
 let iphones: ProviderDevice[];
 beforeAll(async () => {
-  fixture = await openProviderFixture();
+  fixture = await openProviderFixture({ env: { NODE_OPTIONS: `--import ${ADDED_OPTION.href}` } });
   tenant = await fixture.tenant();
   iphones = await Promise.all(Array.from({ length: IPHONES }, () => registerIphone(tenant.dev)));
 });
@@ -23,6 +25,7 @@ afterAll(() => fixture?.close());
 
 /** All options of a push, with values that tell it from others. */
 const optionsOf = (mark: string) => ({
+  added_option: mark,
   content_available: true,
   mutable_content: true,
   notification: { title: mark, body: `body ${mark}`, sound: `${mark}.caf`, thread_id: mark },
@@ -34,7 +37,7 @@ const expectedOf = (mark: string) => ({
   aps: {
     alert: { title: mark, body: `body ${mark}` },
     ...{ sound: `${mark}.caf`, 'thread-id': mark },
-    ...{ 'content-available': 1, 'mutable-content': 1 },
+    ...{ 'content-available': 1, 'mutable-content': 1, 'added-option': mark },
   },
   collapseId: mark,
 });
@@ -50,8 +53,9 @@ async function receive({ id }: Sent) {
   return { aps: request?.payload?.aps, collapseId: request?.headers['apns-collapse-id'] };
 }
 
-test('all of the table', () => {
-  expect(Object.keys(optionsOf('')).sort()).toEqual(Object.keys(pushOptions).sort());
+test('all of the table, and an added one', () => {
+  const { added_option: _added, ...options } = optionsOf('');
+  expect(Object.keys(options).sort()).toEqual(Object.keys(pushOptions).sort());
 });
 
 test('of a push alone', async () => {
