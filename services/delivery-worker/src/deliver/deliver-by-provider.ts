@@ -269,6 +269,12 @@ async function sendRound(run: Run, recipients: readonly Recipient[]): Promise<bo
 async function sendOne(run: Run, recipient: Recipient): Promise<boolean> {
   const { delivery, progress } = run;
   const { window, circuit } = recipient.upstream;
+  const waitMs = circuit.waitMs(recipient.address.address);
+  // What the circuit holds back does not wait for requests in flight.
+  if (waitMs > 0) {
+    run.waitMs = Math.min(run.waitMs, waitMs);
+    return true;
+  }
   const releaseWindow = await window.acquire();
   try {
     if (!(await delivery.maySend())) return false;
@@ -331,6 +337,7 @@ function applyAttempt(
   else {
     const isAccepted = attempt.kind === 'sent';
     upstream.circuit.onAnswered(permit, isAccepted);
+    upstream.window.growByOne();
     if (isAccepted) credentialClient.onAccepted();
   }
   if (attempt.kind === 'sent') recordOutcome(run, position, OUTCOMES.sent);
@@ -375,8 +382,11 @@ function applyRetry(
   permit: Permit,
   { scope, detail, afterMs }: Extract<Attempt, { kind: 'retry' }>,
 ): AttemptResult {
-  if (scope === 'upstream') upstream.circuit.onFailure(permit, afterMs);
-  else upstream.circuit.release(permit);
+  if (scope === 'upstream') {
+    upstream.circuit.onFailure(permit, afterMs);
+    // What is in flight with a failure may have been accepted and be sent again: after it there is little in flight.
+    if (upstream.circuit.isOpen()) upstream.window.shrinkToOne();
+  } else upstream.circuit.release(permit);
   const retries = run.deferred.get(position)?.retries ?? 0;
   const isFree = scope === 'connection' && retries === 0;
   const delayMs = isFree ? 0 : computeRetryDelayMs(retries, afterMs, Math.random);

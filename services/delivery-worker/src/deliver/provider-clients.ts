@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache';
 import { type Circuit, type CircuitState, createCircuit } from './circuit.ts';
 import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
 
-import { createSemaphore, type Semaphore } from './semaphore.ts';
+import { type AdjustableSemaphore, createSemaphore, type Semaphore } from './semaphore.ts';
 import { REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Greatest age of a credential when it is used. */
@@ -198,7 +198,8 @@ function findByEnvironment(
 
 /** One account at one provider host, with a circuit and a window of its own. */
 export interface Upstream {
-  window: Semaphore;
+  /** Requests in flight: one while the circuit is open, then one more with each answer. */
+  window: AdjustableSemaphore;
   circuit: Circuit;
 }
 

@@ -4,31 +4,49 @@ export interface Semaphore {
   acquire(): Promise<() => void>;
 }
 
+/** A semaphore whose permits can be limited for a time. */
+export interface AdjustableSemaphore extends Semaphore {
+  /** Leaves one permit; those that are held stay valid. */
+  shrinkToOne(): void;
+  /** Gives back one of the permits that were taken away. */
+  growByOne(): void;
+}
+
 /** Creates a semaphore. */
-export function createSemaphore(permits: number): Semaphore {
-  let available = permits;
+export function createSemaphore(permits: number): AdjustableSemaphore {
+  let limit = permits;
+  let held = 0;
   // A Set keeps the order and removes its first entry without moving the others.
   const waiting = new Set<() => void>();
 
-  function release(): void {
-    const [resolveNext] = waiting;
-    if (resolveNext === undefined) {
-      available += 1;
-      return;
+  function admit(): void {
+    for (const resolve of waiting) {
+      if (held >= limit) return;
+      waiting.delete(resolve);
+      held += 1;
+      resolve();
     }
-    waiting.delete(resolveNext);
-    resolveNext();
   }
 
   return {
     async acquire() {
-      if (available > 0) available -= 1;
-      else await new Promise<void>((resolve) => void waiting.add(resolve));
+      await new Promise<void>((resolve) => {
+        waiting.add(resolve);
+        admit();
+      });
       let isHeld = true;
       return () => {
-        if (isHeld) release();
+        if (isHeld) held -= 1;
         isHeld = false;
+        admit();
       };
+    },
+    shrinkToOne(): void {
+      limit = 1;
+    },
+    growByOne(): void {
+      limit = Math.min(permits, limit + 1);
+      admit();
     },
   };
 }
