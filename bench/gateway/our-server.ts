@@ -102,7 +102,6 @@ serveBenchCommands({
         work: `${push}${from}`,
         claim: 'claim',
         reply: 'reply',
-        shard: 0,
         deadline: Date.now() + EXPIRY_MS,
         expiresAt: Date.now() + EXPIRY_MS,
         payload,

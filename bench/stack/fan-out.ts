@@ -8,6 +8,7 @@ import {
   startUsageMeter,
   sumCpuSeconds,
 } from '../support/resource-usage.ts';
+import { type StackCosts, startCostMeter } from '../support/stack-costs.ts';
 import { ratioRow, valueRow } from '../support/statistics.ts';
 import { until } from '../support/until.ts';
 import type { Row } from '../table.ts';
@@ -32,6 +33,8 @@ interface Sent {
 /** Carillon's result, with the CPU time of each process. */
 interface SentByUs extends Sent {
   uses: ResourceUsage[];
+  /** With those of the measurement, which waits for the end of the push. */
+  commands: Pick<StackCosts, 'redisCommands' | 'mongoCommands'>;
   /** Devices that had not acknowledged in time. */
   rows: number;
 }
@@ -68,6 +71,7 @@ async function sendToAll(
   fixture: StackFixture,
   request: Buffer,
 ): Promise<Omit<SentByUs, 'devicesCpu'>> {
+  const readCosts = await startCostMeter(fixture);
   const meter = startUsageMeter(fixture.stack);
   const startedAt = performance.now();
   const push = pushIdOf(await fixture.call(request));
@@ -78,8 +82,10 @@ async function sendToAll(
   await until('every receipt to be stored', isInboxEmpty, { timeoutMs: TIMEOUT_MS });
   const seconds = (performance.now() - startedAt) / 1_000;
   const uses = meter.read().filter(isDeliveryProcess);
+  const commands = await readCosts();
   await fixture.untilIdle();
-  return { seconds, cpu: sumCpuSeconds(uses), uses, rows: await countRows(fixture, push) };
+  const rows = await countRows(fixture, push);
+  return { seconds, cpu: sumCpuSeconds(uses), uses, commands, rows };
 }
 
 /** Counts the inbox rows that the batches of a push had when they were settled. */
@@ -131,5 +137,12 @@ function toRows(rounds: Rounds, count: number): Row[] {
       cpuOf(process, ({ uses }) => uses[at]?.cpuSeconds ?? 0),
     ),
     cpuOf('the devices', ({ devicesCpu }) => devicesCpu),
+    ...(['redis', 'mongo'] as const).map((server) =>
+      valueRow(
+        `fan-out: commands of ${server === 'redis' ? 'Redis' : 'MongoDB'}, a thousand devices`,
+        rounds.map(({ ours }) => (ours.commands[`${server}Commands`] * 1_000) / count),
+        { unit: 'commands' },
+      ),
+    ),
   ];
 }

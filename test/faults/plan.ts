@@ -282,17 +282,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   {
     fault:
       'Redis Cluster: a primary killed, suspended or emptied; slots that move to another primary',
-    files: [
-      'test/topologies/failover-in-a-cluster-loses-no-push.test.ts',
-      'test/topologies/presence-is-divided-in-a-cluster.test.ts',
-    ],
-  },
-  {
-    fault: 'one of several presence servers gone; a list of servers that changes',
-    files: [
-      'test/topologies/presence-on-several-servers-loses-no-push.test.ts',
-      'test/topologies/presence-moves-to-a-cluster-and-loses-no-push.test.ts',
-    ],
+    files: ['test/topologies/failover-in-a-cluster-loses-no-push.test.ts'],
   },
   {
     fault:

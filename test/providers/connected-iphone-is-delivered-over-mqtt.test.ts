@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import type { Redis } from '../../packages/presence/src/redis.ts';
+import { Redis } from 'ioredis';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { getDeviceInfo, getPushStatus, send } from '../support/end-to-end/pushes.ts';
 import { countWritesDuring, untilNoWrites } from '../support/faults/mongo-writes.ts';
@@ -10,7 +11,6 @@ import { type ConnectedIphone, connectIphone } from '../support/providers/connec
 import { registerIphone } from '../support/providers/devices.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilFinal, untilOutcomeCounts } from '../support/providers/outcomes.ts';
-import { openRedis } from '../support/redis.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
@@ -21,6 +21,10 @@ const WRITES_PER_PUSH = 4;
 let server: RedisServer;
 let proxy: TcpProxy;
 let redis: Redis;
+let monitor: Redis;
+/** Scripts that Redis has run to find a single device, and the last text that was echoed. */
+let lookups = 0;
+let echoed: string | undefined;
 let mongo: TestMongo;
 let fixture: ProviderFixture;
 let tenant: TestTenant;
@@ -29,7 +33,12 @@ beforeAll(async () => {
   server = await createRedisServer();
   await server.start();
   proxy = await startTcpProxy(server.port);
-  redis = await openRedis({ redis: server.url });
+  redis = new Redis(server.url);
+  monitor = await redis.monitor();
+  monitor.on('monitor', (_time: string, [command = '', text = '', , key = '']: string[]) => {
+    if (command === 'eval' && text.includes('XADD') && key.startsWith('p:')) lookups += 1;
+    if (command === 'echo') echoed = text;
+  });
   fixture = await openProviderFixture({ env: { REDIS_URL: `redis://127.0.0.1:${proxy.port}` } });
   mongo = await openMongo(fixture.stack.dev);
   tenant = await fixture.tenant();
@@ -43,6 +52,7 @@ afterAll(async () => {
   await iphone?.mqtt.disconnect();
   await mongo?.close();
   await fixture?.close();
+  monitor?.disconnect();
   redis?.disconnect();
   await proxy?.stop();
   await server?.remove();
@@ -57,8 +67,10 @@ async function requestsTo(push: { id: string }, { address }: { address: string }
 
 /** Counts the scripts that find a single device. */
 async function countLookups(): Promise<number> {
-  const [, calls = '0'] = /cmdstat_eval:calls=(\d+)/.exec(await redis.info('commandstats')) ?? [];
-  return Number(calls);
+  const mark = randomUUID();
+  await redis.echo(mark);
+  await until(() => echoed === mark);
+  return lookups;
 }
 
 async function untilFinished({ id }: { id: string }): Promise<void> {

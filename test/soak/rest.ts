@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import type { Db } from 'mongodb';
-import { createShardKeys } from '../../packages/presence/src/keys.ts';
+import { createPresenceKeys } from '../../packages/presence/src/keys.ts';
 import { NOTIFY_INDEX } from '../../packages/store/src/notify-mark.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { openJobQueues } from '../support/faults/job-queues.ts';
@@ -106,7 +106,7 @@ function ofTenants(tenants: Tenants): { $in: string[] } {
 async function countStreams(
   redis: Redis,
 ): Promise<Pick<History['left'], 'gatewayMessages' | 'endlessStreams'>> {
-  const { gatewayStream, replyStream } = createShardKeys();
+  const { gatewayStream, replyStream } = createPresenceKeys();
   const ofGateways = await redis.keys(gatewayStream('*'));
   const ofWorkers = await redis.keys(replyStream('*'));
   const lengths = await Promise.all(ofGateways.map((key) => redis.xlen(key)));

@@ -2,7 +2,7 @@ import { afterEach, expect, test } from '@jest/globals';
 import { createDispatcher } from '../../packages/presence/src/dispatcher.ts';
 import { inspectRedis } from '../../packages/presence/src/inspect-redis.ts';
 import { createPresenceReader } from '../../packages/presence/src/presence-reader.ts';
-import { connectShards } from '../../packages/presence/src/shards.ts';
+import { connectPresence } from '../../packages/presence/src/presence-server.ts';
 import { leaveWithin, openTestGateway } from '../../packages/presence/test/test-gateway.ts';
 import { jobSchemas } from '../../packages/queue/src/jobs.ts';
 import { createProducers } from '../../packages/queue/src/producers.ts';
@@ -35,13 +35,12 @@ async function expectJobs(address: { url: string; ca?: string | undefined }): Pr
 
 /** Dispatches to a device through presence. */
 async function expectDispatch(address: { url: string; ca?: string | undefined }): Promise<void> {
-  const shards = await connectShards(address);
-  const dispatcher = await createDispatcher(shards);
+  const presence = await connectPresence(address);
+  const dispatcher = await createDispatcher(presence);
   const gateway = await openTestGateway(address.url, address.ca);
   await gateway.connect('d1', 'k1');
-  const reader = createPresenceReader(shards);
-  // The gateway may not have a lease in the device's shard yet.
-  await until(async () => typeof (await reader.lookup(['d1']))[0] === 'object', SOON);
+  const reader = createPresenceReader(presence);
+  await until(async () => (await reader.lookup(['d1']))[0] !== undefined, SOON);
   const delivery = { push: 'p1', work: 'p1', claim: 'c1', expiresAt: Date.now() + 60_000 };
   const results = await dispatcher.dispatchToDevices(
     { ...delivery, payload: '{}' },
@@ -51,7 +50,7 @@ async function expectDispatch(address: { url: string; ca?: string | undefined })
   expect(results.get(0)).toBe('acknowledged');
   await gateway.channel.close();
   await dispatcher.close();
-  shards.close();
+  presence.close();
 }
 
 test.each([

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { CLUSTER_SHARDS } from '../../packages/presence/src/cluster-shards.ts';
+import { CLUSTER_SLOT } from '../../packages/presence/src/presence-server.ts';
 import { removeRateLimit, runCarillonJson } from '../support/carillon.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
 import { expectFaultLosesNothing } from '../support/topologies/expect-failover.ts';
@@ -13,12 +13,16 @@ const DEVICES = 20;
 
 let cluster: RedisCluster;
 let fixture: Fixture;
-/** Slot of the queue `send`, which each push passes. */
-let sendSlot: number;
+/** Slots of the queues, and of presence. */
+let queueSlot: number;
+let presenceSlot: number;
 beforeAll(async () => {
   cluster = await startRedisCluster();
   const [node] = cluster.nodes;
-  sendSlot = Number(await node?.run((redis) => redis.cluster('KEYSLOT', '{queue-send}')));
+  const slotOf = async (key: string) =>
+    Number(await node?.run((redis) => redis.cluster('KEYSLOT', key)));
+  queueSlot = await slotOf('{queue}');
+  presenceSlot = await slotOf('{presence}');
   const env = { REDIS_URL: cluster.url };
   const processes = { apis: 2, deliveryWorkers: 2, deviceGateways: 2, schedulers: 2 };
   fixture = await openFixture({ registered: DEVICES, real: DEVICES }, { ...processes, env });
@@ -35,8 +39,8 @@ afterEach(async () => {
   await untilWhole();
 }, SETUP_MS);
 
-const untilOtherThan = (former: RedisNode) =>
-  until(async () => (await cluster.findPrimary(sendSlot)) !== former, {
+const untilOtherThan = (slot: number, former: RedisNode) =>
+  until(async () => (await cluster.findPrimary(slot)) !== former, {
     timeoutMs: 60_000,
     everyMs: 200,
   });
@@ -67,28 +71,35 @@ test(
   SETUP_MS,
 );
 
-test(
-  'of a primary that is killed under load',
-  async () => {
-    const former = await cluster.findPrimary(sendSlot);
+const ROLES: [string, () => number][] = [
+  ['the queues', () => queueSlot],
+  ['presence', () => presenceSlot],
+];
+
+test.each(ROLES)(
+  'of the primary of %s that is killed under load',
+  async (_role, slotOf) => {
+    const slot = slotOf();
+    const former = await cluster.findPrimary(slot);
     await expectFaultLosesNothing(fixture, {
       label: 'a killed primary of the cluster',
       begin: () => former.kill(),
-      untilReplaced: () => untilOtherThan(former),
+      untilReplaced: () => untilOtherThan(slot, former),
       end: untilWhole,
     });
   },
   FAULT_MS,
 );
 
-test(
-  'of a primary that is suspended under load',
-  async () => {
-    const former = await cluster.findPrimary(sendSlot);
+test.each(ROLES)(
+  'of the primary of %s that is suspended under load',
+  async (_role, slotOf) => {
+    const slot = slotOf();
+    const former = await cluster.findPrimary(slot);
     await expectFaultLosesNothing(fixture, {
       label: 'a suspended primary of the cluster',
       begin: former.freeze,
-      untilReplaced: () => untilOtherThan(former),
+      untilReplaced: () => untilOtherThan(slot, former),
       async end() {
         former.thaw();
         await untilWhole();
@@ -98,10 +109,10 @@ test(
   FAULT_MS,
 );
 
-test(
-  'nor does a primary that is emptied under load',
-  async () => {
-    const primary = await cluster.findPrimary(sendSlot);
+test.each(ROLES)(
+  'nor does the primary of %s that is emptied under load',
+  async (_role, slotOf) => {
+    const primary = await cluster.findPrimary(slotOf());
     await expectFaultLosesNothing(fixture, {
       label: 'an emptied primary of the cluster',
       async begin() {
@@ -116,11 +127,11 @@ test(
 test(
   'nor do slots that move to another primary under load',
   async () => {
-    const slots = [sendSlot, CLUSTER_SHARDS[0][1], CLUSTER_SHARDS[8][1]];
+    expect(presenceSlot).toBe(CLUSTER_SLOT);
     await expectFaultLosesNothing(fixture, {
       label: 'moved slots of the cluster',
       async begin() {
-        for (const slot of slots) {
+        for (const slot of [queueSlot, presenceSlot]) {
           const from = await cluster.findPrimary(slot);
           const to = (await cluster.listPrimaries()).find((node) => node !== from);
           if (to !== undefined) await cluster.moveSlot(slot, to);

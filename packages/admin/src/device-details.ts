@@ -87,7 +87,6 @@ async function readPresence(
 ): Promise<PresenceView> {
   try {
     const [entry] = await presenceReader.lookup([token]);
-    if (typeof entry === 'string') return { state: 'unknown' };
     return entry === undefined ? { state: 'offline' } : { state: 'online', gateway: entry.gateway };
   } catch {
     return { state: 'unknown' };

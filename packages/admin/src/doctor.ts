@@ -1,5 +1,5 @@
 import { PROXY_WARNINGS } from '@carillon/core/proxy-warnings';
-import { describeRedisUrl, splitRedisUrls } from '@carillon/core/redis-url';
+import { describeRedisUrl } from '@carillon/core/redis-url';
 import { inspectRedis } from '@carillon/presence/inspect-redis';
 import type { RedisAddress } from '@carillon/presence/redis';
 import type { RedisNode } from '@carillon/presence/redis-topology';
@@ -75,15 +75,9 @@ export async function checkRedis(address: RedisAddress): Promise<Finding[]> {
   return [...findings, await runCheck('workers', () => checkWorkers(address))];
 }
 
-/** Checks the Redis for presence, or each of several. */
-export async function checkPresenceRedis({ url, ca }: RedisAddress): Promise<Finding[]> {
-  const urls = splitRedisUrls(url);
-  const findings = urls.map((one, index) => {
-    const name = urls.length === 1 ? 'presence redis' : `presence redis ${index + 1}`;
-    return checkRedisServers(name, { url: one, ca });
-  });
-  return (await Promise.all(findings)).flat();
-}
+/** Checks the Redis for presence. */
+export const checkPresenceRedis = (address: RedisAddress): Promise<Finding[]> =>
+  checkRedisServers('presence redis', address);
 
 /** Checks the servers behind an address; the first finding shows whether they respond. */
 async function checkRedisServers(name: string, address: RedisAddress): Promise<Finding[]> {

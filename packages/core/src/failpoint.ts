@@ -10,7 +10,8 @@ export const FAILPOINTS = {
   'page-inserted': 'the batches of a page are inserted and have no job',
   release: 'batches are ready and have no job',
   claim: 'a batch is claimed',
-  deliver: 'before a batch, or a part of a suspected one, is delivered; the text is the payload',
+  deliver:
+    'before a batch, or a recipient of a suspected one, is delivered; the text is the payload',
   dispatch: 'before deliveries are dispatched to gateways; the text is a device token',
   dispatched: 'the gateways have replied, and nothing is recorded; the text is a device token',
   send: 'before a request to a provider; the text is a device token',

@@ -29,7 +29,6 @@ export type BatchedOperation =
   | 'record-receipt'
   | 'register-presence'
   | 'release-batch'
-  | 'report-missed-notices'
   | 'settle-batch'
   | 'unregister-presence'
   | 'write-inbox';

@@ -74,11 +74,6 @@ export function describeRedisUrl(url: string): string {
   return target.kind === 'cluster' ? `the cluster ${hosts}` : `${target.name} of ${hosts}`;
 }
 
-/** Splits a list of addresses at its commas and spaces; the commas between the hosts of one address stay. */
-export function splitRedisUrls(text: string): string[] {
-  return text.trim().split(/[\s,]+(?=rediss?(?:\+\w+)?:\/\/)/);
-}
-
 /** One server: the library reads the address itself, with its own parameters. */
 function parseServer(url: string): RedisTarget {
   if (!URL.canParse(url)) throw new Error(SHAPES);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { describeRedisUrl, parseRedisUrl, splitRedisUrls } from '../src/redis-url.ts';
+import { describeRedisUrl, parseRedisUrl } from '../src/redis-url.ts';
 
 const SECRET = 'sEcret';
 
@@ -68,11 +68,6 @@ describe('an address', () => {
     expect(() => parseRedisUrl(url)).toThrow(text);
     expect(() => parseRedisUrl(url)).not.toThrow(SECRET);
   });
-});
-
-test('a list of addresses is split between them, not between the hosts of one', () => {
-  const text = 'redis://a:1,redis+sentinel://b,c/main rediss://d\n';
-  expect(splitRedisUrls(text)).toEqual(['redis://a:1', 'redis+sentinel://b,c/main', 'rediss://d']);
 });
 
 test('a description has the hosts and no password', () => {

@@ -1,7 +1,6 @@
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
-import type { OnReport, PendingDispatch, PendingDispatches } from './pending-dispatches.ts';
+import type { OnReply, PendingDispatch, PendingDispatches } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
-import type { ShardDispatcher } from './shard-dispatcher.ts';
 
 /** A recipient of a delivery, by its position in the batch. */
 export interface Recipient {
@@ -9,8 +8,8 @@ export interface Recipient {
   position: number;
 }
 
-/** Encodes the message to a gateway for recipients of one shard. */
-export type MessageFor = (shard: ShardDispatcher, group: readonly Recipient[]) => Promise<string[]>;
+/** Encodes the message to a gateway for its recipients. */
+export type MessageFor = (group: readonly Recipient[]) => Promise<string[]>;
 
 /** Sending of the messages of a delivery. */
 interface Sending {
@@ -18,29 +17,39 @@ interface Sending {
   deadline: number;
   /** Sends the messages. */
   send(pending: PendingDispatch, messageFor: MessageFor): Promise<void>;
-  /** Is called with each report about the dispatch. */
-  onReport?: OnReport;
+  onReply?: OnReply;
+}
+
+/** Where results are sent to, and the server's time. */
+interface ReplyStream {
+  /** Name of the worker's stream. */
+  replyStream: string;
+  /** Converts a time of the monotonic clock to the server's. Throws if that is not known and can't be read. */
+  toRedisTime(monotonic: number): Promise<number>;
 }
 
 export type CollectResults = ReturnType<typeof createCollectResults>;
 
 /** Creates the function that sends the messages of a delivery, and waits for the results. */
-export function createCollectResults(pendingDispatches: PendingDispatches) {
+export function createCollectResults(
+  { replyStream, toRedisTime }: ReplyStream,
+  pendingDispatches: PendingDispatches,
+) {
   return async function collectResults(
     delivery: Delivery,
     recipients: readonly Recipient[],
-    { deadline, send, onReport }: Sending,
+    { deadline, send, onReply }: Sending,
   ): Promise<Map<number, DeliveryResult>> {
     const positions = recipients.map(({ position }) => position);
-    const pending = pendingDispatches.add(delivery, positions, deadline, onReport);
-    const messageFor: MessageFor = async (shard, group) =>
+    const pending = pendingDispatches.add(delivery, positions, deadline, onReply);
+    const messageFor: MessageFor = async (group) =>
       encodeGatewayMessage({
         kind: 'deliver',
         delivery: {
           ...delivery,
           ...(pending.trace !== undefined && { trace: pending.trace }),
-          reply: shard.replyStream,
-          deadline: await shard.toRedisTime(deadline),
+          reply: replyStream,
+          deadline: await toRedisTime(deadline),
           tokens: group.map(({ token }) => token),
           positions: group.map(({ position }) => position),
         },

@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
+import type { PresenceServer } from './presence-server.ts';
 import { hasSingleServer } from './redis.ts';
 import type { DeliveryResult } from './replies.ts';
-import type { Shard } from './shards.ts';
 
 /** A message for the gateway of a device, as the fields of a stream entry. */
 interface DeviceMessage {
@@ -55,8 +55,8 @@ const STATES: ReadonlySet<string> = new Set<DispatchState>([
 /** Payloads of as many pushes are in one command. */
 const MESSAGES_PER_CALL = 50;
 
-/** Creates the dispatch to single devices of a shard. It takes one round trip, which messages of the same moment share. */
-export function createDeviceDispatch({ redis, keys, run }: Pick<Shard, 'redis' | 'keys' | 'run'>) {
+/** Creates the dispatch to single devices. It takes one round trip, which messages of the same moment share. */
+export function createDeviceDispatch({ redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>) {
   async function runScript(messages: readonly DeviceMessage[]): Promise<(DispatchState | Error)[]> {
     const states = (await redis.eval(
       DISPATCH_SCRIPT,
@@ -69,19 +69,18 @@ export function createDeviceDispatch({ redis, keys, run }: Pick<Shard, 'redis' |
     const outcomes = states.map((state) =>
       STATES.has(state) ? (state as DispatchState) : new Error(`Redis: ${state}`),
     );
-    // The shard takes no writes.
+    // The server takes no writes.
     if (outcomes.every((outcome) => outcome instanceof Error)) throw outcomes[0];
     return outcomes;
   }
 
   return {
-    /** False in a cluster: the script's keys are on several servers. */
+    /** False in a cluster, where some of the script's keys may be on another server. */
     isSupported: hasSingleServer(redis),
     /** Sends a message. Throws if Redis fails; the message may have been added then. */
-    send: createBatcher<DeviceMessage, DispatchState>(
-      'dispatch-push',
-      (messages) => run(() => runScript(messages)),
-      { maxBatchSize: MESSAGES_PER_CALL, maxInFlight: 2 },
-    ),
+    send: createBatcher<DeviceMessage, DispatchState>('dispatch-push', runScript, {
+      maxBatchSize: MESSAGES_PER_CALL,
+      maxInFlight: 2,
+    }),
   };
 }

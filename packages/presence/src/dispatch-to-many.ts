@@ -1,10 +1,9 @@
 import type { CollectResults, MessageFor, Recipient } from './collect-results.ts';
 import type { Delivery } from './gateway-messages.ts';
-import type { GatewayWindows, Permit } from './gateway-windows.ts';
+import type { GatewayRoom, Release } from './gateway-room.ts';
 import type { PresenceEntry } from './keys.ts';
-import type { OnReport, PendingDispatch } from './pending-dispatches.ts';
+import type { OnReply, PendingDispatch } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
-import type { ShardDispatcher } from './shard-dispatcher.ts';
 
 /** A recipient that is connected to a gateway. */
 export interface DispatchRecipient extends Recipient {
@@ -23,8 +22,9 @@ export interface DispatchPlan {
    */
   beforeSend(recipients: readonly Recipient[]): Promise<SendPermission | undefined>;
   /**
-   * Takes the results of a part as soon as they are there: others may wait for room for long. Of a part that could not be sent
-   * there are none. Must not throw.
+   * Takes the results of a part as soon as they are there: others may wait for room for long. Those of recipients that get
+   * their push from the inbox come before: they wait for no other device. Of a part that could not be sent there are none. Must
+   * not throw.
    */
   onResults?(results: ReadonlyMap<number, DeviceResult>): Promise<void>;
 }
@@ -40,8 +40,28 @@ export interface SendPermission {
 /** Result of a dispatch to a device, which may not be connected. */
 export type DeviceResult = DeliveryResult | 'offline';
 
+/**
+ * Adds messages to the streams of gateways, in one round trip.
+ *
+ * @returns the id of each entry, or null where there is no stream
+ * @throws if Redis fails
+ */
+export type SendMessages = (
+  messages: readonly { gateway: string; fields: string[] }[],
+) => Promise<unknown[]>;
+
 type Results = ReadonlyMap<number, DeliveryResult>;
-const NO_RESULTS: Results = new Map();
+
+/** The results of a part, and the positions of those that were handed on before. */
+interface PartResults {
+  results: Results;
+  handedOn: ReadonlySet<number>;
+}
+
+const NO_POSITIONS: ReadonlySet<number> = new Set();
+const NO_RESULTS: PartResults = { results: new Map(), handedOn: NO_POSITIONS };
+/** Results of recipients whose inbox row their gateway waits for. */
+const ROW_AWAITED: ReadonlySet<DeliveryResult | 'handled'> = new Set(['syncing', 'backpressure']);
 
 /** The recipients of a dispatch at one gateway. */
 interface GatewayGroup {
@@ -49,54 +69,56 @@ interface GatewayGroup {
   recipients: readonly DispatchRecipient[];
 }
 
-/** A group that may be sent to; a dispatch to one device takes no room. */
-type PermittedGroup = GatewayGroup & { permit?: Permit };
-
-/** A part of a dispatch that is sent by itself. */
-interface DispatchPart {
-  recipients: readonly DispatchRecipient[];
-  sending: Promise<Results>;
-}
+/** A group that has room at its gateway. */
+type PermittedGroup = GatewayGroup & { release: Release };
 
 /** Creates the dispatch to the gateways of many devices. */
 export function createDispatchToMany(
-  dispatchers: readonly ShardDispatcher[],
-  windows: GatewayWindows,
+  sendMessages: SendMessages,
+  room: GatewayRoom,
   collectResults: CollectResults,
 ) {
-  /** Sends to groups that have room at their gateways, and releases the room. */
+  /** Sends to groups that have room at their gateways, in one round trip, and releases the room. */
   async function sendGroups(
     delivery: Delivery,
     groups: readonly PermittedGroup[],
-    { beforeSend }: DispatchPlan,
-  ): Promise<Results> {
-    const permits = new Map(groups.map(({ gateway, permit }) => [gateway, permit]));
+    { beforeSend, onResults }: DispatchPlan,
+  ): Promise<PartResults> {
+    const handedOn = new Set<number>();
+    const handingOn: Promise<void>[] = [];
+    const held = new Map(groups.map(({ gateway, release }) => [gateway, release]));
+    function release(gateway: string): void {
+      held.get(gateway)?.();
+      held.delete(gateway);
+    }
     try {
       const checked = groups.flatMap(({ recipients }) => recipients);
       const permission = await beforeSend(checked);
       if (permission === undefined) return NO_RESULTS;
       const { deadline } = permission;
       const recipients = checked.filter(({ position }) => permission.includes(position));
-      const sent =
-        recipients.length === checked.length
-          ? new Map(groups.map((group) => [group.gateway, group.recipients]))
-          : groupByGateway(recipients);
-      const permitAt = indexPermits(sent, permits);
-      const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
-        for (const [gateway, permit] of permits) permit?.sent(sent.get(gateway)?.length ?? 0);
-        await sendToShards(dispatchers, pending, [...sent.values()], messageFor);
+      const sent = groupByGateway(recipients);
+      for (const gateway of [...held.keys()]) if (!sent.has(gateway)) release(gateway);
+      const gatewayAt = new Map([...sent].map(([gateway, [first]]) => [first?.position, gateway]));
+      const send = (pending: PendingDispatch, messageFor: MessageFor) =>
+        sendToGateways(sendMessages, pending, [...sent.values()], messageFor);
+      const onReply: OnReply = ({ result, positions }) => {
+        if (result === 'handled') release(gatewayAt.get(positions[0] ?? 0) ?? '');
+        if (result === 'handled' || onResults === undefined || !ROW_AWAITED.has(result)) return;
+        const own = new Set(recipients.map(({ position }) => position));
+        const early = positions.filter((position) => own.has(position) && !handedOn.has(position));
+        for (const position of early) handedOn.add(position);
+        handingOn.push(onResults(new Map(early.map((position) => [position, result]))));
       };
-      // A gateway reports the recipients of one message together.
-      const onReport: OnReport = (report, position, count) =>
-        permitAt[position]?.record(report, count);
-      const results = await collectResults(delivery, recipients, { deadline, send, onReport });
+      const results = await collectResults(delivery, recipients, { deadline, send, onReply });
       for (const [gateway, group] of sent) {
-        const isStalled = group.every(({ position }) => results.get(position) === 'unanswered');
-        if (isStalled) permits.get(gateway)?.stalled();
+        const isSilent = group.every(({ position }) => results.get(position) === 'unanswered');
+        if (isSilent && held.has(gateway)) room.refuseWaiting(gateway);
       }
-      return results;
+      return { results, handedOn };
     } finally {
-      for (const permit of permits.values()) permit?.release();
+      for (const gateway of [...held.keys()]) release(gateway);
+      await Promise.all(handingOn);
     }
   }
 
@@ -105,19 +127,19 @@ export function createDispatchToMany(
     delivery: Delivery,
     { gateway, recipients }: GatewayGroup,
     plan: DispatchPlan,
-  ): Promise<Results> {
-    const permit = await windows.acquire({ gateway, app: plan.app, size: recipients.length });
-    if (permit === 'stalled') return allNotSent(recipients);
-    return sendGroups(delivery, [{ gateway, recipients, permit }], plan);
+  ): Promise<PartResults> {
+    const release = await room.take({ gateway, app: plan.app, size: recipients.length });
+    if (release === undefined) return allNotSent(recipients);
+    return sendGroups(delivery, [{ gateway, recipients, release }], plan);
   }
 
   /**
    * Dispatches a delivery to the gateways of these recipients and waits for the results. What has room at its gateways is sent
-   * at once; the rest waits, each gateway by itself (gateway-windows.ts).
+   * at once; the rest waits, each gateway by itself (gateway-room.ts).
    *
    * @returns a result for every position that was to be sent, at the latest 1.5 s after its deadline
-   * @throws if Redis fails, on all shards of the recipients, or `beforeSend` does; gateways that received the delivery still
-   *   reply to the reply stream
+   * @throws if Redis fails, or `beforeSend` does; results of the other parts were handed on, and gateways that received the
+   *   delivery still reply to the reply stream
    */
   return async function dispatch(
     delivery: Delivery,
@@ -125,120 +147,65 @@ export function createDispatchToMany(
     plan: DispatchPlan,
   ): Promise<Results> {
     const ready: PermittedGroup[] = [];
-    const parts: DispatchPart[] = [];
+    const parts: Promise<PartResults>[] = [];
     for (const [gateway, group] of groupByGateway(recipients)) {
       const hasCredit = group[0]?.presence.credit !== 0;
-      if (hasCredit && recipients.length === 1) {
-        ready.push({ gateway, recipients: group });
-        continue;
-      }
-      const room = { gateway, app: plan.app, size: group.length };
-      const permit = hasCredit ? windows.tryAcquire(room, plan) : 'stalled';
-      if (permit === 'stalled' || (permit === undefined && !plan.mayWait))
-        parts.push({ recipients: group, sending: Promise.resolve(allNotSent(group)) });
-      else if (permit !== undefined) ready.push({ gateway, recipients: group, permit });
-      else {
-        const sending = sendWhenRoom(delivery, { gateway, recipients: group }, plan);
-        parts.push({ recipients: group, sending });
-      }
+      const release = hasCredit ? room.tryTake({ gateway, size: group.length }) : undefined;
+      if (release !== undefined) ready.push({ gateway, recipients: group, release });
+      else if (hasCredit && plan.mayWait)
+        parts.push(sendWhenRoom(delivery, { gateway, recipients: group }, plan));
+      else parts.push(Promise.resolve(allNotSent(group)));
     }
-    if (ready.length > 0) {
-      const sent = ready.flatMap((group) => group.recipients);
-      parts.push({ recipients: sent, sending: sendGroups(delivery, ready, plan) });
-    }
-    return mergeParts(parts, plan);
+    if (ready.length > 0) parts.push(sendGroups(delivery, ready, plan));
+    return joinParts(parts, plan);
   };
 }
 
-/** Returns the permit of each recipient's gateway, by position. */
-function indexPermits(
-  groups: ReadonlyMap<string, readonly DispatchRecipient[]>,
-  permits: ReadonlyMap<string, Permit | undefined>,
-): (Permit | undefined)[] {
-  const permitAt: (Permit | undefined)[] = [];
-  for (const [gateway, recipients] of groups) {
-    const permit = permits.get(gateway);
-    if (permit !== undefined) for (const { position } of recipients) permitAt[position] = permit;
-  }
-  return permitAt;
+function allNotSent(recipients: readonly DispatchRecipient[]): PartResults {
+  const results: Results = new Map(recipients.map(({ position }) => [position, 'not-sent']));
+  return { results, handedOn: NO_POSITIONS };
 }
 
-function allNotSent(recipients: readonly DispatchRecipient[]): Results {
-  return new Map(recipients.map(({ position }) => [position, 'not-sent']));
-}
-
-/**
- * Waits for all parts, hands on the results of each, and joins them. Throws if all fail; what only some parts miss is
- * `unreachable`, and is not handed on.
- */
-async function mergeParts(
-  parts: readonly DispatchPart[],
+/** Waits for all parts, hands on the results of each, and joins them. Throws if one failed, once all have ended. */
+async function joinParts(
+  parts: readonly Promise<PartResults>[],
   { onResults }: DispatchPlan,
 ): Promise<Results> {
   const settled = await Promise.allSettled(
-    parts.map(async ({ sending }) => {
-      const results = await sending;
-      await onResults?.(results);
+    parts.map(async (sending) => {
+      const { results, handedOn } = await sending;
+      const isLeft = ([position]: [number, DeliveryResult]) => !handedOn.has(position);
+      await onResults?.(handedOn.size === 0 ? results : new Map([...results].filter(isLeft)));
       return results;
     }),
   );
-  if (parts.length > 0 && settled.every(({ status }) => status === 'rejected'))
-    throw findReason(settled);
-  const [only] = settled;
-  if (settled.length === 1 && only?.status === 'fulfilled') return only.value;
-  const merged = new Map<number, DeliveryResult>();
-  for (const [index, part] of settled.entries()) {
-    if (part.status === 'fulfilled')
-      part.value.forEach((result, position) => void merged.set(position, result));
-    else
-      for (const { position } of parts[index]?.recipients ?? [])
-        merged.set(position, 'unreachable');
-  }
-  return merged;
+  const joined = settled.map((part) => {
+    if (part.status === 'rejected') throw part.reason;
+    return part.value;
+  });
+  const [only] = joined;
+  return joined.length === 1 && only !== undefined
+    ? only
+    : new Map(joined.flatMap((part) => [...part]));
 }
 
-/**
- * Sends one message to each gateway, those of a shard in one round trip. Throws if all shards fail.
- *
- * @param groups the recipients of each gateway, which has another identity in each shard
- */
-async function sendToShards(
-  dispatchers: readonly ShardDispatcher[],
+/** Sends one message to each gateway, all in one round trip. */
+async function sendToGateways(
+  sendMessages: SendMessages,
   pending: PendingDispatch,
   groups: readonly (readonly DispatchRecipient[])[],
   messageFor: MessageFor,
 ): Promise<void> {
-  if (groups.length === 0) pending.settle();
-  const shards = [...groupBy(groups, ([first]) => first?.presence.shard ?? 0)];
-  const sent = await Promise.allSettled(
-    shards.map(async ([shard, inShard]) =>
-      sendToGateways(dispatchers[shard] as ShardDispatcher, pending, inShard, messageFor),
-    ),
-  );
-  if (sent.length > 0 && sent.every(({ status }) => status === 'rejected')) throw findReason(sent);
-  for (const [index, { status }] of sent.entries()) {
-    if (status === 'fulfilled') continue;
-    const unsent = shards[index]?.[1] ?? [];
-    for (const { position } of unsent.flat()) pending.record(position, 'unreachable');
-  }
-}
-
-/** Sends one message to each gateway of a shard, all in one round trip. */
-async function sendToGateways(
-  dispatcher: ShardDispatcher,
-  pending: PendingDispatch,
-  sentGroups: readonly (readonly DispatchRecipient[])[],
-  messageFor: MessageFor,
-): Promise<void> {
-  const messages = sentGroups.map(async (group) => ({
+  if (groups.length === 0) return pending.settle();
+  const messages = groups.map(async (group) => ({
     gateway: group[0]?.presence.gateway ?? '',
-    fields: await messageFor(dispatcher, group),
+    fields: await messageFor(group),
   }));
-  const ids = await dispatcher.send(await Promise.all(messages));
+  const ids = await sendMessages(await Promise.all(messages));
   for (const [index, id] of ids.entries()) {
     // Without a stream the gateway stopped or acquired a new identity.
     if (id === null)
-      for (const { position } of sentGroups[index] ?? []) pending.record(position, 'not-connected');
+      for (const { position } of groups[index] ?? []) pending.record(position, 'not-connected');
   }
 }
 
@@ -246,22 +213,5 @@ async function sendToGateways(
 export function groupByGateway<R extends { presence: PresenceEntry }>(
   recipients: readonly R[],
 ): Map<string, R[]> {
-  return groupBy(recipients, ({ presence }) => presence.gateway);
-}
-
-/** Groups items by a key. */
-export function groupBy<R, K>(items: readonly R[], keyOf: (item: R) => K): Map<K, R[]> {
-  const groups = new Map<K, R[]>();
-  for (const item of items) {
-    const key = keyOf(item);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [item]);
-    else group.push(item);
-  }
-  return groups;
-}
-
-/** Returns the first reason for which something was rejected. */
-export function findReason(results: readonly PromiseSettledResult<unknown>[]): unknown {
-  return results.find((result) => result.status === 'rejected')?.reason;
+  return Map.groupBy(recipients, ({ presence }) => presence.gateway);
 }

@@ -16,7 +16,7 @@ export interface Delivery {
   trace?: string;
   /** Events of the recipients are reported to webhooks: a late receipt marks the batch. */
   notify?: true;
-  /** Set if undelivered recipients get no inbox row, because another channel delivers the push too. */
+  /** Set if undelivered recipients get no inbox row: another channel delivers the push too, or its time to live is 0. */
   hasNoRow?: true;
 }
 
@@ -29,11 +29,6 @@ export interface DispatchedDelivery extends Delivery {
   tokens: string[];
   /** Positions of the recipients in the batch, in the order of `tokens`. */
   positions: number[];
-}
-
-/** A delivery with the shard that it came from. */
-export interface ReceivedDelivery extends DispatchedDelivery {
-  shard: number;
 }
 
 /** A message in a gateway's stream. */

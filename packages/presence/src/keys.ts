@@ -14,19 +14,17 @@ export interface PresenceEntry {
   connection: string;
   /** Number of recipients that the gateway accepts now; with 0 nothing is dispatched to it. */
   credit: number;
-  /** The shard that holds the entry, and the gateway's lease and stream for it. */
-  shard: number;
 }
 
-/** Returns the names of the keys of one shard (shards.ts). */
-export type ShardKeys = ReturnType<typeof createShardKeys>;
+/** Returns the names of the keys of presence. */
+export type PresenceKeys = ReturnType<typeof createPresenceKeys>;
 
 /**
- * Creates the names of a shard's keys.
+ * Creates the names of the keys of presence.
  *
- * @param tag hash tag that keeps all keys of the shard in one slot of a cluster; absent: the shard is a server
+ * @param tag hash tag that keeps all of them in one slot of a cluster
  */
-export function createShardKeys(tag?: string) {
+export function createPresenceKeys(tag?: string) {
   const prefix = tag === undefined ? '' : `{${tag}}:`;
   return {
     /** Presence entry of a device ({@link encodePresence}). */

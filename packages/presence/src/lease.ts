@@ -1,7 +1,7 @@
 import { newClaimId } from '@carillon/core/ids';
 import { startInterval } from '@carillon/core/intervals';
 import { TTL_SECONDS } from './keys.ts';
-import type { ShardServer } from './shard-server.ts';
+import type { PresenceServer } from './presence-server.ts';
 
 const RENEW_INTERVAL_MS = 3_000;
 
@@ -17,7 +17,7 @@ export type Lease = ReturnType<typeof createLease>;
  * @param on.identityChanged is called with a new identity; devices registered under the former one are offline
  */
 export function createLease(
-  { redis, keys }: Pick<ShardServer, 'redis' | 'keys'>,
+  { redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>,
   on: { credit(): number; renewed(): void; identityChanged(): void },
 ) {
   let id: string | undefined;

@@ -1,15 +1,9 @@
 import { countAttributes, type Span, type Tracer } from '@carillon/core/tracing';
 import type { Delivery } from './gateway-messages.ts';
-import type { DeliveryResult, Reply, Report } from './replies.ts';
+import type { DeliveryResult, Reply } from './replies.ts';
 
 /** Time after the deadline by which replies arrive: 1 s for the device's PUBACK, 0.5 s for the transport. */
 const REPLY_GRACE_MS = 1_500;
-
-/**
- * Takes a gateway's report: the position of one of its recipients, and how many of those that the dispatch waited for have this
- * result; 0 for `handled`.
- */
-export type OnReport = (report: Report, position: number, recipients: number) => void;
 
 /** A dispatch that waits for results. */
 export interface PendingDispatch {
@@ -18,17 +12,20 @@ export interface PendingDispatch {
   trace: string | undefined;
   /** Resolves with a result for each position, at the latest 1.5 s after the deadline. */
   whenSettled: Promise<Map<number, DeliveryResult>>;
-  /** Records the result of a recipient. False: it has one, or is none of this dispatch. */
-  record(position: number, result: DeliveryResult): boolean;
+  /** Records the result of a recipient of this dispatch, unless it has one. */
+  record(position: number, result: DeliveryResult): void;
   /** Ends the wait: recipients without a result are `unanswered`. */
   settle(): void;
   /** Ends the wait without a result: nothing was sent. */
   cancel(): void;
 }
 
+/** Takes a gateway's reply to a claim, once its results are recorded. The claim may have other dispatches. */
+export type OnReply = (reply: Reply) => void;
+
 interface WaitingDispatch extends PendingDispatch {
   span: Span | undefined;
-  onReport?: OnReport | undefined;
+  onReply?: OnReply | undefined;
   /** Checks whether a result of the position is waited for, or there. */
   has(position: number): boolean;
 }
@@ -54,16 +51,15 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
      *
      * @param positions of the recipients in the batch
      * @param deadline by the monotonic clock
-     * @param onReport is called with each report about the claim
      */
     add(
       delivery: Delivery,
       positions: readonly number[],
       deadline: number,
-      onReport?: OnReport,
+      onReply?: OnReply,
     ): PendingDispatch {
       const span = startSpan(tracer, delivery, positions.length);
-      const dispatch = { ...createWaiting(delivery.claim, span, positions), onReport };
+      const dispatch = { ...createWaiting(delivery.claim, span, positions), onReply };
       // Not `withTimeout`: the deadline holds while the streams are written, too.
       const timeoutMs = deadline + REPLY_GRACE_MS - performance.now();
       const timer = setTimeout(dispatch.settle, Math.max(0, timeoutMs));
@@ -77,12 +73,14 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       return dispatch;
     },
     /** Records a gateway's reply. */
-    record({ claim, result, positions, trace }: Reply): void {
+    record(reply: Reply): void {
+      const { claim, result, positions, trace } = reply;
       for (const dispatch of waiting.get(claim) ?? []) {
         // Another dispatch of the claim may wait for other gateways.
         if (trace !== undefined && positions.some(dispatch.has)) dispatch.span?.link(trace);
-        if (result === 'handled') dispatch.onReport?.(result, positions[0] ?? 0, 0);
-        else recordResult(dispatch, result, positions);
+        if (result !== 'handled')
+          for (const position of positions) dispatch.record(position, result);
+        dispatch.onReply?.(reply);
       }
     },
     /** Ends all waits. */
@@ -90,21 +88,6 @@ export function createPendingDispatches(tracer: Tracer | undefined) {
       for (const dispatch of [...waiting.values()].flat()) dispatch.settle();
     },
   };
-}
-
-function recordResult(
-  dispatch: WaitingDispatch,
-  result: DeliveryResult,
-  positions: readonly number[],
-): void {
-  let recorded = 0;
-  let last = 0;
-  for (const position of positions) {
-    if (!dispatch.record(position, result)) continue;
-    recorded += 1;
-    last = position;
-  }
-  if (recorded > 0) dispatch.onReport?.(result, last, recorded);
 }
 
 function createWaiting(
@@ -134,11 +117,10 @@ function createWaiting(
     whenSettled: promise,
     has: (position) => results.has(position),
     record(position, result) {
-      if (hasEnded || results.get(position) !== 'unanswered') return false;
+      if (hasEnded || results.get(position) !== 'unanswered') return;
       results.set(position, result);
       waitingFor -= 1;
       if (waitingFor === 0) end();
-      return true;
     },
     settle: end,
     cancel() {

@@ -1,11 +1,6 @@
 import { decodeConnection, decodeGateway, type PresenceEntry } from './keys.ts';
-import type { Shard, Shards } from './shards.ts';
-
-/**
- * Gateway and connection of a device; undefined: it is offline. `failing` and `away`: the state of its shard
- * (shard-health.ts).
- */
-export type Presence = PresenceEntry | 'failing' | 'away' | undefined;
+import type { PresenceServer } from './presence-server.ts';
+import type { Redis } from './redis.ts';
 
 /** Finds the gateways and connections of devices. */
 export type PresenceReader = ReturnType<typeof createPresenceReader>;
@@ -17,69 +12,22 @@ interface ReadEntries {
 }
 
 /**
- * Creates a presence reader. One MGET for each shard reads the presence entries and the leases of known gateways; a second
- * one reads only the leases of new gateways. A device whose gateway has no lease is offline, because the gateway died.
+ * Creates a presence reader. One MGET reads the presence entries and the leases of known gateways; a second one reads only
+ * the leases of new gateways. A device whose gateway has no lease is offline, because the gateway died.
  */
-export function createPresenceReader({ all, of }: Pick<Shards, 'all' | 'of'>) {
-  const readers = all.map(createShardReader);
-
-  async function readShard<T>(
-    shard: Shard,
-    tokens: readonly string[],
-    decode: (entries: ReadEntries, shard: Shard) => T[],
-  ): Promise<(T | 'failing' | 'away')[]> {
-    try {
-      const read = readers[shard.index];
-      return read === undefined ? [] : decode(await read(tokens), shard);
-    } catch (error) {
-      const state = shard.state();
-      if (state === 'responding') throw error;
-      return tokens.map(() => state);
-    }
-  }
-
-  /** Reads the entry of each device in its shard, in the order of the tokens. */
-  async function readAll<T>(
-    tokens: readonly string[],
-    decode: (entries: ReadEntries, shard: Shard) => T[],
-  ): Promise<(T | 'failing' | 'away' | undefined)[]> {
-    const [only] = all;
-    if (tokens.length === 0) return [];
-    if (all.length === 1 && only !== undefined) return readShard(only, tokens, decode);
-    const found = new Map<string, T | 'failing' | 'away'>();
-    await Promise.all(
-      [...groupByShard(tokens, of)].map(async ([shard, group]) => {
-        const entries = await readShard(shard, group, decode);
-        for (const [index, entry] of entries.entries()) found.set(group[index] ?? '', entry);
-      }),
-    );
-    const entries = tokens.map((token) => found.get(token));
-    if (entries.every((entry) => entry === 'failing')) throw new Error('presence fails');
-    return entries;
-  }
-
+export function createPresenceReader(server: Pick<PresenceServer, 'redis' | 'keys'>) {
+  const read = createEntryReader(server);
   return {
-    /**
-     * Returns the entry of each device in the order of the tokens.
-     *
-     * @throws if Redis fails and is the only server, or none of the queried shards has responded
-     */
-    lookup: (tokens: readonly string[]): Promise<Presence[]> => readAll(tokens, decodeEntries),
-    /**
-     * Returns which devices are known to be online, in the order of the tokens, without decoding more.
-     *
-     * @throws as `lookup`
-     */
-    async areOnline(tokens: readonly string[]): Promise<boolean[]> {
-      return (await readAll(tokens, decodeOnline)).map((entry) => entry === true);
-    },
+    /** Returns the entry of each device in the order of the tokens; undefined: it is offline. Throws if Redis fails. */
+    lookup: async (tokens: readonly string[]): Promise<(PresenceEntry | undefined)[]> =>
+      decodeEntries(await read(tokens)),
+    /** Returns which devices are online, in the order of the tokens, without decoding more. Throws if Redis fails. */
+    areOnline: async (tokens: readonly string[]): Promise<boolean[]> =>
+      decodeOnline(await read(tokens)),
   };
 }
 
-function decodeEntries(
-  { texts, credits }: ReadEntries,
-  { index }: Shard,
-): (PresenceEntry | undefined)[] {
+function decodeEntries({ texts, credits }: ReadEntries): (PresenceEntry | undefined)[] {
   let last: string | undefined;
   return texts.map((text) => {
     const gateway = decodeGateway(text, last);
@@ -87,7 +35,7 @@ function decodeEntries(
     if (gateway === undefined || credit === undefined) return undefined;
     last = gateway;
     const connection = decodeConnection(text, gateway);
-    return connection ? { gateway, connection, credit, shard: index } : undefined;
+    return connection ? { gateway, connection, credit } : undefined;
   });
 }
 
@@ -100,23 +48,12 @@ function decodeOnline({ texts, credits }: ReadEntries): boolean[] {
   });
 }
 
-function groupByShard(tokens: readonly string[], of: Shards['of']): Map<Shard, string[]> {
-  const groups = new Map<Shard, string[]>();
-  for (const token of tokens) {
-    const shard = of(token);
-    const group = groups.get(shard);
-    if (group === undefined) groups.set(shard, [token]);
-    else group.push(token);
-  }
-  return groups;
-}
-
-function createShardReader(shard: Shard) {
-  const { keys } = shard;
-  const readValues = createValueReader(shard);
+function createEntryReader({ redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>) {
+  const readValues = createValueReader(redis);
   let knownGateways: string[] = [];
 
   return async (tokens: readonly string[]): Promise<ReadEntries> => {
+    if (tokens.length === 0) return { texts: [], credits: new Map() };
     const queriedGateways = knownGateways;
     const texts = await readValues([
       ...tokens.map(keys.presence),
@@ -147,10 +84,10 @@ function createShardReader(shard: Shard) {
 const MOVING_MS = 5_000;
 
 /** Creates the function that reads the values of keys: with one command, unless their slot is being moved. */
-function createValueReader({ run, redis }: Pick<Shard, 'run' | 'redis'>) {
+function createValueReader(redis: Redis) {
   let movingUntil = Number.NEGATIVE_INFINITY;
 
-  async function readValues(keys: string[]): Promise<(string | null)[]> {
+  return async function readValues(keys: string[]): Promise<(string | null)[]> {
     if (performance.now() < movingUntil) return Promise.all(keys.map((key) => redis.get(key)));
     try {
       return await redis.mget(keys);
@@ -160,9 +97,7 @@ function createValueReader({ run, redis }: Pick<Shard, 'run' | 'redis'>) {
       movingUntil = performance.now() + MOVING_MS;
       return readValues(keys);
     }
-  }
-
-  return (keys: string[]) => run(() => readValues(keys));
+  };
 }
 
 function collectCredits(

@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { encodeGatewayMessage } from './gateway-messages.ts';
 import { decodePresence, encodePresence, TTL_SECONDS } from './keys.ts';
-import type { ShardServer } from './shard-server.ts';
+import type { PresenceServer } from './presence-server.ts';
 
 /** A device and its connection. */
 export interface ConnectedDevice {
@@ -61,14 +61,14 @@ type PipelineResults = [error: Error | null, result: unknown][];
 export type PresenceRegistry = ReturnType<typeof createPresenceRegistry>;
 
 /**
- * Creates the presence registry of a gateway for one shard. Concurrent calls share one round trip.
+ * Creates the presence registry of a gateway. Concurrent calls share one round trip.
  *
  * @param on.gateway returns the current identity
  * @param on.isOpen checks that a connection is still open
  * @param on.now returns milliseconds, Redis's time; NaN while it is unknown
  */
 export function createPresenceRegistry(
-  server: Pick<ShardServer, 'redis' | 'keys' | 'isReady'>,
+  server: Pick<PresenceServer, 'redis' | 'keys' | 'isReady'>,
   on: { gateway(): string | undefined; isOpen(device: ConnectedDevice): boolean; now(): number },
 ) {
   const { redis, keys } = server;
@@ -150,7 +150,7 @@ export function createPresenceRegistry(
 
 /** Makes the gateways of older connections close them. A stopped gateway has no stream, which is not an error. */
 async function kickPrevious(
-  { redis, keys }: Pick<ShardServer, 'redis' | 'keys'>,
+  { redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>,
   devices: readonly ConnectedDevice[],
   results: PipelineResults,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 import { createBatcher } from '@carillon/core/batcher';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { LRUCache } from 'lru-cache';
-import type { Shard, Shards } from './shards.ts';
+import type { PresenceServer } from './presence-server.ts';
 
 /** Number of events in the current window. */
 export interface WindowCount {
@@ -53,33 +53,10 @@ return results`;
  * count (docs/decisions/0015-own-rate-counters.md).
  */
 export function createRateCounter(
-  { all, of }: Pick<Shards, 'all' | 'of'>,
+  { redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>,
   onError: (error: Error) => void,
 ) {
-  const maxKeys = Math.ceil(MAX_KEYS / all.length);
-  const counters = all.map((shard) => createShardCounter(shard, maxKeys, onError));
-  const counterOf = (key: string) => counters[of(key).index] as ShardCounter;
-  return {
-    /**
-     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is
-     * unavailable or slow, the process counts alone from the last known count (guarantee G14).
-     */
-    increment: (key: string, windowMs: number): Promise<WindowCount> =>
-      counterOf(key).increment({ key, windowMs }),
-    /** Returns the count as far as this process knows, without calling Redis; 0 if it knows nothing. */
-    currentCount: (key: string): number => counterOf(key).currentCount(key),
-  };
-}
-
-type ShardCounter = ReturnType<typeof createShardCounter>;
-
-/** Counts the events of one shard's keys. */
-function createShardCounter(
-  { redis, keys }: Pick<Shard, 'redis' | 'keys'>,
-  maxKeys: number,
-  onError: (error: Error) => void,
-) {
-  const windows = new LRUCache<string, LocalWindow>({ max: maxKeys });
+  const windows = new LRUCache<string, LocalWindow>({ max: MAX_KEYS });
   let retryAt = 0;
   /** Set while a call of Redis is in progress, perhaps one whose events have timed out. */
   let isRequestInFlight = false;
@@ -135,7 +112,13 @@ function createShardCounter(
     },
   );
   return {
-    increment: incrementBatched,
+    /**
+     * Counts an event. A window starts with its first event. Never throws and waits at most 100 ms: while Redis is
+     * unavailable or slow, the process counts alone from the last known count (guarantee G14).
+     */
+    increment: (key: string, windowMs: number): Promise<WindowCount> =>
+      incrementBatched({ key, windowMs }),
+    /** Returns the count as far as this process knows, without calling Redis; 0 if it knows nothing. */
     currentCount(key: string): number {
       const found = windows.get(key);
       return found !== undefined && found.endsAt > performance.now() ? found.count : 0;

@@ -2,12 +2,7 @@ import { startInterval } from '@carillon/core/intervals';
 import { describeRedisUrl, parseRedisUrl } from '@carillon/core/redis-url';
 import { resultWithin, withTimeout } from '@carillon/core/with-timeout';
 import { Cluster, type Redis as RedisServer } from 'ioredis';
-import {
-  createClient,
-  createServerClient,
-  type RedisProfile,
-  type RedisSettings,
-} from './redis-clients.ts';
+import { createClient, type RedisProfile, type RedisSettings } from './redis-clients.ts';
 
 /** A connection to one server, to the primary that Sentinels name, or to a cluster. */
 export type Redis = RedisServer | Cluster;
@@ -81,15 +76,6 @@ const PROFILES: Record<RedisProfile, RedisSettings> = {
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   },
-};
-
-/** A reader that loses its node requests the next one from the cluster. */
-const SETTINGS_OF_NODE: RedisSettings = {
-  ...LOADING,
-  ...PROFILES.blocking,
-  connectTimeout: CONNECT_TIMEOUT_MS,
-  lazyConnect: true,
-  retryStrategy: () => null,
 };
 
 /** Codes of the errors of a certificate that no trusted authority has signed, or that is another server's. */
@@ -242,7 +228,8 @@ export async function connectRedis(
   const redis = createRedis(address, profile, () => undefined);
   const ready = new Promise<void>((resolve) => redis.once('ready', () => resolve()));
   await resultWithin(
-    ready.then(() => waitForPrimaries(redis)),
+    // A reader connects to the node of its stream with its first read.
+    ready.then(() => (profile === 'command' ? waitForPrimaries(redis) : undefined)),
     INITIAL_WAIT_MS,
     undefined,
   );
@@ -272,18 +259,20 @@ export function hashTag(redis: Redis, group: string): string | undefined {
   return redis instanceof Cluster ? `{${group}}` : undefined;
 }
 
-/** Opens a connection for blocking reads to one node of a cluster. Throws if the node can't be reached. */
-export async function connectNode(address: RedisAddress, node: string): Promise<Redis> {
-  const target = parseRedisUrl(address.url);
-  const credentials = target.kind === 'server' ? {} : target.credentials;
-  const settings = { ...SETTINGS_OF_NODE, ...credentials };
-  const redis = createServerClient(target, node, settings, address.ca);
-  redis.on('error', () => undefined);
-  try {
-    await redis.connect();
-    return redis;
-  } catch (error) {
-    redis.disconnect();
-    throw error;
-  }
+/** An entry of a stream: its id, and alternating names and values. */
+export type StreamEntry = [id: string, fields: string[]];
+
+/**
+ * Reads the entries of a stream after `lastId` over a connection of its own, and waits up to `blockMs` for the first one.
+ *
+ * @throws if Redis fails
+ */
+export async function readStream(
+  reader: Redis,
+  key: string,
+  lastId: string,
+  { count, blockMs }: { count: number; blockMs: number },
+): Promise<StreamEntry[]> {
+  const streams = await reader.xread('COUNT', count, 'BLOCK', blockMs, 'STREAMS', key, lastId);
+  return streams?.[0]?.[1] ?? [];
 }

@@ -7,8 +7,7 @@
  * - backpressure: the connection accepts no more now and will read its inbox itself;
  * - not-sent: the deadline passed before the write, or the gateway accepts nothing now;
  * - superseded: a newer push with the same collapse key was already sent on this connection;
- * - unanswered: no reply arrived (never sent);
- * - unreachable: the shard of the recipient has failed, others have not (never sent).
+ * - unanswered: no reply arrived (never sent).
  */
 export type DeliveryResult =
   | 'acknowledged'
@@ -18,8 +17,7 @@ export type DeliveryResult =
   | 'backpressure'
   | 'not-sent'
   | 'superseded'
-  | 'unanswered'
-  | 'unreachable';
+  | 'unanswered';
 
 /**
  * Report of a gateway: a result, or that it has handled a dispatch to several recipients, so that each of them was
@@ -54,8 +52,6 @@ const BITMAP_BYTES = 128;
 /** Where the results of a dispatch are sent: the reply stream of a worker, and its claim on the batch. */
 export interface ReplyTo {
   reply: string;
-  /** The shard that holds the reply stream. */
-  shard: number;
   work: string;
   claim: string;
   /** Context of the gateway's span (`traceparent`), if the push is traced; one for all recipients of a dispatch. */
@@ -66,9 +62,9 @@ export interface ReplyTo {
 export function createResultBatch() {
   let streams = new Map<string, Map<string, Buffer>>();
   /** Bitmaps of a dispatch by report code: the name of its field costs more than a result. */
-  let ofDispatch = new Map<Omit<ReplyTo, 'shard'>, (Buffer | undefined)[]>();
+  let ofDispatch = new Map<ReplyTo, (Buffer | undefined)[]>();
 
-  function bitmapFor({ reply, work, claim, trace }: Omit<ReplyTo, 'shard'>, code: number): Buffer {
+  function bitmapFor({ reply, work, claim, trace }: ReplyTo, code: number): Buffer {
     const fields = streams.get(reply) ?? new Map<string, Buffer>();
     streams.set(reply, fields);
     const untraced = `${work} ${claim} ${code}`;
@@ -80,7 +76,7 @@ export function createResultBatch() {
 
   return {
     /** Adds the result of the recipient at a position. @param to the same object for all recipients of a dispatch */
-    add(to: Omit<ReplyTo, 'shard'>, position: number, result: Report): void {
+    add(to: ReplyTo, position: number, result: Report): void {
       let bitmaps = ofDispatch.get(to);
       if (bitmaps === undefined) {
         bitmaps = [];

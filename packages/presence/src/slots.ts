@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Shards } from './shards.ts';
+import type { PresenceServer } from './presence-server.ts';
 
 /** Time after which the slots of a process that died are free. */
 const LEASE_MS = 10_000;
@@ -29,7 +29,7 @@ export interface Slot {
  * unavailable, each process counts alone.
  */
 export function createSlots(
-  { of }: Pick<Shards, 'of'>,
+  { redis, keys }: Pick<PresenceServer, 'redis' | 'keys'>,
   max: number,
   onError: (error: Error) => void,
 ) {
@@ -41,7 +41,6 @@ export function createSlots(
   };
 
   async function tryAcquire(key: string, holder: string): Promise<boolean> {
-    const { redis, keys } = of(key);
     try {
       return (await redis.eval(ACQUIRE_SCRIPT, 1, keys.slots(key), max, LEASE_MS, holder)) === 1;
     } catch (error) {
@@ -61,7 +60,6 @@ export function createSlots(
         isReleased = true;
         clearInterval(timer);
         change(key, -1);
-        const { redis, keys } = of(key);
         void redis.eval(RELEASE_SCRIPT, 1, keys.slots(key), holder).catch(onError);
       },
     };

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
-import { createShardKeys, TTL_SECONDS } from '../src/keys.ts';
+import { createPresenceKeys, TTL_SECONDS } from '../src/keys.ts';
 import { createPresenceReader, type PresenceReader } from '../src/presence-reader.ts';
 import { createPresenceRefresher } from '../src/presence-refresher.ts';
 import { type ConnectedDevice, createPresenceRegistry } from '../src/presence-registry.ts';
+import { connectPresence, type PresenceServer } from '../src/presence-server.ts';
 import { connectRedis, type Redis } from '../src/redis.ts';
-import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 import { openTestGateway, type TestGateway } from './test-gateway.ts';
 
@@ -15,23 +15,23 @@ import { openTestGateway, type TestGateway } from './test-gateway.ts';
 const WITHIN_RECHECK = { timeoutMs: 10_000 };
 
 let server: Awaited<ReturnType<typeof startRedis>>;
-let shards: Shards;
+let presence: PresenceServer;
 let redis: Redis;
 let presenceReader: PresenceReader;
 let gateways: TestGateway[];
 let begun: Record<'lostResponse' | 'recheck', Promise<void>>;
 beforeAll(async () => {
   server = await startRedis();
-  shards = await connectShards(server);
-  redis = shards.all[0]?.redis as Redis;
-  presenceReader = createPresenceReader(shards);
+  presence = await connectPresence(server);
+  redis = presence.redis as Redis;
+  presenceReader = createPresenceReader(presence);
   begun = { lostResponse: onOwnRedis(loseResponse), recheck: onOwnRedis(recheckMany) };
   // Its own test reports its failure.
   for (const checked of Object.values(begun)) checked.catch(() => undefined);
 });
 afterAll(async () => {
   await Promise.allSettled(Object.values(begun));
-  shards.close();
+  presence.close();
   await server.stop();
 });
 beforeEach(() => {
@@ -53,8 +53,7 @@ async function breakConnections(kept = redis): Promise<void> {
 }
 
 async function connectionOf(token: string, reader = presenceReader): Promise<string | undefined> {
-  const [presence] = await reader.lookup([token]);
-  return typeof presence === 'object' ? presence.connection : presence;
+  return (await reader.lookup([token]))[0]?.connection;
 }
 
 /** A connection older than another one by more than the maximum clock skew. */
@@ -78,7 +77,7 @@ async function refreshOver(client: Redis, tokens: string[]) {
   };
   const server = {
     redis: client,
-    keys: createShardKeys(),
+    keys: createPresenceKeys(),
     isReady: () => client.status === 'ready',
   };
   const refresher = createPresenceRefresher(createPresenceRegistry(server, on), on, {
@@ -222,9 +221,9 @@ async function recheckMany({ url, redis: own }: OwnRedis): Promise<void> {
       gateway.reregistered.length + gateway.rechecked.length === tokens.length;
     await until(isAllHandled, WITHIN_RECHECK);
     expect(gateway.reregistered.sort()).toEqual(['r400', 'r7']);
-    const shardsOfOwn = await connectShards({ url });
-    expect(await connectionOf('r7', createPresenceReader(shardsOfOwn))).toBe('k-r7');
-    shardsOfOwn.close();
+    const ownPresence = await connectPresence({ url });
+    expect(await connectionOf('r7', createPresenceReader(ownPresence))).toBe('k-r7');
+    ownPresence.close();
   } finally {
     await gateway.channel.close();
   }

@@ -1,28 +1,28 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
+import { connectPresence, type PresenceServer } from '../src/presence-server.ts';
 import { createRateCounter } from '../src/rate-counter.ts';
 import type { Redis } from '../src/redis.ts';
-import { connectShards, type Shards } from '../src/shards.ts';
 import { startRedis } from './start-server.ts';
 
 const MINUTE = 60_000;
 const MAX_KEYS = 50_000;
 let server: Awaited<ReturnType<typeof startRedis>>;
-let shards: Shards;
+let presence: PresenceServer;
 let redis: Redis;
 const errors: Error[] = [];
-const newProcess = () => createRateCounter(shards, (error) => errors.push(error));
+const newProcess = () => createRateCounter(presence, (error) => errors.push(error));
 
 beforeAll(async () => {
   server = await startRedis();
-  shards = await connectShards(server);
-  redis = shards.all[0]?.redis as Redis;
+  presence = await connectPresence(server);
+  redis = presence.redis as Redis;
 });
 afterEach(() => {
   errors.length = 0;
 });
 afterAll(async () => {
-  shards.close();
+  presence.close();
   await server.stop();
 });
 

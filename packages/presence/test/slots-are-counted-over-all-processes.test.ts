@@ -1,22 +1,23 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { connectShards, type Shards } from '../src/shards.ts';
+import { connectPresence, type PresenceServer } from '../src/presence-server.ts';
 import { createSlots, type Slot } from '../src/slots.ts';
 import { freePort, startRedis, type TestServer } from './start-server.ts';
 
 let server: TestServer;
-let processes: [Shards, Shards];
+let processes: [PresenceServer, PresenceServer];
 beforeAll(async () => {
   server = await startRedis();
-  const connect = () => connectShards({ url: `redis://127.0.0.1:${server.port}` });
+  const connect = () => connectPresence({ url: `redis://127.0.0.1:${server.port}` });
   processes = [await connect(), await connect()];
 });
 afterAll(async () => {
-  for (const shards of processes ?? []) shards.close();
+  for (const presence of processes ?? []) presence.close();
   await server?.stop();
 });
 
 const errors: Error[] = [];
-const slotsOf = (shards: Shards) => createSlots(shards, 2, (error) => errors.push(error));
+const slotsOf = (presence: PresenceServer) =>
+  createSlots(presence, 2, (error) => errors.push(error));
 
 async function acquireAll(...acquiring: Promise<Slot | undefined>[]): Promise<Slot[]> {
   const slots = (await Promise.all(acquiring)).filter((slot) => slot !== undefined);
@@ -34,7 +35,7 @@ test('two holders of a key have a slot, a third has none until one is released',
   held[1]?.release();
   held[1]?.release();
   // The processes have a connection each: Redis may execute the acquisition of one before the other's release.
-  await processes[1].all[0]?.redis.ping();
+  await processes[1].redis.ping();
   held.push(...(await acquireAll(one.acquire('a'))));
   expect(await other.acquire('a')).toBeUndefined();
   for (const slot of held) slot.release();
@@ -42,14 +43,14 @@ test('two holders of a key have a slot, a third has none until one is released',
 });
 
 test('a slot whose process died is free after its lease', async () => {
-  const [shards] = processes;
-  await shards.all[0]?.redis.zadd('slots:dead', 1, 'one', 1, 'two');
-  for (const slot of await acquireAll(slotsOf(shards).acquire('dead'))) slot.release();
+  const [presence] = processes;
+  await presence.redis.zadd('slots:dead', 1, 'one', 1, 'two');
+  for (const slot of await acquireAll(slotsOf(presence).acquire('dead'))) slot.release();
   expect(errors).toEqual([]);
 });
 
 test('without Redis each process counts alone', async () => {
-  const nowhere = await connectShards({ url: `redis://127.0.0.1:${await freePort()}` });
+  const nowhere = await connectPresence({ url: `redis://127.0.0.1:${await freePort()}` });
   const slots = slotsOf(nowhere);
   const held = await acquireAll(slots.acquire('a'), slots.acquire('a'));
   expect(await slots.acquire('a')).toBeUndefined();

@@ -18,7 +18,7 @@ export async function openBoardQueues(redis: RedisAddress, onError: OnRedisError
   const queues = QUEUE_NAMES.map((name) => {
     const queue = new Queue(name, {
       connection,
-      prefix: queuePrefix(connection, name),
+      prefix: queuePrefix(connection),
       skipMetasUpdate: true,
       ...NO_VERSION_CHECK,
     });

@@ -216,7 +216,7 @@ function createQueues(redis: RedisAddress, onError: OnRedisError) {
   function openQueue(name: QueueName) {
     const queue = new Queue(name, {
       connection,
-      prefix: queuePrefix(connection, name),
+      prefix: queuePrefix(connection),
       streams: { events: { maxLen: 1_000 } },
       ...NO_VERSION_CHECK,
     });
@@ -253,7 +253,7 @@ async function countDue(redis: Redis, name: QueueName): Promise<number> {
   const pipeline = redis.pipeline();
   pipeline.llen(queueKey(redis, name, 'wait'));
   pipeline.zcount(queueKey(redis, name, 'delayed'), 0, (Date.now() + 1) * DELAYED_SCORE_FACTOR);
-  pipeline.set(...writeProbe(probeKey(redis, name)));
+  pipeline.set(...writeProbe(probeKey(redis)));
   const results = await withTimeout(pipeline.exec(), ADD_TIMEOUT_MS, 'Redis');
   const [waiting, delayed] = (results ?? []).map(([error, count]) => {
     if (error) throw error;

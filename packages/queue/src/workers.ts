@@ -100,7 +100,7 @@ export function createWorker<S extends z.ZodType>(
   }
   const worker = new JobWorker(queue, (job) => processJob(job.data), {
     connection,
-    prefix: queuePrefix(connection, queue),
+    prefix: queuePrefix(connection),
     concurrency,
     // A killed worker's jobs are retried soon. Running a job twice is harmless, because claims are fenced.
     lockDuration: 5_000,

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { describeRedisUrl, parseRedisUrl, splitRedisUrls } from '@carillon/core/redis-url';
+import { parseRedisUrl } from '@carillon/core/redis-url';
 import { SettingsError } from '@carillon/core/settings-error';
 import { z } from 'zod';
 
@@ -87,20 +87,6 @@ export const redisUrl = z.string().superRefine((url, context) => {
   }
 });
 
-/** Schema of one address, or of several among which devices are spread. */
-export const redisUrls = z.string().superRefine((text, context) => {
-  try {
-    const urls = splitRedisUrls(text);
-    const targets = urls.map(parseRedisUrl);
-    const names = new Set(urls.map(describeRedisUrl));
-    if (targets.length > 1 && targets.some(({ kind }) => kind === 'cluster'))
-      throw new Error('a cluster spreads devices itself: name it alone');
-    if (names.size < urls.length) throw new Error('the list names a server twice');
-  } catch (error) {
-    context.addIssue({ code: 'custom', message: (error as Error).message });
-  }
-});
-
 /** Variables of the Redis for queues and, by default, for presence. */
 export const redisEnv = {
   /** URL of a Redis or Valkey with maxmemory-policy noeviction: redis://cache:6379, redis+sentinel://host,host,host/name, or redis+cluster://host,host,host; rediss with TLS. */
@@ -120,8 +106,8 @@ function isCertificate(text: string): boolean {
 
 /** Variables of the Redis for presence, dispatch to gateways and rate limits. */
 export const presenceEnv = {
-  /** URL of the Redis for presence, dispatch to gateways and rate limits, or URLs of several, separated by commas, among which devices are spread: the same list in all processes. Defaults to REDIS_URL. */
-  PRESENCE_REDIS_URL: redisUrls.optional(),
+  /** URL of the Redis for presence, dispatch to gateways and rate limits: the same in all processes. Defaults to REDIS_URL. */
+  PRESENCE_REDIS_URL: redisUrl.optional(),
 };
 
 /** Variables of services that stand behind a load balancer. */

@@ -150,18 +150,6 @@ export interface ProxyWarningDocument {
   at: Date;
 }
 
-/**
- * A report of workers to gateways about presence: a list of servers in use, or a shard whose devices could not be
- * looked up.
- */
-export interface PresenceReportDocument {
-  /** `list` or `missed`, a space, and the name of the list or the shard. */
-  _id: string;
-  /** Time of the last report, and the number of reports. */
-  at: Date;
-  count: number;
-}
-
 /** A deferred recipient: position, time of the next try in milliseconds since 1970, number of deferrals, last error. */
 export type DeferredEntry = [position: number, untilMs: number, times: number, word?: string];
 
@@ -172,6 +160,12 @@ export type ProviderErrorEntry = [word: string, positions: number[]];
 export interface RedrivenEntry {
   by: string;
   bits: Binary;
+}
+
+/** A recipient that a worker tries alone, and the attempts in a row whose end is not known, the current one included. */
+export interface TriedRecipient {
+  position: number;
+  attempts: number;
 }
 
 /**
@@ -198,8 +192,8 @@ export interface Batch {
   tries: number;
   /** Claims in a row that ended without a trace (store/lapsed-claims); -1 after a save. */
   lapsed?: number;
-  /** The claim whose worker processes nothing else: if it lapses, the batch itself is the likely cause. */
-  alone?: string;
+  /** The recipient of a suspected batch that was tried last (store/lapsed-claims). */
+  trying?: TriedRecipient;
   /** Recipients that a provider has deferred. */
   later?: DeferredEntry[];
   /** Errors of a provider about recipients that have failed or are gone. */

@@ -129,10 +129,7 @@ export function createDueBatches(
 }
 
 /** Filters the batches of these channels that are due and not claimed, but those of suspended accounts. */
-export function dueBatchFilter(
-  suspensions: Pick<Suspensions, 'filter'>,
-  channels: readonly Channel[] = CHANNELS,
-) {
+function dueBatchFilter(suspensions: Pick<Suspensions, 'filter'>, channels: readonly Channel[]) {
   return {
     ...suspensions.filter(),
     'work.state': 'ready' as const,

@@ -19,7 +19,7 @@ export type StepResult = { cursor?: { from: string; next: number } } & (
 );
 
 /** Filters the open pushes whose fan-out is due and not claimed, but those of suspended accounts. */
-export function dueFanOutFilter(suspensions: Pick<Suspensions, 'filter'>) {
+function dueFanOutFilter(suspensions: Pick<Suspensions, 'filter'>) {
   return {
     ...suspensions.filter(),
     state: 'open' as const,

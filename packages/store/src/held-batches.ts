@@ -10,9 +10,9 @@ import {
 import { setPerDocument } from './bulk-set.ts';
 import { packUint32s } from './bytes.ts';
 import { fromNow } from './clock.ts';
-import type { DeferredEntry, ProviderErrorEntry } from './documents.ts';
+import type { DeferredEntry, ProviderErrorEntry, TriedRecipient } from './documents.ts';
 import { buildFailureMark, findFailures } from './failure-mark.ts';
-import { buildReleasedCount, type LapseRule } from './lapsed-claims.ts';
+import { buildReleasedCount } from './lapsed-claims.ts';
 import { NOTIFY_MARK } from './notify-mark.ts';
 
 /** The claim that saves does not count as lapsed when it ends without a release. */
@@ -36,14 +36,18 @@ export interface UnfinishedBatch extends Pick<HeldBatch, 'id' | 'claim'> {
   words?: ProviderErrorEntry[];
   /** Recipients to retry, and when at the earliest. */
   deferred: DeferredEntry[];
-  /** Lapsed claims of a batch that is processed alone; absent: the save resets their number. */
-  lapsed?: number | 'unchanged';
+  /** The recipient of a suspected batch that is tried; absent: the save resets the number of lapsed claims. */
+  trying?: TriedRecipient;
+  /** The worker was blocked until the lease had ended: the save does not show that the batch makes progress. */
+  hasLapsed?: boolean;
 }
 
 /** Release of a worker's claim on an unfinished batch. */
-interface Release extends LapseRule {
+interface Release {
   /** Time until the batch is due again. */
   delayMs: number;
+  /** The worker was blocked until the lease had ended: the claim counts as lapsed (store/lapsed-claims). */
+  hasLapsed?: boolean;
   /** Receipts that the worker has waited for. */
   received?: ReceiptsSoFar;
 }
@@ -58,9 +62,7 @@ export interface ReceiptsSoFar {
 const NO_RECEIPTS: ReceiptsSoFar = { positions: [], latenciesMs: new Uint32Array(0) };
 
 /** A claim that its worker releases. */
-interface ClaimRelease extends HeldBatch, LapseRule {
-  delayMs: number;
-}
+type ClaimRelease = HeldBatch & Omit<Release, 'received'>;
 
 /** Creates the writes to a batch whose claim a worker holds. */
 export function createHeldBatches(holders: BatchHolders) {
@@ -73,8 +75,8 @@ export function createHeldBatches(holders: BatchHolders) {
   return {
     /**
      * Releases the claim on an unfinished batch and records the receipts that the worker has. The batch is due again
-     * after `delayMs`, or at once if `retryNow` was called meanwhile. A claim whose lease has ended counts as lapsed
-     * (store/lapsed-claims). Concurrent releases share round trips. False: another worker holds or has closed the batch.
+     * after `delayMs`, or at once if `retryNow` was called meanwhile. Concurrent releases share round trips. False: another
+     * worker holds or has closed the batch.
      */
     async releaseClaim(
       { id, claim, notify }: HeldBatch,
@@ -96,27 +98,16 @@ export function createHeldBatches(holders: BatchHolders) {
     },
 
     /**
-     * Marks a claim as that of a worker that processes nothing else from now on. If it lapses, it counts
-     * (store/lapsed-claims). False: the claim was lost.
-     */
-    async markAlone(batch: Pick<HeldBatch, 'id' | 'claim'>): Promise<boolean> {
-      const { matchedCount } = await holders
-        .of(batch.id)
-        .updateOne(claimFilter(batch), { $set: { 'work.alone': batch.claim } }, FAST_WRITE);
-      return matchedCount === 1;
-    },
-
-    /**
      * Saves the outcomes so far of a batch that is still being worked on, so that a worker that takes over repeats few.
      * False: the claim was lost and nothing was written.
      */
     async saveOutcomes(batch: UnfinishedBatch): Promise<boolean> {
-      const { id, outcomes, latenciesMs, deferred, words = [] } = batch;
-      const { lapsed = LAPSED_AFTER_SAVE } = batch;
+      const { id, outcomes, latenciesMs, deferred, words = [], trying, hasLapsed = false } = batch;
       const progress = {
         'work.outcomes': new Binary(outcomes),
         'work.later': deferred,
-        ...(lapsed !== 'unchanged' && { 'work.lapsed': lapsed }),
+        ...(trying !== undefined && { 'work.trying': trying }),
+        ...(trying === undefined && !hasLapsed && { 'work.lapsed': LAPSED_AFTER_SAVE }),
         ...(words.length > 0 && { 'work.words': words }),
         // Only a connected device gives one: for most batches nothing is stored.
         ...(latenciesMs.some((ms) => ms > 0) && {
@@ -177,10 +168,7 @@ async function releaseGroup(
       'work.at': {
         $cond: ['$work.hurried', '$$NOW', fromNow(pick(releases.map(({ delayMs }) => delayMs)))],
       },
-      'work.lapsed': buildReleasedCount(
-        pick(releases.map(({ staysSuspected = false }) => staysSuspected)),
-        pick(releases.map(({ ignoresLapse = false }) => ignoresLapse)),
-      ),
+      'work.lapsed': buildReleasedCount(pick(releases.map(({ hasLapsed = false }) => hasLapsed))),
       // The outcomes so far are reported to webhooks: the batch may wait for its retry for hours.
       ...(isReported && { notify: NOTIFY_MARK }),
     })),

@@ -83,8 +83,10 @@ export function createPushCompletion(db: Db, clock: Clock) {
 
     /** Finds pushes that have expired, and those whose end has begun but is not complete. */
     async findDue(limit: number): Promise<string[]> {
+      const expired = { state: 'open', expiresAt: { $lte: new Date(clock.now()) } } as const;
+      const isPastSendUntil = { $expr: { $lte: ['$sendUntil', '$$NOW'] } };
       const lists = await Promise.all(
-        dueCompletionFilters(clock).map((filter) =>
+        [{ ...expired, ...isPastSendUntil }, { ending: { $exists: true } }].map((filter) =>
           pushes
             .find(filter, { projection: { _id: 1 } })
             .limit(limit)
@@ -94,13 +96,6 @@ export function createPushCompletion(db: Db, clock: Clock) {
       return lists.flat().map((push) => push._id);
     },
   };
-}
-
-/** Returns the filters of the pushes that have expired, and of those whose end has begun but is not complete. */
-export function dueCompletionFilters(clock: Pick<Clock, 'now'>) {
-  const expired = { state: 'open', expiresAt: { $lte: new Date(clock.now()) } } as const;
-  const isPastSendUntil = { $expr: { $lte: ['$sendUntil', '$$NOW'] } };
-  return [{ ...expired, ...isPastSendUntil }, { ending: { $exists: true } }];
 }
 
 function computePurgeAt(clock: Clock, retentionMs: number): Date {

@@ -119,16 +119,6 @@ function createInsert(pushes: Pushes, tracer?: Tracer) {
   );
 }
 
-/** Filters the scheduled pushes that are due; those of suspended accounts only after their expiry. */
-export function duePushFilter(clock: Pick<Clock, 'now'>, suspensions: Pick<Suspensions, 'filter'>) {
-  const isExpired = { expiresAt: { $lte: new Date(clock.now()) } };
-  return {
-    state: 'scheduled' as const,
-    $expr: { $lte: ['$dueAt', '$$NOW'] },
-    $or: [suspensions.filter(), isExpired],
-  };
-}
-
 /** Opens scheduled pushes. */
 function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspensions, 'filter'>) {
   async function listTraces(
@@ -150,9 +140,15 @@ function createDuePushes(pushes: Pushes, clock: Clock, suspensions: Pick<Suspens
      * after their expiry, so that they end. Returns how many.
      */
     async openDue(): Promise<number> {
-      const { modifiedCount } = await pushes.updateMany(duePushFilter(clock, suspensions), {
-        $set: { state: 'open' },
-      });
+      const isExpired = { expiresAt: { $lte: new Date(clock.now()) } };
+      const { modifiedCount } = await pushes.updateMany(
+        {
+          state: 'scheduled',
+          $expr: { $lte: ['$dueAt', '$$NOW'] },
+          $or: [suspensions.filter(), isExpired],
+        },
+        { $set: { state: 'open' } },
+      );
       return modifiedCount;
     },
 

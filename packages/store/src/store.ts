@@ -15,7 +15,6 @@ import { createDeletedDevices } from './deleted-devices.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
-import { createDueWork } from './due-work.ts';
 import { createErasure } from './erasure.ts';
 import { createExportPages } from './export-pages.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
@@ -32,7 +31,6 @@ import { createOperators } from './operators.ts';
 import { createOutbox } from './outbox.ts';
 import { createPageCursors } from './page-cursors.ts';
 import { createPending } from './pending.ts';
-import { createPresenceReports } from './presence-reports.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
 import { createPushOutcomes } from './push-outcomes.ts';
@@ -166,7 +164,6 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     recipients: createRecipients(db),
     exportPages: createExportPages(db),
     pushes: createPushes(db, clock, suspensions, tracer),
-    dueWork: createDueWork(db, clock, suspensions),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
@@ -190,7 +187,6 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     outbox: createOutbox(db, clock),
     ...createConsoleCollections(db, clock),
     proxyWarnings: createProxyWarnings(db),
-    presenceReports: createPresenceReports(db),
     schema: createSchema(db),
   };
 }

@@ -19,6 +19,7 @@ const PROGRESS = {
   latenciesMs: new Uint32Array(1),
   deferred: [],
 };
+const TRYING = { position: 0, attempts: 2 };
 
 let database: StoreUnderTest;
 let store: Store;
@@ -58,17 +59,6 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     expect(isSuspected((await claim(id)).work)).toBe(true);
   });
 
-  test('further lapses count only if nothing else was processed', async () => {
-    const id = await insertBatch();
-    const shared = await claimTimes(id, SUSPECTED_AFTER + 3);
-    expect(shared.work.lapsed).toBe(SUSPECTED_AFTER);
-    expect(await store.batchTable.markAlone(shared)).toBe(true);
-    const next = await claim(id);
-    expect(next.work.lapsed).toBe(SUSPECTED_AFTER + 1);
-    expect((await claim(id)).work.lapsed).toBe(SUSPECTED_AFTER + 1);
-    expect(await store.batchTable.markAlone(shared)).toBe(false);
-  });
-
   test('a save, a release and a first claim reset the number', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, 4);
@@ -81,50 +71,31 @@ describe.each(SHAPES)('claims of a batch %s:', (shape: Shape) => {
     expect((await claim(id)).work).not.toHaveProperty('lapsed');
   });
 
-  test('a release after the lease has ended counts', async () => {
-    const id = await insertBatch();
-    for (let lapsed = 1; lapsed <= SUSPECTED_AFTER; lapsed += 1) {
-      await store.batchTable.releaseClaim(await claim(id), { delayMs: 0 });
-      expect((await readBatch(id))?.lapsed).toBe(lapsed);
-    }
-    // For a suspected batch, only the lapse of a claim whose worker processed nothing else counts, and only once.
-    const release = { delayMs: 0, staysSuspected: true };
-    await store.batchTable.releaseClaim(await claim(id), release);
-    expect((await readBatch(id))?.lapsed).toBe(SUSPECTED_AFTER);
-    const alone = await claim(id);
-    await store.batchTable.markAlone(alone);
-    await store.batchTable.releaseClaim(alone, release);
-    expect((await claim(id)).work.lapsed).toBe(SUSPECTED_AFTER + 1);
-  });
-
-  test('a release does not count a lapse with another reason', async () => {
+  test('a release of a blocked worker counts', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
-    await store.batchTable.markAlone(claimed);
-    const release = { delayMs: 0, staysSuspected: true, ignoresLapse: true };
-    await store.batchTable.releaseClaim(claimed, release);
-    expect((await readBatch(id))?.lapsed).toBe(SUSPECTED_AFTER);
+    const progress = { ...claimed, ...PROGRESS, trying: TRYING, hasLapsed: true };
+    expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
+    await store.batchTable.releaseClaim(claimed, { delayMs: 0, hasLapsed: true });
+    expect(await readBatch(id)).toMatchObject({ lapsed: SUSPECTED_AFTER + 1, trying: TRYING });
+    await store.batchTable.releaseClaim(await claim(id, LEASE_MS), { delayMs: 0 });
+    expect(await readBatch(id)).toMatchObject({ lapsed: SUSPECTED_AFTER + 1, trying: TRYING });
   });
 
-  test('a save may leave the number as it is', async () => {
+  test('a save of a blocked worker leaves the number as it is', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, 4);
-    const progress = { ...claimed, ...PROGRESS, lapsed: 'unchanged' as const };
+    const progress = { ...claimed, ...PROGRESS, hasLapsed: true };
     expect(await store.batchTable.saveOutcomes(progress)).toBe(true);
-    await store.batchTable.releaseClaim(claimed, { delayMs: 0 });
     expect((await claim(id)).work.lapsed).toBe(4);
   });
 
-  test('a suspected batch stays suspected through saves and releases', async () => {
+  test('a suspected batch stays suspected through saves, claims and releases', async () => {
     const id = await insertBatch();
     const claimed = await claimTimes(id, SUSPECTED_AFTER + 1);
-    const progress = { ...claimed, ...PROGRESS, lapsed: 9 };
-    await store.batchTable.saveOutcomes(progress);
-    await store.batchTable.releaseClaim(claimed, {
-      delayMs: 0,
-      staysSuspected: true,
-      ignoresLapse: true,
-    });
-    expect((await claim(id)).work.lapsed).toBe(9);
+    await store.batchTable.saveOutcomes({ ...claimed, ...PROGRESS, trying: TRYING });
+    const { work } = await claim(id);
+    expect(isSuspected(work)).toBe(true);
+    expect(work.trying).toEqual(TRYING);
   });
 });

@@ -202,10 +202,6 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
         received: { positions: [1], latenciesMs: Uint32Array.of(0, 5, 0) },
       }),
   },
-  'batchTable.markAlone': {
-    given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
-    call: (store) => store.batchTable.markAlone(heldClaim),
-  },
   'batchTable.saveOutcomes': {
     given: (db) => insertDocuments(db, 'pushes', push({ work: embeddedBatch(CLAIM_FIELDS) })),
     call: (store) =>

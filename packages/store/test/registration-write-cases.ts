@@ -210,11 +210,5 @@ export const REGISTRATION_WRITE_CASES: Record<string, Case | Record<string, Case
   'proxyWarnings.record': {
     call: (store) => store.proxyWarnings.record('api-forwarded-header'),
   },
-  'presenceReports.registerList': {
-    call: (store) => store.presenceReports.registerList('one'),
-  },
-  'presenceReports.reportMissed': {
-    call: (store) => store.presenceReports.reportMissed(['redis:6379']),
-  },
   migrate: { call: (store) => store.migrate() },
 };

@@ -2,8 +2,8 @@ import { parsePushHost } from '@carillon/core/web-push-endpoint';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -68,11 +68,11 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   // It does not wait for Redis, without which it accepts pushes too (guarantee G14).
   const producers = createProducers(queueRedis(env), onRedisError);
   release('producers', producers.close);
-  const presenceShards = await connectShards(presenceRedis(env), onRedisError);
-  release('presence', presenceShards.close);
+  const presenceServer = await connectPresence(presenceRedis(env));
+  release('presence', presenceServer.close);
 
   const proxyWarner = createProxyWarner({ log, record: store.proxyWarnings.record });
-  const resources = { store, deviceStore, producers, presenceShards, proxyWarner, onRedisError };
+  const resources = { store, deviceStore, producers, presenceServer, proxyWarner, onRedisError };
   const guarded = createGuardedRouting(context, env, resources);
   const exporting = new AbortController();
   const features = createFeatures(context, env, resources, guarded, exporting.signal);
@@ -91,7 +91,7 @@ interface Resources {
   /** For the requests of devices: its connections serve no others, so slow requests of tenants delay no device. */
   deviceStore: Store;
   producers: Producers;
-  presenceShards: Shards;
+  presenceServer: PresenceServer;
   proxyWarner: ProxyWarner;
   onRedisError(error: Error): void;
 }
@@ -102,11 +102,11 @@ type GuardedRouting = ReturnType<typeof createGuardedRouting>;
 function createGuardedRouting(
   { log, metrics, release, trackActivity }: ServiceContext,
   env: Environment,
-  { store, deviceStore, producers, presenceShards, proxyWarner, onRedisError }: Resources,
+  { store, deviceStore, producers, presenceServer, proxyWarner, onRedisError }: Resources,
 ) {
   const hasAddressLimits = env.ADDRESS_LIMITS === 'on';
   const rateLimits = createRateLimits(
-    createRateCounter(presenceShards, onRedisError),
+    createRateCounter(presenceServer, onRedisError),
     hasAddressLimits,
     (address) => proxyWarner.warnIfPrivate('api-limited-private-address', address),
   );
@@ -130,15 +130,15 @@ function createGuardedRouting(
 function createFeatures(
   { log, tracer }: ServiceContext,
   env: Environment,
-  { store, deviceStore, producers, presenceShards, onRedisError }: Resources,
+  { store, deviceStore, producers, presenceServer, onRedisError }: Resources,
   { routing, rateLimits, outageWatch }: GuardedRouting,
   exporting: AbortSignal,
 ): RouteRegistrar[] {
   const retentionMs = env.RETENTION_SECONDS * 1_000;
-  const presenceReader = createPresenceReader(presenceShards);
+  const presenceReader = createPresenceReader(presenceServer);
   const presence = {
     areOnline: createAreOnline(presenceReader, onRedisError),
-    disconnect: createDisconnect(presenceShards, presenceReader),
+    disconnect: createDisconnect(presenceServer, presenceReader),
   };
   const createClearing = (of: Store) =>
     createClearDeletedDevices(of, producers.checkCompletion, (err) =>
@@ -149,7 +149,7 @@ function createFeatures(
     pushRoutes(routing, store, producers, retentionMs, tracer),
     outcomesRoutes(routing, store),
     exportRoutes(routing, store, {
-      slots: createSlots(presenceShards, EXPORTS_PER_APP, onRedisError),
+      slots: createSlots(presenceServer, EXPORTS_PER_APP, onRedisError),
       signal: exporting,
       onError: (err) => log.warn({ err }, 'an export was cut; the client can continue it'),
     }),

@@ -3,9 +3,9 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { digestApiKey } from '@carillon/core/api-key';
 import { newApiKey, newPushId } from '@carillon/core/ids';
+import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import type { Redis } from '@carillon/presence/redis';
-import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createLogger } from '@carillon/runtime/logger';
@@ -34,7 +34,7 @@ const COMPLETE = '{"complete":true}';
 
 let database: StoreUnderTest;
 let redis: TestServer & { url: string };
-let shards: Shards;
+let presence: PresenceServer;
 let connection: Redis;
 let producers: Producers;
 let keyUses: ReturnType<typeof createKeyUseRecorder>;
@@ -49,8 +49,8 @@ const ignore = (): void => undefined;
 beforeAll(async () => {
   [database, redis] = await Promise.all([startStore(), startRedis()]);
   const { store } = database;
-  shards = await connectShards({ url: redis.url });
-  connection = shards.all[0]?.redis as Redis;
+  presence = await connectPresence({ url: redis.url });
+  connection = presence.redis as Redis;
   producers = createProducers({ url: redis.url }, ignore);
   keyUses = createKeyUseRecorder(producers, store.clock);
   account = await store.accounts.create('Test', 'pro');
@@ -68,7 +68,7 @@ afterAll(async () => {
   for (const stop of stops) await stop();
   await keyUses?.stop();
   await producers?.close();
-  shards?.close();
+  presence?.close();
   await database?.stop();
   await redis?.stop();
 });
@@ -95,7 +95,7 @@ async function insertPushes(): Promise<void> {
 /** Starts the routes of exports as an API process has them, and returns the port. */
 async function startApi(idleMs?: number): Promise<number> {
   const { store } = database;
-  const rateLimits = createRateLimits(createRateCounter(shards, ignore), false);
+  const rateLimits = createRateLimits(createRateCounter(presence, ignore), false);
   const routing = createRouting({
     ...{ log: createLogger('exports', 'fatal'), metrics: createMetrics() },
     authenticate: createAuthenticator(store.keys, PEPPER, rateLimits, keyUses),
@@ -105,7 +105,7 @@ async function startApi(idleMs?: number): Promise<number> {
   });
   const stopping = new AbortController();
   const routes = exportRoutes(routing, store, {
-    slots: createSlots(shards, EXPORTS_PER_APP, ignore),
+    slots: createSlots(presence, EXPORTS_PER_APP, ignore),
     signal: stopping.signal,
     onError: (error) => cuts.push(error),
     ...(idleMs !== undefined && { idleMs }),

@@ -1,6 +1,6 @@
 import { LIMITS } from '@carillon/core/limits';
+import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectShards, type Shards } from '@carillon/presence/shards';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { createRateLimits } from '../src/http/rate-limits.ts';
@@ -9,19 +9,19 @@ const APP = { _id: 'app', registrationsPerHour: null };
 const REFUSED = { code: 'RATE_LIMIT_EXCEEDED', retryAfterSeconds: expect.any(Number) };
 
 let server: Awaited<ReturnType<typeof startRedis>>;
-let shards: Shards;
+let presence: PresenceServer;
 beforeAll(async () => {
   server = await startRedis();
-  shards = await connectShards(server);
+  presence = await connectPresence(server);
 });
 afterAll(async () => {
-  shards?.close();
+  presence?.close();
   await server?.stop();
 });
 
 const startLimits = (hasAddressLimits = true) =>
   createRateLimits(
-    createRateCounter(shards, () => undefined),
+    createRateCounter(presence, () => undefined),
     hasAddressLimits,
   );
 

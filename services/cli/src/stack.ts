@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describeError } from '@carillon/admin/admin-error';
-import { readEnv, redisUrl, redisUrls } from '@carillon/runtime/env';
+import { readEnv, redisUrl } from '@carillon/runtime/env';
 import { z } from 'zod';
 import { commandFailed, isFileNotFound, serviceUnreachable } from './failure.ts';
 import type { Output } from './output.ts';
@@ -19,8 +19,8 @@ export const environmentSchema = z.object({
     .optional(),
   /** URL of the Redis for queues. */
   REDIS_URL: redisUrl.optional(),
-  /** URL of the Redis for presence, or URLs of several; absent: REDIS_URL. */
-  PRESENCE_REDIS_URL: redisUrls.optional(),
+  /** URL of the Redis for presence; absent: REDIS_URL. */
+  PRESENCE_REDIS_URL: redisUrl.optional(),
   /** Certificate of the authority of a rediss:// server, PEM. */
   REDIS_CA: z.string().optional(),
   /** HMAC key of the digests of API keys. */

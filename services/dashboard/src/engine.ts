@@ -2,9 +2,9 @@ import { acceptPush } from '@carillon/accept/accept-push';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectPresence } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { connectRedis } from '@carillon/presence/redis';
-import { connectShards } from '@carillon/presence/shards';
 import { type BoardQueues, openBoardQueues } from '@carillon/queue/board-queues';
 import { createProducers } from '@carillon/queue/producers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -30,12 +30,12 @@ export async function createEngine(
   release('producers', producers.close);
   const queueConnection = await connectRedis(queueRedis(env));
   release('queue', () => queueConnection.disconnect());
-  const presenceShards = await connectShards(presenceRedis(env), onRedisError);
-  release('presence', presenceShards.close);
+  const presenceServer = await connectPresence(presenceRedis(env));
+  release('presence', presenceServer.close);
   // The pushes that operators send are counted like those of the API.
   release('figures', startFigures(queueRedis(env), { log }).stop);
-  const presenceReader = createPresenceReader(presenceShards);
-  const rateCounter = createRateCounter(presenceShards, onRedisError);
+  const presenceReader = createPresenceReader(presenceServer);
+  const rateCounter = createRateCounter(presenceServer, onRedisError);
   const accept: Accept = async (app, request, idempotency) => {
     await admitPush(store, rateCounter, app);
     // Read when a push needs them: a console without viewers reads nothing.
@@ -60,7 +60,7 @@ export async function createEngine(
     presenceReader,
     accept,
     redriveWorker,
-    disconnect: createDisconnect(presenceShards, presenceReader),
+    disconnect: createDisconnect(presenceServer, presenceReader),
     clearDeletedDevices: createClearDeletedDevices(store, producers.checkCompletion, (err) =>
       log.warn({ err }, 'clearing a deleted device failed; the scheduler does it'),
     ),

@@ -2,8 +2,8 @@ import { acceptPush } from '@carillon/accept/accept-push';
 import { collapseHash, splitTokens } from '@carillon/core/batch';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
-import { connectShards, type Shards } from '@carillon/presence/shards';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
@@ -135,18 +135,18 @@ async function readNewPushes(): Promise<Record<string, string[]>> {
 }
 
 describe('an account', () => {
-  let shards: Shards;
+  let presence: PresenceServer;
   let account: string;
   beforeEach(async () => {
-    shards = await connectShards(redis);
+    presence = await connectPresence(redis);
     account = await database.store.accounts.create('One', 'pro');
     const app = { _id: APP, account, name: 'One', createdAt: new Date() };
     await database.db.collection<{ _id: string }>('apps').insertOne(app);
   });
-  afterEach(() => shards.close());
+  afterEach(() => presence.close());
 
   function acceptWithinLimit(): Accept {
-    const rateCounter = createRateCounter(shards, () => undefined);
+    const rateCounter = createRateCounter(presence, () => undefined);
     return async (app, request, idempotency) => {
       await admitPush(database.store, rateCounter, app);
       return accept(app, request, idempotency);

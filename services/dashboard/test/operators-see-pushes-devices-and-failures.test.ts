@@ -3,7 +3,7 @@ import { newPushId, pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
-import { connectShards, type Shards } from '@carillon/presence/shards';
+import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
@@ -33,7 +33,7 @@ const UNKNOWN = '0'.repeat(24);
 let database: StoreUnderTest;
 let store: Store;
 let redis: Awaited<ReturnType<typeof startRedis>>;
-let shards: Shards;
+let presence: PresenceServer;
 let producers: Producers;
 let worker: RedriveWorker;
 let routes: ConsoleRoute[];
@@ -44,8 +44,8 @@ beforeAll(async () => {
   [database, redis] = await Promise.all([startStore(), startRedis()]);
   store = database.store;
   producers = createProducers(redis, () => undefined);
-  shards = await connectShards(redis);
-  const presenceReader = createPresenceReader(shards);
+  presence = await connectPresence(redis);
+  const presenceReader = createPresenceReader(presence);
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
   worker = createRedriveWorker({ store, accept, onError: () => undefined });
@@ -56,7 +56,7 @@ beforeAll(async () => {
       store,
       presenceReader,
       {
-        disconnect: createDisconnect(shards, presenceReader),
+        disconnect: createDisconnect(presence, presenceReader),
         clearDeletedDevices: createClearDeletedDevices(
           store,
           producers.checkCompletion,
@@ -73,7 +73,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker?.stop();
   await producers?.close();
-  shards?.close();
+  presence?.close();
   await redis?.stop();
   await database?.stop();
 });

@@ -1,8 +1,8 @@
 import { createDispatcher } from '@carillon/presence/dispatcher';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectPresence } from '@carillon/presence/presence-server';
 import { pingRedis } from '@carillon/presence/redis';
-import { connectShards, pingShards } from '@carillon/presence/shards';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
@@ -11,10 +11,8 @@ import { connectStore, type Store } from '@carillon/store/store';
 import type { z } from 'zod';
 import { type ApnsWithMqttResources, createApnsWithMqtt } from './channels/mqtt/apns-with-mqtt.ts';
 import { createDeliverMqtt, type MqttResources } from './channels/mqtt/deliver-mqtt.ts';
-import { createMissedNotices } from './channels/mqtt/missed-notices.ts';
 import { createAppSettings } from './deliver/app-settings.ts';
 import { type DeliveryResources, deliverBatch } from './deliver/deliver-batch.ts';
-import { createIsolation } from './deliver/isolation.ts';
 import { createLeases } from './deliver/send-gate.ts';
 import { environment } from './environment.ts';
 import { fanOutStep } from './fan-out/fan-out.ts';
@@ -38,7 +36,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
   const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
-  const gateways = await connectGateways(context, env, store, onError);
+  const gateways = await connectGateways(context, env);
   const { dispatcher } = gateways;
   const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
   release('leases', leases.stop);
@@ -54,7 +52,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     getAppSettings,
     retentionMs: env.RETENTION_SECONDS * 1_000,
     tracer,
-    isolation: createIsolation(),
+    suspectedTurn: { isTaken: false },
     isStopping: () => isStopping,
     onError,
     observeLatencies: latencies.observeMilliseconds,
@@ -87,22 +85,15 @@ async function openStore(
 }
 
 /** Connects to Redis, through which devices are found and pushes dispatched. */
-async function connectGateways(
-  { release, tracer, waitFor }: ServiceContext,
-  env: Environment,
-  store: Pick<Store, 'presenceReports'>,
-  onError: (error: unknown) => void,
-) {
+async function connectGateways({ release, tracer, waitFor }: ServiceContext, env: Environment) {
   await waitFor('Redis', () =>
-    Promise.all([pingRedis(queueRedis(env)), pingShards(presenceRedis(env))]),
+    Promise.all([pingRedis(queueRedis(env)), pingRedis(presenceRedis(env))]),
   );
-  const shards = await connectShards(presenceRedis(env), onError);
-  release('presence', shards.close);
-  const dispatcher = await createDispatcher(shards, tracer);
+  const server = await connectPresence(presenceRedis(env));
+  release('presence', server.close);
+  const dispatcher = await createDispatcher(server, tracer);
   release('dispatcher', dispatcher.close);
-  const missedNotices = createMissedNotices(store, shards, onError);
-  release('missed notices', missedNotices.stop);
-  return { dispatcher, missedNotices, presenceReader: createPresenceReader(shards) };
+  return { dispatcher, presenceReader: createPresenceReader(server) };
 }
 
 /** Creates the deliveries over the channels whose queues the process takes, and over MQTT. */
@@ -129,18 +120,16 @@ async function createProcessors(
   delivery: DeliveryResources,
 ): Promise<Processors> {
   const { store, producers, tracer, retentionMs, isStopping } = delivery;
-  const { runTogether } = delivery.isolation;
   const reportToWebhook = await context.waitFor('MongoDB', () =>
     openWebhooks(env, context, store, isStopping),
   );
   const fanOut = { store, producers, tracer, maxOpenBatches: env.OPEN_BATCHES_PER_PUSH };
   return {
-    fanOut: (push) => runTogether(() => fanOutStep(fanOut, push)),
+    fanOut: (push) => fanOutStep(fanOut, push),
     deliver: createDeliver(context, delivery),
-    checkCompletion: (push) =>
-      runTogether(() => store.pushCompletion.completeIfDone(push, retentionMs)),
+    checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
     recordActivity: store.devices.touch,
-    reportToWebhook: reportToWebhook && ((webhook) => runTogether(() => reportToWebhook(webhook))),
+    reportToWebhook,
     recordKeyUses: store.keys.markUsed,
     tracer,
   };

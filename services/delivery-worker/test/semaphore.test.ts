@@ -32,15 +32,19 @@ test('permits are given in the order of the calls, and released once', async () 
   expect(await holders.held()).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('after it shrank one holds a permit, then one more with each growth, up to all', async () => {
+test('after it shrank one more is given, then another with each growth, up to all', async () => {
   const holders = createHolders(3 * PERMITS);
-  holders.semaphore.shrinkToOne();
-  for (const n of [0, 1, 2]) await holders.release(n);
   expect(await holders.held()).toHaveLength(PERMITS);
-  await holders.release(3);
+  holders.semaphore.shrinkToOne();
+  // Those that were held before do not count, and are not given again.
+  for (const n of [0, 1]) await holders.release(n);
+  expect(await holders.held()).toHaveLength(PERMITS + 1);
+  for (const n of [2, 3]) await holders.release(n);
   expect(await holders.held()).toHaveLength(PERMITS + 1);
   holders.semaphore.growByOne();
   expect(await holders.held()).toHaveLength(PERMITS + 2);
+  await holders.release(PERMITS);
+  expect(await holders.held()).toHaveLength(PERMITS + 3);
   for (let n = 0; n < 2 * PERMITS; n += 1) holders.semaphore.growByOne();
-  expect(await holders.held()).toHaveLength(2 * PERMITS);
+  expect(await holders.held()).toHaveLength(2 * PERMITS + 1);
 });

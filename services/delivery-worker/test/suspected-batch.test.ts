@@ -1,157 +1,133 @@
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
-import { SUSPECTED_AFTER } from '@carillon/store/lapsed-claims';
+import type { Batch } from '@carillon/store/documents';
 import { describe, expect, test } from '@jest/globals';
-import { createSuspectedBatch, sliceSize } from '../src/deliver/suspected-batch.ts';
+import { createSuspectedBatch, MAX_ATTEMPTS } from '../src/deliver/suspected-batch.ts';
 
 const WORKER_FAILED = failureCode('worker-failed');
-const MAX_CLAIMS = 200;
 
 /** Fields of a batch in MongoDB between two claims. */
-interface Stored {
-  outcomes: Uint8Array;
-  lapsed: number;
-}
+type Stored = { outcomes: Uint8Array } & Pick<Batch, 'trying' | 'later'>;
 
-/**
- * Claims a batch until it is settled, each time in a new process.
- *
- * @param endsProcess whether processing these positions ends the process; `claim` counts from 0
- */
-function claimUntilSettled(
-  recipients: number,
-  endsProcess: (positions: readonly number[], claim: number) => boolean,
-): { claims: number; failed: number[]; left: number } {
-  const stored: Stored = { outcomes: new Uint8Array(recipients), lapsed: SUSPECTED_AFTER };
-  for (let claim = 0; claim < MAX_CLAIMS; claim += 1) {
-    if (runClaim(stored, (positions) => endsProcess(positions, claim))) {
-      const failed = [...stored.outcomes.keys()].filter(
-        (position) => stored.outcomes[position] === WORKER_FAILED,
-      );
-      return {
-        claims: claim + 1,
-        failed,
-        left: [...stored.outcomes].filter((code) => code === 0).length,
-      };
-    }
-    stored.lapsed += 1;
-  }
-  throw new Error('never settled');
-}
+/** What happens when a recipient is tried; undefined: it is sent to. */
+type Attempt = (position: number, claim: number) => 'end' | 'defer' | undefined;
 
-/** Runs one claim and stores what it saves; false: it ended the process. */
-function runClaim(stored: Stored, endsProcess: (positions: readonly number[]) => boolean): boolean {
+function claimBatch(stored: Stored) {
   const outcomes = Uint8Array.from(stored.outcomes);
   const pending = new Set([...outcomes.keys()].filter((position) => outcomes[position] === 0));
   const recordOutcome = (position: number, outcome: number) => {
     pending.delete(position);
     outcomes[position] = outcome;
   };
-  const batch = createSuspectedBatch({ pending, outcomes, recordOutcome }, stored.lapsed);
-  const save = () => Object.assign(stored, { outcomes: outcomes.slice(), lapsed: batch.lapsed() });
+  const recordRemaining = (outcome: number) => {
+    for (const position of [...pending]) recordOutcome(position, outcome);
+  };
+  const batchOutcomes = { pending, outcomes, recordOutcome, recordRemaining };
+  return { ...batchOutcomes, batch: createSuspectedBatch(batchOutcomes, stored) };
+}
+
+/** Runs one claim and stores what it saves; false: it ended the process. */
+function runClaim(stored: Stored, attempt: Attempt, claim: number): boolean {
+  const { batch, pending, outcomes, recordOutcome } = claimBatch(stored);
+  const save = () => {
+    stored.outcomes = outcomes.slice();
+    stored.trying = batch.trying();
+  };
   if (batch.failCause()) save();
-  while (batch.beginSlice()) {
-    const slice = [...pending];
-    if (endsProcess(slice)) return false;
-    for (const position of slice) recordOutcome(position, OUTCOMES.sent);
-    batch.endSlice();
+  for (const position of batch.listDue(0)) {
+    batch.beginTry(position);
+    expect([...pending]).toEqual([position]);
+    save();
+    const end = attempt(position, claim);
+    if (end === 'end') return false;
+    if (end === undefined) recordOutcome(position, OUTCOMES.sent);
+    batch.endTry(false);
     save();
   }
-  batch.endSlices();
+  expect([...pending]).toEqual([...pending].sort((a, b) => a - b));
   return pending.size === 0;
 }
 
-test.each([
-  [1_000, 500, 20],
-  [1_000, 250, 20],
-  [1_000, 125, 20],
-  [1_000, 1, 25],
-  [1, 1, 5],
-])(
-  '%i recipients after some lapsed claims are processed in slices of %i',
-  (recipients, size, lapsed) => {
-    const sizes = Array.from({ length: lapsed }, (_, more) =>
-      sliceSize(recipients, SUSPECTED_AFTER + more),
-    );
-    expect(sizes).toContain(size);
-  },
-);
+/** Claims a batch until it is settled. Returns the number of claims that ended their process, and who has failed. */
+function claimUntilSettled(
+  recipients: number,
+  attempt: Attempt,
+): { ends: number; failed: number[] } {
+  const stored: Stored = { outcomes: new Uint8Array(recipients) };
+  let ends = 0;
+  while (!runClaim(stored, attempt, ends)) ends += 1;
+  const failed = [...stored.outcomes.keys()].filter(
+    (position) => stored.outcomes[position] === WORKER_FAILED,
+  );
+  return { ends, failed };
+}
 
-describe('a recipient that ends its process fails, and all others are processed', () => {
+describe('recipients that end their process each time fail alone', () => {
   test.each([
-    [1, 0],
-    [2, 1],
-    [20, 7],
-    [1_000, 0],
-    [1_000, 623],
-    [1_000, 999],
-  ])('of %i that at %i', (recipients, cause) => {
-    const { failed, left, claims } = claimUntilSettled(recipients, (positions) =>
-      positions.includes(cause),
-    );
-    expect({ failed, left }).toEqual({ failed: [cause], left: 0 });
-    expect(claims).toBeLessThanOrEqual(16);
-  });
-
-  test('two such recipients', () => {
-    const causes = [3, 700];
-    const { failed, left } = claimUntilSettled(1_000, (positions) =>
-      causes.some((cause) => positions.includes(cause)),
-    );
-    expect({ failed, left }).toEqual({ failed: causes, left: 0 });
+    [1, [0]],
+    [20, [7]],
+    [1_000, [0]],
+    [1_000, [999]],
+    [1_000, [3, 700]],
+    [3, [0, 1]],
+  ])('of %i those at %j', (recipients, causes) => {
+    const attempt: Attempt = (position) => (causes.includes(position) ? 'end' : undefined);
+    const ends = causes.length * MAX_ATTEMPTS;
+    expect(claimUntilSettled(recipients, attempt)).toEqual({ ends, failed: causes });
   });
 });
 
 test('a payload that ends every process fails for all recipients, after three of them', () => {
-  const { failed, claims } = claimUntilSettled(1_000, () => true);
+  const { ends, failed } = claimUntilSettled(1_000, () => 'end');
   expect(failed).toHaveLength(1_000);
-  expect(claims).toBeLessThanOrEqual(30);
+  expect(ends).toBe(3 * MAX_ATTEMPTS);
 });
 
-test.each([1, 2, 500, 1_000])(
-  'five more kills for another reason fail none of %i recipients',
+test.each([1, 2, 1_000])(
+  'five ends for another reason fail none of %i recipients',
   (recipients) => {
-    const { failed, left } = claimUntilSettled(recipients, (_, claim) => claim < 5);
-    expect({ failed, left }).toEqual({ failed: [], left: 0 });
+    const attempt: Attempt = (_, claim) => (claim < MAX_ATTEMPTS - 1 ? 'end' : undefined);
+    expect(claimUntilSettled(recipients, attempt).failed).toEqual([]);
   },
 );
 
-test('deferred recipients come last, and only the one that ends its process fails', () => {
-  const outcomes = new Uint8Array(3);
-  const pending = new Set(outcomes.keys());
-  const failed: number[] = [];
-  const recordOutcome = (position: number) => {
-    failed.push(position);
-    pending.delete(position);
+test('attempts at a recipient are in a row, also beside one that is deferred', () => {
+  const attempt: Attempt = (position, claim) => {
+    if (position === 0) return claim < MAX_ATTEMPTS ? 'defer' : undefined;
+    return position === 2 ? 'end' : undefined;
   };
-  const batch = createSuspectedBatch({ pending, outcomes, recordOutcome }, SUSPECTED_AFTER + 7, [
-    [0, 90, 1],
-    [1, 50, 1],
-  ]);
-  const slices: number[][] = [];
-  while (batch.beginSlice()) slices.push([...pending]);
-  batch.endSlices();
-  expect(slices).toEqual([[2], [1], [0]]);
-  expect(batch.failCause()).toBe(true);
-  expect(failed).toEqual([2]);
+  expect(claimUntilSettled(3, attempt)).toEqual({ ends: MAX_ATTEMPTS, failed: [2] });
 });
 
-test('deferrals of other slices are saved with those of the current one', () => {
-  const outcomes = new Uint8Array(4);
-  const pending = new Set(outcomes.keys());
-  const recordOutcome = (position: number) => void pending.delete(position);
-  const batch = createSuspectedBatch({ pending, outcomes, recordOutcome }, SUSPECTED_AFTER, [
-    [3, 90, 2],
-  ]);
-  batch.beginSlice();
-  expect([...pending]).toEqual([0, 1]);
+test('a recipient with an outcome leaves its attempts to no other', () => {
+  const outcomes = Uint8Array.of(OUTCOMES.delivered, OUTCOMES.pending);
+  const { batch, pending } = claimBatch({ outcomes, trying: { position: 0, attempts: 6 } });
+  expect(batch.failCause()).toBe(false);
+  batch.beginTry(1);
+  expect(batch.trying()).toEqual({ position: 1, attempts: 1 });
+  batch.endTry(true);
+  expect(batch.trying()).toEqual({ position: 1, attempts: 1 });
+  expect([...pending]).toEqual([1]);
+});
+
+test('deferrals of other recipients are saved with those of the current one', () => {
+  const { batch } = claimBatch({ outcomes: new Uint8Array(4), later: [[3, 90, 2]] });
+  batch.beginTry(1);
   expect(batch.mergeDeferred([[1, 50, 1]])).toEqual([
     [3, 90, 2],
     [1, 50, 1],
   ]);
-  batch.endSlice();
-  batch.beginSlice();
-  expect([...pending]).toEqual([2, 3]);
+  batch.endTry(false);
+  batch.beginTry(3);
+  expect(batch.mergeDeferred(undefined)).toHaveLength(2);
   expect(batch.mergeDeferred([])).toEqual([[1, 50, 1]]);
-  batch.endSlices();
-  expect([...pending]).toEqual([0, 1, 2, 3]);
+});
+
+test('recipients follow the one that was tried last, and deferred ones are left out until they are due', () => {
+  const outcomes = new Uint8Array(4);
+  const { batch } = claimBatch({
+    ...{ outcomes, trying: { position: 1, attempts: 0 } },
+    later: [[3, 90, 1]],
+  });
+  expect([batch.listDue(50), batch.untilDueMs(50)]).toEqual([[2, 0, 1], 40]);
+  expect([batch.listDue(90), batch.untilDueMs(90)]).toEqual([[2, 3, 0, 1], 0]);
 });

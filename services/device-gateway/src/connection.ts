@@ -5,16 +5,12 @@ import { AcknowledgedPushes } from './acknowledged-pushes.ts';
 import type { AppLoad } from './app-shares.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
 import type { DispatchSpan } from './dispatch-span.ts';
-import { ExpectedRows, type HeldPush } from './expected-rows.ts';
 import { type PublishPacket, writePublish } from './publish-packet.ts';
 import type { Transport } from './transport.ts';
 
 /** Most pushes without a PUBACK that a device has at a time. */
 const MAX_IN_FLIGHT = 16;
 const MAX_REMEMBERED_COLLAPSE_KEYS = 32;
-const MAX_REMEMBERED_REPLAYS = 128;
-/** Longer than a worker takes to write a row and to send its notice. */
-const REPLAYS_REMEMBERED_MS = 60_000;
 /** Bytes buffered in the socket above which no further push is written to it. */
 const MAX_BUFFERED_BYTES = 64 * 1_024;
 
@@ -81,16 +77,10 @@ export class Connection {
   #inboxCheckedAt = this.connectedAt;
   /** Time at which the reaper checks the inbox; 0: not scheduled. */
   #recheckAt = 0;
-  /** The inbox is not read earlier. */
-  #readNotBefore = 0;
   #hasUnreadRows = false;
   #isReplaying = false;
-  /** Pushes whose result was `syncing`. */
-  #expectedRows: ExpectedRows | undefined;
-  #mayHoldPushes = true;
-  /** Ids of the last pushes that were sent with a row, or before it: its notice and the row itself may come later. */
-  #replayed: Set<string> | undefined;
-  #forgetReplaysAt = 0;
+  /** Pushes that were left to the inbox, and the times by which workers have written their rows. */
+  #awaitedRows: Map<string, number> | undefined;
   /** Receipts that are being written to MongoDB. */
   #pendingReceiptCount = 0;
   #resumeWaiter: (() => void) | undefined;
@@ -159,7 +149,7 @@ export class Connection {
     const unacknowledged = this.#inFlight;
     this.#state = 'closed';
     this.#inFlight = NONE_IN_FLIGHT;
-    this.#expectedRows = undefined;
+    this.#awaitedRows = undefined;
     this.transport.destroy();
     this.#resume();
     return unacknowledged;
@@ -215,6 +205,11 @@ export class Connection {
 
   hasAcknowledged(push: string): boolean {
     return this.#acknowledged?.has(push) ?? false;
+  }
+
+  /** Checks whether a push was sent on this connection, as far as it is remembered. */
+  hasSent(push: string): boolean {
+    return this.findInFlight(push) !== undefined || this.hasAcknowledged(push);
   }
 
   /** Checks whether a newer push of the collapse key was sent on this connection (guarantee G9). */
@@ -290,13 +285,11 @@ export class Connection {
     return true;
   }
 
-  /**
-   * Schedules a read of the inbox, not before a moment of the monotonic clock; no push is sent live until it is empty.
-   */
-  requestSync(notBefore: number): void {
+  /** Schedules a read of the inbox; no push is sent live until it is empty. */
+  requestSync(): void {
     this.#state = 'syncing';
     this.#hasUnreadRows = true;
-    this.#readNotBefore = Math.max(this.#readNotBefore, notBefore);
+    this.#resume();
   }
 
   /** Marks the inbox as being read; false: it is being read already. */
@@ -310,93 +303,46 @@ export class Connection {
     this.#isReplaying = false;
   }
 
-  needsSync(): boolean {
-    return this.#state === 'syncing' || (this.#hasUnreadRows && this.isOpen());
-  }
-
-  /** Milliseconds until the inbox may be read; not positive: now. */
-  readDelayMs(): number {
-    return this.#readNotBefore - performance.now();
-  }
-
-  /** Delays the next read after a failure. */
-  delayRead(delayMs: number): void {
-    this.#readNotBefore = performance.now() + delayMs;
-  }
-
   /** Starts a read: rows that are written from now on count as unread. */
   startRead(): void {
     this.#hasUnreadRows = false;
   }
 
-  /** Goes live after a read that found no new row, unless a row was written meanwhile, or is expected. */
+  /** Goes live after a read that found no new row, once no row is awaited, unless a row was written since the read. */
   completeSync(): void {
-    if (!this.#hasUnreadRows && !this.isExpectingRows() && this.isOpen()) this.#state = 'live';
+    if (!this.#hasUnreadRows && this.isOpen()) this.#state = 'live';
   }
 
-  /**
-   * Keeps the connection from going live until the row is written, or the push was sent from memory.
-   *
-   * @param held undefined: the push can only be sent from its row
-   */
-  expectRow(push: string, writtenBy: number, held: HeldPush | undefined): void {
-    this.#expectedRows ??= new ExpectedRows();
-    this.#expectedRows.add(push, writtenBy, this.#mayHoldPushes ? held : undefined);
+  /** Keeps the connection from going live until the row of a push was read, or should have been written. */
+  awaitRow(push: string, writtenBy: number): void {
+    this.#awaitedRows ??= new Map();
+    this.#awaitedRows.set(push, writtenBy);
   }
 
-  /** Sets whether pushes are held; otherwise all wait for their rows. */
-  setHolding(mayHoldPushes: boolean): void {
-    this.#mayHoldPushes = mayHoldPushes;
-    if (!mayHoldPushes) this.#expectedRows?.releaseHeld();
+  /** Ends the wait for rows that were read. */
+  dropAwaitedRows(rows: readonly { push: string }[]): void {
+    for (const { push } of rows) this.#awaitedRows?.delete(push);
   }
 
-  /** Removes the expected rows of pushes that were read. */
-  dropExpectedRows(pushes: Iterable<string>): void {
-    for (const push of pushes) this.#expectedRows?.delete(push);
+  /** Counts awaited rows as written, and unread, once their time has passed: their notices may be lost. */
+  expireAwaitedRows(): void {
+    const now = performance.now();
+    for (const [push, writtenBy] of this.#awaitedRows ?? []) {
+      if (now < writtenBy) continue;
+      this.#awaitedRows?.delete(push);
+      this.#hasUnreadRows = true;
+    }
+    this.#resume();
   }
 
   /** Checks whether rows are still to be written before the next read. */
-  isExpectingRows(): boolean {
-    return this.isOpen() && !this.#hasUnreadRows && (this.#expectedRows?.size ?? 0) > 0;
+  isAwaitingRows(): boolean {
+    return this.isOpen() && !this.#hasUnreadRows && (this.#awaitedRows?.size ?? 0) > 0;
   }
 
-  /** Counts expected rows as written once their deadline has passed. */
-  expireExpectedRows(): void {
-    // The row is written by now, unless a newer push of the collapse key has replaced it.
-    if (this.#expectedRows?.expire()) this.#hasUnreadRows = true;
-  }
-
-  /** Lists the pushes to send before their rows are written, none while a row is unread: it may be of an earlier push. */
-  listHeld(): readonly HeldPush[] {
-    return this.isExpectingRows() ? (this.#expectedRows?.listHeld() ?? []) : [];
-  }
-
-  isHeld(push: string): boolean {
-    return this.#expectedRows?.isHeld(push) ?? false;
-  }
-
-  /** Records that a push was sent with its row, or before it. */
-  markReplayed(push: string): void {
-    this.#forgetReplaysAt = performance.now() + REPLAYS_REMEMBERED_MS;
-    this.#replayed ??= new Set();
-    this.#replayed.add(push);
-    if (this.#replayed.size <= MAX_REMEMBERED_REPLAYS) return;
-    for (const oldest of this.#replayed) return void this.#replayed.delete(oldest);
-  }
-
-  /** Frees the memory of replays and acknowledged pushes some time after the last; called about once a second. */
+  /** Frees the memory of acknowledged pushes some time after the last; called about once a second. */
   forgetOld(now: number): void {
     this.#acknowledged?.trim(now);
-    if (this.#replayed !== undefined && now > this.#forgetReplaysAt) this.#replayed = undefined;
-  }
-
-  hasReplayed(push: string): boolean {
-    return this.#replayed?.has(push) ?? false;
-  }
-
-  /** Checks whether the notice of a push's row is redundant. */
-  needsNoRow(push: string): boolean {
-    return this.isHeld(push) || this.hasReplayed(push);
   }
 
   receiptStarted(): void {
@@ -412,7 +358,7 @@ export class Connection {
     return this.#pendingReceiptCount > 0;
   }
 
-  /** Waits for a condition that changes with PUBACKs, recorded receipts and the close; one caller at a time. */
+  /** Waits for a condition that changes with PUBACKs, recorded receipts, unread rows and the close; one caller at a time. */
   async waitUntil(isDone: () => boolean): Promise<void> {
     while (this.isOpen() && !isDone()) {
       await new Promise<void>((resolve) => {

@@ -20,11 +20,9 @@ import { createInboxReplay } from './inbox-replay.ts';
 import { type ListenAddresses, type ListenSettings, listen } from './listen.ts';
 import { createLiveDelivery, createWorkerReplies } from './live-delivery.ts';
 import { createGatewayMetrics } from './metrics.ts';
-import { startMissedNotices } from './missed-notices.ts';
 import { createPendingConnections } from './pending-connections.ts';
 import { createInboxReader } from './read-inbox.ts';
 import { createReceipts } from './receipts.ts';
-import { createHeldSender } from './send-held.ts';
 
 /** Recipients that may wait to be written; above it workers get no credit. */
 const MAX_QUEUED_RECIPIENTS = 20_000;
@@ -33,15 +31,7 @@ const MAX_QUEUED_RECIPIENTS = 20_000;
 export interface GatewaySettings extends ListenSettings {
   store: Pick<
     Store,
-    | 'apps'
-    | 'inbox'
-    | 'pushes'
-    | 'collapse'
-    | 'devices'
-    | 'receipts'
-    | 'suspensions'
-    | 'presenceReports'
-    | 'clock'
+    'apps' | 'inbox' | 'pushes' | 'collapse' | 'devices' | 'receipts' | 'suspensions' | 'clock'
   >;
   producers: Pick<Producers, 'publishPresence' | 'checkCompletion'>;
   metrics: Metrics;
@@ -72,14 +62,6 @@ export async function startGateway(settings: GatewaySettings) {
     (err) => log.warn({ err }, 'the suspended accounts could not be read'),
     () => checkAllInboxes(parts),
   );
-  const missedNotices = startMissedNotices(
-    store,
-    {
-      list: channel.list,
-      checkInboxes: (shard) => checkInboxes(parts, (token) => channel.isInShard(token, shard)),
-    },
-    (err) => log.warn({ err }, 'the reports about presence could not be read'),
-  );
   const pendingConnections = createPendingConnections(limits.pendingPerAddress, () =>
     metrics.countConnect('gave-way'),
   );
@@ -94,7 +76,6 @@ export async function startGateway(settings: GatewaySettings) {
 
   async function stop(): Promise<void> {
     listeners.stop();
-    missedNotices.stop();
     pendingConnections.stop();
     await drainConnections(connections, drainSeconds);
     parts.replies.stop();
@@ -113,8 +94,9 @@ export async function startGateway(settings: GatewaySettings) {
     countConnections: connections.size,
     /** Checks whether workers can find this gateway; until then devices get their pushes from the inbox. */
     isRegistered: channel.hasLease,
-    /** The loops that keep presence and dispatch going. */
+    /** The loops that keep presence and dispatch going, and the check of the Redis that they need. */
     loops: channel.loops,
+    assertRedisWritable: channel.assertWritable,
     /** Closes all connections, spread over time, records their receipts and removes them from presence. */
     stop(): Promise<void> {
       stopped ??= stop();
@@ -138,8 +120,7 @@ function createParts(settings: GatewaySettings, channel: () => GatewayChannel) {
   const connections = createConnections({ channel, shares, settle, lastSeen, metrics });
   metrics.observe(connections, maxConnections);
   const reader = createInboxReader({ store, producers, receipts, metrics, tracer });
-  const sendHeld = createHeldSender({ store, metrics });
-  const inboxReplay = createInboxReplay({ reader, sendHeld, connections, devices, iosApps });
+  const inboxReplay = createInboxReplay({ reader, connections, devices, iosApps });
   const reaper = startConnectionReaper({ connections, shares, inboxReplay, maxWaitingBytes });
   const delivering = { channel, clock, connections, replies, inboxReplay, metrics, tracer };
   const liveDelivery = createLiveDelivery(delivering);
@@ -168,8 +149,10 @@ function createGatewayEvents(parts: Parts): GatewayEvents {
     deliver: liveDelivery.deliver,
     inboxChanged(token, push) {
       const connection = connections.find(token);
+      if (connection === undefined) return;
       // A replay would turn the pushes that arrive meanwhile into rows, whose notices cause further replays.
-      if (connection !== undefined && !connection.needsNoRow(push)) inboxReplay.replay(connection);
+      if (connection.hasSent(push)) inboxReplay.recheck(connection);
+      else inboxReplay.replay(connection);
     },
     kick({ token, connection: id }) {
       const connection = connections.find(token);
@@ -190,18 +173,6 @@ function createGatewayEvents(parts: Parts): GatewayEvents {
     credit: () =>
       reaper.isOverloaded() ? 0 : Math.max(0, MAX_QUEUED_RECIPIENTS - liveDelivery.pendingWrites()),
   };
-}
-
-/** Time over which the inboxes of many devices are checked. */
-const CHECK_WINDOW_MS = 8_000;
-
-/** Checks the inboxes of some devices for rows without a notice. */
-function checkInboxes(
-  { connections, inboxReplay }: Parts,
-  isAmong: (token: string) => boolean,
-): void {
-  for (const connection of connections.all())
-    if (isAmong(connection.token)) inboxReplay.recheck(connection, Math.random() * CHECK_WINDOW_MS);
 }
 
 /** Sends what the inboxes hold of an account that is no longer suspended. */

@@ -4,11 +4,11 @@ import type { Connection } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { IosAppRecorder } from './device-activity.ts';
 import type { InboxReader } from './read-inbox.ts';
-import type { createHeldSender } from './send-held.ts';
 
 const INITIAL_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
-const ROW_POLL_MS = 5;
+/** Interval in which rows that have no notice are found to be overdue. */
+const OVERDUE_CHECK_MS = 250;
 /** Time within which a receipt is usually recorded in MongoDB. */
 const RECEIPT_RECORDED_MS = 1_000;
 
@@ -17,65 +17,46 @@ export type InboxReplay = ReturnType<typeof createInboxReplay>;
 /** Sends the pushes that are stored in the inboxes of connected devices. */
 export function createInboxReplay(context: {
   reader: InboxReader;
-  sendHeld: ReturnType<typeof createHeldSender>;
   connections: Connections;
   devices: Pick<Store['devices'], 'findForConnect'>;
   iosApps: IosAppRecorder;
 }) {
-  const { reader, sendHeld, connections, devices, iosApps } = context;
+  const { reader, connections, devices, iosApps } = context;
 
-  /** Reads the inbox (again), not before a moment of the monotonic clock; no push goes live until it is empty. */
-  function replay(connection: Connection, notBefore = 0): void {
+  /** Reads the inbox (again); no push goes live until it is empty. */
+  function replay(connection: Connection): void {
     if (!connection.isOpen()) return;
-    connection.requestSync(notBefore);
+    connection.requestSync();
     if (connection.tryStartReplay()) void replayUntilEmpty(connection);
   }
 
   async function replayUntilEmpty(connection: Connection): Promise<void> {
     const seen = new Set<string>();
     let retryMs = INITIAL_RETRY_MS;
-    while (connection.needsSync()) {
-      const delayMs = connection.readDelayMs();
-      if (delayMs > 0) await sleep(delayMs);
+    while (connection.state === 'syncing') {
       connection.startRead();
       try {
         await verifyDevice(connection);
         const foundNewRows = await reader.read(connection, seen);
-        await sendHeldPushes(connection, seen);
         retryMs = INITIAL_RETRY_MS;
         if (foundNewRows) continue;
-        await waitForExpectedRows(connection, seen);
-        // A row that was written since the read is announced, and the inbox is read once more.
-        connection.completeSync();
       } catch {
-        connection.delayRead(retryMs * (0.5 + Math.random()));
+        await sleep(retryMs * (0.5 + Math.random()));
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+        continue;
       }
+      await waitForAwaitedRows(connection);
+      // A row that was written since the read is announced, and the inbox is read once more.
+      connection.completeSync();
     }
     connection.endReplay();
   }
 
-  /** Sends pushes that arrived during the replay, and those that arrive while their state is read. */
-  async function sendHeldPushes(connection: Connection, seen: Set<string>): Promise<void> {
-    connection.dropExpectedRows(seen);
-    while (connection.listHeld().length > 0) {
-      await sendHeld(connection, seen);
-      connection.dropExpectedRows(seen);
-    }
-  }
-
-  /**
-   * Waits for the rows of other pushes with the result `syncing`: a live push must not overtake them (guarantee G5).
-   */
-  async function waitForExpectedRows(
-    connection: Connection,
-    seen: ReadonlySet<string>,
-  ): Promise<void> {
-    connection.dropExpectedRows(seen);
-    while (connection.isExpectingRows()) {
-      await sleep(ROW_POLL_MS);
-      connection.expireExpectedRows();
-    }
+  /** Waits until a row is announced or overdue, if pushes were left to the inbox: a live push must not overtake them. */
+  async function waitForAwaitedRows(connection: Connection): Promise<void> {
+    const timer = setInterval(() => connection.expireAwaitedRows(), OVERDUE_CHECK_MS);
+    await connection.waitUntil(() => !connection.isAwaitingRows());
+    clearInterval(timer);
   }
 
   /** Checks a device that was accepted while MongoDB was unreachable. */
@@ -107,12 +88,11 @@ export function createInboxReplay(context: {
       if (await reader.hasNewRows(connection)) replay(connection);
     },
     /**
-     * Makes the reaper check the inbox after a delay, until MongoDB has been read; the inbox of a syncing connection is
-     * read once more.
+     * Makes the reaper check the inbox, until MongoDB has been read; the inbox of a syncing connection is read once more.
      */
-    recheck(connection: Connection, delayMs = 0): void {
+    recheck(connection: Connection): void {
       if (connection.state === 'syncing') replay(connection);
-      else connection.recheckInboxIn(delayMs);
+      else connection.recheckInboxIn(0);
     },
   };
 }

@@ -2,7 +2,7 @@ import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { failpoint } from '@carillon/core/failpoint';
 import { countAttributes, type Tracer } from '@carillon/core/tracing';
 import type { GatewayChannel } from '@carillon/presence/gateway-channel';
-import type { ReceivedDelivery } from '@carillon/presence/gateway-messages';
+import type { DispatchedDelivery } from '@carillon/presence/gateway-messages';
 import type { DeliveryResult, ReplyTo } from '@carillon/presence/replies';
 import { rowId } from '@carillon/store/inbox';
 import type { Store } from '@carillon/store/store';
@@ -10,7 +10,6 @@ import type { Connection, InFlightPublish, PendingReply, SharedReply } from './c
 import type { Connections } from './connections.ts';
 import type { DeliveryRef } from './delivery-ref.ts';
 import { startDispatchSpan } from './dispatch-span.ts';
-import type { HeldPush } from './expected-rows.ts';
 import type { InboxReplay } from './inbox-replay.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { encodePublish, type PublishPacket } from './publish-packet.ts';
@@ -26,15 +25,13 @@ const ACK_CHECK_INTERVAL_MS = 50;
 /** Times that apply to one slice of a dispatch; read once a slice, which takes milliseconds. */
 interface Deadlines {
   isBeforeDeadline: boolean;
-  /** End of the deadline, monotonic. */
-  writeBy: number;
   /** Latest time at which the inbox rows of the dispatch are written, monotonic; undefined: no rows are written. */
   rowsWrittenBy: number | undefined;
 }
 
 /** The recipients of a dispatch that are written together. */
 interface DeliverySlice {
-  delivery: ReceivedDelivery;
+  delivery: DispatchedDelivery;
   packet: PublishPacket;
   deadlines: Deadlines;
   reply: SharedReply;
@@ -66,7 +63,7 @@ export function createLiveDelivery(context: DeliveryContext) {
     }
     let publish = connection.findInFlight(delivery.push);
     if (publish === undefined) {
-      const rejection = findRejection(slice, position, connection, inboxReplay);
+      const rejection = findRejection(slice, connection, inboxReplay);
       if (rejection !== undefined) {
         replies.reply(reply, position, rejection);
         return;
@@ -79,12 +76,12 @@ export function createLiveDelivery(context: DeliveryContext) {
   }
 
   return {
-    async deliver(delivery: ReceivedDelivery): Promise<void> {
+    async deliver(delivery: DispatchedDelivery): Promise<void> {
       const { tokens, positions } = delivery;
       const packet = encodePublish(delivery.push, delivery.payload);
       const span = tracer && startDispatchSpan(tracer, delivery);
-      const { reply, shard, work, claim } = delivery;
-      const to = { reply, shard, work, claim, trace: span?.traceparent };
+      const { reply, work, claim } = delivery;
+      const to = { reply, work, claim, trace: span?.traceparent };
       pendingWrites += tokens.length;
       for (let from = 0; from < tokens.length; from += SOCKETS_PER_SLICE) {
         if (from > 0) await yieldToEventLoop();
@@ -108,12 +105,11 @@ export function createLiveDelivery(context: DeliveryContext) {
 
 function readDeadlines(
   { channel, clock }: DeliveryContext,
-  { deadline, expiresAt, hasNoRow, shard }: ReceivedDelivery,
+  { deadline, expiresAt, hasNoRow }: DispatchedDelivery,
 ): Deadlines {
-  const remainingMs = deadline - channel().now(shard);
+  const remainingMs = deadline - channel().now();
   const writeBy = performance.now() + Math.max(0, remainingMs || 0);
   return {
-    writeBy,
     // Without Redis's time (NaN) no delivery counts as in time.
     isBeforeDeadline: remainingMs > 0 && clock.now() < expiresAt,
     rowsWrittenBy: hasNoRow ? undefined : writeBy + ROWS_WRITTEN_WITHIN_MS,
@@ -129,7 +125,7 @@ function createSharedReply(
 }
 
 function toRef(
-  { push, work, collapse, notify }: ReceivedDelivery,
+  { push, work, collapse, notify }: DispatchedDelivery,
   token: string,
   position: number,
 ): DeliveryRef {
@@ -141,19 +137,16 @@ function toRef(
 
 /** Returns the reason why a push is not written to this connection. The order of the checks matters. */
 function findRejection(
-  slice: DeliverySlice,
-  position: number,
+  { delivery, deadlines }: DeliverySlice,
   connection: Connection,
   inboxReplay: DeliveryContext['inboxReplay'],
 ): DeliveryResult | undefined {
-  const { deadlines } = slice;
-  const { push, collapse } = slice.delivery;
+  const { push, collapse } = delivery;
   const { rowsWrittenBy } = deadlines;
   if (connection.hasAcknowledged(push)) return 'acknowledged';
   if (connection.hasNewer(collapse, push)) return 'superseded';
   if (connection.state === 'syncing') {
-    if (rowsWrittenBy !== undefined)
-      connection.expectRow(push, rowsWrittenBy, toHeldPush(slice, position, connection));
+    if (rowsWrittenBy !== undefined) connection.awaitRow(push, rowsWrittenBy);
     return 'syncing';
   }
   if (!deadlines.isBeforeDeadline || connection.app.isThrottled) {
@@ -162,23 +155,13 @@ function findRejection(
   }
   if (connection.isFull()) {
     // Later pushes must not overtake this one, so they go to the inbox too.
-    if (rowsWrittenBy !== undefined) inboxReplay.replay(connection, rowsWrittenBy);
+    if (rowsWrittenBy !== undefined) {
+      connection.awaitRow(push, rowsWrittenBy);
+      inboxReplay.replay(connection);
+    }
     return 'backpressure';
   }
   return undefined;
-}
-
-/** Returns a push that may be sent before its row is written; undefined: a newer push may replace it in its row. */
-function toHeldPush(
-  { delivery, packet, deadlines }: DeliverySlice,
-  position: number,
-  connection: Connection,
-): HeldPush | undefined {
-  const { collapse, expiresAt } = delivery;
-  if (collapse !== undefined || !deadlines.isBeforeDeadline || connection.app.isThrottled)
-    return undefined;
-  const ref = toRef(delivery, connection.token, position);
-  return { ref, packet, writeBy: deadlines.writeBy, expiresAt };
 }
 
 /** The replies to workers that dispatch. */
@@ -251,7 +234,7 @@ export function createWorkerReplies(
     reply,
     /**
      * Reports to the worker that every recipient of a dispatch was written or has a result: it may send more
-     * (gateway-windows.ts).
+     * (gateway-room.ts).
      */
     reportHandled(to: ReplyTo, positions: readonly number[]): void {
       if (positions.length > 1) channel().reply(to, positions[0] ?? 0, 'handled');

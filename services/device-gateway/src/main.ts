@@ -57,15 +57,13 @@ await runService(
     release('gateway', gateway.stop);
     figures.reportOnline(`${hostname()}:${process.pid}`, gateway.countConnections);
     log.info({ ports: gateway.ports }, 'listening for devices');
-    // The loops of a server stop together with it, and share the checks.
-    for (const [server, loops] of Map.groupBy(gateway.loops, (loop) => loop.server)) {
-      const doServersRespond = createBatcher<string, boolean>('probe-servers', async (names) => {
-        await Promise.all([server.assertWritable(), store.ping()]);
-        return names.map(() => true);
-      });
-      for (const { name, lastProgressAt } of loops)
-        watch({ name, lastProgressAt, isExpected: () => doServersRespond(name) });
-    }
+    // The loops stop together with Redis, and share the checks.
+    const doServersRespond = createBatcher<string, boolean>('probe-servers', async (names) => {
+      await Promise.all([gateway.assertRedisWritable(), store.ping()]);
+      return names.map(() => true);
+    });
+    for (const [name, lastProgressAt] of Object.entries(gateway.loops))
+      watch({ name, lastProgressAt, isExpected: () => doServersRespond(name) });
     // Meanwhile devices are served from MongoDB.
     await waitFor('Redis', async () => {
       if (!gateway.isRegistered()) throw new Error('the gateway is not registered in Redis yet');

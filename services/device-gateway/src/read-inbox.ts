@@ -16,13 +16,11 @@ import { createReplaySpans } from './replay-spans.ts';
 const MAX_STATE_AGE_MS = 900;
 const MAX_STATE_READS = 3;
 const INBOXES_PER_QUERY = 64;
-/** With more rows the inbox may be full, and pushes that arrive meanwhile fail: none of them is sent from memory. */
-const MAX_ROWS_WHILE_HOLDING = 200;
 
 const NONE_SEEN: ReadonlySet<string> = new Set();
 
 type InboxStore = Pick<Store, 'inbox' | 'pushes' | 'collapse' | 'suspensions'>;
-export type StateStore = Omit<InboxStore, 'inbox'>;
+type StateStore = Omit<InboxStore, 'inbox'>;
 
 /** State of pushes right before they are sent. */
 interface PushStates {
@@ -59,8 +57,7 @@ export function createInboxReader(context: {
     if (seen.has(row.push)) return false;
     const publish = connection.findInFlight(row.push);
     if (publish !== undefined) publish.mustRecordReceipt = true;
-    else if (connection.hasAcknowledged(row.push) || connection.hasReplayed(row.push))
-      receipts.record(connection, toDeliveryRef(row));
+    else if (connection.hasAcknowledged(row.push)) receipts.record(connection, toDeliveryRef(row));
     else return true;
     return false;
   }
@@ -87,7 +84,6 @@ export function createInboxReader(context: {
       const publish = connection.send(packet, toDeliveryRef(row), push.collapse, row.sent);
       publish.mustRecordReceipt = true;
       failpoint('replay', connection.token);
-      connection.markReplayed(row.push);
       const span = startSpan?.(push);
       if (span !== undefined) publish.span = span;
       metrics.countPublish('inbox');
@@ -114,10 +110,8 @@ export function createInboxReader(context: {
         () => !connection.hasPendingReceipts() && connection.hasWindowSpace(),
       );
       const found = await listRows(connection.token);
-      const newRows = found.filter((row) => isNew(connection, row, seen));
-      connection.setHolding(newRows.length <= MAX_ROWS_WHILE_HOLDING);
-      // Held pushes need no rows, but none overtakes an earlier push that has only a row.
-      const rows = newRows.every(({ push }) => connection.isHeld(push)) ? [] : newRows;
+      connection.dropAwaitedRows(found);
+      const rows = found.filter((row) => isNew(connection, row, seen));
       for (let next = 0; next < rows.length; ) {
         await connection.waitUntil(() => connection.hasWindowSpace());
         if (!connection.isOpen()) return false;
@@ -136,10 +130,10 @@ export function createInboxReader(context: {
 }
 
 /** Reads the state of the rows' pushes. Throws when it takes so long that the state may be outdated. */
-export async function readPushStates(
+async function readPushStates(
   store: StateStore,
   token: string,
-  rows: readonly Pick<InboxDocument, 'push'>[],
+  rows: readonly InboxDocument[],
 ): Promise<PushStates> {
   const ids = rows.map((row) => row.push);
   let earlier: Map<string, SendablePush> | undefined;
@@ -178,7 +172,7 @@ async function findSuperseded(
 }
 
 /** Checks by the state that was read whether a push may be sent: it is open, and its account not suspended. */
-export function isSendable({ pushes, suspensions }: StateStore, push: SendablePush): boolean {
+function isSendable({ pushes, suspensions }: StateStore, push: SendablePush): boolean {
   return pushes.isSendable(push) && !suspensions.has(push.app);
 }
 

@@ -126,9 +126,7 @@ describe('devices that do not read', () => {
     const device = createMqttDevice({ url, token, auth: createDeviceAuth(AUTH_KEYS, token) });
     devices.push(device);
     await device.connect();
-    // A single push: new ones would be appended to the inbox that the device is reading.
-    const probe = await bench.createPush(token, { data: SMALL });
-    await until(async () => (await bench.dispatch(probe, token, 5_000)) === 'acknowledged');
+    await bench.untilAcknowledged(await bench.createPush(token, { data: SMALL }), token, 5_000);
     return device;
   }
 

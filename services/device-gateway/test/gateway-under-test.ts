@@ -2,8 +2,8 @@ import { createDeviceAuth, parseDeviceAuthKeys } from '@carillon/core/device-aut
 import { newObjectId, newPushId } from '@carillon/core/ids';
 import { createDispatcher, type Delivery } from '@carillon/presence/dispatcher';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
+import { connectPresence } from '@carillon/presence/presence-server';
 import type { Redis, RedisAddress } from '@carillon/presence/redis';
-import { connectShards } from '@carillon/presence/shards';
 import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
 import { createWorker } from '@carillon/queue/workers';
@@ -69,6 +69,13 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     return gateway;
   }
 
+  async function dispatch(push: TestPush, token: string, deadlineMs = 500) {
+    const deadline = performance.now() + deadlineMs;
+    const beforeSend = async () => ({ deadline, includes: () => true });
+    const plan = { app: 'app', mayWait: true, beforeSend };
+    return (await worker.dispatchToDevices(push, [{ token, position: 0 }], plan)).get(0);
+  }
+
   const defaultGateway = await startAnother();
   return {
     gateway: defaultGateway,
@@ -88,11 +95,11 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     /** Creates an open push of one recipient, to be dispatched or written to the inbox. */
     createPush: (token: string, options?: PushOptions) => insertPush(store, token, options),
     /** Dispatches a push to the device's gateway; returns the delivery result. */
-    async dispatch(push: TestPush, token: string, deadlineMs = 500): Promise<string | undefined> {
-      const deadline = performance.now() + deadlineMs;
-      const beforeSend = async () => ({ deadline, includes: () => true });
-      const plan = { app: 'app', mayWait: true, beforeSend };
-      return (await worker.dispatchToDevices(push, [{ token, position: 0 }], plan)).get(0);
+    dispatch,
+    /** Dispatches a push until its device, which connects, has acknowledged it. It has no inbox row to wait for. */
+    async untilAcknowledged(push: TestPush, token: string, deadlineMs?: number): Promise<void> {
+      const live: TestPush = { ...push, hasNoRow: true };
+      await until(async () => (await dispatch(live, token, deadlineMs)) === 'acknowledged');
     },
     /** Notifies the device's gateway of the row of a push, as the worker that has written it. */
     async notify({ push }: Pick<TestPush, 'push'>, token: string): Promise<void> {
@@ -115,15 +122,15 @@ async function startServers({ uri, stop }: OwnDatabase) {
   const redisServer = await startRedis();
   const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
-  const shards = await connectShards(redisServer);
-  const redis = shards.all[0]?.redis as Redis;
-  const worker = await createDispatcher(shards);
+  const presence = await connectPresence(redisServer);
+  const redis = presence.redis as Redis;
+  const worker = await createDispatcher(presence);
   return {
     ...{ redisServer, store, redis, worker },
-    presenceReader: createPresenceReader(shards),
+    presenceReader: createPresenceReader(presence),
     async stop(): Promise<void> {
       await worker.close();
-      shards.close();
+      presence.close();
       await store.close();
       await stop();
       await redisServer.stop();
@@ -175,7 +182,7 @@ async function insertPush(
 ): Promise<TestPush> {
   const now = Math.floor(store.clock.now());
   const _id = newPushId(now);
-  const expiresAt = new Date(now + 60_000);
+  const expiresAt = new Date(now + 600_000);
   await store.pushes.insert({
     _id,
     app: APP,

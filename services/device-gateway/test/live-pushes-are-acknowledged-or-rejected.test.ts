@@ -23,8 +23,7 @@ afterAll(() => bench.stop());
 async function liveDevice(): Promise<MqttDevice> {
   const device = await bench.registerDevice();
   await device.connect();
-  const probe = await bench.createPush(device.token);
-  await until(async () => (await bench.dispatch(probe, device.token)) === 'acknowledged');
+  await bench.untilAcknowledged(await bench.createPush(device.token), device.token);
   device.arrivals.length = 0;
   return device;
 }

@@ -151,9 +151,7 @@ test('hundreds of incomplete packets hold 8 KB each, and other devices are serve
   const CONNECTIONS = 300;
   const device = await bench.registerDevice();
   await device.connect();
-  // A single push: new ones would be appended to the inbox that the device is reading.
-  const probe = await bench.createPush(device.token);
-  await until(async () => (await bench.dispatch(probe, device.token)) === 'acknowledged');
+  await bench.untilAcknowledged(await bench.createPush(device.token), device.token);
   const before = measureHeldBytes();
   const sockets = await Promise.all(Array.from({ length: CONNECTIONS }, openPending));
   const unfinished = Buffer.concat([Buffer.from([0x10, 0xff, 0x3f]), Buffer.alloc(8_100)]);

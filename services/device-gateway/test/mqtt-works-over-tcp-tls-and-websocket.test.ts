@@ -48,7 +48,7 @@ describe('a device receives, acknowledges and reconnects', () => {
     for (const time of [1, 2]) {
       await device.connect();
       const push = await bench.createPush(device.token, { data: `{"time":${time}}` });
-      await until(async () => (await bench.dispatch(push, device.token)) === 'acknowledged');
+      await bench.untilAcknowledged(push, device.token);
       expect(device.arrivals.at(-1)).toMatchObject({ payload: `{"time":${time}}` });
       await device.disconnect();
       await until(async () => !(await bench.isOnline(device.token)));
@@ -72,7 +72,7 @@ describe('TLS', () => {
     await files.renew();
     await until(async () => (await readSerialNumber()) !== before);
     const push = await bench.createPush(device.token);
-    await until(async () => (await bench.dispatch(push, device.token)) === 'acknowledged');
+    await bench.untilAcknowledged(push, device.token);
     await device.disconnect();
   });
 
@@ -98,7 +98,7 @@ describe('TLS', () => {
       expect(await isRenegotiated).toBe(false);
     }
     const push = await bench.createPush(neighbour.token);
-    await until(async () => (await bench.dispatch(push, neighbour.token)) === 'acknowledged');
+    await bench.untilAcknowledged(push, neighbour.token);
     await neighbour.disconnect();
   });
 

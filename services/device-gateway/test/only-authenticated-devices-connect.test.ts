@@ -147,7 +147,7 @@ describe('CONNECT', () => {
     await second.connect();
     await until(() => !device.connected);
     const probe = await bench.createPush(device.token);
-    await until(async () => (await bench.dispatch(probe, device.token)) === 'acknowledged');
+    await bench.untilAcknowledged(probe, device.token);
     expect(second.arrivals).toHaveLength(1);
     await second.disconnect();
   });
@@ -196,7 +196,7 @@ describe('without MongoDB', () => {
     }
     await enqueueInboxRow(bench, device.token, await bench.createPush(device.token));
     const probe = await bench.createPush(device.token);
-    await until(async () => (await bench.dispatch(probe, device.token)) === 'acknowledged');
+    await bench.untilAcknowledged(probe, device.token);
     await device.disconnect();
   });
 });

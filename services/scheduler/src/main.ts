@@ -12,7 +12,7 @@ import { connectStore, type Store } from '@carillon/store/store';
 import { exportBacklog } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
-import { reconcile, reconcileIfDue } from './reconcile.ts';
+import { reconcile } from './reconcile.ts';
 import { createWebhookTick, exportWebhooks } from './webhooks.ts';
 
 /** Interval of each task. */
@@ -51,7 +51,7 @@ await runService(
     const tickWebhooks = createWebhookTick(store, producers);
     async function tick(): Promise<Record<string, number>> {
       const [found, webhooks] = await Promise.all([
-        reconcileIfDue(store, producers, tracer),
+        reconcile(store, producers, tracer),
         tickWebhooks(),
       ]);
       return { ...found, webhooks };

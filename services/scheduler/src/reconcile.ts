@@ -64,19 +64,6 @@ export async function reconcile(
   };
 }
 
-/**
- * Does the same, but asks first, with one statement, whether anything is due: most ticks find nothing.
- *
- * @returns an empty object if nothing is due
- */
-export async function reconcileIfDue(
-  store: Parameters<typeof reconcile>[0] & Pick<Store, 'dueWork'>,
-  producers: Parameters<typeof reconcile>[1],
-  tracer?: Tracer,
-): Promise<Partial<ReconcileResult>> {
-  return (await store.dueWork.exists()) ? reconcile(store, producers, tracer) : {};
-}
-
 function isEmbeddedOverMqtt({ id, channel }: DueBatch): boolean {
   return channel === 'mqtt' && !isBatchId(id);
 }

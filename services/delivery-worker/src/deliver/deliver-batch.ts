@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { hasBit } from '@carillon/core/batch';
 import type { Channel } from '@carillon/core/channels';
 import { failpoint } from '@carillon/core/failpoint';
@@ -19,7 +20,6 @@ import { type BatchOutcomes, createBatchOutcomes } from './batch-outcomes.ts';
 import { describeEnd, startBatchSpan } from './batch-span.ts';
 import type { Deferral, DeliverByChannel, LeasedBatch } from './channel.ts';
 import { findEarlierReceipts } from './earlier-receipts.ts';
-import type { Isolation } from './isolation.ts';
 import { scheduleFallback } from './schedule-fallback.ts';
 import { createSendGate, type Leases, type PushSnapshot, type SendGate } from './send-gate.ts';
 import { createSuspectedBatch, type SuspectedBatch } from './suspected-batch.ts';
@@ -29,10 +29,12 @@ import { writeWhileHeld } from './write-while-held.ts';
 const OTHER_WORKER_DELAY_MS = 1_000;
 const REDIS_RETRY_MS = 1_000;
 const OUTAGE_RETRY_MS = 1_000;
-/** Delay before a suspected batch is due again that had no turn, or during whose turn MongoDB was unavailable. */
-const SUSPECTED_DELAY_MS = 2_000;
-/** Delay after a suspected batch has blocked its process: batches that had no turn because of it come first. */
-const BLOCKING_DELAY_MS = 2 * SUSPECTED_DELAY_MS;
+/** Time for all other batches before a recipient is tried again that may have ended or blocked its worker. */
+const REPEAT_PAUSE_MS = 1_000;
+/** Recipients of a suspected batch that are tried before it is another one's turn. */
+const TRIED_PER_TURN = 20;
+/** Delay of a suspected batch while another one has its turn. */
+const OTHER_TURN_MS = 1_000;
 /** Outcomes of recipients whose inbox row, if an earlier attempt wrote one, is obsolete. */
 const OUTCOMES_WITHOUT_ROW: readonly number[] = [
   OUTCOMES.delivered,
@@ -52,7 +54,8 @@ export interface DeliveryResources {
   retentionMs: number;
   /** Records a span for each batch of a traced push. */
   tracer?: Tracer | undefined;
-  isolation: Isolation;
+  /** A suspected batch is in progress: no other is, so that the end of the process counts for one recipient. */
+  suspectedTurn: { isTaken: boolean };
   /** The process is stopping: batches in progress are released, and no other is claimed. */
   isStopping(): boolean;
   onError(error: unknown): void;
@@ -83,61 +86,13 @@ interface Run {
   suspected: SuspectedBatch | undefined;
 }
 
-/** Time of the next try of the rest of a batch. */
-interface Retry {
-  afterMs: number;
-  /** The suspected batch has blocked its process until the lease had ended. */
-  hasBlocked?: boolean;
-}
-
 /** Delivers one batch: claims it, reads its push, sends over its channel, settles it. */
 export async function deliverBatch(resources: DeliveryResources, id: string): Promise<BatchResult> {
-  const { isolation, leases } = resources;
-  const claimed = await isolation.runTogether(async () => {
-    // Redis may return one more job while the process stops. The reconciler finds its batch.
-    const batch = resources.isStopping() ? undefined : await leases.claim(id);
-    if (batch === undefined) return { result: { work: id, end: 'not taken' as const } };
-    if (isSuspected(batch.work)) return { batch };
-    return {
-      result: await deliverLeased(resources, batch).finally(() => leases.stopRenewing(batch)),
-    };
-  });
-  return claimed.result ?? deliverAlone(resources, claimed.batch);
-}
-
-/** Delivers a suspected batch while the process does nothing else. Its claim counts only from then on. */
-async function deliverAlone(
-  resources: DeliveryResources,
-  batch: LeasedBatch,
-): Promise<BatchResult> {
-  const { isolation, leases, store } = resources;
-  const release = () =>
-    store.batchTable.releaseClaim(batch, {
-      delayMs: SUSPECTED_DELAY_MS,
-      staysSuspected: true,
-      ignoresLapse: true,
-    });
-  try {
-    const result = await isolation.runAlone(async () => {
-      // Without a lease its turn would be in vain, and would be counted.
-      if (resources.isStopping() || !batch.isLeaseValid()) return undefined;
-      if (!(await store.batchTable.markAlone(batch))) return createEnd('lost', batch);
-      return deliverLeased(resources, batch).catch(async (error: unknown) => {
-        // An outage is no sign that the batch is the cause. After a block, calls that were in flight fail as in an
-        // outage.
-        if (isOutage(error) && !batch.hasLapsed()) await release();
-        throw error;
-      });
-    });
-    if (result === undefined) await release();
-    return result ?? createEnd('given back', batch);
-  } finally {
-    leases.stopRenewing(batch);
-  }
-}
-
-function createEnd(end: BatchResult['end'], { id, push }: LeasedBatch): BatchResult {
-  return { work: id, end, push };
+  const { leases } = resources;
+  // Redis may return one more job while the process stops. The reconciler finds its batch.
+  const batch = resources.isStopping() ? undefined : await leases.claim(id);
+  if (batch === undefined) return { work: id, end: 'not taken' };
+  return deliverLeased(resources, batch).finally(() => leases.stopRenewing(batch));
 }
 
 async function deliverLeased(
@@ -174,49 +129,39 @@ async function deliverPush(
   const batchOutcomes = createBatchOutcomes(store.clock, push, batch);
   const receipts = await findEarlierReceipts(resources, batch);
   if (receipts === undefined) {
-    const staysSuspected = isSuspected(batch.work);
     await store.batchTable.releaseClaim(batch, {
       delayMs: REDIS_RETRY_MS,
-      staysSuspected,
-      ignoresLapse: staysSuspected,
+      hasLapsed: batch.hasLapsed(),
     });
-    return createEnd('given back', batch);
+    return { work: batch.id, end: 'given back', push: batch.push };
   }
   for (const { position, ageMs } of receipts) batchOutcomes.recordReceipt(position, ageMs);
-  const isStopping = () =>
-    resources.isStopping() || (!isSuspected(batch.work) && resources.isolation.isInterrupting());
-  const sendGate = createSendGate({ store, isStopping }, { push, readAt }, batch, batchOutcomes);
-  const run = { push, batch, batchOutcomes, sendGate, span };
+  const sendGate = createSendGate(resources, { push, readAt }, batch, batchOutcomes);
+  const suspected = isSuspected(batch.work)
+    ? createSuspectedBatch(batchOutcomes, batch.work)
+    : undefined;
+  const run = { push, batch, batchOutcomes, sendGate, span, suspected };
   try {
     return await deliverRun(resources, run);
   } catch (error) {
     // It would wait for the end of its lease, and its lapsed claim would count against it.
-    if (isOutage(error)) {
-      const retry = { afterMs: OUTAGE_RETRY_MS, hasBlocked: batch.hasLapsed() };
-      await releaseClaimWithReceipts(resources, run, retry);
-    }
+    if (isOutage(error)) await releaseClaimWithReceipts(resources, run, OUTAGE_RETRY_MS);
     throw error;
   }
 }
 
 /** Delivers a batch whose outcomes and receipts so far are known, and settles or releases it. */
-async function deliverRun(
-  resources: DeliveryResources,
-  run: Omit<Run, 'suspected'>,
-): Promise<BatchResult> {
-  const { push, batch, batchOutcomes, sendGate } = run;
+async function deliverRun(resources: DeliveryResources, run: Run): Promise<BatchResult> {
+  const { push, batch, batchOutcomes, sendGate, suspected } = run;
   if (batch.work.fallback) await skipDelivered(resources.store, push, batchOutcomes);
   await sendGate.skipSuperseded();
-  const retry = await (isSuspected(batch.work)
-    ? deliverSlices(resources, {
-        ...run,
-        suspected: createSuspectedBatch(batchOutcomes, batch.work.lapsed, batch.work.later),
-      })
-    : deliverOverChannel(resources, { ...run, suspected: undefined }));
+  const retryAfterMs = await (suspected === undefined
+    ? deliverOverChannel(resources, run)
+    : deliverInTurn(resources, { ...run, suspected }));
   // The worker that holds the claim now does all that is left to do.
   if (batch.isClaimLost()) return createResult('lost', batch, batchOutcomes);
-  if (retry !== undefined) {
-    const isReleased = await releaseClaimWithReceipts(resources, run, retry);
+  if (retryAfterMs !== undefined) {
+    const isReleased = await releaseClaimWithReceipts(resources, run, retryAfterMs);
     return createResult(isReleased ? 'given back' : 'lost', batch, batchOutcomes);
   }
   const settlement = batchOutcomes.toSettlement();
@@ -231,15 +176,13 @@ async function deliverRun(
 function releaseClaimWithReceipts(
   resources: DeliveryResources,
   { batch, batchOutcomes }: Pick<Run, 'batch' | 'batchOutcomes'>,
-  { afterMs, hasBlocked = false }: Retry,
+  delayMs: number,
 ): Promise<boolean> {
-  const staysSuspected = isSuspected(batch.work);
   return writeWhileHeld(resources, batch, () =>
     resources.store.batchTable.releaseClaim(batch, {
-      delayMs: afterMs,
+      delayMs,
       received: batchOutcomes.listReceipts(),
-      staysSuspected,
-      ignoresLapse: staysSuspected && !hasBlocked,
+      hasLapsed: batch.hasLapsed(),
     }),
   );
 }
@@ -296,32 +239,47 @@ async function skipDelivered(
 }
 
 /**
- * Delivers a suspected batch slice by slice, and saves after each. Returns as {@link deliverOverChannel} does. A slice that
- * blocks the process until the lease has ended is like one that ends the process, unless each of its recipients has an
- * outcome.
+ * Delivers some recipients of a suspected batch one after the other, unless another one has its turn. Returns as
+ * {@link deliverOverChannel} does.
  */
-async function deliverSlices(
+async function deliverInTurn(
   resources: DeliveryResources,
   run: Run & { suspected: SuspectedBatch },
-): Promise<Retry | undefined> {
+): Promise<number | undefined> {
+  const { suspectedTurn } = resources;
+  if (suspectedTurn.isTaken) return OTHER_TURN_MS;
+  suspectedTurn.isTaken = true;
+  try {
+    return await deliverOneByOne(resources, run);
+  } finally {
+    suspectedTurn.isTaken = false;
+  }
+}
+
+/** Delivers recipients one after the other, and saves before and after each. */
+async function deliverOneByOne(
+  resources: DeliveryResources,
+  run: Run & { suspected: SuspectedBatch },
+): Promise<number | undefined> {
   const { batch, batchOutcomes, suspected } = run;
-  const { pending } = batchOutcomes;
+  const { clock } = resources.store;
   if (suspected.failCause()) await saveProgress(resources, run, undefined);
-  let afterMs = Number.POSITIVE_INFINITY;
-  let isSliceProcessed = false;
+  if (suspected.isRepeated()) await pause(REPEAT_PAUSE_MS);
   const mayGoOn = () => !batch.isClaimLost() && !batch.hasLapsed() && !resources.isStopping();
-  while (mayGoOn() && suspected.beginSlice()) {
-    const retry = await deliverOverChannel(resources, run);
-    afterMs = Math.min(afterMs, retry?.afterMs ?? afterMs);
-    isSliceProcessed = pending.size === 0;
-    if (isSliceProcessed || !batch.hasLapsed()) suspected.endSlice();
+  const due = suspected.listDue(clock.now());
+  let retryAfterMs = due.length > TRIED_PER_TURN ? 0 : Number.POSITIVE_INFINITY;
+  for (const position of due.slice(0, TRIED_PER_TURN)) {
+    if (!mayGoOn()) return 0;
+    suspected.beginTry(position);
+    await saveProgress(resources, run, undefined);
+    if (batch.isClaimLost()) return 0;
+    const afterMs = await deliverOverChannel(resources, run);
+    retryAfterMs = Math.min(retryAfterMs, afterMs ?? retryAfterMs);
+    suspected.endTry(batch.hasLapsed());
     await saveProgress(resources, run, undefined);
   }
-  suspected.endSlices();
-  if (pending.size === 0) return undefined;
-  if (batch.hasLapsed() && !isSliceProcessed)
-    return { afterMs: BLOCKING_DELAY_MS, hasBlocked: true };
-  return { afterMs: Number.isFinite(afterMs) ? afterMs : 0 };
+  if (batchOutcomes.pending.size === 0) return undefined;
+  return Math.min(retryAfterMs, suspected.untilDueMs(clock.now()));
 }
 
 /**
@@ -340,26 +298,25 @@ async function saveProgress(
     resources.store.batchTable.saveOutcomes({
       ...batchOutcomes.toSettlement(),
       deferred: suspected?.mergeDeferred(entries) ?? entries ?? [],
-      ...(suspected !== undefined && { lapsed: suspected.lapsed() }),
-      // Progress after the block is no sign that the batch makes progress.
-      ...(suspected === undefined && batch.hasLapsed() && { lapsed: 'unchanged' }),
+      ...(suspected !== undefined && { trying: suspected.trying() }),
+      hasLapsed: batch.hasLapsed(),
     }),
   );
   failpoint('saved');
   if (!isSaved) batch.markClaimLost();
 }
 
-/** Returns undefined when every recipient has an outcome, else when the rest is tried again. */
+/** Returns the milliseconds until the rest is tried again; undefined if every recipient has an outcome. */
 async function deliverOverChannel(
   resources: DeliveryResources,
   run: Run,
-): Promise<Retry | undefined> {
+): Promise<number | undefined> {
   const { store, channels } = resources;
   const { push, batch, batchOutcomes, sendGate, span } = run;
   if (!store.pushes.isSendable(push)) return recordUnsendable(push, batchOutcomes);
   // A worker that takes the channel's queue delivers it, or one of the newer release that made the batch.
   const deliver = channels[batch.work.channel];
-  if (deliver === undefined) return { afterMs: OTHER_WORKER_DELAY_MS };
+  if (deliver === undefined) return OTHER_WORKER_DELAY_MS;
   failpoint('deliver', push.data);
   const result = await deliver({
     push,
@@ -373,7 +330,7 @@ async function deliverOverChannel(
   const currentPush = await readPush(store, push._id);
   if (currentPush === undefined || !store.pushes.isSendable(currentPush))
     return recordUnsendable(currentPush ?? push, batchOutcomes);
-  return { afterMs: result.done ? 0 : result.retryAfterMs };
+  return result.done ? 0 : result.retryAfterMs;
 }
 
 function toEntries(

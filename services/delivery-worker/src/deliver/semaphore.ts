@@ -6,7 +6,7 @@ export interface Semaphore {
 
 /** A semaphore whose permits can be limited for a time. */
 export interface AdjustableSemaphore extends Semaphore {
-  /** Leaves one permit; those that are held stay valid. */
+  /** Leaves one permit, besides those that are held: they stay valid, and are not given again. */
   shrinkToOne(): void;
   /** Gives back one of the permits that were taken away. */
   growByOne(): void;
@@ -16,33 +16,37 @@ export interface AdjustableSemaphore extends Semaphore {
 export function createSemaphore(permits: number): AdjustableSemaphore {
   let limit = permits;
   let held = 0;
+  /** Permits that were given before the last limitation are of an earlier generation. */
+  let generation = 0;
   // A Set keeps the order and removes its first entry without moving the others.
-  const waiting = new Set<() => void>();
+  const waiting = new Set<(generation: number) => void>();
 
   function admit(): void {
     for (const resolve of waiting) {
       if (held >= limit) return;
       waiting.delete(resolve);
       held += 1;
-      resolve();
+      resolve(generation);
     }
   }
 
   return {
     async acquire() {
-      await new Promise<void>((resolve) => {
+      const given = await new Promise<number>((resolve) => {
         waiting.add(resolve);
         admit();
       });
       let isHeld = true;
       return () => {
-        if (isHeld) held -= 1;
+        if (isHeld && given === generation) held -= 1;
         isHeld = false;
         admit();
       };
     },
     shrinkToOne(): void {
       limit = 1;
+      held = 0;
+      generation += 1;
     },
     growByOne(): void {
       limit = Math.min(permits, limit + 1);

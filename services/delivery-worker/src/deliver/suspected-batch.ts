@@ -1,31 +1,16 @@
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
-import type { DeferredEntry } from '@carillon/store/documents';
-import { SUSPECTED_AFTER } from '@carillon/store/lapsed-claims';
+import type { Batch, DeferredEntry, TriedRecipient } from '@carillon/store/documents';
 
-/** Attempts at one recipient alone, each of which ended its process, after which the recipient fails. */
-const ATTEMPTS_AT_ONE = 6;
+/**
+ * Attempts at one recipient, each of which ended or blocked its worker, after which the recipient fails. More than the claims
+ * of another batch that lapse before it is suspected: until then it may end the worker that tries the recipient.
+ */
+export const MAX_ATTEMPTS = 6;
 /** Recipients that fail this way before all others do, if none could be processed: the payload is the cause. */
 const FAILED_RECIPIENTS = 3;
 const WORKER_FAILED = failureCode('worker-failed');
 
-/** Returns how many recipients are processed at once after so many lapsed claims: half as many after each. */
-export function sliceSize(recipients: number, lapsed: number): number {
-  return Math.max(1, Math.ceil(recipients / 2 ** (lapsed - SUSPECTED_AFTER + 1)));
-}
-
-/** Returns the number of lapsed claims from which on recipients are processed one at a time. */
-function lapsedAtOne(recipients: number): number {
-  let lapsed = SUSPECTED_AFTER;
-  while (sliceSize(recipients, lapsed) > 1) lapsed += 1;
-  return lapsed;
-}
-
-/** Checks whether an outcome shows that a recipient did not end its process. */
-function isProcessed(code: number): boolean {
-  return code !== OUTCOMES.pending && code !== WORKER_FAILED;
-}
-
-/** Slices of a batch that is suspected of ending its workers. */
+/** A batch that is suspected of ending its workers. */
 export type SuspectedBatch = ReturnType<typeof createSuspectedBatch>;
 
 /** The outcomes of a suspected batch. */
@@ -34,87 +19,87 @@ interface SuspectedOutcomes {
   pending: Set<number>;
   outcomes: Uint8Array;
   recordOutcome(position: number, outcome: number): void;
+  recordRemaining(outcome: number): void;
 }
 
 /**
- * Divides the pending recipients of a batch that has ended its workers: they are processed slice by slice, in order of
- * position, those that were deferred last. When a slice ends the process, the next claim begins with half of it; a recipient that ends the process again
- * and again, alone in its slice, fails. A slice that is processed keeps the count, so that at most ten ends of the
- * process lead to one recipient of a thousand.
- *
- * @param lapsed claims that have lapsed, at least {@link SUSPECTED_AFTER}
+ * Selects the recipients of a suspected batch one after the other. The one that is tried is saved before with the number of
+ * its attempts, and again afterwards: a saved attempt without an end has ended or blocked its worker. After
+ * {@link MAX_ATTEMPTS} such attempts in a row the recipient fails.
  */
 export function createSuspectedBatch(
-  { pending, outcomes, recordOutcome }: SuspectedOutcomes,
-  lapsed = SUSPECTED_AFTER,
-  deferredEntries: readonly DeferredEntry[] = [],
+  { pending, outcomes, recordOutcome, recordRemaining }: SuspectedOutcomes,
+  { trying: savedTry, later = [] }: Pick<Batch, 'trying' | 'later'>,
 ) {
-  const atOne = lapsedAtOne(outcomes.length);
-  const deferred = new Map(deferredEntries.map((entry) => [entry[0], entry]));
-  let count = lapsed;
-  let waiting: number[] | undefined;
-  let tried: number[] = [];
-  // Nothing has been processed, and the payload may be the cause.
-  let isPayloadSuspected = countFailed() > 0 && !outcomes.some(isProcessed);
+  const deferred = new Map(later.map((entry) => [entry[0], entry]));
+  let trying: TriedRecipient = savedTry ?? { position: 0, attempts: 0 };
+  let pendingBefore: number[] = [];
 
-  function countFailed(): number {
-    return outcomes.reduce((sum, code) => sum + (code === WORKER_FAILED ? 1 : 0), 0);
-  }
-
-  /** Lists the pending recipients in the order of the slices: a deferred one was tried, and did not end the process. */
-  function listPending(): number[] {
-    const dueAt = (position: number) => deferred.get(position)?.[1] ?? 0;
-    return [...pending].sort((a, b) => dueAt(a) - dueAt(b) || a - b);
-  }
-
-  function failFirst(): void {
-    const [first] = listPending();
-    if (first === undefined) return;
-    recordOutcome(first, WORKER_FAILED);
-    isPayloadSuspected = !outcomes.some(isProcessed);
-    // The next recipient is then tried alone, without halving first.
-    count = isPayloadSuspected ? atOne : SUSPECTED_AFTER;
-    if (!isPayloadSuspected || countFailed() < FAILED_RECIPIENTS) return;
-    for (const position of [...pending]) recordOutcome(position, WORKER_FAILED);
-  }
+  const isRepeated = () => trying.attempts > 0 && pending.has(trying.position);
+  /** A recipient with another outcome has not ended its worker: neither has the payload. */
+  const isProcessed = (code: number) => code !== OUTCOMES.pending && code !== WORKER_FAILED;
 
   return {
-    /** Lapsed claims to save with the outcomes. */
-    lapsed: (): number => count,
+    /** Returns the recipient to save with the outcomes. */
+    trying: (): TriedRecipient => trying,
 
-    /** Fails the recipient that has ended the process as often as one may. Returns whether there was one. */
+    /** Checks whether a recipient is tried again that may have ended or blocked its worker. */
+    isRepeated,
+
+    /** Fails the recipient that has ended or blocked as many workers as one may. Returns true if there was one. */
     failCause(): boolean {
-      if (count < atOne + ATTEMPTS_AT_ONE) return false;
-      failFirst();
+      if (!isRepeated() || trying.attempts < MAX_ATTEMPTS) return false;
+      recordOutcome(trying.position, WORKER_FAILED);
+      const failed = outcomes.filter((code) => code === WORKER_FAILED).length;
+      if (failed >= FAILED_RECIPIENTS && !outcomes.some(isProcessed))
+        recordRemaining(WORKER_FAILED);
       return true;
     },
 
-    /** Leaves only the next slice in `pending`. False: all recipients have been tried. */
-    beginSlice(): boolean {
-      if (waiting === undefined) waiting = listPending();
-      else tried.push(...pending);
+    /**
+     * Lists the pending recipients that are due: the one that is repeated, so that its attempts are in a row, then those that
+     * follow the one that was tried last.
+     *
+     * @param nowMs milliseconds, MongoDB's time
+     */
+    listDue(nowMs: number): number[] {
+      const due = [...pending].filter((position) => (deferred.get(position)?.[1] ?? 0) <= nowMs);
+      const isAfter = (position: number) => position > trying.position;
+      const inTurn = [...due.filter(isAfter), ...due.filter((position) => !isAfter(position))];
+      return isRepeated() ? [...new Set([trying.position, ...inTurn])] : inTurn;
+    },
+
+    /** Returns the milliseconds until the first deferred recipient is due. */
+    untilDueMs: (nowMs: number): number =>
+      Math.min(
+        ...[...deferred.values()]
+          .filter(([position]) => pending.has(position))
+          .map(([, untilMs]) => Math.max(0, untilMs - nowMs)),
+      ),
+
+    /** Leaves only one recipient in `pending`, and counts an attempt at it. */
+    beginTry(position: number): void {
+      const attempts = position === trying.position ? trying.attempts : 0;
+      trying = { position, attempts: attempts + 1 };
+      pendingBefore = [...pending];
       pending.clear();
-      for (const position of waiting.splice(0, sliceSize(outcomes.length, count)))
-        pending.add(position);
-      return pending.size > 0;
+      pending.add(position);
     },
 
-    /** Records that the slice has not ended the process. */
-    endSlice(): void {
-      count = isPayloadSuspected ? SUSPECTED_AFTER : Math.min(count, atOne);
-      isPayloadSuspected = false;
-    },
-
-    /** Puts all recipients without an outcome back into `pending`. */
-    endSlices(): void {
-      const rest = [...tried, ...pending, ...(waiting ?? [])].sort((a, b) => a - b);
-      tried = [];
-      waiting = undefined;
+    /**
+     * Puts all recipients without an outcome back into `pending`.
+     *
+     * @param hasBlocked the attempt has blocked its worker until the lease had ended
+     */
+    endTry(hasBlocked: boolean): void {
+      if (!hasBlocked) trying = { ...trying, attempts: 0 };
       pending.clear();
-      for (const position of rest) pending.add(position);
+      // In the order of position.
+      for (const position of pendingBefore)
+        if (outcomes[position] === OUTCOMES.pending) pending.add(position);
     },
 
-    /** Adds the deferrals of the other slices to those of the current one; without new ones all stay as they are. */
+    /** Adds the deferrals of the other recipients to those of the current one; without new ones all stay as they are. */
     mergeDeferred(current: readonly DeferredEntry[] | undefined): DeferredEntry[] {
       if (current !== undefined) for (const position of pending) deferred.delete(position);
       for (const entry of current ?? []) deferred.set(entry[0], entry);
