@@ -7,7 +7,7 @@ import {
 } from '../support/operators/service-process.ts';
 
 /** In the keys that only the connection of the ticks uses. */
-const TICK_KEYS = ['tick:maintenance:'];
+const TICK_KEYS = ['tick:reconcile', 'tick:clean'];
 /** As long as a loop must be blocked before the process is unready. */
 const UNREADY_AFTER_MS = 15_000;
 /** Before a connection without responses is muted, its last claim may have been a second ago. */

@@ -15,7 +15,6 @@ export type BatchedOperation =
   | 'collect-receipt'
   | 'count-request'
   | 'count-due-jobs'
-  | 'dispatch-push'
   | 'enqueue-completion-check'
   | 'enqueue-push'
   | 'find-connecting-device'

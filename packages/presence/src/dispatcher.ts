@@ -1,11 +1,6 @@
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
-import {
-  type CollectResults,
-  createCollectResults,
-  type MessageFor,
-  type Recipient,
-} from './collect-results.ts';
+import { createCollectResults, type Recipient } from './collect-results.ts';
 import {
   createDispatchToMany,
   type DeviceResult,
@@ -15,11 +10,11 @@ import {
 } from './dispatch-to-many.ts';
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
 import { createGatewayRoom } from './gateway-room.ts';
-import { createPendingDispatches, type PendingDispatch } from './pending-dispatches.ts';
+import { createPendingDispatches } from './pending-dispatches.ts';
 import { createPresenceReader, type PresenceReader } from './presence-reader.ts';
 import type { PresenceServer } from './presence-server.ts';
 import type { DeliveryResult } from './replies.ts';
-import { createWorkerStream, type DatedReply, type WorkerStream } from './worker-stream.ts';
+import { createWorkerStream, type DatedReply } from './worker-stream.ts';
 
 export type { Recipient } from './collect-results.ts';
 export type { DeviceResult, DispatchRecipient, SendPermission } from './dispatch-to-many.ts';
@@ -47,7 +42,7 @@ export async function createDispatcher(server: PresenceServer, tracer?: Tracer) 
   return {
     /** Name of the stream that replies arrive in. Stored with the claim, so that a successor can read them. */
     replyStream: stream.replyStream,
-    dispatchToDevices: createDispatchToDevices({ stream, lookup, dispatch, collectResults }),
+    dispatchToDevices: createDispatchToDevices(lookup, dispatch),
     /** Makes gateways read these devices' inboxes, after the rows of a push were written. Throws if Redis fails. */
     async notifyInboxes(
       push: string,
@@ -72,39 +67,18 @@ export async function createDispatcher(server: PresenceServer, tracer?: Tracer) 
   };
 }
 
-/** Parts of a dispatcher that find the gateways of devices. */
-interface Finder {
-  stream: Pick<WorkerStream, 'devices'>;
-  lookup: PresenceReader['lookup'];
-  dispatch: ReturnType<typeof createDispatchToMany>;
-  collectResults: CollectResults;
-}
-
 /** Creates the dispatch to devices whose gateways are not known yet. */
-function createDispatchToDevices({ stream, lookup, dispatch, collectResults }: Finder) {
-  /** Finds the gateway and dispatches in one round trip, which others of the same moment share. It takes no room. */
-  async function dispatchToOne(
-    delivery: Delivery,
-    recipient: Recipient,
-    plan: DispatchPlan,
-  ): Promise<ReadonlyMap<number, DeviceResult>> {
-    const { token, position } = recipient;
-    const permission = await plan.beforeSend([recipient]);
-    if (permission === undefined || !permission.includes(position)) return new Map();
-    const send = async (pending: PendingDispatch, messageFor: MessageFor) => {
-      const fields = await messageFor([recipient]);
-      const state = await stream.devices.send({ token, fields });
-      if (state === 'offline') pending.cancel();
-      else if (state !== 'sent') pending.record(position, state);
-    };
-    const { deadline } = permission;
-    const results = await collectResults(delivery, [recipient], { deadline, send });
-    const found = new Map([[position, results.get(position) ?? ('offline' as const)]]);
-    await plan.onResults?.(found);
-    return found;
-  }
-
-  async function dispatchToSeveral(
+function createDispatchToDevices(
+  lookup: PresenceReader['lookup'],
+  dispatch: ReturnType<typeof createDispatchToMany>,
+) {
+  /**
+   * Finds the gateways of these devices and dispatches a delivery to them.
+   *
+   * @returns a result for every position that was to be sent; `offline` for devices that are not connected
+   * @throws as `dispatch` does
+   */
+  return async function dispatchToDevices(
     delivery: Delivery,
     recipients: readonly Recipient[],
     plan: DispatchPlan,
@@ -124,24 +98,6 @@ function createDispatchToDevices({ stream, lookup, dispatch, collectResults }: F
     ]);
     if (dispatched.status === 'rejected') throw dispatched.reason;
     return new Map([...offline, ...dispatched.value]);
-  }
-
-  /**
-   * Finds the gateways of these devices and dispatches a delivery to them.
-   *
-   * @returns a result for every position that was to be sent; `offline` for devices that are not connected
-   * @throws as `dispatch` does
-   */
-  return async function dispatchToDevices(
-    delivery: Delivery,
-    recipients: readonly Recipient[],
-    plan: DispatchPlan,
-  ): Promise<ReadonlyMap<number, DeviceResult>> {
-    const [only] = recipients;
-    const isOne = only !== undefined && recipients.length === 1;
-    return isOne && stream.devices.isSupported
-      ? dispatchToOne(delivery, only, plan)
-      : dispatchToSeveral(delivery, recipients, plan);
   };
 }
 

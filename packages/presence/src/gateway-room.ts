@@ -35,7 +35,7 @@ export function createGatewayRoom() {
   }
 
   return {
-    /** Takes room; undefined if there is none now, or others wait for it. */
+    /** Takes room; undefined if there is none now, or others wait for it. One recipient needs none. */
     tryTake: ({ gateway, size }: Omit<RoomRequest, 'app'>): Release | undefined =>
       roomOf(gateway).tryTake(size),
     /** Waits for room; undefined if the gateway turns out to be silent. */
@@ -86,7 +86,7 @@ function createRoom(onUnused: () => void) {
 
   return {
     tryTake: (size: number): Release | undefined =>
-      waiting.size === 0 && fits(size) ? hold(size) : undefined,
+      size === 1 || (waiting.size === 0 && fits(size)) ? hold(size) : undefined,
     take(app: string, size: number): Promise<Release | undefined> {
       const { promise, resolve } = Promise.withResolvers<Release | undefined>();
       const queue = waiting.get(app);

@@ -16,8 +16,6 @@ export interface PendingDispatch {
   record(position: number, result: DeliveryResult): void;
   /** Ends the wait: recipients without a result are `unanswered`. */
   settle(): void;
-  /** Ends the wait without a result: nothing was sent. */
-  cancel(): void;
 }
 
 /** Takes a gateway's reply to a claim, once its results are recorded. The claim may have other dispatches. */
@@ -105,8 +103,7 @@ function createWaiting(
   function end(): void {
     if (hasEnded) return;
     hasEnded = true;
-    // Nothing was sent to a device that is offline: there is no span of it.
-    if (results.size > 0) span?.end(countResults(results));
+    span?.end(countResults(results));
     resolve(results);
   }
 
@@ -123,12 +120,6 @@ function createWaiting(
       if (waitingFor === 0) end();
     },
     settle: end,
-    cancel() {
-      if (hasEnded) return;
-      for (const [position, result] of results)
-        if (result === 'unanswered') results.delete(position);
-      end();
-    },
   };
 }
 

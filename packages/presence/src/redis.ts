@@ -157,15 +157,6 @@ function atMostOnceASecond(onError: OnRedisError): OnRedisError {
 }
 
 /**
- * Checks whether one server holds all keys of a connection, so that a script may use keys that it finds in a value. Such
- * scripts are used only where this is true, and nothing else decides it. In a cluster keys of one slot would do, but while the
- * slot is moved some of them are on another node, and a script could end midway.
- */
-export function hasSingleServer(redis: Redis): boolean {
-  return !redis.isCluster;
-}
-
-/**
  * Queries a Redis over a connection of its own, once it has loaded its data.
  *
  * @throws the cause, within about `timeoutMs`

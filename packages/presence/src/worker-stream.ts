@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startInterval } from '@carillon/core/intervals';
-import { createDeviceDispatch } from './device-dispatch.ts';
 import { TTL_SECONDS } from './keys.ts';
 import type { PresenceServer } from './presence-server.ts';
 import { BLOCK_MS, type Redis, readStream } from './redis.ts';
@@ -46,8 +45,6 @@ export async function createWorkerStream(
   return {
     /** Name of the stream that replies arrive in. */
     replyStream,
-    /** Dispatch to single devices. */
-    devices: createDeviceDispatch(server),
     /** Converts a time of the monotonic clock to the server's. Throws if that is not known and can't be read. */
     async toRedisTime(monotonic: number): Promise<number> {
       if (Number.isNaN(time.now())) await time.sample();

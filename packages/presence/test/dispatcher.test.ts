@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
-import { createDeviceDispatch } from '../src/device-dispatch.ts';
 import type { DispatchPlan } from '../src/dispatch-to-many.ts';
 import { createDispatcher, type Delivery, type Dispatcher } from '../src/dispatcher.ts';
 import type { PresenceEntry } from '../src/keys.ts';
@@ -9,7 +8,7 @@ import { createPresenceReader, type PresenceReader } from '../src/presence-reade
 import { connectPresence, type PresenceServer } from '../src/presence-server.ts';
 import { connectRedis, pingRedis, type Redis } from '../src/redis.ts';
 import { timeToMs } from '../src/redis-time.ts';
-
+import { createWorkerStream } from '../src/worker-stream.ts';
 import { freePort, startRedis } from './start-server.ts';
 import { leaveWithin, openTestGateway, type TestGateway } from './test-gateway.ts';
 
@@ -113,51 +112,6 @@ describe('a dispatch to one device', () => {
       position,
     );
   };
-
-  test('reaches its gateway unchanged and returns the result', async () => {
-    const [first, second] = [await startTestGateway(), await startTestGateway()];
-    second.result = 'backpressure';
-    await first.connect('f1', 'k1');
-    await second.connect('f2', 'k2');
-    expect(await Promise.all(['f2', 'f1'].map((token) => dispatchTo(token)))).toEqual([
-      'backpressure',
-      'acknowledged',
-    ]);
-    expect(first.deliveries).toMatchObject([
-      { ...DELIVERY, claim: 'f1', tokens: ['f1'], positions: [4] },
-    ]);
-    expect(second.deliveries).toMatchObject([
-      { ...DELIVERY, claim: 'f2', tokens: ['f2'], positions: [4] },
-    ]);
-  });
-
-  test('returns offline if the device is disconnected or its gateway has ended', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('f3', 'k1');
-    await gateway.channel.close();
-    expect(await Promise.all(['nobody', 'f3'].map((token) => dispatchTo(token)))).toEqual([
-      'offline',
-      'offline',
-    ]);
-  });
-
-  test('returns not-connected if the gateway has lost its stream', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('f4', 'k1');
-    const { gateway: id } = await presenceOf('f4');
-    await redis.del(`h:${id}`);
-    expect(await dispatchTo('f4')).toBe('not-connected');
-    expect(await redis.exists(`h:${id}`)).toBe(0);
-  });
-
-  test('sends nothing to a gateway without credit', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('f5', 'k1');
-    const { gateway: id } = await presenceOf('f5');
-    await redis.set(`g:${id}`, 0, 'KEEPTTL');
-    expect(await dispatchTo('f5')).toBe('not-sent');
-    expect(gateway.deliveries).toEqual([]);
-  });
 
   test('fails alone if its stream cannot be written', async () => {
     const [broken, intact] = [await startTestGateway(), await startTestGateway()];
@@ -303,16 +257,16 @@ test('a dispatch to a server that has become a replica goes over a new connectio
   const server = await startRedis();
   const redis = await connectRedis(server);
   const own = await connectPresence(server);
+  const stream = await createWorkerStream(own, 'worker', () => undefined);
   try {
-    await redis.mset('p:d', 'gateway|connection|1', 'g:gateway', '1');
     await redis.xadd('h:gateway', '*', 'begin', '');
     await redis.call('REPLICAOF', '127.0.0.1', await freePort());
     const reconnecting = once(own.redis, 'reconnecting');
-    const { send } = createDeviceDispatch(own);
-    await expect(send({ token: 'd', fields: ['a', 'b'] })).rejects.toThrow();
+    await expect(stream.send([{ gateway: 'gateway', fields: ['a', 'b'] }])).rejects.toThrow();
     await reconnecting;
     expect(await redis.xlen('h:gateway')).toBe(1);
   } finally {
+    stream.close();
     own.close();
     redis.disconnect();
     await server.stop();
