@@ -81,8 +81,10 @@ test('an address of another channel is rejected without a request', async () => 
   expect(await provider.sandbox.received('apns')).toEqual([]);
 });
 
-test.each(REASONS)('%d %s is %j', async (_, reason, attempt) => {
-  expect(await sendTo(reason, { as: reason })).toMatchObject(attempt);
+test.each(REASONS)('%d %s is %j', async (status, reason, attempt) => {
+  const detail = expect.stringMatching(new RegExp(`^${status} ${reason}`));
+  const lastSeenAt = status === 410 && { lastSeenAt: expect.any(Date) };
+  expect(await sendTo(reason, { as: reason })).toEqual({ ...attempt, detail, ...lastSeenAt });
 });
 
 test('410 has the time until which the token was valid', async () => {
@@ -97,6 +99,7 @@ test('410 has the time until which the token was valid', async () => {
 
 test.each([
   [{ as: 'TooManyRequests', headers: { 'retry-after': '7' } }, 'recipient'],
+  [{ as: 'TooManyProviderTokenUpdates', headers: { 'retry-after': '7' } }, 'upstream'],
   [{ as: 'ServiceUnavailable', headers: { 'retry-after': '7' } }, 'upstream'],
   [{ status: 503, headers: { 'retry-after': '7' } }, 'upstream'],
 ])('Retry-After is honoured: %j', async (response, scope) => {
