@@ -125,10 +125,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'partitions in one direction between a service and a server',
-    files: [
-      'test/faults/one-way-partition-from-mongodb-loses-no-push.test.ts',
-      'test/faults/one-way-partition-from-redis-loses-no-push.test.ts',
-    ],
+    files: ['test/faults/one-way-partition-loses-no-push.test.ts'],
   },
   {
     fault: 'APNs: 429, 503, GOAWAY, silence, resets, expired tokens',

@@ -142,6 +142,9 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
     const { reasons } = await store.pushOutcomes.summarize(await find(push));
     expect(reasons).toEqual({ 'payload-too-large': 1 });
+    const statusOf = (token = '') => store.deliveryStatus.statusOfRecipient(push.id, token);
+    expect(await statusOf(tokens[1])).toMatchObject({ reason: 'payload-too-large' });
+    expect(await statusOf('nobody')).toBeUndefined();
     await complete(push);
     await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
     expect(await isOver(push)).toBe(true);
