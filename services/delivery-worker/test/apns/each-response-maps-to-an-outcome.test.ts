@@ -58,26 +58,13 @@ test('a push with a time to live of 0 and a background push are accepted', async
   expect(await provider.sandbox.received('apns')).toMatchObject([{ status: 200, headers }]);
 });
 
-test('a body over 4,096 bytes is rejected without a request', async () => {
-  const send = provider.client.prepare(
-    createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` }),
-    () => true,
-  );
-  expect(await send(createAppleAddress('one', provider.sandbox.bundle))).toMatchObject({
-    kind: 'rejected',
-    reason: 'payload-too-large',
-    isUnsent: true,
-  });
-  expect(await provider.sandbox.received('apns')).toEqual([]);
-});
-
-test('an address of another channel is rejected without a request', async () => {
-  const address: Address = { channel: 'fcm', address: 'one', since: new Date() };
-  expect(await provider.client.prepare(createPush(), () => true)(address)).toMatchObject({
-    kind: 'rejected',
-    reason: 'no-provider-address',
-    isUnsent: true,
-  });
+test.each([
+  ['a body over 4,096 bytes', { data: `{"t":"${'a'.repeat(4_096)}"}` }, {}, 'payload-too-large'],
+  ['an address of another channel', {}, { channel: 'fcm' }, 'no-provider-address'],
+] as const)('%s is rejected without a request', async (_, changes, other, reason) => {
+  const address = { ...createAppleAddress('one', provider.sandbox.bundle), ...other } as Address;
+  const attempt = await provider.client.prepare(createPush(changes), () => true)(address);
+  expect(attempt).toMatchObject({ kind: 'rejected', reason, isUnsent: true });
   expect(await provider.sandbox.received('apns')).toEqual([]);
 });
 
