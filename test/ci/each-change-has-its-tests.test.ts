@@ -84,7 +84,7 @@ test('no concerned tier takes the time of the others', () => {
 });
 
 test('a changed test file is run', () => {
-  const file = 'test/topologies/failed-primary-is-replaced.test.ts';
+  const file = 'test/topologies/queues-work-in-a-cluster.test.ts';
   const { parts } = plan([file, 'test/support/jest/tiers.ts']);
   expect(parts[0]).toMatchObject({ title: 'changed test files', files: [file] });
 });

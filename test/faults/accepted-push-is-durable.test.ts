@@ -1,9 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Attempt, attemptPush } from '../support/faults/attempts.ts';
 import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
 import { type Fixture, openFixture } from '../support/faults/fixture.ts';
-import { countBatchStates } from '../support/faults/pushes.ts';
 import { until } from '../support/until.ts';
 
 const POOL_SIZE = { registered: 100_000, real: 20 };
@@ -13,38 +11,11 @@ const SMALL_PUSHES = 40;
 /** A mongod killed among 100,000 inserts first replays its journal, on a busy machine. */
 const JOURNAL_REPLAYED = { timeoutMs: 45_000, what: 'the API to respond again' };
 
-const UNDER_WAY_MS = 100;
-
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await openFixture(POOL_SIZE);
 });
 afterAll(() => fixture?.close());
-
-test('an API killed before the commit has accepted nothing, and has sent no 200', async () => {
-  const { stack, mongo } = fixture;
-  const { attempt, id } = await stopMidAccept();
-  const old = stack.kill('api', 'SIGKILL');
-  expect(await stateOf(id)).toBe('accepting');
-  const { isAccepted, payload } = await attempt;
-  expect(isAccepted).toBe(false);
-  await stack.waitForRestart('api', old);
-  const { json } = await stack.api('GET', `/pushes/${id}`);
-  expect(json).toMatchObject({ code: 'INVALID_PUSH_ID' });
-  await expectAbsent(payload);
-  expect(await countBatchStates(mongo, { id })).toMatchObject({ ready: 0, closed: 0 });
-});
-
-test('an API killed after the commit has accepted the whole push', async () => {
-  const { stack, pool } = fixture;
-  const { attempt, id } = await sendUntilHalfAccepted();
-  await until(async () => (await stateOf(id)) === 'open', { everyMs: 0 });
-  const old = stack.kill('api', 'SIGKILL');
-  const { payload } = await attempt;
-  await stack.waitForRestart('api', old);
-  const push = { id, payload, devices: pool.tokens.length };
-  await expectComplete(fixture, push, 'API killed after the commit');
-});
 
 test('with mongod killed in the middle of accepting, every push that got its 200 is whole', async () => {
   const { stack, pool } = fixture;
@@ -76,23 +47,9 @@ async function isApiResponding(): Promise<boolean> {
   return (await fixture.stack.api('GET', '/topics')).status === 200;
 }
 
-/** A push whose API is frozen before its commit; one that was committed first is let go, and another tried. */
-async function stopMidAccept(): Promise<{ attempt: Promise<Attempt>; id: string }> {
-  const { stack } = fixture;
-  for (;;) {
-    const { attempt, id } = await sendUntilHalfAccepted();
-    stack.kill('api', 'SIGSTOP');
-    // Gives writes in flight to MongoDB the time to arrive there.
-    await sleep(UNDER_WAY_MS);
-    if ((await stateOf(id)) === 'accepting') return { attempt, id };
-    stack.kill('api', 'SIGCONT');
-    await attempt;
-  }
-}
-
 /** A push of which some batches are stored and not all; one that was accepted unseen is followed by another. */
 async function sendUntilHalfAccepted(
-  onSent?: () => void,
+  onSent: () => void,
 ): Promise<{ attempt: Promise<Attempt>; id: string }> {
   const { db } = fixture.mongo;
   for (;;) {
@@ -103,7 +60,7 @@ async function sendUntilHalfAccepted(
       hasEnded = true;
     };
     attempt.then(end, end);
-    onSent?.();
+    onSent();
     const halfAccepted = async () => {
       const fresh = { state: 'accepting', _id: { $nin: known } };
       const push = await db.collection('pushes').findOne(fresh, { projection: { _id: 1 } });

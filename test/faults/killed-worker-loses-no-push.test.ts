@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, test } from '@jest/globals';
 import { countArrivals, expectComplete } from '../support/faults/expect-complete.ts';
 import type { Fixture } from '../support/faults/fixture.ts';
@@ -11,21 +10,13 @@ import {
   stopMidway,
   unacknowledging,
 } from '../support/faults/midway.ts';
-import {
-  countBatchStates,
-  isPartlyClosed,
-  type SentPush,
-  sendPush,
-  untilPartlyClosed,
-} from '../support/faults/pushes.ts';
+import { type SentPush, sendPush, untilPartlyClosed } from '../support/faults/pushes.ts';
 import type { MqttDevice } from '../support/mqtt-device.ts';
 import { until } from '../support/until.ts';
 
 /** Three batches: enough for one that stays open and others that close. */
 const SUBSET_SIZE = 3_000;
 const WORKER = 'delivery-worker';
-/** MongoDB has executed earlier commands by then. */
-const LANDED_MS = 500;
 
 let fixture: Fixture;
 beforeAll(async () => {
@@ -45,21 +36,6 @@ async function pushToUnacknowledging(): Promise<SentPush> {
   return push;
 }
 
-/** Freezes the worker right behind a batch's last row; nothing if it was quicker and has settled. */
-async function pushUntilUnsettled(): Promise<SentPush | undefined> {
-  const { stack, mongo } = fixture;
-  const push = await pushToUnacknowledging();
-  const row = { push: push.id, sent: true };
-  await until(() => mongo.db.collection('inbox').findOne(row), { everyMs: 0 });
-  stack.kill(WORKER, 'SIGSTOP');
-  // A settlement that was in flight when the worker froze is still executed.
-  await sleep(LANDED_MS);
-  if (isPartlyClosed(await countBatchStates(mongo, push))) return push;
-  stack.kill(WORKER, 'SIGCONT');
-  releaseReceipts(fixture);
-  return undefined;
-}
-
 function killWorker(): Promise<number> {
   return fixture.stack.waitForRestart(WORKER, fixture.stack.kill(WORKER, 'SIGKILL'));
 }
@@ -75,23 +51,6 @@ test('in the middle of a page', async () => {
   holdReceipts(fixture);
   const push = await sendPush(fixture.stack, fixture.pool.tokens);
   await killMidway(fixture, WORKER, push, 'worker killed midway');
-});
-
-test('after the dispatch, while it waits for receipts', async () => {
-  const push = await pushToUnacknowledging();
-  const restarted = killWorker();
-  await expectPartlyClosed(fixture, push);
-  await restarted;
-  releaseReceipts(fixture);
-  await expectComplete(fixture, push, 'worker killed after the hand-over');
-});
-
-test('when its rows are written and the batch is not settled', async () => {
-  const push = await until(pushUntilUnsettled, { timeoutMs: 50_000, everyMs: 0 });
-  await expectPartlyClosed(fixture, push);
-  await killWorker();
-  releaseReceipts(fixture);
-  await expectComplete(fixture, push, 'worker killed before it settled');
 });
 
 test('twice on the same batch', async () => {

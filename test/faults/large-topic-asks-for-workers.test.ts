@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { SubscriptionDocument, TopicDocument } from '../../packages/store/src/documents.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
+import { subscribePool } from '../support/faults/subscribe-pool.ts';
 import { readMetric } from '../support/metric-values.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import type { ServiceProcess } from '../support/operators/service-process.ts';
@@ -13,7 +13,6 @@ import { until } from '../support/until.ts';
 
 const SUBSCRIBERS = 200_000;
 const TOPIC = 'everybody';
-const PER_INSERT = 10_000;
 const SCHEDULERS = 2;
 const BOUNDS = { targetPerWorker: TARGET_PER_WORKER, min: 1, max: 10 };
 /** For the 64 batches that a push has at once. */
@@ -39,22 +38,6 @@ afterAll(async () => {
   await mongo?.close();
   await stack?.stop();
 });
-
-/** Subscribes devices that are offline to the topic, straight in the database: over the API it would take an hour. */
-async function subscribeAll(): Promise<void> {
-  const { tokens } = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
-  const id = `${stack.dev.app}:${TOPIC}`;
-  const since = new Date();
-  const subscriptions = mongo.db.collection<SubscriptionDocument>('subscriptions');
-  for (let from = 0; from < tokens.length; from += PER_INSERT) {
-    const documents = tokens
-      .slice(from, from + PER_INSERT)
-      .map((token) => ({ _id: `${id}:${token}`, token, platform: 'electron' as const, since }));
-    await subscriptions.insertMany(documents, { ordered: false });
-  }
-  const counter = { _id: id, n: { electron: tokens.length }, v: 1 };
-  await mongo.db.collection<TopicDocument>('topics').insertOne(counter);
-}
 
 /** Starts workers until there are so many. Each delivers one batch at a time, so that a topic is read faster than that. */
 async function scaleTo(count: number): Promise<void> {
@@ -92,7 +75,8 @@ test(
   async () => {
     // It resolves the topic and delivers nothing, so that the batches pile up as far as one push may have them released.
     others.push(await startDeliveryWorker(stack, { QUEUES: 'send' }));
-    await subscribeAll();
+    const pool = await createDevicePool(stack, mongo, { registered: SUBSCRIBERS, real: 0 });
+    await subscribePool({ stack, mongo, pool }, TOPIC);
     expect(await readFigures(1)).toEqual({ pending: [0, 0], oldestSeconds: 0, workers: 1 });
     const sentAt = performance.now();
     const { id } = await send(stack, `/topics/${TOPIC}`, {});

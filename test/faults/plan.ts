@@ -27,22 +27,15 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   { fault: 'API killed before it stores the push', files: [KILLED_API] },
   {
     fault: 'API killed between the batches and the commit',
-    files: [
-      ACCEPTED_PUSH,
-      KILLED_API,
-      'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts',
-    ],
+    files: [KILLED_API, 'test/guarantees/g2-retry-takes-over-from-a-dead-process.test.ts'],
   },
-  { fault: 'API killed after the commit, before the response', files: [ACCEPTED_PUSH, KILLED_API] },
+  { fault: 'API killed after the commit, before the response', files: [KILLED_API] },
   { fault: 'API killed after the commit, before the job', files: [KILLED_API] },
   {
     fault: 'delivery-worker killed during a page of a fan-out',
     files: [KILLED_WORKER, KILLED_AT_FAILPOINT],
   },
-  {
-    fault: 'delivery-worker killed after the inbox rows',
-    files: [KILLED_WORKER, KILLED_AT_FAILPOINT],
-  },
+  { fault: 'delivery-worker killed after the inbox rows', files: [KILLED_AT_FAILPOINT] },
   {
     fault: 'delivery-worker killed after the dispatch or a request, before the outcome is saved',
     files: [KILLED_WORKER, KILLED_SENDING_WORKER, KILLED_AT_FAILPOINT, SENDING_WORKER_AT_FAILPOINT],
@@ -132,10 +125,7 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   },
   {
     fault: 'partitions in one direction between a service and a server',
-    files: [
-      'test/faults/one-way-partition-from-mongodb-loses-no-push.test.ts',
-      'test/faults/one-way-partition-from-redis-loses-no-push.test.ts',
-    ],
+    files: ['test/faults/one-way-partition-loses-no-push.test.ts'],
   },
   {
     fault: 'APNs: 429, 503, GOAWAY, silence, resets, expired tokens',

@@ -68,38 +68,22 @@ test('without a fault, pushes of the same moment share jobs', async () => {
   expect((await countAddedJobs()) - before).toBeLessThan(MAX_JOBS);
 });
 
-test('both workers are killed, one after the other', async () => {
+/** Ends both workers by a signal, one after the other. */
+async function endWorkers(signal: NodeJS.Signals): Promise<void> {
   const { stack } = fixture;
-  const kill = (index: number) =>
-    stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGKILL', index), index);
-  const pushes = await sendThroughout(async () => {
-    await kill(0);
-    await kill(1);
-  });
-  await expectDelivered(pushes);
-});
+  for (const index of [0, 1])
+    await stack.waitForRestart(WORKER, stack.kill(WORKER, signal, index), index);
+}
 
-test('both workers are stopped', async () => {
-  const { stack } = fixture;
-  const stop = (index: number) =>
-    stack.waitForRestart(WORKER, stack.kill(WORKER, 'SIGTERM', index), index);
-  const pushes = await sendThroughout(async () => {
-    await stop(0);
-    await stop(1);
-  });
-  await expectDelivered(pushes);
-});
+async function freezeWorkers(): Promise<void> {
+  for (const index of [0, 1]) fixture.stack.kill(WORKER, 'SIGSTOP', index);
+  await sleep(FROZEN_MS);
+  for (const index of [0, 1]) fixture.stack.kill(WORKER, 'SIGCONT', index);
+}
 
-test('both workers are frozen for a while', async () => {
-  const { stack } = fixture;
-  const pushes = await sendThroughout(async () => {
-    for (const index of [0, 1]) stack.kill(WORKER, 'SIGSTOP', index);
-    await sleep(FROZEN_MS);
-    for (const index of [0, 1]) stack.kill(WORKER, 'SIGCONT', index);
-  });
-  await expectDelivered(pushes);
-});
-
-test('Redis is emptied', async () => {
-  await expectDelivered(await sendThroughout(() => emptyRedis(redis)));
-});
+test.each<[string, () => Promise<unknown>]>([
+  ['both workers are killed, one after the other', () => endWorkers('SIGKILL')],
+  ['both workers are stopped', () => endWorkers('SIGTERM')],
+  ['both workers are frozen for a while', freezeWorkers],
+  ['Redis is emptied', () => emptyRedis(redis)],
+])('%s', async (_what, fault) => expectDelivered(await sendThroughout(fault)));

@@ -5,11 +5,12 @@ import { runCarillonHere } from '../support/carillon.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import type { MongodProcess } from '../support/faults/mongod-process.ts';
 import { sendPush } from '../support/faults/pushes.ts';
-import { type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
+import { listStored, type SteadyPush, sendDuring } from '../support/faults/steady-pushes.ts';
 import { createKeyedRequest, retryUntilAccepted } from '../support/guarantees/partial-accept.ts';
 import { openProvidersOf } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
 import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import type { Stack } from '../support/stack.ts';
 import {
   type DividedStack,
   SERVICES,
@@ -42,20 +43,12 @@ function arrivalsOf({ payload, to }: SteadyPush): number[] {
   return to.map(({ arrivals }) => arrivals.filter((one) => one.payload === payload).length);
 }
 
-async function listStored(sent: readonly SteadyPush[]): Promise<ReadonlySet<string>> {
-  const found = await divided.mongo.db
-    .collection<PushDocument>('pushes')
-    .find({ data: { $in: sent.map(({ payload }) => payload) } }, { projection: { data: 1 } })
-    .toArray();
-  return new Set(found.map(({ data }) => data));
-}
-
 /** Expects that all accepted pushes have arrived, and of the others those that are stored; counts the duplicates. */
 async function expectNoneLost(label: string, sent: readonly SteadyPush[]): Promise<void> {
   const accepted = sent.filter(({ isAccepted }) => isAccepted);
   const isWhole = (push: SteadyPush) => arrivalsOf(push).every((n) => n > 0);
   await until(() => accepted.every(isWhole), { ...SETTLED, what: 'all accepted pushes' });
-  const stored = await listStored(sent);
+  const stored = await listStored(divided.mongo, sent);
   expect(accepted.filter(({ payload }) => !stored.has(payload))).toEqual([]);
   const others = sent.filter(({ isAccepted }) => !isAccepted);
   // An error leaves open whether a push is accepted.
@@ -119,6 +112,16 @@ test.each<[string, readonly Service[]]>([
   400_000,
 );
 
+/** Deletes a push again and again until it is deleted. */
+async function untilDeleted({ api }: Pick<Stack, 'api'>, { id }: { id: string }): Promise<void> {
+  const isDeleted = async () => {
+    const { status, json } = await api('DELETE', `/pushes/${id}`);
+    // The driver repeats a deletion at the new primary whose request has failed by then.
+    return status === 200 || json.code === 'INVALID_PUSH_ID';
+  };
+  await until(isDeleted, { timeoutMs: 60_000, everyMs: 100, what: 'a deletion' });
+}
+
 test('the primary is cut off with the workers: a push that is deleted at the new primary is sent no more', async () => {
   const { stack, pool } = divided;
   const [device] = pool.devices;
@@ -129,14 +132,9 @@ test('the primary is cut off with the workers: a push that is deleted at the new
   await until(() => count() > 0, { what: 'the push' });
   const primary = await divided.separatePrimary(['delivery-worker']);
   const hasFailed = async () => (await stack.api('DELETE', `/pushes/${push.id}`)).status >= 500;
-  const isDeleted = async () => {
-    const { status, json } = await stack.api('DELETE', `/pushes/${push.id}`);
-    // The driver repeats a deletion at the new primary whose request has failed by then.
-    return status === 200 || json.code === 'INVALID_PUSH_ID';
-  };
   await until(hasFailed, { timeoutMs: 30_000, what: 'a deletion without a majority' });
   await divided.untilReplaced(primary);
-  await until(isDeleted, { timeoutMs: 60_000, everyMs: 100, what: 'a deletion' });
+  await untilDeleted(stack, push);
   const deletedAt = performance.now();
   await until(() => performance.now() - deletedAt > 1_000);
   const arrived = count();
@@ -167,12 +165,7 @@ test('the primary is cut off with the workers: a retry that is due after the cut
     await until(isDeferred, { what: 'a first attempt of each push' });
     const primary = await divided.separatePrimary(['delivery-worker']);
     await divided.untilReplaced(primary);
-    const isDeleted = async ({ id }: { id: string }) => {
-      const { status, json } = await tenant.api('DELETE', `/pushes/${id}`);
-      return status === 200 || json.code === 'INVALID_PUSH_ID';
-    };
-    for (const push of pushes)
-      await until(() => isDeleted(push), { timeoutMs: 60_000, everyMs: 100, what: 'a deletion' });
+    for (const push of pushes) await untilDeleted(tenant, push);
     await divided.untilSteppedDown(primary);
     const quietFrom = Date.now() + 1_000;
     const lastDueAt = Math.max(...(await listRequests()).map(({ at }) => at)) + LAST_RETRY_MS;

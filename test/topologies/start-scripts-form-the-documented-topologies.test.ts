@@ -70,17 +70,15 @@ async function untilWhole(url: string, summary: RegExp): Promise<string> {
 test(
   'three servers and three Sentinels, in which the former primary becomes a replica',
   async () => {
-    const [servers, sentinels] = [
-      [1, 2, 3],
-      [4, 5, 6],
-    ];
+    const servers = [1, 2, 3];
+    const sentinels = [4, 5, 6];
     const env = {
-      NODES: (servers ?? []).map(addressOf).join(' '),
-      SENTINELS: (sentinels ?? []).map(addressOf).join(' '),
+      NODES: servers.map(addressOf).join(' '),
+      SENTINELS: sentinels.map(addressOf).join(' '),
     };
     for (const pod of servers ?? []) await start('valkey-sentinel/start-valkey.sh', pod, env);
     for (const pod of sentinels ?? []) await start('valkey-sentinel/start-sentinel.sh', pod, env);
-    const url = `redis+sentinel://${(sentinels ?? []).map(addressOf).join()}/carillon`;
+    const url = `redis+sentinel://${sentinels.map(addressOf).join()}/carillon`;
     const whole = /with 2 replicas and 3 Sentinels/;
     expect(await untilWhole(url, whole)).toContain(`primary ${addressOf(1)}:6379`);
     await kill(1);

@@ -141,19 +141,6 @@ test('a batch in a push is claimed only while the push is open', async () => {
   expect(await store.batchTable.claim(push.id, 'reply', LEASE_MS)).toBeUndefined();
 });
 
-test('a settlement that would finish a deleted push closes its batch, and leaves the end to the deletion', async () => {
-  const push = await insertPush(database, newTokens(1));
-  const { claim = '' } = (await store.batchTable.claim(push.id, 'reply', LEASE_MS)) ?? {};
-  await database.pushes.updateOne({ _id: push.id }, { $set: { state: 'deleted' } });
-  const finish = { purgeAt: new Date() };
-  expect(await store.batchTable.settle({ ...settlement(push.id, claim), finish })).toEqual({
-    got: {},
-  });
-  const stored = await database.pushes.findOne({ _id: push.id });
-  expect(stored).toMatchObject({ state: 'deleted', work: { state: 'closed' } });
-  for (const field of ['counts', 'finishedAt', 'purgeAt']) expect(stored).not.toHaveProperty(field);
-});
-
 test('batches are released in order of their number, also beyond six digits', async () => {
   const push = { _id: newPushId(Date.now()), app: 'app' };
   const numbers = [7, 999_998, 999_999, 1_000_000, 1_000_001, 9_999_999, 10_000_000, 16_000_000];

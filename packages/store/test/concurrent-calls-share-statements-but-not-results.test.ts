@@ -78,12 +78,6 @@ test('claimed, closed and deleted batches are left out when others are claimed a
   ]);
 });
 
-test('one of several concurrent claims on one batch succeeds', async () => {
-  const [id = ''] = await insertPushes(1);
-  const claims = await claimAll([id, id, id]);
-  expect(claims.filter((one) => one !== undefined)).toHaveLength(1);
-});
-
 test('batches that are settled at once get their own outcomes, times and end', async () => {
   const ids = await insertPushes(POOL_SIZE);
   const claims = await claimAll(ids);

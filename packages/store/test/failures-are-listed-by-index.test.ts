@@ -92,18 +92,6 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
     ]);
     expect(Math.abs((batches[0]?.failedAt.getTime() ?? 0) - before)).toBeLessThan(5_000);
   });
-
-  test('the batch of one recipient is found without reading the others', async () => {
-    const tokens = newTokens(20);
-    const push = await insertPush(database, tokens, { shape });
-    await deliver(database.store, push, { [tokens[19] ?? '']: TOO_LARGE });
-    expect(
-      await database.store.deliveryStatus.statusOfRecipient(push.id, tokens[19] ?? ''),
-    ).toMatchObject({ outcome: 'failed', reason: 'payload-too-large' });
-    expect(
-      await database.store.deliveryStatus.statusOfRecipient(push.id, 'nobody'),
-    ).toBeUndefined();
-  });
 });
 
 test('a batch that still has recipients to retry is listed as soon as its outcomes are saved', async () => {

@@ -4,6 +4,12 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { createBatch, createBatchDocument } from '../src/create-batches.ts';
 import { iterateBatches } from '../src/final-outcomes.ts';
+import type { ReportedPush } from '../src/push-outcomes.ts';
+import {
+  FIRST_RECIPIENT,
+  type RecipientCursor,
+  type ReportedRecipient,
+} from '../src/recipients.ts';
 import type { Store } from '../src/store.ts';
 import {
   acknowledge,
@@ -21,6 +27,8 @@ import {
   type TestPush,
 } from './store-under-test.ts';
 
+const APP = 'a'.repeat(24);
+
 let database: StoreUnderTest;
 let store: Store;
 beforeAll(async () => {
@@ -31,12 +39,65 @@ afterAll(async () => {
   await database?.stop();
 });
 
-/** Checks that counts and single recipients report these outcomes, sorted by token. */
+/** Checks that counts and single recipients report these outcomes, sorted by token, and the pages of the API the same. */
 async function expectOutcomes(push: TestPush, ...expected: string[]): Promise<void> {
   expect(await readOutcomes(store, push)).toEqual({
     outcomes: expected,
     counts: countOutcomes(expected),
   });
+  const inPages = await readPagedOutcomes(push);
+  expect(push.tokens.map((token) => inPages[token])).toEqual(
+    expected.map((outcome) => (outcome === 'inbox' ? 'pending' : outcome)),
+  );
+}
+
+async function find({ id }: TestPush): Promise<ReportedPush> {
+  const push = await store.pushOutcomes.find(APP, id);
+  if (push === undefined) throw new Error(`there is no push ${id}`);
+  return push;
+}
+
+/** Reads all pages, each with the push as it is then. */
+async function readPages(
+  push: TestPush,
+  limit: number,
+  outcome?: ReportedRecipient['outcome'],
+): Promise<ReportedRecipient[]> {
+  const recipients: ReportedRecipient[] = [];
+  let from: RecipientCursor | undefined = FIRST_RECIPIENT;
+  while (from !== undefined) {
+    const page = await store.recipients.readPage(await find(push), from, limit, outcome);
+    expect(page.recipients.length).toBeLessThanOrEqual(limit);
+    recipients.push(...page.recipients);
+    from = page.next;
+  }
+  return recipients;
+}
+
+/** Expects pages, single recipients and counts to agree, and returns the outcome of each recipient. */
+async function readPagedOutcomes(push: TestPush): Promise<Record<string, string>> {
+  const recipients = await readPages(push, 3);
+  expect(recipients.map(({ token }) => token).sort()).toEqual(push.tokens);
+  const {
+    outcomes,
+    recipients: count,
+    channels,
+  } = await store.pushOutcomes.summarize(await find(push));
+  expect(countOutcomes(recipients.map(({ outcome }) => outcome))).toEqual(outcomes);
+  expect(count).toBe(push.tokens.length);
+  for (const [channel, counts] of Object.entries(channels)) {
+    const own = recipients.filter((recipient) => recipient.channel === channel);
+    expect(countOutcomes(own.map(({ outcome }) => outcome))).toEqual(counts);
+  }
+  for (const outcome of Object.keys(outcomes) as ReportedRecipient['outcome'][])
+    expect(await readPages(push, 2, outcome)).toEqual(
+      recipients.filter((recipient) => recipient.outcome === outcome),
+    );
+  for (const recipient of recipients)
+    expect(await store.recipients.findOne(await find(push), recipient.token)).toMatchObject(
+      recipient,
+    );
+  return Object.fromEntries(recipients.map(({ token, outcome }) => [token, outcome]));
 }
 
 const complete = (push: TestPush) => store.pushCompletion.completeIfDone(push.id, RETENTION_MS);
@@ -71,16 +132,21 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
   const four = () => newTokens(4) as [string, string, string, string];
 
   test('outcomes of the settlement stay when the push is finished', async () => {
-    const [gone, failed, sent, delivered] = four();
-    const push = await insertPush(database, [gone, failed, sent, delivered], { shape });
-    await deliver(store, push, {
-      [gone]: OUTCOMES.gone,
-      [failed]: failureCode('payload-too-large'),
-      [sent]: OUTCOMES.sent,
-    });
-    await expectOutcomes(push, 'gone', 'failed', 'sent', 'delivered');
+    const tokens = newTokens(5);
+    const push = await insertPush(database, tokens, { shape });
+    const codes = [
+      ...[OUTCOMES.gone, failureCode('payload-too-large'), OUTCOMES.sent, OUTCOMES.superseded],
+    ];
+    const settled = codes.map((code, n) => [tokens[n], code]);
+    await deliver(store, push, Object.fromEntries(settled));
+    await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
+    const { reasons } = await store.pushOutcomes.summarize(await find(push));
+    expect(reasons).toEqual({ 'payload-too-large': 1 });
+    const statusOf = (token = '') => store.deliveryStatus.statusOfRecipient(push.id, token);
+    expect(await statusOf(tokens[1])).toMatchObject({ reason: 'payload-too-large' });
+    expect(await statusOf('nobody')).toBeUndefined();
     await complete(push);
-    await expectOutcomes(push, 'gone', 'failed', 'sent', 'delivered');
+    await expectOutcomes(push, 'gone', 'failed', 'sent', 'superseded', 'delivered');
     expect(await isOver(push)).toBe(true);
   });
 
@@ -177,13 +243,21 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     const outcomes = new Binary(Uint8Array.of(OUTCOMES.gone, OUTCOMES.sent));
     const work = createBatch('fcm', [first, second], 'closed', new Date());
     await database.batches.insertOne({
-      ...{ _id: fallbackBatchId(of), push: push.id, app: 'app', from: first, to: second },
+      ...{ _id: fallbackBatchId(of), push: push.id, app: APP, from: first, to: second },
       work: { ...work, fallback: true, outcomes },
     });
     await expectOutcomes(push, 'inbox', 'inbox', 'delivered', 'delivered');
+    const attempts = [
+      { channel: 'mqtt', outcome: 'pending' },
+      { channel: 'fcm', outcome: 'sent' },
+    ];
+    const recipient = await store.recipients.findOne(await find(push), second);
+    expect(recipient).toMatchObject({ channel: 'mqtt', attempts });
     await expire(database, push);
     await complete(push);
     await expectOutcomes(push, 'expired', 'sent', 'delivered', 'delivered');
+    const { channels } = await store.pushOutcomes.summarize(await find(push));
+    expect(channels).toEqual({ mqtt: { delivered: 2, expired: 1 }, fcm: { sent: 1 } });
   });
 
   test.each([
@@ -234,6 +308,7 @@ describe.each(SHAPES)('recipients %s:', (shape: Shape) => {
     );
     const unknown = { outcomes: push.tokens.map(() => undefined), counts: undefined };
     expect(await readOutcomes(store, push)).toEqual(unknown);
+    expect(await store.pushOutcomes.find(APP, push.id)).toBeUndefined();
     await database.batches.deleteMany({ push: push.id });
     expect(await readOutcomes(store, push)).toEqual(unknown);
     await store.retention.purge(10);

@@ -340,19 +340,19 @@ describe('a push past its retention', () => {
     expect(await isStored(push)).toBe(false);
   });
 
-  test('is removed after three days, and its events are counted as dropped', async () => {
+  test.each<[string, (push: TestPush, webhook: string) => Promise<unknown>]>([
+    [
+      'after three days',
+      ({ id }) => database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } }),
+    ],
+    [
+      'at once when its webhook is off',
+      (_, webhook) => database.store.webhooks.turnOffOf(APP, webhook),
+    ],
+  ])('is removed %s, and its events are counted as dropped', async (_what, change) => {
     const webhook = newWebhook();
     const push = await insertUnreported(webhook);
-    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
-    await database.store.retention.purge(10);
-    expect(await isStored(push)).toBe(false);
-    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
-  });
-
-  test('does not wait for a webhook that is off, whose events are counted as dropped too', async () => {
-    const webhook = newWebhook();
-    const push = await insertUnreported(webhook);
-    await database.store.webhooks.turnOffOf(APP, webhook);
+    await change(push, webhook);
     await database.store.retention.purge(10);
     expect(await isStored(push)).toBe(false);
     expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });

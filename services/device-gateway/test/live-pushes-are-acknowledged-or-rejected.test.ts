@@ -41,15 +41,6 @@ describe('a live delivery', () => {
     await device.disconnect();
   });
 
-  test('that was acknowledged before is not sent again', async () => {
-    const device = await liveDevice();
-    const push = await bench.createPush(device.token);
-    await bench.dispatch(push, device.token);
-    expect(await bench.dispatch(push, device.token)).toBe('acknowledged');
-    expect(device.arrivals).toHaveLength(1);
-    await device.disconnect();
-  });
-
   test('that was acknowledged before a hundred others is not sent again, nor is its inbox row', async () => {
     const device = await liveDevice();
     const push = await bench.createPush(device.token);

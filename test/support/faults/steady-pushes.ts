@@ -147,7 +147,7 @@ function countAllArrivals(devices: readonly MqttDevice[]): ArrivalCounts {
 }
 
 /** Returns the payloads of the pushes that MongoDB has accepted. */
-async function listStored(
+export async function listStored(
   { db }: Pick<TestMongo, 'db'>,
   sent: readonly SteadyPush[],
 ): Promise<ReadonlySet<string>> {

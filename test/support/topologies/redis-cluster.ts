@@ -25,7 +25,7 @@ export interface RedisCluster {
   /** Returns the running nodes that serve slots. */
   listPrimaries(): Promise<RedisNode[]>;
   /** Moves a slot with all its keys, key by key, while clients use it. */
-  moveSlot(slot: number, to: RedisNode, midway?: () => Promise<void>): Promise<void>;
+  moveSlot(slot: number, to: RedisNode): Promise<void>;
   /** Checks that all nodes run, and know of each slot who serves it, and a replica if there are any. */
   isWhole(): Promise<boolean>;
   /** Starts the nodes that are not running. */
@@ -51,11 +51,8 @@ export async function startRedisCluster({
   const busPorts = new Map<RedisNode, number>();
   for (let n = 0; n < PRIMARIES * (1 + replicas); n += 1) {
     const busPort = await freePort();
-    const node = await createRedisNode(folder, () => ({
-      lines: clusterLines(busPort, security),
-      isLent,
-      security,
-    }));
+    const lines = clusterLines(busPort, security);
+    const node = await createRedisNode(folder, { lines, isLent, security });
     busPorts.set(node, busPort);
     nodes.push(node);
   }
@@ -72,7 +69,7 @@ export async function startRedisCluster({
     listPrimaries: async () => [
       ...new Set((await readSlots(nodes)).filter((node) => node !== undefined)),
     ],
-    moveSlot: (slot, to, midway) => moveSlot(nodes, slot, to, midway),
+    moveSlot: (slot, to) => moveSlot(nodes, slot, to),
     isWhole: async () =>
       nodes.every((node) => node.isRunning()) &&
       (await Promise.all(nodes.map((node) => knowsAll(node, replicas > 0)))).every(Boolean),
@@ -201,19 +198,13 @@ async function findServing(
 }
 
 /** Moves a slot as `redis-cli --cluster reshard` does. */
-async function moveSlot(
-  nodes: readonly RedisNode[],
-  slot: number,
-  to: RedisNode,
-  midway: () => Promise<void> = async () => undefined,
-): Promise<void> {
+async function moveSlot(nodes: readonly RedisNode[], slot: number, to: RedisNode): Promise<void> {
   const from = await findServing(nodes, slot);
   if (from === undefined || from === to) throw new Error(`slot ${slot} can't be moved`);
   const idOf = (node: RedisNode) => node.run((redis) => redis.cluster('MYID'));
   const [fromId, toId] = [await idOf(from), await idOf(to)];
   await to.run((redis) => redis.cluster('SETSLOT', slot, 'IMPORTING', fromId));
   await from.run((redis) => redis.cluster('SETSLOT', slot, 'MIGRATING', toId));
-  await midway();
   await from.run(async (redis) => {
     for (;;) {
       const keys = (await redis.cluster('GETKEYSINSLOT', slot, 10)) as string[];

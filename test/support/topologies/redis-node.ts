@@ -46,12 +46,11 @@ export interface NodeSettings {
  */
 export async function createRedisNode(
   parent: string,
-  settingsFor: (port: number) => Promise<NodeSettings> | NodeSettings,
+  { lines, args = [], isLent = false, security }: NodeSettings,
 ): Promise<RedisNode> {
   const port = await freePort();
   const folder = join(parent, `${port}`);
   const file = join(folder, 'redis.conf');
-  const { lines, args = [], isLent = false, security } = await settingsFor(port);
   const ports = security === undefined ? [`port ${port}`] : ['port 0', `tls-port ${port}`];
   const allLines = [
     `bind ${HOST}`,

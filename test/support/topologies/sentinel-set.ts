@@ -51,16 +51,16 @@ export async function startSentinelSet({
       ...(primary === undefined ? [] : [`replicaof 127.0.0.1 ${primary.port}`]),
       ...(security ? [`masteruser ${security.user}`, `masterauth ${security.password}`] : []),
     ];
-    servers.push(await createRedisNode(folder, () => ({ lines, isLent, security })));
+    servers.push(await createRedisNode(folder, { lines, isLent, security }));
   }
   const sentinels: RedisNode[] = [];
   const primaryPort = servers[0]?.port ?? 0;
   for (let n = 0; n < SENTINELS; n += 1)
     sentinels.push(
-      await createRedisNode(folder, () => ({
+      await createRedisNode(folder, {
         ...sentinelSettings(primaryPort, security),
         ...{ isLent, security },
-      })),
+      }),
     );
   const all = [...servers, ...sentinels];
   const set: SentinelSet = {

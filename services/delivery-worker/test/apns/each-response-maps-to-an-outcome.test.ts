@@ -58,31 +58,20 @@ test('a push with a time to live of 0 and a background push are accepted', async
   expect(await provider.sandbox.received('apns')).toMatchObject([{ status: 200, headers }]);
 });
 
-test('a body over 4,096 bytes is rejected without a request', async () => {
-  const send = provider.client.prepare(
-    createPush({ data: `{"t":"${'a'.repeat(4_096)}"}` }),
-    () => true,
-  );
-  expect(await send(createAppleAddress('one', provider.sandbox.bundle))).toMatchObject({
-    kind: 'rejected',
-    reason: 'payload-too-large',
-    isUnsent: true,
-  });
+test.each([
+  ['a body over 4,096 bytes', { data: `{"t":"${'a'.repeat(4_096)}"}` }, {}, 'payload-too-large'],
+  ['an address of another channel', {}, { channel: 'fcm' }, 'no-provider-address'],
+] as const)('%s is rejected without a request', async (_, changes, other, reason) => {
+  const address = { ...createAppleAddress('one', provider.sandbox.bundle), ...other } as Address;
+  const attempt = await provider.client.prepare(createPush(changes), () => true)(address);
+  expect(attempt).toMatchObject({ kind: 'rejected', reason, isUnsent: true });
   expect(await provider.sandbox.received('apns')).toEqual([]);
 });
 
-test('an address of another channel is rejected without a request', async () => {
-  const address: Address = { channel: 'fcm', address: 'one', since: new Date() };
-  expect(await provider.client.prepare(createPush(), () => true)(address)).toMatchObject({
-    kind: 'rejected',
-    reason: 'no-provider-address',
-    isUnsent: true,
-  });
-  expect(await provider.sandbox.received('apns')).toEqual([]);
-});
-
-test.each(REASONS)('%d %s is %j', async (_, reason, attempt) => {
-  expect(await sendTo(reason, { as: reason })).toMatchObject(attempt);
+test.each(REASONS)('%d %s is %j', async (status, reason, attempt) => {
+  const detail = expect.stringMatching(new RegExp(`^${status} ${reason}`));
+  const lastSeenAt = status === 410 && { lastSeenAt: expect.any(Date) };
+  expect(await sendTo(reason, { as: reason })).toEqual({ ...attempt, detail, ...lastSeenAt });
 });
 
 test('410 has the time until which the token was valid', async () => {
@@ -97,6 +86,7 @@ test('410 has the time until which the token was valid', async () => {
 
 test.each([
   [{ as: 'TooManyRequests', headers: { 'retry-after': '7' } }, 'recipient'],
+  [{ as: 'TooManyProviderTokenUpdates', headers: { 'retry-after': '7' } }, 'upstream'],
   [{ as: 'ServiceUnavailable', headers: { 'retry-after': '7' } }, 'upstream'],
   [{ status: 503, headers: { 'retry-after': '7' } }, 'upstream'],
 ])('Retry-After is honoured: %j', async (response, scope) => {

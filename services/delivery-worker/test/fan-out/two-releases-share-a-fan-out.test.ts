@@ -1,6 +1,6 @@
 import { splitTokens } from '@carillon/core/batch';
 import { BATCH_NUMBERS_PER_PAGE } from '@carillon/core/channels';
-import { batchId, newPushId } from '@carillon/core/ids';
+import { newPushId } from '@carillon/core/ids';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createBatchDocument } from '@carillon/store/create-batches';
 import type { BatchDocument, PushDocument, SubscriptionDocument } from '@carillon/store/documents';
@@ -174,16 +174,3 @@ test.each(POINTS)(
     }
   },
 );
-
-test('MongoDB sorts batches by their number beyond six digits', async () => {
-  const push = newPushId(Date.now());
-  const numbers = [0, 16, 999_999, 1_000_000, 1_000_016, 9_999_999, 10_000_000, 123_456_789];
-  const batches = [...numbers]
-    .reverse()
-    .map((number) =>
-      createBatchDocument({ _id: push, app: APP }, 'mqtt', ['t'], number, 'waiting', new Date(0)),
-    );
-  await store.batches.insertIfAbsent(batches);
-  const { released } = await store.batches.release(push, numbers.length);
-  expect(released.map(({ id }) => id)).toEqual(numbers.map((number) => batchId(push, number)));
-});

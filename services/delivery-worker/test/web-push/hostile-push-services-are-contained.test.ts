@@ -1,13 +1,14 @@
-import type { ServerResponse } from 'node:http';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 import { createBrowser } from './browser.ts';
 import {
+  createEndlessHandler,
   createHandler,
+  createSlowHandler,
+  NO_RESPONSE,
   type PushService,
-  type ResponseHandler,
   startPushService,
 } from './push-service.ts';
 import { createPush, createSecret } from './pushes.ts';
@@ -17,14 +18,11 @@ const DEADLINE_MS = 400;
 const secret = createSecret();
 const browser = createBrowser();
 let service: PushService;
-const timers = new Set<NodeJS.Timeout>();
 
 beforeAll(async () => {
   service = await startPushService(['fcm.googleapis.com']);
 });
 afterEach(() => {
-  for (const timer of timers) clearInterval(timer);
-  timers.clear();
   service.received.length = 0;
 });
 afterAll(() => service?.stop());
@@ -98,63 +96,22 @@ describe('a hostile push service', () => {
   });
 
   test('with an endless response is cut, and its status counts', async () => {
-    let written = 0;
-    service.respondWith((_request, response) => {
-      response.writeHead(400);
-      written = 0;
-      const chunk = Buffer.alloc(65_536, 'x');
-      const writeUntilFull = (): void => {
-        while (!response.destroyed && response.write(chunk)) written += chunk.length;
-      };
-      response.on('drain', writeUntilFull);
-      writeUntilFull();
-    });
+    const { handler, written } = createEndlessHandler(400);
+    service.respondWith(handler);
     const { attempt, elapsedMs } = await send();
     expect(attempt).toMatchObject({ kind: 'rejected', reason: 'rejected-by-provider' });
     expect(elapsedMs).toBeLessThan(DEADLINE_MS);
-    expect(written).toBeLessThan(10_000_000);
+    expect(written()).toBeLessThan(10_000_000);
   });
 
-  const drip = (response: ServerResponse, writeBytes: () => void): void => {
-    const timer = setInterval(writeBytes, 20);
-    timers.add(timer);
-    response.on('close', () => clearInterval(timer));
-  };
-
   test('with a slow response is cut at the deadline, and its status counts', async () => {
-    service.respondWith((_request, response) => {
-      response.writeHead(201).flushHeaders();
-      drip(response, () => response.write('x'));
-    });
+    service.respondWith(createSlowHandler(201));
     const { attempt, elapsedMs } = await send();
     expect(attempt).toEqual({ kind: 'sent' });
     expect(elapsedMs).toBeLessThan(2 * DEADLINE_MS);
   });
 
-  test.each<[string, ResponseHandler, string]>([
-    ['sends no response', () => undefined, 'ETIMEDOUT'],
-    [
-      'sends its headers slowly',
-      (_request, response) => {
-        response.socket?.write('HTTP/1.1 201 Created\r\n');
-        drip(response, () => response.socket?.write('x-a: b\r\n'));
-      },
-      'ETIMEDOUT',
-    ],
-    [
-      'never ends its headers',
-      (_request, response) => {
-        response.socket?.write(`HTTP/1.1 201 Created\r\nx-a: ${'b'.repeat(100_000)}`);
-      },
-      'HPE_HEADER_OVERFLOW',
-    ],
-    [
-      'does not use HTTP',
-      (_request, response) => response.socket?.end('hello\r\n\r\n'),
-      'HPE_INVALID_CONSTANT',
-    ],
-    ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
-  ])('that %s defers only its own pushes', async (_what, handler, detail) => {
+  test.each(NO_RESPONSE)('that %s defers only its own pushes', async (_what, handler, detail) => {
     service.respondWith(handler);
     const { attempt, elapsedMs } = await send();
     expect(attempt).toEqual({ kind: 'retry', scope: 'upstream', detail });

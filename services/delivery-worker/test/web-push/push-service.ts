@@ -36,6 +36,65 @@ export function createHandler(
   return (_request, response) => response.writeHead(status, headers).end(body);
 }
 
+/** Writes some bytes again and again until the response is closed. */
+function drip(response: ServerResponse, writeBytes: () => void): void {
+  const timer = setInterval(writeBytes, 20);
+  response.on('close', () => clearInterval(timer));
+}
+
+/** Responds with a status and a body that never ends, a byte at a time. */
+export function createSlowHandler(status: number): ResponseHandler {
+  return (_request, response) => {
+    response.writeHead(status).flushHeaders();
+    drip(response, () => response.write('x'));
+  };
+}
+
+/** Creates a handler that responds with a status and as much as the client takes, and counts the bytes of each response. */
+export function createEndlessHandler(status: number): {
+  handler: ResponseHandler;
+  written(): number;
+} {
+  let written = 0;
+  const chunk = Buffer.alloc(65_536, 'x');
+  const handler: ResponseHandler = (_request, response) => {
+    response.writeHead(status);
+    written = 0;
+    const writeUntilFull = (): void => {
+      while (!response.destroyed && response.write(chunk)) written += chunk.length;
+    };
+    response.on('drain', writeUntilFull);
+    writeUntilFull();
+  };
+  return { handler, written: () => written };
+}
+
+/** Servers without a valid response, and the error of a request to them. */
+export const NO_RESPONSE: [what: string, handler: ResponseHandler, error: string][] = [
+  ['sends no response', () => undefined, 'ETIMEDOUT'],
+  [
+    'sends its headers slowly',
+    (_request, response) => {
+      response.socket?.write('HTTP/1.1 201 Created\r\n');
+      drip(response, () => response.socket?.write('x-a: b\r\n'));
+    },
+    'ETIMEDOUT',
+  ],
+  [
+    'never ends its headers',
+    (_request, response) => {
+      response.socket?.write(`HTTP/1.1 201 Created\r\nx-a: ${'b'.repeat(100_000)}`);
+    },
+    'HPE_HEADER_OVERFLOW',
+  ],
+  [
+    'does not use HTTP',
+    (_request, response) => response.socket?.end('hello\r\n\r\n'),
+    'HPE_INVALID_CONSTANT',
+  ],
+  ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
+];
+
 /** Starts a push service that accepts all requests. @param names in its certificate in addition to 127.0.0.1 */
 export async function startPushService(names: readonly string[] = []): Promise<PushService> {
   const authority = await makeAuthority(2);

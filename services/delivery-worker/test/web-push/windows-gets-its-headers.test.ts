@@ -54,12 +54,3 @@ test('Windows defers by 406, and its description is the detail', async () => {
     afterMs: 7_000,
   });
 });
-
-test('Windows rejects by 406 without Retry-After, and the body is the detail without a description', async () => {
-  service.respondWith(createHandler(406, {}, 'Not acceptable'));
-  expect(await sendTo(WINDOWS)).toEqual({
-    kind: 'rejected',
-    reason: 'rejected-by-provider',
-    detail: '406 Not acceptable',
-  });
-});

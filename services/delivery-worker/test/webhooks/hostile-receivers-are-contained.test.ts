@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http';
 import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { until } from '../../../../test/support/until.ts';
@@ -6,7 +5,10 @@ import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { parseAllowedHosts } from '../../src/webhooks/allowed-hosts.ts';
 import { createWebhookClient, type WebhookClientOptions } from '../../src/webhooks/client.ts';
 import {
+  createEndlessHandler,
   createHandler,
+  createSlowHandler,
+  NO_RESPONSE,
   type PushService,
   type ResponseHandler,
   startPushService,
@@ -19,14 +21,11 @@ const MAX_WRITTEN_BYTES = 10_000_000;
 
 let receiver: PushService;
 let port: string;
-const timers = new Set<NodeJS.Timeout>();
 beforeAll(async () => {
   receiver = await startPushService([NAME]);
   port = receiver.host.split(':')[1] ?? '';
 });
 afterEach(() => {
-  for (const timer of timers) clearInterval(timer);
-  timers.clear();
   receiver.received.length = 0;
   receiver.respondWith(createHandler(201));
 });
@@ -125,11 +124,17 @@ describe('at the moment of the connect', () => {
   });
 });
 
-const drip = (response: ServerResponse, writeBytes: () => void): void => {
-  const timer = setInterval(writeBytes, 20);
-  timers.add(timer);
-  response.on('close', () => clearInterval(timer));
-};
+/** Makes the receiver respond. Returns whether the connection of a response has been closed. */
+function respondUntilClosed(handler: ResponseHandler): () => boolean {
+  let isClosed = false;
+  receiver.respondWith((request, response) => {
+    response.on('close', () => {
+      isClosed = true;
+    });
+    handler(request, response);
+  });
+  return () => isClosed;
+}
 
 describe('a receiver', () => {
   test.each([301, 302, 303, 307, 308])('that redirects with %i is not followed', async (status) => {
@@ -139,68 +144,26 @@ describe('a receiver', () => {
   });
 
   test('with an endless response is cut, and its status counts', async () => {
-    let written = 0;
-    let isClosed = false;
-    receiver.respondWith((_request, response) => {
-      response.writeHead(200);
-      const chunk = Buffer.alloc(65_536, 'x');
-      const writeUntilFull = (): void => {
-        while (!response.destroyed && response.write(chunk)) written += chunk.length;
-      };
-      response.on('drain', writeUntilFull);
-      response.on('close', () => {
-        isClosed = true;
-      });
-      writeUntilFull();
-    });
+    const { handler, written } = createEndlessHandler(200);
+    const isClosed = respondUntilClosed(handler);
     expect(await post()).toEqual({ status: 200 });
-    await until(() => isClosed);
-    expect(written).toBeLessThan(MAX_WRITTEN_BYTES);
+    await until(isClosed);
+    expect(written()).toBeLessThan(MAX_WRITTEN_BYTES);
   });
 
   test('with a response that never ends is cut at the deadline, and its status counts', async () => {
-    let isClosed = false;
-    receiver.respondWith((_request, response) => {
-      response.on('close', () => {
-        isClosed = true;
-      });
-      response.writeHead(200).flushHeaders();
-      drip(response, () => response.write('x'));
-    });
+    const isClosed = respondUntilClosed(createSlowHandler(200));
     const client = createWebhookClient({
       ...{ hosts: parseAllowedHosts('127.0.0.1'), ca: receiver.ca, deadlineMs: DEADLINE_MS },
       dnsLookup: resolveTo('127.0.0.1'),
     });
     expect(await client.post(`https://${NAME}:${port}/x`, {}, '{}')).toEqual({ status: 200 });
     // The client is open: the deadline has cut the connection.
-    await until(() => isClosed);
+    await until(isClosed);
     client.close();
   });
 
-  test.each<[string, ResponseHandler, string]>([
-    ['sends no response', () => undefined, 'ETIMEDOUT'],
-    [
-      'sends its headers slowly',
-      (_request, response) => {
-        response.socket?.write('HTTP/1.1 200 OK\r\n');
-        drip(response, () => response.socket?.write('x-a: b\r\n'));
-      },
-      'ETIMEDOUT',
-    ],
-    [
-      'never ends its headers',
-      (_request, response) => {
-        response.socket?.write(`HTTP/1.1 200 OK\r\nx-a: ${'b'.repeat(100_000)}`);
-      },
-      'HPE_HEADER_OVERFLOW',
-    ],
-    [
-      'does not use HTTP',
-      (_request, response) => response.socket?.end('hello\r\n\r\n'),
-      'HPE_INVALID_CONSTANT',
-    ],
-    ['hangs up', (_request, response) => response.socket?.destroy(), 'ECONNRESET'],
-  ])('that %s causes an error', async (_what, handler, error) => {
+  test.each(NO_RESPONSE)('that %s causes an error', async (_what, handler, error) => {
     receiver.respondWith(handler);
     expect(await post()).toEqual({ error });
   });
