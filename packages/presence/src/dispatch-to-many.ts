@@ -4,6 +4,7 @@ import type { GatewayRoom, Release } from './gateway-room.ts';
 import type { PresenceEntry } from './keys.ts';
 import type { OnReply, PendingDispatch } from './pending-dispatches.ts';
 import type { DeliveryResult } from './replies.ts';
+import type { WorkerStream } from './worker-stream.ts';
 
 /** A recipient that is connected to a gateway. */
 export interface DispatchRecipient extends Recipient {
@@ -40,16 +41,6 @@ export interface SendPermission {
 /** Result of a dispatch to a device, which may not be connected. */
 export type DeviceResult = DeliveryResult | 'offline';
 
-/**
- * Adds messages to the streams of gateways, in one round trip.
- *
- * @returns the id of each entry, or null where there is no stream
- * @throws if Redis fails
- */
-export type SendMessages = (
-  messages: readonly { gateway: string; fields: string[] }[],
-) => Promise<unknown[]>;
-
 type Results = ReadonlyMap<number, DeliveryResult>;
 
 /** The results of a part, and the positions of those that were handed on before. */
@@ -61,7 +52,7 @@ interface PartResults {
 const NO_POSITIONS: ReadonlySet<number> = new Set();
 const NO_RESULTS: PartResults = { results: new Map(), handedOn: NO_POSITIONS };
 /** Results of recipients whose inbox row their gateway waits for. */
-const ROW_AWAITED: ReadonlySet<DeliveryResult | 'handled'> = new Set(['syncing', 'backpressure']);
+const ROW_AWAITED: ReadonlySet<DeliveryResult> = new Set(['syncing', 'backpressure']);
 
 /** The recipients of a dispatch at one gateway. */
 interface GatewayGroup {
@@ -74,7 +65,7 @@ type PermittedGroup = GatewayGroup & { release: Release };
 
 /** Creates the dispatch to the gateways of many devices. */
 export function createDispatchToMany(
-  sendMessages: SendMessages,
+  sendMessages: WorkerStream['send'],
   room: GatewayRoom,
   collectResults: CollectResults,
 ) {
@@ -103,8 +94,8 @@ export function createDispatchToMany(
       const send = (pending: PendingDispatch, messageFor: MessageFor) =>
         sendToGateways(sendMessages, pending, [...sent.values()], messageFor);
       const onReply: OnReply = ({ result, positions }) => {
-        if (result === 'handled') release(gatewayAt.get(positions[0] ?? 0) ?? '');
-        if (result === 'handled' || onResults === undefined || !ROW_AWAITED.has(result)) return;
+        if (result === 'handled') return release(gatewayAt.get(positions[0] ?? 0) ?? '');
+        if (onResults === undefined || !ROW_AWAITED.has(result)) return;
         const own = new Set(recipients.map(({ position }) => position));
         const early = positions.filter((position) => own.has(position) && !handedOn.has(position));
         for (const position of early) handedOn.add(position);
@@ -191,7 +182,7 @@ async function joinParts(
 
 /** Sends one message to each gateway, all in one round trip. */
 async function sendToGateways(
-  sendMessages: SendMessages,
+  sendMessages: WorkerStream['send'],
   pending: PendingDispatch,
   groups: readonly (readonly DispatchRecipient[])[],
   messageFor: MessageFor,

@@ -1,3 +1,4 @@
+import { createBatcher } from '@carillon/core/batcher';
 import { newClaimId } from '@carillon/core/ids';
 import type { Tracer } from '@carillon/core/tracing';
 import { createCollectResults, type Recipient } from './collect-results.ts';
@@ -10,6 +11,7 @@ import {
 } from './dispatch-to-many.ts';
 import { type Delivery, encodeGatewayMessage } from './gateway-messages.ts';
 import { createGatewayRoom } from './gateway-room.ts';
+import type { PresenceEntry } from './keys.ts';
 import { createPendingDispatches } from './pending-dispatches.ts';
 import { createPresenceReader, type PresenceReader } from './presence-reader.ts';
 import type { PresenceServer } from './presence-server.ts';
@@ -72,6 +74,11 @@ function createDispatchToDevices(
   lookup: PresenceReader['lookup'],
   dispatch: ReturnType<typeof createDispatchToMany>,
 ) {
+  /** Lookups of single devices at the same moment share a round trip. */
+  const lookupOne = createBatcher<string, PresenceEntry | undefined>('find-gateway', lookup, {
+    maxInFlight: 2,
+  });
+
   /**
    * Finds the gateways of these devices and dispatches a delivery to them.
    *
@@ -83,7 +90,9 @@ function createDispatchToDevices(
     recipients: readonly Recipient[],
     plan: DispatchPlan,
   ): Promise<ReadonlyMap<number, DeviceResult>> {
-    const entries = await lookup(recipients.map(({ token }) => token));
+    const tokens = recipients.map(({ token }) => token);
+    const entries =
+      tokens.length > 1 ? await lookup(tokens) : await Promise.all(tokens.map(lookupOne));
     const online: DispatchRecipient[] = [];
     const offline = new Map<number, DeviceResult>();
     for (const [index, recipient] of recipients.entries()) {

@@ -35,7 +35,7 @@ export function createGatewayRoom() {
   }
 
   return {
-    /** Takes room; undefined if there is none now, or others wait for it. One recipient needs none. */
+    /** Takes room; undefined if there is none now, or others wait for it. One recipient does not wait. */
     tryTake: ({ gateway, size }: Omit<RoomRequest, 'app'>): Release | undefined =>
       roomOf(gateway).tryTake(size),
     /** Waits for room; undefined if the gateway turns out to be silent. */

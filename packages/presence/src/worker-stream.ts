@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createBatcher } from '@carillon/core/batcher';
 import { startInterval } from '@carillon/core/intervals';
 import { TTL_SECONDS } from './keys.ts';
 import type { PresenceServer } from './presence-server.ts';
@@ -9,6 +10,14 @@ import { type Reply, readReplyEntry } from './replies.ts';
 const MAINTENANCE_INTERVAL_MS = 3_000;
 const READ_RETRY_DELAY_MS = 200;
 const ENTRIES_PER_READ = 500;
+/** Messages in a round trip: it has their payloads. */
+const MESSAGES_PER_CALL = 50;
+
+/** A message, and the gateway in whose stream it is added. */
+interface GatewayStreamMessage {
+  gateway: string;
+  fields: string[];
+}
 
 /** A reply to a worker that may be dead. */
 export interface DatedReply {
@@ -31,16 +40,24 @@ export async function createWorkerStream(
   const replyStream = keys.replyStream(worker);
   const time = createRedisTime(server);
 
-  async function keepStream(): Promise<void> {
-    await redis.expire(replyStream, TTL_SECONDS.replies);
-  }
-
   async function maintain(): Promise<void> {
-    await Promise.allSettled([time.sample(), keepStream()]);
+    await Promise.allSettled([time.sample(), redis.expire(replyStream, TTL_SECONDS.replies)]);
   }
   await maintain();
   const stopMaintaining = startInterval(() => void maintain(), MAINTENANCE_INTERVAL_MS);
   const stopFollowing = followReplies(reader, replyStream, onReply);
+
+  /** Messages of the same moment share a round trip. One whose stream can't be written fails alone. */
+  const addMessage = createBatcher<GatewayStreamMessage, unknown>(
+    'dispatch-push',
+    async (messages) => {
+      const pipeline = redis.pipeline();
+      for (const { gateway, fields } of messages)
+        pipeline.xadd(keys.gatewayStream(gateway), 'NOMKSTREAM', '*', ...fields);
+      return ((await pipeline.exec()) ?? []).map(([error, id]) => error ?? id);
+    },
+    { maxBatchSize: MESSAGES_PER_CALL, maxInFlight: 2 },
+  );
 
   return {
     /** Name of the stream that replies arrive in. */
@@ -50,16 +67,12 @@ export async function createWorkerStream(
       if (Number.isNaN(time.now())) await time.sample();
       return time.fromMonotonic(monotonic);
     },
-    /** Adds messages to the streams of gateways, in one round trip (dispatch-to-many.ts). */
-    async send(messages: readonly { gateway: string; fields: string[] }[]): Promise<unknown[]> {
-      const pipeline = redis.pipeline();
-      for (const { gateway, fields } of messages)
-        pipeline.xadd(keys.gatewayStream(gateway), 'NOMKSTREAM', '*', ...fields);
-      return ((await pipeline.exec()) ?? []).map(([error, id]) => {
-        if (error) throw error;
-        return id;
-      });
-    },
+    /**
+     * Adds messages to the streams of gateways. Returns the id of each entry, or null where there is no stream. Throws if Redis
+     * fails, or a stream can't be written.
+     */
+    send: (messages: readonly GatewayStreamMessage[]): Promise<unknown[]> =>
+      Promise.all(messages.map(addMessage)),
     /** Returns the replies in the stream of a former worker. Throws if Redis fails. */
     async readReplies(stream: string): Promise<DatedReply[]> {
       const entries = await redis.xrange(stream, '-', '+');
