@@ -1,6 +1,11 @@
 import { Redis } from 'ioredis';
 import type { Db } from 'mongodb';
 import { createPresenceKeys } from '../../packages/presence/src/keys.ts';
+import type {
+  BatchDocument,
+  InboxDocument,
+  PushDocument,
+} from '../../packages/store/src/documents.ts';
 import { NOTIFY_INDEX } from '../../packages/store/src/notify-mark.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { openJobQueues } from '../support/faults/job-queues.ts';
@@ -13,6 +18,10 @@ import type { System } from './system.ts';
 const SETTLE_MS = 180_000;
 /** Collections whose documents hold events for webhooks until these are reported. */
 const REPORTED = ['pushes', 'batches', 'devices'] as const;
+/** Rows whose push and batch are logged. */
+const DESCRIBED_ROWS = 5;
+/** Without the payload. */
+const projection = { data: 0 } as const;
 /** A stream without an expiry. */
 const ENDLESS = -1;
 
@@ -49,7 +58,10 @@ export async function openRest(
       };
       const atRest = until(isAtRest, { timeoutMs: SETTLE_MS, everyMs: 1_000 });
       await atRest.catch(async () =>
-        log({ op: 'rest', type: 'fail', left, ids: await listOpenPushes(db, tenants) }),
+        log({
+          ...{ op: 'rest', type: 'fail', left, ids: await listOpenPushes(db, tenants) },
+          rows: await describeRows(db),
+        }),
       );
       return left;
     },
@@ -82,6 +94,20 @@ async function countStored(
     endings: await pushes.countDocuments({ app, ending: { $exists: true } }),
     unreported: unreported.reduce((sum, count) => sum + count, 0),
   };
+}
+
+/** Describes some of the rows that are left: the row, its push and its batch, without which nobody finds out how it was left. */
+async function describeRows(db: Db): Promise<object[]> {
+  const rows = await db.collection<InboxDocument>('inbox').find().limit(DESCRIBED_ROWS).toArray();
+  return Promise.all(
+    rows.map(async (row) => ({
+      row,
+      push: await db.collection<PushDocument>('pushes').findOne({ _id: row.push }, { projection }),
+      batch: await db
+        .collection<BatchDocument>('batches')
+        .findOne({ _id: row.work }, { projection }),
+    })),
+  );
 }
 
 /** Lists the pushes with an open batch; the batches of a push that was not accepted stay with it for an hour. */
