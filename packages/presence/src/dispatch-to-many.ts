@@ -104,7 +104,8 @@ export function createDispatchToMany(
       const results = await collectResults(delivery, recipients, { deadline, send, onReply });
       for (const [gateway, group] of sent) {
         const isSilent = group.every(({ position }) => results.get(position) === 'unanswered');
-        if (isSilent && held.has(gateway)) room.refuseWaiting(gateway);
+        // One missing reply concerns its recipient.
+        if (isSilent && group.length > 1 && held.has(gateway)) room.refuseWaiting(gateway);
       }
       return { results, handedOn };
     } finally {

@@ -35,9 +35,9 @@ export function createGatewayRoom() {
   }
 
   return {
-    /** Takes room; undefined if there is none now, or others wait for it. One recipient does not wait. */
+    /** Takes room, of which one recipient needs none; undefined if there is none now, or others wait for it. */
     tryTake: ({ gateway, size }: Omit<RoomRequest, 'app'>): Release | undefined =>
-      roomOf(gateway).tryTake(size),
+      size === 1 ? () => undefined : roomOf(gateway).tryTake(size),
     /** Waits for room; undefined if the gateway turns out to be silent. */
     take: ({ gateway, app, size }: RoomRequest): Promise<Release | undefined> =>
       roomOf(gateway).take(app, size),
@@ -86,7 +86,7 @@ function createRoom(onUnused: () => void) {
 
   return {
     tryTake: (size: number): Release | undefined =>
-      size === 1 || (waiting.size === 0 && fits(size)) ? hold(size) : undefined,
+      waiting.size === 0 && fits(size) ? hold(size) : undefined,
     take(app: string, size: number): Promise<Release | undefined> {
       const { promise, resolve } = Promise.withResolvers<Release | undefined>();
       const queue = waiting.get(app);

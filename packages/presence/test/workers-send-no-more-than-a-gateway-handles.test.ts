@@ -43,8 +43,12 @@ async function startWorker(name: string, dispatches: number, ms: number) {
   );
   return {
     results,
-    dispatchToOne: (claim: string) =>
-      dispatcher.dispatchToDevices({ ...DELIVERY, claim }, recipients.slice(0, 1), leaveWithin(ms)),
+    dispatchToOne: (claim: string, withinMs = ms) =>
+      dispatcher.dispatchToDevices(
+        { ...DELIVERY, claim },
+        recipients.slice(0, 1),
+        leaveWithin(withinMs),
+      ),
     dispatchOfApp: (app: string, claim: string) =>
       dispatcher.dispatchToDevices({ ...DELIVERY, claim }, recipients, { ...leaveWithin(ms), app }),
     dispatch: (
@@ -117,6 +121,26 @@ test('a dispatch to one device is sent although others wait', async () => {
   await until(() => claims().includes('h4'));
   report('h4', 'acknowledged');
   await Promise.all([...worker.results, single]);
+  await worker.close();
+});
+
+test('dispatches to single devices that do not respond take no room of a fan-out, nor end its wait', async () => {
+  reset();
+  const worker = await startWorker('k', FOUR, 5_000);
+  await until(() => claims().length === FOUR);
+  const waiting = worker.dispatchOfApp('other', 'of-other');
+  const silent = await worker.dispatchToOne('silent', 10);
+  expect([...silent.values()]).toEqual(['unanswered']);
+  expect(claims()).toEqual(['k0', 'k1', 'k2', 'k3', 'silent']);
+  const pending = worker.dispatchToOne('pending');
+  await until(() => claims().includes('pending'));
+  // Exactly the room that the other dispatch needs.
+  report('k0', 'handled');
+  await until(() => claims().includes('of-other'));
+  for (const claim of ['k0', 'k1', 'k2', 'k3', 'of-other', 'pending'])
+    report(claim, 'acknowledged');
+  expect([...new Set((await waiting).values())]).toEqual(['acknowledged']);
+  await Promise.all([...worker.results, pending]);
   await worker.close();
 });
 
