@@ -2,7 +2,6 @@ import { failpoint } from '@carillon/core/failpoint';
 import type { Db } from 'mongodb';
 import { ABANDON_UPDATE, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-
 import { keepUnreported } from './unreported.ts';
 
 const MIN_ACCEPTING_AGE_MS = 60_000;

@@ -4,6 +4,7 @@ import type { PushDocument } from './documents.ts';
 export const SENDABLE_PUSH_FIELDS = {
   app: 1,
   state: 1,
+  ending: 1,
   acceptedAt: 1,
   dueAt: 1,
   expiresAt: 1,

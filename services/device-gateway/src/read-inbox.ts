@@ -17,8 +17,6 @@ const MAX_STATE_AGE_MS = 900;
 const MAX_STATE_READS = 3;
 const INBOXES_PER_QUERY = 64;
 
-const NONE_SEEN: ReadonlySet<string> = new Set();
-
 type InboxStore = Pick<Store, 'inbox' | 'pushes' | 'collapse' | 'suspensions'>;
 type StateStore = Omit<InboxStore, 'inbox'>;
 
@@ -73,11 +71,14 @@ export function createInboxReader(context: {
       if (!connection.isOpen() || !isNew(connection, row, seen)) continue;
       seen.add(row.push);
       const push = pushes.get(row.push);
-      // Rows of deleted and expired pushes are removed when the push ends; those of a suspended account stay.
+      // A worker that was frozen may have written it after the end of the push, which is final.
+      if (push === undefined || hasEnded(push)) await store.inbox.remove(row.push, [row._id]);
+      // Rows of an expired or deleted push count until its end is recorded; those of a suspended account stay.
       if (push === undefined || !isSendable(store, push)) continue;
       // A newer push was sent on this connection, or on an earlier one of any gateway (guarantee G9).
       if (connection.hasNewer(push.collapse, row.push) || superseded.has(row.push)) {
-        await removeSuperseded(row);
+        await store.inbox.remove(row.push, [row._id]);
+        void producers.checkCompletion([row.push]);
         continue;
       }
       const packet = encodePublish(row.push, push.data);
@@ -88,11 +89,6 @@ export function createInboxReader(context: {
       if (span !== undefined) publish.span = span;
       metrics.countPublish('inbox');
     }
-  }
-
-  async function removeSuperseded(row: InboxDocument): Promise<void> {
-    await store.inbox.remove(row.push, [row._id]);
-    void producers.checkCompletion([row.push]);
   }
 
   return {
@@ -124,7 +120,7 @@ export function createInboxReader(context: {
     /** Checks whether the inbox has a row that was not sent on this connection. */
     async hasNewRows(connection: Connection): Promise<boolean> {
       const rows = await listRows(connection.token);
-      return rows.some((row) => isNew(connection, row, NONE_SEEN));
+      return rows.some((row) => isNew(connection, row, new Set()));
     },
   };
 }
@@ -174,6 +170,11 @@ async function findSuperseded(
 /** Checks by the state that was read whether a push may be sent: it is open, and its account not suspended. */
 function isSendable({ pushes, suspensions }: StateStore, push: SendablePush): boolean {
   return pushes.isSendable(push) && !suspensions.has(push.app);
+}
+
+/** Checks whether a push has ended and its rows were removed: no row of it is needed. */
+function hasEnded({ state, ending }: SendablePush): boolean {
+  return state !== 'open' && ending === undefined;
 }
 
 function toDeliveryRef(row: InboxDocument): DeliveryRef {

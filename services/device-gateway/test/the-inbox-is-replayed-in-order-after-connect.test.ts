@@ -55,19 +55,30 @@ describe('the inbox', () => {
     await device.disconnect();
   });
 
-  test('does not send a push that is no longer open', async () => {
+  test('loses rows of pushes that ended before a frozen worker wrote them, and keeps those that an end counts', async () => {
+    const { store } = bench;
     const device = await bench.registerDevice();
-    const deletedPush = await bench.createPush(device.token);
-    await enqueueInboxRow(bench, device.token, {
-      ...deletedPush,
-      push: '0'.repeat(24),
-      work: '0'.repeat(24),
-    });
-    const open = await bench.createPush(device.token);
-    await enqueueInboxRow(bench, device.token, open);
+    const pushes = {
+      purged: { ...(await bench.createPush(device.token)), push: '0'.repeat(24) },
+      deleted: await bench.createPush(device.token),
+      ending: await bench.createPush(device.token),
+      open: await bench.createPush(device.token),
+    };
+    const appOf = async (push: string) => (await store.pushes.findApp(push)) ?? '';
+    for (const { push } of [pushes.deleted, pushes.ending])
+      expect(await store.pushCompletion.markDeleted(await appOf(push), push)).toBe(true);
+    await store.pushCompletion.completeIfDone(pushes.deleted.push, 0);
+    for (const push of Object.values(pushes)) await enqueueInboxRow(bench, device.token, push);
     await device.connect();
-    expect(await device.waitFor(1)).toMatchObject([{ topic: open.push }]);
+    expect(await device.waitFor(1)).toMatchObject([{ topic: pushes.open.push }]);
+    const listPushes = async () =>
+      (await store.inbox.listRows(device.token)).map(({ push }) => push);
+    await until(async () => !(await listPushes()).includes(pushes.open.push));
+    expect(await listPushes()).toEqual([pushes.ending.push]);
+    await store.pushCompletion.completeIfDone(pushes.ending.push, 0);
+    expect(await listPushes()).toEqual([]);
     await device.disconnect();
+    expect(device.arrivals).toHaveLength(1);
   });
 
   test('is read again after the notice of a worker that a row was written', async () => {
