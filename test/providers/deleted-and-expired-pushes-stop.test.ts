@@ -9,7 +9,6 @@ import {
   registerBrowsers,
   registerIphones,
 } from '../support/providers/provider-device-pool.ts';
-import type { Received } from '../support/providers/sandbox.ts';
 import { until } from '../support/until.ts';
 
 const IPHONES = 2_000;
@@ -22,7 +21,6 @@ const SLOW = { delayMs: 500 };
 const STOPS_WITHIN_MS = 1_000;
 /** How long a push with time to live 0 is tried. */
 const SEND_NOW_MS = 5_000;
-const DAY = 86_400;
 
 let fixture: ProviderFixture;
 let tenant: TestTenant;
@@ -111,57 +109,4 @@ test('a push with time to live 0 is tried for five seconds, and no longer', asyn
   const received = await sandbox.received(push.id);
   expect(received.length).toBeGreaterThan(0);
   expect(received.filter(({ at }) => at > sentAt + SEND_NOW_MS + 1_000)).toEqual([]);
-});
-
-/** The time to live as it is sent to a provider; APNs gets the time of the expiry. */
-function expiryOf({ channel, headers, payload }: Received): unknown {
-  if (channel === 'apns') return Number(headers['apns-expiration']);
-  if (channel === 'web-push') return Number(headers.ttl);
-  return Number.parseFloat((payload?.android as { ttl: string } | undefined)?.ttl ?? 'NaN');
-}
-
-test('each provider gets the time for which it may keep a push', async () => {
-  const { sandbox } = fixture;
-  const [iphones, androids, browsers] = [
-    await registerIphones(tenant, 1),
-    await registerAndroids(tenant, 1),
-    await registerBrowsers(tenant, sandbox, 1),
-  ];
-  const tokens = [iphones, androids, browsers].flatMap((pool) => pool.tokens);
-  const expirySentFor = async (seconds: number) => {
-    const push = await send(tenant, tokens, { time_to_live: seconds });
-    const received = await until(async () => {
-      const some = await sandbox.received(push.id);
-      return some.length === tokens.length && some;
-    });
-    return new Map(received.map((one) => [one.channel, expiryOf(one)]));
-  };
-
-  const hour = await expirySentFor(3_600);
-  const now = Math.floor(Date.now() / 1_000);
-  expect(hour.get('apns')).toBeGreaterThan(now + 3_580);
-  expect(hour.get('apns')).toBeLessThanOrEqual(now + 3_600);
-  for (const channel of ['fcm', 'web-push'] as const) {
-    expect(hour.get(channel)).toBeGreaterThan(3_580);
-    expect(hour.get(channel)).toBeLessThanOrEqual(3_600);
-  }
-  const year = await expirySentFor(365 * DAY);
-  expect(year.get('apns')).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000) + 30 * DAY);
-  expect(year.get('apns')).toBeGreaterThan(now + 29 * DAY);
-  expect([year.get('fcm'), year.get('web-push')]).toEqual([28 * DAY, 28 * DAY]);
-});
-
-test('a push with time to live 0 is kept by no provider', async () => {
-  const { sandbox } = fixture;
-  const pools = [await registerIphones(tenant, 1), await registerBrowsers(tenant, sandbox, 1)];
-  const push = await send(
-    tenant,
-    pools.flatMap(({ tokens }) => tokens),
-    { time_to_live: 0 },
-  );
-  const received = await until(async () => {
-    const some = await sandbox.received(push.id);
-    return some.length === pools.length && some;
-  });
-  expect(received.map(expiryOf)).toEqual([0, 0]);
 });

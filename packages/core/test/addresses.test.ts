@@ -1,9 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
 import { isPrivateAddress, toAddressGroup } from '../src/client-address.ts';
-import { parsePushEndpoint, parsePushHost } from '../src/web-push-endpoint.ts';
-
-const isAllowed = (endpoint: string, entries: readonly string[] = []) =>
-  parsePushEndpoint(endpoint, entries.map(parsePushHost)) !== undefined;
 
 describe('toAddressGroup maps', () => {
   test.each([
@@ -39,33 +35,6 @@ describe('toAddressGroup maps', () => {
     ['2001:db8::1::2', '2001:db8::1::2'],
     ['', ''],
   ])('%p to %p', (address, group) => expect(toAddressGroup(address)).toBe(group));
-});
-
-describe('a Web Push endpoint', () => {
-  test.each([
-    'https://fcm.googleapis.com/fcm/send/abc',
-    'https://updates.push.services.mozilla.com/wpush/v2/abc',
-    'https://wns2-par02p.notify.windows.com/w/?token=abc',
-    'https://web.push.apple.com/abc',
-    'https://FCM.googleapis.com:443/x',
-  ])('%s is accepted', (endpoint) => expect(isAllowed(endpoint)).toBe(true));
-
-  test.each([
-    'http://fcm.googleapis.com/x',
-    'https://fcm.googleapis.com:444/x',
-    'https://a:b@fcm.googleapis.com/x',
-    'https://fcm.googleapis.com.example/x',
-    'https://push.apple.com.example/x',
-    `https://fcm.googleapis.com/${'x'.repeat(2_048)}`,
-    '//fcm.googleapis.com/x',
-    '',
-  ])('%p is rejected', (endpoint) => expect(isAllowed(endpoint)).toBe(false));
-
-  test('of another host is accepted only if the operator allows it, with its port', () => {
-    expect(isAllowed('https://push.example:8443/x', ['push.example:8443'])).toBe(true);
-    expect(isAllowed('https://push.example/x', ['push.example:8443'])).toBe(false);
-    expect(isAllowed('http://push.example:8443/x', ['push.example:8443'])).toBe(false);
-  });
 });
 
 describe('isPrivateAddress', () => {

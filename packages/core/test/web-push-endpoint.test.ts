@@ -7,6 +7,16 @@ const isAllowed = (endpoint: string, entries: readonly string[] = []) =>
 describe('a hostile endpoint is rejected', () => {
   test.each([
     'https://127.0.0.1/x',
+    'https://1.1.1.1/x',
+    'https://[::ffff:7f00:1]/x',
+    'https://evil.example/#fcm.googleapis.com',
+    'http://fcm.googleapis.com/x',
+    'https://a:b@fcm.googleapis.com/x',
+    'https://:password@fcm.googleapis.com/x',
+    `https://fcm.googleapis.com/${'x'.repeat(2_048)}`,
+    '//fcm.googleapis.com/x',
+    'no url',
+    '',
     'https://127.1/x',
     'https://0x7f.1/x',
     'https://0177.0.0.1/x',
@@ -43,6 +53,14 @@ describe('a hostile endpoint is rejected', () => {
   });
 });
 
+test.each([
+  'https://fcm.googleapis.com/fcm/send/abc',
+  'https://updates.push.services.mozilla.com/wpush/v2/abc',
+  'https://wns2-par02p.notify.windows.com/w/?token=abc',
+  'https://web.push.apple.com/abc',
+  'https://FCM.googleapis.com:443/x',
+])('the endpoint %s is accepted', (endpoint) => expect(isAllowed(endpoint)).toBe(true));
+
 describe('an operator’s entry', () => {
   test.each([
     ['push.example', { host: 'push.example' }],
@@ -58,6 +76,7 @@ describe('an operator’s entry', () => {
     expect(isAllowed('https://127.0.0.1:4009/x', entries)).toBe(true);
     expect(isAllowed('https://2130706433:4009/x', entries)).toBe(true);
     expect(isAllowed('https://127.0.0.1:4010/x', entries)).toBe(false);
+    expect(isAllowed('http://127.0.0.1:4009/x', entries)).toBe(false);
     expect(isAllowed('https://127.0.0.1/x', entries)).toBe(false);
     expect(isAllowed('https://push.example/x', entries)).toBe(true);
     expect(isAllowed('https://10.0.0.1:3128/x', entries)).toBe(false);

@@ -161,31 +161,6 @@ async function sendWith(browser: Browser, payload: string, overrides: Headers): 
 }
 
 describe('scripts and faults', () => {
-  test('respond with a status and headers', async () => {
-    const browser = await createBrowser();
-    const headers = { 'retry-after': '7' };
-    await sandbox.script('web-push', lastSegment(browser), [{ as: '429', headers }]);
-    expect(await send(browser, '{}')).toMatchObject({ status: 429, headers });
-  });
-
-  test('respond with a redirect, drop the connection, and end', async () => {
-    const browser = await createBrowser();
-    const responses = [{ do: 'redirect' }, { do: 'drop' }];
-    await sandbox.script('web-push', lastSegment(browser), responses, true);
-    expect(await send(browser, '{}')).toMatchObject({ status: 307 });
-    await expect(send(browser, '{}')).rejects.toThrow();
-    expect(await send(browser, '{}')).toMatchObject({ status: 201 });
-    const statuses = (await sandbox.received()).map(({ status }) => status);
-    expect(statuses).toEqual([307, null, 201]);
-  });
-
-  test('send an endless body, fast or slow', async () => {
-    const browser = await createBrowser();
-    await sandbox.script('web-push', lastSegment(browser), [{ do: 'flood' }, { do: 'drip' }]);
-    expect(await readFirstChunkSize(browser.endpoint)).toBeGreaterThan(1_000);
-    expect(await readFirstChunkSize(browser.endpoint)).toBe(1);
-  });
-
   test('reject or expire the credential', async () => {
     const browser = await createBrowser();
     await sandbox.call('PUT', '/servers/web-push', { refuseCredential: true });
@@ -198,16 +173,3 @@ describe('scripts and faults', () => {
     expect(await send(browser, '{}')).toMatchObject({ status: 201 });
   });
 });
-
-/** Reads the first chunk of a response body and disconnects. @returns its size in bytes */
-async function readFirstChunkSize(url: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const clientRequest = request(url, { method: 'POST', agent }, (response) => {
-      response.once('data', (bytes: Buffer) => {
-        resolve(bytes.length);
-        clientRequest.destroy();
-      });
-    });
-    clientRequest.on('error', reject).end();
-  });
-}

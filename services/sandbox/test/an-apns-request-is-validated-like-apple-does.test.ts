@@ -115,34 +115,9 @@ describe('a notification by node-apn', () => {
     const sender = createProvider({ token: { key, keyId, teamId, ...overrides } });
     expect(await sendAndGetReason(sender)).toBe('InvalidProviderToken');
   });
-
-  test('is rejected for an expired token until the client creates a new one', async () => {
-    const sender = createProvider({ connectionRetryLimit: 1 });
-    expect(await sendAndGetReason(sender)).toBe('sent');
-    await sandbox.call('PUT', '/servers/apns', { expireTokens: true });
-    expect(await sendAndGetReason(sender)).toBe('sent');
-    expect((await sandbox.received()).map(({ status }) => status)).toEqual([200, 403, 200]);
-  });
-
-  test('is rejected when the server rejects the credential', async () => {
-    await sandbox.call('PUT', '/servers/apns', { refuseCredential: true });
-    expect(await sendAndGetReason(createProvider())).toBe('InvalidProviderToken');
-  });
 });
 
 describe('scripted responses', () => {
-  test.each([
-    ['Unregistered', 410],
-    ['TooManyRequests', 429],
-    ['Shutdown', 503],
-    ['TopicDisallowed', 400],
-  ])('%s is %i', async (reason, status) => {
-    await sandbox.script('apns', TOKEN, [{ as: reason, timestampMs: 1_700_000_000_000 }]);
-    const { failed } = await createProvider().send(createNotification(), TOKEN);
-    const since = status === 410 ? { timestamp: 1_700_000_000_000 } : {};
-    expect(failed[0]).toMatchObject({ status, response: { reason, ...since } });
-  });
-
   test('are sent in order, and the last one repeats', async () => {
     await sandbox.script('apns', TOKEN, [{ as: 'ServiceUnavailable' }, { as: 'BadDeviceToken' }]);
     const sender = createProvider();
@@ -154,36 +129,7 @@ describe('scripted responses', () => {
     expect(reasons).toEqual(['ServiceUnavailable', 'BadDeviceToken', 'BadDeviceToken']);
   });
 
-  test('are sent once, and to every token without its own script', async () => {
-    await sandbox.script('apns', '*', [{ as: 'Shutdown' }], true);
-    const sender = createProvider();
-    expect(await sendAndGetReason(sender, createNotification(), 'cd'.repeat(32))).toBe('Shutdown');
-    expect(await sendAndGetReason(sender)).toBe('sent');
-  });
-
   test('with an unknown name are rejected', async () => {
     await expect(sandbox.script('apns', TOKEN, [{ as: 'Nonsense' }])).rejects.toThrow('Nonsense');
-  });
-
-  test('may have an empty body', async () => {
-    await sandbox.script('apns', TOKEN, [{ status: 503 }]);
-    expect(await sendAndGetReason(createProvider())).toContain('503');
-  });
-
-  test.each([
-    ['refuse-stream', 'NGHTTP2_REFUSED_STREAM'],
-    ['reset', 'NGHTTP2_INTERNAL_ERROR'],
-    ['drop', 'stream ended unexpectedly'],
-  ])('%s', async (fault, errorText) => {
-    await sandbox.script('apns', TOKEN, [{ do: fault }], true);
-    const sender = createProvider();
-    expect(await sendAndGetReason(sender)).toContain(errorText);
-    expect(await sendAndGetReason(sender)).toBe('sent');
-  });
-
-  test('may be missing', async () => {
-    await sandbox.script('apns', TOKEN, [{ do: 'hang' }]);
-    expect(await sendAndGetReason(createProvider({ requestTimeout: 200 }))).toContain('timeout');
-    expect(await sandbox.received()).toMatchObject([{ status: null }]);
   });
 });

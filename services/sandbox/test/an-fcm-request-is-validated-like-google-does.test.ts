@@ -107,35 +107,6 @@ describe('a message by firebase-admin', () => {
       'messaging/invalid-argument',
     );
   });
-
-  test.each([
-    ['UNREGISTERED', 'messaging/registration-token-not-registered'],
-    ['INVALID_ARGUMENT', 'messaging/invalid-argument'],
-    ['SENDER_ID_MISMATCH', 'messaging/mismatched-credential'],
-    ['QUOTA_EXCEEDED', 'messaging/message-rate-exceeded'],
-    ['UNAVAILABLE', 'messaging/server-unavailable'],
-    ['INTERNAL', 'messaging/internal-error'],
-    ['THIRD_PARTY_AUTH_ERROR', 'messaging/third-party-auth-error'],
-    ['UNAUTHENTICATED', 'messaging/third-party-auth-error'],
-    ['NOT_FOUND', 'messaging/registration-token-not-registered'],
-    ['PERMISSION_DENIED', 'messaging/mismatched-credential'],
-  ])('can be rejected with %s', async (name, code) => {
-    await sandbox.script('fcm', encodeURIComponent(TOKEN), [{ as: name }]);
-    expect(await sendAndGetCode()).toBe(code);
-  });
-
-  test('can have its connection dropped, and the next one is accepted', async () => {
-    await sandbox.script('fcm', encodeURIComponent(TOKEN), [{ do: 'drop' }], true);
-    expect(await sendAndGetCode()).toBe('app/network-error');
-    expect(await sendAndGetCode()).toBe('sent');
-  });
-
-  test('is unauthenticated once its access token has expired', async () => {
-    expect(await sendAndGetCode()).toBe('sent');
-    await sandbox.call('PUT', '/servers/fcm', { expireTokens: true });
-    expect(await sendAndGetCode()).toBe('messaging/third-party-auth-error');
-    expect((await sandbox.received()).map(({ status }) => status)).toEqual([200, 401]);
-  });
 });
 
 describe('an access token', () => {
@@ -146,13 +117,6 @@ describe('an access token', () => {
     ['for nothing', { scope: 'https://www.googleapis.com/auth/drive' }],
   ])('is rejected %s', async (_, claims) => {
     expect((await getToken(claims)).status).toBe(400);
-  });
-
-  test('is rejected by a script and when the server rejects the credential', async () => {
-    await sandbox.script('fcm', 'oauth', [{ status: 503 }], true);
-    expect((await getToken()).status).toBe(503);
-    await sandbox.call('PUT', '/servers/fcm', { refuseCredential: true });
-    expect(await getToken()).toMatchObject({ status: 400, body: /invalid_grant/ });
   });
 });
 

@@ -79,30 +79,6 @@ describe('a server', () => {
     await until(() => session.remoteSettings.maxConcurrentStreams === 7);
   });
 
-  test('that drops connections does so at each N-th request', async () => {
-    await setFaultConfig({ dropEvery: 2 });
-    const session = openSession();
-    expect([await send(session), await send(session)]).toEqual([200, undefined]);
-    expect(session.destroyed).toBe(true);
-  });
-
-  test('that is a black hole accepts every request and never responds', async () => {
-    await setFaultConfig({ blackHole: true });
-    const session = openSession();
-    const responseStatus = send(session);
-    await until(async () => (await sandbox.received()).length === 1);
-    session.destroy();
-    expect(await responseStatus).toBeUndefined();
-    expect(await sandbox.received()).toMatchObject([{ status: null }]);
-  });
-
-  test('that refuses connections closes them, and works again after DELETE /servers', async () => {
-    await setFaultConfig({ refuse: true });
-    expect(await send(openSession())).toBeUndefined();
-    await sandbox.call('DELETE', '/servers');
-    expect(await send(openSession())).toBe(200);
-  });
-
   test('that is slow responds after the configured time', async () => {
     await setFaultConfig({ delayMs: 150 });
     const startedAt = performance.now();

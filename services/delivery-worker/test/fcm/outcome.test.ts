@@ -1,9 +1,5 @@
 import { expect, test } from '@jest/globals';
-import {
-  type FcmResponse,
-  fcmOutcome,
-  isAccessTokenRejected,
-} from '../../src/channels/fcm/outcome.ts';
+import { type FcmResponse, fcmOutcome } from '../../src/channels/fcm/outcome.ts';
 import { fcmError, googleError } from './errors.ts';
 
 const rejected = (reason: string) => ({ kind: 'rejected', reason });
@@ -63,25 +59,6 @@ test.each([
   expect(fcmOutcome({ kind: 'no-token', status, body })).toMatchObject(attempt);
 });
 
-test('a message without a response fails no recipient', () => {
-  expect(fcmOutcome({ kind: 'no-response', detail: 'why' })).toEqual({
-    ...UNAVAILABLE,
-    detail: 'why',
-  });
-  expect(fcmOutcome({ kind: 'bad-credential', detail: 'why' })).toEqual({
-    ...AUTH_ERROR,
-    detail: 'why',
-  });
-});
-
-test('a message without a response in time is not repeated for 10 s, since FCM may have accepted it', () => {
-  expect(fcmOutcome({ kind: 'timeout', detail: 'why' })).toEqual({
-    ...UNAVAILABLE,
-    detail: 'why',
-    afterMs: 10_000,
-  });
-});
-
 test('only a message that was never sent is unsent', () => {
   expect(fcmOutcome({ kind: 'malformed', detail: 'why' })).toEqual({
     ...rejected('rejected-by-provider'),
@@ -91,11 +68,4 @@ test('only a message that was never sent is unsent', () => {
   expect(fcmOutcome({ kind: 'withheld' })).toEqual({ kind: 'withheld' });
   const refused = createResponse(400, fcmError('INVALID_ARGUMENT', '', 'INVALID_ARGUMENT'));
   expect(fcmOutcome(refused)).not.toHaveProperty('isUnsent');
-});
-
-test('a refused access token differs from a refused key of a third party', () => {
-  expect(isAccessTokenRejected(createResponse(401, googleError('UNAUTHENTICATED')))).toBe(true);
-  const thirdParty = fcmError('UNAUTHENTICATED', '', 'THIRD_PARTY_AUTH_ERROR');
-  expect(isAccessTokenRejected(createResponse(401, thirdParty))).toBe(false);
-  expect(isAccessTokenRejected(createResponse(403, googleError('PERMISSION_DENIED')))).toBe(false);
 });

@@ -13,14 +13,6 @@ describe('the payload', () => {
       `{"b":1.0,"a":12345678901234567890,"_pushyId":"${push.id}"}`,
     );
   });
-
-  test('has the collapse key, which becomes the tag of the notification', () => {
-    const push = createPush({ data: '{}', options: { collapse_key: 'news' } });
-    expect(JSON.parse(encodePayload(push).toString())).toEqual({
-      _pushyId: push.id,
-      _pushyCollapseKey: 'news',
-    });
-  });
 });
 
 describe('the headers', () => {
@@ -50,12 +42,10 @@ describe('the headers', () => {
 
 describe('the time to live', () => {
   const now = Date.now();
-  const ttl = (seconds: number, nowOnly = false) =>
-    computeTtlSeconds(createPush({ expiresAt: new Date(now + seconds * 1_000), nowOnly }), now);
+  const ttl = (seconds: number) =>
+    computeTtlSeconds(createPush({ expiresAt: new Date(now + seconds * 1_000) }), now);
 
   test('is the remaining time, 28 days at most', () => {
     expect([ttl(60), ttl(365 * 86_400), ttl(-1)]).toEqual([60, 28 * 86_400, 0]);
   });
-
-  test('is 0 for browsers that are reachable now', () => expect(ttl(60, true)).toBe(0));
 });

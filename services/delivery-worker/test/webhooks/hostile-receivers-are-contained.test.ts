@@ -53,18 +53,6 @@ async function post(
 }
 
 describe('over TLS', () => {
-  test('a certificate of the authority in WEBHOOK_CA is trusted', async () => {
-    expect(await post()).toEqual({ status: 201 });
-    expect(receiver.received.map(({ body }) => body.toString())).toEqual(['{}']);
-  });
-
-  test('a certificate of the authority is refused without WEBHOOK_CA', async () => {
-    expect(await post(undefined, { ca: undefined })).toEqual({
-      error: expect.stringMatching(/^(SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE)$/),
-    });
-    expect(receiver.received).toEqual([]);
-  });
-
   test('a certificate of another authority is refused', async () => {
     const other = await startPushService([NAME]);
     expect(await post(undefined, { ca: other.ca })).toEqual({ error: expect.any(String) });
