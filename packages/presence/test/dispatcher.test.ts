@@ -62,31 +62,6 @@ afterEach(async () => {
 });
 
 describe('presence', () => {
-  test('a device is online while its connection is open and its gateway lives', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('d1', 'k1');
-    expect(await presenceReader.lookup(['nobody', 'd1'])).toEqual([
-      undefined,
-      { gateway: expect.any(String), connection: 'k1', credit: 1_000 },
-    ]);
-    expect(await presenceReader.areOnline(['nobody', 'd1'])).toEqual([false, true]);
-    // A reader that does not know the gateway yet reads its lease too.
-    expect(await createPresenceReader(presence).areOnline(['d1', 'nobody'])).toEqual([true, false]);
-    await gateway.channel.close();
-    expect(await presenceReader.lookup(['d1'])).toEqual([undefined]);
-    expect(await presenceReader.areOnline(['d1'])).toEqual([false]);
-  });
-
-  test('the newer connection of a device wins, and the older one is kicked', async () => {
-    const [first, second] = [await startTestGateway(), await startTestGateway()];
-    await first.connect('d2', 'k1');
-    await second.connect('d2', 'k2');
-    await until(() => first.kicked.length > 0);
-    expect(first.kicked).toEqual([{ token: 'd2', connection: 'k1' }]);
-    await first.disconnect('d2');
-    expect((await presenceOf('d2')).connection).toBe('k2');
-  });
-
   test('a connection that closed before its registration is not registered', async () => {
     const gateway = await startTestGateway();
     await gateway.channel.register({ token: 'd3', connection: 'closed', connectedAt: 0 });
@@ -236,13 +211,6 @@ describe('a dispatch', () => {
     // The age is that of the reply: longer than the successor has been there.
     expect(replies.get(5)?.ageMs).toBeGreaterThan(lapsedBy - repliedBy - 500);
     await successor.close();
-  });
-
-  test('an inbox notice reaches the gateway', async () => {
-    const gateway = await startTestGateway();
-    await gateway.connect('e8', 'k1');
-    await dispatcher.notifyInboxes('push', [{ token: 'e8', presence: await presenceOf('e8') }]);
-    await until(() => gateway.inboxChanges.includes('e8'));
   });
 });
 

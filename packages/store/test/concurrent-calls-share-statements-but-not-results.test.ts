@@ -1,12 +1,10 @@
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
-import { until } from '../../../test/support/until.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatch } from '../src/create-batches.ts';
 import type { PushDocument } from '../src/documents.ts';
-import { connectStore, type Store } from '../src/store.ts';
+import type { Store } from '../src/store.ts';
 import { LEASE_MS, RETENTION_MS, type StoreUnderTest, startStore } from './store-under-test.ts';
 
 const POOL_SIZE = 120;
@@ -186,31 +184,6 @@ test('a batch keeps its outcomes if its push is deleted before the settlement th
     ['deleted', { deleted: 1 }],
     ['finished', { delivered: 1 }],
   ]);
-});
-
-test('a settlement whose response was lost is reported with its result', async () => {
-  const { port, pathname } = new URL(database.uri);
-  const proxy = await startTcpProxy(Number(port));
-  const remote = await connectStore({
-    uri: `mongodb://127.0.0.1:${proxy.port}${pathname}`,
-    appName: 'test',
-  });
-  try {
-    const ids = await insertPushes(POOL_SIZE);
-    const claims = await claimAll(ids);
-    proxy.dropResponses();
-    const settling = Promise.all(
-      ids.map((id, n) => remote.batchTable.settle(settlement(id, claims[n]?.claim ?? '', n))),
-    );
-    const closed = { _id: { $in: ids }, 'work.state': 'closed' };
-    await until(async () => (await pushes().countDocuments(closed as object)) === POOL_SIZE);
-    proxy.cut();
-    proxy.restore();
-    expect(await settling).toEqual(ids.map(() => ({ got: {} })));
-  } finally {
-    await remote.close();
-    await proxy.stop();
-  }
 });
 
 test('concurrent receipts are recorded in their batches, and their rows are removed', async () => {

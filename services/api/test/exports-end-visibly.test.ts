@@ -185,6 +185,14 @@ describe('an export in progress', () => {
     },
   );
 
+  test('is cut when the process stops', async () => {
+    const { key } = await newKey();
+    const socket = await beginExport(await startApi(), key);
+    const text = readToEnd(socket);
+    await stops.pop()?.();
+    expectCut(await text);
+  });
+
   test('is complete when its client continues to read after a pause', async () => {
     const { key } = await newKey();
     const socket = await beginExport(await startApi(), key);

@@ -72,6 +72,9 @@ describe('the HTTP server', () => {
       'BODY_TOO_LARGE',
     ],
     ['a form', 'a=1', 'application/x-www-form-urlencoded', 415, 'UNSUPPORTED_MEDIA_TYPE'],
+    ['text', '{}', 'text/plain', 415, 'UNSUPPORTED_MEDIA_TYPE'],
+    ['a type that begins like JSON', '{}', 'application/jsonx', 415, 'UNSUPPORTED_MEDIA_TYPE'],
+    ['a type that is none', '{}', 'x', 415, 'UNSUPPORTED_MEDIA_TYPE'],
     ['broken JSON', '{"a":', undefined, 400, 'INVALID_PARAM'],
     ['a byte order mark', '\ufeff{}', undefined, 400, 'INVALID_PARAM'],
   ])('rejects %s', async (_, body, type, status, code) => {
@@ -135,13 +138,15 @@ describe('the HTTP server', () => {
     expect((await getAs('10.0.0.1, 203.0.113.7')).body).toEqual({ client: '203.0.113.7' });
   });
 
-  test('rejects HTTP/1.1 without a Host header, and unsupported Expect headers, in JSON', async () => {
+  test('rejects HTTP/1.1 without a Host header, unsupported Expect headers and other bytes, in JSON', async () => {
     const withoutHost = await sendRawRequest('GET /who HTTP/1.1\r\nConnection: close\r\n\r\n');
     expect(withoutHost).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
     const withExpect = await sendRawRequest(
       'GET /who HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\n',
     );
     expect(withExpect).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
+    const noise = await sendRawRequest('this is no HTTP\r\n\r\n');
+    expect(noise).toMatch(/^HTTP\/1\.1 400 .*"code":"INVALID_PARAM"/s);
   });
 
   test.each([

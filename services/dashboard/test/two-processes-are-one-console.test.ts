@@ -169,8 +169,13 @@ test('the re-drive of a killed process is continued by the other one, which has 
     timeoutMs: 150_000,
   });
   expect(await find()).toMatchObject({
-    ...{ state: 'finished', total: MANY, done: MANY, recipients: MANY },
+    ...{ state: 'finished', total: MANY, done: MANY, recipients: MANY, skipped: {} },
   });
+  const added = await database.pushes.find({ 'idempotency.key': /^redrive:/ }).toArray();
+  expect(added).toHaveLength(MANY);
+  const redriven = added.map(({ idempotency }) => idempotency?.key.split(':')[2]);
+  expect(new Set(redriven).size).toBe(MANY);
+  expect(new Set(added.map(({ work }) => work?.tokens)).size).toBe(MANY);
 }, 240_000);
 
 /** Inserts an app with failed pushes to a device of their own each. Returns its id. */

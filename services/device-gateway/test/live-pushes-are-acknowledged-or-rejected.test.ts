@@ -29,18 +29,6 @@ async function liveDevice(): Promise<MqttDevice> {
 }
 
 describe('a live delivery', () => {
-  test('reaches the device byte for byte and is acknowledged', async () => {
-    const device = await liveDevice();
-    const push = await bench.createPush(device.token, {
-      data: '{"big":12345678901234567890,"ü":1.0}',
-    });
-    expect(await bench.dispatch(push, device.token)).toBe('acknowledged');
-    expect(device.arrivals).toMatchObject([
-      { topic: push.push, payload: '{"big":12345678901234567890,"ü":1.0}', dup: false },
-    ]);
-    await device.disconnect();
-  });
-
   test('that was acknowledged before a hundred others is not sent again, nor is its inbox row', async () => {
     const device = await liveDevice();
     const push = await bench.createPush(device.token);
@@ -52,18 +40,6 @@ describe('a live delivery', () => {
     await bench.notify(push, device.token);
     await until(async () => (await bench.store.inbox.listRows(device.token)).length === 0);
     expect(device.arrivals.filter(({ topic }) => topic === push.push)).toHaveLength(1);
-    await device.disconnect();
-  });
-
-  test('without a PUBACK is unacknowledged, and a late receipt is recorded', async () => {
-    const device = await liveDevice();
-    const push = await bench.createPush(device.token);
-    device.holdReceipts();
-    expect(await bench.dispatch(push, device.token)).toBe('unacked');
-    await enqueueInboxRow(bench, device.token, push, true);
-    device.releaseReceipts();
-    await until(async () => (await bench.store.inbox.listRows(device.token)).length === 0);
-    expect((await bench.store.pushes.inspect(push.push))?.work?.got).toEqual({ 0: 1 });
     await device.disconnect();
   });
 

@@ -3,7 +3,6 @@ import { newDeviceToken } from '@carillon/core/ids';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { TestServer } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
-import { createMqttDevice } from '../../../test/support/mqtt-device.ts';
 import { until } from '../../../test/support/until.ts';
 import { untilClosed } from '../../../test/support/until-closed.ts';
 import {
@@ -36,14 +35,6 @@ function sendUntilClosed(...chunks: Buffer[]): Promise<number[]> {
 }
 
 describe('CONNECT', () => {
-  test('of a registered device is accepted, and the device is online', async () => {
-    const device = await bench.registerDevice();
-    await device.connect();
-    await until(() => bench.isOnline(device.token));
-    await device.disconnect();
-    await until(async () => !(await bench.isOnline(device.token)), { timeoutMs: 1_000 });
-  });
-
   test('with a wrong auth is rejected with code 4', async () => {
     const { token } = await bench.registerDevice();
     const wrong = connectPacket(token, { password: Buffer.from('f'.repeat(64)) });
@@ -99,42 +90,6 @@ describe('CONNECT', () => {
     const { token } = await bench.registerDevice();
     expect(await sendUntilClosed(connectPacket(token).fill(0xff, 20))).toEqual([]);
     expect(await sendUntilClosed(Buffer.from('GET / HTTP/1.1\r\n\r\n'))).toEqual([]);
-  });
-
-  test('split into single bytes and followed by a ping gets its responses in order', async () => {
-    const { token } = await bench.registerDevice();
-    const bytes = Buffer.concat([connectPacket(token), Buffer.from([0xc0, 0, 0xe0, 0])]);
-    expect(await sendUntilClosed(...[...bytes].map((byte) => Buffer.from([byte])))).toEqual([
-      0x20, 2, 0, 0, 0xd0, 0,
-    ]);
-  });
-
-  test('of a connected device closes the older connection', async () => {
-    const device = await bench.registerDevice();
-    await device.connect();
-    const second = createMqttDevice({
-      url: `mqtt://127.0.0.1:${bench.gateway.ports.mqtt}`,
-      ...device,
-    });
-    await second.connect();
-    await until(() => !device.connected);
-    expect(second.connected).toBe(true);
-    await until(() => bench.isOnline(device.token));
-    await second.disconnect();
-  });
-
-  test('on another gateway closes the older connection, and the device stays online', async () => {
-    const other = await bench.startGateway();
-    const device = await bench.registerDevice();
-    await device.connect();
-    await until(() => bench.isOnline(device.token));
-    const second = createMqttDevice({ url: `mqtt://127.0.0.1:${other.ports.mqtt}`, ...device });
-    await second.connect();
-    await until(() => !device.connected);
-    const probe = await bench.createPush(device.token);
-    await bench.untilAcknowledged(probe, device.token);
-    expect(second.arrivals).toHaveLength(1);
-    await second.disconnect();
   });
 });
 

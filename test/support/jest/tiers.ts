@@ -83,7 +83,6 @@ const LONG = [
 /** The same, with bounds that leave room for another stack: most of their time is waiting. */
 const LONG_SIDE_BY_SIDE = [
   'services/api/test/exports-end-visibly.test.ts',
-  'services/dashboard/test/killed-redrive-is-continued.test.ts',
   'services/dashboard/test/two-processes-are-one-console.test.ts',
   'services/dashboard/test/unfinished-requests-end-in-time.test.ts',
   'test/faults/frozen-process-is-fenced.test.ts',
