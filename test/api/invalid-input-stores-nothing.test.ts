@@ -49,21 +49,14 @@ function webhooks(what: string, body: unknown): Case[] {
 const CASES: Case[] = [
   ['push: no recipient', 'POST', '/push', { data: {} }, 'INVALID_PARAM'],
   push('an empty recipient', { to: '' }, 'NO_RECIPIENTS'),
-  push('an empty list', { to: [] }, 'NO_RECIPIENTS'),
   push('an object as recipient', { to: {} }),
   push('an operator as recipient', { to: QUERY_OPERATOR }),
   push('an operator among tokens', { to: [QUERY_OPERATOR] }),
   push('a number among tokens', { tokens: [1] }),
-  push('an unknown token', { to: 'unknown' }, 'NO_RECIPIENTS'),
   push('a topic without name', { to: '/topics/' }),
-  push('a topic of 101 characters', { to: `/topics/${'x'.repeat(101)}` }),
-  push('a topic with an umlaut', { to: '/topics/ä' }),
-  push('a topic without subscribers', { to: '/topics/nobody' }, 'NO_RECIPIENTS'),
   push('no data', { data: undefined }),
-  push('null as data', { data: null }),
   push('a list as data', { data: [] }),
   push('text as data', { data: '{"a":1}' }),
-  push('data too long', { data: { a: 'x'.repeat(4_096) } }, 'PAYLOAD_LIMIT_EXCEEDED'),
   ['push: data too deep', 'POST', '/push', `{"to":"x","data":${DEEP_JSON}}`, 'INVALID_PARAM'],
   [
     'push: a switch that is nested deep',
@@ -72,16 +65,12 @@ const CASES: Case[] = [
     `{"to":"${TOKEN}","data":{},"content_available":${NESTED_JSON}}`,
     'INVALID_PARAM',
   ],
-  push('an endless time to live', { time_to_live: 1e308 }),
-  push('a schedule now', { schedule: Math.floor(Date.now() / 1_000) }),
-  push('a schedule in milliseconds', { schedule: Date.now() + 60_000 }),
   push('an empty collapse key', { collapse_key: '' }),
   push('a long collapse key', { collapse_key: '😀'.repeat(33) }),
   push('text as a switch', { content_available: 'true' }),
   push('a notification that is text', { notification: 'x' }),
   push('a badge that is text', { notification: { badge: '1' } }),
   push('an interruption level of our own', { notification: { interruption_level: 'loud' } }),
-  push('a volume beyond full', { notification: { sound: { volume: 2 } } }),
   push('loc_args that are text', { notification: { loc_args: 'x' } }),
   ...['GET', 'DELETE'].flatMap((method): Case[] => [
     [
@@ -114,12 +103,8 @@ const CASES: Case[] = [
   ['device: endless', 'GET', `/devices/${'a'.repeat(5_000)}`, undefined, 'INVALID_DEVICE_TOKEN'],
   ['presence: none', 'POST', '/devices/presence', { tokens: [] }, 'INVALID_PARAM'],
   ['presence: operator', 'POST', '/devices/presence', { tokens: QUERY_OPERATOR }, 'INVALID_PARAM'],
-  ['presence: unknown', 'POST', '/devices/presence', { tokens: ['x', 'x'] }, 'NO_RESULTS'],
   ...['subscribe', 'unsubscribe'].flatMap((verb) => [
-    topics(verb, '101 topics', { topics: Array(101).fill('a') }, 'INVALID_PARAM'),
     topics(verb, 'no topic', { topics: [] }, 'INVALID_PARAM'),
-    topics(verb, 'a line break', { topics: ['a\n'] }, 'INVALID_PARAM'),
-    topics(verb, 'a star among others', { topics: ['*', 'a'] }, 'INVALID_PARAM'),
     topics(verb, 'an operator as token', { token: QUERY_OPERATOR }, 'INVALID_PARAM'),
     topics(verb, 'no token', { token: undefined }, 'INVALID_PARAM'),
     topics(verb, 'an unknown token', { token: 'unknown' }, 'INVALID_DEVICE_TOKEN'),
@@ -204,10 +189,6 @@ test.each(CASES)('%s', async (_what, method, path, body, code) => {
   expect(await countAllDocuments()).toEqual(before);
 });
 
-test('a page after the last is empty', async () => {
-  expect((await stack.api('GET', '/topics/a?page=1000000')).json).toEqual({ subscribers: [] });
-});
-
 test('payloads with names of database operators and prototypes are returned unchanged', async () => {
   const data = '{"__proto__":{"a":1},"$set":{"b.c":2},"constructor":null,"":[{"$ne":""}]}';
   const { json } = await stack.api('POST', '/push', `{"to":"${token}","data":${data}}`);
@@ -218,10 +199,4 @@ test('payloads with names of database operators and prototypes are returned unch
 test('an unknown field is ignored at any depth', async () => {
   const body = `{"to":"${token}","data":{},"unknown":${NESTED_JSON}}`;
   expect((await stack.api('POST', '/push', body)).json.info).toEqual({ devices: 1, failed: [] });
-});
-
-test('unknown fields are ignored, duplicates are sent once', async () => {
-  const body = { to: [token, token], tokens: [token], data: {}, __proto__x: 1, extra: { $ne: 1 } };
-  const { json } = await stack.api('POST', '/push', body);
-  expect(json.info).toEqual({ devices: 1, failed: [] });
 });

@@ -31,17 +31,23 @@ function createStackHome(): string {
 
 describe('an invalid command line', () => {
   test.each([
+    [[]],
     [['nonsense']],
     [['account']],
     [['account', 'create']],
     [['account', 'create', 'a', '--plan', 'gold']],
     [['account', 'limit', 'id', '-1']],
     [['account', 'limit', 'id', '1.5']],
+    [['account', 'suspend', 'id', 'x']],
     [['app', 'create', 'name']],
     [['app', 'set', 'id']],
     [['app', 'set', 'id', '--payload-limit', '0']],
     [['push', 'send', '--to', 'a', '--data', '[1]']],
     [['push', 'send', '--to', ',', '--data', '{}']],
+    [['push', 'send', '--to', 'a', '--data', '{']],
+    [['push', 'send', '--data', '{}']],
+    [['doctor', '--gently']],
+    [['simulate', '--app', 'id', '--devices', '-1']],
     [['credential', 'apns', '--app', 'id']],
     [['credential', 'apns', '--app', 'id', '--key', 'a', '--certificate', 'b']],
     [['credential', 'fcm', '--app', 'id']],
@@ -83,6 +89,8 @@ describe('an unreachable server', () => {
   test.each([
     [['doctor']],
     [['migrate']],
+    [['account', 'create', 'x']],
+    [['device', 'show', 'x']],
     [['push', 'status', 'id']],
     [['simulate', '--app', 'id']],
   ])('%j without a stack exits with 3 and a hint', async (args) => {
@@ -97,6 +105,13 @@ describe('an unreachable server', () => {
     });
     expect(code).toBe(3);
     expect(err).toMatch(/^MongoDB at 127\.0\.0\.1:1 can't be reached: .*ECONNREFUSED.*\n$/);
+    expect(JSON.parse(out)).toEqual({ error: err.trim() });
+  });
+
+  test('exits with 3 when it is the API', async () => {
+    const env = { CARILLON_API: 'http://127.0.0.1:1', CARILLON_API_KEY: 'x' };
+    const { code, out, err } = await runCarillon(['--json', 'push', 'status', 'id'], { env });
+    expect(code).toBe(3);
     expect(JSON.parse(out)).toEqual({ error: err.trim() });
   });
 
