@@ -22,7 +22,7 @@ export interface SandboxUnderTest extends Sandbox {
   /** Calls the control API and returns the response. @throws when the status is not 200 */
   call(method: string, path: string, body?: unknown): Promise<Record<string, unknown>>;
   received(query?: string): Promise<ReceivedEntry[]>;
-  script(channel: string, token: string, responses: object[], once?: boolean): Promise<unknown>;
+  script(channel: string, token: string, responses: object[]): Promise<unknown>;
   /** Removes scripts, faults and log entries. */
   reset(): Promise<void>;
 }
@@ -43,8 +43,8 @@ export async function startSandbox(): Promise<SandboxUnderTest> {
     call,
     received: async (query = '') =>
       (await call('GET', `/received?${query}`)).received as ReceivedEntry[],
-    script: (channel, token, responses, once = false) =>
-      call('PUT', `/scripts/${channel}/${token}`, { answers: responses, once }),
+    script: (channel, token, responses) =>
+      call('PUT', `/scripts/${channel}/${token}`, { answers: responses }),
     reset: async () => {
       for (const collection of ['scripts', 'servers', 'received'])
         await call('DELETE', `/${collection}`);
