@@ -5,7 +5,7 @@ import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';
-import { registerIphones } from '../support/providers/provider-device-pool.ts';
+import { registerAndroids, registerIphones } from '../support/providers/provider-device-pool.ts';
 import {
   countAttempts,
   findEarlyRetries,
@@ -18,8 +18,8 @@ const POOL_SIZE = 500;
 const SUBSET_SIZE = 50;
 const PAUSE_SECONDS = 3;
 const PAUSE_MS = PAUSE_SECONDS * 1_000;
-/** Requests that may be in flight to APNs. */
-const WINDOW = 150;
+/** Requests that may be in flight to APNs, and to FCM. */
+const WINDOWS = { apns: 150, fcm: 100 };
 /** Requests that take the place of those whose answers are not enough yet to stop all, and a probe for each pause. */
 const MORE = SEVERAL - 1 + 2;
 /** Responses to requests that were in flight when the first one arrived. */
@@ -86,7 +86,21 @@ test('each recipient is retried when it may be, and a pause of the provider appl
   );
   expect(inPause).toEqual([]);
   // The window when it began, then a probe for each pause.
-  expect(unavailable.length).toBeLessThanOrEqual(WINDOW + MORE);
+  expect(unavailable.length).toBeLessThanOrEqual(WINDOWS.apns + MORE);
+  expect((await sandbox.counts()).duplicates).toBe(0);
+});
+
+test('an exhausted quota of FCM stops all requests until its Retry-After', async () => {
+  const { sandbox } = fixture;
+  const { tokens } = await registerAndroids(tenant, POOL_SIZE);
+  await scriptAll('fcm', { as: 'QUOTA_EXCEEDED', ...retryAfter(PAUSE_SECONDS) });
+  const push = await send(tenant, tokens, { time_to_live: 60 });
+  const refused = await untilProbedTwice(push, 429);
+  await scriptAll('fcm', {});
+  const isDone = async () => (await sandbox.counts()).byChannel.fcm?.accepted === POOL_SIZE;
+  await until(isDone, { timeoutMs: 30_000, everyMs: 100, what: 'FCM has all' });
+  expect(refused.length).toBeLessThanOrEqual(WINDOWS.fcm + MORE);
+  expect(findEarlyRetries(await sandbox.received(push.id), 429, () => PAUSE_MS)).toEqual([]);
   expect((await sandbox.counts()).duplicates).toBe(0);
 });
 
