@@ -1,5 +1,4 @@
 import { batchId } from '@carillon/core/ids';
-import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Batch, BatchDocument, PushDocument } from '../src/documents.ts';
 import {
@@ -12,19 +11,8 @@ import {
   PUSH,
   push,
 } from './document-fixtures.ts';
-import {
-  deliver,
-  insertPush,
-  newTokens,
-  SHAPES,
-  type StoreUnderTest,
-  startStore,
-} from './store-under-test.ts';
+import { type StoreUnderTest, startStore } from './store-under-test.ts';
 
-/** As long as a worker's lease. */
-const LEASE = { leaseMs: 6_000 };
-/** Enough for reads and writes to cross in every order. */
-const CROSSING_PUSHES = 150;
 const SEARCHED_PUSHES = 1_000;
 
 let server: StoreUnderTest;
@@ -143,13 +131,6 @@ test('with more open batches than the search limit, as many of each form are fou
   expect(found.filter((id) => id.startsWith('o'))).toHaveLength(SEARCHED_PUSHES);
 });
 
-test('a channel whose devices acknowledge nothing has no pending push', async () => {
-  await insertDevice('d');
-  await insertBatch({ tokens: 'd', channel: 'apns' }, { from: 'd', to: 'd' });
-  await insertEmbedded({ tokens: 'd', channel: 'apns' }, { _id: 'embedded' });
-  expect(await pendingPushes('d')).toEqual([]);
-});
-
 test('a push is not pending for a device that has acknowledged it or was deleted', async () => {
   for (const token of ['a', 'b', 'c']) await insertDevice(token);
   const ended = { got: { 0: 0b010 }, gone: { 0: 0b100 } };
@@ -157,23 +138,4 @@ test('a push is not pending for a device that has acknowledged it or was deleted
   await insertEmbedded({ tokens: 'a b c', ...ended }, { _id: 'embedded' });
   expect(await pendingPushes('a')).toEqual([PUSH, 'embedded'].sort());
   for (const token of ['b', 'c']) expect(await pendingPushes(token)).toEqual([]);
-});
-
-test.each(SHAPES)('a push %s is found while its batch becomes inbox rows', async (shape) => {
-  for (let n = 0; n < CROSSING_PUSHES; n += 1) {
-    const [token = '', other = ''] = newTokens(2);
-    await insertDevice(token);
-    const crossing = await insertPush(server, [token, other], { shape });
-    const inInbox = { [token]: OUTCOMES.inbox, [other]: OUTCOMES.inbox };
-    let isDelivered = false;
-    const delivering = deliver(server.store, crossing, inInbox, LEASE).finally(() => {
-      isDelivered = true;
-    });
-    const seen: string[][] = [];
-    while (!isDelivered) seen.push(await pendingPushes(token));
-    await delivering;
-    for (const pushes of [...seen, await pendingPushes(token)]) {
-      expect(pushes).toEqual([crossing.id]);
-    }
-  }
 });

@@ -129,10 +129,10 @@ export async function deliver(
   store: Store,
   push: TestPush,
   outcomes: Record<string, number>,
-  { finish = false, lateReceipts = false, leaseMs = LEASE_MS } = {},
+  { finish = false, lateReceipts = false } = {},
 ): Promise<void> {
   for (const id of push.batchIds) {
-    const claimed = await store.batchTable.claim(id, 'reply', leaseMs);
+    const claimed = await store.batchTable.claim(id, 'reply', LEASE_MS);
     if (claimed === undefined) continue;
     const tokens = splitTokens(claimed.work.tokens);
     const codes = Uint8Array.from(tokens, (token) => outcomes[token] ?? OUTCOMES.delivered);
