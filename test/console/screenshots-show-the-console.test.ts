@@ -11,7 +11,7 @@ import { registerAndroid, registerIphone } from '../support/providers/devices.ts
 import { untilFinal } from '../support/providers/outcomes.ts';
 import { createTemporaryFolder } from '../support/temporary-folder.ts';
 
-/** `SCREENSHOTS_FOLDER=$PWD/docs/screenshots npm test -- <this file>` renews those of the README. */
+/** `SCREENSHOTS_FOLDER=$PWD/docs/screenshots npm test -- <this file>` renews those of the documents. */
 const FOLDER = process.env.SCREENSHOTS_FOLDER ?? createTemporaryFolder();
 const MAX_BYTES = 150 * 1_024;
 const REFUSALS = ['BadCollapseId', 'BadTopic'];

@@ -174,6 +174,6 @@ ${renderRows(
   readMeanings([CLI_SOURCE]),
 ).join('\n')}
 
-The variables of \`npm start\`, which a deployment does not use, are in the [README](../README.md#configuration).
+The variables of \`npm start\`, which a deployment does not use, are in [first-run.md](first-run.md#variables).
 `;
 }
