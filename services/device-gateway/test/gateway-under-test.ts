@@ -3,8 +3,10 @@ import { newObjectId, newPushId } from '@carillon/core/ids';
 import { createDispatcher, type Delivery } from '@carillon/presence/dispatcher';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence } from '@carillon/presence/presence-server';
-import type { Redis } from '@carillon/presence/redis';
+import type { Redis, RedisAddress } from '@carillon/presence/redis';
+import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers } from '@carillon/queue/producers';
+import { createWorker } from '@carillon/queue/workers';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
 import { connectStore, type Store } from '@carillon/store/store';
@@ -44,7 +46,8 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
   const database = givenDatabase ?? (await startDatabase());
   const { store, redis, worker, presenceReader, redisServer, ...servers } =
     await startServers(database);
-  const producers = createProducers(redisServer, () => undefined);
+  const checkedPushes: string[] = [];
+  const { producers, stopQueue } = startQueue(redisServer, checkedPushes);
   const gateways: Gateway[] = [];
 
   const log = { info: () => undefined, warn: () => undefined };
@@ -80,6 +83,8 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
     redis,
     uri: database.uri,
     worker,
+    /** Pushes whose completion the gateways have requested to be checked. */
+    checkedPushes,
     /** Starts a further gateway. */
     startGateway: startAnother,
     /** Registers a device and returns it, not connected. */
@@ -107,7 +112,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
       (await presenceReader.lookup([token]))[0] !== undefined,
     async stop(): Promise<void> {
       for (const gateway of gateways) await gateway.stop();
-      await producers.close();
+      await stopQueue();
       await servers.stop();
     },
   };
@@ -129,6 +134,22 @@ async function startServers({ uri, stop }: OwnDatabase) {
       await store.close();
       await stop();
       await redisServer.stop();
+    },
+  };
+}
+
+/** Starts producers, and a worker that records the pushes whose completion is to be checked. */
+function startQueue(redis: RedisAddress, checkedPushes: string[]) {
+  const onError = () => undefined;
+  const producers = createProducers(redis, onError);
+  const recordChecks = async ({ pushes }: { pushes: string[] }) =>
+    void checkedPushes.push(...pushes);
+  const worker = createWorker({ redis, onError }, 'finish', jobSchemas.finish, recordChecks, 1);
+  return {
+    producers,
+    async stopQueue(): Promise<void> {
+      await worker.stop();
+      await producers.close();
     },
   };
 }

@@ -15,6 +15,23 @@ beforeAll(async () => {
 afterAll(() => bench.stop());
 
 describe('the inbox', () => {
+  test('is sent in the order of the pushes, each push once, and is empty after the receipts', async () => {
+    const device = await bench.registerDevice();
+    const ids: string[] = [];
+    for (let n = 0; n < 40; n += 1) {
+      const push = await bench.createPush(device.token, { data: `{"n":${n}}` });
+      ids.push(push.push);
+      await enqueueInboxRow(bench, device.token, push);
+    }
+    await device.connect();
+    const arrivals = await device.waitFor(40);
+    expect(arrivals.map(({ topic }) => topic)).toEqual([...ids].sort());
+    await until(async () => (await bench.store.inbox.listRows(device.token)).length === 0);
+    await until(() => ids.every((id) => bench.checkedPushes.includes(id)));
+    await device.disconnect();
+    expect(device.arrivals).toHaveLength(40);
+  });
+
   test('sets DUP for a push that was sent before', async () => {
     const device = await bench.registerDevice();
     await enqueueInboxRow(bench, device.token, await bench.createPush(device.token), true);
