@@ -6,10 +6,12 @@ const PACKAGES = {
   core: [],
   runtime: ['core'],
   store: ['core'],
+  reports: ['core', 'store'],
+  webhooks: ['core', 'runtime', 'store'],
   queue: ['core', 'presence'],
   presence: ['core'],
   accept: ['core', 'store', 'queue'],
-  admin: ['core', 'store', 'queue', 'presence'],
+  admin: ['core', 'store', 'reports', 'webhooks', 'queue', 'presence'],
 };
 
 /** The packages that may import only these libraries. */
@@ -24,7 +26,7 @@ const LIBRARY_ROOMS = {
   ],
   bullmq: ['^packages/queue/'],
   '@bull-board/[^/]+': ['^services/dashboard/src/queues/'],
-  mongodb: ['^packages/store/'],
+  mongodb: ['^packages/(store|reports|webhooks)/'],
   ioredis: ['^packages/presence/'],
   'mqtt-packet': ['^services/device-gateway/'],
   mqtt: ['^services/cli/'],
@@ -32,6 +34,15 @@ const LIBRARY_ROOMS = {
   pino: ['^packages/runtime/'],
   '@prometheus-io/client': ['^packages/runtime/'],
 };
+
+/**
+ * The processes that accept and deliver pushes. Reports are read on behalf of people: nothing that delivers may wait for
+ * one, or depend on what it shows. The packages of the engine are kept from them by PACKAGES.
+ */
+const ENGINE_SERVICES = ['delivery-worker', 'device-gateway', 'scheduler'];
+
+/** Exports the scheduler's figures for autoscaling, which are a report. */
+const BACKLOG_METRICS = '^services/scheduler/src/backlog-metrics\\.ts$';
 
 const ANY_SOURCE = '^(packages|services|tools)/[^/]+/(src|bootstrap)/';
 const PACKAGE_NAMES = Object.keys(PACKAGES).join('|');
@@ -92,6 +103,12 @@ export default {
       severity: 'error',
       from: { path: ANY_SOURCE },
       to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown', 'unknown'] },
+    },
+    {
+      name: 'the engine imports no reports',
+      severity: 'error',
+      from: { path: `^services/(${ENGINE_SERVICES.join('|')})/src/`, pathNot: BACKLOG_METRICS },
+      to: { path: '^packages/reports/' },
     },
     ...pureRules,
     ...roomRules,

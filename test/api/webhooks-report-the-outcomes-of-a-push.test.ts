@@ -1,9 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { type Receiver, startReceiver } from '../../packages/webhooks/test/receiver.ts';
 import { webhookEventData, webhookEvents } from '../../services/api/src/webhooks/schema.ts';
-import {
-  type Receiver,
-  startReceiver,
-} from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import { expectApiError } from '../support/api/expect-api-error.ts';
 import { createTestTenant, type TestTenant, withStore } from '../support/api/tenants.ts';
 import { send } from '../support/end-to-end/pushes.ts';

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from '../../packages/presence/src/redis.ts';
+import { status } from '../../packages/webhooks/test/receiver.ts';
 import { createBrowser, tokenOf } from '../../services/dashboard/test/console-under-test.ts';
-import { status } from '../../services/delivery-worker/test/webhooks/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { addReceiver, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import { readLogLines } from '../support/end-to-end/logs.ts';

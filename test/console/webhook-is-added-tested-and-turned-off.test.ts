@@ -1,10 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
-import {
-  type Receiver,
-  startReceiver,
-  status,
-} from '../../services/delivery-worker/test/webhooks/receiver.ts';
+import { type Receiver, startReceiver, status } from '../../packages/webhooks/test/receiver.ts';
 import { runCarillonJson } from '../support/carillon.ts';
 import { click, fill, openChromium, readText, waitForText } from '../support/console/browser.ts';
 import { openOwner } from '../support/console/operators.ts';

@@ -2,10 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { fallbackBatchId } from '../../packages/core/src/ids.ts';
 import { freePort } from '../../packages/presence/test/start-server.ts';
 import type { QueueName } from '../../packages/queue/src/jobs.ts';
-import {
-  type Receiver,
-  startReceiver,
-} from '../../services/delivery-worker/test/webhooks/receiver.ts';
+import { type Receiver, startReceiver } from '../../packages/webhooks/test/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
 import { countArrivals } from '../support/faults/expect-complete.ts';

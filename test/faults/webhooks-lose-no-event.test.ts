@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { WEBHOOK_LIMITS } from '../../packages/core/src/webhooks.ts';
 import type { Redis } from '../../packages/presence/src/redis.ts';
-import { type Responder, status } from '../../services/delivery-worker/test/webhooks/receiver.ts';
+import { type Responder, status } from '../../packages/webhooks/test/receiver.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { addReceiver, untilKnown, type WebhookReceiver } from '../support/api/webhook-receiver.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';

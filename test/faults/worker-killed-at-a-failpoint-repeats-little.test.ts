@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { fallbackBatchId } from '../../packages/core/src/ids.ts';
-import { skipDelays } from '../../services/delivery-worker/test/webhooks/webhook-under-test.ts';
+import { skipDelays } from '../../packages/webhooks/test/webhook-under-test.ts';
 import { createTestTenant, type TestTenant } from '../support/api/tenants.ts';
 import { addReceiver } from '../support/api/webhook-receiver.ts';
 import { startDeliveryWorker } from '../support/delivery-worker.ts';

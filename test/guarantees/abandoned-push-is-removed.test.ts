@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { newPushId } from '../../packages/core/src/ids.ts';
 import { createBatchDocument } from '../../packages/store/src/create-batches.ts';
 import type { BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
-import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openStore, type TestStore } from '../support/open-store.ts';
 import { type SharedStack, useSharedStack } from '../support/shared-stack.ts';
 import { until } from '../support/until.ts';
 
@@ -14,13 +14,13 @@ let stack: SharedStack;
 let liveMongo: TestMongo;
 /** A database of the test's own. */
 let mongo: TestMongo;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   stack = await useSharedStack();
   liveMongo = await openMongo(stack.dev);
   const mongodb = stack.dev.mongodb.replace('/carillon', '/accepting');
   mongo = await openMongo({ mongodb });
-  store = await connectStore({ uri: mongodb, appName: 'test' });
+  store = await openStore({ uri: mongodb, appName: 'test' });
   await store.migrate();
 });
 afterAll(async () => {

@@ -7,8 +7,8 @@ import { processCounts } from '../../packages/core/src/process-counts.ts';
 import { createBatch } from '../../packages/store/src/create-batches.ts';
 import type { Batch, BatchDocument, PushDocument } from '../../packages/store/src/documents.ts';
 import { ensureIndexes } from '../../packages/store/src/migrate.ts';
-import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openStore, type TestStore } from '../support/open-store.ts';
 import { type OwnDatabase, startDatabase } from '../support/own-database.ts';
 
 /** So many that some coincide in every order. */
@@ -20,7 +20,7 @@ const LATEST_MS = 12;
 
 let database: OwnDatabase;
 /** As many as there are processes that end pushes. */
-let stores: Store[] = [];
+let stores: TestStore[] = [];
 let mongo: TestMongo;
 beforeAll(async () => {
   // No stack: its workers must not claim these batches.
@@ -28,7 +28,7 @@ beforeAll(async () => {
   const { uri } = database;
   mongo = await openMongo({ mongodb: uri });
   await ensureIndexes(mongo.db);
-  stores = await Promise.all([0, 1, 2].map(() => connectStore({ uri, appName: 'test' })));
+  stores = await Promise.all([0, 1, 2].map(() => openStore({ uri, appName: 'test' })));
 });
 afterAll(async () => {
   await Promise.all(stores.map((store) => store.close()));

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createDeliveryStatus } from '../../packages/store/src/delivery-status.ts';
+import { createDeliveryStatus } from '../../packages/reports/src/delivery-status.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { createDevicePool } from '../support/faults/device-pool.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';

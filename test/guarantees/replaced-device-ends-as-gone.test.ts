@@ -1,24 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { pushStatusOf, type SentPush, sendPush, untilOutcomes } from '../support/faults/pushes.ts';
 import { createFleet } from '../support/guarantees/devices.ts';
 import { startStackWithoutLimits } from '../support/guarantees/start-unlimited.ts';
 import { getPushStatus } from '../support/guarantees/status.ts';
 import { whileFrozen } from '../support/guarantees/while-frozen.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openStore, type TestStore } from '../support/open-store.ts';
 import type { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
 let stack: Stack;
 let mongo: TestMongo;
 /** Stands for an API process that dies right after its first write. */
-let store: Store;
+let store: TestStore;
 const fleet = createFleet(() => stack.dev);
 beforeAll(async () => {
   stack = await startStackWithoutLimits();
   mongo = await openMongo(stack.dev);
-  store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
+  store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
 });
 afterAll(async () => {
   await store?.close();

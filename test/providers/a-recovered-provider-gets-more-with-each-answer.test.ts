@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
+import { SEVERAL } from '../../packages/core/src/circuit.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';
 import { untilOutcomeCounts } from '../support/providers/outcomes.ts';

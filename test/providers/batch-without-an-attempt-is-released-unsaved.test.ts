@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { SEVERAL } from '../../packages/core/src/circuit.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
-import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
 import { send } from '../support/end-to-end/pushes.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
 import { registerIphone } from '../support/providers/devices.ts';

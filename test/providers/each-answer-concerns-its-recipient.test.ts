@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
-import { REFUSED_ROUND_MS } from '../../services/delivery-worker/src/deliver/troubled-recipients.ts';
+import { SEVERAL } from '../../packages/core/src/circuit.ts';
+import { REFUSED_ROUND_MS } from '../../packages/core/src/troubled-recipients.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { readAnswersTable } from '../support/providers/answers-table.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';

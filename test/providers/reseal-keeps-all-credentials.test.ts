@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { parseSealingKeys, seal, unseal } from '../../packages/core/src/sealing.ts';
 import { credentialId } from '../../packages/store/src/credentials.ts';
-import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { ONLY_API } from '../support/api/only-api.ts';
 import { runCarillon } from '../support/carillon.ts';
 import { ROOT } from '../support/first-run/test-home.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openStore, type TestStore } from '../support/open-store.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -18,11 +18,11 @@ const BOTH = { CREDENTIAL_KEYS: `${NEW},${OLD}` };
 const APPS = 1_500;
 
 let stack: Stack;
-let store: Store;
+let store: TestStore;
 let mongo: TestMongo;
 beforeAll(async () => {
   stack = await startStack(ONLY_API);
-  store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
+  store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
   mongo = await openMongo(stack.dev);
 });
 beforeEach(async () => {

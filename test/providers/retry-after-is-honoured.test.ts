@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { SEVERAL } from '../../services/delivery-worker/src/deliver/circuit.ts';
+import { SEVERAL } from '../../packages/core/src/circuit.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { type Sent, send } from '../support/end-to-end/pushes.ts';
 import { openProviderFixture, type ProviderFixture } from '../support/providers/fixture.ts';

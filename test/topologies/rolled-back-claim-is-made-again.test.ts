@@ -2,10 +2,10 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { OUTCOMES } from '../../packages/core/src/outcomes.ts';
 import type { PushDocument } from '../../packages/store/src/documents.ts';
 import { migrate } from '../../packages/store/src/schema.ts';
-import { connectStore, type Store } from '../../packages/store/src/store.ts';
 import { insertPush, SHAPES } from '../../packages/store/test/store-under-test.ts';
 import { type ReplicaSet, startReplicaSet } from '../support/faults/replica-set.ts';
 import { openMongo, type TestMongo } from '../support/mongo.ts';
+import { openStore, type TestStore } from '../support/open-store.ts';
 import { type Network, startNetwork } from '../support/topologies/network.ts';
 import { until } from '../support/until.ts';
 
@@ -15,7 +15,7 @@ const ELECTED = { timeoutMs: 60_000, everyMs: 200 };
 let network: Network;
 let replicaSet: ReplicaSet;
 let mongo: TestMongo;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   replicaSet = await startReplicaSet({
     async advertise(members) {
@@ -25,7 +25,7 @@ beforeAll(async () => {
   });
   mongo = await openMongo({ mongodb: replicaSet.uri });
   await migrate(mongo.db);
-  store = await connectStore({ uri: replicaSet.uri, appName: 'test' });
+  store = await openStore({ uri: replicaSet.uri, appName: 'test' });
 }, 120_000);
 afterAll(async () => {
   await store?.close();

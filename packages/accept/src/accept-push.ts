@@ -32,7 +32,7 @@ interface Audience {
 
 /** Collections that accepting a push reads and writes. */
 type AcceptPushStore = AudienceStore &
-  Pick<Store, 'pushes' | 'batches' | 'credentials' | 'webhooks' | 'clock'>;
+  Pick<Store, 'pushes' | 'batches' | 'credentials' | 'knownWebhooks' | 'clock'>;
 
 /** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */
 export interface Idempotency {
@@ -120,7 +120,7 @@ export async function acceptPush(
   const failed = request.tokens.filter((token) => !isKnown(token));
   const push = buildPush(app, request, audience.devices, store.clock.now());
   if (trace !== undefined) push.trace = trace;
-  const notify = store.webhooks.pushEntries(app);
+  const notify = store.knownWebhooks.pushEntries(app);
   if (notify.length > 0) push.notify = notify;
   if (idempotency !== undefined) {
     const failedBits = packFailed(request.tokens, isKnown);

@@ -1,14 +1,14 @@
 import { newDeviceToken } from '@carillon/core/ids';
 import { createProducers, type Producers } from '@carillon/queue/producers';
-import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { getPushStatus } from '../../../services/api/src/push/get-push-status.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { acceptPush, parseIdempotencyKey, replayIdempotent } from '../src/accept-push.ts';
 import { deletePush } from '../src/delete-push.ts';
 import { parsePush, parseTokens } from '../src/parse-push.ts';
-import { getPushStatus } from '../src/push-status.ts';
 import type { AcceptedPush } from '../src/schema.ts';
 
 const APP = 'a'.repeat(24);
@@ -18,12 +18,12 @@ const MANY = 1_001;
 
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let database: OwnDatabase;
-let store: Store;
+let store: TestStore;
 let producers: Producers;
 let android: string[];
 beforeAll(async () => {
   [database, redis] = await Promise.all([startDatabase(), startRedis()]);
-  store = await connectStore({ uri: database.uri, appName: 'test' });
+  store = await openStore({ uri: database.uri, appName: 'test' });
   await store.migrate();
   producers = createProducers(redis, () => undefined);
   const registered = Array.from({ length: MANY }, () => store.devices.register(APP, 'android'));

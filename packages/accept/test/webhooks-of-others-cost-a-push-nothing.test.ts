@@ -2,14 +2,14 @@ import { newDeviceToken } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { WEBHOOK_EVENTS } from '@carillon/core/webhooks';
 import { createProducers, type Producers } from '@carillon/queue/producers';
-import type { ReportProgress } from '@carillon/store/outbox';
-import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { startMongod } from '../../../test/support/mongod-server.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
 import { startRedis } from '../../presence/test/start-server.ts';
 import { deliver } from '../../store/test/store-under-test.ts';
+import type { ReportProgress } from '../../webhooks/src/outbox.ts';
 import { acceptPush } from '../src/accept-push.ts';
 import { parsePush } from '../src/parse-push.ts';
 
@@ -28,7 +28,7 @@ const SEALED = { key: 1, nonce: 'n', text: 't', tag: 'g', from: 'f' };
 let mongod: Awaited<ReturnType<typeof startMongod>>;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let client: MongoClient;
-let store: Store;
+let store: TestStore;
 let producers: Producers;
 let tokens: string[];
 let omittedSections: Record<string, 0>;
@@ -37,7 +37,7 @@ beforeAll(async () => {
   const uri = `mongodb://127.0.0.1:${mongod.port}/accept?${QUIET}`;
   client = await new MongoClient(uri).connect();
   omittedSections = await listOtherSections();
-  store = await connectStore({ uri, appName: 'test' });
+  store = await openStore({ uri, appName: 'test' });
   await store.migrate();
   producers = createProducers(redis, () => undefined);
   tokens = Array.from({ length: MANY }, newDeviceToken).sort();
@@ -55,7 +55,7 @@ afterAll(async () => {
 });
 afterEach(async () => {
   await client.db().collection('webhooks').deleteMany({});
-  await store.webhooks.refresh();
+  await store.knownWebhooks.refresh();
 });
 
 /** Adds a webhook for all events to an app and loads it into this process. */
@@ -63,7 +63,7 @@ async function createWebhook(app: string): Promise<string> {
   const _id = `webhook-of-${app}`;
   const webhook = { _id, app, address: SEALED, host: 'example.org', events: [...WEBHOOK_EVENTS] };
   await store.webhooks.create({ ...webhook, secret: SEALED });
-  await store.webhooks.refresh();
+  await store.knownWebhooks.refresh();
   return _id;
 }
 

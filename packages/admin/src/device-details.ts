@@ -1,5 +1,6 @@
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
+import type { Reports } from '@carillon/reports/reports';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
@@ -50,7 +51,7 @@ export async function getDeviceDetails(
  * @throws AdminError DEVICE_NOT_FOUND
  */
 export async function listDeviceOutcomes(
-  store: Pick<Store, 'devices' | 'pushesOfDevice'>,
+  store: Pick<Store, 'devices'> & Pick<Reports, 'pushesOfDevice'>,
   token: string,
 ) {
   const { app } = await requireDevice(store, token);

@@ -1,9 +1,10 @@
 import type { Channel } from '@carillon/core/channels';
 import { isPushId } from '@carillon/core/ids';
 import type { OutcomeCounts } from '@carillon/core/outcomes';
+import type { PushQuery } from '@carillon/reports/push-search';
+import type { ProviderErrorCount, PushSummary } from '@carillon/reports/push-summaries';
+import type { Reports } from '@carillon/reports/reports';
 import type { PushDocument, RecipientProviderError } from '@carillon/store/documents';
-import type { PushQuery } from '@carillon/store/push-search';
-import type { ProviderErrorCount, PushSummary } from '@carillon/store/push-summaries';
 import type { ListedPush } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
@@ -47,7 +48,7 @@ export interface PushDetails {
  * Searches an app's pushes, the newest first; see the store's `pushSearch` for what a page covers.
  */
 export async function searchPushes(
-  { pushSearch }: Pick<Store, 'pushSearch'>,
+  { pushSearch }: Pick<Reports, 'pushSearch'>,
   query: PushQuery,
 ): Promise<Page<PushHead>> {
   const { pushes, next } = await pushSearch.search(query);
@@ -60,7 +61,7 @@ export async function searchPushes(
  * @throws AdminError PUSH_NOT_FOUND
  */
 export async function getPushDetails(
-  store: Pick<Store, 'pushes' | 'pushSummaries' | 'deliveryStatus'>,
+  store: Pick<Store, 'pushes'> & Pick<Reports, 'pushSummaries' | 'deliveryStatus'>,
   id: string,
 ): Promise<PushDetails> {
   const push = await requirePush(store, id);
@@ -109,7 +110,7 @@ export async function requirePush(
 
 /** Only a newer push of its collapse key ends a recipient in another document than the batch. */
 async function countOutcomes(
-  { deliveryStatus }: Pick<Store, 'deliveryStatus'>,
+  { deliveryStatus }: Pick<Reports, 'deliveryStatus'>,
   push: PushDocument,
   summary: PushSummary,
 ): Promise<OutcomeCounts> {

@@ -1,4 +1,5 @@
 import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { Reports } from '@carillon/reports/reports';
 import type { ListedPush } from '@carillon/store/pushes';
 import type { Store } from '@carillon/store/store';
 import { AdminError } from './admin-error.ts';
@@ -52,7 +53,7 @@ function toPushView(push: ListedPush) {
  * @throws AdminError PUSH_NOT_FOUND
  */
 export async function getPushOutcomes(
-  { deliveryStatus }: Pick<Store, 'deliveryStatus'>,
+  { deliveryStatus }: Pick<Reports, 'deliveryStatus'>,
   id: string,
 ) {
   const [status, errors] = await Promise.all([
@@ -70,7 +71,7 @@ export async function getPushOutcomes(
  * @throws AdminError PUSH_NOT_FOUND when the push does not exist or the device is not a recipient
  */
 export async function getRecipientOutcome(
-  { deliveryStatus }: Pick<Store, 'deliveryStatus'>,
+  { deliveryStatus }: Pick<Reports, 'deliveryStatus'>,
   id: string,
   token: string,
 ) {
@@ -86,7 +87,7 @@ export async function getRecipientOutcome(
  * @throws AdminError DEVICE_NOT_FOUND
  */
 export async function listDevicePushes(
-  store: Pick<Store, 'devices' | 'deliveryStatus'>,
+  store: Pick<Store, 'devices'> & Pick<Reports, 'deliveryStatus'>,
   token: string,
   query: PageQuery,
 ) {

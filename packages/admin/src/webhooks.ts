@@ -1,5 +1,6 @@
 import { WEBHOOK_LIMITS, type WebhookEvent } from '@carillon/core/webhooks';
 import type { WebhookDocument } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
 import {
   addWebhook,
   editWebhook,
@@ -8,8 +9,8 @@ import {
   replayWebhook,
   rotateWebhookSecret,
   type WebhookView,
-} from '@carillon/store/manage-webhooks';
-import type { Store } from '@carillon/store/store';
+} from '@carillon/webhooks/manage-webhooks';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { AdminError } from './admin-error.ts';
 import { requireApp } from './require-app.ts';
 
@@ -31,7 +32,7 @@ export interface WebhookDetails extends WebhookView {
  * @throws AdminError APP_NOT_FOUND, WEBHOOK_LIMIT_REACHED, BOX_KEY_MISSING
  */
 export async function createWebhook(
-  store: Pick<Store, 'apps' | 'webhooks'>,
+  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks'>,
   app: string,
   address: URL,
   events?: readonly WebhookEvent[],
@@ -55,7 +56,7 @@ export async function createWebhook(
  * @throws AdminError WEBHOOK_NOT_FOUND, BOX_KEY_MISSING
  */
 export async function changeWebhook(
-  store: Pick<Store, 'webhooks'>,
+  store: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
   change: { address?: URL | undefined; events?: readonly WebhookEvent[] | undefined },
@@ -72,7 +73,7 @@ export async function changeWebhook(
  * @throws AdminError APP_NOT_FOUND
  */
 export async function listWebhookDetails(
-  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
+  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
   app: string,
 ): Promise<WebhookDetails[]> {
   await requireApp(store, app);
@@ -92,7 +93,7 @@ export async function listWebhookDetails(
  * @throws AdminError WEBHOOK_NOT_FOUND, CONCURRENT_CHANGE
  */
 export async function renewWebhookSecret(
-  store: Pick<Store, 'webhooks'>,
+  store: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<string> {
@@ -108,7 +109,7 @@ export async function renewWebhookSecret(
  * @throws AdminError WEBHOOK_NOT_FOUND, WEBHOOK_IS_OFF
  */
 export async function requestTestEvent(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<void> {
@@ -125,7 +126,7 @@ export async function requestTestEvent(
  * @throws AdminError WEBHOOK_NOT_FOUND
  */
 export async function replayPushes(
-  store: Pick<Store, 'webhooks' | 'outbox'>,
+  store: Pick<WebhookStore, 'webhooks' | 'outbox'>,
   app: string,
   id: string,
   range: ReplayRange & { maxMs?: number },
@@ -149,7 +150,7 @@ export async function replayPushes(
  * @throws AdminError WEBHOOK_NOT_FOUND
  */
 export async function turnWebhookOff(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<void> {
@@ -162,7 +163,7 @@ export async function turnWebhookOff(
  * @throws AdminError WEBHOOK_NOT_FOUND
  */
 export async function turnWebhookOn(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<void> {
@@ -175,7 +176,7 @@ export async function turnWebhookOn(
  * @throws AdminError WEBHOOK_NOT_FOUND
  */
 export async function removeWebhook(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<void> {
@@ -183,7 +184,7 @@ export async function removeWebhook(
 }
 
 async function requireWebhook(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   app: string,
   id: string,
 ): Promise<WebhookDocument> {

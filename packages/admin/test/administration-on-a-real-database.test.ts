@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { digestApiKey } from '@carillon/core/api-key';
 import { parseSealingKeys, unseal } from '@carillon/core/sealing';
 import { credentialId } from '@carillon/store/credentials';
-import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import {
   createAccount,
@@ -38,10 +38,10 @@ const FIRST_PAGE = { limit: 2 };
 const UNREACHABLE = 'http://127.0.0.1:1';
 
 let database: OwnDatabase;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   database = await startDatabase();
-  store = await connectStore({ uri: database.uri, appName: 'test' });
+  store = await openStore({ uri: database.uri, appName: 'test' });
   await store.migrate();
 });
 afterAll(async () => {

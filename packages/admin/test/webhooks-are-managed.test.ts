@@ -1,7 +1,7 @@
 import { newObjectId } from '@carillon/core/ids';
 import { boxKeyOf } from '@carillon/core/sealed-box';
 import { parseSealingKeys } from '@carillon/core/sealing';
-import { REPLAY_LIMITS } from '@carillon/store/manage-webhooks';
+import { REPLAY_LIMITS } from '@carillon/webhooks/manage-webhooks';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   insertPush,

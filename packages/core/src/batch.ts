@@ -11,6 +11,22 @@ export const PUSH_STATES = [
 ] as const;
 export type PushState = (typeof PUSH_STATES)[number];
 
+/** States of a push as the HTTP API reports them: one that ended by its expiry is `expired`. */
+export const REPORTED_STATES = ['scheduled', 'open', 'finished', 'expired', 'deleted'] as const;
+export type ReportedState = (typeof REPORTED_STATES)[number];
+
+/** Returns the state as it is reported. */
+export function toReportedState({
+  state,
+  finishedAt,
+}: {
+  state: PushState;
+  finishedAt?: Date;
+}): ReportedState {
+  if (state === 'finished') return finishedAt === undefined ? 'expired' : 'finished';
+  return state === 'scheduled' || state === 'deleted' ? state : 'open';
+}
+
 /** States of a batch. */
 export type BatchState = 'waiting' | 'ready' | 'closed';
 

@@ -1,3 +1,5 @@
+import type { Channel } from './channels.ts';
+
 /**
  * Outcomes of deliveries, stored as one byte per recipient of a batch. Two are not final: `pending` means pending in the
  * batch, `inbox` means pending in the device's inbox.
@@ -114,4 +116,9 @@ export type ReportedOutcome = (typeof REPORTED_OUTCOMES)[number];
 /** Returns the reported outcome: a recipient with an inbox row is `pending`. */
 export function toReportedOutcome(outcome: OutcomeName): ReportedOutcome {
   return outcome === 'inbox' ? 'pending' : outcome;
+}
+
+/** Returns the channel that an outcome is of: recipients of an MQTT batch are `sent` only by its fallback. */
+export function channelOfOutcome(channel: Channel, code: number): Channel {
+  return channel === 'mqtt' && code === OUTCOMES.sent ? 'fcm' : channel;
 }

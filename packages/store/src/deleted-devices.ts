@@ -3,8 +3,8 @@ import type { Db } from 'mongodb';
 import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument, InboxDocument } from './documents.ts';
 import type { createReceipts } from './final-outcomes.ts';
+import type { KnownWebhooks } from './known-webhooks.ts';
 import type { createSubscriptions } from './subscriptions.ts';
-import type { Webhooks } from './webhooks.ts';
 
 /** Rows of a device that are removed together. */
 const ROWS_PER_READ = 1_000;
@@ -26,14 +26,17 @@ interface DeletedQuery {
 interface Collaborators {
   subscriptions: Pick<ReturnType<typeof createSubscriptions>, 'listTopics' | 'unsubscribe'>;
   receipts: Pick<ReturnType<typeof createReceipts>, 'recordGone'>;
-  webhooks: Pick<Webhooks, 'listSubscribed'>;
+  knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
 }
 
 /**
  * Deletes devices and clears their subscriptions and inboxes. The write that deletes a device marks it `leaving`: if
  * the process dies before the device is cleared, the scheduler completes it.
  */
-export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks }: Collaborators) {
+export function createDeletedDevices(
+  db: Db,
+  { subscriptions, receipts, knownWebhooks }: Collaborators,
+) {
   const devices = db.collection<DeviceDocument>('devices');
   const inbox = db.collection<InboxDocument>('inbox');
 
@@ -90,7 +93,10 @@ export function createDeletedDevices(db: Db, { subscriptions, receipts, webhooks
     async markDeleted(app: string, token: string): Promise<boolean> {
       const { modifiedCount } = await devices.updateOne(
         { _id: token, app, deletedAt: { $exists: false } },
-        buildDeletion(webhooks.listSubscribed(app, 'device.deleted'), ['provider', 'authDigest']),
+        buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), [
+          'provider',
+          'authDigest',
+        ]),
       );
       return modifiedCount === 1;
     },

@@ -9,10 +9,10 @@ import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { buildDeletion } from './device-deletion.ts';
 import type { DeviceDocument } from './documents.ts';
+import type { KnownWebhooks } from './known-webhooks.ts';
 import { LAST_SEEN_FIELDS, type LastSeen, parseLastSeen } from './last-seen.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 import { buildDeviceMark, newDeviceEntries } from './notify-mark.ts';
-import type { Webhooks } from './webhooks.ts';
 
 /** A device as a recipient. */
 export interface Recipient {
@@ -64,9 +64,13 @@ export interface GoneDevice {
 }
 
 /** Registered devices: registration, lookups, flags. */
-export function createDevices(db: Db, clock: Clock, webhooks: Pick<Webhooks, 'listSubscribed'>) {
+export function createDevices(
+  db: Db,
+  clock: Clock,
+  knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>,
+) {
   const devices = db.collection<DeviceDocument>('devices');
-  const tables = { devices, webhooks };
+  const tables = { devices, knownWebhooks };
   return {
     ...createRecipientLookups(devices),
     ...createDeviceReads(devices),
@@ -224,7 +228,7 @@ function createDeviceReads(devices: Devices) {
 }
 
 function createRegistration(tables: DeviceTables, clock: Clock) {
-  const { devices, webhooks } = tables;
+  const { devices, knownWebhooks } = tables;
   return {
     /**
      * Registers a device. Returns its token and the devices that were the same installation before, which are deleted
@@ -239,7 +243,7 @@ function createRegistration(tables: DeviceTables, clock: Clock) {
     ): Promise<{ token: string; replaced: string[] }> {
       const _id = newDeviceToken();
       const now = new Date(clock.now());
-      const reported = webhooks.listSubscribed(app, 'device.registered');
+      const reported = knownWebhooks.listSubscribed(app, 'device.registered');
       const device = {
         ...{ _id, app, platform, registeredAt: now, lastActiveAt: now },
         ...(address && { provider: { ...address, since: now } }),
@@ -297,7 +301,7 @@ type Holder = Pick<DeviceDocument, '_id'> & Required<Pick<DeviceDocument, 'provi
  * @throws {AddressConflictError}
  */
 async function writeWithAddress(
-  { devices, webhooks }: DeviceTables,
+  { devices, knownWebhooks }: DeviceTables,
   { app, token, address }: AddressClaim,
   write: () => Promise<unknown>,
 ): Promise<string[]> {
@@ -314,7 +318,7 @@ async function writeWithAddress(
     }
     // The holder was found before this attempt, which the device has reached undeleted: a rival that had taken the address from
     // the device since then would be another holder. So the device is there to take the address.
-    if (holder !== null && (await deleteHolder({ devices, webhooks }, app, holder))) {
+    if (holder !== null && (await deleteHolder({ devices, knownWebhooks }, app, holder))) {
       replaced.push(holder._id);
       holder = null;
       failpoint('address-released', token);
@@ -327,19 +331,19 @@ async function writeWithAddress(
 
 /** Deletes a device that has its provider address still, since the same time. False: it has not. */
 async function deleteHolder(
-  { devices, webhooks }: DeviceTables,
+  { devices, knownWebhooks }: DeviceTables,
   app: string,
   { _id, provider }: Holder,
 ): Promise<boolean> {
   const { modifiedCount } = await devices.updateOne(
     { _id, 'provider.address': provider.address, 'provider.since': provider.since },
-    buildDeletion(webhooks.listSubscribed(app, 'device.deleted'), ['provider']),
+    buildDeletion(knownWebhooks.listSubscribed(app, 'device.deleted'), ['provider']),
   );
   return modifiedCount === 1;
 }
 
 /** Writes the reports of providers and gateways about devices. */
-function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
+function createReports({ devices, knownWebhooks }: DeviceTables, clock: Clock) {
   return {
     /**
      * Flags devices that a provider reports as gone, unless they have registered an address after the provider saw them
@@ -349,7 +353,7 @@ function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
       if (goneDevices.length === 0) return;
       await devices.bulkWrite(
         goneDevices.map(({ token, address, flag, lastSeenAt }) => {
-          const reported = webhooks.listSubscribed(app, `device.${flag}`);
+          const reported = knownWebhooks.listSubscribed(app, `device.${flag}`);
           const filter = {
             _id: token,
             'provider.address': address,
@@ -393,5 +397,5 @@ function createReports({ devices, webhooks }: DeviceTables, clock: Clock) {
 
 interface DeviceTables {
   devices: Collection<DeviceDocument>;
-  webhooks: Pick<Webhooks, 'listSubscribed'>;
+  knownWebhooks: Pick<KnownWebhooks, 'listSubscribed'>;
 }

@@ -2,7 +2,6 @@ import { failpoint } from '@carillon/core/failpoint';
 import type { Db } from 'mongodb';
 import { ABANDON_UPDATE, IS_LEASE_EXPIRED } from './accepting-lease.ts';
 import type { BatchDocument, InboxDocument, PushDocument } from './documents.ts';
-import { keepUnreported } from './unreported.ts';
 
 const MIN_ACCEPTING_AGE_MS = 60_000;
 
@@ -26,10 +25,15 @@ export function createRetention(db: Db) {
     },
 
     /**
-     * Removes pushes whose retention has ended: rows and batches first, the push last. One that is not completely
-     * reported to webhooks is kept for some days. Returns how many were removed or kept.
+     * Removes pushes whose retention has ended: rows and batches first, the push last.
+     *
+     * @param keepUnreported returns those of some pushes with webhooks that are kept for a report
+     * @returns how many were removed or kept
      */
-    async purge(limit: number): Promise<number> {
+    async purge(
+      limit: number,
+      keepUnreported: (ids: readonly string[]) => Promise<Set<string>>,
+    ): Promise<number> {
       const found = await pushes
         .find(
           { purgeAt: { $exists: true }, $expr: { $lte: ['$purgeAt', '$$NOW'] } },
@@ -39,7 +43,6 @@ export function createRetention(db: Db) {
         .limit(limit)
         .toArray();
       const kept = await keepUnreported(
-        db,
         found.flatMap(({ _id, notify }) => (notify === undefined ? [] : [_id])),
       );
       const ids = found.flatMap(({ _id }) => (kept.has(_id) ? [] : [_id]));

@@ -4,7 +4,6 @@ import { type Db, MongoClient, type MongoClientOptions } from 'mongodb';
 import { createAccounts } from './accounts.ts';
 import { createApps } from './apps.ts';
 import { createAudit } from './audit.ts';
-import { createBacklog } from './backlog.ts';
 import { createBatchTable } from './batch-table.ts';
 import { createBatches } from './batches.ts';
 import { type Clock, createClock } from './clock.ts';
@@ -12,11 +11,8 @@ import { createCollapse } from './collapse.ts';
 import { countFailures } from './count-failures.ts';
 import { createCredentials } from './credentials.ts';
 import { createDeletedDevices } from './deleted-devices.ts';
-import { createDeliveryStatus } from './delivery-status.ts';
-import { createDeviceOverviews } from './device-overviews.ts';
 import { createDevices } from './devices.ts';
 import { createErasure } from './erasure.ts';
-import { createExportPages } from './export-pages.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
 import { createFailures } from './failures.ts';
 import { createFanOuts } from './fan-outs.ts';
@@ -26,20 +22,13 @@ import { createInbox } from './inbox.ts';
 import { createInboxQuota } from './inbox-quota.ts';
 import { createInvites } from './invites.ts';
 import { createKeys } from './keys.ts';
+import { createKnownWebhooks, type KnownWebhooks } from './known-webhooks.ts';
 import { missingIndexes } from './migrate.ts';
 import { createOperators } from './operators.ts';
-import { createOutbox } from './outbox.ts';
 import { createPageCursors } from './page-cursors.ts';
-import { createPending } from './pending.ts';
 import { createProxyWarnings } from './proxy-warnings.ts';
 import { createPushCompletion } from './push-completion.ts';
-import { createPushOutcomes } from './push-outcomes.ts';
-import { createPushProgress } from './push-progress.ts';
-import { createPushSearch } from './push-search.ts';
-import { createPushSummaries } from './push-summaries.ts';
 import { createPushes } from './pushes.ts';
-import { createPushesOfDevice } from './pushes-of-device.ts';
-import { createRecipients } from './recipients.ts';
 import { createRedrives } from './redrives.ts';
 import { createRetention } from './retention.ts';
 import { createSchema, type MigrationOptions, migrate } from './schema.ts';
@@ -49,7 +38,6 @@ import { createSuspensions, type Suspensions } from './suspensions.ts';
 import { createTopicChangeLocks } from './topic-change-locks.ts';
 import { createTopics } from './topics.ts';
 import { type MongoTopology, readTopology } from './topology.ts';
-import { createWebhooks, type Webhooks } from './webhooks.ts';
 
 /** The longest that a client of the API may wait for an error while MongoDB is unavailable (guarantee G15). */
 const RESPONSE_TIMEOUT_MS = 3_000;
@@ -112,6 +100,8 @@ export async function connectStore({
   const { db, parts } = await connect(client, shared);
   const collections = createCollections(db, parts, tracer);
   return {
+    /** The database, for the packages that read and write further collections of it. */
+    db,
     ...collections,
     ...createServerCommands(db),
     close: async (): Promise<void> => {
@@ -125,57 +115,49 @@ export async function connectStore({
 interface SharedParts {
   clock: Clock;
   suspensions: Suspensions;
-  webhooks: Webhooks;
+  knownWebhooks: KnownWebhooks;
 }
 
 async function createParts(db: Db): Promise<SharedParts> {
   const clock = await createClock(db);
-  return { clock, suspensions: createSuspensions(db), webhooks: createWebhooks(db, clock) };
+  return {
+    clock,
+    suspensions: createSuspensions(db),
+    knownWebhooks: createKnownWebhooks(db, clock),
+  };
 }
 
-function stopRefreshing({ clock, suspensions, webhooks }: SharedParts): void {
+function stopRefreshing({ clock, suspensions, knownWebhooks }: SharedParts): void {
   clock.stop();
   suspensions.stop();
-  webhooks.stop();
+  knownWebhooks.stop();
 }
 
 function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
-  const { clock, suspensions, webhooks } = parts;
+  const { clock, suspensions, knownWebhooks } = parts;
   const subscriptions = createSubscriptions(db);
   const receipts = createReceipts(db, clock);
-  const deliveryStatus = createDeliveryStatus(db);
   return {
     accounts: createAccounts(db, clock),
     apps: createApps(db, clock),
     keys: createKeys(db, clock),
     credentials: createCredentials(db, clock),
-    devices: createDevices(db, clock, webhooks),
-    deviceOverviews: createDeviceOverviews(db, clock),
-    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, webhooks }),
+    devices: createDevices(db, clock, knownWebhooks),
+    deletedDevices: createDeletedDevices(db, { subscriptions, receipts, knownWebhooks }),
     subscriptions,
     imports: createImports(db, clock),
     erasure: createErasure(db),
     topics: createTopics(db),
     topicChangeLocks: createTopicChangeLocks(db),
     pageCursors: createPageCursors(db),
-    pushSearch: createPushSearch(db, clock),
-    pushSummaries: createPushSummaries(db),
-    pushOutcomes: createPushOutcomes(db),
-    recipients: createRecipients(db),
-    exportPages: createExportPages(db),
     pushes: createPushes(db, clock, suspensions, tracer),
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
-    backlog: createBacklog(db, clock, suspensions),
-    deliveryStatus,
-    pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
     failures: createFailures(db),
     failedRecipients: createFailedRecipients(db),
     redrives: createRedrives(db),
-    pending: createPending(db),
     pushCompletion: createPushCompletion(db, clock),
-    pushProgress: createPushProgress(db),
     inbox: createInbox(db),
     inboxQuota: createInboxQuota(db),
     collapse: createCollapse(db),
@@ -183,8 +165,7 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     receipts,
     clock,
     suspensions,
-    webhooks,
-    outbox: createOutbox(db, clock),
+    knownWebhooks,
     ...createConsoleCollections(db, clock),
     proxyWarnings: createProxyWarnings(db),
     schema: createSchema(db),

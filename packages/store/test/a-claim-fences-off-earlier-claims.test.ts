@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatchDocument } from '../src/create-batches.ts';
 import type { Batch } from '../src/documents.ts';
 import type { ReceiptsSoFar } from '../src/held-batches.ts';
-import type { Store } from '../src/store.ts';
 import {
   deliver,
   expire,
@@ -20,7 +20,7 @@ import {
 } from './store-under-test.ts';
 
 let database: StoreUnderTest;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   database = await startStore();
   store = database.store;

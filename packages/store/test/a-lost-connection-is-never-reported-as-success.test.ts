@@ -6,9 +6,9 @@ import {
   startCuttingProxy,
 } from '../../../test/support/cutting-proxy.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import type { TestServer } from '../../presence/test/start-server.ts';
 import { migrate } from '../src/schema.ts';
-import { connectStore, type Store } from '../src/store.ts';
 import { CONSOLE_WRITE_CASES } from './console-write-cases.ts';
 import { FAILURE_READ_CASES, FAILURE_WRITE_CASES } from './failure-cases.ts';
 import { PUSH_WRITE_CASES } from './push-write-cases.ts';
@@ -68,7 +68,7 @@ async function run(
 ): Promise<RunResult> {
   await given?.(direct.db(name));
   const proxy = await startCuttingProxy(mongod.port);
-  const store = await openStore(proxy, name);
+  const store = await openThrough(proxy, name);
   try {
     proxy.cutAtWrite(cut?.n ?? 0, cut?.point ?? 'before');
     const error = await Promise.resolve(store)
@@ -86,9 +86,9 @@ async function run(
 }
 
 /** Connects a store that does not wait half a second before it reconnects. */
-function openStore({ port }: CuttingProxy, name: string): Promise<Store> {
+function openThrough({ port }: CuttingProxy, name: string): Promise<TestStore> {
   const uri = `mongodb://127.0.0.1:${port}/${name}?minHeartbeatFrequencyMS=20`;
-  return connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  return openStore({ uri, appName: 'test', timeoutMs: 2_500 });
 }
 
 /**
@@ -157,7 +157,7 @@ const CASES = Object.entries(WRITE_CASES).flatMap(([name, cases]) =>
 
 test('every function of the store has a case here', async () => {
   const proxy = await startCuttingProxy(mongod.port);
-  const store = await openStore(proxy, 'names');
+  const store = await openThrough(proxy, 'names');
   const functions = Object.entries(store).flatMap(([name, part]) =>
     typeof part === 'function'
       ? [name]

@@ -1,8 +1,8 @@
 import { newPushId } from '@carillon/core/ids';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import type { PushDocument } from '../src/documents.ts';
 import { createPushes } from '../src/pushes.ts';
-import type { Store } from '../src/store.ts';
 import { push } from './document-fixtures.ts';
 import { type ListedStatements, listStatements } from './statements.ts';
 import { type StoreUnderTest, startStore } from './store-under-test.ts';
@@ -12,7 +12,7 @@ const ROUNDS = 10;
 const HOUR_MS = 3_600_000;
 
 let under: StoreUnderTest;
-let stores: Store[];
+let stores: TestStore[];
 let listed: ListedStatements;
 beforeAll(async () => {
   under = await startStore();
@@ -24,7 +24,7 @@ afterAll(async () => {
   await under?.stop();
 });
 
-const storeOf = (n: number): Store => stores[n % PROCESSES] as Store;
+const storeOf = (n: number): TestStore => stores[n % PROCESSES] as TestStore;
 
 let sequence = 0;
 
@@ -40,7 +40,7 @@ function buildPush(key: string, fields: Partial<PushDocument> = {}): PushDocumen
 }
 
 /** Inserts a push; returns the id of the push that has the key then. */
-async function insert({ pushes }: Pick<Store, 'pushes'>, built: PushDocument): Promise<string> {
+async function insert({ pushes }: Pick<TestStore, 'pushes'>, built: PushDocument): Promise<string> {
   return (await pushes.insert(built))?._id ?? built._id;
 }
 

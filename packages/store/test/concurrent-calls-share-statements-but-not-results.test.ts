@@ -1,10 +1,10 @@
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { readUint32At, toBytes } from '../src/bytes.ts';
 import { createBatch } from '../src/create-batches.ts';
 import type { PushDocument } from '../src/documents.ts';
-import type { Store } from '../src/store.ts';
 import { LEASE_MS, RETENTION_MS, type StoreUnderTest, startStore } from './store-under-test.ts';
 
 const POOL_SIZE = 120;
@@ -12,7 +12,7 @@ const POOL_SIZE = 120;
 const LARGE_COUNT = 10_000;
 
 let database: StoreUnderTest;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   database = await startStore();
   store = database.store;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Store } from '../src/store.ts';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import {
   acknowledge,
   countOutcomes,
@@ -26,8 +26,8 @@ const MAX_OFFSET_MS = 8;
 
 let database: StoreUnderTest;
 /** Two processes. */
-let store: Store;
-let other: Store;
+let store: TestStore;
+let other: TestStore;
 beforeAll(async () => {
   database = await startStore();
   store = database.store;
@@ -78,7 +78,7 @@ async function insertPushes(shape: Shape, collapse = false): Promise<TestPush[]>
 const inInbox = ({ tokens }: TestPush) =>
   Object.fromEntries(tokens.map((token) => [token, OUTCOMES.inbox]));
 
-const complete = (by: Store, { id }: TestPush) =>
+const complete = (by: TestStore, { id }: TestPush) =>
   by.pushCompletion.completeIfDone(id, RETENTION_MS);
 
 async function markDeleted({ id }: TestPush): Promise<void> {
@@ -112,7 +112,7 @@ describe.each(SHAPES)('recipients %s:', (shape) => {
   test('one of two workers that claim a batch gets it', async () => {
     const pushes = await insertPushes(shape);
     const claims = new Map<string, number>();
-    const claim = async (by: Store, { batchIds }: TestPush) => {
+    const claim = async (by: TestStore, { batchIds }: TestPush) => {
       for (const id of batchIds) {
         const claimed = await by.batchTable.claim(id, 'reply', LEASE_MS);
         if (claimed !== undefined) claims.set(id, (claims.get(id) ?? 0) + 1);

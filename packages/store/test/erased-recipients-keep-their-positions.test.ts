@@ -2,7 +2,7 @@ import { ERASED_TOKEN } from '@carillon/core/batch';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { until } from '../../../test/support/until.ts';
-import { FIRST_RECIPIENT } from '../src/recipients.ts';
+import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
 import {
   acknowledge,
   deliver,
@@ -106,7 +106,7 @@ test('the record of a deletion stays until it is reported to the webhooks that a
     await store.webhooks.create({
       ...{ _id, app, address: box, host: 'example.org', secret: box, events: ['device.deleted'] },
     });
-  await store.webhooks.refresh();
+  await store.knownWebhooks.refresh();
   const { token } = await store.devices.register(app, 'electron');
   await store.deletedDevices.markDeleted(app, token);
   await store.deletedDevices.clearLeftovers(app, token);

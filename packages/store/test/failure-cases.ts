@@ -1,8 +1,8 @@
 import { failureCode, failureMask } from '@carillon/core/outcomes';
 import { Binary, type Db } from 'mongodb';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import type { RedriveDocument } from '../src/documents.ts';
 import type { BatchRecipients } from '../src/failed-recipients.ts';
-import type { Store } from '../src/store.ts';
 import {
   APP,
   anHourAgo,
@@ -42,7 +42,7 @@ const recipients: BatchRecipients = {
 const deviceQuery = { app: APP, token: 'device1', before: 'g', scanLimit: 10, limit: 10 };
 
 /** Functions for operators that never write. */
-export const FAILURE_READ_CASES: Record<string, (store: Store) => unknown> = {
+export const FAILURE_READ_CASES: Record<string, (store: TestStore) => unknown> = {
   'apps.search': (store) => store.apps.search('(a', [APP], 10),
   'apps.listIds': (store) => store.apps.listIds('all', 10),
   'collapse.filterSuperseded': (store) =>

@@ -1,9 +1,9 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import type { ClaimedBatch } from '../src/batch-table.ts';
 import type { Batch } from '../src/documents.ts';
 import { isSuspected, SUSPECTED_AFTER } from '../src/lapsed-claims.ts';
-import type { Store } from '../src/store.ts';
 import {
   insertPush,
   LEASE_MS,
@@ -22,7 +22,7 @@ const PROGRESS = {
 const TRYING = { position: 0, attempts: 2 };
 
 let database: StoreUnderTest;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   database = await startStore();
   store = database.store;

@@ -284,7 +284,7 @@ export const PUSH_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
       await insertDocuments(db, 'batches', batch());
       await insertInboxRows(db, BATCH);
     },
-    call: (store) => store.retention.purge(10),
+    call: (store) => store.retention.purge(10, store.outbox.keepUnreported),
   },
   'receipts.record': {
     'of a push': {

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
-import { FIRST_RECIPIENT } from '../src/recipients.ts';
-import type { Store } from '../src/store.ts';
+import type { TestStore } from '../../../test/support/open-store.ts';
+import { FIRST_RECIPIENT } from '../../reports/src/recipients.ts';
 import { ACCOUNT, APP, NEWER_PUSH, PUSH, push, TOKENS } from './document-fixtures.ts';
 
 async function drain(documents: AsyncIterable<object>): Promise<void> {
@@ -8,7 +8,7 @@ async function drain(documents: AsyncIterable<object>): Promise<void> {
 }
 
 /** Functions that never write. */
-export const READ_CASES: Record<string, (store: Store) => unknown> = {
+export const READ_CASES: Record<string, (store: TestStore) => unknown> = {
   'accounts.find': (store) => store.accounts.find(ACCOUNT),
   'accounts.list': (store) => store.accounts.list('', 10),
   'apps.list': (store) => store.apps.list(ACCOUNT, '', 10),
@@ -118,13 +118,14 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
   'schema.readVersion': (store) => store.schema.readVersion(),
   'schema.assertUsable': (store) => store.schema.assertUsable(),
   'schema.status': (store) => store.schema.status(),
-  'webhooks.refresh': (store) => store.webhooks.refresh(),
-  'webhooks.refreshIfStale': (store) => store.webhooks.refreshIfStale(),
-  'webhooks.startRefreshing': (store) => store.webhooks.startRefreshing(() => undefined),
-  'webhooks.pushEntries': (store) => store.webhooks.pushEntries(APP),
-  'webhooks.listSubscribed': (store) => store.webhooks.listSubscribed(APP, 'device.deleted'),
-  'webhooks.listReady': (store) => store.webhooks.listReady(),
-  'webhooks.listTested': (store) => store.webhooks.listTested(),
+  'knownWebhooks.refresh': (store) => store.knownWebhooks.refresh(),
+  'knownWebhooks.refreshIfStale': (store) => store.knownWebhooks.refreshIfStale(),
+  'knownWebhooks.startRefreshing': (store) => store.knownWebhooks.startRefreshing(() => undefined),
+  'knownWebhooks.pushEntries': (store) => store.knownWebhooks.pushEntries(APP),
+  'knownWebhooks.listSubscribed': (store) =>
+    store.knownWebhooks.listSubscribed(APP, 'device.deleted'),
+  'knownWebhooks.listReady': (store) => store.knownWebhooks.listReady(),
+  'knownWebhooks.listTested': (store) => store.knownWebhooks.listTested(),
   'webhooks.list': (store) => store.webhooks.list(APP),
   'webhooks.find': (store) => store.webhooks.find('webhook1'),
   'webhooks.findOf': (store) => store.webhooks.findOf(APP, 'webhook1'),
@@ -144,4 +145,4 @@ export const READ_CASES: Record<string, (store: Store) => unknown> = {
 };
 
 /** Functions without a case: they close the store. */
-export const UNCALLED = ['clock.stop', 'suspensions.stop', 'webhooks.stop', 'close'];
+export const UNCALLED = ['clock.stop', 'suspensions.stop', 'knownWebhooks.stop', 'close'];

@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { ensureIndexes } from '../src/migrate.ts';
-import type { Store } from '../src/store.ts';
 import {
   ACCOUNT,
   APP,
@@ -19,7 +19,7 @@ import {
 export interface Case {
   /** Writes the documents that the call needs; `db` is not the store's own connection. */
   given?: (db: Db) => Promise<void>;
-  call: (store: Store) => unknown;
+  call: (store: TestStore) => unknown;
 }
 
 const ADDRESS = { channel: 'fcm', address: 'fcm1' } as const;

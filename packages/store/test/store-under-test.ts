@@ -2,11 +2,11 @@ import { splitTokens } from '@carillon/core/batch';
 import { newPushId } from '@carillon/core/ids';
 import { OUTCOMES } from '@carillon/core/outcomes';
 import { type Collection, type Db, MongoClient } from 'mongodb';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
 import { createBatch, createBatchDocument } from '../src/create-batches.ts';
 import type { BatchDocument, InboxDocument, NotifyEntry, PushDocument } from '../src/documents.ts';
 import { ensureIndexes } from '../src/migrate.ts';
-import { connectStore, type Store } from '../src/store.ts';
 
 export const LEASE_MS = 60_000;
 export const RETENTION_MS = 3_600_000;
@@ -16,12 +16,12 @@ const APP = 'a'.repeat(24);
 export interface StoreUnderTest {
   uri: string;
   db: Db;
-  store: Store;
+  store: TestStore;
   pushes: Collection<PushDocument>;
   batches: Collection<BatchDocument>;
   inbox: Collection<InboxDocument>;
   /** Connects a further process; `stop` closes it. */
-  connect(): Promise<Store>;
+  connect(): Promise<TestStore>;
   /** Removes all documents and keeps the indexes, which take half a second to create. */
   clear(): Promise<void>;
   stop(): Promise<void>;
@@ -33,9 +33,9 @@ export async function startStore(): Promise<StoreUnderTest> {
   const client = await new MongoClient(uri).connect();
   const db = client.db();
   await ensureIndexes(db);
-  const stores: Store[] = [];
-  async function connect(): Promise<Store> {
-    const store = await connectStore({ uri, appName: 'test' });
+  const stores: TestStore[] = [];
+  async function connect(): Promise<TestStore> {
+    const store = await openStore({ uri, appName: 'test' });
     stores.push(store);
     return store;
   }
@@ -126,7 +126,7 @@ export async function insertPush(
 
 /** Delivers a push as a worker does: claim, inbox rows, settlement. `outcomes` holds a code for each token. */
 export async function deliver(
-  store: Store,
+  store: TestStore,
   push: TestPush,
   outcomes: Record<string, number>,
   { finish = false, lateReceipts = false } = {},
@@ -149,7 +149,7 @@ export async function deliver(
 }
 
 async function enqueue(
-  store: Store,
+  store: TestStore,
   { id: push, collapse }: TestPush,
   inInbox: readonly string[],
   batch: { id: string; tokens: readonly string[]; notify?: true },
@@ -193,7 +193,7 @@ export async function expire(
 
 /** Reads the state of each recipient, as `push outcomes --token` reports it. */
 async function outcomesByToken(
-  store: Store,
+  store: TestStore,
   { id, tokens }: TestPush,
 ): Promise<Record<string, string | undefined>> {
   const entries = tokens.map(async (token) => {
@@ -205,7 +205,7 @@ async function outcomesByToken(
 
 /** Reads the outcome of each recipient, sorted by token, and the counts that `push outcomes` reports. */
 export async function readOutcomes(
-  store: Store,
+  store: TestStore,
   push: TestPush,
 ): Promise<{ outcomes: (string | undefined)[]; counts: Record<string, number> | undefined }> {
   const byToken = await outcomesByToken(store, push);

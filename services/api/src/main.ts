@@ -6,6 +6,7 @@ import { connectPresence, type PresenceServer } from '@carillon/presence/presenc
 import { createRateCounter } from '@carillon/presence/rate-counter';
 import { createSlots } from '@carillon/presence/slots';
 import { createProducers, type Producers } from '@carillon/queue/producers';
+import { createReports, type Reports } from '@carillon/reports/reports';
 import { presenceRedis, queueRedis } from '@carillon/runtime/env';
 import { createProxyWarner, type ProxyWarner } from '@carillon/runtime/proxy-warner';
 import { createBodyReader } from '@carillon/runtime/read-body';
@@ -17,6 +18,7 @@ import {
   KEPT_CONNECTIONS,
   type Store,
 } from '@carillon/store/store';
+import { createWebhookStore, type WebhookStore } from '@carillon/webhooks/webhook-store';
 import type { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
 import { createAreOnline } from './devices/get-presence.ts';
@@ -87,7 +89,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
 }
 
 interface Resources {
-  store: Store;
+  store: Store & Reports & WebhookStore;
   /** For the requests of devices: its connections serve no others, so slow requests of tenants delay no device. */
   deviceStore: Store;
   producers: Producers;
@@ -192,7 +194,10 @@ async function connectToMongodb(
 }
 
 /** Connects to MongoDB and waits for the schema. */
-async function openStore(context: ServiceContext, env: Environment): Promise<Store> {
+async function openStore(
+  context: ServiceContext,
+  env: Environment,
+): Promise<Store & Reports & WebhookStore> {
   const { log, waitFor } = context;
   const store = await connectToMongodb(context, env, { keptConnections: KEPT_CONNECTIONS });
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
@@ -201,7 +206,7 @@ async function openStore(context: ServiceContext, env: Environment): Promise<Sto
   );
   // A push that is accepted before the webhooks are known would never be reported.
   await waitFor('the webhooks in MongoDB', () =>
-    store.webhooks.startRefreshing((err) => log.warn({ err }, 'reading the webhooks failed')),
+    store.knownWebhooks.startRefreshing((err) => log.warn({ err }, 'reading the webhooks failed')),
   );
-  return store;
+  return { ...store, ...createReports(store), ...createWebhookStore(store) };
 }

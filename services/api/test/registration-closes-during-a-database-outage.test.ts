@@ -1,7 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
 import { TimeoutError } from '@carillon/core/with-timeout';
 import { AddressConflictError } from '@carillon/store/devices';
-import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import {
   MongoNetworkError,
@@ -11,6 +10,7 @@ import {
 } from 'mongodb';
 import type { TestServer } from '../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../test/support/mongod-server.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startTcpProxy, type TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import { until } from '../../../test/support/until.ts';
 import { DeadlineExceededError } from '../src/http/deadlines.ts';
@@ -28,12 +28,12 @@ const TOKEN = 'a6345d0278adc55d3474f5';
 
 let mongod: TestServer;
 let proxy: TcpProxy;
-let store: Store;
+let store: TestStore;
 beforeAll(async () => {
   mongod = await startMongod();
   proxy = await startTcpProxy(mongod.port);
   const uri = `mongodb://127.0.0.1:${proxy.port}/test?directConnection=true`;
-  store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  store = await openStore({ uri, appName: 'test', timeoutMs: 2_500 });
 });
 afterAll(async () => {
   await store?.close();

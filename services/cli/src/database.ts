@@ -1,9 +1,14 @@
 import { isNativeError } from 'node:util/types';
 import { describeError } from '@carillon/admin/admin-error';
 import { SettingsError } from '@carillon/core/settings-error';
+import { createReports, type Reports } from '@carillon/reports/reports';
 import { connectStore, type Store } from '@carillon/store/store';
+import { createWebhookStore, type WebhookStore } from '@carillon/webhooks/webhook-store';
 import { commandFailed, Failure, serviceUnreachable, usageError } from './failure.ts';
 import { requireSetting, type Stack } from './stack.ts';
+
+/** Everything that commands read and write of MongoDB. */
+export type CommandStore = Store & Reports & WebhookStore;
 
 /** Names of the driver's errors that mean that the server can't be reached or does not respond. */
 const UNREACHABLE_ERROR =
@@ -17,7 +22,7 @@ const UNREACHABLE_ERROR =
  */
 export async function withStore<T>(
   stack: Stack,
-  operation: (store: Store) => Promise<T>,
+  operation: (store: CommandStore) => Promise<T>,
   timeoutMs?: number,
 ): Promise<T> {
   const uri = requireSetting(stack, 'mongodb');
@@ -25,7 +30,7 @@ export async function withStore<T>(
   try {
     const timeout = timeoutMs === undefined ? {} : { timeoutMs };
     store = await connectStore({ uri, appName: 'carillon-cli', ...timeout });
-    return await operation(store);
+    return await operation({ ...store, ...createReports(store), ...createWebhookStore(store) });
   } catch (error) {
     throw toFailure(error, uri);
   } finally {

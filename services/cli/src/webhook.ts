@@ -12,10 +12,9 @@ import {
   type WebhookDetails,
 } from '@carillon/admin/webhooks';
 import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
-import { parseWebhookAddress } from '@carillon/store/manage-webhooks';
-import type { Store } from '@carillon/store/store';
+import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
 import type { Command } from 'commander';
-import { withStore } from './database.ts';
+import { type CommandStore, withStore } from './database.ts';
 import { usageError } from './failure.ts';
 import { formatCount } from './output.ts';
 import type { CommandContext } from './stack.ts';
@@ -196,7 +195,7 @@ interface ChangeCommand {
   name: string;
   description: string;
   done: string;
-  apply(store: Store, app: string, id: string): Promise<void>;
+  apply(store: CommandStore, app: string, id: string): Promise<void>;
 }
 
 function addChangeCommand(

@@ -1,6 +1,8 @@
 import { SettingsError } from '@carillon/core/settings-error';
+import type { Reports } from '@carillon/reports/reports';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { createAccountOf } from './account-of.ts';
 import { accountRoutes } from './apps/account-routes.ts';
 import { appRoutes } from './apps/app-routes.ts';
@@ -39,7 +41,7 @@ import { queueRoutes } from './queues/routes.ts';
 
 /** Parts that the console runs on. */
 interface ConsoleParts {
-  store: Store;
+  store: Store & Reports & WebhookStore;
   engine: ConsoleEngine;
   /** Folder of the built pages. */
   pagesFolder: string;
@@ -103,7 +105,7 @@ export async function createConsole(
 
 /** Returns all routes that need a session, which share one check of session, role and account. */
 export function createConsoleRoutes(
-  store: Store,
+  store: Store & Reports & WebhookStore,
   engine: ConsoleEngine,
   env: Pick<
     Environment,

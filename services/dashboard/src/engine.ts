@@ -39,7 +39,7 @@ export async function createEngine(
   const accept: Accept = async (app, request, idempotency) => {
     await admitPush(store, rateCounter, app);
     // Read when a push needs them: a console without viewers reads nothing.
-    await store.webhooks.refreshIfStale();
+    await store.knownWebhooks.refreshIfStale();
     return acceptPush(store, producers, app, request, { idempotency });
   };
   const redriveWorker = createRedriveWorker({

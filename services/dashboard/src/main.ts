@@ -1,6 +1,8 @@
 import { join } from 'node:path';
+import { createReports } from '@carillon/reports/reports';
 import { runService, type ServiceContext } from '@carillon/runtime/service';
 import { connectStore } from '@carillon/store/store';
+import { createWebhookStore } from '@carillon/webhooks/webhook-store';
 import { createConsole } from './console.ts';
 import { createEngine } from './engine.ts';
 import { type Environment, environment } from './environment.ts';
@@ -20,7 +22,8 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
   const engine = await createEngine(context, env, store);
   const onResponse = trackActivity('response');
-  const parts = { store, engine, pagesFolder: PAGES, onResponse };
+  const all = { ...store, ...createReports(store), ...createWebhookStore(store) };
+  const parts = { store: all, engine, pagesFolder: PAGES, onResponse };
   const { stop } = await createConsole(context, env, parts);
   release('http', stop);
   // Continues the re-drives of a process that was killed.

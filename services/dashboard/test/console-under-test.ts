@@ -2,9 +2,9 @@ import { createSetupLink } from '@carillon/admin/operators';
 import { createLogger } from '@carillon/runtime/logger';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { ensureIndexes } from '@carillon/store/migrate';
-import { connectStore, type Store } from '@carillon/store/store';
 import { type Db, MongoClient } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { startDatabase } from '../../../test/support/own-database.ts';
 import { createConsole } from '../src/console.ts';
 import { type ConsoleEngine, createEngine } from '../src/engine.ts';
@@ -22,7 +22,7 @@ const SETTINGS = {
 export interface ConsoleUnderTest {
   url: string;
   db: Db;
-  store: Store;
+  store: TestStore;
   engine: ConsoleEngine;
   env: Environment;
   /** Starts the console of a further process on the same database. */
@@ -39,7 +39,7 @@ export async function startConsole(
   const { uri } = database;
   const client = await new MongoClient(uri).connect();
   await ensureIndexes(client.db());
-  const store = await connectStore({ uri, appName: 'test' });
+  const store = await openStore({ uri, appName: 'test' });
   const stops: (() => Promise<void> | void)[] = [];
   const settingsWithRedis = { ...SETTINGS, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
   const env = environment.parse({ ...settingsWithRedis, ...settings });

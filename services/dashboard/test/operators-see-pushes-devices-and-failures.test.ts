@@ -6,7 +6,6 @@ import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
-import type { Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import {
@@ -16,6 +15,7 @@ import {
   type StoreUnderTest,
   startStore,
 } from '../../../packages/store/test/store-under-test.ts';
+import type { TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
 import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
@@ -31,7 +31,7 @@ const REJECTED = failureCode('rejected-by-provider');
 const UNKNOWN = '0'.repeat(24);
 
 let database: StoreUnderTest;
-let store: Store;
+let store: TestStore;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let presence: PresenceServer;
 let producers: Producers;

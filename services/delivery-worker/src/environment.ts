@@ -1,9 +1,9 @@
 import { BATCH_NUMBERS_PER_PAGE } from '@carillon/core/channels';
 import { parseSealingKeys } from '@carillon/core/sealing';
 import { commonEnv, mongodbEnv, presenceEnv, redisEnv } from '@carillon/runtime/env';
+import { type AllowedHosts, parseAllowedHosts } from '@carillon/webhooks/allowed-hosts';
 import { z } from 'zod';
 import { queueList, requireCredentialKeys } from './queues.ts';
-import { type AllowedHosts, parseAllowedHosts } from './webhooks/allowed-hosts.ts';
 
 function toAllowedHosts(text: string, context: z.RefinementCtx): AllowedHosts {
   try {

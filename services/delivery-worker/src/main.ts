@@ -80,7 +80,7 @@ async function openStore(
   await waitFor('the schema of MongoDB', store.schema.assertUsable);
   store.suspensions.startRefreshing(onError);
   // Devices that their provider reports as gone are events.
-  await waitFor('the webhooks in MongoDB', () => store.webhooks.startRefreshing(onError));
+  await waitFor('the webhooks in MongoDB', () => store.knownWebhooks.startRefreshing(onError));
   return store;
 }
 

@@ -3,10 +3,11 @@ import type { SealingKeys } from '@carillon/core/sealing';
 import type { WorkerQueue } from '@carillon/queue/jobs';
 import type { ServiceContext } from '@carillon/runtime/service';
 import type { Store } from '@carillon/store/store';
-import { createAddressCircuits } from './webhooks/address-circuits.ts';
-import type { AllowedHosts } from './webhooks/allowed-hosts.ts';
-import { createWebhookClient } from './webhooks/client.ts';
-import { reportToWebhook } from './webhooks/report-webhook.ts';
+import { createAddressCircuits } from '@carillon/webhooks/address-circuits';
+import type { AllowedHosts } from '@carillon/webhooks/allowed-hosts';
+import { createWebhookClient } from '@carillon/webhooks/client';
+import { reportToWebhook } from '@carillon/webhooks/report-webhook';
+import { createWebhookStore } from '@carillon/webhooks/webhook-store';
 
 /** Settings of webhooks. */
 interface WebhookSettings {
@@ -29,13 +30,15 @@ export async function openWebhooks(
 ): Promise<((webhook: string) => Promise<void>) | undefined> {
   const { CREDENTIAL_KEYS: keys } = env;
   if (keys === undefined || !env.QUEUES.includes('webhook')) return undefined;
-  await store.webhooks.putBoxKey(boxKeyOf(keys));
+  const webhookStore = createWebhookStore(store);
+  await webhookStore.webhooks.putBoxKey(boxKeyOf(keys));
   const client = createWebhookClient({ hosts: env.WEBHOOK_HOSTS, ca: env.WEBHOOK_CA });
   release('webhooks', async () => client.close());
   const requestsCounter = metrics.createCounter('carillon_webhook_requests_total');
   const eventsCounter = metrics.createCounter('carillon_webhook_events_total');
   const resources = {
-    ...{ store, client, keys, isStopping },
+    store: { ...webhookStore, suspensions: store.suspensions, clock: store.clock },
+    ...{ client, keys, isStopping },
     circuits: createAddressCircuits(() => performance.now(), Math.random),
     random: Math.random,
     onRequest(result: 'accepted' | 'failed' | 'gone', events: number): void {

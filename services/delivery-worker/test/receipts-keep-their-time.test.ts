@@ -1,7 +1,7 @@
 import { OUTCOMES } from '@carillon/core/outcomes';
 import type { ClaimedBatch } from '@carillon/store/batch-table';
-import { FIRST_RECIPIENT } from '@carillon/store/recipients';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { FIRST_RECIPIENT } from '../../../packages/reports/src/recipients.ts';
 import {
   expire,
   insertPush,

@@ -9,9 +9,9 @@ import { createProducers } from '@carillon/queue/producers';
 import { createWorker } from '@carillon/queue/workers';
 import { createMetrics } from '@carillon/runtime/metrics';
 import { createProxyWarner } from '@carillon/runtime/proxy-warner';
-import { connectStore, type Store } from '@carillon/store/store';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
 import { createMqttDevice, type MqttDevice } from '../../../test/support/mqtt-device.ts';
+import { openStore, type TestStore } from '../../../test/support/open-store.ts';
 import { type OwnDatabase, startDatabase } from '../../../test/support/own-database.ts';
 import { until } from '../../../test/support/until.ts';
 import { type Gateway, type GatewaySettings, startGateway } from '../src/gateway.ts';
@@ -120,7 +120,7 @@ export async function startGatewayUnderTest(givenDatabase?: OwnDatabase) {
 
 async function startServers({ uri, stop }: OwnDatabase) {
   const redisServer = await startRedis();
-  const store = await connectStore({ uri, appName: 'test', timeoutMs: 2_500 });
+  const store = await openStore({ uri, appName: 'test', timeoutMs: 2_500 });
   await store.migrate();
   const presence = await connectPresence(redisServer);
   const redis = presence.redis as Redis;
@@ -161,7 +161,7 @@ interface DeviceTransport {
 }
 
 async function registerDevice(
-  store: Store,
+  store: TestStore,
   gateway: Gateway,
   { scheme, ca }: DeviceTransport,
 ): Promise<MqttDevice> {
@@ -176,7 +176,7 @@ async function registerDevice(
 }
 
 async function insertPush(
-  store: Store,
+  store: TestStore,
   token: string,
   { collapse, trace, data = '{"n":1}' }: PushOptions = {},
 ): Promise<TestPush> {

@@ -1,9 +1,9 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import type { createUnservedQueues } from '@carillon/queue/unserved-queues';
+import type { ChannelBacklog } from '@carillon/reports/backlog';
+import { createReports } from '@carillon/reports/reports';
 import type { MetricName } from '@carillon/runtime/metric-list';
 import type { Metrics } from '@carillon/runtime/metrics';
-import type { ChannelBacklog } from '@carillon/store/backlog';
-import type { Store } from '@carillon/store/store';
 
 /** A count of a channel's batches stops here: more would require no more workers. */
 const MAX_COUNTED = 100_000;
@@ -24,15 +24,16 @@ type Backlog = ChannelBacklog & { channel: Channel };
 export function exportBacklog(
   metrics: Metrics,
   {
-    backlog,
+    store,
     unservedQueues,
     onError,
   }: {
-    backlog: Store['backlog'];
+    store: Parameters<typeof createReports>[0];
     unservedQueues: Pick<ReturnType<typeof createUnservedQueues>, 'readAges'>;
     onError: (error: unknown) => void;
   },
 ): () => Promise<Backlog[] | undefined> {
+  const { backlog } = createReports(store);
   const readChannels = createCache(async () => {
     const channels: Backlog[] = [];
     // One after the other: a count of 100,000 takes MongoDB about 0.2 s.
@@ -44,7 +45,7 @@ export function exportBacklog(
 
   function exportPerChannel(
     name: MetricName<'gauge'>,
-    pick: (values: Awaited<ReturnType<Store['backlog']['measure']>>) => number,
+    pick: (values: ChannelBacklog) => number,
   ): void {
     metrics.createGauge(name, async () => {
       const channels = (await readChannels()) ?? [];

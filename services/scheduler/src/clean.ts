@@ -1,6 +1,7 @@
 import type { Producers } from '@carillon/queue/producers';
 import type { OpenPushCursor } from '@carillon/store/retention';
 import type { Store } from '@carillon/store/store';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
 /** Items of each kind processed in one tick. */
 const ITEMS_PER_TICK = 100;
@@ -28,6 +29,7 @@ export interface CleanResult {
  */
 export function createClean(
   { retention, topics, inboxQuota, deletedDevices }: Store,
+  { outbox }: Pick<WebhookStore, 'outbox'>,
   producers: Producers,
 ): () => Promise<CleanResult> {
   let lastOpenPush: OpenPushCursor | undefined;
@@ -50,7 +52,7 @@ export function createClean(
     let purged = 0;
     let removedLast = ITEMS_PER_TICK;
     while (removedLast === ITEMS_PER_TICK && performance.now() < deadline) {
-      removedLast = await retention.purge(ITEMS_PER_TICK);
+      removedLast = await retention.purge(ITEMS_PER_TICK, outbox.keepUnreported);
       purged += removedLast;
     }
     return purged;

@@ -9,6 +9,7 @@ import { queueRedis } from '@carillon/runtime/env';
 import type { WatchedLoop } from '@carillon/runtime/progress';
 import { runService } from '@carillon/runtime/service';
 import { connectStore, type Store } from '@carillon/store/store';
+import { createWebhookStore } from '@carillon/webhooks/webhook-store';
 import { exportBacklog } from './backlog-metrics.ts';
 import { createClean } from './clean.ts';
 import { environment } from './environment.ts';
@@ -32,7 +33,7 @@ await runService(
     release('mongodb', store.close);
     await waitFor('the schema of MongoDB', store.schema.assertUsable);
     store.suspensions.startRefreshing(onError);
-    await waitFor('the webhooks in MongoDB', () => store.webhooks.startRefreshing(onError));
+    await waitFor('the webhooks in MongoDB', () => store.knownWebhooks.startRefreshing(onError));
     await waitFor('Redis', () => pingRedis(queueRedis(env)));
     const figures = startFigures(queueRedis(env), { log });
     release('figures', figures.stop);
@@ -41,14 +42,13 @@ await runService(
 
     const unservedQueues = createUnservedQueues(queueRedis(env), onError);
     release('unserved queues', unservedQueues.close);
-    figures.reportBacklog(
-      exportBacklog(metrics, { backlog: store.backlog, unservedQueues, onError }),
-    );
+    figures.reportBacklog(exportBacklog(metrics, { store, unservedQueues, onError }));
 
+    const webhookStore = createWebhookStore(store);
     const reconciledCounter = metrics.createCounter('carillon_reconciled_total');
-    exportWebhooks(metrics, store);
-    const clean = createClean(store, producers);
-    const tickWebhooks = createWebhookTick(store, producers);
+    exportWebhooks(metrics, webhookStore);
+    const clean = createClean(store, webhookStore, producers);
+    const tickWebhooks = createWebhookTick(store.knownWebhooks, webhookStore, producers);
     async function tick(): Promise<Record<string, number>> {
       const [found, webhooks] = await Promise.all([
         reconcile(store, producers, tracer),

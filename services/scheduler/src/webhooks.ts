@@ -1,6 +1,7 @@
 import type { Producers } from '@carillon/queue/producers';
 import type { Metrics } from '@carillon/runtime/metrics';
-import type { Store } from '@carillon/store/store';
+import type { KnownWebhooks } from '@carillon/store/known-webhooks';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
 /** Webhooks checked in one tick; the next tick continues with the others. */
 const WEBHOOKS_PER_TICK = 500;
@@ -12,28 +13,32 @@ const WEBHOOKS_PER_TICK = 500;
  * @returns the number of jobs that the tick has added
  */
 export function createWebhookTick(
-  { webhooks, outbox }: Pick<Store, 'webhooks' | 'outbox'>,
+  knownWebhooks: Pick<KnownWebhooks, 'listReady' | 'listTested'>,
+  { outbox }: Pick<WebhookStore, 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
 ): () => Promise<number> {
   let lastId = '';
 
   /** Returns the next webhooks in order of id. */
   function takeNext(): string[] {
-    const ready = webhooks.listReady();
+    const ready = knownWebhooks.listReady();
     const next = ready.filter((id) => id > lastId).slice(0, WEBHOOKS_PER_TICK);
     lastId = next.length < WEBHOOKS_PER_TICK ? '' : (next.at(-1) ?? '');
     return next;
   }
 
   return async () => {
-    const due = new Set([...(await outbox.filterDue(takeNext())), ...webhooks.listTested()]);
+    const due = new Set([...(await outbox.filterDue(takeNext())), ...knownWebhooks.listTested()]);
     await Promise.all([...due].map((id) => producers.reportToWebhook(id)));
     return due.size;
   };
 }
 
 /** Exports the number of webhooks by state. Reads MongoDB once for each scrape. */
-export function exportWebhooks(metrics: Metrics, { webhooks }: Pick<Store, 'webhooks'>): void {
+export function exportWebhooks(
+  metrics: Metrics,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
+): void {
   metrics.createGauge('carillon_webhooks', async () =>
     Object.entries(await webhooks.countByState()).map(([state, value]) => ({
       labels: { state },

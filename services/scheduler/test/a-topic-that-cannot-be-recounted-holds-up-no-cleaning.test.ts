@@ -38,7 +38,7 @@ test('a tick clears deleted devices and full inboxes before its recount fails', 
   await devices.insertOne({ _id: 'gone', ...{ app: 'app', deletedAt: new Date(), leaving: true } });
   await fullInboxes.insertOne({ _id: 'empty' });
   await failRecounts();
-  await expect(createClean(store, producers)()).rejects.toThrow(/validation/);
+  await expect(createClean(store, store, producers)()).rejects.toThrow(/validation/);
   expect(await devices.findOne({ _id: 'gone' })).not.toHaveProperty('leaving');
   expect(await fullInboxes.countDocuments()).toBe(0);
 });

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createKey as createAppKey } from '../../../packages/admin/src/keys.ts';
-import { connectStore, type Store } from '../../../packages/store/src/store.ts';
+import { openStore, type TestStore } from '../open-store.ts';
 import { callApi } from '../stack/call-api.ts';
 import type { Dev } from '../stack/dev-file.ts';
 import type { Stack } from '../stack.ts';
@@ -20,9 +20,9 @@ export interface TestTenant {
 /** Does the steps of an operator, without the second that a run of the command line takes. */
 export async function withStore<T>(
   stack: Pick<Stack, 'dev'>,
-  task: (store: Store) => Promise<T>,
+  task: (store: TestStore) => Promise<T>,
 ): Promise<T> {
-  const store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
+  const store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
   try {
     return await task(store);
   } finally {
@@ -49,7 +49,7 @@ export function createTestTenant(
 /** Makes one more key of an app. */
 export async function createKey(
   { home }: Pick<Stack, 'home'>,
-  store: Store,
+  store: TestStore,
   app: string,
 ): Promise<{ id: string; apiKey: string }> {
   const secrets = JSON.parse(readFileSync(`${home}/secrets.json`, 'utf8')) as {

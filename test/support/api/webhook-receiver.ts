@@ -2,7 +2,7 @@ import {
   type ReceivedRequest,
   type Responder,
   startReceiver,
-} from '../../../services/delivery-worker/test/webhooks/receiver.ts';
+} from '../../../packages/webhooks/test/receiver.ts';
 import { registerDevice } from '../register-device.ts';
 import { until } from '../until.ts';
 import type { TestTenant } from './tenants.ts';

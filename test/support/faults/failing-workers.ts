@@ -3,13 +3,13 @@ import { MongoClient } from 'mongodb';
 import { isBatchId } from '../../../packages/core/src/ids.ts';
 import { createProducers, type Producers } from '../../../packages/queue/src/producers.ts';
 import { ensureIndexes } from '../../../packages/store/src/migrate.ts';
-import { connectStore, type Store } from '../../../packages/store/src/store.ts';
 import {
   insertPush,
   newTokens,
   type StoreUnderTest,
   type TestPush,
 } from '../../../packages/store/test/store-under-test.ts';
+import { openStore, type TestStore } from '../open-store.ts';
 import { startDataServers } from '../operators/data-servers.ts';
 import { startService } from '../operators/service-process.ts';
 import { isStopped } from '../stack/processes.ts';
@@ -48,7 +48,7 @@ export async function openFailingWorkers(): Promise<FailingWorkers> {
   const client = await new MongoClient(servers.env.MONGODB_URI).connect();
   const db = client.db();
   await ensureIndexes(db);
-  const store = await connectStore({ uri: servers.env.MONGODB_URI, appName: 'test' });
+  const store = await openStore({ uri: servers.env.MONGODB_URI, appName: 'test' });
   const producers = createProducers(servers.redis, () => undefined);
   const tables: Tables = {
     pushes: db.collection('pushes'),
@@ -152,7 +152,7 @@ function createLeaseEnder(pushes: Tables['pushes']): (ageMs: number) => Promise<
   };
 }
 
-async function enqueueDue({ batchTable }: Store, producers: Producers): Promise<void> {
+async function enqueueDue({ batchTable }: TestStore, producers: Producers): Promise<void> {
   const due = await batchTable.findDue(1_000);
   await Promise.all(
     due.map((batch) =>

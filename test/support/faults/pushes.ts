@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createDeliveryStatus } from '../../../packages/store/src/delivery-status.ts';
+import { createDeliveryStatus } from '../../../packages/reports/src/delivery-status.ts';
 import type { TestMongo } from '../mongo.ts';
 import type { Stack } from '../stack.ts';
 import { type PollOptions, until } from '../until.ts';

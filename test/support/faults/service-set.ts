@@ -1,5 +1,5 @@
 import { createKey } from '../../../packages/admin/src/keys.ts';
-import { connectStore, type Store } from '../../../packages/store/src/store.ts';
+import { openStore, type TestStore } from '../open-store.ts';
 import type { DataServers } from '../operators/data-servers.ts';
 import {
   SERVICE_SECRETS,
@@ -15,7 +15,7 @@ import type { Stack } from '../stack.ts';
 /** One process of each service, which nothing starts again, and an app without limits. */
 export interface ServiceSet extends Pick<Stack, 'dev' | 'api'> {
   services: ServiceProcess[];
-  store: Store;
+  store: TestStore;
   stop(): Promise<void>;
 }
 
@@ -28,7 +28,7 @@ export async function startServiceSet(
   { env }: Pick<DataServers, 'env'>,
   envOf: (service: ServiceName) => Record<string, string>,
 ): Promise<ServiceSet> {
-  const store = await connectStore({ uri: env.MONGODB_URI, appName: 'test' });
+  const store = await openStore({ uri: env.MONGODB_URI, appName: 'test' });
   const services: ServiceProcess[] = [];
   const stop = async () => {
     await Promise.all(services.map((service) => service.stop()));
@@ -49,7 +49,7 @@ export async function startServiceSet(
 
 /** Creates an account with an app, and describes the services as a stack is described. */
 async function describeServices(
-  store: Store,
+  store: TestStore,
   services: readonly ServiceProcess[],
   env: DataServers['env'],
 ): Promise<Dev> {

@@ -1,7 +1,7 @@
-import type { Store } from '../../../packages/store/src/store.ts';
 import type { TestTenant } from '../api/tenants.ts';
 import { send } from '../end-to-end/pushes.ts';
 import { createMqttDevice, type MqttDevice } from '../mqtt-device.ts';
+import type { TestStore } from '../open-store.ts';
 import { until } from '../until.ts';
 import { type ProviderDevice, registerIphone } from './devices.ts';
 import { untilFinal } from './outcomes.ts';
@@ -14,7 +14,7 @@ export interface ConnectedIphone extends ProviderDevice {
 /** Registers an iPhone and connects it; workers know by then that its app has such devices. */
 export async function connectIphone(
   tenant: TestTenant,
-  store: Pick<Store, 'deliveryStatus'>,
+  store: Pick<TestStore, 'deliveryStatus'>,
 ): Promise<ConnectedIphone> {
   const iphone = await registerIphone(tenant.dev);
   const { token, auth, address } = iphone;

@@ -3,8 +3,8 @@ import type { ProviderSecret } from '../../../packages/core/src/channels.ts';
 import { parseSealingKeys, seal } from '../../../packages/core/src/sealing.ts';
 import type { AppSettings } from '../../../packages/store/src/apps.ts';
 import { type CredentialKey, credentialId } from '../../../packages/store/src/credentials.ts';
-import { connectStore, type Store } from '../../../packages/store/src/store.ts';
 import { createTestTenant, type TestTenant } from '../api/tenants.ts';
+import { openStore, type TestStore } from '../open-store.ts';
 import type { StackOptions } from '../stack/env.ts';
 import { type Stack, startStack } from '../stack.ts';
 import { openSandbox, type Sandbox, type SandboxCredentials } from './sandbox.ts';
@@ -13,7 +13,7 @@ import { openSandbox, type Sandbox, type SandboxCredentials } from './sandbox.ts
 export interface ProviderFixture {
   stack: Stack;
   sandbox: Sandbox;
-  store: Store;
+  store: TestStore;
   credentials: SandboxCredentials;
   /** A tenant that can send over every channel, with these settings of its app. */
   tenant(settings?: AppSettings): Promise<TestTenant>;
@@ -31,7 +31,7 @@ export async function openProviderFixture(options: StackOptions = {}): Promise<P
 /** Opens the sandbox and the database of a stack that runs already; closing them stops it. */
 export async function openProvidersOf(stack: Stack): Promise<ProviderFixture> {
   const sandbox = openSandbox(stack.dev.sandbox);
-  const store = await connectStore({ uri: stack.dev.mongodb, appName: 'test' });
+  const store = await openStore({ uri: stack.dev.mongodb, appName: 'test' });
   const credentials = await sandbox.credentials();
   const { credentialKeys } = JSON.parse(readFileSync(`${stack.home}/secrets.json`, 'utf8')) as {
     credentialKeys: string;

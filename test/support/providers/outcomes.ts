@@ -1,5 +1,5 @@
 import type { RecipientStatus } from '../../../packages/store/src/documents.ts';
-import type { Store } from '../../../packages/store/src/store.ts';
+import type { TestStore } from '../open-store.ts';
 import { type PollOptions, until } from '../until.ts';
 
 /** An outcome, with the reason of a failure. */
@@ -7,7 +7,7 @@ export type FinalOutcome = Pick<RecipientStatus, 'outcome' | 'reason'>;
 
 /** Waits until a recipient's delivery has ended. Returns its outcome. */
 export async function untilFinal(
-  store: Pick<Store, 'deliveryStatus'>,
+  store: Pick<TestStore, 'deliveryStatus'>,
   push: { id: string },
   token: string,
   pollOptions: PollOptions = {},
@@ -23,7 +23,7 @@ export async function untilFinal(
 
 /** Waits until all recipients of a push have ended so. */
 export async function untilOutcomeCounts(
-  store: Pick<Store, 'deliveryStatus'>,
+  store: Pick<TestStore, 'deliveryStatus'>,
   push: { id: string },
   counts: Record<string, number>,
   pollOptions: PollOptions = {},

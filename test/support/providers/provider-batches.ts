@@ -2,9 +2,9 @@ import type { Collection } from 'mongodb';
 import type { ProviderChannelName } from '../../../packages/core/src/channels.ts';
 import { fallbackBatchId } from '../../../packages/core/src/ids.ts';
 import type { BatchHolder } from '../../../packages/store/src/batch-holders.ts';
-import type { Store } from '../../../packages/store/src/store.ts';
 import type { TestTenant } from '../api/tenants.ts';
 import type { TestMongo } from '../mongo.ts';
+import type { TestStore } from '../open-store.ts';
 import type { Stack } from '../stack.ts';
 import { untilOutcomeCounts } from './outcomes.ts';
 import {
@@ -59,7 +59,7 @@ export function providerBatchesOf(
 export async function untilProviderCounts(
   channel: ProviderChannelName,
   tenant: TestTenant,
-  store: Pick<Store, 'deliveryStatus'>,
+  store: Pick<TestStore, 'deliveryStatus'>,
   push: { id: string },
   { sent, failed }: { sent: number; failed: number },
 ): Promise<void> {

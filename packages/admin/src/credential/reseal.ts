@@ -2,6 +2,7 @@ import { type BoxKey, boxKeyOf, openBox, type SealedBox, sealBox } from '@carill
 import { type Sealed, type SealingKeys, seal, unseal } from '@carillon/core/sealing';
 import type { CredentialDocument, WebhookDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 
 /** Result of sealing the credentials of all apps again. */
 export interface ResealResult {
@@ -22,7 +23,7 @@ type ResealOutcome = 'resealed' | 'unchanged' | 'failed';
  * unchanged, so a run can be interrupted, repeated, and run at the same time as another.
  */
 export async function resealCredentials(
-  store: Pick<Store, 'credentials' | 'webhooks'>,
+  store: Pick<Store, 'credentials'> & Pick<WebhookStore, 'webhooks'>,
   keys: SealingKeys,
 ): Promise<ResealResult> {
   const result: ResealResult = { key: keys[0]?.id ?? 0, resealed: 0, unchanged: 0, failed: [] };
@@ -61,7 +62,7 @@ async function resealOne(
 }
 
 async function resealWebhook(
-  { webhooks }: Pick<Store, 'webhooks'>,
+  { webhooks }: Pick<WebhookStore, 'webhooks'>,
   keys: SealingKeys,
   boxKey: BoxKey,
   document: WebhookDocument,

@@ -1,12 +1,14 @@
 import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-status';
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { Reports } from '@carillon/reports/reports';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { AreOnline } from './get-presence.ts';
 
 /** Collections that the device info is read from. */
-type DeviceInfoStore = Pick<Store, 'devices' | 'deviceOverviews' | 'pushes' | 'clock'>;
+type DeviceInfoStore = Pick<Store, 'devices' | 'pushes' | 'clock'> &
+  Pick<Reports, 'deviceOverviews'>;
 
 /** A device of an app, and the time for which a completed push is shown. */
 interface DeviceInfoRequest {

@@ -1,5 +1,6 @@
 import { ApiError } from '@carillon/core/api-error';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
+import type { Reports } from '@carillon/reports/reports';
 import { type ClearDeletedDevices, deleteDevice } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Routing } from '../http/routing.ts';
@@ -13,7 +14,7 @@ const PRESENCE_BODY_BYTES = 128 * 1024;
 /** Registers the routes that show devices (specification 4.4, 4.5) and delete them. */
 export function deviceRoutes(
   routing: Routing,
-  store: Store,
+  store: Store & Reports,
   presence: { areOnline: AreOnline; disconnect: (token: string) => Promise<void> },
   clearDeletedDevices: ClearDeletedDevices,
   retentionMs: number,

@@ -1,8 +1,8 @@
 import { isPushId } from '@carillon/core/ids';
 import { DEVICE_TOKEN, TOPIC_NAME } from '@carillon/core/limits';
 import { invalidParameter } from '@carillon/core/validate';
-import { FIRST_RECIPIENT, type RecipientCursor } from '@carillon/store/recipients';
-import type { Store } from '@carillon/store/store';
+import { FIRST_RECIPIENT, type RecipientCursor } from '@carillon/reports/recipients';
+import type { Reports } from '@carillon/reports/reports';
 import { requirePush } from '../outcomes/get-outcomes.ts';
 import {
   type ExportKind,
@@ -14,7 +14,7 @@ import {
 } from './rows.ts';
 
 /** Collections that exports read. */
-export type ExportStore = Pick<Store, 'exportPages' | 'pushOutcomes' | 'recipients'>;
+export type ExportStore = Pick<Reports, 'exportPages' | 'pushOutcomes' | 'recipients'>;
 
 /**
  * Rows that are read at once. The driver keeps the whole page, and an index of each of its documents, until the last one

@@ -1,8 +1,8 @@
 import { toUnixSeconds } from '@carillon/accept/push-status';
 import type { CsvValue } from '@carillon/core/csv';
+import type { ExportedPush } from '@carillon/reports/export-pages';
+import type { ReportedRecipient } from '@carillon/reports/recipients';
 import type { DeviceDocument, SubscriptionDocument } from '@carillon/store/documents';
-import type { ExportedPush } from '@carillon/store/export-pages';
-import type { ReportedRecipient } from '@carillon/store/recipients';
 import { parseSubscriptionId } from '@carillon/store/subscriptions';
 import { describePush } from '../outcomes/get-outcomes.ts';
 

@@ -1,23 +1,20 @@
 import { toUnixSeconds } from '@carillon/accept/push-status';
 import { ApiError } from '@carillon/core/api-error';
+import { toReportedState } from '@carillon/core/batch';
 import { isPushId, pushIdFrom } from '@carillon/core/ids';
 import { DEVICE_TOKEN, LIMITS } from '@carillon/core/limits';
 import { invalidParameter, validate } from '@carillon/core/validate';
-import {
-  type ReportedListPush,
-  type ReportedPush,
-  toReportedState,
-} from '@carillon/store/push-outcomes';
+import type { ReportedListPush, ReportedPush } from '@carillon/reports/push-outcomes';
 import {
   FIRST_RECIPIENT,
   type RecipientCursor,
   type ReportedAttempt,
-} from '@carillon/store/recipients';
-import type { Store } from '@carillon/store/store';
+} from '@carillon/reports/recipients';
+import type { Reports } from '@carillon/reports/reports';
 import { pushListQuery, recipientsQuery } from './schema.ts';
 
 /** Collections that outcomes are read from. */
-export type OutcomesStore = Pick<Store, 'pushOutcomes' | 'recipients'>;
+export type OutcomesStore = Pick<Reports, 'pushOutcomes' | 'recipients'>;
 
 type Query = Record<string, string | undefined>;
 
@@ -34,7 +31,7 @@ const CURSOR = /^(-[0-9a-z]?\d{6,14})?\.(\d{1,5})$/;
  * @throws ApiError INVALID_PARAM
  */
 export async function listPushes(
-  { pushOutcomes }: Pick<Store, 'pushOutcomes'>,
+  { pushOutcomes }: Pick<Reports, 'pushOutcomes'>,
   app: string,
   query: Query,
 ): Promise<object> {
@@ -108,7 +105,7 @@ export async function getRecipient(
 
 /** Finds a push of the app. @throws ApiError INVALID_PUSH_ID */
 export async function requirePush(
-  { pushOutcomes }: Pick<Store, 'pushOutcomes'>,
+  { pushOutcomes }: Pick<Reports, 'pushOutcomes'>,
   app: string,
   id: string,
 ): Promise<ReportedPush> {

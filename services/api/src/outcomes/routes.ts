@@ -1,4 +1,4 @@
-import type { Store } from '@carillon/store/store';
+import type { Reports } from '@carillon/reports/reports';
 import type { Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { getOutcomes, getRecipient, listPushes, listRecipients } from './get-outcomes.ts';
@@ -9,7 +9,7 @@ const SUMMARY_EXTRA_MS = 20_000;
 /** Registers the routes that list pushes and report the outcomes of their recipients. */
 export function outcomesRoutes(
   routing: Routing,
-  store: Pick<Store, 'pushOutcomes' | 'recipients'>,
+  store: Pick<Reports, 'pushOutcomes' | 'recipients'>,
 ): RouteRegistrar {
   return (router) => {
     router.get(

@@ -1,6 +1,6 @@
+import { REPORTED_STATES } from '@carillon/core/batch';
 import { CHANNELS } from '@carillon/core/channels';
 import { FAILURES, REPORTED_OUTCOMES } from '@carillon/core/outcomes';
-import { REPORTED_STATES } from '@carillon/store/push-outcomes';
 import { z } from 'zod';
 
 /** Time of a query: a Unix timestamp in seconds. */

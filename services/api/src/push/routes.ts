@@ -6,17 +6,18 @@ import {
   parsePush,
   parseTokens,
 } from '@carillon/accept/parse-push';
-import { getPushStatus } from '@carillon/accept/push-status';
 import type { AcceptedPush } from '@carillon/accept/schema';
 import { ApiError } from '@carillon/core/api-error';
 import { createGather } from '@carillon/core/gather';
 import type { JsonBody } from '@carillon/core/json-text';
 import type { Span, Tracer } from '@carillon/core/tracing';
 import type { Producers } from '@carillon/queue/producers';
+import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import type { Caller } from '../http/authenticate.ts';
 import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
+import { getPushStatus } from './get-push-status.ts';
 
 /** Fits 100,000 tokens of maximum length and the other fields. */
 const PUSH_BODY_BYTES = 8 * 1024 * 1024;
@@ -48,7 +49,7 @@ function extraMsForTokens({ value }: JsonBody): number {
  */
 export function pushRoutes(
   routing: Routing,
-  store: Store,
+  store: Store & Pick<Reports, 'pending'>,
   producers: Producers,
   retentionMs: number,
   tracer?: Tracer,

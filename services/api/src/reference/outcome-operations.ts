@@ -1,6 +1,6 @@
+import { REPORTED_STATES } from '@carillon/core/batch';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import { REPORTED_OUTCOMES } from '@carillon/core/outcomes';
-import { REPORTED_STATES } from '@carillon/store/push-outcomes';
 import { z } from 'zod';
 import {
   outcomesResponse,

@@ -8,8 +8,8 @@ import {
   parseWebhookAddress,
   replayWebhook,
   rotateWebhookSecret,
-} from '@carillon/store/manage-webhooks';
-import type { Store } from '@carillon/store/store';
+} from '@carillon/webhooks/manage-webhooks';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import type { RequestContext, Routing } from '../http/routing.ts';
 import type { RouteRegistrar } from '../http/server.ts';
 import { addWebhookRequest, editWebhookRequest, replayRequest } from './schema.ts';
@@ -24,7 +24,7 @@ const REMOVE_EXTRA_MS = 20_000;
 /** Registers the routes that manage an app's webhooks. */
 export function webhookRoutes(
   routing: Routing,
-  store: Pick<Store, 'webhooks' | 'outbox'>,
+  store: Pick<WebhookStore, 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
 ): RouteRegistrar {
   const { webhooks } = store;
@@ -73,7 +73,7 @@ export function webhookRoutes(
 }
 
 /** Handles `POST /webhooks`. @throws ApiError INVALID_PARAM, WEBHOOK_LIMIT_EXCEEDED, SERVICE_UNAVAILABLE */
-async function handleAdd(store: Pick<Store, 'webhooks'>, app: string, body: unknown) {
+async function handleAdd(store: Pick<WebhookStore, 'webhooks'>, app: string, body: unknown) {
   const { url, events } = validate(addWebhookRequest, body);
   const added = await addWebhook(store, app, parseAddress(url), events);
   if (added === 'limit') throw new ApiError('WEBHOOK_LIMIT_EXCEEDED');
@@ -82,7 +82,12 @@ async function handleAdd(store: Pick<Store, 'webhooks'>, app: string, body: unkn
 }
 
 /** Handles `PATCH /webhooks/<webhook_id>`. @throws ApiError INVALID_PARAM, INVALID_WEBHOOK_ID, SERVICE_UNAVAILABLE */
-async function handleEdit(store: Pick<Store, 'webhooks'>, app: string, id: string, body: unknown) {
+async function handleEdit(
+  store: Pick<WebhookStore, 'webhooks'>,
+  app: string,
+  id: string,
+  body: unknown,
+) {
   const { url, events } = validate(editWebhookRequest, body);
   const address = url === undefined ? undefined : parseAddress(url);
   const webhook = await editWebhook(store, app, id, { address, events });
@@ -99,7 +104,7 @@ function parseAddress(url: string): URL {
 
 /** Handles `POST /webhooks/<webhook_id>/replay`. @throws ApiError INVALID_PARAM, INVALID_WEBHOOK_ID */
 async function handleReplay(
-  store: Pick<Store, 'webhooks' | 'outbox'>,
+  store: Pick<WebhookStore, 'webhooks' | 'outbox'>,
   app: string,
   { body, params }: RequestContext,
 ) {

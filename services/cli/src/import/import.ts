@@ -82,9 +82,12 @@ async function importFile(
 }
 
 /** Lists the webhooks that a registration through the API is reported to. */
-async function listReported({ webhooks }: Pick<Store, 'webhooks'>, app: string): Promise<string[]> {
-  await webhooks.refresh();
-  return webhooks.listSubscribed(app, 'device.registered');
+async function listReported(
+  { knownWebhooks }: Pick<Store, 'knownWebhooks'>,
+  app: string,
+): Promise<string[]> {
+  await knownWebhooks.refresh();
+  return knownWebhooks.listSubscribed(app, 'device.registered');
 }
 
 /** @throws Failure when the file can't be read */

@@ -12,8 +12,9 @@ import {
 } from '@carillon/admin/webhooks';
 import { WEBHOOK_EVENTS, WEBHOOK_LIMITS } from '@carillon/core/webhooks';
 import type { Producers } from '@carillon/queue/producers';
-import { parseWebhookAddress } from '@carillon/store/manage-webhooks';
 import type { Store } from '@carillon/store/store';
+import { parseWebhookAddress } from '@carillon/webhooks/manage-webhooks';
+import type { WebhookStore } from '@carillon/webhooks/webhook-store';
 import { z } from 'zod';
 import { objectId } from '../http/inputs.ts';
 import { type ConsoleRoute, defineRoute } from '../http/route.ts';
@@ -53,7 +54,7 @@ const replayFields = ofWebhook
  * else; of an address only the host is returned, because the rest often holds a secret.
  */
 export function webhookRoutes(
-  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
+  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
 ): ConsoleRoute[] {
   const account = createAccountOfApp(store);
@@ -115,7 +116,9 @@ export function webhookRoutes(
 }
 
 /** Returns the routes that decide whether events are sent. */
-function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>): ConsoleRoute[] {
+function stateRoutes(
+  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
+): ConsoleRoute[] {
   const account = createAccountOfApp(store);
   return [
     defineRoute({
@@ -150,7 +153,7 @@ function stateRoutes(store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>): Consol
 
 /** Returns the routes that send something to a webhook. */
 function eventRoutes(
-  store: Pick<Store, 'apps' | 'webhooks' | 'outbox'>,
+  store: Pick<Store, 'apps'> & Pick<WebhookStore, 'webhooks' | 'outbox'>,
   producers: Pick<Producers, 'reportToWebhook'>,
 ): ConsoleRoute[] {
   const account = createAccountOfApp(store);

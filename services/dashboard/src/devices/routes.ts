@@ -7,6 +7,7 @@ import { listDevices } from '@carillon/admin/devices';
 import { toPage } from '@carillon/admin/page';
 import { TOPIC_NAME } from '@carillon/core/limits';
 import type { PresenceReader } from '@carillon/presence/presence-reader';
+import type { Reports } from '@carillon/reports/reports';
 import { deleteDevice } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
@@ -20,7 +21,7 @@ const ofDevice = z.object({ token: deviceToken });
 
 /** Makes the routes that list and show devices and topics, and that disconnect and delete a device. */
 export function deviceRoutes(
-  store: Store,
+  store: Store & Reports,
   presenceReader: Pick<PresenceReader, 'lookup'>,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
@@ -33,7 +34,7 @@ export function deviceRoutes(
 }
 
 function readRoutes(
-  store: Store,
+  store: Store & Reports,
   presenceReader: Pick<PresenceReader, 'lookup'>,
   accountOf: AccountOf,
 ): ConsoleRoute[] {
@@ -105,7 +106,7 @@ function topicRoutes(
 }
 
 function changeRoutes(
-  store: Store,
+  store: Store & Reports,
   deletion: Parameters<typeof deleteDevice>[1],
   accountOf: AccountOf,
 ): ConsoleRoute[] {
@@ -134,7 +135,7 @@ function changeRoutes(
       audit: 'device.delete',
       async handle({ input: { token } }) {
         const { app } = await requireDevice(store, token);
-        await store.webhooks.refreshIfStale();
+        await store.knownWebhooks.refreshIfStale();
         if (!(await deleteDevice(store, deletion, app, token))) throw notFound();
         return { deleted: true };
       },

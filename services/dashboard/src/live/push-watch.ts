@@ -1,4 +1,4 @@
-import type { Store } from '@carillon/store/store';
+import type { Reports } from '@carillon/reports/reports';
 
 const INTERVAL_MS = 1_000;
 /** With more pushes than this, they are read every 5 s. */
@@ -19,7 +19,7 @@ interface Watcher {
  * every second, or every 5 s if there are many, and only while there are viewers.
  */
 export function createPushWatch(
-  pushProgress: Pick<Store['pushProgress'], 'readMarks'>,
+  pushProgress: Pick<Reports['pushProgress'], 'readMarks'>,
   { intervalMs = INTERVAL_MS, rareIntervalMs = RARE_INTERVAL_MS } = {},
 ) {
   const watchers = new Set<Watcher>();

@@ -1,6 +1,7 @@
 import { isPushId } from '@carillon/core/ids';
 import { createFiguresReader, MAX_MINUTES } from '@carillon/presence/figures-reader';
 import type { Redis } from '@carillon/presence/redis';
+import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import {
@@ -34,7 +35,7 @@ const pushIds = z
 export interface LiveResources {
   /** The Redis of the queues. */
   redis: Redis;
-  store: Pick<Store, 'credentials' | 'pushProgress'>;
+  store: Pick<Store, 'credentials'> & Pick<Reports, 'pushProgress'>;
   /** Interval of the shared reader's reads; 5 s unless given. */
   intervalMs?: number;
 }
@@ -101,7 +102,7 @@ export function liveRoutes({ redis, store, intervalMs }: LiveResources): Console
 
 /** Leaves out the pushes that do not exist, and equally those that the operator may not see. */
 async function filterPermitted(
-  { pushProgress }: Pick<Store, 'pushProgress'>,
+  { pushProgress }: Pick<Reports, 'pushProgress'>,
   operator: SessionOperator,
   pushes: readonly string[],
 ): Promise<string[]> {

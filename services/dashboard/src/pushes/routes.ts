@@ -4,6 +4,7 @@ import { findAnything } from '@carillon/admin/find-anything';
 import { getPushDetails, getPushPayload, searchPushes } from '@carillon/admin/push-details';
 import { getRecipientOutcome } from '@carillon/admin/pushes';
 import type { Producers } from '@carillon/queue/producers';
+import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
@@ -24,7 +25,7 @@ const LISTED_STATES = ['scheduled', 'open', 'finished', 'deleted'] as const;
  * @param retentionMs time for which the API shows a completed push, which can be deleted as long
  */
 export function pushRoutes(
-  store: Store,
+  store: Store & Reports,
   producers: Producers,
   { accept, accountOf, retentionMs }: { accept: Accept; accountOf: AccountOf; retentionMs: number },
 ): ConsoleRoute[] {
@@ -47,7 +48,7 @@ export function pushRoutes(
   ];
 }
 
-function readRoutes(store: Store, accountOf: AccountOf): ConsoleRoute[] {
+function readRoutes(store: Store & Reports, accountOf: AccountOf): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'get',
@@ -100,7 +101,7 @@ function readRoutes(store: Store, accountOf: AccountOf): ConsoleRoute[] {
   ];
 }
 
-function sendRoutes(store: Store, accept: Accept, accountOf: AccountOf): ConsoleRoute[] {
+function sendRoutes(store: Store & Reports, accept: Accept, accountOf: AccountOf): ConsoleRoute[] {
   return [
     defineRoute({
       method: 'post',

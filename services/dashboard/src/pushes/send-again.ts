@@ -2,6 +2,7 @@ import type { PushRequest } from '@carillon/accept/parse-push';
 import { requirePush } from '@carillon/admin/push-details';
 import { splitTokens } from '@carillon/core/batch';
 import { LIMITS } from '@carillon/core/limits';
+import type { Reports } from '@carillon/reports/reports';
 import type { PushDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import type { Accept } from '../failures/redrive-push.ts';
@@ -15,7 +16,7 @@ import { ConsoleError } from '../http/route.ts';
  *   ApiError when it is not accepted
  */
 export async function sendAgain(
-  store: Pick<Store, 'pushes' | 'pushSummaries'>,
+  store: Pick<Store, 'pushes'> & Pick<Reports, 'pushSummaries'>,
   accept: Accept,
   id: string,
 ): ReturnType<Accept> {
@@ -31,7 +32,7 @@ export async function sendAgain(
 }
 
 async function readAudience(
-  { pushSummaries }: Pick<Store, 'pushSummaries'>,
+  { pushSummaries }: Pick<Reports, 'pushSummaries'>,
   push: PushDocument,
 ): Promise<Pick<PushRequest, 'tokens' | 'topics'>> {
   const { audience } = push;

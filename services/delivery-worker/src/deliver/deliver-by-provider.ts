@@ -2,7 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { ProviderChannelName } from '@carillon/core/channels';
 import { failpoint, failpointForEach } from '@carillon/core/failpoint';
 import { type Failure, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { computeRetryDelayMs } from '@carillon/core/retry-policy';
 import { countAttributes, type Span } from '@carillon/core/tracing';
+import { type Permit, REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { GoneDevice, ReachableDevice } from '@carillon/store/devices';
 import type { Store } from '@carillon/store/store';
 import { type Progress, trackProgress } from './batch-progress.ts';
@@ -15,8 +17,6 @@ import type {
   ProviderClients,
   Upstream,
 } from './provider-clients.ts';
-import { computeRetryDelayMs } from './retry-policy.ts';
-import { type Permit, REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Batches with more recipients than this wait for the bulkhead, so that a fan-out doesn't delay single pushes. */
 const MAX_SMALL_BATCH_RECIPIENTS = 50;

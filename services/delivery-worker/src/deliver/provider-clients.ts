@@ -3,15 +3,14 @@ import {
   type ProviderSecret,
   providerSecret,
 } from '@carillon/core/channels';
+import { type Circuit, type CircuitState, createCircuit } from '@carillon/core/circuit';
 import { type SealingKeys, unseal } from '@carillon/core/sealing';
+import { REFUSED_ROUND_MS } from '@carillon/core/troubled-recipients';
 import type { CredentialDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { LRUCache } from 'lru-cache';
-import { type Circuit, type CircuitState, createCircuit } from './circuit.ts';
 import type { Address, LoadProviderChannel, ProviderChannel, ProviderClient } from './provider.ts';
-
 import { type AdjustableSemaphore, createSemaphore, type Semaphore } from './semaphore.ts';
-import { REFUSED_ROUND_MS } from './troubled-recipients.ts';
 
 /** Greatest age of a credential when it is used. */
 const MAX_AGE_MS = 3_000;

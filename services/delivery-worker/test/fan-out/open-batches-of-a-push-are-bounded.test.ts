@@ -1,11 +1,11 @@
 import { newPushId } from '@carillon/core/ids';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { BatchDocument, PushDocument } from '@carillon/store/documents';
-import { connectStore, type Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type Db, MongoClient } from 'mongodb';
 import { startRedis, type TestServer } from '../../../../packages/presence/test/start-server.ts';
 import { startMongod } from '../../../../test/support/mongod-server.ts';
+import { openStore, type TestStore } from '../../../../test/support/open-store.ts';
 import { fanOutStep } from '../../src/fan-out/fan-out.ts';
 
 const APP = '0123456789abcdef01234567';
@@ -17,14 +17,14 @@ let mongod: TestServer;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let client: MongoClient;
 let db: Db;
-let store: Store;
+let store: TestStore;
 let producers: Producers;
 beforeAll(async () => {
   [mongod, redis] = await Promise.all([startMongod(), startRedis()]);
   const uri = `mongodb://127.0.0.1:${mongod.port}/fan-out`;
   client = await new MongoClient(uri).connect();
   db = client.db();
-  store = await connectStore({ uri, appName: 'test' });
+  store = await openStore({ uri, appName: 'test' });
   await store.migrate();
   producers = createProducers(redis, () => undefined);
   const rows = Array.from({ length: SUBSCRIBERS }, (_, index) => {

@@ -1,5 +1,5 @@
+import { NOT_ALLOWED } from '@carillon/core/public-address';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { NOT_ALLOWED } from '../../src/channels/public-address.ts';
 import { createWebPush } from '../../src/channels/web-push/client.ts';
 import type { Attempt } from '../../src/deliver/provider.ts';
 import { createBrowser } from './browser.ts';

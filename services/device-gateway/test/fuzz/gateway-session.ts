@@ -2,8 +2,8 @@ import { EventEmitter } from 'node:events';
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { newObjectId } from '@carillon/core/ids';
 import { createMetrics } from '@carillon/runtime/metrics';
-import { connectStore, type Store } from '@carillon/store/store';
 import { openMongo } from '../../../../test/support/mongo.ts';
+import { openStore, type TestStore } from '../../../../test/support/open-store.ts';
 import { startDatabase } from '../../../../test/support/own-database.ts';
 import { NO_ADDRESS_LIMITS } from '../../src/address-limits.ts';
 import { createAppShares } from '../../src/app-shares.ts';
@@ -51,7 +51,7 @@ export type SessionUnderTest = Awaited<ReturnType<typeof startSessionUnderTest>>
 
 export async function startSessionUnderTest() {
   const { uri, stop } = await startDatabase();
-  const store = await connectStore({ uri, appName: 'test' });
+  const store = await openStore({ uri, appName: 'test' });
   const mongo = await openMongo({ mongodb: uri });
   await mongo.db
     .collection<{ _id: string }>('devices')
@@ -104,7 +104,7 @@ function recordPubacks(connection: Connection, trace: Trace): void {
 }
 
 async function runStream(
-  { store, metrics }: { store: Store; metrics: GatewayMetrics },
+  { store, metrics }: { store: TestStore; metrics: GatewayMetrics },
   chunks: readonly Buffer[],
 ): Promise<Trace> {
   const trace: Trace = { events: [], end: 'open' };

@@ -1,7 +1,7 @@
+import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { z } from 'zod';
 import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
 import { type Http2Result, isUnprocessed } from '../http2.ts';
-import { parseRetryAfterMs } from '../retry-after.ts';
 
 /** Result of one request. */
 export type ApnsResponse =

@@ -5,9 +5,9 @@ import type { LookupFunction } from 'node:net';
 import { getCACertificates } from 'node:tls';
 import type { SecretOf } from '@carillon/core/channels';
 import { isTokenServerAllowed } from '@carillon/core/channels/fcm';
+import { createPublicLookup, NOT_ALLOWED } from '@carillon/core/public-address';
+import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { z } from 'zod';
-import { createPublicLookup, NOT_ALLOWED } from '../public-address.ts';
-import { parseRetryAfterMs } from '../retry-after.ts';
 import { jsonOrText } from './json-or-text.ts';
 import type { FcmResponse } from './outcome.ts';
 

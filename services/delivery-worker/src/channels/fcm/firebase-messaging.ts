@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Credential, deleteApp, initializeApp } from 'firebase-admin/app';
 import { getMessaging, type TokenMessage } from 'firebase-admin/messaging';
 import { z } from 'zod';
 import type { MaySend } from '../../deliver/provider.ts';
-import { parseRetryAfterMs } from '../retry-after.ts';
 import { AccessTokenError, type AccessTokens } from './access-token.ts';
 import {
   type HttpPool,

@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
-import { createPublicLookup } from '../public-address.ts';
+import { createPublicLookup } from '@carillon/core/public-address';
 
 /** Addresses to connect to, by host. Absent: the host itself, if its address is public. */
 export type HostOverrides = ReadonlyMap<string, { hostname: string; port: string }>;

@@ -1,5 +1,5 @@
+import { parseRetryAfterMs } from '@carillon/core/retry-after';
 import { type Attempt, WITHHELD } from '../../deliver/provider.ts';
-import { parseRetryAfterMs } from '../retry-after.ts';
 import type { PushServiceResponse } from './response.ts';
 
 const DETAIL_CHARACTERS = 300;

@@ -1,7 +1,7 @@
 import type { ClientRequest } from 'node:http';
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
+import { KEEP_ALIVE, MAX_HEADER_BYTES, waitForResponse } from '@carillon/runtime/http1';
 import type { MaySend } from '../../deliver/provider.ts';
-import { KEEP_ALIVE, MAX_HEADER_BYTES, waitForResponse } from '../http1.ts';
 import type { ConnectTarget } from './connect-target.ts';
 import { MAX_BODY_BYTES, type PushServiceResponse } from './response.ts';
 

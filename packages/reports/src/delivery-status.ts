@@ -1,0 +1,263 @@
+import { addOutcomes, type OutcomeCounts } from '@carillon/core/outcomes';
+import type {
+  Batch,
+  BatchDocument,
+  InboxDocument,
+  PushDocument,
+  RecipientProviderError,
+  RecipientStatus,
+} from '@carillon/store/documents';
+import { iterateBatches } from '@carillon/store/final-outcomes';
+import { rowId } from '@carillon/store/inbox';
+import { RECIPIENT_INDEX } from '@carillon/store/migrate';
+import { outcomeCodes, recipientsWithErrors, statusIn } from '@carillon/store/recipient-status';
+import {
+  findRowPositions,
+  type InboxReading,
+  type PositionBits,
+  readInboxPositions,
+} from '@carillon/store/superseded';
+import type { Collection, Db, Filter } from 'mongodb';
+
+/** Status of a push: its recipients by outcome. */
+interface PushDeliveryStatus {
+  id: string;
+  state: PushDocument['state'];
+  devices: number;
+  outcomes: OutcomeCounts;
+}
+
+/** Recipients for which a provider returned an error. */
+interface ProviderErrorList {
+  recipients: RecipientProviderError[];
+  total: number;
+}
+
+/** A push to one device, and the status of that delivery. */
+export interface DevicePush
+  extends Pick<PushDocument, '_id' | 'state' | 'acceptedAt' | 'expiresAt'> {
+  status: RecipientStatus;
+}
+
+/** A query for pushes to a device. */
+export interface DevicePushQuery {
+  app: string;
+  /** Without white space or characters that have a meaning in a regular expression. */
+  token: string;
+  /** Only pushes older than this id. */
+  before: string;
+  /** Number of the app's newest pushes that are scanned. */
+  scanLimit: number;
+  /** Number of results. */
+  limit: number;
+}
+
+interface KnownRecipient {
+  push: PushDocument;
+  status: RecipientStatus;
+}
+
+interface Tables {
+  pushes: Collection<PushDocument>;
+  batches: Collection<BatchDocument>;
+  inbox: Collection<InboxDocument>;
+}
+
+/** Reads the status or the outcome of recipients. */
+export function createDeliveryStatus(db: Db) {
+  const tables: Tables = {
+    pushes: db.collection('pushes'),
+    batches: db.collection('batches'),
+    inbox: db.collection('inbox'),
+  };
+  return {
+    /**
+     * Counts the recipients of a push by outcome. While it is open, `inbox` counts the devices that have an inbox row
+     * and `pending` those that no worker has tried yet; a recipient whose row was replaced by a newer push of the collapse
+     * key is superseded. Undefined when the push doesn't exist or is being removed.
+     */
+    async statusOfPush(id: string): Promise<PushDeliveryStatus | undefined> {
+      const push = await findPush(tables, id);
+      return push && countRecipients(tables, push);
+    },
+
+    /**
+     * Lists recipients of a push that a provider has deferred or rejected: the first `limit`, and how many there are.
+     */
+    async listProviderErrors(id: string, limit: number): Promise<ProviderErrorList> {
+      const push = await findPush(tables, id);
+      const recipients: RecipientProviderError[] = [];
+      let total = 0;
+      for await (const { work } of push === undefined ? [] : iterateBatches(tables, push)) {
+        const recipientErrors = recipientsWithErrors(work);
+        total += recipientErrors.length;
+        recipients.push(...recipientErrors.slice(0, limit - recipients.length));
+      }
+      return { recipients, total };
+    },
+
+    /** Returns the status of one recipient; undefined if the push doesn't exist, is being removed or wasn't for it. */
+    statusOfRecipient: (id: string, token: string): Promise<RecipientStatus | undefined> =>
+      findStatus(tables, id, token),
+
+    /** Finds pushes to a device and their status, as far as {@link findPushesOfDevice} covers them. */
+    findPushesOfDevice: (query: DevicePushQuery): Promise<DevicePush[]> =>
+      findPushesOfDevice(tables, query),
+  };
+}
+
+async function countRecipients(tables: Tables, push: PushDocument): Promise<PushDeliveryStatus> {
+  if (push.counts !== undefined) return toPushStatus(push, push.counts);
+  const first = await countOpen(tables, push);
+  // Only a newer push of the collapse key replaces a row before its recipient has an outcome.
+  if (first.counts.inbox === undefined || push.collapse === undefined)
+    return toPushStatus(push, first.counts);
+  const rows = await findRowPositions(tables, push._id);
+  // Read again: receipts and final outcomes are written before rows go.
+  const current = (await findPush(tables, push._id)) ?? push;
+  const reading = { rows, before: first.inboxPositions };
+  const counts = current.counts ?? (await countOpen(tables, current, reading)).counts;
+  return toPushStatus(current, counts);
+}
+
+function toPushStatus(
+  { _id, state, devices }: PushDocument,
+  outcomes: OutcomeCounts,
+): PushDeliveryStatus {
+  return { id: _id, state, devices, outcomes };
+}
+
+/** Finds a push unless its removal is due: its batches may be gone already. */
+async function findPush({ pushes }: Tables, id: string): Promise<PushDocument | undefined> {
+  const filter: Filter<PushDocument> = {
+    _id: id,
+    $or: [{ purgeAt: { $exists: false } }, { $expr: { $gt: ['$purgeAt', '$$NOW'] } }],
+  };
+  return (await pushes.findOne(filter)) ?? undefined;
+}
+
+async function findStatus(
+  tables: Tables,
+  id: string,
+  token: string,
+): Promise<RecipientStatus | undefined> {
+  const known = await findRecipient(tables, id, token);
+  if (known?.status.outcome !== 'inbox' || (await hasInboxRow(tables, known, token)))
+    return known?.status;
+  // Read again: receipts and final outcomes are written before rows go. Only a newer push replaces a row.
+  const current = await findRecipient(tables, id, token);
+  if (current?.status.outcome !== 'inbox') return current?.status;
+  return { ...current.status, outcome: 'superseded' };
+}
+
+/** Finds the batch of one recipient and returns what it knows. */
+async function findRecipient(
+  tables: Tables,
+  id: string,
+  token: string,
+): Promise<KnownRecipient | undefined> {
+  const push = await findPush(tables, id);
+  if (push === undefined) return undefined;
+  for await (const work of iterateBatchesFor(tables, push, token)) {
+    const status = statusIn(work, token, id);
+    if (status !== undefined) return { push, status };
+  }
+  return undefined;
+}
+
+async function* iterateBatchesFor(
+  { batches }: Tables,
+  push: Pick<PushDocument, '_id' | 'work'>,
+  token: string,
+): AsyncGenerator<Batch> {
+  if (push.work !== undefined) {
+    yield push.work;
+    return;
+  }
+  const filter = { push: push._id, from: { $lte: token }, to: { $gte: token } };
+  const holding = batches.find(
+    { ...filter, 'work.fallback': { $exists: false } },
+    // An index on the state would miss a batch that is closed meanwhile.
+    { hint: RECIPIENT_INDEX },
+  );
+  for await (const { work } of holding) yield work;
+}
+
+async function hasInboxRow(
+  { inbox }: Tables,
+  { push: { _id, collapse } }: KnownRecipient,
+  token: string,
+): Promise<boolean> {
+  const row = rowId({ token, push: _id, ...(collapse !== undefined && { collapse }) });
+  return (await inbox.findOne({ _id: row, push: _id }, { projection: { _id: 1 } })) !== null;
+}
+
+/**
+ * Counts the recipients of a push without counts of its own. With a reading, those that were `inbox` before the rows
+ * were read, had no row and still are `inbox` count as superseded.
+ */
+async function countOpen(
+  tables: Tables,
+  push: Pick<PushDocument, '_id' | 'work'>,
+  reading?: InboxReading,
+): Promise<{ counts: OutcomeCounts; inboxPositions: PositionBits }> {
+  const counts: OutcomeCounts = {};
+  const inboxPositions: PositionBits = new Map();
+  for await (const { id, work } of iterateBatches(tables, push)) {
+    const codes = outcomeCodes(work);
+    inboxPositions.set(id, readInboxPositions(id, codes, reading));
+    addOutcomes(counts, codes);
+  }
+  return { counts, inboxPositions };
+}
+
+type FoundPush = Pick<PushDocument, '_id' | 'state' | 'acceptedAt' | 'expiresAt' | 'work'>;
+
+const PUSH_FIELDS = { state: 1, acceptedAt: 1, expiresAt: 1 } as const;
+
+/**
+ * Finds pushes to a device, the newest first: those in its inbox, and among the app's newest pushes those whose only
+ * batch contains it. A push of more than one batch that isn't in the inbox is not found; `pushesOfDevice` finds these
+ * as well.
+ */
+async function findPushesOfDevice(
+  tables: Tables,
+  { app, token, before, scanLimit, limit }: DevicePushQuery,
+): Promise<DevicePush[]> {
+  const { pushes, inbox } = tables;
+  const rows = await inbox
+    .find(
+      { _id: { $gte: `${token}:`, $lt: `${token};` }, push: { $lt: before } },
+      { projection: { push: 1 } },
+    )
+    .toArray();
+  const pendingIds = new Set(rows.map(({ push }) => push));
+  const [pendingPushes, directPushes] = await Promise.all([
+    pushes
+      .find<FoundPush>({ _id: { $in: [...pendingIds] }, app }, { projection: PUSH_FIELDS })
+      .sort({ _id: -1 })
+      .limit(limit)
+      .toArray(),
+    pushes
+      .aggregate<FoundPush>([
+        { $match: { app, _id: { $lt: before }, state: { $ne: 'accepting' } } },
+        { $sort: { _id: -1 } },
+        { $limit: scanLimit },
+        { $match: { 'work.tokens': { $regex: `(^| )${token}( |$)` } } },
+        { $limit: limit },
+        { $project: { ...PUSH_FIELDS, work: 1 } },
+      ])
+      .toArray(),
+  ]);
+  const byId = new Map([...pendingPushes, ...directPushes].map((push) => [push._id, push]));
+  const newest = [...byId.values()].sort((a, b) => (a._id < b._id ? 1 : -1)).slice(0, limit);
+  return Promise.all(
+    newest.map(async ({ work, ...push }) => {
+      if (pendingIds.has(push._id)) return { ...push, status: { outcome: 'inbox' } };
+      const status = (work && statusIn(work, token, push._id)) ?? { outcome: 'inbox' };
+      // Its row is gone: the device has acknowledged meanwhile, or a newer push replaced the row.
+      const now = status.outcome === 'inbox' ? await findStatus(tables, push._id, token) : status;
+      return { ...push, status: now ?? status };
+    }),
+  );
+}

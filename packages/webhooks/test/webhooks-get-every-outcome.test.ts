@@ -1,0 +1,479 @@
+import { splitTokens } from '@carillon/core/batch';
+import { describeOutcome, failureCode, OUTCOMES } from '@carillon/core/outcomes';
+import { processCounts } from '@carillon/core/process-counts';
+import { WEBHOOK_EVENTS, type WebhookEvent } from '@carillon/core/webhooks';
+import type { WebhookDocument } from '@carillon/store/documents';
+import { NOTIFY_INDEX } from '@carillon/store/notify-mark';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { until } from '../../../test/support/until.ts';
+import {
+  acknowledge,
+  deliver,
+  expire,
+  insertPush,
+  newTokens,
+  RETENTION_MS,
+  SHAPES,
+  type StoreUnderTest,
+  startStore,
+  type TestPush,
+} from '../../store/test/store-under-test.ts';
+import {
+  type ClaimedReport,
+  isEndUnreported,
+  type ReportProgress,
+  unreportedRecipients,
+} from '../src/outbox.ts';
+
+const LEASE_MS = 60_000;
+const LIMITS = { pushes: 10, recipients: 10 };
+
+let database: StoreUnderTest;
+let webhooks = 0;
+beforeAll(async () => {
+  database = await startStore();
+});
+afterAll(() => database?.stop());
+
+/** Returns the id of a webhook that no other test uses. */
+/** The app of the pushes that `insertPush` inserts. */
+const APP = 'a'.repeat(24);
+
+function newWebhook(): string {
+  webhooks += 1;
+  return `webhook${webhooks}`;
+}
+
+/** Builds the entries of a push that is reported to webhooks. */
+const entriesOf = (...ids: string[]) => ids.map((w) => ({ w, r: true as const, v: 0 }));
+
+/** Describes the events of a report, as `token outcome` or `finished`. */
+function describeReport(report: ClaimedReport): string[] {
+  const work = report.kind === 'devices' ? undefined : report.document.work;
+  const tokens = splitTokens(work?.tokens ?? '');
+  const recipients = unreportedRecipients(report).map(
+    ({ position, code }) => `${tokens[position]} ${describeOutcome(code).outcome}`,
+  );
+  return [...recipients, ...(isEndUnreported(report) ? ['finished'] : [])];
+}
+
+/** Records that all events of a report were sent. */
+function reportedAll(report: ClaimedReport): ReportProgress {
+  const work = report.kind === 'devices' ? undefined : report.document.work;
+  const reported = new Uint8Array(work?.n ?? 0);
+  reported.set(report.entry.reported?.buffer ?? []);
+  for (const { position, code } of unreportedRecipients(report)) reported[position] = code;
+  return { report, reported, finished: isEndUnreported(report), isComplete: true };
+}
+
+/** Waits until the store's estimate of MongoDB's clock is past what MongoDB has stamped so far. */
+async function untilDue(): Promise<void> {
+  const { localTime } = await database.db.command({ hello: 1 });
+  await until(() => database.store.clock.now() > Number(localTime), { everyMs: 5 });
+}
+
+/** Claims and records until nothing is due; returns the reported events. */
+async function drain(webhook: string): Promise<string[]> {
+  const events: string[] = [];
+  await untilDue();
+  for (;;) {
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    if (reports.length === 0) return events;
+    events.push(...reports.flatMap(describeReport));
+    await database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+  }
+}
+
+const complete = ({ id }: TestPush) =>
+  database.store.pushCompletion.completeIfDone(id, RETENTION_MS);
+
+describe.each(SHAPES)('of a push that is %s,', (shape) => {
+  test('each outcome is reported once, and again when it changes', async () => {
+    const webhook = newWebhook();
+    const tokens = newTokens(4);
+    const push = await insertPush(database, tokens, { shape, notify: entriesOf(webhook) });
+    const [delivered, failed, late, offline] = push.tokens as [string, string, string, string];
+    expect(await drain(webhook)).toEqual([]);
+    await deliver(database.store, push, {
+      [failed]: failureCode('inbox-full'),
+      [late]: OUTCOMES.inbox,
+      [offline]: OUTCOMES.inbox,
+    });
+    expect(await drain(webhook)).toEqual([`${delivered} delivered`, `${failed} failed`]);
+    await acknowledge(database, push, late);
+    expect(await drain(webhook)).toEqual([`${late} delivered`]);
+    await expire(database, push);
+    await complete(push);
+    const last = await drain(webhook);
+    expect(last.sort()).toEqual([`${offline} expired`, 'finished'].sort());
+    expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
+  });
+
+  test('a deletion and a finished push are reported', async () => {
+    const webhook = newWebhook();
+    const deleted = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    await database.store.pushCompletion.markDeleted(APP, deleted.id);
+    await complete(deleted);
+    const ends = deleted.tokens.map((token) => `${token} deleted`);
+    expect((await drain(webhook)).sort()).toEqual([...ends, 'finished'].sort());
+    const done = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    await deliver(database.store, done, {});
+    await complete(done);
+    const receipts = done.tokens.map((token) => `${token} delivered`);
+    expect((await drain(webhook)).sort()).toEqual([...receipts, 'finished'].sort());
+  });
+
+  test('a receipt that arrives during the report leaves the work due', async () => {
+    const webhook = newWebhook();
+    const push = await insertPush(database, newTokens(2), { shape, notify: entriesOf(webhook) });
+    const [first, second] = push.tokens as [string, string];
+    await deliver(database.store, push, {
+      [first]: OUTCOMES.inbox,
+      [second]: OUTCOMES.inbox,
+    });
+    await drain(webhook);
+    await acknowledge(database, push, first);
+    await untilDue();
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    await acknowledge(database, push, second);
+    // No other process may report the same work meanwhile.
+    const others = await database.store.outbox.claim(webhook, LEASE_MS);
+    expect(others.map(({ id }) => id)).not.toContain(reports[0]?.id);
+    await database.store.outbox.record([...reports, ...others].map(reportedAll), LEASE_MS);
+    const reported = [...reports, ...others].flatMap(describeReport);
+    expect([...reported, ...(await drain(webhook))].sort()).toEqual(
+      [`${first} delivered`, `${second} delivered`].sort(),
+    );
+  });
+});
+
+test('each webhook has reports of its own, and a lost claim changes nothing', async () => {
+  const [up, down] = [newWebhook(), newWebhook()];
+  const push = await insertPush(database, newTokens(1), { notify: entriesOf(up, down) });
+  await deliver(database.store, push, {}, { finish: true });
+  await untilDue();
+  const [report] = await database.store.outbox.claim(down, LEASE_MS);
+  if (report === undefined) throw new Error('nothing is due');
+  expect(await drain(up)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+  await database.store.outbox.release([{ report, delayMs: 1 }]);
+  await database.store.outbox.record([reportedAll(report)], LEASE_MS);
+  // The claim was released, so its record had no effect.
+  expect(await drain(down)).toEqual([`${push.tokens[0]} delivered`, 'finished']);
+});
+
+test('work that waits for a retry is not claimed early, also when there is more to report', async () => {
+  const webhook = newWebhook();
+  const push = await insertPush(database, newTokens(1), { notify: entriesOf(webhook) });
+  await deliver(database.store, push, { [push.tokens[0] ?? '']: OUTCOMES.inbox });
+  await untilDue();
+  const [report] = await database.store.outbox.claim(webhook, LEASE_MS);
+  if (report === undefined) throw new Error('nothing is due');
+  await database.store.outbox.release([{ report, delayMs: 3_600_000 }]);
+  await acknowledge(database, push, push.tokens[0] ?? '');
+  expect(await drain(webhook)).toEqual([]);
+  expect(await database.store.outbox.filterDue([webhook])).toEqual([]);
+  const past = new Date(Date.now() - 1_000);
+  const times = { 'notify.0.at': past, 'notify.0.until': past };
+  await database.pushes.updateOne({ _id: push.id }, { $set: times });
+  expect(await drain(webhook)).toEqual([`${push.tokens[0]} delivered`]);
+});
+
+test('due work is found by the index alone, which has no entry of a push without webhooks', async () => {
+  const webhook = newWebhook();
+  const pushes = await Promise.all(
+    [...'abcdefghij'].map(() => insertPush(database, newTokens(1), {})),
+  );
+  for (const push of pushes) await deliver(database.store, push, {});
+  const found = database.db.collection('pushes').find(
+    {
+      notify: { $elemMatch: { w: webhook, at: { $lte: new Date() } } },
+      'notify.at': { $exists: true },
+    },
+    { hint: NOTIFY_INDEX },
+  );
+  const { executionStats } = await found.explain('executionStats');
+  expect(executionStats.totalDocsExamined).toBe(0);
+  expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(1);
+});
+
+test('a replay reports everything again, also of pushes from before the webhook was created', async () => {
+  const _id = newWebhook();
+  const push = await insertPush(database, newTokens(2), { shape: 'in two batches' });
+  await deliver(database.store, push, {});
+  await complete(push);
+  const webhook = { _id, app: APP, events: ['recipient.delivered' as const] };
+  const range = { from: `${push.id.slice(0, -1)}`, to: `${push.id}~` };
+  for (const _ of ['first', 'again']) {
+    const replayed = await database.store.outbox.replay(webhook, range, LIMITS);
+    expect(replayed).toEqual({ pushes: 1 });
+    const reported = push.tokens.map((token) => `${token} delivered`);
+    expect((await drain(_id)).sort()).toEqual([...reported, 'finished'].sort());
+  }
+});
+
+test('one call of a replay marks pushes of a bounded number of recipients, and at least one', async () => {
+  const webhook = { _id: newWebhook(), app: APP, events: ['push.finished' as const] };
+  const pushes: TestPush[] = [];
+  for (const recipients of [1, 1, 3, 1])
+    pushes.push(await insertPush(database, newTokens(recipients)));
+  const ids = pushes.map(({ id }) => id);
+  let from = `${ids[0]?.slice(0, -1)}`;
+  const marked: number[] = [];
+  for (;;) {
+    const range = { from, to: `${ids[3]}~` };
+    const limits = { pushes: 10, recipients: 2 };
+    const replayed = await database.store.outbox.replay(webhook, range, limits);
+    marked.push(replayed.pushes);
+    if (replayed.last === undefined) break;
+    from = replayed.last;
+  }
+  expect(marked).toEqual([2, 1, 1]);
+  expect(await database.store.outbox.countPending(webhook._id, 10)).toBe(4);
+});
+
+describe.each(SHAPES)('of a push that is replayed while it is open and %s,', (shape) => {
+  const range = ({ id }: TestPush) => ({ from: id.slice(0, -1), to: `${id}~` });
+  const newReplayed = () => ({
+    ...{ _id: newWebhook(), app: APP },
+    events: ['recipient.delivered' as const],
+  });
+
+  test('receipts from inboxes that were filled before are reported at its end', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(3), { shape });
+    const [read, replayed, offline] = push.tokens as [string, string, string];
+    await deliver(database.store, push, {
+      [replayed]: OUTCOMES.inbox,
+      [offline]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
+    expect(await drain(webhook._id)).toEqual([`${read} delivered`]);
+    await acknowledge(database, push, replayed);
+    await acknowledge(database, push, offline);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${replayed} delivered`, `${offline} delivered`, 'finished'].sort(),
+    );
+  });
+
+  test('receipts are also reported if the push expires', async () => {
+    const webhook = newReplayed();
+    const push = await insertPush(database, newTokens(4), { shape });
+    const [first, second, third, last] = push.tokens as [string, string, string, string];
+    await deliver(database.store, push, {
+      [first]: OUTCOMES.inbox,
+      [second]: OUTCOMES.inbox,
+      [last]: OUTCOMES.inbox,
+    });
+    await database.store.outbox.replay(webhook, range(push), LIMITS);
+    expect(await drain(webhook._id)).toEqual([`${third} delivered`]);
+    await acknowledge(database, push, first);
+    await acknowledge(database, push, second);
+    await expire(database, push);
+    await complete(push);
+    expect((await drain(webhook._id)).sort()).toEqual(
+      [`${first} delivered`, `${second} delivered`, `${last} expired`, 'finished'].sort(),
+    );
+  });
+
+  test.each([
+    ['after', false],
+    ['before', true],
+  ])(
+    'the outcomes of an earlier claim, which is settled %s the report is recorded, are reported',
+    async (_, isEarly) => {
+      const webhook = newReplayed();
+      const push = await insertPush(database, newTokens(2), { shape });
+      const [id = ''] = push.batchIds;
+      const claimed = await database.store.batchTable.claim(id, 'reply', LEASE_MS);
+      if (claimed === undefined) throw new Error('not claimed');
+      await database.store.outbox.replay(webhook, range(push), LIMITS);
+      await untilDue();
+      const reports = await database.store.outbox.claim(webhook._id, LEASE_MS);
+      expect(reports.flatMap(describeReport)).toEqual([]);
+      const record = () => database.store.outbox.record(reports.map(reportedAll), LEASE_MS);
+      if (!isEarly) await record();
+      const { n } = claimed.work;
+      await database.store.batchTable.settle({
+        ...{ id, claim: claimed.claim, outcomes: new Uint8Array(n).fill(OUTCOMES.delivered) },
+        latenciesMs: new Uint32Array(n),
+      });
+      if (isEarly) await record();
+      const holders = shape === 'in the push' ? database.pushes : database.batches;
+      const at = new Date(Date.now() - 1_000);
+      const waiting = { _id: id, 'notify.at': { $exists: true } };
+      await holders.updateOne(waiting as object, { $set: { 'notify.0.at': at } });
+      const tokens = splitTokens(claimed.work.tokens);
+      expect(await drain(webhook._id)).toEqual(tokens.map((token) => `${token} delivered`));
+    },
+  );
+});
+
+describe('a push past its retention', () => {
+  const past = new Date(Date.now() - 1_000);
+  let slot = 0;
+
+  async function insertUnreported(
+    webhook: string,
+    events: readonly WebhookEvent[] = WEBHOOK_EVENTS,
+  ): Promise<TestPush> {
+    slot += 1;
+    await database.db
+      .collection<Pick<WebhookDocument, '_id' | 'app' | 'events' | 'slot'>>('webhooks')
+      .insertOne({ _id: webhook, app: APP, events: [...events], slot });
+    const push = await insertPush(database, newTokens(2), { notify: entriesOf(webhook) });
+    await deliver(database.store, push, {}, { finish: true });
+    await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
+    return push;
+  }
+  const purge = () => database.store.retention.purge(10, database.store.outbox.keepUnreported);
+  const isStored = async ({ id }: TestPush) =>
+    (await database.pushes.findOne({ _id: id })) !== null;
+
+  test('is kept until its events are reported, and is removed then', async () => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook);
+    await purge();
+    expect(await isStored(push)).toBe(true);
+    expect(await drain(webhook)).toHaveLength(3);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { purgeAt: past } });
+    await purge();
+    expect(await isStored(push)).toBe(false);
+  });
+
+  test.each<[string, (push: TestPush, webhook: string) => Promise<unknown>]>([
+    [
+      'after three days',
+      ({ id }) => database.pushes.updateOne({ _id: id }, { $set: { keepUntil: past } }),
+    ],
+    [
+      'at once when its webhook is off',
+      (_, webhook) => database.store.webhooks.turnOffOf(APP, webhook),
+    ],
+  ])('is removed %s, and its events are counted as dropped', async (_what, change) => {
+    const webhook = newWebhook();
+    const push = await insertUnreported(webhook);
+    await change(push, webhook);
+    await purge();
+    expect(await isStored(push)).toBe(false);
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 3 });
+  });
+
+  test('drops only events that the webhook wants, which the metrics count', async () => {
+    const webhook = newWebhook();
+    const before = processCounts.webhookEventsDropped;
+    const push = await insertUnreported(webhook, ['push.finished', 'recipient.failed']);
+    await database.pushes.updateOne({ _id: push.id }, { $set: { keepUntil: past } });
+    await purge();
+    expect(await database.store.webhooks.find(webhook)).toMatchObject({ dropped: 1 });
+    expect(processCounts.webhookEventsDropped - before).toBe(1);
+  });
+});
+
+describe('events of a device', () => {
+  const app = 'd'.repeat(24);
+
+  /** Adds a webhook that this process knows. */
+  async function addKnown(): Promise<string> {
+    const _id = newWebhook();
+    const box = { key: 1, nonce: '', text: '', tag: '', from: '' };
+    await database.store.webhooks.create({
+      ...{ _id, app: app, address: box, host: 'example.org', secret: box },
+      events: ['device.registered', 'device.uninstalled', 'device.deleted'],
+    });
+    await database.store.knownWebhooks.refresh();
+    return _id;
+  }
+
+  /** Claims and records until nothing is due; returns the events by device. */
+  async function drainDevices(webhook: string): Promise<string[]> {
+    const reported: string[] = [];
+    await untilDue();
+    for (;;) {
+      const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+      if (reports.length === 0) return reported.sort();
+      reported.push(
+        ...reports.flatMap(({ id, entry }) => (entry.events ?? []).map((e) => `${id} ${e}`)),
+      );
+      const progress = reports.map((report) => {
+        return { report, events: report.entry.events ?? [], isComplete: true };
+      });
+      await database.store.outbox.record(progress, LEASE_MS);
+    }
+  }
+
+  test('are reported once, and then removed from the device', async () => {
+    const { devices, deletedDevices } = database.store;
+    const earlier = await devices.register(app, 'android');
+    const webhook = await addKnown();
+    const address = { channel: 'fcm', address: 'fcm1' } as const;
+    const { token } = await devices.register(app, 'android', address);
+    expect(await drainDevices(webhook)).toEqual([`${token} registered`]);
+    const gone = { token, address: 'fcm1', flag: 'uninstalled' } as const;
+    await devices.flagGone(app, [gone]);
+    await devices.flagGone(app, [gone]);
+    await deletedDevices.markDeleted(app, earlier.token);
+    expect(await drainDevices(webhook)).toEqual(
+      [`${token} uninstalled`, `${earlier.token} deleted`].sort(),
+    );
+    // The same installation registers again: the other device is deleted.
+    const { token: newer, replaced } = await devices.register(app, 'android', address);
+    expect(replaced).toEqual([token]);
+    expect(await drainDevices(webhook)).toEqual([`${token} deleted`, `${newer} registered`].sort());
+    expect(await devices.find(token)).toMatchObject({ uninstalled: true, notify: [] });
+  });
+
+  test('that occur during a report are reported afterwards', async () => {
+    const webhook = await addKnown();
+    const { token } = await database.store.devices.register(app, 'android');
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    await database.store.deletedDevices.markDeleted(app, token);
+    const progress = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await database.store.outbox.record(progress, LEASE_MS);
+    expect(await drainDevices(webhook)).toEqual([`${token} deleted`]);
+  });
+
+  test('are removed with their webhook, and those of other webhooks stay', async () => {
+    const [removed, other] = [await addKnown(), await addKnown()];
+    const due = (w: string) => ({ w, v: 1, at: new Date(), events: ['registered'] });
+    const tokens = newTokens(1_100);
+    await database.db.collection<{ _id: string }>('devices').insertMany(
+      tokens.map((_id) => ({
+        ...{ _id, app, platform: 'android', registeredAt: new Date() },
+        notify: [due(removed), due(other)],
+      })),
+    );
+    await database.store.webhooks.remove(app, removed);
+    const left = await database.db.collection('devices').distinct('notify.w', { app });
+    expect(left).not.toContain(removed);
+    expect(await database.store.outbox.countPending(other, 2_000)).toBe(tokens.length);
+    await database.store.webhooks.remove(app, other);
+    expect(await database.store.outbox.filterDue([removed, other])).toEqual([]);
+  });
+
+  test('that occur again during a report are reported again', async () => {
+    const webhook = await addKnown();
+    const address = { channel: 'fcm', address: 'fcm2' } as const;
+    const { token } = await database.store.devices.register(app, 'android', address);
+    await drainDevices(webhook);
+    const uninstall = () =>
+      database.store.devices.flagGone(app, [{ token, address: 'fcm2', flag: 'uninstalled' }]);
+    await uninstall();
+    await untilDue();
+    const reports = await database.store.outbox.claim(webhook, LEASE_MS);
+    // The app is installed and removed again.
+    await database.db
+      .collection<{ _id: string }>('devices')
+      .updateOne({ _id: token }, { $unset: { uninstalled: true } });
+    await uninstall();
+    const progress = reports.map((report) => {
+      return { report, events: report.entry.events ?? [], isComplete: true };
+    });
+    await database.store.outbox.record(progress, LEASE_MS);
+    expect(await drainDevices(webhook)).toEqual([`${token} uninstalled`]);
+    const device = await database.store.devices.find(token);
+    expect(device?.notify?.map(({ w }) => w)).not.toContain(webhook);
+  });
+});
