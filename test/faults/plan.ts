@@ -232,8 +232,8 @@ export const FAULT_PLAN: readonly PlannedFault[] = [
   {
     fault: 'receivers of webhooks that are dead, slow or hostile',
     files: [
-      'services/delivery-worker/test/webhooks/a-dead-receiver-delays-no-other-address.test.ts',
-      'services/delivery-worker/test/webhooks/hostile-receivers-are-contained.test.ts',
+      'packages/webhooks/test/a-dead-receiver-delays-no-other-address.test.ts',
+      'packages/webhooks/test/hostile-receivers-are-contained.test.ts',
     ],
   },
   {

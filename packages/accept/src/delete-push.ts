@@ -2,7 +2,7 @@ import { ApiError } from '@carillon/core/api-error';
 import { isPushId } from '@carillon/core/ids';
 import type { Producers } from '@carillon/queue/producers';
 import type { Store } from '@carillon/store/store';
-import { isVisible } from './push-status.ts';
+import { isVisible } from './push-visibility.ts';
 
 /**
  * Handles `DELETE /pushes/<push_id>` (specification 4.3). Scheduled and delivered pushes can be deleted too. One

@@ -1,4 +1,4 @@
-import { toUnixSeconds } from '@carillon/accept/push-status';
+import { toUnixSeconds } from '@carillon/accept/push-visibility';
 import type { CsvValue } from '@carillon/core/csv';
 import type { ExportedPush } from '@carillon/reports/export-pages';
 import type { ReportedRecipient } from '@carillon/reports/recipients';

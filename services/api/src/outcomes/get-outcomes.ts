@@ -1,4 +1,4 @@
-import { toUnixSeconds } from '@carillon/accept/push-status';
+import { toUnixSeconds } from '@carillon/accept/push-visibility';
 import { ApiError } from '@carillon/core/api-error';
 import { toReportedState } from '@carillon/core/batch';
 import { isPushId, pushIdFrom } from '@carillon/core/ids';

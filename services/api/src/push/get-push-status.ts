@@ -1,4 +1,4 @@
-import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-status';
+import { isScheduled, isVisible, toUnixSeconds } from '@carillon/accept/push-visibility';
 import { ApiError } from '@carillon/core/api-error';
 import { isPushId } from '@carillon/core/ids';
 import { LIMITS } from '@carillon/core/limits';
