@@ -2,6 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import { encodeGatewayMessage } from './gateway-messages.ts';
 import { decodePresence, encodePresence, TTL_SECONDS } from './keys.ts';
 import type { PresenceServer } from './presence-server.ts';
+import { readScript } from './read-script.ts';
 
 /** A device and its connection. */
 export interface ConnectedDevice {
@@ -22,38 +23,8 @@ export type RefreshResult = 'present' | 'lost' | 'taken-over' | 'unknown';
 
 /** Maximum difference between two gateways' estimates of Redis's time. */
 const CLOCK_SKEW_MS = 1_000;
-const TAKEN_OVER = 'taken-over';
-const MISSING = 'missing';
-
-/**
- * Writes a connection's entry again, unless it names a newer connection. An entry of the same connection under a former
- * identity of its gateway is this gateway's own. An entry of an older connection is what Redis held before it lost its
- * last seconds, or what the older gateway wrote after the newer entry was lost: it is overwritten and returned. A missing
- * entry does not show where the device is, so it is written; if the device has moved and both its entry and the kick of
- * the older connection were lost, its newer gateway finds the older entry and overwrites it. So the newest connection
- * wins regardless of which gateway checks first (guarantee G11). A gateway has one connection per device, so another
- * entry of the same gateway is older. If the order of two gateways' connections is uncertain, the entry stays unchanged.
- */
-const REFRESH_SCRIPT = `
-local there = redis.call('GET', KEYS[1])
-local found = false
-if not there then found = '${MISSING}' elseif there ~= ARGV[1] then
-  local gateway, connection, connectedAt = string.match(there, '^([^|]*)|([^|]*)|?(%d*)$')
-  if connection ~= ARGV[2] then
-    local isOlder = gateway == string.match(ARGV[1], '^[^|]*')
-      or tonumber(connectedAt) and connectedAt + ${CLOCK_SKEW_MS} < tonumber(ARGV[3])
-    if not isOlder then return '${TAKEN_OVER}' end
-    found = there
-  end
-end
-redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[4])
-return found`;
-
-/** Removes an entry only if it still names this connection: a late close never hides a newer connection (G11). */
-const UNREGISTER_SCRIPT = `
-local there = redis.call('GET', KEYS[1])
-if there and string.match(there, '^[^|]*|([^|]*)') == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return false`;
+const REFRESH_PRESENCE = readScript('refresh-presence');
+const UNREGISTER_PRESENCE = readScript('unregister-presence');
 
 type PipelineResults = [error: Error | null, result: unknown][];
 
@@ -108,7 +79,7 @@ export function createPresenceRegistry(
     async (devices) => {
       const pipeline = redis.pipeline();
       for (const { token, connection } of devices) {
-        pipeline.eval(UNREGISTER_SCRIPT, 1, keys.presence(token), connection);
+        pipeline.eval(UNREGISTER_PRESENCE, 1, keys.presence(token), connection);
       }
       return (await execPipeline(pipeline)).map(([error]) => error as undefined | Error);
     },
@@ -130,13 +101,14 @@ export function createPresenceRegistry(
         const redisConnectedAt = toRedisTime(device);
         const presence = encodePresence(id, connection, redisConnectedAt);
         pipeline.eval(
-          REFRESH_SCRIPT,
+          REFRESH_PRESENCE,
           1,
           keys.presence(token),
           presence,
           connection,
           redisConnectedAt,
           TTL_SECONDS.presence,
+          CLOCK_SKEW_MS,
         );
       }
       const results =
@@ -172,7 +144,7 @@ function toRefreshResult(
   [error, reply]: PipelineResults[number] | [undefined] = [undefined],
 ): RefreshResult {
   if (error !== null) return 'unknown';
-  if (reply === TAKEN_OVER) return 'taken-over';
+  if (reply === 'taken-over') return 'taken-over';
   return typeof reply === 'string' ? 'lost' : 'present';
 }
 

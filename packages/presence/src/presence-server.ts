@@ -1,10 +1,12 @@
 import { Cluster } from 'ioredis';
 import { createPresenceKeys, type PresenceKeys } from './keys.ts';
+import { readScript } from './read-script.ts';
 import { assertRedisWritable, connectRedis, type Redis, type RedisAddress } from './redis.ts';
 
 /** Hash tag of all keys of presence in a cluster, and its slot: one MGET, pipeline or script may use any of them. */
 const CLUSTER_TAG = 'presence';
 export const CLUSTER_SLOT = 15_428;
+const READ_TIME = readScript('read-time');
 
 /** The Redis of presence: a server, the primary that Sentinels name, or the node of a cluster that serves its slot. */
 export interface PresenceServer {
@@ -37,8 +39,7 @@ export async function connectPresence(address: RedisAddress): Promise<PresenceSe
       ...server,
       keys,
       onReconnect: (listener) => watchNode(redis, listener),
-      // In a script with a key of presence: TIME alone would go to any node.
-      time: async () => (await redis.eval("return redis.call('TIME')", 1, keys.probe)) as string[],
+      time: async () => (await redis.eval(READ_TIME, 1, keys.probe)) as string[],
       assertWritable: () => assertRedisWritable(address, keys.probe),
     };
   }

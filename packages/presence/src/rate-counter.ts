@@ -2,6 +2,7 @@ import { createBatcher } from '@carillon/core/batcher';
 import { resultWithin } from '@carillon/core/with-timeout';
 import { LRUCache } from 'lru-cache';
 import type { PresenceServer } from './presence-server.ts';
+import { readScript } from './read-script.ts';
 
 /** Number of events in the current window. */
 export interface WindowCount {
@@ -32,20 +33,7 @@ const REDIS_TIMEOUT_MS = 100;
 const RETRY_DELAY_MS = 500;
 const MAX_KEYS = 50_000;
 
-/** KEYS: counters. ARGV: increment and window in milliseconds of each. Returns count and remaining time of each. */
-const INCREMENT_SCRIPT = `
-local results = {}
-for i, key in ipairs(KEYS) do
-  local n = redis.call('INCRBY', key, ARGV[2 * i - 1])
-  local left = redis.call('PTTL', key)
-  if left < 0 then
-    left = tonumber(ARGV[2 * i])
-    redis.call('PEXPIRE', key, left)
-  end
-  results[2 * i - 1] = n
-  results[2 * i] = left
-end
-return results`;
+const COUNT_EVENTS = readScript('count-events');
 
 /**
  * Creates the rate counter of a process. Events of the same moment share a round trip. Not rate-limiter-flexible: it
@@ -80,7 +68,7 @@ export function createRateCounter(
     try {
       const counters = [...incrementsByKey.keys()].map(keys.counter);
       const results = (await redis.eval(
-        INCREMENT_SCRIPT,
+        COUNT_EVENTS,
         counters.length,
         ...counters,
         ...argv,

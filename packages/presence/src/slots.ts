@@ -1,22 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { PresenceServer } from './presence-server.ts';
+import { readScript } from './read-script.ts';
 
 /** Time after which the slots of a process that died are free. */
 const LEASE_MS = 10_000;
 const RENEW_INTERVAL_MS = 3_000;
 
-/** KEYS: a sorted set of holders. ARGV: maximum, lease in milliseconds, holder. Returns 1 if the holder has a slot. */
-const ACQUIRE_SCRIPT = `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-local isHeld = redis.call('ZSCORE', KEYS[1], ARGV[3])
-if not isHeld and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[3])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return 1`;
-
-const RELEASE_SCRIPT = `return redis.call('ZREM', KEYS[1], ARGV[1])`;
+const ACQUIRE_SLOT = readScript('acquire-slot');
 
 /** A slot that is held until it is released. */
 export interface Slot {
@@ -42,7 +32,7 @@ export function createSlots(
 
   async function tryAcquire(key: string, holder: string): Promise<boolean> {
     try {
-      return (await redis.eval(ACQUIRE_SCRIPT, 1, keys.slots(key), max, LEASE_MS, holder)) === 1;
+      return (await redis.eval(ACQUIRE_SLOT, 1, keys.slots(key), max, LEASE_MS, holder)) === 1;
     } catch (error) {
       onError(error as Error);
       return true;
@@ -60,7 +50,7 @@ export function createSlots(
         isReleased = true;
         clearInterval(timer);
         change(key, -1);
-        void redis.eval(RELEASE_SCRIPT, 1, keys.slots(key), holder).catch(onError);
+        void redis.zrem(keys.slots(key), holder).catch(onError);
       },
     };
   }
