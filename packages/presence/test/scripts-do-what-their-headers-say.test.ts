@@ -53,7 +53,7 @@ describe('count-events', () => {
   });
 
   test('gives a counter without an end a new window', async () => {
-    await redis.set('a', 7);
+    await redis.set('a', '7');
     expect(await run('count-events', ['a'], 1, 5_000)).toEqual([8, 5_000]);
   });
 });
@@ -71,7 +71,7 @@ describe('acquire-slot', () => {
   test('gives a slot whose lease has ended to another holder, and leaves no set behind', async () => {
     await redis.zadd('slots', 1, 'dead', 2, 'dead too');
     expect(await acquire('one')).toBe(1);
-    expect(await redis.zrange('slots', 0, -1)).toEqual(['one']);
+    expect(await redis.zrange('slots', '0', '-1')).toEqual(['one']);
     expect(await redis.pttl('slots')).toBeGreaterThan(0);
   });
 });

@@ -44,6 +44,13 @@ async function givenDue(db: Db): Promise<void> {
 const givenClaimed = (db: Db) =>
   insertDocuments(db, 'pushes', push({ notify: [claimedEntry], work: embeddedBatch() }));
 
+/** Inserts a push past its retention, with events that are not reported, and its webhook. */
+async function givenPastRetention(db: Db, fields: Partial<WebhookDocument>): Promise<void> {
+  await insertDocuments(db, 'webhooks', { ...webhook, ...fields });
+  const past = { purgeAt: anHourAgo(), counts: { delivered: 1 }, notify: [entry] };
+  await insertDocuments(db, 'pushes', push({ ...past, work: embeddedBatch() }));
+}
+
 /** Functions that write webhooks and the events reported to them. */
 export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = {
   'webhooks.create': {
@@ -118,6 +125,16 @@ export const WEBHOOK_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
   'outbox.release': {
     given: givenClaimed,
     call: ({ outbox }) => outbox.release([{ report: claimedPush, delayMs: 1_000 }]),
+  },
+  'outbox.keepUnreported': {
+    'a push whose webhook is on': {
+      given: (db) => givenPastRetention(db, {}),
+      call: ({ outbox }) => outbox.keepUnreported([PUSH]),
+    },
+    'a push whose webhook is off': {
+      given: (db) => givenPastRetention(db, { off: { at: anHourAgo(), reason: 'gone' } }),
+      call: ({ outbox }) => outbox.keepUnreported([PUSH]),
+    },
   },
   'outbox.replay': {
     given: async (db) => {
