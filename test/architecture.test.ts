@@ -42,12 +42,14 @@ describe('the workspace follows the architecture rules', () => {
 describe('a violation of the import rules is reported', () => {
   const CORE = 'packages/core imports only its allowed packages';
   const STORE = 'packages/store imports only its allowed packages';
+  const ACCEPT = 'packages/accept imports only its allowed packages';
   const LISTED = 'a package is listed before it imports another or is imported';
   const SERVICES = 'services import listed packages and no service';
   const OWN_FOLDER = 'relative imports stay in their own package';
   const DECLARED = 'imports are declared in the own package.json';
   const PURE = 'packages/core imports few libraries';
   const CIRCLE = 'no import circle';
+  const REPORTS = 'the engine imports no reports';
 
   const forbidden: [rule: string, path: string, source: string][] = [
     [CORE, 'packages/core/src/a.ts', "import '@carillon/store/db';"],
@@ -64,6 +66,11 @@ describe('a violation of the import rules is reported', () => {
     ['mongodb stays in its room', 'services/api/src/i.ts', "import { Db } from 'mongodb';"],
     ['ioredis stays in its room', 'packages/store/src/j.ts', "import { Redis } from 'ioredis';"],
     ['mqtt stays in its room', 'services/device-gateway/src/k.ts', "const m = require('mqtt');"],
+    [REPORTS, 'services/scheduler/src/a.ts', "import '@carillon/reports/reports';"],
+    [REPORTS, 'services/delivery-worker/src/a.ts', "import '@carillon/reports/reports';"],
+    [REPORTS, 'services/device-gateway/src/a.ts', "import '@carillon/reports/reports';"],
+    [STORE, 'packages/store/src/b.ts', "import '@carillon/reports/reports';"],
+    [ACCEPT, 'packages/accept/src/a.ts', "import '@carillon/reports/reports';"],
     [CIRCLE, 'services/api/src/l.ts', "import type { M } from './m.ts'; export type L = M;"],
   ];
   const allowed = {
@@ -93,6 +100,7 @@ describe('a violation of the import rules is reported', () => {
 describe('a violation of the rules for files is reported', () => {
   const BUILTIN = 'built-in modules are imported with node:, types by import declarations';
   const PROCESS = 'only the edges touch process';
+  const DATABASE = 'only the packages of MongoDB take the database from a store';
   const RETIRED = 'no file name or exported name contains a retired word';
   const HTTP = 'what keeps running takes node:http from the runtime';
 
@@ -104,6 +112,9 @@ describe('a violation of the rules for files is reported', () => {
     [PROCESS, 'services/api/src/a.ts', 'const port = process.env.PORT;'],
     [PROCESS, 'services/api/src/a.ts', 'const { argv } = process;'],
     [PROCESS, 'services/cli/src/a.ts', "import { exit } from 'node:process';"],
+    [DATABASE, 'services/api/src/a.ts', "store.db.collection('pushes');"],
+    [DATABASE, 'packages/accept/src/a.ts', 'const { db } = store;'],
+    [DATABASE, 'packages/accept/src/a.ts', 'const a = ({ db: other }) => other;'],
     ['no index file only re-exports', 'packages/core/src/index.ts', "export * from './ids.ts';"],
     [RETIRED, 'services/api/src/say-goodbye-now.ts', ''],
     [RETIRED, 'services/api/src/a.ts', 'export const REPLY_PATIENCE_MS = 1;'],
@@ -127,6 +138,7 @@ describe('a violation of the rules for files is reported', () => {
     ],
     [HTTP, 'services/api/src/a.ts', "import type { Server } from 'node:http';"],
     [HTTP, 'services/sandbox/src/a.ts', "import { createServer } from 'node:http';"],
+    [DATABASE, 'packages/reports/src/a.ts', 'const { db } = store;'],
     [PROCESS, 'services/api/src/main.ts', 'process.exit(1);'],
     [PROCESS, 'services/api/src/a.ts', 'queue.process(); const process = 1;'],
     ['no index file only re-exports', 'packages/core/src/index.ts', 'export const a = 1;'],

@@ -40,7 +40,7 @@ export async function checkImportsOf(files: Record<string, string>): Promise<Imp
     cpSync(join(ROOT, CONFIG), join(root, CONFIG));
     for (const [path, text] of Object.entries({ ...WORKSPACE, ...files })) write(root, path, text);
     mkdirSync(join(root, 'node_modules/@carillon'));
-    for (const name of ['core', 'store', 'queue', 'new'])
+    for (const name of ['core', 'store', 'reports', 'queue', 'new'])
       symlinkSync(`../../packages/${name}`, join(root, 'node_modules/@carillon', name));
     symlinkSync('../../services/scheduler', join(root, 'node_modules/@carillon/scheduler'));
     return await checkImports(root, ['packages', 'services']);
@@ -60,6 +60,7 @@ const WORKSPACE: Record<string, string> = {
   ),
   ...manifest('packages/core', ['zod', 'lru-cache']),
   ...manifest('packages/store', ['mongodb', 'ioredis']),
+  ...manifest('packages/reports', []),
   ...manifest('packages/queue', []),
   ...manifest('packages/new', []),
   ...manifest('services/api', ['express', 'mongodb']),
@@ -67,6 +68,7 @@ const WORKSPACE: Record<string, string> = {
   ...manifest('services/device-gateway', ['mqtt']),
   'packages/core/src/ids.ts': 'export const id = 1;',
   'packages/store/src/db.ts': 'export const db = 1;',
+  'packages/reports/src/reports.ts': 'export const reports = 1;',
   'packages/queue/src/names.ts': 'export const name = 1;',
   'packages/new/src/thing.ts': 'export const thing = 1;',
   'services/scheduler/src/due.ts': 'export const due = 1;',

@@ -12,6 +12,9 @@ const RUNNING_FILES = [
   'services/{api,dashboard,delivery-worker,device-gateway,scheduler}/src/**',
 ];
 
+/** The packages that send statements to MongoDB, and `presence`, where `db` is the number of a Redis's database. */
+const DATABASE_FILES = ['packages/{store,reports,webhooks,presence}/src/**'];
+
 const MAX_LINES = 500;
 const MAX_FUNCTION_LINES = 60;
 
@@ -42,6 +45,11 @@ export const FILE_RULES: readonly FileRule[] = [
     name: 'only the edges touch process',
     violations: ({ path, touchesProcess }) =>
       touchesProcess && !isIn(PROCESS_FILES, path) ? [`${path} touches process`] : [],
+  },
+  {
+    name: 'only the packages of MongoDB take the database from a store',
+    violations: ({ path, takesDatabase }) =>
+      takesDatabase && !isIn(DATABASE_FILES, path) ? [`${path} takes the database`] : [],
   },
   {
     name: 'no file is long',

@@ -18,6 +18,8 @@ export interface SourceFile {
   lines: number;
   functions: FunctionLength[];
   touchesProcess: boolean;
+  /** Takes the database from a store. */
+  takesDatabase: boolean;
   onlyReexports: boolean;
 }
 
@@ -33,6 +35,7 @@ export function describeFile(path: string, source: string): SourceFile {
   const loads: string[] = [];
   const urls: string[] = [];
   let touchesProcess = false;
+  let takesDatabase = false;
   visit(body, (node) => {
     const imported = importedModule(node);
     if (imported !== undefined) imports.push(imported);
@@ -41,6 +44,7 @@ export function describeFile(path: string, source: string): SourceFile {
     const url = importedUrl(node);
     if (url !== undefined) urls.push(url);
     touchesProcess ||= isProcessAccess(node);
+    takesDatabase ||= isDatabaseAccess(node);
   });
   return {
     path,
@@ -52,6 +56,7 @@ export function describeFile(path: string, source: string): SourceFile {
     lines: source.split('\n').length - 1,
     functions: measureFunctions(body, source, start),
     touchesProcess: touchesProcess || imports.includes('node:process'),
+    takesDatabase,
     onlyReexports: body.length > 0 && body.every(isReexport),
   };
 }
@@ -125,6 +130,11 @@ function importedUrl(node: SyntaxNode): string | undefined {
 function isProcessAccess(node: SyntaxNode): boolean {
   if (node.type === 'VariableDeclarator') return isNamed(node.init, 'process');
   return node.type === 'MemberExpression' && isNamed(node.object, 'process');
+}
+
+function isDatabaseAccess(node: SyntaxNode): boolean {
+  if (node.type.endsWith('PatternProperty')) return isNamed(node.key, 'db');
+  return node.type === 'MemberExpression' && isNamed(node.property, 'db');
 }
 
 function isNamed(node: unknown, name: string): boolean {
