@@ -8,7 +8,7 @@ const PACKAGES = {
   store: ['core'],
   queue: ['core', 'presence'],
   presence: ['core'],
-  accept: ['core', 'store', 'queue'],
+  accept: ['core', 'store', 'queue', 'presence'],
   admin: ['core', 'store', 'queue', 'presence'],
 };
 

@@ -266,7 +266,7 @@ test('the pushes of a re-drive are read in order, each once, without those marke
   const to = new Date(Date.now() + 1_000);
   async function read(filter = {}, after?: string) {
     const found: string[] = [];
-    const marked = database.store.failures.iteratePushes(APP, { to, ...filter }, after);
+    const marked = database.store.failedRecipients.iteratePushes(APP, { to, ...filter }, after);
     for await (const id of marked) found.push(id);
     return found;
   }

@@ -1,10 +1,13 @@
 import { acceptPush } from '@carillon/accept/accept-push';
+import type { Accept } from '@carillon/accept/admit-push';
 import { newPushId, pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
+import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
+import { createWorker, type QueueWorker } from '@carillon/queue/workers';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -17,10 +20,9 @@ import {
   startStore,
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
+import { redrivePage } from '../../delivery-worker/src/redrive/redrive-page.ts';
 import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
-import type { Accept } from '../src/failures/redrive-push.ts';
-import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
 import { failureRoutes } from '../src/failures/routes.ts';
 import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
 import { pushRoutes } from '../src/pushes/routes.ts';
@@ -35,7 +37,8 @@ let store: Store;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let presence: PresenceServer;
 let producers: Producers;
-let worker: RedriveWorker;
+/** Takes the jobs of re-drives, as a delivery-worker does. */
+let worker: QueueWorker;
 let routes: ConsoleRoute[];
 let account: string;
 let app: string;
@@ -48,7 +51,18 @@ beforeAll(async () => {
   const presenceReader = createPresenceReader(presence);
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
-  worker = createRedriveWorker({ store, accept, onError: () => undefined });
+  const onError = () => undefined;
+  const redriving = { store, accept, onError, isStopping: () => false };
+  worker = createWorker(
+    { redis, onError },
+    'redrive',
+    jobSchemas.redrive,
+    async ({ redrive }, runAgain) => {
+      const afterMs = await redrivePage(redriving, redrive);
+      if (afterMs !== undefined) runAgain(afterMs);
+    },
+    1,
+  );
   const accountOf = createAccountOf(store);
   routes = [
     ...pushRoutes(store, producers, { accept, accountOf, retentionMs: RETENTION_MS }),
@@ -65,7 +79,7 @@ beforeAll(async () => {
       },
       accountOf,
     ),
-    ...failureRoutes(store, worker, accountOf),
+    ...failureRoutes(store, producers, accountOf),
   ];
   account = await store.accounts.create('Bakery', 'trial');
   app = await store.apps.create('Bread (iOS) *', account);
