@@ -334,6 +334,15 @@ test('failed deliveries are listed, re-driven with progress, and shown as re-dri
   app = bakery;
 });
 
+test('a re-drive is stored without Redis too', async () => {
+  const unreachable = createProducers({ url: 'redis://127.0.0.1:1' }, () => undefined);
+  const ofStore = failureRoutes(store, unreachable, createAccountOf(store));
+  const input = { app: await store.apps.create('No Redis', account), filter: {} };
+  const { id } = await readRoute(ofStore, 'post', '/apps/:app/redrives', input);
+  expect(await store.redrives.find(id)).toMatchObject({ state: 'running' });
+  await unreachable.close();
+});
+
 test('the search finds pushes, devices by either token, and apps, in the accounts of the operator', async () => {
   const address = 'f'.repeat(40);
   const { token } = await store.devices.register(app, 'ios', {
