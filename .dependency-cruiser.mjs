@@ -10,7 +10,7 @@ const PACKAGES = {
   webhooks: ['core', 'runtime', 'store'],
   queue: ['core', 'presence'],
   presence: ['core'],
-  accept: ['core', 'store', 'queue'],
+  accept: ['core', 'store', 'queue', 'presence'],
   admin: ['core', 'store', 'reports', 'webhooks', 'queue', 'presence'],
 };
 

@@ -2,6 +2,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { fallbackBatchId } from '../../packages/core/src/ids.ts';
 import { freePort } from '../../packages/presence/test/start-server.ts';
 import type { QueueName } from '../../packages/queue/src/jobs.ts';
+import type { PushDocument } from '../../packages/store/src/documents.ts';
+import { insertFailedPushes } from '../../packages/store/test/failed-pushes.ts';
 import { type Receiver, startReceiver } from '../../packages/webhooks/test/receiver.ts';
 import type { TestTenant } from '../support/api/tenants.ts';
 import { createDevicePool, type DevicePool } from '../support/faults/device-pool.ts';
@@ -26,6 +28,8 @@ const POOL_SIZE = { registered: 2_500, real: REAL };
 const BATCHES = 3;
 const OF_PROVIDER = 3;
 const AT_ONCE = 5;
+/** Two pages. */
+const REDRIVEN = 60;
 const TOPIC = 'crowd';
 
 let fixture: ProviderFixture;
@@ -248,6 +252,31 @@ test('webhook: a report', async () => {
   } finally {
     await receiver.stop();
   }
+});
+
+test('redrive: the pages of a re-drive', async () => {
+  const { app } = tenant;
+  const tokens: string[] = [];
+  for (let n = 0; n < REDRIVEN; n += 1) tokens.push((await registerDevice(tenant.dev)).token);
+  const old = await insertFailedPushes(mongo.db, app, tokens);
+  const listNew = () =>
+    mongo.db
+      .collection<PushDocument>('pushes')
+      .find({ app, 'idempotency.key': /^redrive:/ })
+      .toArray();
+  await runAgain(
+    'redrive',
+    async () => (await fixture.store.redrives.create(app, {}, old)) ?? '',
+    (redrive) => [{ redrive }],
+    async (redrive) => {
+      const isOver = async () => (await fixture.store.redrives.find(redrive))?.state === 'finished';
+      await until(isOver, { timeoutMs: 30_000, what: 'the end of the re-drive' });
+      expect(await fixture.store.redrives.find(redrive)).toMatchObject({
+        ...{ total: REDRIVEN, done: REDRIVEN, recipients: REDRIVEN, skipped: {} },
+      });
+      expect((await listNew()).map(({ work }) => work?.tokens).sort()).toEqual(tokens.toSorted());
+    },
+  );
 });
 
 /** Waits until every API process knows the webhook: then it gets the event of a device's deletion. */

@@ -31,7 +31,7 @@ interface Audience {
 }
 
 /** Collections that accepting a push reads and writes. */
-type AcceptPushStore = AudienceStore &
+export type AcceptPushStore = AudienceStore &
   Pick<Store, 'pushes' | 'batches' | 'credentials' | 'knownWebhooks' | 'clock'>;
 
 /** A client's idempotency key and the body it came with; a repeated request is recognised by them (guarantee G2). */

@@ -1,7 +1,7 @@
 import type { Channel } from '@carillon/core/channels';
 import type { Failure } from '@carillon/core/outcomes';
-import type { FailedBatch, FailureCursor } from '@carillon/store/failures';
-import type { Store } from '@carillon/store/store';
+import type { FailedBatch, FailureCursor } from '@carillon/reports/failures';
+import type { Reports } from '@carillon/reports/reports';
 import type { Page, PageQuery } from './page.ts';
 
 /** A query for failed deliveries; `from` and `to` are times at which recipients of a batch first failed. */
@@ -32,7 +32,7 @@ const CURSOR = /^(\d{1,15})\.([0-9a-z-]{1,64})$/;
  * empty, and still have a `next`. An unreadable cursor counts as none.
  */
 export async function listFailures(
-  { failures }: Pick<Store, 'failures'>,
+  { failures }: Pick<Reports, 'failures'>,
   app: string,
   { cursor, ...query }: FailureListQuery,
 ): Promise<Page<FailureView>> {

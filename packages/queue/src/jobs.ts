@@ -24,6 +24,8 @@ export const jobSchemas = {
   }),
   /** Reports due events to a webhook. */
   webhook: z.object({ webhook: id }),
+  /** Sends the next page of a re-drive's old pushes again. */
+  redrive: z.object({ redrive: id }),
   /** Checks for due pushes. */
   maintenance: z.object({ task: z.literal('reconcile') }),
 };
@@ -41,6 +43,7 @@ export const QUEUE_NAMES = [
   'finish',
   'presence',
   'webhook',
+  'redrive',
   'maintenance',
 ] as const;
 export type QueueName = (typeof QUEUE_NAMES)[number];
@@ -88,6 +91,14 @@ export function terminateJobId(push: string): string {
 /** Returns the id of a webhook's job, one at a time: a webhook has one request in flight. */
 export function webhookJobId(webhook: string): string {
   return `webhook-${webhook}`;
+}
+
+/**
+ * Returns the id of a re-drive's job, one at a time: the console and, while the re-drive is running, each reconciliation
+ * add it. The job exists from the first page to the last: it runs again for each.
+ */
+export function redriveJobId(redrive: string): string {
+  return `redrive-${redrive}`;
 }
 
 /** Returns the id of a due check, one per second, however many pushes are due in it. */

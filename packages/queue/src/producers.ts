@@ -17,6 +17,7 @@ import {
   NO_VERSION_CHECK,
   type PresenceJob,
   type QueueName,
+  redriveJobId,
   resendJobId,
   sendJobId,
   terminateJobId,
@@ -57,6 +58,13 @@ export function createProducers(redis: RedisAddress, onError: OnRedisError) {
     ...createPushProducers(queues),
     ...createFinishProducers(queues),
     ...createReportProducers(queues),
+    /** Enqueues the next page of a re-drive. */
+    redrive: (id: string): Promise<void> =>
+      queues.addTo('redrive', {
+        name: 'redrive',
+        data: { redrive: id },
+        opts: { ...REMOVED_WHEN_DONE, jobId: redriveJobId(id) },
+      }),
     /**
      * Counts the jobs of a queue that a worker may take. Calls at the same time share a round trip. Throws if Redis fails, or
      * takes no writes, without which no worker can take a job.

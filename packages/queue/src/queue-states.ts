@@ -43,12 +43,15 @@ async function readQueueState(redis: Redis, name: QueueName): Promise<QueueState
   pipeline.zrange(key('delayed'), '0', '0', 'WITHSCORES');
   const row = await execute(pipeline);
   const [workers, waiting, active, delayed, oldestId, firstDelayed] = row;
-  const added = oldestId === null ? null : await redis.hget(key(String(oldestId)), 'timestamp');
+  // A job that runs again waits since it ran last, at the earliest.
+  const times =
+    oldestId === null ? [] : await redis.hmget(key(String(oldestId)), 'timestamp', 'processedOn');
+  const waitsSince = times.filter((time) => time !== null).map(Number);
   const now = Date.now();
   const [, score] = firstDelayed as string[];
   // Only a worker moves a delayed job that is due to the waiting ones.
   const since = [
-    ...(added === null ? [] : [Number(added)]),
+    ...(waitsSince.length === 0 ? [] : [Math.max(...waitsSince)]),
     ...(score === undefined ? [] : [Number(score) / DELAYED_SCORE_FACTOR]),
   ].filter((at) => at <= now);
   return {

@@ -3,6 +3,7 @@ import { createBacklog } from './backlog.ts';
 import { createDeliveryStatus } from './delivery-status.ts';
 import { createDeviceOverviews } from './device-overviews.ts';
 import { createExportPages } from './export-pages.ts';
+import { createFailures } from './failures.ts';
 import { createPending } from './pending.ts';
 import { createPushOutcomes } from './push-outcomes.ts';
 import { createPushProgress } from './push-progress.ts';
@@ -26,6 +27,7 @@ export function createReports({
     deliveryStatus,
     deviceOverviews: createDeviceOverviews(db, clock),
     exportPages: createExportPages(db),
+    failures: createFailures(db),
     pending: createPending(db),
     pushesOfDevice: createPushesOfDevice(db, deliveryStatus),
     pushOutcomes: createPushOutcomes(db),

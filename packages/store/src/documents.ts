@@ -412,8 +412,6 @@ export interface RedriveDocument {
   recipients: number;
   /** Old pushes without a new one, by reason. */
   skipped: Record<string, number>;
-  /** The process that works on it, until when by MongoDB's clock. */
-  lease?: { owner: string; until: Date };
 }
 
 /** Status of one recipient of a push. */

@@ -1,8 +1,16 @@
 import { splitTokens } from '@carillon/core/batch';
-import { isBatchId } from '@carillon/core/ids';
-import type { AnyBulkWriteOperation, Collection, Db } from 'mongodb';
+import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
+import type { AnyBulkWriteOperation, Db } from 'mongodb';
 import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
-import { type BatchWithFailures, failedPositions } from './failures.ts';
+import {
+  type BatchWithFailures,
+  compareById,
+  failedPositions,
+  type Holder,
+  type Holders,
+  hasReason,
+  readMarks,
+} from './failure-marks.ts';
 import { batchIdsOf } from './final-outcomes.ts';
 import { FAILURES_BY_PUSH_INDEX } from './migrate.ts';
 import { OUTCOME_PROJECTION } from './recipient-status.ts';
@@ -53,18 +61,50 @@ export interface RedriveScope extends Pick<RedriveFilter, 'channel' | 'reason'> 
   to: Date;
 }
 
-type Holder = { _id: string; work: Batch };
-
 /**
- * Failed recipients of single pushes. A re-drive reserves recipients in their batch before it sends to them again, so
+ * Failed recipients, by push. A re-drive reserves recipients in their batch before it sends to them again, so
  * that neither a repeated run nor a later re-drive sends to them twice.
  */
 export function createFailedRecipients(db: Db) {
   const pushes = db.collection<PushDocument>('pushes');
   const batches = db.collection<BatchDocument>('batches');
-  const holders = [pushes, batches] as unknown as Collection<Holder>[];
+  const holders = [pushes, batches] as unknown as [Holders, Holders];
+  const tables = { pushes: holders[0], batches: holders[1] };
 
   return {
+    ...createReservations(holders),
+    /**
+     * Reads the ids of an app's pushes with failures that were marked until `to`, in order and each once. Reads
+     * index entries only.
+     *
+     * @param after the id of the last push of an earlier read
+     */
+    async *iteratePushes(
+      app: string,
+      { channel, reason, from, to }: RedriveFilter & { to: Date },
+      after = '',
+    ): AsyncGenerator<string> {
+      const filter = {
+        app,
+        // Sorts after the batches of that push, whose ids continue with a hyphen.
+        _id: { $gt: `${after}.` },
+        'work.failedAt': { $gte: from ?? new Date(0), $lte: to },
+        ...(channel !== undefined && { 'work.channel': channel }),
+      };
+      const order = {
+        sort: [['_id', 1]] satisfies [string, 1 | -1][],
+        hint: FAILURES_BY_PUSH_INDEX,
+        batchSize: 1_000,
+      };
+      let previous = '';
+      for await (const mark of readMarks(tables, filter, order, compareById)) {
+        const push = pushIdOfBatch(mark._id);
+        if (push === previous || !hasReason(mark, reason)) continue;
+        previous = push;
+        yield push;
+      }
+    },
+
     /** Finds a push of an app with the fields that a re-drive needs. */
     findPush: async (app: string, id: string): Promise<FailedPush | undefined> =>
       (await pushes.findOne<FailedPush>({ _id: id, app }, { projection: PUSH_FIELDS })) ??
@@ -106,8 +146,13 @@ export function createFailedRecipients(db: Db) {
       }
       if (part.length > 0) yield part;
     },
+  };
+}
 
-    /** Reserves recipients durably. False: another process has reserved some of them for the same re-drive meanwhile. */
+/** Creates the functions that reserve recipients in their batches. */
+function createReservations(holders: readonly Holders[]) {
+  return {
+    /** Reserves recipients durably. False: another worker has reserved some of them for the same re-drive meanwhile. */
     async reserve(by: string, recipients: readonly BatchRecipients[]): Promise<boolean> {
       const byBatch = new Map(recipients.map((one) => [one.batch, one]));
       const written = await writeAll(holders, [...byBatch.keys()], (id) => {
@@ -138,7 +183,7 @@ export function createFailedRecipients(db: Db) {
 
 /** Writes to batches, whether they have a document of their own or lie in their push. Returns how many it changed. */
 async function writeAll(
-  holders: readonly Collection<Holder>[],
+  holders: readonly Holders[],
   ids: readonly string[],
   toOperation: (id: string) => AnyBulkWriteOperation<Holder>,
 ): Promise<number> {

@@ -1,6 +1,5 @@
 import { newObjectId } from '@carillon/core/ids';
 import type { Db } from 'mongodb';
-import { fromNow } from './clock.ts';
 import type { RedriveDocument, RedriveFilter } from './documents.ts';
 import { isDuplicateKey } from './mongo-errors.ts';
 
@@ -15,7 +14,10 @@ export interface RedriveProgress {
   skipped: Readonly<Record<string, number>>;
 }
 
-/** Re-drives: progress and leases. */
+/** A re-drive as a worker has read it. */
+export type RedrivePosition = Pick<RedriveDocument, '_id' | 'cursor'>;
+
+/** Re-drives and their progress. */
 export function createRedrives(db: Db) {
   const redrives = db.collection<RedriveDocument>('redrives');
   return {
@@ -58,55 +60,38 @@ export function createRedrives(db: Db) {
 
     find: async (id: string) => (await redrives.findOne({ _id: id })) ?? undefined,
 
-    /** Returns whether a re-drive is running, under a lease or not. */
-    hasRunning: async (): Promise<boolean> =>
-      (await redrives.findOne({ state: 'running' }, { projection: { _id: 1 } })) !== null,
-
-    /** Claims the oldest running re-drive whose lease is free or has ended by MongoDB's clock. */
-    async claim(owner: string, leaseMs: number): Promise<RedriveDocument | undefined> {
-      const hasLapsed = { $expr: { $lte: [{ $ifNull: ['$lease.until', new Date(0)] }, '$$NOW'] } };
-      const claimed = await redrives.findOneAndUpdate(
-        { state: 'running', ...hasLapsed },
-        [{ $set: { lease: { owner: { $literal: owner }, until: fromNow(leaseMs) } } }],
-        { sort: { createdAt: 1 }, returnDocument: 'after' },
-      );
-      return claimed ?? undefined;
+    /** Lists the running re-drives, the oldest first. An index alone answers it while none is running. */
+    async listRunning(limit: number): Promise<string[]> {
+      const found = await redrives
+        .find({ state: 'running' }, { projection: { _id: 1 } })
+        .sort({ createdAt: 1 })
+        .limit(limit)
+        .toArray();
+      return found.map(({ _id }) => _id);
     },
 
-    /** Renews a lease. False: it was lost. */
-    async renew(id: string, owner: string, leaseMs: number): Promise<boolean> {
-      const { matchedCount } = await redrives.updateOne(
-        { _id: id, state: 'running', 'lease.owner': owner },
-        [{ $set: { 'lease.until': fromNow(leaseMs) } }],
-      );
-      return matchedCount === 1;
-    },
+    /** Saves how many old pushes a re-drive has. */
+    setTotal: (redrive: RedrivePosition, total: number): Promise<void> =>
+      updateAt(redrive, { $set: { total } }),
 
-    /** Saves how many old pushes a re-drive has. False: the lease was lost. */
-    setTotal: (id: string, owner: string, total: number): Promise<boolean> =>
-      updateOwn(id, owner, { $set: { total } }),
-
-    /** Moves the cursor over old pushes and counts them with the same write. False: the lease was lost. */
-    recordProgress(id: string, owner: string, progress: RedriveProgress): Promise<boolean> {
+    /** Moves the cursor over old pushes and counts them with the same write. */
+    recordProgress(redrive: RedrivePosition, progress: RedriveProgress): Promise<void> {
       const skipped = Object.entries(progress.skipped).map(([why, n]) => [`skipped.${why}`, n]);
       const { cursor, done, recipients } = progress;
-      return updateOwn(id, owner, {
+      return updateAt(redrive, {
         $set: { cursor },
         $inc: { done, recipients, ...Object.fromEntries(skipped) },
       });
     },
 
-    /** Ends a re-drive. `stopped`: before all of its pushes were handled. False: the lease was lost. */
-    end: (id: string, owner: string, state: 'finished' | 'stopped'): Promise<boolean> =>
-      updateOwn(id, owner, {
-        $set: { state },
-        $currentDate: { endedAt: true },
-        $unset: { lease: true },
-      }),
+    /** Ends a re-drive. `stopped`: before all of its pushes were handled. */
+    end: (redrive: RedrivePosition, state: 'finished' | 'stopped'): Promise<void> =>
+      updateAt(redrive, { $set: { state }, $currentDate: { endedAt: true } }),
   };
 
-  async function updateOwn(id: string, owner: string, update: object): Promise<boolean> {
-    const filter = { _id: id, state: 'running' as const, 'lease.owner': owner };
-    return (await redrives.updateOne(filter, update)).matchedCount === 1;
+  /** Updates a re-drive while it is where the caller has read it: of two workers on one page, the second changes nothing. */
+  async function updateAt({ _id, cursor }: RedrivePosition, update: object): Promise<void> {
+    const position = cursor ?? { $exists: false };
+    await redrives.updateOne({ _id, state: 'running', cursor: position }, update);
   }
 }

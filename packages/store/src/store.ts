@@ -14,7 +14,6 @@ import { createDeletedDevices } from './deleted-devices.ts';
 import { createDevices } from './devices.ts';
 import { createErasure } from './erasure.ts';
 import { createFailedRecipients } from './failed-recipients.ts';
-import { createFailures } from './failures.ts';
 import { createFanOuts } from './fan-outs.ts';
 import { createReceipts } from './final-outcomes.ts';
 import { createImports } from './imports.ts';
@@ -154,7 +153,6 @@ function createCollections(db: Db, parts: SharedParts, tracer?: Tracer) {
     batches: createBatches(db),
     fanOuts: createFanOuts(db, suspensions),
     batchTable: createBatchTable(db, suspensions, tracer),
-    failures: createFailures(db),
     failedRecipients: createFailedRecipients(db),
     redrives: createRedrives(db),
     pushCompletion: createPushCompletion(db, clock),

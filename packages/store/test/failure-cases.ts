@@ -15,16 +15,13 @@ import {
 } from './document-fixtures.ts';
 import type { Case } from './registration-write-cases.ts';
 
-const OWNER = 'owner1';
 const REDRIVE = 'c'.repeat(24);
-const LEASE_MS = 10_000;
 const FAILED = Uint8Array.of(failureCode('payload-too-large'), 1, 1);
 const SCOPE = { by: REDRIVE, to: new Date() };
 
 const redrive: RedriveDocument = {
   ...{ _id: REDRIVE, app: APP, state: 'running', createdAt: anHourAgo(), to: new Date() },
   ...{ filter: {}, done: 0, recipients: 0, skipped: {} },
-  lease: { owner: OWNER, until: anHourAgo() },
 };
 
 const insertRedrive = (db: Db) => insertDocuments(db, 'redrives', redrive);
@@ -52,10 +49,10 @@ export const FAILURE_READ_CASES: Record<string, (store: TestStore) => unknown> =
   'failedRecipients.iterateParts': async (store) => {
     for await (const _ of store.failedRecipients.iterateParts(push(), SCOPE)) break;
   },
-  'failures.list': (store) => store.failures.list({ app: APP, limit: 10 }),
-  'failures.iteratePushes': async (store) => {
-    for await (const _ of store.failures.iteratePushes(APP, { to: new Date() })) break;
+  'failedRecipients.iteratePushes': async (store) => {
+    for await (const _ of store.failedRecipients.iteratePushes(APP, { to: new Date() })) break;
   },
+  'failures.list': (store) => store.failures.list({ app: APP, limit: 10 }),
   'inbox.count': (store) => store.inbox.count('device1'),
   'pushSearch.search': (store) => store.pushSearch.search({ app: APP, limit: 10 }),
   'pushSummaries.findRedriven': (store) => store.pushSummaries.findRedriven(push()),
@@ -66,7 +63,7 @@ export const FAILURE_READ_CASES: Record<string, (store: TestStore) => unknown> =
   'pushes.findApp': (store) => store.pushes.findApp(PUSH),
   'pushesOfDevice.search': (store) => store.pushesOfDevice.search(deviceQuery),
   'redrives.find': (store) => store.redrives.find(REDRIVE),
-  'redrives.hasRunning': (store) => store.redrives.hasRunning(),
+  'redrives.listRunning': (store) => store.redrives.listRunning(10),
   'topics.listPage': (store) => store.topics.listPage(APP, '', 10),
 };
 
@@ -88,24 +85,19 @@ export const FAILURE_WRITE_CASES: Record<string, Case | Record<string, Case>> = 
     call: (store) => store.failedRecipients.release(REDRIVE, [{ ...recipients, batch: BATCH }]),
   },
   'redrives.create': { call: (store) => store.redrives.create(APP, {}, [PUSH]) },
-  'redrives.claim': { given: insertRedrive, call: (store) => store.redrives.claim('o', LEASE_MS) },
-  'redrives.renew': {
-    given: insertRedrive,
-    call: (store) => store.redrives.renew(REDRIVE, OWNER, LEASE_MS),
-  },
   'redrives.setTotal': {
     given: insertRedrive,
-    call: (store) => store.redrives.setTotal(REDRIVE, OWNER, 3),
+    call: (store) => store.redrives.setTotal(redrive, 3),
   },
   'redrives.recordProgress': {
     given: insertRedrive,
     call: (store) =>
-      store.redrives.recordProgress(REDRIVE, OWNER, {
+      store.redrives.recordProgress(redrive, {
         ...{ cursor: PUSH, done: 1, recipients: 2, skipped: { expired: 3 } },
       }),
   },
   'redrives.end': {
     given: insertRedrive,
-    call: (store) => store.redrives.end(REDRIVE, OWNER, 'finished'),
+    call: (store) => store.redrives.end(redrive, 'finished'),
   },
 };

@@ -74,7 +74,7 @@ function startWebhookWorker(): QueueWorker | undefined {
   const unused = () => Promise.reject(new Error('the worker takes no such jobs'));
   const processors = {
     ...{ fanOut: unused, deliver: unused, checkCompletion: unused },
-    ...{ recordActivity: unused, recordKeyUses: unused },
+    ...{ recordActivity: unused, recordKeyUses: unused, redrive: unused },
     async reportToWebhook(id: string) {
       await report(database.store, id, { circuits, deadlineMs: DEADLINE_MS });
     },

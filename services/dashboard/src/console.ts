@@ -62,7 +62,7 @@ export async function createConsole(
 ): Promise<{ port: number; stop: () => Promise<void> }> {
   const address = createConsoleAddress(env.CONSOLE_URL);
   const openId = createOpenIdOfSettings(env, address);
-  const sessions = createSessionReader(store, address, engine.redriveWorker.noticeViewer);
+  const sessions = createSessionReader(store, address);
   const knownBrowsers = createKnownBrowsers(env.API_KEY_PEPPER, address);
   const audited = createAudited(store, log);
   const eventStreams = createEventStreams();
@@ -127,7 +127,7 @@ export function createConsoleRoutes(
     ...liveRoutes({ redis: engine.queueConnection, store }),
     ...pushRoutes(store, engine.producers, { accept: engine.accept, accountOf, retentionMs }),
     ...deviceRoutes(store, engine.presenceReader, engine, accountOf),
-    ...failureRoutes(store, engine.redriveWorker, accountOf),
+    ...failureRoutes(store, engine.producers, accountOf),
     ...queueRoutes(engine.queueConnection),
     ...boardRoutes(engine.openQueues, env.CONSOLE_ENVIRONMENT),
   ];

@@ -1,4 +1,4 @@
-import { acceptPush } from '@carillon/accept/accept-push';
+import { createAccept } from '@carillon/accept/admit-push';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
@@ -12,14 +12,11 @@ import type { ServiceContext } from '@carillon/runtime/service';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import type { Store } from '@carillon/store/store';
 import type { Environment } from './environment.ts';
-import type { Accept } from './failures/redrive-push.ts';
-import { createRedriveWorker } from './failures/redrive-worker.ts';
-import { admitPush } from './pushes/admit-push.ts';
 
-/** The parts through which the console accepts pushes, reads presence and figures, and re-drives. */
+/** The parts through which the console accepts pushes, and reads presence and figures. */
 export type ConsoleEngine = Awaited<ReturnType<typeof createEngine>>;
 
-/** Connects to Redis, and starts the background work of the console. Works without Redis too. */
+/** Connects to Redis. Works without Redis too. */
 export async function createEngine(
   { log, release }: Pick<ServiceContext, 'log' | 'release'>,
   env: Environment,
@@ -36,17 +33,6 @@ export async function createEngine(
   release('figures', startFigures(queueRedis(env), { log }).stop);
   const presenceReader = createPresenceReader(presenceServer);
   const rateCounter = createRateCounter(presenceServer, onRedisError);
-  const accept: Accept = async (app, request, idempotency) => {
-    await admitPush(store, rateCounter, app);
-    // Read when a push needs them: a console without viewers reads nothing.
-    await store.knownWebhooks.refreshIfStale();
-    return acceptPush(store, producers, app, request, { idempotency });
-  };
-  const redriveWorker = createRedriveWorker({
-    ...{ store, accept },
-    onError: (err) => log.warn({ err }, 'a step of a re-drive failed'),
-  });
-  release('redrives', redriveWorker.stop);
   let boardQueues: Promise<BoardQueues> | undefined;
   release('board', async () => (await boardQueues)?.close());
   return {
@@ -58,8 +44,7 @@ export async function createEngine(
     producers,
     queueConnection,
     presenceReader,
-    accept,
-    redriveWorker,
+    accept: createAccept(store, producers, rateCounter),
     disconnect: createDisconnect(presenceServer, presenceReader),
     clearDeletedDevices: createClearDeletedDevices(store, producers.checkCompletion, (err) =>
       log.warn({ err }, 'clearing a deleted device failed; the scheduler does it'),

@@ -26,6 +26,4 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   const parts = { store: all, engine, pagesFolder: PAGES, onResponse };
   const { stop } = await createConsole(context, env, parts);
   release('http', stop);
-  // Continues the re-drives of a process that was killed.
-  engine.redriveWorker.wake();
 }

@@ -1,10 +1,13 @@
 import { acceptPush } from '@carillon/accept/accept-push';
+import type { Accept } from '@carillon/accept/admit-push';
 import { newPushId, pushStartMs } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { createDisconnect } from '@carillon/presence/disconnect';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
+import { jobSchemas } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
+import { createWorker, type QueueWorker } from '@carillon/queue/workers';
 import { createClearDeletedDevices } from '@carillon/store/delete-device';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
@@ -17,10 +20,9 @@ import {
 } from '../../../packages/store/test/store-under-test.ts';
 import type { TestStore } from '../../../test/support/open-store.ts';
 import { until } from '../../../test/support/until.ts';
+import { redrivePage } from '../../delivery-worker/src/redrive/redrive-page.ts';
 import { createAccountOf } from '../src/account-of.ts';
 import { deviceRoutes } from '../src/devices/routes.ts';
-import type { Accept } from '../src/failures/redrive-push.ts';
-import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
 import { failureRoutes } from '../src/failures/routes.ts';
 import type { ConsoleRoute, SessionOperator } from '../src/http/route.ts';
 import { pushRoutes } from '../src/pushes/routes.ts';
@@ -35,7 +37,8 @@ let store: TestStore;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let presence: PresenceServer;
 let producers: Producers;
-let worker: RedriveWorker;
+/** Takes the jobs of re-drives, as a delivery-worker does. */
+let worker: QueueWorker;
 let routes: ConsoleRoute[];
 let account: string;
 let app: string;
@@ -48,7 +51,18 @@ beforeAll(async () => {
   const presenceReader = createPresenceReader(presence);
   const accept: Accept = (ofApp, request, idempotency) =>
     acceptPush(store, producers, ofApp, request, { idempotency });
-  worker = createRedriveWorker({ store, accept, onError: () => undefined });
+  const onError = () => undefined;
+  const redriving = { store, accept, onError, isStopping: () => false };
+  worker = createWorker(
+    { redis, onError },
+    'redrive',
+    jobSchemas.redrive,
+    async ({ redrive }, runAgain) => {
+      const afterMs = await redrivePage(redriving, redrive);
+      if (afterMs !== undefined) runAgain(afterMs);
+    },
+    1,
+  );
   const accountOf = createAccountOf(store);
   routes = [
     ...pushRoutes(store, producers, { accept, accountOf, retentionMs: RETENTION_MS }),
@@ -65,7 +79,7 @@ beforeAll(async () => {
       },
       accountOf,
     ),
-    ...failureRoutes(store, worker, accountOf),
+    ...failureRoutes(store, producers, accountOf),
   ];
   account = await store.accounts.create('Bakery', 'trial');
   app = await store.apps.create('Bread (iOS) *', account);
@@ -318,6 +332,15 @@ test('failed deliveries are listed, re-driven with progress, and shown as re-dri
   });
   expect(await get('/apps/:app/failures', { app })).toMatchObject({ items: [{ redriven: 1 }] });
   app = bakery;
+});
+
+test('a re-drive is stored without Redis too', async () => {
+  const unreachable = createProducers({ url: 'redis://127.0.0.1:1' }, () => undefined);
+  const ofStore = failureRoutes(store, unreachable, createAccountOf(store));
+  const input = { app: await store.apps.create('No Redis', account), filter: {} };
+  const { id } = await readRoute(ofStore, 'post', '/apps/:app/redrives', input);
+  expect(await store.redrives.find(id)).toMatchObject({ state: 'running' });
+  await unreachable.close();
 });
 
 test('the search finds pushes, devices by either token, and apps, in the accounts of the operator', async () => {

@@ -1,7 +1,9 @@
+import { createAccept } from '@carillon/accept/admit-push';
 import { createDispatcher } from '@carillon/presence/dispatcher';
 import { startFigures } from '@carillon/presence/figures-writer';
 import { createPresenceReader } from '@carillon/presence/presence-reader';
 import { connectPresence } from '@carillon/presence/presence-server';
+import { createRateCounter, type RateCounter } from '@carillon/presence/rate-counter';
 import { pingRedis } from '@carillon/presence/redis';
 import { createProducers, type Producers } from '@carillon/queue/producers';
 import type { QueueWorker } from '@carillon/queue/workers';
@@ -19,6 +21,7 @@ import { fanOutStep } from './fan-out/fan-out.ts';
 import { openProviders } from './open-providers.ts';
 import { openWebhooks } from './open-webhooks.ts';
 import { providerChannelsOf } from './queues.ts';
+import { redrivePage } from './redrive/redrive-page.ts';
 import { type Processors, startWorkers } from './workers.ts';
 
 type Environment = z.infer<typeof environment>;
@@ -36,7 +39,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
   release('figures', startFigures(queueRedis(env), { log, ...latencies }).stop);
   const producers = createProducers(queueRedis(env), onError);
   release('producers', producers.close);
-  const gateways = await connectGateways(context, env);
+  const { rateCounter, ...gateways } = await connectGateways(context, env, onError);
   const { dispatcher } = gateways;
   const leases = createLeases(store.batchTable, dispatcher.replyStream, onError);
   release('leases', leases.stop);
@@ -57,7 +60,7 @@ async function start(context: ServiceContext, env: Environment): Promise<void> {
     onError,
     observeLatencies: latencies.observeMilliseconds,
   };
-  const processors = await createProcessors(context, env, delivery);
+  const processors = await createProcessors(context, env, delivery, rateCounter);
   const redis = queueRedis(env);
   const workers = startWorkers({ redis, onError }, processors, env.QUEUES, env.CONCURRENCY);
   release('workers', async () => {
@@ -84,8 +87,12 @@ async function openStore(
   return store;
 }
 
-/** Connects to Redis, through which devices are found and pushes dispatched. */
-async function connectGateways({ release, tracer, waitFor }: ServiceContext, env: Environment) {
+/** Connects to Redis, through which devices are found, pushes dispatched, and requests of accounts counted. */
+async function connectGateways(
+  { release, tracer, waitFor }: ServiceContext,
+  env: Environment,
+  onError: (error: unknown) => void,
+) {
   await waitFor('Redis', () =>
     Promise.all([pingRedis(queueRedis(env)), pingRedis(presenceRedis(env))]),
   );
@@ -93,7 +100,11 @@ async function connectGateways({ release, tracer, waitFor }: ServiceContext, env
   release('presence', server.close);
   const dispatcher = await createDispatcher(server, tracer);
   release('dispatcher', dispatcher.close);
-  return { dispatcher, presenceReader: createPresenceReader(server) };
+  return {
+    dispatcher,
+    presenceReader: createPresenceReader(server),
+    rateCounter: createRateCounter(server, onError),
+  };
 }
 
 /** Creates the deliveries over the channels whose queues the process takes, and over MQTT. */
@@ -118,18 +129,21 @@ async function createProcessors(
   context: ServiceContext,
   env: Environment,
   delivery: DeliveryResources,
+  rateCounter: RateCounter,
 ): Promise<Processors> {
-  const { store, producers, tracer, retentionMs, isStopping } = delivery;
+  const { store, producers, tracer, retentionMs, isStopping, onError } = delivery;
   const reportToWebhook = await context.waitFor('MongoDB', () =>
     openWebhooks(env, context, store, isStopping),
   );
   const fanOut = { store, producers, tracer, maxOpenBatches: env.OPEN_BATCHES_PER_PUSH };
+  const accept = createAccept(store, producers, rateCounter);
   return {
     fanOut: (push) => fanOutStep(fanOut, push),
     deliver: createDeliver(context, delivery),
     checkCompletion: (push) => store.pushCompletion.completeIfDone(push, retentionMs),
     recordActivity: store.devices.touch,
     reportToWebhook,
+    redrive: (id) => redrivePage({ store, accept, isStopping, onError }, id),
     recordKeyUses: store.keys.markUsed,
     tracer,
   };

@@ -11,6 +11,8 @@ const PROVIDER_CONCURRENCY = 500;
 const PRESENCE_CONCURRENCY = 2;
 /** Webhooks that get requests at once: a receiver that does not respond holds a slot for seconds. */
 const WEBHOOK_CONCURRENCY = 200;
+/** Re-drives that are worked on at once: they take turns, a page each. */
+const REDRIVE_CONCURRENCY = 2;
 /** Pushes with an embedded batch in progress, and jobs that check pushes, for each batch: they are small. */
 const SMALL_FACTOR = 8;
 
@@ -26,6 +28,8 @@ export interface Processors {
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
   /** Absent: the process takes no jobs of webhooks. */
   reportToWebhook?: ((webhook: string) => Promise<void>) | undefined;
+  /** Sends a page of a re-drive; returns after how many milliseconds the next may follow, undefined after the last one. */
+  redrive(id: string): Promise<number | undefined>;
   /** Records the jobs that several traced pushes share. */
   tracer?: Tracer | undefined;
 }
@@ -42,7 +46,8 @@ export function startWorkers(
   queues: readonly WorkerQueue[],
   concurrency: number,
 ): QueueWorker[] {
-  const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook } = processors;
+  const { deliver, checkCompletion, recordActivity, recordKeyUses, reportToWebhook, redrive } =
+    processors;
   const starts: Record<Exclude<WorkerQueue, DeliverQueue>, () => QueueWorker> = {
     send: () => startSending(worker, processors, concurrency * SMALL_FACTOR),
     finish: () =>
@@ -71,6 +76,17 @@ export function startWorkers(
         jobSchemas.webhook,
         async ({ webhook }) => void (await reportToWebhook?.(webhook)),
         WEBHOOK_CONCURRENCY,
+      ),
+    redrive: () =>
+      createWorker(
+        worker,
+        'redrive',
+        jobSchemas.redrive,
+        async (job, runAgain) => {
+          const afterMs = await redrive(job.redrive);
+          if (afterMs !== undefined) runAgain(afterMs);
+        },
+        REDRIVE_CONCURRENCY,
       ),
   };
   const startDeliver = (queue: DeliverQueue) =>

@@ -11,6 +11,8 @@ const PURGE_BUDGET_MS = 2_000;
 const OPEN_PUSHES_PER_TICK = 200;
 /** Batches checked in one tick for a push that is gone. */
 const BATCHES_PER_TICK = 1_000;
+/** Re-drives whose job is added in one tick: an app has one at a time. */
+const REDRIVES_PER_TICK = 1_000;
 
 /** Items cleaned in one tick, by kind. */
 export interface CleanResult {
@@ -24,11 +26,12 @@ export interface CleanResult {
 
 /**
  * Creates the cleaning tick: abandons pushes that were never accepted, removes pushes past their retention, recounts
- * topics whose change was interrupted, clears deleted devices. It also cycles through all open pushes, so that a
+ * topics whose change was interrupted, clears deleted devices. It adds the job of each running re-drive, which Redis
+ * ignores while there is one. It also cycles through all open pushes, so that a
  * completion whose job was lost is found, and through all batches for those whose push is gone.
  */
 export function createClean(
-  { retention, topics, inboxQuota, deletedDevices }: Store,
+  { retention, topics, inboxQuota, deletedDevices, redrives }: Store,
   { outbox }: Pick<WebhookStore, 'outbox'>,
   producers: Producers,
 ): () => Promise<CleanResult> {
@@ -39,6 +42,11 @@ export function createClean(
     const openPushes = await retention.listOpenAfter(lastOpenPush, OPEN_PUSHES_PER_TICK);
     lastOpenPush = openPushes.length < OPEN_PUSHES_PER_TICK ? undefined : openPushes.at(-1);
     await producers.checkCompletion(openPushes.map(({ id }) => id));
+  }
+
+  async function addRedriveJobs(): Promise<void> {
+    const running = await redrives.listRunning(REDRIVES_PER_TICK);
+    await Promise.all(running.map((id) => producers.redrive(id)));
   }
 
   async function removeNextOrphans(): Promise<number> {
@@ -67,6 +75,7 @@ export function createClean(
   }
 
   return async () => {
+    await addRedriveJobs();
     await checkOpenPushes();
     return {
       abandoned: await retention.abandonStale(),

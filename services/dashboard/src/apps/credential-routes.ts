@@ -1,3 +1,4 @@
+import type { Accept } from '@carillon/accept/admit-push';
 import { type ProvidedFile, verifyFile } from '@carillon/admin/credential/verify-file';
 import { saveWebPush } from '@carillon/admin/credential/web-push';
 import {
@@ -11,7 +12,6 @@ import { PROVIDER_CHANNELS } from '@carillon/core/channels';
 import type { SealingKeys } from '@carillon/core/sealing';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
-import type { Accept } from '../failures/redrive-push.ts';
 import { objectId } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute } from '../http/route.ts';
 import { createAccountOfApp } from './app-routes.ts';

@@ -1,8 +1,8 @@
+import type { Accept } from '@carillon/accept/admit-push';
 import type { ProviderChannelName } from '@carillon/core/channels';
 import { DEVICE_TOKEN } from '@carillon/core/limits';
 import type { DeviceDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import type { Accept } from '../failures/redrive-push.ts';
 import { ConsoleError } from '../http/route.ts';
 
 /** A test push is of no use after this time. */

@@ -1,6 +1,8 @@
 import { listFailures } from '@carillon/admin/failures';
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { FAILURES } from '@carillon/core/outcomes';
+import type { Producers } from '@carillon/queue/producers';
+import type { Reports } from '@carillon/reports/reports';
 import type { RedriveDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
@@ -8,7 +10,6 @@ import type { AccountOf } from '../account-of.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
 import { ConsoleError, type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
 import { interval } from '../inputs.ts';
-import type { RedriveWorker } from './redrive-worker.ts';
 
 /** Pushes that a request may name; more are selected by a filter. */
 const MAX_NAMED_PUSHES = 1_000;
@@ -31,8 +32,8 @@ const redriveRequest = z
 
 /** Makes the routes that list failed deliveries and re-drive them. */
 export function failureRoutes(
-  store: Pick<Store, 'failures' | 'redrives'>,
-  worker: Pick<RedriveWorker, 'wake'>,
+  store: Pick<Store, 'redrives'> & Pick<Reports, 'failures'>,
+  producers: Pick<Producers, 'redrive'>,
   accountOf: AccountOf,
 ): ConsoleRoute[] {
   return [
@@ -58,7 +59,8 @@ export function failureRoutes(
             'CONFLICT',
             'A re-drive of this app is running. Wait for its end.',
           );
-        worker.wake();
+        // Without Redis, the scheduler adds the job later.
+        void producers.redrive(id);
         return { id };
       },
     }),
@@ -71,8 +73,6 @@ export function failureRoutes(
       async handle({ input }) {
         const redrive = await store.redrives.find(input.redrive);
         if (redrive === undefined) throw notFound();
-        // The process that works on it may have died.
-        if (redrive.state === 'running') worker.wake();
         return toRedriveView(redrive);
       },
     }),

@@ -27,15 +27,10 @@ export type SessionReader = ReturnType<typeof createSessionReader>;
 const COOKIE = 'session';
 const TOKEN = /^[\w-]{43}$/;
 
-/**
- * Creates the reader of sessions and writer of their cookies.
- *
- * @param onUse called when a request or an open stream has a valid session
- */
+/** Creates the reader of sessions and writer of their cookies. */
 export function createSessionReader(
   { sessions }: Pick<Store, 'sessions'>,
   address: ConsoleAddress,
-  onUse: () => void = () => undefined,
 ) {
   const { isSecure } = address;
   return {
@@ -46,7 +41,6 @@ export function createSessionReader(
       const digest = digestToken(token);
       const found = await sessions.find(digest);
       if (found === undefined) return undefined;
-      onUse();
       if (found.isStale) await sessions.touch(digest);
       const { _id: id, name, role, accounts } = found.operator;
       const session: OpenSession = {

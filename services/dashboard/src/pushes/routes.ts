@@ -1,3 +1,4 @@
+import type { Accept } from '@carillon/accept/admit-push';
 import { deletePush } from '@carillon/accept/delete-push';
 import { parsePush } from '@carillon/accept/parse-push';
 import { findAnything } from '@carillon/admin/find-anything';
@@ -8,7 +9,6 @@ import type { Reports } from '@carillon/reports/reports';
 import type { Store } from '@carillon/store/store';
 import { z } from 'zod';
 import type { AccountOf } from '../account-of.ts';
-import type { Accept } from '../failures/redrive-push.ts';
 import { objectId, pageFields } from '../http/inputs.ts';
 import { type ConsoleRoute, defineRoute, notFound } from '../http/route.ts';
 import { deviceToken, interval } from '../inputs.ts';

@@ -1,3 +1,4 @@
+import type { Accept } from '@carillon/accept/admit-push';
 import type { PushRequest } from '@carillon/accept/parse-push';
 import { requirePush } from '@carillon/admin/push-details';
 import { splitTokens } from '@carillon/core/batch';
@@ -5,7 +6,6 @@ import { LIMITS } from '@carillon/core/limits';
 import type { Reports } from '@carillon/reports/reports';
 import type { PushDocument } from '@carillon/store/documents';
 import type { Store } from '@carillon/store/store';
-import type { Accept } from '../failures/redrive-push.ts';
 import { ConsoleError } from '../http/route.ts';
 
 /**

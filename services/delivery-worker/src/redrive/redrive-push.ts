@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Idempotency } from '@carillon/accept/accept-push';
+import type { Accept } from '@carillon/accept/admit-push';
 import type { PushRequest } from '@carillon/accept/parse-push';
 import { ApiError } from '@carillon/core/api-error';
 import type { RedriveDocument } from '@carillon/store/documents';
@@ -8,35 +9,30 @@ import type { Store } from '@carillon/store/store';
 
 const FIRST_SERVER_ERROR = 500;
 
-/** Accepts a push of an app as the API does. Throws an ApiError if it is rejected. */
-export type Accept = (
-  app: string,
-  request: PushRequest,
-  idempotency?: Idempotency,
-) => Promise<{ id: string; info: { devices: number; failed: string[] } }>;
-
-/** Collections that re-driving a push reads and writes. */
-export type RedriveStore = Pick<Store, 'failedRecipients' | 'pushes' | 'collapse' | 'clock'>;
+/** What re-driving a push needs. */
+export interface RedriveResources {
+  store: Pick<Store, 'failedRecipients' | 'pushes' | 'collapse' | 'clock'>;
+  accept: Accept;
+}
 
 /** A re-drive whose pushes are worked on. */
-export type Redrive = Pick<RedriveDocument, '_id' | 'app' | 'filter' | 'to'>;
+type Redrive = Pick<RedriveDocument, '_id' | 'app' | 'filter' | 'to'>;
 
 /** Result of one old push: the recipients of its new push, or the reason why it has none. */
 export type RedriveResult = { recipients: number } | { skipped: string };
 
-/** Thrown when another process works on the same re-drive. */
-export class LeaseLostError extends Error {}
+/** Thrown when another worker has reserved recipients for the same re-drive since they were read. */
+export class ReservedMeanwhileError extends Error {}
 
 /**
  * Sends an old push again to its recipients that failed, with the time to live that is left. Safe to repeat: the
  * recipients are reserved in their batches before the new push is accepted, and the new push's idempotency key is made
  * of the re-drive and the old push.
  *
- * @throws LeaseLostError; ApiError or the store's error when the push should be tried again later
+ * @throws ReservedMeanwhileError; ApiError or the store's error when the push should be tried again later
  */
 export async function redrivePush(
-  store: RedriveStore,
-  accept: Accept,
+  { store, accept }: RedriveResources,
   redrive: Redrive,
   id: string,
 ): Promise<RedriveResult> {
@@ -72,9 +68,7 @@ function createIdempotency(redrive: string, push: string, part: number): Idempot
   return { key, bodyHash: createHash('sha256').update(key).digest('hex') };
 }
 
-interface Part {
-  store: RedriveStore;
-  accept: Accept;
+interface Part extends RedriveResources {
   redrive: Redrive;
   push: FailedPush;
   idempotency: Idempotency;
@@ -97,7 +91,8 @@ async function redrivePart(
   }
   const { recipients } = selected;
   const unreserved = recipients.filter(({ isReserved }) => !isReserved);
-  if (!(await store.failedRecipients.reserve(redrive._id, unreserved))) throw new LeaseLostError();
+  if (!(await store.failedRecipients.reserve(redrive._id, unreserved)))
+    throw new ReservedMeanwhileError(`recipients of ${push._id} were reserved meanwhile`);
   const request: PushRequest = {
     tokens: recipients.flatMap(({ tokens }) => tokens),
     topics: [],

@@ -1,9 +1,8 @@
 import { fallbackBatchId } from '@carillon/core/ids';
 import { failureCode, failureMask, OUTCOMES } from '@carillon/core/outcomes';
+import { buildSettlementUpdate } from '@carillon/store/batch-table';
+import type { ProviderErrorEntry } from '@carillon/store/documents';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { buildSettlementUpdate } from '../src/batch-table.ts';
-import type { ProviderErrorEntry } from '../src/documents.ts';
-import type { FailureQuery } from '../src/failures.ts';
 import {
   acknowledge,
   deliver,
@@ -14,7 +13,8 @@ import {
   type StoreUnderTest,
   startStore,
   type TestPush,
-} from './store-under-test.ts';
+} from '../../store/test/store-under-test.ts';
+import type { FailureQuery } from '../src/failures.ts';
 
 const APP = 'a'.repeat(24);
 const TOO_LARGE = failureCode('payload-too-large');
@@ -266,7 +266,7 @@ test('the pushes of a re-drive are read in order, each once, without those marke
   const to = new Date(Date.now() + 1_000);
   async function read(filter = {}, after?: string) {
     const found: string[] = [];
-    const marked = database.store.failures.iteratePushes(APP, { to, ...filter }, after);
+    const marked = database.store.failedRecipients.iteratePushes(APP, { to, ...filter }, after);
     for await (const id of marked) found.push(id);
     return found;
   }

@@ -1,17 +1,27 @@
 import { CHANNELS, type Channel } from '@carillon/core/channels';
 import { isBatchId, pushIdOfBatch } from '@carillon/core/ids';
-import { describeOutcome, type Failure, failureBit, isFailure } from '@carillon/core/outcomes';
-import type { Collection, Db, Document, Filter } from 'mongodb';
-import type { Batch, BatchDocument, PushDocument, RedriveFilter } from './documents.ts';
-import { FAILURES_BY_PUSH_INDEX, FAILURES_BY_TIME_INDEX } from './migrate.ts';
-import { OUTCOME_PROJECTION, outcomeCodes } from './recipient-status.ts';
-import { isRedriven } from './redriven.ts';
+import { describeOutcome, type Failure } from '@carillon/core/outcomes';
+import type { BatchDocument, PushDocument } from '@carillon/store/documents';
+import {
+  type BatchWithFailures,
+  compareById,
+  failedPositions,
+  type Holder,
+  type Holders,
+  hasReason,
+  MARK,
+  type Mark,
+  readMarks,
+  type Tables,
+} from '@carillon/store/failure-marks';
+import { FAILURES_BY_TIME_INDEX } from '@carillon/store/migrate';
+import { OUTCOME_PROJECTION, outcomeCodes } from '@carillon/store/recipient-status';
+import { isRedriven } from '@carillon/store/redriven';
+import type { Db, Filter } from 'mongodb';
 
 /** Marks that a page reads at most: about 20 ms of MongoDB. */
 const MAX_SCANNED = 10_000;
 
-/** Fields of the mark; the indexes hold all of them. */
-const MARK = { 'work.failedAt': 1, 'work.channel': 1, 'work.failures': 1 } as const;
 /** Fields of a batch with the positions and reasons of its failures; the recipients' tokens are not among them. */
 const FAILED_BATCH = {
   ...MARK,
@@ -63,31 +73,6 @@ export interface FailurePage {
   next?: FailureCursor;
 }
 
-/** The fields of a batch with failed recipients. */
-export type BatchWithFailures = Pick<
-  Batch,
-  | 'n'
-  | 'outcomes'
-  | 'final'
-  | 'lateReceipts'
-  | 'got'
-  | 'gone'
-  | 'ended'
-  | 'channel'
-  | 'failedAt'
-  | 'failures'
-  | 'words'
-  | 'redriven'
->;
-type Mark = { _id: string; work: Pick<BatchWithFailures, 'failedAt' | 'channel' | 'failures'> };
-type Holder = { _id: string; app: string; work: Batch };
-type Holders = Collection<Holder>;
-
-interface Tables {
-  pushes: Holders;
-  batches: Holders;
-}
-
 /** Finds failed deliveries. Only batches with a failed recipient are in the indexes that it reads. */
 export function createFailures(db: Db) {
   const pushes = db.collection<PushDocument>('pushes') as unknown as Holders;
@@ -128,51 +113,7 @@ export function createFailures(db: Db) {
         ...(next && { next: { failedAt: last?.work.failedAt as Date, id: last?._id as string } }),
       };
     },
-
-    /**
-     * Reads the ids of an app's pushes with failures that were marked until `to`, in order and each once. Reads
-     * index entries only.
-     *
-     * @param after the id of the last push of an earlier read
-     */
-    async *iteratePushes(
-      app: string,
-      { channel, reason, from, to }: RedriveFilter & { to: Date },
-      after = '',
-    ): AsyncGenerator<string> {
-      const filter = {
-        app,
-        // Sorts after the batches of that push, whose ids continue with a hyphen.
-        _id: { $gt: `${after}.` },
-        'work.failedAt': { $gte: from ?? new Date(0), $lte: to },
-        ...(channel !== undefined && { 'work.channel': channel }),
-      };
-      const order = {
-        sort: [['_id', 1]] satisfies [string, 1 | -1][],
-        hint: FAILURES_BY_PUSH_INDEX,
-        batchSize: 1_000,
-      };
-      let previous = '';
-      for await (const mark of readMarks(tables, filter, order, compareById)) {
-        const push = pushIdOfBatch(mark._id);
-        if (push === previous || !hasReason(mark, reason)) continue;
-        previous = push;
-        yield push;
-      }
-    },
   };
-}
-
-/** Reads marks from both collections in one order. */
-function readMarks(
-  { pushes, batches }: Tables,
-  filter: Filter<Holder>,
-  order: { sort: [string, 1 | -1][]; hint: Document; batchSize: number },
-  compare: (a: Mark, b: Mark) => number,
-): AsyncGenerator<Mark> {
-  const open = (collection: Holders) =>
-    collection.find<Mark>(filter, { projection: MARK, ...order });
-  return mergeSorted(open(pushes), open(batches), compare);
 }
 
 async function readFailedBatches(
@@ -222,14 +163,6 @@ function compareByTime(a: Mark, b: Mark): number {
   return byTime === 0 ? -compareById(a, b) : byTime;
 }
 
-function compareById(a: Mark, b: Mark): number {
-  return a._id < b._id ? -1 : 1;
-}
-
-function hasReason({ work: { failures = 0 } }: Mark, reason: Failure | undefined): boolean {
-  return reason === undefined || (failures & failureBit(reason)) !== 0;
-}
-
 /** Counts the failed recipients of a batch by reason, the most frequent first; undefined if there are none. */
 function summarizeFailures(
   id: string,
@@ -247,14 +180,6 @@ function summarizeFailures(
     redriven: positions.filter((position) => isRedriven(batch, position)).length,
     reasons: countReasons(batch, positions),
   };
-}
-
-/** Returns the positions of the recipients of a batch that have failed, with one reason or with any. */
-export function failedPositions(batch: BatchWithFailures, reason: Failure | undefined): number[] {
-  return [...outcomeCodes(batch).entries()].flatMap(([position, code]) => {
-    if (!isFailure(code)) return [];
-    return reason === undefined || describeOutcome(code).reason === reason ? [position] : [];
-  });
 }
 
 function countReasons(batch: BatchWithFailures, positions: readonly number[]): FailureReason[] {
@@ -277,27 +202,4 @@ function countReasons(batch: BatchWithFailures, positions: readonly number[]): F
     };
   });
   return reasons.sort((a, b) => b.count - a.count);
-}
-
-/** Merges two sorted sources into one; closes both when the consumer stops early or one of them fails. */
-async function* mergeSorted<T>(
-  first: AsyncIterable<T>,
-  second: AsyncIterable<T>,
-  compare: (a: T, b: T) => number,
-): AsyncGenerator<T> {
-  const [one, other] = [first[Symbol.asyncIterator](), second[Symbol.asyncIterator]()];
-  try {
-    let [a, b] = await Promise.all([one.next(), other.next()]);
-    while (!(a.done && b.done)) {
-      if (b.done || (!a.done && compare(a.value, b.value) <= 0)) {
-        yield a.value;
-        a = await one.next();
-      } else {
-        yield b.value;
-        b = await other.next();
-      }
-    }
-  } finally {
-    await Promise.all([one.return?.(), other.return?.()]);
-  }
 }

@@ -1,11 +1,17 @@
 import { acceptPush } from '@carillon/accept/accept-push';
+import { type Accept, createAccept } from '@carillon/accept/admit-push';
+import { ApiError } from '@carillon/core/api-error';
 import { collapseHash, splitTokens } from '@carillon/core/batch';
 import { batchId, newPushId } from '@carillon/core/ids';
 import { failureCode, OUTCOMES } from '@carillon/core/outcomes';
 import { connectPresence, type PresenceServer } from '@carillon/presence/presence-server';
 import { createRateCounter } from '@carillon/presence/rate-counter';
+import { type BoardQueues, openBoardQueues, type Queue } from '@carillon/queue/board-queues';
+import { redriveJobId } from '@carillon/queue/jobs';
 import { createProducers, type Producers } from '@carillon/queue/producers';
+import type { QueueWorker } from '@carillon/queue/workers';
 import type { RedriveDocument, RedriveFilter } from '@carillon/store/documents';
+import type { Store } from '@carillon/store/store';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { startRedis } from '../../../packages/presence/test/start-server.ts';
@@ -18,34 +24,37 @@ import {
   type TestPush,
 } from '../../../packages/store/test/store-under-test.ts';
 import { until } from '../../../test/support/until.ts';
-import type { Accept } from '../src/failures/redrive-push.ts';
-import { createRedriveWorker, type RedriveWorker } from '../src/failures/redrive-worker.ts';
-import { admitPush } from '../src/pushes/admit-push.ts';
+import { redrivePage } from '../src/redrive/redrive-page.ts';
+import { startWorkers } from '../src/workers.ts';
 
 const APP = 'a'.repeat(24);
 const KEY = 'weather';
 const REJECTED = failureCode('rejected-by-provider');
 const TOO_LARGE = failureCode('payload-too-large');
-const SHORT_LEASE_MS = 500;
-/** Long enough for a busy machine, and shorter than a minute. */
-const LONG_LEASE_MS = 5_000;
+const DAY_MS = 86_400_000;
 
 let database: StoreUnderTest;
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let producers: Producers;
-let worker: RedriveWorker | undefined;
+let board: BoardQueues;
+let queue: Queue;
+let worker: QueueWorker | undefined;
 let errors: unknown[];
 beforeAll(async () => {
   [database, redis] = await Promise.all([startStore(), startRedis()]);
   producers = createProducers(redis, () => undefined);
+  board = await openBoardQueues(redis, () => undefined);
+  queue = board.queues.find(({ name }) => name === 'redrive') as Queue;
 });
 afterAll(async () => {
+  await board?.close();
   await producers?.close();
   await redis?.stop();
   await database?.stop();
 });
 beforeEach(async () => {
   errors = [];
+  await queue.obliterate({ force: true });
   await database.clear();
 });
 afterEach(async () => {
@@ -56,15 +65,21 @@ afterEach(async () => {
 const accept: Accept = (app, request, idempotency) =>
   acceptPush(database.store, producers, app, request, { idempotency });
 
-function startWorker(acceptBy: Accept = accept, leaseMs = SHORT_LEASE_MS): RedriveWorker {
-  worker = createRedriveWorker({
-    store: database.store,
-    accept: acceptBy,
-    onError: (error) => errors.push(error),
-    leaseMs,
-  });
-  worker.wake();
-  return worker;
+const resources = (acceptBy = accept, store: Store = database.store) => ({
+  ...{ store, accept: acceptBy, isStopping: () => false },
+  onError: (error: unknown) => void errors.push(error),
+});
+
+/** Starts the worker of the queue of re-drives. */
+function startWorker(acceptBy?: Accept): void {
+  const unused = () => Promise.reject(new Error('no other job is expected'));
+  const processors = {
+    ...{ fanOut: unused, deliver: unused, checkCompletion: unused },
+    ...{ recordActivity: unused, recordKeyUses: unused },
+    redrive: (id: string) => redrivePage(resources(acceptBy), id),
+  };
+  const settings = { redis, onError: (error: unknown) => void errors.push(error) };
+  [worker] = startWorkers(settings, processors, ['redrive'], 1);
 }
 
 async function insertDevices(tokens: readonly string[]): Promise<void> {
@@ -97,14 +112,19 @@ async function insertFailed(
   return push;
 }
 
-async function createRedrive(filter: RedriveFilter = {}, pushes?: string[]): Promise<string> {
-  return (await database.store.redrives.create(APP, filter, pushes)) ?? '';
+async function createRedrive(
+  filter: RedriveFilter = {},
+  pushes?: string[],
+  app = APP,
+): Promise<string> {
+  return (await database.store.redrives.create(app, filter, pushes)) ?? '';
 }
 
 async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocument | undefined> {
   let redrive: RedriveDocument | undefined;
   await until(
     async () => {
+      await producers.redrive(id);
       redrive = await database.store.redrives.find(id);
       return redrive?.state !== 'running';
     },
@@ -113,10 +133,10 @@ async function waitForEnd(id: string, timeoutMs = 10_000): Promise<RedriveDocume
   return redrive;
 }
 
-/** Runs a re-drive to its end. */
+/** Runs a re-drive to its end, and adds its job again and again, as the reconciler does. */
 async function redrive(filter: RedriveFilter = {}, pushes?: string[]) {
   const id = await createRedrive(filter, pushes);
-  (worker ?? startWorker()).wake();
+  if (worker === undefined) startWorker();
   return waitForEnd(id);
 }
 
@@ -135,45 +155,66 @@ async function readNewPushes(): Promise<Record<string, string[]>> {
 }
 
 describe('an account', () => {
+  const OTHER = 'b'.repeat(24);
+  const THIRD = 'c'.repeat(24);
   let presence: PresenceServer;
   let account: string;
   beforeEach(async () => {
     presence = await connectPresence(redis);
     account = await database.store.accounts.create('One', 'pro');
-    const app = { _id: APP, account, name: 'One', createdAt: new Date() };
-    await database.db.collection<{ _id: string }>('apps').insertOne(app);
+    await insertApp(APP, account);
   });
   afterEach(() => presence.close());
 
-  function acceptWithinLimit(): Accept {
-    const rateCounter = createRateCounter(presence, () => undefined);
-    return async (app, request, idempotency) => {
-      await admitPush(database.store, rateCounter, app);
-      return accept(app, request, idempotency);
-    };
+  const insertApp = (_id: string, ofAccount: string) =>
+    database.db
+      .collection<{ _id: string }>('apps')
+      .insertOne({ ...{ _id, account: ofAccount, name: _id, createdAt: new Date() } });
+
+  /** Gives all pushes and devices of the first app to another one. */
+  async function moveTo(app: string): Promise<void> {
+    for (const name of ['pushes', 'batches', 'devices'])
+      await database.db.collection(name).updateMany({ app: APP }, { $set: { app } });
   }
 
-  test('whose limit is reached gets the rest of a re-drive in a later minute', async () => {
-    await insertFailed(1, [REJECTED]);
-    await insertFailed(1, [REJECTED]);
+  const acceptWithinLimit = () =>
+    createAccept(
+      database.store,
+      producers,
+      createRateCounter(presence, () => undefined),
+    );
+
+  test('whose limit is reached gets the rest of its re-drives later, and others pass meanwhile', async () => {
+    const others = await database.store.accounts.create('Two', 'pro');
+    await insertApp(OTHER, account);
+    await insertApp(THIRD, others);
+    for (const app of [THIRD, OTHER, APP]) {
+      await insertFailed(1, [REJECTED]);
+      await insertFailed(1, [REJECTED]);
+      if (app !== APP) await moveTo(app);
+    }
     await database.store.accounts.limit(account, 1);
-    startWorker(acceptWithinLimit(), LONG_LEASE_MS);
-    const id = await createRedrive();
-    worker?.wake();
-    // The re-drive waits for the end of the minute, longer than a lease.
-    const waits = await until(async () => {
-      const { lease, state } = (await database.store.redrives.find(id)) ?? {};
-      const leftMs = (lease?.until.getTime() ?? 0) - database.store.clock.now();
-      return leftMs > 2 * LONG_LEASE_MS && state;
+    startWorker(acceptWithinLimit());
+    const limited = [await createRedrive(), await createRedrive({}, undefined, OTHER)];
+    for (const id of limited) await producers.redrive(id);
+    const delayedUntil = await until(async () => {
+      const jobs = await queue.getDelayed();
+      return jobs.length === 2 && jobs.map(({ timestamp, delay }) => timestamp + delay);
     });
-    expect(waits).toBe('running');
-    // The push that was admitted may still be in flight when the other one is refused.
-    await until(async () => Object.keys(await readNewPushes()).length > 0);
-    expect(Object.keys(await readNewPushes())).toEqual([expect.any(String)]);
+    // Until the end of the minute, which the first push of the account has begun.
+    for (const at of delayedUntil) expect(at).toBeGreaterThan(Date.now() + 20_000);
+    expect(Object.keys(await readNewPushes())).toHaveLength(1);
+    const free = await createRedrive({}, undefined, THIRD);
+    expect(await waitForEnd(free)).toMatchObject({ state: 'finished', done: 2, recipients: 2 });
+    for (const id of limited)
+      expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running' });
+
     await database.store.accounts.limit(account, null);
-    await database.db.collection('redrives').updateMany({}, { $unset: { lease: true } });
-    expect(await waitForEnd(id)).toMatchObject({ state: 'finished', recipients: 2, skipped: {} });
-    expect(Object.keys(await readNewPushes())).toHaveLength(2);
+    for (const id of limited) await (await queue.getJob(redriveJobId(id)))?.promote();
+    for (const id of limited)
+      expect(await waitForEnd(id)).toMatchObject({ state: 'finished', done: 2, skipped: {} });
+    expect(Object.keys(await readNewPushes())).toHaveLength(6);
+    expect(errors).toEqual([]);
   });
 
   test('that is suspended gets no re-drive', async () => {
@@ -304,7 +345,6 @@ test('an app has one re-drive at a time', async () => {
 test('a re-drive continues after a temporary failure of the database or the acceptance', async () => {
   const push = await insertFailed(1, [REJECTED]);
   let failures = 0;
-  const { ApiError } = await import('@carillon/core/api-error');
   startWorker(async (...request) => {
     failures += 1;
     if (failures === 1) throw new ApiError('SERVICE_UNAVAILABLE');
@@ -313,4 +353,62 @@ test('a re-drive continues after a temporary failure of the database or the acce
   expect(await redrive()).toMatchObject({ done: 1, skipped: {} });
   expect(await readNewPushes()).toEqual({ [push.id]: push.tokens });
   expect(errors).toHaveLength(1);
+});
+
+test('a push whose re-drive fails is skipped, and delays no other', async () => {
+  const [broken, sound] = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  startWorker((app, request, idempotency) =>
+    request.tokens.includes(broken.tokens[0] ?? '')
+      ? Promise.reject(new Error('of this push alone'))
+      : accept(app, request, idempotency),
+  );
+  expect(await redrive()).toMatchObject({ done: 1, skipped: { error: 1 } });
+  expect(await readNewPushes()).toEqual({ [sound.id]: sound.tokens });
+});
+
+test('two workers on the same pages send once', async () => {
+  const count = 120;
+  const old: string[] = [];
+  for (let n = 0; n < count; n += 1) {
+    const shape = n % 3 === 0 ? 'in two batches' : 'in the push';
+    old.push((await insertFailed(2, [REJECTED, REJECTED], { shape })).id);
+  }
+  const id = await createRedrive();
+  const stores = [database.store, await database.connect(), await database.connect()];
+  const reserved: Error[] = [];
+  async function work(store: Store): Promise<void> {
+    while ((await store.redrives.find(id))?.state === 'running')
+      await redrivePage(resources(accept, store), id).catch((error: Error) => reserved.push(error));
+  }
+  await Promise.all(stores.map(work));
+  expect(await database.store.redrives.find(id)).toMatchObject({
+    ...{ state: 'finished', total: count, done: count, recipients: 2 * count, skipped: {} },
+  });
+  const added = await database.pushes.find({ 'idempotency.key': /^redrive:/ }).toArray();
+  expect(added.map(({ idempotency }) => idempotency?.key.split(':')[2]).sort()).toEqual(old.sort());
+  expect(added.flatMap(({ work }) => splitTokens(work?.tokens ?? ''))).toHaveLength(2 * count);
+  // They have met: otherwise the test shows nothing.
+  expect(reserved.length).toBeGreaterThan(0);
+  expect(errors).toEqual([]);
+});
+
+test('a worker that stops leaves the rest of its page to the next one', async () => {
+  const pushes = [await insertFailed(1, [REJECTED]), await insertFailed(1, [REJECTED])];
+  const id = await createRedrive();
+  expect(await redrivePage({ ...resources(), isStopping: () => true }, id)).toBe(0);
+  expect(await database.store.redrives.find(id)).toMatchObject({ state: 'running', done: 0 });
+  expect(await readNewPushes()).toEqual({});
+  startWorker();
+  expect(await waitForEnd(id)).toMatchObject({ state: 'finished', total: 2, done: 2 });
+  expect(Object.keys(await readNewPushes()).sort()).toEqual(pushes.map((push) => push.id).sort());
+});
+
+test('a re-drive older than the idempotency keys is stopped', async () => {
+  await insertFailed(1, [REJECTED]);
+  const id = await createRedrive();
+  const createdAt = new Date(Date.now() - DAY_MS);
+  await database.db.collection('redrives').updateMany({}, { $set: { createdAt } });
+  startWorker();
+  expect(await waitForEnd(id)).toMatchObject({ state: 'stopped', done: 0 });
+  expect(await readNewPushes()).toEqual({});
 });
