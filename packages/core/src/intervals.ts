@@ -10,7 +10,7 @@ interface Task {
   run: () => void;
 }
 
-/** Tasks due so soon run now: a timer of Node may fire up to a millisecond early. */
+/** Time before its due time at which a task may run: a timer of Node may fire up to a millisecond early. */
 const EARLY_MS = 2;
 
 const tasks = new Set<Task>();
