@@ -22,15 +22,19 @@ export interface DeviceOverview {
   pendingPushes: Set<string>;
 }
 
-/** Longer than any lease or retry delay of these channels; batches that are due later are scheduled. */
+/**
+ * Maximum time until the due time of a batch that is searched: longer than any lease or retry delay of these channels;
+ * batches due later are scheduled.
+ */
 const LOOKAHEAD_MS = 30_000;
-/** The most pushes whose open batches are searched for a device, of each form. */
+/** Maximum pushes of each form whose open batches are searched for a device. */
 const MAX_PUSHES = 1_000;
-/** More than all of them and the device, so that the first reply ends the cursor. */
+/** Size of the first reply: more than all pushes and the device, so that it ends the cursor. */
 const MAX_FOUND = 2 * MAX_PUSHES + 2;
-/** A search of a large backlog ends after this time, and no other begins for a while. */
+/** Maximum duration of a search; a large backlog ends it, and no other begins for {@link SEARCH_PAUSE_MS}. */
 const SEARCH_TIMEOUT_MS = 1_000;
 const SEARCH_PAUSE_MS = 5_000;
+/** MongoDB's error code of an operation that exceeded its time limit. */
 const MAX_TIME_EXPIRED = 50;
 
 /** An open batch of a device; one that is embedded in a push has the push's id. */

@@ -18,9 +18,9 @@ import {
 } from '@carillon/store/recipient-status';
 import type { Db } from 'mongodb';
 
-/** Batches with errors of which the first recipients are shown. */
+/** Maximum batches with errors whose first recipients are shown. */
 const SAMPLED_BATCHES = 3;
-/** New pushes of re-drives that are shown. */
+/** Maximum new pushes of re-drives that are shown. */
 const MAX_REDRIVEN = 100;
 
 /** Fields of a batch without the recipients' tokens, which are most of it. */
