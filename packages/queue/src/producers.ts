@@ -120,8 +120,8 @@ function createPushProducers({ addTo }: Pick<Queues, 'addTo'>) {
     /** Enqueues the delivery of a push. Pushes of an app to one device each, of the same moment, share jobs. */
     send: (push: EmbeddedPush & { recipients: number }): Promise<void> => sendBatched(push),
     /**
-     * Enqueues a push whose job, or the worker of it, was lost, in a job of its own: for the same due time there is no second
-     * one while it waits.
+     * Enqueues a push whose job or worker was lost, in a job of its own. While that job waits, no second one is added
+     * for the same due time.
      *
      * @param at since when it is due
      */
