@@ -116,12 +116,12 @@ export function createDeviceOverviews(db: Db, clock: Clock) {
 }
 
 /**
- * Builds the search for a device and its open batches, one statement over all collections, which costs a third of a query
- * for each. The inbox must be read after the batches, because a batch writes its rows before it closes: `$unionWith` begins
- * with a collection when the one before has ended, and the rows are looked up for the device, which comes last.
+ * Builds the search for a device and its open batches. One statement over all collections costs a third of separate
+ * queries. It reads the inbox after the batches, because a batch writes its rows before it closes. `$unionWith` reads
+ * one collection after the other; the device comes last, and its rows are looked up with it.
  *
- * The batches embedded in pushes come first, then those of their own; a push never changes from one form to the other. A
- * batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and its other
+ * The batches embedded in pushes come first, then those of their own; a push never changes from one form to the other.
+ * A batch that is released during the scan moves ahead of it: the index has `waiting` before `ready`, and its other
  * fields never change.
  */
 function buildSearch({ app, token }: Query, nowMs: number): Document[] {
