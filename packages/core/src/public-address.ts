@@ -19,7 +19,9 @@ const SPECIAL_IPV4 = [
   '240.0.0.0/4',
 ];
 const GLOBAL_IPV6 = ['2000::/3'];
-/** Within it: protocol assignments, documentation, and 6to4, which carries an IPv4 address. */
+/**
+ * Networks within {@link GLOBAL_IPV6} for protocol assignments, documentation, and 6to4, which carries an IPv4 address.
+ */
 const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 /** Networks of addresses that carry an IPv4 address, for clients without IPv4 (RFC 6052). */
 const NAT64_IPV6 = ['64:ff9b::/96'];
