@@ -54,7 +54,7 @@ export interface PushSummary {
   firstFailedAt?: Date;
   firstSettledAt?: Date;
   lastSettledAt?: Date;
-  /** Shortest and longest time to a receipt, in milliseconds, of those whose time is stored; 0: there was none. */
+  /** Shortest and longest time to a receipt, in milliseconds, of those whose time is stored; 0 means there was none. */
   fastestReceiptMs: number;
   slowestReceiptMs: number;
 }
